@@ -1,0 +1,1 @@
+"""Start-up hook placeholder; replaced by the front door."""

@@ -1,0 +1,112 @@
+"""How two models decode one response: Algorithm 1's settings, and the sampling around them."""
+
+import warnings
+from typing import Any, Literal, get_args
+
+from pydantic import Field, model_validator
+
+from harness.spec.base import Spec
+
+Mode = Literal["base", "rl", "replace", "extrapolate"]
+Primary = Literal["base", "rl"]
+Criterion = Literal["delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random"]
+
+MODES: tuple[str, ...] = get_args(Mode)
+CRITERIA: tuple[str, ...] = get_args(Criterion)
+
+
+class Decoding(Spec):
+    """Which model proposes a token, when it is redrawn, and from which policy (Algorithm 1 of the paper).
+
+    `mode` is a name for a setting of the same algorithm:
+
+    - `base`: base proposes, nothing is redrawn;
+    - `rl`: the RL model proposes, nothing is redrawn;
+    - `replace`: `primary` proposes; where the criterion holds the token is redrawn from the RL model (gamma = 0);
+    - `extrapolate`: as `replace`, redrawn from pi_extra, proportional to exp(lr + gamma (lr - lb)).
+
+    `tau` is the threshold of the criterion: `delta_logp` < tau, `random` < tau, all others > tau.
+    """
+
+    mode: Mode = "rl"
+    primary: Primary | None = None
+    criterion: Criterion = "delta_logp"
+    tau: float | None = None
+    gamma: float = Field(default=0.0, ge=0.0, le=100.0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: Any) -> Any:
+        """Settles what the mode implies, so that two ways of writing one decoding are equal and hash alike."""
+        if not isinstance(data, dict):
+            return data
+        data = dict(data)
+        mode = data.get("mode", "rl")
+        if mode in ("base", "rl"):
+            if data.get("primary") not in (None, mode):
+                raise ValueError(f"primary={data['primary']!r} contradicts mode={mode!r}, which proposes from {mode}")
+            for name in ("tau", "gamma"):
+                if data.get(name):
+                    raise ValueError(
+                        f"{name}={data[name]!r} has no effect with mode={mode!r}; use mode=replace or mode=extrapolate"
+                    )
+            data.update(primary=mode, criterion="delta_logp", tau=None, gamma=0.0)
+        elif mode in ("replace", "extrapolate"):
+            if data.get("primary") is None:
+                data["primary"] = "base"
+        return data
+
+    @model_validator(mode="after")
+    def _check(self) -> "Decoding":
+        if self.mode in ("base", "rl"):
+            return self
+        if self.tau is None:
+            raise ValueError(f"tau is missing: mode={self.mode!r} needs the threshold of criterion={self.criterion!r}")
+        if self.mode == "replace" and self.gamma:
+            raise ValueError(f"gamma={self.gamma} is refused with mode='replace'; use mode=extrapolate")
+        if self.criterion == "delta_logp" and self.tau > 0:
+            warnings.warn(
+                f"tau={self.tau} is positive: delta_logp < tau then also redraws tokens that RL made likelier; "
+                "the paper uses negative thresholds",
+                stacklevel=2,
+            )
+        if self.criterion == "random" and not 0 <= self.tau <= 1:
+            warnings.warn(f"tau={self.tau}: the random criterion compares with a number in [0, 1)", stacklevel=2)
+        if self.criterion not in ("delta_logp", "random") and self.tau < 0:
+            warnings.warn(
+                f"tau={self.tau} is negative: {self.criterion} is never below 0, so every token is redrawn",
+                stacklevel=2,
+            )
+        return self
+
+    @property
+    def gated(self) -> bool:
+        """Whether a criterion is asked at all (`replace` and `extrapolate`)."""
+        return self.mode in ("replace", "extrapolate")
+
+    def label(self) -> str:
+        """A short name for tables: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`."""
+        if not self.gated:
+            return self.mode
+        words = [self.mode, f"τ{self.tau:g}"]
+        if self.mode == "extrapolate":
+            words.append(f"γ{self.gamma:g}")
+        if self.criterion != "delta_logp":
+            words.append(self.criterion)
+        if self.primary == "rl":
+            words.append("on rl")
+        return " ".join(words)
+
+
+class Sampling(Spec):
+    """How many responses, and how each is drawn. The defaults are the paper's (temperature 1, top-p 0.7, 20k tokens).
+
+    `temperature` divides both models' logits before anything else, the criterion included; 0 is not accepted
+    (greedy decoding of a pair is `temperature=1e-4`). `top_p` truncates each policy before it is drawn from.
+    """
+
+    temperature: float = Field(default=1.0, ge=1e-4, le=100.0)
+    top_p: float = Field(default=0.7, gt=0.0, le=1.0)
+    max_tokens: int = Field(default=20_000, ge=1)
+    samples: int = Field(default=32, ge=1)
+    seed: int = Field(default=0, ge=0, lt=2**63)

@@ -1,0 +1,32 @@
+"""Which engine decodes, and the settings that are passed through to it."""
+
+from typing import Any, Literal, get_args
+
+from pydantic import Field
+
+from harness.spec.base import Spec
+
+Backend = Literal["auto", "vllm", "transformers"]
+BACKENDS: tuple[str, ...] = get_args(Backend)
+
+
+class EngineSpec(Spec):
+    """Engine settings. `auto` takes vLLM where it is installed and transformers where it is not.
+
+    `vllm_args` goes to `vllm.LLM` as it is, for what has no field here.
+    """
+
+    backend: Backend = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    max_model_len: int | None = Field(default=None, ge=8)
+    max_num_seqs: int = Field(default=256, ge=1)
+    max_num_batched_tokens: int | None = Field(default=None, ge=8)
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    pipeline_parallel_size: int = Field(default=1, ge=1)
+    gpu_memory_utilization: float = Field(default=0.9, gt=0.0, le=1.0)
+    kv_cache_gib: float | None = Field(default=None, gt=0.0)
+    block_size: int | None = Field(default=None, ge=1)
+    enforce_eager: bool = False
+    device: str | None = None
+    self_test: bool = True
+    vllm_args: dict[str, Any] = Field(default_factory=dict)
