@@ -51,9 +51,8 @@ class Decoding(Spec):
                         f"{name}={data[name]!r} has no effect with mode={mode!r}; use mode=replace or mode=extrapolate"
                     )
             data.update(primary=mode, criterion="delta_logp", tau=None, gamma=0.0)
-        elif mode in ("replace", "extrapolate"):
-            if data.get("primary") is None:
-                data["primary"] = "base"
+        elif mode in ("replace", "extrapolate") and data.get("primary") is None:
+            data["primary"] = "base"
         return data
 
     @model_validator(mode="after")

@@ -1,0 +1,50 @@
+"""The exact distribution of a decided token, without drawing: the oracle for every engine.
+
+With B the primary's truncated policy, Q the target's, and f the criterion (a probability for `random`, else 0 or 1),
+
+    P(y) = B(y) (1 - f(y)) + (sum_y' B(y') f(y')) Q(y).
+"""
+
+import torch
+
+from harness.policy.criteria import fires, statistic
+from harness.policy.decision import Rule, _primary, extrapolate, log_softmax
+from harness.policy.nucleus import truncate
+
+
+def distribution(
+    base_logits: torch.Tensor, rl_logits: torch.Tensor, rule: Rule, *, vocab_size: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """P(token) and P(replaced) of one step of Algorithm 1.
+
+    Args:
+        base_logits, rl_logits: (n, padded vocabulary).
+        rule: n rules.
+        vocab_size: real tokens; the rest is padding.
+
+    Returns:
+        (n, vocab) float64, rows sum to 1; (n,) float64.
+    """
+    lb = log_softmax(base_logits[:, :vocab_size], rule)
+    lr = log_softmax(rl_logits[:, :vocab_size], rule)
+    proposal = truncate(_primary(lb, lr, rule), rule.top_p)
+    target = truncate(extrapolate(lb, lr, rule.gamma), rule.top_p)
+    held = torch.zeros_like(proposal)  # f(y) for every token y
+    for gate, rows in rule.rows_of_gate.items():
+        if gate == "always":
+            held[rows] = 1.0
+        elif gate == "random":
+            held[rows] = rule.tau[rows, None].double().clamp(0, 1)
+        elif gate != "never":
+            for row in rows.tolist():
+                held[row] = _held(gate, lb[row], lr[row], rule.tau[row]).double()
+    replaced = (proposal * held).sum(-1)
+    return proposal * (1 - held) + replaced[:, None] * target, replaced
+
+
+def _held(gate: str, lb: torch.Tensor, lr: torch.Tensor, tau: torch.Tensor) -> torch.Tensor:
+    """f(y) for all tokens y of one position: (vocab,), (vocab,), () -> (vocab,) bool."""
+    if gate == "delta_logp":
+        return fires(gate, lr - lb, tau)
+    token, rho = torch.zeros(1, dtype=torch.long), torch.zeros(1)
+    return fires(gate, statistic(gate, lb[None], lr[None], token, rho), tau).expand(lb.shape)

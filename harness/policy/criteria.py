@@ -1,0 +1,69 @@
+"""The seven criteria f of Algorithm 1: which proposed tokens are redrawn.
+
+All of them look at untruncated policies: `lb` and `lr` are log-probabilities of base and RL over the whole
+vocabulary, (n, vocab) float32.
+"""
+
+import torch
+
+CRITERIA = ("delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random")
+
+_BELOW = ("delta_logp", "random")  # hold below the threshold; the others hold above it
+
+
+def delta_logp(lb: torch.Tensor, lr: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
+    """log pi_RL(y) - log pi_Base(y) of one token a row, in nats: (n, vocab), (n, vocab), (n,) -> (n,)."""
+    index = token[:, None]
+    return (lr.gather(1, index) - lb.gather(1, index)).squeeze(1)
+
+
+def entropy(logp: torch.Tensor) -> torch.Tensor:
+    """H(pi) = -sum_y pi(y) log pi(y) in nats: (n, vocab) -> (n,). Impossible tokens count 0."""
+    return -_expectation(logp, logp)
+
+
+def kl_divergence(lp: torch.Tensor, lq: torch.Tensor) -> torch.Tensor:
+    """KL(p || q) = sum_y p(y) (log p(y) - log q(y)) in nats: (n, vocab), (n, vocab) -> (n,)."""
+    return _expectation(lp, lp - lq)
+
+
+def _expectation(logp: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    p = logp.exp()
+    return torch.where(p > 0, p * value, 0.0).sum(-1)  # where, not the bare product: 0 * inf is NaN
+
+
+def statistic(
+    criterion: str, lb: torch.Tensor, lr: torch.Tensor, token: torch.Tensor, rho: torch.Tensor
+) -> torch.Tensor:
+    """The number a criterion compares with its threshold.
+
+    Args:
+        criterion: one of CRITERIA.
+        lb, lr: (n, vocab) log-probabilities of base and RL.
+        token: (n,) proposed tokens; only `delta_logp` looks at them.
+        rho: (n,) uniform numbers; only `random` looks at them.
+
+    Returns:
+        (n,) float.
+    """
+    match criterion:
+        case "delta_logp":
+            return delta_logp(lb, lr, token)
+        case "entropy_base":
+            return entropy(lb)
+        case "entropy_rl":
+            return entropy(lr)
+        case "kl_rl_base":
+            return kl_divergence(lr, lb)
+        case "kl_base_rl":
+            return kl_divergence(lb, lr)
+        case "kl":
+            return 0.5 * (kl_divergence(lr, lb) + kl_divergence(lb, lr))
+        case "random":
+            return rho
+    raise ValueError(f"criterion={criterion!r} is not known; accepted: {', '.join(CRITERIA)}")
+
+
+def fires(criterion: str, value: torch.Tensor, tau: torch.Tensor) -> torch.Tensor:
+    """Whether the criterion holds: strictly below tau for `delta_logp` and `random`, strictly above for the rest."""
+    return value < tau if criterion in _BELOW else value > tau

@@ -1,0 +1,67 @@
+"""Counter-based noise: the uniform number of (seed, problem, sample, position, stream), and no generator to advance.
+
+A token's noise depends on nothing but its own coordinates, so batch order, preemption, restarts and the number of
+workers cannot change a response, and two configurations compared with each other share their noise.
+"""
+
+import hashlib
+
+import torch
+
+PROPOSE, REDRAW, GATE = 0, 1, 2  # streams: the primary's draw, the target's draw, the random criterion's rho
+
+_MASK = (1 << 64) - 1
+_STEP, _MULTIPLY_1, _MULTIPLY_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # splitmix64
+
+
+def _signed(value: int) -> int:
+    """The same 64 bits read as a signed integer, as torch.int64 holds them."""
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _mix_int(value: int) -> int:
+    """splitmix64's finaliser: a bijection of 64-bit integers in which every input bit moves every output bit."""
+    value = (value + _STEP) & _MASK
+    value = ((value ^ (value >> 30)) * _MULTIPLY_1) & _MASK
+    value = ((value ^ (value >> 27)) * _MULTIPLY_2) & _MASK
+    return value ^ (value >> 31)
+
+
+def _shift_right(value: torch.Tensor, bits: int) -> torch.Tensor:
+    """Logical shift; torch's `>>` on int64 copies the sign bit."""
+    return (value >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _mix(value: torch.Tensor) -> torch.Tensor:
+    """`_mix_int` on int64 tensors, whose products wrap around."""
+    value = value + _signed(_STEP)
+    value = (value ^ _shift_right(value, 30)) * _signed(_MULTIPLY_1)
+    value = (value ^ _shift_right(value, 27)) * _signed(_MULTIPLY_2)
+    return value ^ _shift_right(value, 31)
+
+
+def request_key(seed: int, problem: str, sample: int) -> int:
+    """The 64-bit key of one response, as a signed integer for torch.int64.
+
+    Composed one coordinate after the other, each through a bijection: XOR-ing separately mixed coordinates is
+    symmetric and was seen to collide. `problem` enters as the first 8 bytes of its BLAKE2b digest.
+    """
+    named = int.from_bytes(hashlib.blake2b(problem.encode(), digest_size=8).digest(), "little")
+    key = _mix_int(seed & _MASK)
+    key = _mix_int((key + named) & _MASK)
+    return _signed(_mix_int((key + sample) & _MASK))
+
+
+def uniform(keys: torch.Tensor, positions: torch.Tensor, stream: int) -> torch.Tensor:
+    """Uniform numbers in [0, 1) with 53 random bits.
+
+    Args:
+        keys: (n,) int64, from `request_key`.
+        positions: (n,) int64, absolute positions in prompt + response of the tokens to be drawn.
+        stream: PROPOSE, REDRAW or GATE.
+
+    Returns:
+        (n,) float64.
+    """
+    bits = _mix(_mix(keys + positions) + stream)
+    return _shift_right(bits, 11).double() * 2.0**-53

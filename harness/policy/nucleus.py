@@ -1,0 +1,86 @@
+"""Top-p truncation, and drawing from a truncated policy by inverse CDF.
+
+The nucleus of a policy is the smallest set of tokens, taken in order of falling probability (equal ones by token id),
+whose mass reaches top-p. A draw walks the cumulative mass in that order up to u times the nucleus' mass, so a small u
+always means a likely token, whichever policy is drawn from. top-p 1 truncates nothing.
+"""
+
+import torch
+
+HEAD = 256  # most nuclei end within this many tokens; the others are drawn from a full sort
+
+
+def draw(logp: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, *, head: int = HEAD) -> torch.Tensor:
+    """One token a row from the nucleus of each policy.
+
+    Only the `head` likeliest tokens of a row are sorted; rows whose draw those do not settle are sorted whole, so the
+    result is the same for any `head`.
+
+    Args:
+        logp: (n, vocab) float32 log-probabilities, normalised; -inf for impossible tokens.
+        top_p: (n,) in (0, 1].
+        u: (n,) float64 in [0, 1).
+
+    Returns:
+        (n,) int64 token ids.
+    """
+    vocab = logp.shape[-1]
+    top_p, u = top_p.double(), u.double()
+    if head >= vocab:
+        return _draw_ordered(*_by_probability(logp.exp()), top_p, u)[0]
+    values, ids = logp.topk(head, dim=-1, sorted=False)
+    p, ids = _by_probability(values.exp(), ids)
+    token, decisive = _draw_ordered(p, ids, top_p, u)
+    # The head settles a row when it holds the whole nucleus, and no token outside ties with one the draw rests on.
+    settled = decisive > p[:, -1]
+    if not bool(settled.all()):
+        rest = (~settled).nonzero().squeeze(1)
+        token[rest] = _draw_ordered(*_by_probability(logp[rest].exp()), top_p[rest], u[rest])[0]
+    return token
+
+
+def truncate(logp: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+    """The truncated, renormalised policy that `draw` draws from: (n, vocab), (n,) -> (n, vocab) float64."""
+    p, ids = _by_probability(logp.exp())
+    cumulative = p.double().cumsum(-1)
+    kept = torch.where(_in_nucleus(p, cumulative, top_p.double()), p.double(), 0.0)
+    return torch.zeros_like(kept).scatter_(1, ids, kept / kept.sum(-1, keepdim=True))
+
+
+def _by_probability(p: torch.Tensor, ids: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows in order of falling probability, equal ones by id: (n, k) -> probabilities (n, k), token ids (n, k)."""
+    if ids is None:
+        return torch.sort(p, dim=-1, descending=True, stable=True)
+    # One sort of 64-bit keys: non-negative floats order like their bit patterns; the id breaks ties downwards.
+    keys = (p.contiguous().view(torch.int32).long() << 32) | (0xFFFFFFFF - ids)
+    keys = keys.sort(dim=-1, descending=True).values
+    return (keys >> 32).int().view(torch.float32), 0xFFFFFFFF - (keys & 0xFFFFFFFF)
+
+
+def _in_nucleus(p: torch.Tensor, cumulative: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+    """Which ordered tokens are in the nucleus: those before which less than top-p has been gathered. (n, k) bool.
+
+    top-p 1 is asked for by itself: rounding can make a cumulative sum reach 1 before the last tokens.
+    """
+    before = cumulative - p
+    return ((before < top_p[:, None]) | (top_p[:, None] >= 1)) & (p > 0)
+
+
+def _draw_ordered(
+    p: torch.Tensor, ids: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Draws from rows ordered by probability: (n, k) probabilities and ids -> tokens (n,), decisive (n,).
+
+    `decisive` is the smallest probability that the draw rests on, or 0 where the ordered rows do not reach top-p (a
+    head that is too short): the nucleus' least token, or, with top-p 1, the drawn token.
+    """
+    cumulative = p.double().cumsum(-1)
+    size = _in_nucleus(p, cumulative, top_p).sum(-1, keepdim=True)  # (n, 1), at least 1
+    whole = top_p >= 1
+    mass = cumulative.gather(1, size - 1).squeeze(1)
+    point = u * torch.where(whole, 1.0, mass)
+    index = torch.searchsorted(cumulative, point[:, None], right=True)
+    reached = torch.where(whole, index.squeeze(1) < p.shape[1], mass >= top_p)
+    index = torch.minimum(index, size - 1)
+    decisive = p.gather(1, torch.where(whole[:, None], index, size - 1)).squeeze(1)
+    return ids.gather(1, index).squeeze(1), torch.where(reached, decisive, 0.0)

@@ -1,0 +1,91 @@
+"""Algorithm 1 by hand: plain Python floats, one position at a time, nothing shared with the product's code."""
+
+import math
+
+
+def softmax(logits, temperature=1.0):
+    finite = [x / temperature for x in logits]
+    top = max(finite)
+    weights = [math.exp(x - top) for x in finite]
+    return [w / sum(weights) for w in weights]
+
+
+def nucleus(p, top_p):
+    """{token: renormalised probability} of the smallest likely set whose mass reaches top_p."""
+    order = sorted(range(len(p)), key=lambda y: (-p[y], y))
+    kept, mass = [], 0.0
+    for y in order:
+        if p[y] <= 0 or (mass >= top_p and top_p < 1):
+            break
+        kept.append(y)
+        mass += p[y]
+    return {y: p[y] / mass for y in kept}
+
+
+def draw(p, top_p, u):
+    """Inverse CDF over the nucleus in order of falling probability."""
+    kept = nucleus(p, top_p)
+    gathered = 0.0
+    for y, q in kept.items():
+        gathered += q
+        if u < gathered:
+            return y
+    return y
+
+
+def entropy(p):
+    return -sum(x * math.log(x) for x in p if x > 0)
+
+
+def kl(p, q):
+    return sum(x * (math.log(x) - math.log(y)) for x, y in zip(p, q, strict=True) if x > 0)
+
+
+def criterion_holds(name, pb, pr, y, tau, rho):
+    if name == "delta_logp":
+        return math.log(pr[y]) - math.log(pb[y]) < tau
+    if name == "random":
+        return rho < tau
+    value = {
+        "entropy_base": lambda: entropy(pb),
+        "entropy_rl": lambda: entropy(pr),
+        "kl_rl_base": lambda: kl(pr, pb),
+        "kl_base_rl": lambda: kl(pb, pr),
+        "kl": lambda: (kl(pr, pb) + kl(pb, pr)) / 2,
+    }[name]()
+    return value > tau
+
+
+def extrapolated(pb, pr, gamma):
+    logits = [math.log(r) + gamma * (math.log(r) - math.log(b)) for b, r in zip(pb, pr, strict=True)]
+    return softmax(logits)
+
+
+def step(base, rl, row, u_propose, u_redraw, rho):
+    """(token, proposed, replaced, delta) for one position under a RuleRow."""
+    pb, pr = softmax(base, row.temperature), softmax(rl, row.temperature)
+    y = draw(pb if row.primary == "base" else pr, row.top_p, u_propose)
+    held = {"never": False, "always": True}.get(row.gate)
+    if held is None:
+        held = criterion_holds(row.gate, pb, pr, y, row.tau, rho)
+    token = draw(extrapolated(pb, pr, row.gamma), row.top_p, u_redraw) if held else y
+    return token, y, held, math.log(pr[y]) - math.log(pb[y])
+
+
+def law(base, rl, row):
+    """({token: P}, P(replaced)) by enumerating every proposed and every redrawn token."""
+    pb, pr = softmax(base, row.temperature), softmax(rl, row.temperature)
+    target = nucleus(extrapolated(pb, pr, row.gamma), row.top_p)
+    out, replaced = [0.0] * len(base), 0.0
+    for y, p in nucleus(pb if row.primary == "base" else pr, row.top_p).items():
+        if row.gate == "random":
+            chance = min(max(row.tau, 0.0), 1.0)
+        elif row.gate in ("never", "always"):
+            chance = float(row.gate == "always")
+        else:
+            chance = float(criterion_holds(row.gate, pb, pr, y, row.tau, 0.0))
+        out[y] += p * (1 - chance)
+        replaced += p * chance
+        for z, q in target.items():
+            out[z] += p * chance * q
+    return out, replaced

@@ -1,0 +1,174 @@
+"""Algorithm 1 against the hand-written oracle, its closed form, and the identities it must obey."""
+
+import itertools
+
+import pytest
+import torch
+from scipy import stats
+
+from harness.policy import CRITERIA, GATES, Noise, Rule, RuleRow, decide, distribution
+from tests.policy import oracle
+
+TAUS = {"delta_logp": (-1.0, -0.2, 0.1), "random": (0.1, 0.6)}  # all other criteria: (0.05, 0.5, 1.2)
+MODES = [("base", 0.0), ("base", 0.7), ("rl", 0.0), ("rl", 0.3)]  # (primary, gamma)
+
+
+def logits(n, vocab, seed=0, scale=2.0):
+    generator = torch.Generator().manual_seed(seed)
+    base = torch.randn(n, vocab, generator=generator) * scale
+    return base, base + torch.randn(n, vocab, generator=generator)
+
+
+def noise(n, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return Noise(*(torch.rand(n, dtype=torch.float64, generator=generator) for _ in range(3)))
+
+
+def every_rule():
+    for gate in GATES:
+        for tau in TAUS.get(gate, (0.0,) if gate in ("never", "always") else (0.05, 0.5, 1.2)):
+            for (primary, gamma), top_p, temperature in itertools.product(MODES, (0.4, 0.7, 1.0), (1.0, 0.6)):
+                yield RuleRow(gate, primary, tau, gamma, temperature, top_p)
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_every_rule_in_one_mixed_batch_matches_the_oracle(gate):
+    rows = [row for row in every_rule() if row.gate == gate or hash((row.tau, row.top_p)) % 5 == 0] * 2
+    base, rl = logits(len(rows), vocab=7)
+    draws = noise(len(rows), seed=1)
+    for dense in (False, True):
+        got = decide(base, rl, Rule(rows), draws, dense=dense)
+        for i, row in enumerate(rows):
+            numbers = (draws.propose[i].item(), draws.redraw[i].item(), draws.gate[i].item())
+            token, proposed, replaced, delta = oracle.step(base[i].tolist(), rl[i].tolist(), row, *numbers)
+            assert (got.token[i], got.proposed[i], got.replaced[i]) == (token, proposed, replaced), row
+            assert got.delta_logp[i].item() == pytest.approx(delta, abs=1e-5)
+            assert bool(got.changed[i]) == (token != proposed)
+
+
+def test_closed_form_matches_enumeration():
+    rows = list(every_rule())
+    base, rl = logits(len(rows), vocab=6, seed=3)
+    law, replaced = distribution(base, rl, Rule(rows))
+    for i, row in enumerate(rows):
+        expected, expected_replaced = oracle.law(base[i].tolist(), rl[i].tolist(), row)
+        assert law[i].tolist() == pytest.approx(expected, abs=1e-6), row
+        assert replaced[i].item() == pytest.approx(expected_replaced, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        RuleRow("never", "base", top_p=0.7),
+        RuleRow("always", "base", gamma=0.5, top_p=0.9),
+        RuleRow("delta_logp", "base", -0.2, 0.0, 1.0, 0.7),
+        RuleRow("delta_logp", "base", -0.2, 0.5, 0.8, 1.0),
+        RuleRow("delta_logp", "rl", 0.3, 0.1, 1.0, 0.95),
+        RuleRow("kl", "base", 0.1, 0.05, 1.0, 0.7),
+        RuleRow("entropy_base", "base", 0.5, 0.0, 1.3, 1.0),
+        RuleRow("random", "base", 0.3, 0.2, 1.0, 0.8),
+    ],
+    ids=lambda row: f"{row.gate}-{row.primary}-g{row.gamma}-p{row.top_p}",
+)
+def test_draws_follow_the_closed_form(row):
+    n, vocab = 40_000, 40
+    base, rl = logits(1, vocab, seed=5)
+    keys = torch.arange(n) * 7919 + 13
+    got = decide(base.expand(n, -1), rl.expand(n, -1), Rule([row] * n), Noise.at(keys, torch.full((n,), 100)))
+    law, replaced = distribution(base, rl, Rule([row]))
+    counts = torch.bincount(got.token, minlength=vocab).double()
+    assert counts[law[0] == 0].sum() == 0  # nothing outside the support
+    likely = law[0] * n >= 5
+    observed = torch.cat([counts[likely], counts[~likely].sum()[None]])
+    expected = torch.cat([law[0][likely], law[0][~likely].sum()[None]]) * n
+    if expected[-1] < 5:  # fold what is left into the smallest kept cell
+        observed, expected = (torch.cat([x[:-2], x[-2:].sum()[None]]) for x in (observed, expected))
+    assert stats.chisquare(observed.numpy(), expected.numpy() * (observed.sum() / expected.sum()).item()).pvalue > 1e-3
+    spread = (replaced.item() * (1 - replaced.item()) / n) ** 0.5
+    assert abs(got.replaced.double().mean().item() - replaced.item()) <= 4 * spread
+
+
+def test_identities():
+    n, vocab = 500, 30
+    base, rl = logits(n, vocab, seed=9)
+    draws = noise(n, seed=2)
+
+    def tokens(gate, primary="base", tau=-0.2, gamma=0.0, temperature=1.0, top_p=0.7, draws=draws):
+        return decide(base, rl, Rule([RuleRow(gate, primary, tau, gamma, temperature, top_p)] * n), draws)
+
+    swapped = Noise(draws.redraw, draws.redraw, draws.gate)
+    never = tokens("never")
+    assert torch.equal(never.token, never.proposed)
+    assert not never.replaced.any()
+    # always, gamma 0 is RL: the same tokens RL alone draws from the same numbers
+    assert torch.equal(tokens("always").token, tokens("never", "rl", draws=swapped).token)
+    # extrapolating by nothing is replacing, to the token
+    assert torch.equal(tokens("delta_logp", gamma=0.0).token, tokens("delta_logp", gamma=1e-12).token)
+    # a threshold nothing reaches is the primary; one everything reaches is the target
+    assert torch.equal(tokens("delta_logp", tau=-1e9).token, never.token)
+    assert torch.equal(tokens("delta_logp", tau=1e9).token, tokens("always").token)
+    # low temperature is greedy
+    assert torch.equal(tokens("never", temperature=1e-4).token, base.argmax(-1))
+    assert torch.equal(tokens("always", temperature=1e-4).token, rl.argmax(-1))
+    # more and more extrapolation ends at the token RL raised most
+    assert torch.equal(
+        tokens("always", gamma=1e4).token, (torch.log_softmax(rl, -1) - torch.log_softmax(base, -1)).argmax(-1)
+    )
+
+
+def test_a_row_does_not_depend_on_its_batch():
+    rows = list(every_rule())
+    base, rl = logits(len(rows), vocab=50, seed=4)
+    draws = noise(len(rows), seed=4)
+    whole = decide(base, rl, Rule(rows), draws)
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
+    shuffled = decide(
+        base[order],
+        rl[order],
+        Rule([rows[i] for i in order]),
+        Noise(draws.propose[order], draws.redraw[order], draws.gate[order]),
+    )
+    assert torch.equal(whole.token[order], shuffled.token)
+    assert torch.equal(whole.replaced[order], shuffled.replaced)
+
+
+def test_padding_and_impossible_tokens_never_give_nan():
+    n, vocab, padded = 200, 20, 32
+    base, rl = logits(n, padded, seed=6)
+    base[:, vocab:] = 50.0  # padding must not even be looked at
+    rl[:, vocab:] = float("-inf")
+    base[:, 3] = float("-inf")  # impossible for base alone
+    rl[:, 5] = float("-inf")  # impossible for RL alone
+    base[:, 7] = rl[:, 7] = float("-inf")  # impossible for both
+    for gate, primary, gamma, top_p in itertools.product(GATES, ("base", "rl"), (0.0, 0.5), (0.7, 1.0)):
+        rule = Rule([RuleRow(gate, primary, 0.1, gamma, 1.0, top_p)] * n)
+        got = decide(base, rl, rule, noise(n), vocab_size=vocab)
+        law, replaced = distribution(base, rl, rule, vocab_size=vocab)
+        assert (got.token < vocab).all()
+        assert (got.token != 7).all()
+        assert not got.delta_logp.isnan().any()
+        assert law.shape == (n, vocab)
+        assert not law.isnan().any()
+        assert not replaced.isnan().any()
+        assert torch.allclose(law.sum(-1), torch.ones(n, dtype=torch.float64))
+        assert (law.gather(1, got.token[:, None]) > 0).all()
+
+
+def test_half_precision_logits_are_decided_in_float32():
+    base, rl = (x.bfloat16() for x in logits(100, 40, seed=8))
+    rule = Rule([RuleRow("delta_logp", "base", -0.1, 0.2, 1.0, 0.7)] * 100)
+    half, full = (decide(b, r, rule, noise(100)) for b, r in ((base, rl), (base.float(), rl.float())))
+    assert half.delta_logp.dtype == torch.float32
+    assert torch.equal(half.token, full.token)
+
+
+@pytest.mark.parametrize(
+    ("row", "name"), [(RuleRow("entropy"), "gate='entropy'"), (RuleRow(primary="both"), "primary='both'")]
+)
+def test_unknown_names_are_refused(row, name):
+    with pytest.raises(ValueError, match=name):
+        Rule([row])
+
+
+def test_gates_are_the_criteria_and_two_constants():
+    assert set(GATES) == {*CRITERIA, "never", "always"}

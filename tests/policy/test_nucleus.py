@@ -1,0 +1,69 @@
+"""Truncation and drawing: against the oracle, with ties, and whatever the head's size."""
+
+import pytest
+import torch
+
+from harness.policy import draw, truncate
+from tests.policy import oracle
+
+
+def policies(n, vocab, scale, ties=False, seed=0):
+    logits = torch.randn(n, vocab, generator=torch.Generator().manual_seed(seed)) * scale
+    if ties:
+        logits = (logits * 2).round() / 2
+    return torch.log_softmax(logits, -1), torch.rand(n, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("top_p", [0.05, 0.7, 0.95, 1.0])
+def test_draw_matches_the_oracle(top_p, ties):
+    logp, u = policies(300, 12, 2.0, ties)
+    got = draw(logp, torch.full((300,), top_p), u)
+    assert got.tolist() == [
+        oracle.draw(p, top_p, x) for p, x in zip(logp.double().exp().tolist(), u.tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("top_p", [0.1, 0.7, 0.99, 1.0])
+@pytest.mark.parametrize("scale", [0.3, 3.0, 8.0], ids=["flat", "usual", "peaked"])
+def test_the_head_never_changes_a_draw(scale, top_p, ties):
+    logp, u = policies(200, 2000, scale, ties)
+    top_p = torch.full((200,), top_p)
+    whole = draw(logp, top_p, u, head=2000)
+    for head in (1, 7, 64, 1024):
+        assert torch.equal(draw(logp, top_p, u, head=head), whole)
+
+
+def test_rows_of_one_batch_have_their_own_top_p():
+    logp, u = policies(400, 500, 2.0)
+    top_p = torch.tensor([0.1, 0.5, 0.9, 1.0]).repeat(100)
+    got = draw(logp, top_p, u, head=32)
+    for p in (0.1, 0.5, 0.9, 1.0):
+        mine = (top_p - p).abs() < 1e-6
+        assert torch.equal(got[mine], draw(logp[mine], top_p[mine], u[mine], head=500))
+
+
+def test_truncation_keeps_the_smallest_set_that_reaches_top_p():
+    logp, _ = policies(100, 30, 2.0)
+    for top_p in (0.3, 0.7, 0.999):
+        got = truncate(logp, torch.full((100,), top_p))
+        for p, q in zip(logp.double().exp().tolist(), got.tolist(), strict=True):
+            kept = oracle.nucleus(p, top_p)
+            assert q == pytest.approx([kept.get(y, 0.0) for y in range(30)], abs=1e-6)
+
+
+def test_top_p_one_truncates_nothing():
+    logp, _ = policies(50, 5000, 6.0)
+    assert torch.allclose(truncate(logp, torch.ones(50)), logp.double().exp(), atol=1e-6)
+    assert (truncate(logp, torch.ones(50)) > 0).equal(logp.exp() > 0)
+
+
+def test_the_largest_u_still_draws_a_possible_token():
+    logp, _ = policies(100, 300, 5.0)
+    logp[:, 100:] = float("-inf")
+    logp = torch.log_softmax(logp, -1)
+    u = torch.full((100,), 1 - 2.0**-53, dtype=torch.float64)
+    for top_p in (0.7, 1.0):
+        for head in (16, 128, 300):
+            assert (draw(logp, torch.full((100,), top_p), u, head=head) < 100).all()
