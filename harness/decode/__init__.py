@@ -1,5 +1,32 @@
 """Engines behind one protocol: `open_engine(pair, spec).generate(requests)` yields rollouts as they finish."""
 
-from harness.decode.types import Engine, Request, Rollout
+from importlib.util import find_spec
 
-__all__ = ["Engine", "Request", "Rollout"]
+from harness.decode.types import Engine, Request, Rollout
+from harness.errors import UserError
+from harness.spec import EngineSpec, Pair
+
+__all__ = ["Engine", "Request", "Rollout", "open_engine"]
+
+
+def open_engine(pair: Pair, spec: EngineSpec | None = None) -> Engine:
+    """The engine that `spec.backend` names, loaded and ready.
+
+    `auto` takes vLLM where it is installed, else transformers.
+
+    Raises:
+        UserError: the checkpoints do not fit together, vLLM is asked for and absent, or a setting cannot be served.
+    """
+    spec = spec or EngineSpec()
+    installed = find_spec("vllm") is not None
+    if spec.backend == "vllm" and not installed:
+        raise UserError(
+            "backend='vllm': vLLM is not installed; install the extra [cpu] or [gpu], or use backend=transformers"
+        )
+    if spec.backend == "transformers" or not installed:
+        from harness.decode.transformers_pair import TransformersPair
+
+        return TransformersPair(pair, spec)
+    from harness.decode.vllm_pair.engine import VllmPair
+
+    return VllmPair(pair, spec)

@@ -1,0 +1,152 @@
+"""What two checkpoints must share before they can decode together, and the facts an engine needs about them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.spec import Pair
+
+# Configuration entries that may differ between the two models of a pair: names, provenance, and ids read elsewhere.
+_MAY_DIFFER = {
+    "_name_or_path", "architectures", "auto_map", "bos_token_id", "dtype", "eos_token_id", "max_position_embeddings",
+    "max_window_layers", "pad_token_id", "torch_dtype", "transformers_version", "use_cache",
+}  # fmt: skip
+
+_PROBES = (
+    "Let $x^2+3x=\\frac{1}{2}$. Find the value of 12345 + 67.890.\n\n",
+    "  def f(n):\n\treturn n**2  # naïve — 漢字, emoji 🎲, \u00a0",
+)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Both checkpoints, found to fit together."""
+
+    pair: Pair
+    tokenizer: Any  # the RL model's
+    config: Any  # the RL model's
+    base_config: Any
+    vocab_size: int  # real tokens; the models' logits may be padded beyond
+    eos_token_ids: frozenset[int]  # the union over both models' tokenizers, configurations and generation settings
+    architecture: str  # the class name vLLM knows the models by
+    dtype: str  # "auto" resolved: the narrower of the two checkpoints' own types
+
+    @property
+    def max_model_len(self) -> int:
+        """The context both models were configured for, in tokens."""
+        lengths = [getattr(c, "max_position_embeddings", None) for c in (self.config, self.base_config)]
+        return min([n for n in lengths if n] or [2048])
+
+
+def read_checkpoints(pair: Pair) -> Checkpoints:
+    """Loads tokenizers and configurations (no weights) and checks that they belong together.
+
+    Raises:
+        UserError: a checkpoint cannot be read, or the two differ in tokenizer, vocabulary order, vocabulary size or
+            architecture.
+    """
+    rl, base = (_read(pair, role) for role in ("rl", "base"))
+    _check_tokenizers(pair, base["tokenizer"], rl["tokenizer"])
+    _check_configs(pair, base["config"], rl["config"])
+    vocab_size = max(rl["tokenizer"].get_vocab().values()) + 1
+    if vocab_size > rl["config"].vocab_size:
+        raise UserError(
+            f"rl={pair.rl!r}: its tokenizer has ids up to {vocab_size - 1} but the model only {rl['config'].vocab_size} "
+            "outputs; accepted: a tokenizer whose ids the model can produce"
+        )
+    eos = frozenset(base["eos"] | rl["eos"])
+    if not eos:
+        raise UserError(
+            f"rl={pair.rl!r}: neither model names an end-of-text token (eos_token_id), so nothing would stop"
+        )
+    return Checkpoints(
+        pair=pair,
+        tokenizer=rl["tokenizer"],
+        config=rl["config"],
+        base_config=base["config"],
+        vocab_size=vocab_size,
+        eos_token_ids=eos,
+        architecture=(rl["config"].architectures or ["unknown"])[0],
+        dtype=_narrower(_dtype_name(base["config"]), _dtype_name(rl["config"])),
+    )
+
+
+def _read(pair: Pair, role: str) -> dict[str, Any]:
+    from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+    name = getattr(pair, role)
+    options = {"revision": getattr(pair, f"{role}_revision"), "trust_remote_code": pair.trust_remote_code}
+    looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
+    if looks_local and not Path(name).expanduser().is_dir():
+        raise UserError(
+            f"{role}={name!r} is no directory; accepted: a checkpoint's directory, a hub id, or a preset's name"
+        )
+    try:
+        config = AutoConfig.from_pretrained(name, **options)
+        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(f"{role}={name!r} cannot be read as a checkpoint: {reason}") from None
+    try:
+        generation = GenerationConfig.from_pretrained(name, revision=options["revision"])
+    except OSError:  # a checkpoint need not have generation settings
+        generation = None
+    eos = _ids(tokenizer.eos_token_id) | _ids(getattr(config, "eos_token_id", None))
+    return {"config": config, "tokenizer": tokenizer, "eos": eos | _ids(getattr(generation, "eos_token_id", None))}
+
+
+def _ids(value: int | list[int] | None) -> set[int]:
+    return set() if value is None else {value} if isinstance(value, int) else set(value)
+
+
+def _check_tokenizers(pair: Pair, base: Any, rl: Any) -> None:
+    where = f"base={pair.base!r} and rl={pair.rl!r}"
+    ours, theirs = base.get_vocab(), rl.get_vocab()
+    lost = sorted(set(ours) ^ set(theirs))
+    if lost:
+        raise UserError(
+            f"{where} have different tokenizers: {len(lost)} tokens are known to only one of them "
+            f"(such as {lost[0]!r}); accepted: two checkpoints with the same vocabulary"
+        )
+    moved = [token for token in ours if ours[token] != theirs[token]]
+    if moved:
+        raise UserError(
+            f"{where} order their vocabulary differently: {len(moved)} tokens have another id "
+            f"(such as {moved[0]!r}: {ours[moved[0]]} and {theirs[moved[0]]}); accepted: identical token ids"
+        )
+    for text in _PROBES:
+        if base.encode(text, add_special_tokens=False) != rl.encode(text, add_special_tokens=False):
+            raise UserError(
+                f"{where} have different tokenizers: the same vocabulary, but {text[:24]!r}… is cut into different "
+                "tokens; accepted: two checkpoints with the same tokenizer"
+            )
+
+
+def _check_configs(pair: Pair, base: Any, rl: Any) -> None:
+    where = f"base={pair.base!r} and rl={pair.rl!r}"
+    if base.vocab_size != rl.vocab_size:
+        raise UserError(
+            f"{where} have output layers of different sizes ({base.vocab_size} and {rl.vocab_size}); "
+            "accepted: equal vocab_size (pad the smaller one's embeddings)"
+        )
+    if base.model_type != rl.model_type:
+        raise UserError(
+            f"{where} are of different model types ({base.model_type} and {rl.model_type}); accepted: one type"
+        )
+    ours, theirs = base.to_dict(), rl.to_dict()
+    differ = [k for k in sorted({*ours, *theirs} - _MAY_DIFFER) if ours.get(k) != theirs.get(k)]
+    if differ:
+        key = differ[0]
+        raise UserError(
+            f"{where} are built differently: {', '.join(differ)} (such as {key}: {ours.get(key)!r} and "
+            f"{theirs.get(key)!r}); accepted: an RL checkpoint trained from this base"
+        )
+
+
+def _dtype_name(config: Any) -> str:
+    return str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
+
+
+def _narrower(one: str, other: str) -> str:
+    return one if other == "float32" else other

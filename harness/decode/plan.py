@@ -1,0 +1,130 @@
+"""From a request to what an engine needs: token ids, a rule, a noise key, a length; and back to a rollout."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Literal
+
+import numpy as np
+
+from harness.decode.checkpoints import Checkpoints
+from harness.decode.types import Request, Rollout
+from harness.errors import UserError
+from harness.policy import RuleRow, request_key
+from harness.spec import Decoding, Sampling
+
+DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio a decision rests on
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One request, ready to decode."""
+
+    request: Request
+    prompt_token_ids: tuple[int, ...]
+    max_new_tokens: int
+    row: RuleRow
+    key: int  # of the noise
+
+
+def rule_row(decoding: Decoding, sampling: Sampling) -> RuleRow:
+    """A decoding and its sampling as one row of a `policy.Rule`."""
+    return RuleRow(
+        gate=decoding.criterion if decoding.gated else "never",
+        primary=decoding.primary or "base",
+        tau=decoding.tau or 0.0,
+        gamma=decoding.gamma,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+    )
+
+
+def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, max_model_len: int) -> list[Plan]:
+    """Plans for all requests, each prompt tokenised once.
+
+    A response is given what the context leaves: `max_tokens`, or `max_model_len` minus the prompt.
+
+    Raises:
+        UserError: a prompt is empty or leaves no room for a single token.
+    """
+    encoded: dict[str, tuple[int, ...]] = {}
+    plans = []
+    for request in requests:
+        ids = request.prompt_token_ids
+        if ids is None:
+            ids = encoded.get(request.prompt)
+            if ids is None:
+                ids = encoded[request.prompt] = encode_prompt(checkpoints.tokenizer, request.prompt)
+        if not ids:
+            raise UserError(f"problem={request.problem!r}: its prompt is empty; accepted: at least one token")
+        room = max_model_len - len(ids)
+        if room < 1:
+            raise UserError(
+                f"problem={request.problem!r}: its prompt has {len(ids)} tokens, which leaves no room for a response; "
+                f"accepted: fewer than max_model_len={max_model_len}"
+            )
+        if min(ids) < 0 or max(ids) >= checkpoints.vocab_size:
+            raise UserError(
+                f"problem={request.problem!r}: prompt_token_ids has an id outside the vocabulary; "
+                f"accepted: 0 to {checkpoints.vocab_size - 1}"
+            )
+        sampling = request.sampling
+        plans.append(
+            Plan(
+                request=request,
+                prompt_token_ids=tuple(ids),
+                max_new_tokens=min(sampling.max_tokens, room),
+                row=rule_row(request.decoding, sampling),
+                key=request_key(sampling.seed, request.problem, request.sample),
+            )
+        )
+    return plans
+
+
+def encode_prompt(tokenizer: Any, prompt: str) -> tuple[int, ...]:
+    """Token ids of a prompt; special tokens (BOS) are added unless the chat template has already written them."""
+    written = bool(tokenizer.bos_token) and prompt.startswith(tokenizer.bos_token)
+    return tuple(tokenizer.encode(prompt, add_special_tokens=not written))
+
+
+def chat_prompt(tokenizer: Any, messages: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+    """A conversation as prompt text, by the tokenizer's chat template.
+
+    Raises:
+        UserError: the tokenizer has no chat template.
+    """
+    if not tokenizer.chat_template:
+        raise UserError(
+            "chat: the RL model's tokenizer has no chat template; accepted: chat=off, for prompts as they are"
+        )
+    return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=add_generation_prompt)
+
+
+def template_digest(tokenizer: Any) -> str | None:
+    """First 16 hexadecimal digits of the SHA-256 of the chat template, which names the choice in a record."""
+    template = tokenizer.chat_template
+    return sha256(str(template).encode()).hexdigest()[:16] if template else None
+
+
+def rollout(
+    plan: Plan,
+    tokenizer: Any,
+    token_ids: Sequence[int],
+    replaced: Sequence[bool],
+    changed: Sequence[bool],
+    delta_logp: Sequence[float],
+    finish_reason: Literal["stop", "length"],
+) -> Rollout:
+    """The rollout of a finished plan; text without special tokens, cut before a stop string."""
+    text = tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    cuts = [at for at in (text.find(stop) for stop in plan.request.stop) if at >= 0]
+    return Rollout(
+        request=plan.request,
+        prompt_token_ids=plan.prompt_token_ids,
+        token_ids=tuple(token_ids),
+        text=text[: min(cuts)] if cuts else text,
+        finish_reason=finish_reason,
+        replaced=np.asarray(replaced, dtype=bool),
+        changed=np.asarray(changed, dtype=bool),
+        delta_logp=np.clip(np.asarray(delta_logp, dtype=np.float32), -DELTA_LIMIT, DELTA_LIMIT),
+    )
