@@ -19,3 +19,34 @@ torch.set_num_threads(1)
 def peaked_pair(tmp_path_factory):
     """A `Pair` of random 2-layer models with the entropy and KL of a language model, and its directory."""
     return random_pair(tmp_path_factory.mktemp("peaked"))
+
+
+@pytest.fixture(scope="session")
+def transformers_engine(peaked_pair):
+    """The reference engine on the peaked pair."""
+    from harness.decode import open_engine
+    from harness.spec import EngineSpec
+
+    with open_engine(peaked_pair, EngineSpec(backend="transformers")) as engine:
+        yield engine
+
+
+def vllm_spec(**changes):
+    """Engine settings for tests: exact arithmetic, no compilation, prompts prefilled in small chunks."""
+    from harness.spec import EngineSpec
+
+    settings = {
+        "backend": "vllm", "dtype": "float32", "enforce_eager": True, "block_size": 32, "kv_cache_gib": 0.25,
+        "max_num_seqs": 64, "max_num_batched_tokens": 64,
+    }  # fmt: skip
+    return EngineSpec(**{**settings, **changes})
+
+
+@pytest.fixture(scope="session")
+def vllm_engine(peaked_pair):
+    """The real vLLM on the peaked pair, in this process, with 64-token chunks of prefill."""
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    from harness.decode import open_engine
+
+    with open_engine(peaked_pair, vllm_spec()) as engine:
+        yield engine

@@ -1,5 +1,6 @@
 """What two checkpoints must share before they can decode together, and the facts an engine needs about them."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ _MAY_DIFFER = {
     "_name_or_path", "architectures", "auto_map", "bos_token_id", "dtype", "eos_token_id", "max_position_embeddings",
     "max_window_layers", "pad_token_id", "torch_dtype", "transformers_version", "use_cache",
 }  # fmt: skip
+
+_SMALL_BYTES = 2 * 2**30
 
 _PROBES = (
     "Let $x^2+3x=\\frac{1}{2}$. Find the value of 12345 + 67.890.\n\n",
@@ -38,6 +41,11 @@ class Checkpoints:
         lengths = [getattr(c, "max_position_embeddings", None) for c in (self.config, self.base_config)]
         return min([n for n in lengths if n] or [2048])
 
+    @property
+    def small(self) -> bool:
+        """Whether both checkpoints are local and together at most 2 GiB: cheap to load once more, no bar needed."""
+        return _weight_bytes(self.pair.base) + _weight_bytes(self.pair.rl) <= _SMALL_BYTES
+
 
 def read_checkpoints(pair: Pair) -> Checkpoints:
     """Loads tokenizers and configurations (no weights) and checks that they belong together.
@@ -52,8 +60,8 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
     vocab_size = max(rl["tokenizer"].get_vocab().values()) + 1
     if vocab_size > rl["config"].vocab_size:
         raise UserError(
-            f"rl={pair.rl!r}: its tokenizer has ids up to {vocab_size - 1} but the model only {rl['config'].vocab_size} "
-            "outputs; accepted: a tokenizer whose ids the model can produce"
+            f"rl={pair.rl!r}: its tokenizer has ids up to {vocab_size - 1} but the model has "
+            f"{rl['config'].vocab_size} outputs; accepted: a tokenizer whose ids the model can produce"
         )
     eos = frozenset(base["eos"] | rl["eos"])
     if not eos:
@@ -85,8 +93,11 @@ def _read(pair: Pair, role: str) -> dict[str, Any]:
     try:
         config = AutoConfig.from_pretrained(name, **options)
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    except Exception as error:  # transformers and tokenizers raise many kinds, down to bare Exception
+        if "trust_remote_code" in str(error):
+            reason = "it contains code of its own; accepted: trust_remote_code=True, if you have read and trust it"
+        else:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(f"{role}={name!r} cannot be read as a checkpoint: {reason}") from None
     try:
         generation = GenerationConfig.from_pretrained(name, revision=options["revision"])
@@ -115,12 +126,20 @@ def _check_tokenizers(pair: Pair, base: Any, rl: Any) -> None:
             f"{where} order their vocabulary differently: {len(moved)} tokens have another id "
             f"(such as {moved[0]!r}: {ours[moved[0]]} and {theirs[moved[0]]}); accepted: identical token ids"
         )
-    for text in _PROBES:
-        if base.encode(text, add_special_tokens=False) != rl.encode(text, add_special_tokens=False):
-            raise UserError(
-                f"{where} have different tokenizers: the same vocabulary, but {text[:24]!r}… is cut into different "
-                "tokens; accepted: two checkpoints with the same tokenizer"
-            )
+    same = all(
+        base.encode(text, add_special_tokens=False) == rl.encode(text, add_special_tokens=False) for text in _PROBES
+    )
+    if not same or _merges(base) != _merges(rl):
+        raise UserError(
+            f"{where} have different tokenizers: the same vocabulary, but text is cut into tokens differently; "
+            "accepted: two checkpoints with the same tokenizer"
+        )
+
+
+def _merges(tokenizer: Any) -> Any:
+    """The merge rules of a BPE tokenizer, None for other kinds."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    return json.loads(backend.to_str())["model"].get("merges") if backend else None
 
 
 def _check_configs(pair: Pair, base: Any, rl: Any) -> None:
@@ -142,6 +161,12 @@ def _check_configs(pair: Pair, base: Any, rl: Any) -> None:
             f"{where} are built differently: {', '.join(differ)} (such as {key}: {ours.get(key)!r} and "
             f"{theirs.get(key)!r}); accepted: an RL checkpoint trained from this base"
         )
+
+
+def _weight_bytes(name: str) -> float:
+    """Bytes of a local checkpoint's weights; a hub checkpoint counts as large."""
+    directory = Path(name).expanduser()
+    return sum(f.stat().st_size for f in directory.glob("*.safetensors")) if directory.is_dir() else float("inf")
 
 
 def _dtype_name(config: Any) -> str:

@@ -6,6 +6,7 @@ who else is in the batch.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -49,8 +50,9 @@ class TransformersPair:
             )
             return model.to(self.device).eval()
 
-        self.base_model = load(pair.base, pair.base_revision)
-        self.rl_model = load(pair.rl, pair.rl_revision)
+        with _quiet(self.checkpoints.small):
+            self.base_model = load(pair.base, pair.base_revision)
+            self.rl_model = load(pair.rl, pair.rl_revision)
 
     @property
     def tokenizer(self) -> Any:
@@ -107,6 +109,21 @@ class TransformersPair:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@contextmanager
+def _quiet(quiet: bool) -> Iterator[None]:
+    """Without transformers' loading bars, for models that load at once."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    if quiet:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if quiet and shown:
+            logging.enable_progress_bar()
 
 
 class _Batch:

@@ -1,0 +1,269 @@
+"""The product engine: opens vLLM on a pair, feeds it requests, yields rollouts as they finish."""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from harness.decode.checkpoints import Checkpoints, read_checkpoints
+from harness.decode.plan import Plan, chat_prompt, plan_requests, rollout, template_digest
+from harness.decode.progress import Progress
+from harness.decode.types import Request, Rollout
+from harness.decode.vllm_pair import channel
+from harness.decode.vllm_pair.plugin import ARCHITECTURE
+from harness.errors import UserError
+from harness.spec import EngineSpec, Pair
+
+CPU_KV_CACHE_GIB = 2.0
+
+_REFUSED_ARGS = {
+    "speculative_config": "speculative decoding verifies with one model only",
+    "pipeline_parallel_size": "the two submodels are not cut into stages",
+    "enable_lora": "an adapter would apply to one submodel only",
+    "logits_processors": "the pair's own processor decides each token",
+    "logprobs_mode": "the log-probability channel carries the facts of each token",
+    "hf_overrides": "they name the pair model",
+}
+
+_open_here: set[int] = set()  # engines whose workers live in this process: vLLM's distributed state is global
+
+
+class VllmPair:
+    """Both models in one vLLM engine; implements `Engine`."""
+
+    def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
+        """Checks the checkpoints, starts vLLM, and tests that both submodels compute what they should.
+
+        Raises:
+            UserError: the checkpoints do not fit together, a setting cannot be served with a pair, vLLM cannot hold
+                the pair, or the self-test found a submodel with wrong logits.
+        """
+        spec = spec or EngineSpec()
+        refuse(spec)
+        self.checkpoints: Checkpoints = read_checkpoints(pair)
+        self.pair, self.spec = pair, spec
+        self.dtype = self.checkpoints.dtype if spec.dtype == "auto" else spec.dtype
+        self.max_model_len = spec.max_model_len or self.checkpoints.max_model_len
+        self._numbers = count()
+        self._generating = False
+        self._llm = _start(self._arguments())
+        self._engine = self._llm.llm_engine
+        if _in_process():
+            _open_here.add(id(self))
+        self.self_test = "off"
+        if spec.self_test:
+            from harness.decode.vllm_pair.self_test import self_test
+
+            try:
+                self.self_test = self_test(self)
+            except BaseException:
+                self.close()
+                raise
+
+    def _arguments(self) -> dict[str, Any]:
+        """The keyword arguments of `vllm.LLM`."""
+        spec, pair = self.spec, self.pair
+        arguments: dict[str, Any] = {
+            "model": pair.rl,
+            "revision": pair.rl_revision,
+            "trust_remote_code": pair.trust_remote_code,
+            "dtype": self.dtype,
+            "max_model_len": self.max_model_len,
+            "max_num_seqs": spec.max_num_seqs,
+            "tensor_parallel_size": spec.tensor_parallel_size,
+            "gpu_memory_utilization": spec.gpu_memory_utilization,
+            "enforce_eager": spec.enforce_eager,
+            "seed": 0,  # vLLM's own noise is never used
+            "disable_log_stats": True,
+            "use_tqdm_on_load": not self.checkpoints.small,
+            "hf_overrides": {
+                "architectures": [ARCHITECTURE],
+                "rlvr_architecture": self.checkpoints.architecture,
+                "rlvr_base": pair.base,
+                "rlvr_base_revision": pair.base_revision,
+            },
+            "logits_processors": ["harness.decode.vllm_pair.processor:PairProcessor"],
+            "logprobs_mode": "processed_logits",
+        }
+        if spec.max_num_batched_tokens is not None:
+            arguments["max_num_batched_tokens"] = spec.max_num_batched_tokens
+        if spec.block_size is not None:
+            arguments["block_size"] = spec.block_size
+        if spec.kv_cache_gib is not None or _on_cpu():
+            arguments["kv_cache_memory_bytes"] = int((spec.kv_cache_gib or CPU_KV_CACHE_GIB) * 2**30)
+        return {**arguments, **spec.vllm_args}
+
+    @property
+    def tokenizer(self) -> Any:
+        """The RL model's tokenizer, which both models share."""
+        return self.checkpoints.tokenizer
+
+    def chat_prompt(self, messages: list[dict[str, str]], *, add_generation_prompt: bool = True) -> str:
+        """The prompt text for a conversation, by the RL model's chat template."""
+        return chat_prompt(self.tokenizer, messages, add_generation_prompt)
+
+    def generate(self, requests: Iterable[Request], *, progress: bool = False) -> Iterator[Rollout]:
+        """Yields rollouts as they finish; see `Engine.generate`. A caller that stops early leaves nothing running."""
+        return self._generate(plan_requests(requests, self.checkpoints, self.max_model_len), progress)
+
+    def _generate(self, plans: list[Plan], progress: bool) -> Iterator[Rollout]:
+        if self._generating:
+            raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
+        self._generating = True
+        bar = Progress(len(plans), progress)
+        waiting = iter(plans)
+        running: dict[str, Plan] = {}
+        next_look = time.monotonic() + 1.0
+        try:
+            while True:
+                while len(running) < 2 * self.spec.max_num_seqs and (plan := next(waiting, None)) is not None:
+                    running[self._submit(plan)] = plan
+                if not running:
+                    return
+                for output in self._engine.step():
+                    plan = running.pop(output.request_id, None) if output.finished else None
+                    if plan is not None:  # None: a plain vLLM request that somebody put beside ours
+                        done = self._rollout(plan, output.outputs[0])
+                        bar.finished(done)
+                        yield done
+                if progress and time.monotonic() > next_look:
+                    bar.show(self._unfinished_tokens())
+                    next_look = time.monotonic() + 1.0
+        finally:
+            bar.close()
+            self._generating = False
+            if running:
+                self._engine.abort_request(list(running))
+
+    def _submit(self, plan: Plan) -> str:
+        """Hands one plan to vLLM as a greedy request without a sampler of its own; gives the request's name."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        from harness.decode.vllm_pair.processor import extra_args
+
+        params = SamplingParams(
+            temperature=0.0,  # greedy over the forced row picks the decided token
+            max_tokens=plan.max_new_tokens,
+            stop_token_ids=sorted(self.checkpoints.eos_token_ids),
+            stop=list(plan.request.stop) or None,
+            detokenize=bool(plan.request.stop),
+            skip_special_tokens=True,
+            logprobs=0,  # the chosen token's number only
+            flat_logprobs=True,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            extra_args=extra_args(plan.row, plan.key, self.checkpoints.vocab_size),
+        )
+        name = f"rlvr-{next(self._numbers)}"
+        self._engine.add_request(name, {"type": "token", "prompt_token_ids": list(plan.prompt_token_ids)}, params)
+        return name
+
+    def _rollout(self, plan: Plan, completion: Any) -> Rollout:
+        flat = completion.logprobs
+        token_ids = list(completion.token_ids)
+        logits = np.array([flat.logprobs[start] for start in flat.start_indices], dtype=np.float64)
+        named = [flat.token_ids[start] for start in flat.start_indices]
+        if named != token_ids:
+            raise RuntimeError("vLLM returned the facts of other tokens than those it emitted")
+        replaced, changed, delta_logp = channel.decode(logits)
+        reason = "length" if completion.finish_reason == "length" else "stop"
+        return rollout(plan, self.tokenizer, token_ids, replaced, changed, delta_logp, reason)
+
+    def _unfinished_tokens(self) -> int:
+        """Tokens of running requests, for the progress bar only; 0 where vLLM does not tell."""
+        states = getattr(self._engine.output_processor, "request_states", {})
+        return sum(state.detokenizer.num_output_tokens() for state in states.values() if state.detokenizer)
+
+    def info(self) -> dict[str, Any]:
+        """What was run; see `Engine.info`."""
+        import torch
+        import vllm
+
+        return {
+            "backend": "vllm",
+            "vllm": vllm.__version__,
+            "torch": torch.__version__,
+            "device": "cpu" if _on_cpu() else "cuda",
+            "dtype": self.dtype,
+            "max_model_len": self.max_model_len,
+            "tensor_parallel_size": self.spec.tensor_parallel_size,
+            "pair": self.pair.model_dump(),
+            "chat_template": {"from": self.pair.rl, "sha256": template_digest(self.tokenizer)},
+            "eos_token_ids": sorted(self.checkpoints.eos_token_ids),
+            "self_test": self.self_test,
+        }
+
+    def close(self) -> None:
+        """Shuts the engine down and frees its memory."""
+        import gc
+
+        if self._llm is None:
+            return
+        self._engine.engine_core.shutdown()
+        _open_here.discard(id(self))
+        self._llm = self._engine = None
+        gc.collect()
+
+    def __enter__(self) -> "VllmPair":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def refuse(spec: EngineSpec) -> None:
+    """Turns down, before anything loads, settings that cannot work with a pair.
+
+    Raises:
+        UserError: naming the setting and why.
+    """
+    if spec.pipeline_parallel_size != 1:
+        raise UserError(
+            f"pipeline_parallel_size={spec.pipeline_parallel_size} is refused with a pair: "
+            f"{_REFUSED_ARGS['pipeline_parallel_size']}; accepted: 1 (use tensor_parallel_size)"
+        )
+    for name, why in _REFUSED_ARGS.items():
+        if name in spec.vllm_args:
+            raise UserError(f"vllm_args: {name} is refused with a pair: {why}")
+
+
+def _in_process() -> bool:
+    import vllm.envs
+
+    return not vllm.envs.VLLM_ENABLE_V1_MULTIPROCESSING
+
+
+def _on_cpu() -> bool:
+    from vllm.platforms import current_platform
+
+    return current_platform.is_cpu()
+
+
+def _start(arguments: dict[str, Any]) -> Any:
+    """`vllm.LLM(**arguments)`, quiet, with its commonest failures said in one sentence."""
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    try:
+        from vllm import LLM
+    except RuntimeError as error:
+        if "torchvision::nms" in str(error):
+            raise UserError(
+                "vLLM cannot be imported beside a torchvision built for another torch; "
+                "run: pip uninstall torchvision torchaudio torchcodec"
+            ) from None
+        raise
+    if _on_cpu():
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # one process: no spawn guard, no start-up cost
+    if _open_here and _in_process():
+        raise UserError(
+            "backend='vllm': another vLLM engine is open in this process, which can hold one; close it first"
+        )
+    try:
+        return LLM(**arguments)
+    except TypeError as error:
+        raise UserError(f"vllm_args: {error}") from None
+    except ValueError as error:
+        raise UserError(f"vLLM refused to start: {str(error).strip().splitlines()[0]}") from None

@@ -1,0 +1,80 @@
+"""The pair as one vLLM model: two complete submodels of any architecture vLLM knows, run side by side.
+
+Both submodels' attention layers land in the same KV cache manager, so paging, prefix cache, chunked prefill and
+preemption serve them together. The engine is opened on the RL checkpoint; base's weights are a secondary source.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from vllm.compilation.backends import set_model_tag
+from vllm.config import VllmConfig
+from vllm.config.utils import replace
+from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+from vllm.model_executor.models.utils import AutoWeightsLoader, init_vllm_registered_model, maybe_prefix
+
+CONTEXT_KEY = "rlvr_pair"  # where the logits processor finds the model, in the engine's own forward context
+
+
+class RLVRPairForCausalLM(nn.Module):
+    """Runs RL and base on the same tokens; `compute_logits` returns RL's logits and keeps base's beside them.
+
+    `config.rlvr_architecture` names the submodels' class and `config.rlvr_base` the base checkpoint.
+    """
+
+    def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
+        super().__init__()
+        config = vllm_config.model_config.hf_config
+        self.config = config
+        self.hidden_size = config.hidden_size
+        self.rl = _submodel(vllm_config, maybe_prefix(prefix, "rl"), "rl", config.rlvr_architecture)
+        self.base = _submodel(vllm_config, maybe_prefix(prefix, "base"), "base", config.rlvr_architecture)
+        self.secondary_weights = [
+            DefaultModelLoader.Source(
+                model_or_path=config.rlvr_base, revision=config.rlvr_base_revision, prefix="base."
+            )
+        ]
+        self.base_logits: torch.Tensor | None = None  # of the step in hand: same rows, same stream
+        vllm_config.compilation_config.static_forward_context[CONTEXT_KEY] = self
+
+    def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """RL's input embeddings, (tokens,) -> (tokens, hidden); part of vLLM's model interface."""
+        return self.rl.embed_input_ids(input_ids)
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        positions: torch.Tensor,
+        intermediate_tensors: Any = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **_: Any,
+    ) -> torch.Tensor:
+        """Hidden states of RL and base side by side: (tokens,) -> (tokens, 2 hidden)."""
+        rl = self.rl(input_ids, positions, intermediate_tensors, None)
+        base = self.base(input_ids, positions, intermediate_tensors, None)
+        return torch.cat([rl, base], dim=-1)
+
+    def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
+        """RL's logits, (rows, 2 hidden) -> (rows, vocab); base's of the same rows stay on `base_logits`."""
+        rl, base = hidden_states.split(self.hidden_size, dim=-1)
+        self.base_logits = self.base.compute_logits(base.contiguous())
+        return self.rl.compute_logits(rl.contiguous())
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
+        """Names from the base checkpoint arrive with the prefix `base.`; all others are RL's."""
+        return AutoWeightsLoader(self).load_weights(
+            (name if name.startswith("base.") else f"rl.{name}", weight) for name, weight in weights
+        )
+
+
+def _submodel(vllm_config: VllmConfig, prefix: str, role: str, architecture: str) -> nn.Module:
+    """One submodel with a compile cache of its own.
+
+    Without the role in its configuration both submodels would share one cache key, and with some settings the second
+    would load the first one's compiled code, KV cache and all (logits off by whole units).
+    """
+    tagged = replace(vllm_config, additional_config={**(vllm_config.additional_config or {}), "rlvr_role": role})
+    with set_model_tag(f"rlvr_{role}"):
+        return init_vllm_registered_model(tagged, prefix=prefix, architectures=[architecture])

@@ -1,0 +1,55 @@
+"""Requests that the engine tests share: six configurations, prompts of many lengths."""
+
+from harness.decode import Request
+from harness.spec import Decoding, Sampling
+
+DECODINGS = (
+    Decoding(mode="base"),
+    Decoding(mode="rl"),
+    Decoding(mode="replace", tau=-0.05),
+    Decoding(mode="extrapolate", tau=-0.1, gamma=0.5),
+    Decoding(mode="extrapolate", primary="rl", tau=-0.02, gamma=0.1),
+    Decoding(mode="replace", criterion="entropy_base", tau=1.0),
+)
+LONG = "Let n be a positive integer such that the sum of its digits is {}. Find n squared, and show each step. "
+
+
+def make_requests(n, samples=2, max_tokens=48, **sampling):
+    """`n` problems x `samples`, configurations taking turns; every third prompt is longer than a prefill chunk."""
+    sampling = Sampling(**{"max_tokens": max_tokens, "seed": 3, **sampling})
+    return [
+        Request(
+            prompt=(LONG.format(i) * 3 if i % 3 == 0 else f"What is {i} + {3 * i}?"),
+            problem=f"test/{i}",
+            sample=s,
+            decoding=DECODINGS[i % len(DECODINGS)],
+            sampling=sampling,
+        )
+        for i in range(n)
+        for s in range(samples)
+    ]
+
+
+def by_key(rollouts):
+    """{(problem, sample): rollout}"""
+    return {(r.request.problem, r.request.sample): r for r in rollouts}
+
+
+def facts(rollout):
+    """All that must not depend on the batch: tokens, flags, text, reason."""
+    return (
+        rollout.token_ids,
+        rollout.replaced.tolist(),
+        rollout.changed.tolist(),
+        rollout.text,
+        rollout.finish_reason,
+    )
+
+
+def assert_same(ours, theirs, tolerance=1e-3):
+    """Two sets of rollouts agree in every token and flag, and in delta log p up to `tolerance`."""
+    ours, theirs = by_key(ours), by_key(theirs)
+    assert ours.keys() == theirs.keys()
+    for key, mine in ours.items():
+        assert facts(mine) == facts(theirs[key]), key
+        assert abs(mine.delta_logp - theirs[key].delta_logp).max() <= tolerance

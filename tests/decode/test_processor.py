@@ -1,0 +1,164 @@
+"""The processor's two interfaces and its channel, without an engine around them."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from harness.decode.vllm_pair import channel
+from harness.policy import Noise, Rule, RuleRow, decide, request_key
+
+pytest.importorskip("vllm", reason="vLLM is not installed")
+pytestmark = pytest.mark.vllm
+
+
+def test_the_channel_is_sharp():
+    n = 200_000
+    generator = torch.Generator().manual_seed(0)
+    delta = torch.cat([torch.randn(n, generator=generator) * 3, torch.linspace(-40, 40, n)])
+    replaced = torch.rand(2 * n, generator=generator) < 0.5
+    changed = replaced & (torch.rand(2 * n, generator=generator) < 0.5)
+    got = channel.decode(channel.encode(replaced, changed, delta).numpy())
+    assert np.array_equal(got[0], replaced.numpy())
+    assert np.array_equal(got[1], changed.numpy())
+    assert np.abs(got[2] - delta.clamp(-30, 30).numpy()).max() <= 2e-5
+
+
+@pytest.mark.parametrize("number", [0.0, 31.0, 260.0, -1.5, float("nan"), float("-inf")])
+def test_a_number_that_is_not_the_channels_is_refused(number):
+    with pytest.raises(ValueError, match="lies in no band"):
+        channel.decode(np.array([64.0, number]))
+
+
+ROWS = [
+    RuleRow("delta_logp", "base", -0.1, 0.0, 1.0, 0.8),
+    RuleRow("never", "rl", top_p=0.7),
+    RuleRow("kl", "base", 0.05, 0.5, 1.2, 1.0),
+    RuleRow("always", "base", 0.0, 0.3, 1.0, 0.9),
+]
+
+
+def processor_and_logits(vocab=40, padded=48):
+    from harness.decode.vllm_pair.model import CONTEXT_KEY
+    from harness.decode.vllm_pair.processor import PairProcessor
+
+    generator = torch.Generator().manual_seed(1)
+    base = torch.randn(6, padded, generator=generator) * 2
+    rl = base + torch.randn(6, padded, generator=generator) * 0.3
+    context = {CONTEXT_KEY: SimpleNamespace(base_logits=base)}
+    config = SimpleNamespace(compilation_config=SimpleNamespace(static_forward_context=context))
+    return PairProcessor, config, base, rl, vocab
+
+
+def params(row, key, vocab):
+    from vllm import SamplingParams
+
+    from harness.decode.vllm_pair.processor import extra_args
+
+    return SamplingParams(temperature=0.0, extra_args=extra_args(row, key, vocab))
+
+
+def expected(base, rl, rows, keys, positions, vocab):
+    noise = Noise.at(torch.tensor(keys), torch.tensor(positions))
+    return decide(base, rl, Rule(rows), noise, vocab_size=vocab)
+
+
+def forced(logits):
+    """(token, number) of each row that has exactly one finite logit, else None."""
+    finite = logits.isfinite()
+    return [(row.nonzero().item(), logits[i][row].item()) if row.sum() == 1 else None for i, row in enumerate(finite)]
+
+
+@pytest.mark.parametrize("interface", ["V1", "V2"])
+def test_both_interfaces_force_the_decided_token(interface):
+    make, config, base, rl, vocab = processor_and_logits()
+    keys = [request_key(0, "p", s) for s in range(4)]
+    place = [0, 2, 3, 5]  # batch rows of the pair requests; rows 1 and 4 are plain requests
+    prompt, written = [5, 9, 2, 30], [0, 3, 11, 7]
+    logits = rl.clone()
+    if interface == "V1":
+        from vllm import SamplingParams
+        from vllm.v1.sample.logits_processor import BatchUpdate
+
+        processor = make(config, torch.device("cpu"), False)
+        added = [
+            (place[k], params(ROWS[k], keys[k], vocab), list(range(prompt[k])), [7] * written[k]) for k in range(4)
+        ]
+        added += [(row, SamplingParams(), [1, 2], []) for row in (1, 4)]
+        processor.update_state(BatchUpdate(batch_size=6, removed=[], added=added, moved=[]))
+        got = processor.apply(logits)
+    else:
+        from vllm import SamplingParams
+
+        processor = make(config, SimpleNamespace())
+        slot_of_row = [11, 3, 8, 0, 7, 4]  # V2 names requests by slots, in any order
+        for k, row in enumerate(place):
+            assert processor.add_request(slot_of_row[row], params(ROWS[k], keys[k], vocab))
+        assert not processor.add_request(3, SamplingParams())
+        assert not processor.add_request(7, SamplingParams())
+        position = torch.zeros(6, dtype=torch.long)
+        position[place] = torch.tensor([p + w - 1 for p, w in zip(prompt, written, strict=True)])
+        got = processor.apply(logits, SimpleNamespace(idx_mapping_np=np.array(slot_of_row), pos=position))
+    want = expected(base[place], rl[place], ROWS, keys, [p + w for p, w in zip(prompt, written, strict=True)], vocab)
+    facts = channel.encode(want.replaced, want.changed, want.delta_logp)
+    result = forced(got)
+    assert [result[row] for row in place] == list(zip(want.token.tolist(), facts.tolist(), strict=True))
+    assert result[1] is None
+    assert torch.equal(got[[1, 4]], rl[[1, 4]])  # plain requests untouched
+
+
+def test_v1_follows_requests_through_removals_moves_and_swaps():
+    from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality
+
+    make, config, base, rl, vocab = processor_and_logits()
+    processor = make(config, torch.device("cpu"), False)
+    keys = [request_key(1, "q", s) for s in range(4)]
+    added = [(k, params(ROWS[k], keys[k], vocab), [1] * 4, []) for k in range(4)]
+    processor.update_state(BatchUpdate(batch_size=4, removed=[], added=added, moved=[]))
+    processor.update_state(
+        BatchUpdate(
+            batch_size=3,
+            removed=[1],
+            added=[],
+            moved=[(3, 1, MoveDirectionality.UNIDIRECTIONAL), (0, 2, MoveDirectionality.SWAP)],
+        )
+    )
+    order = [2, 3, 0]  # which request now sits in batch rows 0, 1, 2
+    config.compilation_config.static_forward_context["rlvr_pair"].base_logits = base[:3]
+    got = forced(processor.apply(rl[:3].clone()))
+    want = expected(base[:3], rl[:3], [ROWS[k] for k in order], [keys[k] for k in order], [4] * 3, vocab)
+    assert [token for token, _ in got] == want.token.tolist()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"n": 2}, {"presence_penalty": 0.5}, {"repetition_penalty": 1.1}, {"logit_bias": {3: 1.0}}, {"min_tokens": 4}],
+    ids=lambda c: next(iter(c)),
+)
+def test_what_would_move_one_model_only_is_refused(change):
+    make, *_, vocab = processor_and_logits()
+    good = params(ROWS[0], 1, vocab)
+    make.validate_params(good)
+    for name, value in change.items():
+        setattr(good, name, value)
+    with pytest.raises(ValueError, match=rf"{next(iter(change))}=.* is refused"):
+        make.validate_params(good)
+
+
+def test_guided_decoding_is_refused():
+    from vllm.sampling_params import StructuredOutputsParams
+
+    make, *_, vocab = processor_and_logits()
+    guided = params(ROWS[0], 1, vocab)
+    guided.structured_outputs = StructuredOutputsParams(regex="[0-9]+")
+    with pytest.raises(ValueError, match=r"structured_outputs=.* is refused"):
+        make.validate_params(guided)
+
+
+def test_several_logits_rows_a_request_are_refused():
+    make, config, _, rl, vocab = processor_and_logits()
+    processor = make(config, SimpleNamespace())
+    processor.add_request(0, params(ROWS[0], 1, vocab))
+    with pytest.raises(RuntimeError, match="speculative decoding is refused"):
+        processor.apply(rl.clone(), SimpleNamespace(idx_mapping_np=np.array([0]), pos=torch.zeros(6)))

@@ -1,0 +1,165 @@
+"""What cannot work is refused before anything loads, in one sentence that names the argument and what is accepted."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.decode import Request, open_engine
+from harness.decode.checkpoints import read_checkpoints
+from harness.errors import UserError
+from harness.spec import EngineSpec, Pair, Sampling
+
+TRANSFORMERS = EngineSpec(backend="transformers")
+
+
+@pytest.fixture
+def copy_of(peaked_pair, tmp_path):
+    """Makes a pair whose RL checkpoint is a copy with one file edited."""
+
+    def edit(file, change):
+        rl = tmp_path / "rl"
+        shutil.copytree(peaked_pair.rl, rl)
+        content = json.loads((rl / file).read_text())
+        change(content)
+        (rl / file).write_text(json.dumps(content))
+        return Pair(base=peaked_pair.base, rl=str(rl))
+
+    return edit
+
+
+def refused(pair, *words):
+    with pytest.raises(UserError) as error:
+        read_checkpoints(pair)
+    message = str(error.value)
+    assert "\n" not in message
+    for word in (pair.rl, *words):
+        assert word in message
+
+
+def swap_ids(content):
+    vocab = content["model"]["vocab"]
+    vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+
+
+def reverse_merges(content):
+    content["model"]["merges"].reverse()
+
+
+def test_different_tokenizers(copy_of):
+    def rename(content):
+        vocab = content["model"]["vocab"]
+        merged = {part for merge in content["model"]["merges"] for part in (*merge, "".join(merge))}
+        free = next(token for token in vocab if token not in merged and token.isalpha())
+        vocab["zzz"] = vocab.pop(free)
+
+    refused(copy_of("tokenizer.json", rename), "different tokenizers: 2 tokens", "accepted: two checkpoints with")
+
+
+def test_different_vocabulary_order(copy_of):
+    refused(copy_of("tokenizer.json", swap_ids), "order their vocabulary differently: 2 tokens", "accepted: identical")
+
+
+def test_same_vocabulary_cut_differently(copy_of):
+    refused(copy_of("tokenizer.json", reverse_merges), "text is cut into tokens differently")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("vocab_size", 352, "different sizes (320 and 352)"),
+        ("num_hidden_layers", 3, "num_hidden_layers"),
+        ("rope_parameters", {"rope_theta": 5.0, "rope_type": "default"}, "built differently: rope_parameters"),
+    ],
+)
+def test_different_architectures(copy_of, key, value, words):
+    def change(content):
+        content[key] = value
+        if key == "num_hidden_layers":
+            content.pop("layer_types", None)
+
+    refused(copy_of("config.json", change), words)
+
+
+def test_what_is_allowed_to_differ(copy_of):
+    def change(content):
+        content.update(max_position_embeddings=512, eos_token_id=5)
+
+    checkpoints = read_checkpoints(copy_of("config.json", change))
+    assert checkpoints.max_model_len == 512
+    assert checkpoints.eos_token_ids == {1, 3, 5}
+
+
+@pytest.mark.parametrize("role", ["base", "rl"])
+def test_a_missing_directory(peaked_pair, role):
+    pair = peaked_pair.replace(**{role: "./no/such/model"})
+    with pytest.raises(UserError, match=rf"{role}='./no/such/model' is no directory; accepted"):
+        read_checkpoints(pair)
+
+
+def test_a_directory_that_is_no_checkpoint(peaked_pair, tmp_path):
+    with pytest.raises(UserError, match=r"rl=.* cannot be read as a checkpoint"):
+        read_checkpoints(peaked_pair.replace(rl=str(tmp_path)))
+
+
+def test_settings_that_a_pair_cannot_have(peaked_pair):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    for settings, name in [
+        ({"pipeline_parallel_size": 2}, "pipeline_parallel_size=2 is refused"),
+        ({"vllm_args": {"speculative_config": {}}}, "speculative_config is refused"),
+        ({"vllm_args": {"enable_lora": True}}, "enable_lora is refused"),
+        ({"vllm_args": {"logprobs_mode": "raw_logprobs"}}, "logprobs_mode is refused"),
+    ]:
+        with pytest.raises(UserError, match=name):
+            open_engine(peaked_pair, EngineSpec(backend="vllm", **settings))
+
+
+def test_the_reference_engine_has_no_parallelism(peaked_pair):
+    with pytest.raises(UserError, match="tensor_parallel_size=2 is refused by backend='transformers'; accepted: 1"):
+        open_engine(peaked_pair, EngineSpec(backend="transformers", tensor_parallel_size=2))
+
+
+def test_vllm_asked_for_and_absent(peaked_pair, monkeypatch):
+    import harness.decode
+
+    monkeypatch.setattr(harness.decode, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="backend='vllm': vLLM is not installed"):
+        open_engine(peaked_pair, EngineSpec(backend="vllm"))
+    with open_engine(peaked_pair, EngineSpec(backend="auto")) as engine:
+        assert engine.info()["backend"] == "transformers"
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (Request("", "p/empty"), "problem='p/empty': its prompt is empty"),
+        (Request("word " * 2000, "p/long"), "leaves no room for a response; accepted: fewer than max_model_len=1024"),
+        (Request("", "p/ids", prompt_token_ids=(5, 310)), "an id outside the vocabulary; accepted: 0 to 299"),
+    ],
+    ids=["empty", "too-long", "bad-ids"],
+)
+def test_requests_that_cannot_be_served(transformers_engine, request_, words):
+    """Before anything is decoded: the good request in front is not started."""
+    good = Request("Hello", "p/good", sampling=Sampling(max_tokens=2))
+    with pytest.raises(UserError) as error:
+        transformers_engine.generate([good, request_])
+    assert words in str(error.value)
+
+
+def test_a_response_gets_what_the_context_leaves(transformers_engine):
+    request = Request("x " * 490, "p/room", sampling=Sampling(max_tokens=20_000))
+    [done] = transformers_engine.generate([request])
+    assert len(done.prompt_token_ids) + done.n_tokens <= 1024
+    assert done.finish_reason == "length" or done.token_ids[-1] in (1, 3)
+
+
+def test_no_model_code_is_run_unless_asked(copy_of):
+    def change(content):
+        content["auto_map"] = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
+        content["model_type"] = "evil"
+
+    pair = copy_of("config.json", change)
+    Path(pair.rl, "evil.py").write_text("raise SystemExit('model code was run')")
+    with pytest.raises(UserError, match="trust_remote_code"):
+        read_checkpoints(pair)

@@ -1,0 +1,251 @@
+"""The product engine on the real vLLM: right logits, right law, and the same tokens whatever happens to the batch."""
+
+import pickle
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from harness.decode import Request, open_engine
+from harness.errors import UserError
+from harness.policy import Rule, distribution
+from harness.spec import Decoding, Sampling
+from tests.conftest import vllm_spec
+from tests.decode.apart import REQUESTS
+from tests.decode.requests import DECODINGS, LONG, assert_same, by_key, facts, make_requests
+
+pytestmark = pytest.mark.vllm
+pytest.importorskip("vllm", reason="vLLM is not installed")
+
+
+def worker_model(engine):
+    """The pair model inside an engine that runs in this process."""
+    core = engine._engine.engine_core.engine_core
+    return core.model_executor.driver_worker.worker.model_runner.model
+
+
+def test_sequences_are_identical_to_the_reference_engine(vllm_engine, transformers_engine):
+    requests = make_requests(36, samples=2)
+    ours = list(vllm_engine.generate(requests))
+    assert len(ours) == 72
+    assert_same(ours, transformers_engine.generate(requests))
+    by_mode = {d.label(): [r for r in ours if r.request.decoding == d] for d in DECODINGS}
+    assert all(r.n_replaced == 0 for r in by_mode["base"] + by_mode["rl"])
+    assert all(sum(r.n_changed for r in rows) > 0 for label, rows in by_mode.items() if "τ" in label)
+    assert {r.finish_reason for r in ours} == {"stop", "length"}
+
+
+def test_both_submodels_give_the_logits_of_transformers_under_chunked_prefill(vllm_engine, transformers_engine):
+    model, rows = worker_model(vllm_engine), []
+    compute = type(model).compute_logits
+
+    def recording(hidden_states):
+        rl = compute(model, hidden_states)
+        rows.append((model.base_logits.clone(), rl.clone()))
+        return rl
+
+    model.compute_logits = recording
+    worst, positions = 0.0, 0
+    try:
+        for i in range(5):
+            rows.clear()
+            prompt = LONG.format(i) * 4  # several 64-token chunks
+            [done] = vllm_engine.generate(
+                [Request(prompt, f"logits/{i}", sampling=Sampling(max_tokens=48), decoding=DECODINGS[i])]
+            )
+            assert len(done.prompt_token_ids) > 2 * 64
+            assert len(rows) > done.n_tokens  # chunks of prefill came before
+            for got, expected in zip(
+                map(torch.cat, zip(*rows[-done.n_tokens :], strict=True)),
+                transformers_engine.logits([*done.prompt_token_ids, *done.token_ids[:-1]]),
+                strict=True,
+            ):
+                expected = expected[len(done.prompt_token_ids) - 1 :]
+                worst = max(worst, (got[:, : expected.shape[1]] - expected).abs().max().item())
+            positions += done.n_tokens
+    finally:
+        del model.compute_logits
+    assert positions >= 150
+    assert worst <= 1e-4
+
+
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        Decoding(mode="replace", tau=-0.005),
+        Decoding(mode="extrapolate", tau=-0.002, gamma=2.0),
+        Decoding(mode="extrapolate", primary="rl", criterion="random", tau=0.3, gamma=1.0),
+    ],
+    ids=lambda d: d.label(),
+)
+def test_draws_of_the_engine_follow_the_closed_form(vllm_engine, transformers_engine, decoding):
+    from harness.decode.plan import rule_row
+
+    n, sampling = 3000, Sampling(max_tokens=1, top_p=0.9, temperature=6.0)
+    requests = [Request("What is 2 + 2?", "law", sample, decoding, sampling) for sample in range(n)]
+    rollouts = list(vllm_engine.generate(requests))
+    logits = transformers_engine.logits(list(rollouts[0].prompt_token_ids))
+    law, replaced = distribution(
+        *(x[-1:] for x in logits),
+        Rule([rule_row(decoding, sampling)]),
+        vocab_size=vllm_engine.checkpoints.vocab_size,
+    )
+    counts = np.bincount([r.token_ids[0] for r in rollouts], minlength=law.shape[1])
+    expected = law[0].numpy() * n
+    assert counts[expected == 0].sum() == 0
+    likely = expected >= 5
+    assert likely.sum() >= 5
+    observed = [*counts[likely], counts[~likely].sum()]
+    wanted = [*expected[likely], expected[~likely].sum()]
+    if wanted[-1] < 5:
+        observed, wanted = ([*x[:-2], x[-2] + x[-1]] for x in (observed, wanted))
+    assert stats.chisquare(observed, wanted).pvalue > 1e-3
+    share, p = np.mean([r.n_replaced for r in rollouts]), replaced.item()
+    assert 0.05 < p < 0.95
+    assert abs(share - p) <= 4 * (p * (1 - p) / n) ** 0.5 + 1e-9
+
+
+def test_a_shuffled_batch_gives_the_same_tokens(vllm_engine):
+    requests = make_requests(20, samples=2)
+    shuffled = random.Random(0).sample(requests, len(requests))
+    assert_same(vllm_engine.generate(requests), vllm_engine.generate(shuffled))
+
+
+def test_plain_requests_beside_ours_change_nothing_and_sample_from_rl(vllm_engine):
+    from vllm import SamplingParams
+
+    requests = make_requests(20, samples=2)
+    alone = list(vllm_engine.generate(requests))
+    ids = list(alone[0].prompt_token_ids)
+    for i in range(15):
+        params = SamplingParams(temperature=(0.0, 0.8)[i % 2], top_p=0.9, max_tokens=20 + i, ignore_eos=True)
+        vllm_engine._engine.add_request(f"plain-{i}", {"type": "token", "prompt_token_ids": ids}, params)
+    assert_same(alone, vllm_engine.generate(requests))
+    while vllm_engine._engine.has_unfinished_requests():
+        vllm_engine._engine.step()
+    vllm_engine._engine.add_request(
+        "greedy", {"type": "token", "prompt_token_ids": ids}, SamplingParams(temperature=0.0, max_tokens=12)
+    )
+    while vllm_engine._engine.has_unfinished_requests():
+        outputs = vllm_engine._engine.step()
+    greedy = Request("", "greedy", 0, Decoding(mode="rl"), Sampling(top_p=1e-6, max_tokens=12), tuple(ids))
+    [ours] = vllm_engine.generate([greedy])
+    plain = outputs[0].outputs[0].token_ids
+    assert tuple(plain) == ours.token_ids[: len(plain)]
+
+
+@pytest.mark.parametrize("how", ["few_blocks", "client"], ids=["preempted", "engine-in-another-process"])
+def test_another_engine_gives_the_same_tokens(vllm_engine, peaked_pair, tmp_path, how):
+    out = tmp_path / "rollouts.pickle"
+    command = [sys.executable, "-m", "tests.decode.apart", how, peaked_pair.base, peaked_pair.rl, str(out)]
+    subprocess.run(command, check=True, capture_output=True, timeout=300, cwd=Path(__file__).parents[2])
+    preemptions, rollouts = pickle.loads(out.read_bytes())
+    assert how == "client" or preemptions >= 5
+    assert_same(vllm_engine.generate(make_requests(30, **REQUESTS)), rollouts)
+
+
+def test_a_second_engine_in_one_process_is_refused(vllm_engine, peaked_pair):
+    with pytest.raises(UserError, match="another vLLM engine is open in this process"):
+        open_engine(peaked_pair, vllm_spec())
+
+
+def test_six_configurations_in_one_batch_equal_six_batches(vllm_engine):
+    requests = [
+        Request("What is 7 * 6?", "six", s, d, Sampling(max_tokens=40, temperature=1.2))
+        for d in DECODINGS
+        for s in range(4)
+    ]
+    together = [facts(r) for r in sorted(vllm_engine.generate(requests), key=lambda r: requests.index(r.request))]
+    apart = []
+    for start in range(0, len(requests), 4):
+        part = requests[start : start + 4]
+        apart += [facts(r) for r in sorted(vllm_engine.generate(part), key=lambda r: part.index(r.request))]
+    assert together == apart
+
+
+def test_the_prefix_cache_is_used_and_changes_nothing(vllm_engine):
+    request = Request(LONG.format(5) * 3, "prefix", 0, DECODINGS[2], Sampling(max_tokens=30))
+    [first] = vllm_engine.generate([request])
+    [second] = vllm_engine.generate([request])
+    assert facts(first) == facts(second)
+
+
+def test_rollouts_come_as_they_finish_and_an_abandoned_run_leaves_nothing_behind(vllm_engine):
+    requests = [
+        Request("Hi", f"stream/{i}", sampling=Sampling(max_tokens=n)) for i, n in enumerate((200, 3, 200, 5, 200))
+    ]
+    stream = vllm_engine.generate(requests)
+    first = next(stream)
+    assert first.n_tokens <= 5
+    with pytest.raises(RuntimeError, match="already generating"):
+        next(vllm_engine.generate(requests))
+    stream.close()
+    assert not vllm_engine._engine.has_unfinished_requests()
+    assert len(list(vllm_engine.generate(requests[1:2]))) == 1
+
+
+def test_stop_strings_end_a_response_in_both_engines(vllm_engine, transformers_engine):
+    free = by_key(transformers_engine.generate(make_requests(6, samples=1)))
+    key, whole = max(free.items(), key=lambda item: len(item[1].text))
+    stop = whole.text[8:10]
+    request = Request(whole.request.prompt, *key, whole.request.decoding, whole.request.sampling, stop=(stop,))
+    for engine in (vllm_engine, transformers_engine):
+        [done] = engine.generate([request])
+        assert done.finish_reason == "stop"
+        assert done.text == whole.text[: whole.text.index(stop)]
+        assert done.token_ids == whole.token_ids[: done.n_tokens]
+
+
+def test_the_self_test_finds_wrong_weights_and_a_shared_kv_cache(vllm_engine):
+    from harness.decode.vllm_pair.self_test import self_test
+
+    assert self_test(vllm_engine) == "transformers"
+    model = worker_model(vllm_engine)
+    scale = model.base.model.norm.weight
+    kept = scale.data.clone()
+    try:
+        scale.data.mul_(0.5)
+        with pytest.raises(UserError, match="base submodel's log-probabilities are off"):
+            self_test(vllm_engine)
+    finally:
+        scale.data.copy_(kept)
+    caches = [
+        (b.self_attn.attn, r.self_attn.attn)
+        for b, r in zip(model.base.model.layers, model.rl.model.layers, strict=True)
+    ]
+    kept = [base.kv_cache for base, _ in caches]
+    try:
+        for base, rl in caches:  # what a compile cache shared by both submodels does
+            base.kv_cache = rl.kv_cache
+        with pytest.raises(UserError, match="submodel's log-probabilities are off"):
+            self_test(vllm_engine)
+    finally:
+        for (base, _), cache in zip(caches, kept, strict=True):
+            base.kv_cache = cache
+    vllm_engine._llm.reset_prefix_cache()
+    assert self_test(vllm_engine) == "transformers"
+
+
+def test_each_submodel_has_its_own_compile_role(vllm_engine):
+    """The compile cache is keyed by the configuration; two submodels with one key load each other's code."""
+    model = worker_model(vllm_engine)
+    configs = [
+        next(m for m in side.modules() if hasattr(m, "vllm_config")).vllm_config for side in (model.rl, model.base)
+    ]
+    assert [c.additional_config["rlvr_role"] for c in configs] == ["rl", "base"]
+    assert configs[0].compute_hash() != configs[1].compute_hash()
+
+
+def test_progress_and_info(vllm_engine, capsys):
+    list(vllm_engine.generate(make_requests(4, samples=1), progress=True))
+    assert "tok/s" in capsys.readouterr().err
+    info = vllm_engine.info()
+    assert info["backend"] == "vllm"
+    assert info["self_test"] == "transformers"
+    assert info["eos_token_ids"] == [1, 3]  # <eos> of both, <|im_end|> of RL alone
+    assert info["chat_template"]["from"] == vllm_engine.pair.rl

@@ -1,0 +1,106 @@
+"""Specs: what is accepted, what is refused and how, and hashes that mean the same everywhere."""
+
+import subprocess
+import sys
+import warnings
+from typing import get_args
+
+import pytest
+
+import harness.policy
+from harness.errors import UserError
+from harness.spec import CRITERIA, PRESETS, Criterion, Decoding, EngineSpec, Pair, Sampling, parse
+
+
+@pytest.mark.parametrize(
+    ("spec", "data", "message"),
+    [
+        (Decoding, {"mode": "replcae", "tau": -1}, "mode='replcae' is refused: input should be 'base', 'rl'"),
+        (Decoding, {"mode": "replace", "tau": -1, "criterion": "entropy"}, "criterion='entropy' is refused"),
+        (Decoding, {"mode": "replace"}, "tau is missing: mode='replace' needs the threshold"),
+        (Decoding, {"mode": "replace", "tau": -0.3, "gamma": 0.1}, "gamma=0.1 is refused with mode='replace'"),
+        (Decoding, {"mode": "rl", "tau": -0.3}, "tau=-0.3 has no effect with mode='rl'"),
+        (Decoding, {"mode": "base", "primary": "rl"}, "primary='rl' contradicts mode='base'"),
+        (Decoding, {"mode": "extrapolate", "tau": -1, "gamma": -0.1}, "gamma=-0.1 is refused"),
+        (Decoding, {"mode": "replace", "tau": float("nan")}, "tau=nan is refused"),
+        (Decoding, {"mode": "replace", "tao": -1}, "'tao' is not known; accepted: .*did you mean 'tau'"),
+        (Sampling, {"top_p": 0}, "top_p=0 is refused"),
+        (Sampling, {"temperature": 0}, "temperature=0 is refused"),
+        (Sampling, {"samples": 0}, "samples=0 is refused"),
+        (EngineSpec, {"backend": "sglang"}, "backend='sglang' is refused: input should be 'auto'"),
+        (Pair, {"base": "x"}, "rl=.* is refused: field required"),
+    ],
+)
+def test_mistakes_are_refused_in_one_sentence(spec, data, message):
+    with pytest.raises(UserError, match=message) as error:
+        parse(spec, data)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "tau", "words"),
+    [("delta_logp", 0.3, "positive"), ("kl", -0.1, "negative"), ("random", 1.5, r"\[0, 1\)")],
+)
+def test_a_threshold_of_the_wrong_sign_is_warned_of(criterion, tau, words):
+    with pytest.warns(UserWarning, match=words):
+        Decoding(mode="replace", criterion=criterion, tau=tau)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "tau"), [("delta_logp", -0.3), ("delta_logp", 0.0), ("kl", 0.1), ("random", 0.1)]
+)
+def test_a_threshold_of_the_right_sign_is_not(criterion, tau):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Decoding(mode="replace", criterion=criterion, tau=tau)
+
+
+def test_one_meaning_has_one_hash():
+    assert Decoding(mode="base").hash() == Decoding(mode="base", primary="base", criterion="kl").hash()
+    assert Decoding(mode="replace", tau=-1).hash() == Decoding(tau=-1.0, primary="base", mode="replace").hash()
+    different = [
+        Decoding(mode="replace", tau=-1),
+        Decoding(mode="replace", tau=-1, primary="rl"),
+        Decoding(mode="extrapolate", tau=-1),
+        Decoding(mode="replace", tau=-1.5),
+        Decoding(mode="rl"),
+    ]
+    assert len({d.hash() for d in different}) == len(different)
+
+
+def test_the_hash_is_the_same_in_another_process_and_version():
+    spec = Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
+    code = "from harness.spec import *; print(Decoding(mode='extrapolate', tau=-0.3, gamma=0.05).hash())"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == spec.hash() == "c7a3b856b4687141"
+
+
+def test_specs_round_trip_and_are_frozen():
+    for spec in (Decoding(mode="extrapolate", tau=-0.3, gamma=0.05, primary="rl"), Sampling(), EngineSpec()):
+        assert parse(type(spec), spec.model_dump()) == spec
+        with pytest.raises(ValueError):
+            spec.anything = 1
+
+
+def test_the_criteria_are_those_of_the_policy():
+    assert get_args(Criterion) == CRITERIA == harness.policy.CRITERIA
+
+
+def test_presets_are_the_papers_pairs():
+    assert PRESETS["dapo-32b"].rl == "BytedTsinghua-SIA/DAPO-Qwen-32B"
+    assert PRESETS["unireason-14b"].base == "Qwen/Qwen3-14B-Base"
+    with pytest.raises(UserError, match=r"pair='dapo32b' is not known; accepted: .*did you mean 'dapo-32b'"):
+        Pair.preset("dapo32b")
+
+
+@pytest.mark.parametrize(
+    ("decoding", "label"),
+    [
+        (Decoding(mode="rl"), "rl"),
+        (Decoding(mode="replace", tau=-0.3), "replace τ-0.3"),
+        (Decoding(mode="extrapolate", tau=-0.3, gamma=0.05), "extrapolate τ-0.3 γ0.05"),
+        (Decoding(mode="replace", tau=0.5, criterion="kl", primary="rl"), "replace τ0.5 kl on rl"),
+    ],
+)
+def test_labels(decoding, label):
+    assert decoding.label() == label
