@@ -1,1 +1,95 @@
-"""Start-up hook placeholder; replaced by the front door."""
+"""Start-up hook: makes `lm_eval --model rlvr_dir --tasks aime24` work with the stock lm-eval command.
+
+lm-eval 0.4.13 has no plugin discovery, so `rlvr_dir_autoload.pth` imports this module in every Python process. It
+imports nothing itself; it waits for two lm-eval modules and then (a) adds the model name `rlvr_dir` and (b) where a run
+asks for that model, puts our task files in front of lm-eval's own of the same name (its `aime24` is one greedy sample
+with another prompt) and checks the request before any model loads. Runs of other models are left alone.
+
+RLVR_DIR_NO_AUTOLOAD=1 turns it off. Nothing here may ever break the start of Python: all of it is guarded.
+"""
+
+import os
+import sys
+
+_MODELS, _CONFIG = "lm_eval.models", "lm_eval.config.evaluate_config"
+
+
+def _register(module: object) -> None:
+    """Adds the model, lazily, once lm-eval's own models are there (its registry must not be filled before them)."""
+    from lm_eval.api.registry import model_registry
+
+    if "rlvr_dir" not in model_registry:
+        model_registry.register("rlvr_dir", target="harness.evals.lm:RlvrDirLM")
+
+
+def _wrap(module: object) -> None:
+    """Makes an evaluation of our model see our tasks, from the command line and from a --config file alike."""
+    config_class = module.EvaluatorConfig
+    original = config_class.process_tasks
+
+    def process_tasks(self: object, *args: object, **kwargs: object) -> object:
+        if self.model == "rlvr_dir":
+            from harness.evals.front import prepare
+
+            prepare(self)
+        return original(self, *args, **kwargs)
+
+    config_class.process_tasks = process_tasks
+
+
+_AFTER = {_MODELS: _register, _CONFIG: _wrap}
+
+
+class _Loader:
+    """The module's own loader, followed by our step."""
+
+    def __init__(self, inner: object, after: object) -> None:
+        self._inner, self._after = inner, after
+
+    def create_module(self, spec: object) -> object:
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module: object) -> None:
+        self._inner.exec_module(module)
+        try:
+            self._after(module)
+        except Exception as error:
+            print(f"rlvr-dir: the lm-eval hook could not be set ({error!r})", file=sys.stderr)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+
+class _Finder:
+    """Finds exactly the two modules, through the finders that would have found them anyway."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: object = None, target: object = None) -> object:
+        if name not in _AFTER:
+            return None
+        for finder in sys.meta_path:
+            if finder is cls or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, _AFTER[name])
+                return spec
+        return None
+
+
+def install() -> None:
+    """Sets the hook once; a module that is already imported gets its step now."""
+    if _Finder in sys.meta_path:
+        return
+    sys.meta_path.insert(0, _Finder)
+    for name, after in _AFTER.items():
+        if name in sys.modules:
+            after(sys.modules[name])
+
+
+try:
+    if os.environ.get("RLVR_DIR_NO_AUTOLOAD", "") in ("", "0"):
+        install()
+except Exception:
+    pass

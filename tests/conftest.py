@@ -10,7 +10,7 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 import pytest
 import torch
 
-from tests.pairs import random_pair
+from harness.bench.random_pair import random_pair
 
 torch.set_num_threads(1)
 

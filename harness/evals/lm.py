@@ -1,0 +1,226 @@
+"""The lm-eval model `rlvr_dir`: a base/RL pair that decodes as the model arguments say.
+
+    lm_eval --model rlvr_dir --model_args pair=dapo-32b,mode=extrapolate,tau=-0.3,gamma=0.05 --tasks aime24
+
+From Python, around an engine that is already open: `RlvrDirLM(engine=engine, decoding=Decoding(mode="rl"))`.
+"""
+
+import atexit
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from lm_eval.api.model import LM
+from lm_eval.api.registry import register_model
+from lm_eval.utils import simple_parse_args_string
+
+from harness.decode import Engine, Request, Rollout
+from harness.errors import UserError
+from harness.evals.args import parse_model_args
+from harness.evals.data import SOURCES, TINY
+from harness.evals.front import announce_tiny
+from harness.evals.response import Response
+from harness.evals.sampling import sampling_of
+from harness.spec import Decoding
+
+CACHE_REFUSAL = (
+    "use_cache is refused: lm-eval's response cache knows neither the models nor tau and gamma nor the sample, "
+    "so it would return one response for all samples and all settings"
+)
+
+
+@register_model("rlvr_dir")
+class RlvrDirLM(LM):
+    """Decodes lm-eval's requests with one engine, each sample with noise of its own, and counts what was replaced.
+
+    Prompts go through the pair's chat template: by lm-eval with `--apply_chat_template`, else by this class
+    (`chat=auto`), else not at all (`chat=off`); `get_model_info` says which.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine | None = None,
+        decoding: Decoding | None = None,
+        progress: bool = True,
+        **model_args: Any,
+    ) -> None:
+        super().__init__()
+        args = parse_model_args(model_args)
+        self.decoding = decoding if decoding is not None else args.decoding
+        self.seed, self.chat, self.progress = args.seed, args.chat, progress
+        self._samples = args.samples
+        self._owned = engine is None
+        if engine is None:
+            if args.tiny:
+                announce_tiny(model_args)
+            engine = _open(args)
+            atexit.register(engine.close)  # lm-eval never closes a model
+        self.engine = engine
+        self._templated: set[str] = set()
+        self._totals: Counter[str] = Counter()
+        self._templates: set[str] = set()
+        self.seconds = 0.0
+
+    @classmethod
+    def create_from_arg_string(cls, arg_string: str, additional_config: dict | None = None) -> "RlvrDirLM":
+        """From `k=v,k2=v2`, with lm-eval's own options behind the user's."""
+        return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
+
+    @classmethod
+    def create_from_arg_obj(cls, arg_dict: dict[str, Any], additional_config: dict | None = None) -> "RlvrDirLM":
+        """From a dict; an option given in it (device, batch_size) wins over lm-eval's of the same name."""
+        return cls(**((additional_config or {}) | arg_dict))
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        """One response an entry, in order. lm-eval lists a request once a sample: the n-th time is sample n.
+
+        Raises:
+            UserError: a request that cannot be served; nothing has been decoded then.
+        """
+        seen: Counter[int] = Counter()
+        work = []
+        for index, instance in enumerate(requests):
+            work.append(self._request(instance, seen[id(instance)], index))
+            seen[id(instance)] += 1
+        keys = {(request.problem, request.sample) for request in work}
+        if len(keys) != len(work):
+            raise RuntimeError("two requests have the same problem and sample, so they would get the same tokens")
+        tasks = sorted({instance.task_name for instance in requests} & set(SOURCES))
+        if tasks and _is_tiny(self.engine):
+            print(
+                f"rlvr_dir: the tiny pair cannot do {', '.join(tasks)}; with it this run only checks the pipeline "
+                f"(its own tasks are {', '.join(TINY)})",
+                file=sys.stderr,
+            )
+        start = time.perf_counter()
+        responses: list[Response | None] = [None] * len(work)
+        for rollout in self.engine.generate(work, progress=self.progress and not disable_tqdm):
+            responses[rollout.request.tag] = self._response(rollout)
+        self.seconds += time.perf_counter() - start
+        if missing := responses.count(None):
+            raise RuntimeError(f"the engine returned no response to {missing} of {len(work)} requests")
+        return responses
+
+    def _request(self, instance: Any, sample: int, index: int) -> Request:
+        prompt, gen_kwargs = instance.args
+        sampling, stop = sampling_of(gen_kwargs, samples=instance.repeats, seed=self.seed)
+        if self._samples is not None and self._samples != instance.repeats:
+            raise UserError(
+                f"samples={self._samples} but {instance.task_name} draws {instance.repeats}: set its repeats"
+            )
+        doc = instance.doc if isinstance(instance.doc, Mapping) else {}
+        ours = {"id", "problem", "answer"} <= set(doc)
+        key = doc["id"] if ours else f"{instance.doc_id}.{instance.idx}"
+        return Request(
+            prompt=self._prompt(prompt),
+            problem=f"{instance.task_name}/{key}",
+            sample=sample,
+            decoding=self.decoding,
+            sampling=sampling,
+            stop=stop,
+            tag=index,
+        )
+
+    def _response(self, rollout: Rollout) -> Response:
+        info = {
+            "n_tokens": rollout.n_tokens,
+            "n_replaced": rollout.n_replaced,
+            "n_changed": rollout.n_changed,
+            "finish_reason": rollout.finish_reason,
+        }
+        self._totals.update({name: info[name] for name in ("n_tokens", "n_replaced", "n_changed")}, responses=1)
+        return Response(rollout.text, info)
+
+    def _prompt(self, prompt: str) -> str:
+        if prompt in self._templated:
+            self._templates.add("lm-eval")
+        elif self.chat == "off":
+            self._templates.add("off")
+        elif not self.chat_template(True):
+            self._templates.add("none: the tokenizer has no chat template")
+        else:
+            self._templates.add("rlvr_dir")
+            return self.engine.chat_prompt([{"role": "user", "content": prompt}])
+        return prompt
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """The pair's template; prompts made here are remembered, so that they are not put through it twice."""
+        if self.chat == "off":
+            raise UserError("chat='off' contradicts --apply_chat_template; drop one of them")
+        prompt = self.engine.chat_prompt(chat_history, add_generation_prompt=add_generation_prompt)
+        self._templated.add(prompt)
+        return prompt
+
+    def chat_template(self, chat_template: bool | str = False) -> str | None:
+        """The template's text, which lm-eval stores with its digest; a pair has one, so a name cannot choose."""
+        if isinstance(chat_template, str):
+            raise UserError(f"--apply_chat_template {chat_template!r}: the pair has one chat template, give no name")
+        template = getattr(self.engine.tokenizer, "chat_template", None)
+        return str(template) if chat_template and template else None
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer both models share."""
+        return self.engine.tokenizer
+
+    @property
+    def tokenizer_name(self) -> str:
+        """What lm-eval's request cache knows the tokenizer by."""
+        return str(getattr(self.engine.tokenizer, "name_or_path", "rlvr_dir")).replace("/", "__")
+
+    def get_model_info(self) -> dict[str, Any]:
+        """What was run and what it counted; lm-eval merges this into the `config` of its results file."""
+        tokens = self._totals["n_tokens"]
+        return {
+            "rlvr_dir": {
+                "decoding": self.decoding.model_dump(mode="json"),
+                "label": self.decoding.label(),
+                "seed": self.seed,
+                "chat": ", ".join(sorted(self._templates)) or self.chat,
+                "engine": self.engine.info(),
+                "totals": dict(self._totals),
+                "replacement_ratio": self._totals["n_replaced"] / tokens if tokens else None,
+                "seconds": round(self.seconds, 3),
+            }
+        }
+
+    def set_cache_hook(self, cache_hook: Any) -> None:
+        """Refuses lm-eval's response cache; `rlvr_dir` runs under the stock command refuse it earlier still."""
+        if getattr(cache_hook, "dbdict", None) is not None:
+            raise UserError(CACHE_REFUSAL)
+        super().set_cache_hook(cache_hook)
+
+    def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
+        """Refused: a rule for decoding with two models assigns no likelihood to a given text."""
+        raise UserError("--model rlvr_dir answers generate_until tasks only; this task asks for likelihoods")
+
+    def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
+        """Refused, as `loglikelihood`."""
+        return self.loglikelihood(requests)
+
+    def close(self) -> None:
+        """Closes the engine if this object opened it."""
+        if self._owned:
+            atexit.unregister(self.engine.close)
+            self.engine.close()
+
+
+def _open(args: Any) -> Engine:
+    from harness.decode import open_engine
+
+    if args.pair is not None:
+        return open_engine(args.pair, args.engine)
+    from harness.tiny import tiny_pair
+
+    return open_engine(tiny_pair(), args.engine)
+
+
+def _is_tiny(engine: Engine) -> bool:
+    """Whether an engine runs the embedded tiny pair, however it was opened."""
+    from harness.tiny import tiny_pair
+
+    pair = engine.info().get("pair")
+    return isinstance(pair, Mapping) and pair.get("rl") == tiny_pair().rl

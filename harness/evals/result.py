@@ -1,0 +1,134 @@
+"""One finished evaluation: a decoding on a benchmark, sample by sample, and the numbers that follow from it."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from harness import stats
+from harness.errors import UserError
+from harness.evals.metrics import pass_ks
+from harness.spec import Decoding, Sampling, parse
+
+ARRAYS = ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
+_BOOLS = ("correct", "truncated", "no_box", "ungraded")
+
+
+@dataclass(frozen=True, eq=False)
+class EvalResult:
+    """All arrays have shape (problems, samples); row i belongs to `problem_ids[i]`, column j to sample j.
+
+    `no_box` marks responses without a closed box, `truncated` those that ran into the token limit, `ungraded` those
+    whose grading timed out or failed (they count as wrong, and say so). `seconds` is this result's share,
+    by tokens, of what the engine spent on its decoding: all tasks of one `evaluate` call decode together.
+    """
+
+    task: str
+    decoding: Decoding
+    sampling: Sampling
+    problem_ids: tuple[str, ...]
+    correct: np.ndarray
+    n_tokens: np.ndarray
+    n_replaced: np.ndarray
+    n_changed: np.ndarray
+    truncated: np.ndarray
+    no_box: np.ndarray
+    ungraded: np.ndarray
+    seconds: float = 0.0
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shape = (len(self.problem_ids), self.sampling.samples)
+        for name in ARRAYS:
+            value = np.asarray(getattr(self, name), dtype=bool if name in _BOOLS else np.int64)
+            if value.shape != shape or not shape[0]:
+                raise UserError(
+                    f"{name} of {self.task} has shape {value.shape}, not {shape} (problems, samples): "
+                    "a result is complete or it is none"
+                )
+            value.setflags(write=False)
+            object.__setattr__(self, name, value)
+
+    @property
+    def samples(self) -> int:
+        """Samples a problem."""
+        return self.sampling.samples
+
+    @property
+    def avg(self) -> float:
+        """Avg@n, n = `samples`, as a fraction."""
+        return stats.avg_at_k(self.correct)
+
+    @property
+    def standard_error(self) -> float:
+        """Of `avg`, over problems."""
+        return stats.standard_error(self.correct)
+
+    @property
+    def sampling_error(self) -> float:
+        """Of `avg`, from sampling alone, the benchmark held fixed."""
+        return stats.sampling_error(self.correct)
+
+    def pass_at(self, k: int) -> float:
+        """Pass@k, for any k up to `samples`."""
+        return stats.pass_at_k(self.correct, k)
+
+    @property
+    def replacement_ratio(self) -> float:
+        """Positions where the criterion held over generated tokens, summed over all responses."""
+        return float(self.n_replaced.sum() / max(1, self.n_tokens.sum()))
+
+    def metrics(self) -> dict[str, float]:
+        """Every metric by the name it has in lm-eval's tables, with the two error bars of Avg@n beside it."""
+        n = self.samples
+        per_response = self.n_replaced / np.maximum(1, self.n_tokens)
+        return {
+            f"avg@{n}": self.avg,
+            f"avg@{n}_se": self.standard_error,
+            f"avg@{n}_se_sampling": self.sampling_error,
+            **{f"pass@{k}": self.pass_at(k) for k in pass_ks(n)},
+            "replacement_ratio": self.replacement_ratio,
+            "replacement_ratio_per_response": float(per_response.mean()),
+            "changed_ratio": float(self.n_changed.sum() / max(1, self.n_tokens.sum())),
+            "mean_tokens": float(self.n_tokens.mean()),
+            "truncated_share": float(self.truncated.mean()),
+            "no_box_share": float(self.no_box.mean()),
+            "ungraded_share": float(self.ungraded.mean()),
+        }
+
+    def minus(self, other: "EvalResult") -> stats.PairedDifference:
+        """The difference of Avg@n to `other`, paired by problem.
+
+        Raises:
+            UserError: the two did not ask the same problems of the same benchmark.
+        """
+        if (self.task, self.problem_ids) != (other.task, other.problem_ids):
+            raise UserError(
+                f"{self.task} and {other.task} differ in their problems; a paired difference needs the same"
+            )
+        return stats.paired_difference(self.correct, other.correct)
+
+    def to_json(self) -> str:
+        """Everything, as JSON; `from_json` reads it back."""
+        return json.dumps(
+            {
+                "task": self.task,
+                "decoding": self.decoding.model_dump(mode="json"),
+                "sampling": self.sampling.model_dump(mode="json"),
+                "problem_ids": list(self.problem_ids),
+                **{name: getattr(self, name).astype(int).tolist() for name in ARRAYS},
+                "seconds": self.seconds,
+                "provenance": self.provenance,
+            },
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "EvalResult":
+        """The result that `to_json` wrote."""
+        data = json.loads(text)
+        data["decoding"] = parse(Decoding, data["decoding"])
+        data["sampling"] = parse(Sampling, data["sampling"])
+        data["problem_ids"] = tuple(data["problem_ids"])
+        return cls(**data)

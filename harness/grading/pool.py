@@ -1,0 +1,171 @@
+"""Worker processes around math-verify: bounded in time and memory, replaced when they die, usable from any thread."""
+
+import atexit
+import json
+import logging
+import os
+import queue
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+CPU_SECONDS = 5  # processor time for one pair: what math-verify allows one parse or one comparison
+WALL_SECONDS = 120  # the backstop for a worker that waits without computing
+START_SECONDS = 120  # a worker imports sympy and math-verify, about one second on a quiet machine
+PAIRS_A_WORKER = 100  # another worker pays for its start only beyond this many pairs
+
+_idle: list["_Worker"] = []
+_lock = threading.Lock()
+
+
+class _Worker:
+    """One `python -m harness.grading.worker`, answering one JSON line for each line it is sent.
+
+    A separate program rather than `multiprocessing`: nothing of the parent (CUDA, threads, an unguarded `__main__`)
+    is repeated or shared. The limit is on *processor* time and the kernel enforces it (SIGPROF kills the worker),
+    so a busy machine does not change a verdict and no loop inside C code can outrun it.
+    """
+
+    def __init__(self) -> None:
+        root = str(Path(__file__).parents[2])
+        path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+        env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "RLVR_DIR_NO_AUTOLOAD": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "harness.grading.worker", str(CPU_SECONDS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=env,
+        )
+        ready = self._read(START_SECONDS)
+        if ready is None or "error" in ready:
+            self.kill()
+            raise RuntimeError(f"the grading worker did not start: {(ready or {}).get('error', 'no answer')}")
+
+    def verify(self, gold: str, answer: str) -> str | None:
+        """The kind of one pair; None if the worker died of something other than its time limit."""
+        try:
+            self.process.stdin.write(json.dumps([gold, answer]).encode() + b"\n")
+            self.process.stdin.flush()
+        except OSError:
+            return None
+        reply = self._read(WALL_SECONDS)
+        if reply is not None:
+            return reply["kind"]
+        if self.process.poll() is None:  # still there: it ran into WALL_SECONDS, or is just being reaped
+            try:
+                self.process.wait(1 if self._closed else 0)
+            except subprocess.TimeoutExpired:
+                return "timed_out"
+        return "timed_out" if self.process.returncode == -signal.SIGPROF else None
+
+    def kill(self) -> None:
+        """Ends the process, whatever it is doing."""
+        self.process.kill()
+        self.process.wait()
+        with suppress(OSError):  # a line that could not be delivered to a dead worker is still in the buffer
+            self.process.stdin.close()
+        self.process.stdout.close()
+
+    def _read(self, seconds: float) -> dict | None:
+        """One reply; None if none came in time or the worker is gone (`_closed`)."""
+        self._closed = False
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            if not selector.select(seconds):
+                return None
+        line = self.process.stdout.readline()
+        self._closed = not line.endswith(b"\n")
+        return None if self._closed else json.loads(line)
+
+
+def verify_many(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """One kind a (gold, answer) pair: `correct`, `wrong`, `timed_out` or `grader_error`. No pair, no worker."""
+    kinds: list[str] = ["grader_error"] * len(pairs)
+    jobs: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for i in range(len(pairs)):
+        jobs.put(i)
+    count = min(os.cpu_count() or 1, 8, -(-len(pairs) // PAIRS_A_WORKER))
+    if count <= 1:
+        _serve(pairs, kinds, jobs)
+        return kinds
+    failures: list[BaseException] = []
+    threads = [threading.Thread(target=_serve, args=(pairs, kinds, jobs, failures), daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return kinds
+
+
+def _serve(
+    pairs: Sequence[tuple[str, str]],
+    kinds: list[str],
+    jobs: "queue.SimpleQueue[int]",
+    failures: list[BaseException] | None = None,
+) -> None:
+    """Takes jobs until none is left, with a worker of its own; a pair that kills two workers is a grader_error."""
+    worker: _Worker | None = None
+    try:
+        while True:
+            try:
+                i = jobs.get_nowait()
+            except queue.Empty:
+                return
+            for _ in range(2):
+                try:
+                    worker = worker or _take()
+                except RuntimeError as error:  # hours of decoding may stand behind these pairs: keep what there is
+                    logging.getLogger(__name__).error("%s; what needs it stays ungraded", error)
+                    return
+                kind = worker.verify(*pairs[i])
+                if kind is None or kind == "timed_out":
+                    worker.kill()
+                    worker = None
+                if kind is not None:
+                    kinds[i] = kind
+                    break
+    except BaseException as error:
+        if worker is not None:
+            worker.kill()
+            worker = None
+        if failures is None:
+            raise
+        failures.append(error)
+    finally:
+        if worker is not None:
+            with _lock:
+                _idle.append(worker)
+
+
+def _take() -> _Worker:
+    with _lock:
+        if _idle:
+            return _idle.pop()
+    return _Worker()
+
+
+@atexit.register
+def close_workers() -> None:
+    """Ends the idle workers; the next pair that needs one starts a new one."""
+    with _lock:
+        workers, _idle[:] = list(_idle), []
+    for worker in workers:
+        worker.kill()
+
+
+def _forget_workers() -> None:
+    """A forked child must not talk to its parent's workers."""
+    global _lock
+    _lock = threading.Lock()
+    _idle.clear()
+
+
+os.register_at_fork(after_in_child=_forget_workers)

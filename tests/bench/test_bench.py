@@ -1,0 +1,44 @@
+"""The benchmark runs its engines side by side and reports ratios of what it measured; speeds themselves are no test."""
+
+import json
+import statistics
+
+import pytest
+from typer.testing import CliRunner
+
+from harness.bench.decode import KINDS, bench_decode
+
+pytestmark = pytest.mark.vllm
+pytest.importorskip("vllm", reason="vLLM is not installed")
+
+
+def test_the_ratios_are_those_of_the_rounds(peaked_pair):
+    said = []
+    found = bench_decode(pair=peaked_pair, sequences=6, tokens=8, rounds=2, say=said.append)
+    assert said[-1] == "round 2 of 2"
+    assert len(found["rounds"]) == 2
+    for one in found["rounds"]:
+        assert one.keys() == set(KINDS)
+        assert all(0 < figures["tokens"] <= 6 * 8 and figures["cpu"] > 0 for figures in one.values())
+    for kind in ("single", "transformers"):
+        speeds = [{k: f["tokens"] / f["cpu"] for k, f in one.items()} for one in found["rounds"]]
+        expected = statistics.median(s["pair"] / s[kind] for s in speeds)
+        assert found["ratios"][f"pair_to_{kind}"] == pytest.approx(expected, abs=1e-3)
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_an_engine_that_cannot_start_is_named(tmp_path):
+    from harness.errors import UserError
+    from harness.spec import Pair
+
+    nowhere = str(tmp_path / "nothing")
+    with pytest.raises(UserError, match="bench: the single engine ended early"):
+        bench_decode(pair=Pair(base=nowhere, rl=nowhere), sequences=1, tokens=1, rounds=1)
+
+
+def test_the_command_teaches():
+    from harness.cli import app
+
+    text = CliRunner().invoke(app, ["bench", "decode", "--help"]).output
+    for option in ("--json", "--sequences", "--rounds", "--threads"):
+        assert option in text

@@ -1,0 +1,98 @@
+"""Model arguments and generation arguments: parsed, or refused in one sentence."""
+
+import pytest
+
+from harness.errors import UserError
+from harness.evals.args import ACCEPTED, parse_model_args
+from harness.evals.sampling import sampling_of
+from harness.spec import PRESETS
+
+HALVES = {"pretrained": "rl-dir", "base": "base-dir"}
+
+
+def test_everything_the_issue_names():
+    args = parse_model_args(
+        HALVES | {"mode": "extrapolate", "criterion": "kl", "tau": "0.3", "gamma": 0.05, "seed": "7", "primary": "rl"}
+        | {"dtype": "float32", "max_model_len": "512", "enforce_eager": True, "kv_cache_gib": "1.5", "revision": 12}
+    )  # fmt: skip
+    assert (args.pair.rl, args.pair.base, args.pair.rl_revision) == ("rl-dir", "base-dir", "12")
+    assert (args.decoding.tau, args.decoding.gamma, args.decoding.primary) == (0.3, 0.05, "rl")
+    assert (args.engine.max_model_len, args.engine.kv_cache_gib, args.seed) == (512, 1.5, 7)
+    assert not args.tiny
+
+
+def test_nothing_named_is_the_tiny_pair():
+    for given in ({}, {"pair": "tiny"}, {"pretrained": "tiny"}, {"mode": "base"}):
+        args = parse_model_args(given)
+        assert (args.pair, args.tiny) == (None, True)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets(name):
+    assert parse_model_args({"pair": name}).pair == PRESETS[name]
+    assert parse_model_args({"pair": name, "revision": "v1"}).pair.rl_revision == "v1"
+
+
+def test_lm_evals_own_options_do_not_get_in_the_way():
+    plain = parse_model_args({}).engine
+    assert parse_model_args({"batch_size": 1, "device": "cuda:0", "max_batch_size": None}).engine == plain
+    assert parse_model_args({"batch_size": "auto"}).engine == plain
+    assert parse_model_args({"batch_size": 64}).engine.max_num_seqs == 64
+    assert parse_model_args({"batch_size": 64, "max_num_seqs": 8}).engine.max_num_seqs == 8
+    assert parse_model_args({"device": "cpu"}).engine.device == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"taw": -0.3}, "model_args='taw'.*did you mean 'tau'"),
+        ({"pretrained": "x"}, "pretrained='x' is only half a pair: give base="),
+        ({"base": "x"}, "base='x' is only half a pair: give pretrained="),
+        ({"revision": "x"}, "revision='x' needs a pair"),
+        ({"pair": "dapo"}, "pair='dapo'.*did you mean 'dapo-32b'"),
+        ({"pair": "tiny", "pretrained": "x"}, "name two pairs"),
+        ({"mode": "extrapolat", "tau": -1}, "mode='extrapolat' is refused"),
+        ({"mode": "replace"}, "tau is missing"),
+        ({"mode": "replace", "tau": "low"}, "tau='low' is refused"),
+        ({"mode": "replace", "tau": -1, "criterion": "entropy"}, "criterion='entropy' is refused"),
+        ({"tau": -0.3}, "tau=-0.3 has no effect with mode='rl'"),
+        ({"seed": -1}, "seed=-1"),
+        ({"samples": 0}, "samples=0"),
+        ({"chat": "on"}, "chat='on'"),
+        ({"backend": "sglang"}, "backend='sglang'"),
+    ],
+)
+def test_refusals(given, message):
+    with pytest.raises(UserError, match=message) as error:
+        parse_model_args(given)
+    assert "\n" not in str(error.value)
+
+
+def test_every_accepted_name_is_accepted():
+    assert len(set(ACCEPTED)) == len(ACCEPTED)
+
+
+YAML = {"until": [], "do_sample": True, "temperature": 1.0, "top_p": 0.7, "max_gen_toks": 20000}
+
+
+def test_generation_arguments_become_the_sampling():
+    sampling, stop = sampling_of(YAML, samples=32, seed=3)
+    assert (sampling.temperature, sampling.top_p, sampling.max_tokens) == (1.0, 0.7, 20000)
+    assert (sampling.samples, sampling.seed, stop) == (32, 3, ())
+    sampling, stop = sampling_of(YAML | {"max_new_tokens": 64, "until": "END", "top_p": 1}, samples=1, seed=0)
+    assert (sampling.max_tokens, sampling.top_p, stop) == (64, 1.0, ("END",))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"do_sample": False}, "do_sample=False is refused"),
+        ({"temperature": 0.0}, "temperature=0.0 is refused"),
+        ({"top_k": 5}, "gen_kwargs='top_k' is not known"),
+        ({"top_p": 1.5}, "gen_kwargs top_p=1.5 is refused"),
+        ({"max_gen_toks": "many"}, "max_tokens='many' is refused"),
+    ],
+)
+def test_generation_arguments_are_never_ignored(given, message):
+    with pytest.raises(UserError, match=message):
+        sampling_of(YAML | given, samples=1, seed=0)

@@ -1,0 +1,156 @@
+"""Verdicts of the plain grader: the paper's math-verify on the last box, bounded and counted."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from harness.errors import UserError
+from harness.grading import KINDS, Verdict, grade, grade_many, pool
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _workers_end():
+    yield
+    pool.close_workers()
+
+
+def boxed(answer):
+    return f"so it is \\boxed{{{answer}}}."
+
+
+PLAIN = [  # gold, box, verdict: measured on math-verify 0.9.0, leniencies and misses included
+    ("204", "204", "correct"),
+    ("025", "25", "correct"),
+    ("-4", "-4", "correct"),
+    ("204", "33", "wrong"),
+    ("204", "204 = 204", "correct"),
+    ("204", "m+n=204", "correct"),
+    ("204", r"\approx 204", "correct"),
+    ("204", r"204\text{ cm}", "correct"),
+    ("204", "204.0", "correct"),
+    ("204", "{204}", "correct"),
+    ("1000", "1{,}000", "correct"),
+    ("1000", "1,000", "correct"),
+    (r"\frac{1}{2}", "0.5", "correct"),
+    (r"\frac{1}{2}", r"\dfrac12", "correct"),
+    ("5", "x=5", "correct"),
+    ("60", r"60^\circ", "correct"),
+    ("32", r"\$32", "correct"),
+    ("1,2", r"\{1,2\}", "correct"),
+    ("(1,2)", "1,2", "correct"),
+    ("104", "104, 105", "wrong"),
+    ("104", r"104 \text{ or } 105", "wrong"),
+    ("2/3", "0.6667", "wrong"),
+    ("9.6", "9.58", "wrong"),
+    # what the wider grader will change
+    ("204", "204.", "wrong"),
+    ("204", "２０４", "wrong"),
+    ("204", r"204^{\text{th}}", "wrong"),
+    ("204", r"\text{The answer is } 204", "wrong"),
+    (r"3 \times 10^{6}", "3e6", "wrong"),
+    (r"1.0\times 10^{-27}", r"2.88\times 10^{-19}", "correct"),
+    ("204", "?", "wrong"),
+]
+
+
+def test_the_plain_table():
+    verdicts = grade_many([(gold, boxed(box)) for gold, box, _ in PLAIN])
+    assert [(gold, box, v.kind) for (gold, box, _), v in zip(PLAIN, verdicts, strict=True)] == PLAIN
+    assert all(v.correct == (v.kind == "correct") and v.grader == "plain" and v.graded for v in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("response", "finish", "kind"),
+    [
+        ("the answer is 73", "stop", "no_box"),
+        ("the answer is $73$", "length", "truncated"),
+        (r"\boxed{73", "stop", "unclosed_box"),
+        (r"\boxed{73", "length", "truncated"),
+        (r"\boxed{73} and furthermore", "length", "correct"),
+        (r"\boxed{}", "stop", "no_box"),
+        (boxed("7" * 401), "stop", "too_long"),
+        (r"\boxed{33} then \boxed{73}", "stop", "correct"),
+    ],
+)
+def test_kinds_without_math_verify(response, finish, kind):
+    verdict = grade("73", response, finish)
+    assert verdict.kind == kind
+    assert kind in KINDS
+
+
+def test_integers_need_no_worker():
+    code = (
+        "import time; from harness.grading import grade_many, pool\n"
+        "items = [(str(i % 30), 'x' * 6000 + '\\\\boxed{%d}' % (i % 7)) for i in range(960)]\n"
+        "start = time.perf_counter(); verdicts = grade_many(items); seconds = time.perf_counter() - start\n"
+        "assert not pool._idle and 0 < sum(v.correct for v in verdicts) < 960 and seconds < 1, seconds\n"
+        "import sys; assert 'math_verify' not in sys.modules and 'sympy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_equal_pairs_are_graded_once():
+    start = time.perf_counter()
+    verdicts = grade_many([(r"\sqrt{2}", boxed(r"2^{1/2}"))] * 5000)
+    assert {v.kind for v in verdicts} == {"correct"}
+    assert time.perf_counter() - start < 20
+
+
+def test_hostile_answers_are_bounded_and_counted(monkeypatch):
+    monkeypatch.setattr(pool, "CPU_SECONDS", 1)
+    pool.close_workers()
+    hostile = ["9^{9^{9^9}}", "(10^9)!", "__import__('os').system('true')"]
+    start = time.perf_counter()
+    verdicts = grade_many([("1", boxed(text)) for text in [*hostile, "1.0"]])
+    assert time.perf_counter() - start < 60
+    assert not any(v.correct for v in verdicts[:-1])
+    assert verdicts[0].kind == verdicts[1].kind == "timed_out"
+    assert not verdicts[0].graded
+    assert verdicts[-1].correct  # the replaced worker is as good as the first
+    pool.close_workers()
+
+
+def test_works_from_a_thread_and_from_many():
+    found = {}
+
+    def work(i):
+        found[i] = grade(f"\\frac{{1}}{{{i + 2}}}", boxed(f"\\dfrac{{1}}{{{i + 2}}}")).kind
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(found.values()) == {"correct"}
+
+
+def test_a_killed_worker_is_replaced():
+    assert grade("x+1", boxed("1+x")).correct
+    victim = pool._idle[-1].process
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.wait()
+    assert grade("x+2", boxed("2+x")).correct
+
+
+def test_a_worker_that_cannot_start_costs_no_responses(monkeypatch, caplog):
+    pool.close_workers()
+    monkeypatch.setattr(pool.sys, "executable", "/bin/false")
+    verdicts = grade_many([("1", boxed("1")), ("x+3", boxed("3+x"))])
+    assert [verdict.kind for verdict in verdicts] == ["correct", "grader_error"]
+    assert "did not start" in caplog.text
+    monkeypatch.undo()
+    assert grade("x+3", boxed("3+x")).correct  # a failure is not remembered
+
+
+def test_a_gold_that_cannot_be_read_is_the_graders_fault():
+    assert grade("", boxed("1+1")) == Verdict("grader_error", "1+1")
+
+
+def test_unknown_grader():
+    with pytest.raises(UserError, match="plain"):
+        grade("1", boxed("1"), grader="plian")
