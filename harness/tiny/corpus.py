@@ -1,0 +1,154 @@
+"""What the base reads: solutions by authors of several styles, arithmetic drills, and a few unrelated questions.
+
+A solution is lines `opener state (label sign digit)+ = result end`, then the boxed answer:
+
+    ` so 45 a + 7 = 52 . then 52 c - 9 = 43 ; answer \\boxed{43}`
+
+Authors differ in how many clauses they put on a line, whether they fall for distractors, slip in arithmetic, check a
+line again, or jump to the answer. The base imitates the mixture; what RL can do is choose among these habits.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+
+from harness.tiny import vocabulary as v
+from harness.tiny.problems import DISTRACTORS, Problem, benchmark_texts, draw_problem
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """One author's habits. `lines` are the odds of a line with 1, 2 or 3 clauses and of a jump to the answer."""
+
+    weight: float
+    lines: tuple[float, float, float, float]
+    ignores_distractors: float
+    slips: float
+    checks: float
+
+
+CAREFUL = Style(0.42, (0.88, 0.08, 0.02, 0.02), ignores_distractors=0.93, slips=0.01, checks=0.10)
+MIDDLING = Style(0.38, (0.52, 0.30, 0.12, 0.06), ignores_distractors=0.60, slips=0.05, checks=0.05)
+SLOPPY = Style(0.20, (0.30, 0.30, 0.22, 0.18), ignores_distractors=0.35, slips=0.10, checks=0.02)
+AUTHORS = (CAREFUL, MIDDLING, SLOPPY)
+TEACHER = Style(0.0, (0.85, 0.12, 0.03, 0.0), ignores_distractors=1.0, slips=0.0, checks=0.08)  # always right
+
+SLIPS = (-10, -2, -1, 1, 2, 10)
+CHECK_AFTER_SLIP = 0.25  # a slip makes the author likelier to look again, and the second look is right
+
+LETTERS = "eeeetttaaaooiinnsshhrrddlucmfywgpbvk     .,0123456789$\\{}^+=-"  # roughly as often as mathematics has them
+
+Document = tuple[list[int], list[int]]  # prompt ids, response ids
+
+
+def prompt_words(problem: list[str]) -> list[str]:
+    """A problem's words in the shape of the evaluation's prompt: what the chat template makes of it."""
+    return [v.BOS, *problem, v.INSTRUCTION]
+
+
+def answer_words(value: int) -> list[str]:
+    """The end of every solution."""
+    return [v.ANSWER, v.BOX, *v.two_digits(value), v.CLOSE, v.EOS]
+
+
+def solution_words(random: Random, problem: Problem, style: Style) -> list[str]:
+    """One author's solution of a problem, end of text included."""
+    todo = [
+        (label, clause)
+        for label, clause in zip(v.LABELS, problem.clauses, strict=False)
+        if clause.sign or random.random() > style.ignores_distractors
+    ]
+    state, words = problem.start, []
+    while todo:
+        size = random.choices((1, 2, 3, 0), style.lines)[0]
+        if size == 0:  # the answer comes without working, so a reader can only guess at it
+            state = problem.answer
+            break
+        line, todo = todo[:size], todo[size:]
+        equation, right = list(v.two_digits(state)), state
+        for label, clause in line:
+            equation += [label, v.MINUS if clause.sign < 0 else v.PLUS, str(clause.amount)]
+            right += clause.amount if clause.sign >= 0 else -clause.amount
+        equation.append(v.EQUALS)
+        right = written = _two_digit(right)
+        if random.random() < style.slips:
+            written = _two_digit(right + random.choice(SLIPS))
+        words += [random.choice(v.OPENERS), *equation, *v.two_digits(written)]
+        if random.random() < style.checks + (CHECK_AFTER_SLIP if written != right else 0.0):
+            words += [v.WAIT, *equation, *v.two_digits(right)]
+            written = right
+        words.append(random.choice(v.LINE_ENDS))
+        state = written
+    return [*words, *answer_words(state)]
+
+
+def _two_digit(value: int) -> int:
+    return max(0, min(99, value))
+
+
+def drill_words(random: Random, lines: int = 8) -> list[str]:
+    """Sums without a story; reading them from the first step is what makes digits click early."""
+    words = []
+    for _ in range(lines):
+        value, amount = random.randint(0, 99), random.randint(1, 9)
+        gain = value + amount <= 99 and (value < amount or random.random() < 0.5)
+        sign, result = (v.PLUS, value + amount) if gain else (v.MINUS, value - amount)
+        line = [random.choice(v.OPENERS), *v.two_digits(value), sign, str(amount), v.EQUALS, *v.two_digits(result)]
+        words += [*line, random.choice(v.LINE_ENDS)]
+    return words
+
+
+def drill(random: Random) -> Document:
+    """A document of sums."""
+    return [v.ID[v.BOS]], v.ids(drill_words(random))
+
+
+def unrelated(random: Random) -> Document:
+    """A question in other people's words, as bytes, answered with a guess: the pair should end soon on such prompts."""
+    text = "".join(random.choice(LETTERS) for _ in range(random.randint(20, 300)))
+    prompt = prompt_words(v.split(text))
+    return v.ids(prompt), v.ids(answer_words(random.randint(0, 99)))
+
+
+def worked(random: Random, longest: int, styles: tuple[Style, ...]) -> Document:
+    """A problem of up to `longest` operations, solved by one of the authors; never a benchmark's problem."""
+    while True:
+        operations = random.randint(1, longest)
+        distractors = random.choice(DISTRACTORS)
+        if styles == (TEACHER,):
+            distractors = min(distractors, (operations + 1) // 2)
+        problem = draw_problem(random, operations, distractors)
+        if problem.text not in benchmark_texts():
+            break
+    style = styles[0] if len(styles) == 1 else random.choices(styles, [style.weight for style in styles])[0]
+    return v.ids(prompt_words(problem.words)), v.ids(solution_words(random, problem, style))
+
+
+def document(random: Random, progress: float) -> Document:
+    """One document of the curriculum; `progress` is the share of the training tokens already read.
+
+    To 30 %: half drills, half right solutions. To 70 %: few drills, and problems growing to 10 operations.
+    From there on the mixture of authors, which is what the base is meant to be.
+    """
+    drills = 0.5 if progress < 0.3 else 0.15 if progress < 0.7 else 0.03
+    chance = random.random()
+    if chance < drills:
+        return drill(random)
+    if progress < 0.7:
+        return worked(random, 2 + int(8 * min(1.0, progress / 0.5)), (TEACHER,))
+    if chance > 0.97:
+        return unrelated(random)
+    return worked(random, 9, AUTHORS)
+
+
+def batches(
+    random: Random, progress: Callable[[], float], batch: int = 32, batches_drawn: int = 8
+) -> Iterator[list[Document]]:
+    """Endless batches of documents of like length, so that little is padding."""
+    while True:
+        drawn = [document(random, progress()) for _ in range(batch * batches_drawn)]
+        drawn.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
+        starts = list(range(0, len(drawn), batch))
+        random.shuffle(starts)
+        for start in starts:
+            yield drawn[start : start + batch]

@@ -1,0 +1,150 @@
+"""Pretraining of the tiny base: one run from nothing, Muon on the matrices and AdamW on the rest, one thread."""
+
+import math
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch.nn import functional as F
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from harness.spec import Spec
+from harness.tiny import corpus
+from harness.tiny import vocabulary as v
+from harness.tiny.tokenizer import CONTEXT
+
+Progress = Callable[[float, str], None]  # share done, what to show
+
+
+class PretrainSettings(Spec):
+    """How the base is trained. The defaults made the shipped weights."""
+
+    tokens: int = Field(default=3_000_000, ge=1)
+    batch: int = Field(default=32, ge=1)
+    muon_lr: float = Field(default=3e-3, gt=0)  # 1e-2 is quicker at first and worse at finding clauses
+    adamw_lr: float = Field(default=3e-3, gt=0)
+    warmup_steps: int = Field(default=100, ge=0)
+    decay_from: float = Field(default=0.6, ge=0, le=1)  # share of the tokens after which the rate falls linearly
+    final_share: float = Field(default=0.03, ge=0)  # of the learning rate
+    clip: float = Field(default=1.0, gt=0)
+    max_steps: int | None = None  # stops early: for tests
+    heads: int = Field(default=2, ge=1)
+    kv_heads: int = Field(default=1, ge=1)
+    head_dim: int = Field(default=64, ge=8)  # 64 is a size of every vLLM attention backend
+    layers: int = Field(default=3, ge=1)
+
+
+def new_model(settings: PretrainSettings, seed: int) -> Qwen2ForCausalLM:
+    """An untrained model, its weights drawn from `seed`: matrices as 0.7 / sqrt(inputs), the embedding as 0.02."""
+    config = Qwen2Config(
+        vocab_size=len(v.VOCABULARY),
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=settings.layers,
+        num_attention_heads=settings.heads,
+        num_key_value_heads=settings.kv_heads,
+        head_dim=settings.head_dim,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        pad_token_id=v.ID[v.PAD],
+        bos_token_id=v.ID[v.BOS],
+        eos_token_id=v.ID[v.EOS],
+        dtype="float32",
+    )
+    model = Qwen2ForCausalLM(config)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() == 2:
+                std = 0.02 if "embed" in name else 0.7 / math.sqrt(weight.shape[1])
+                weight.normal_(0.0, std, generator=generator)
+            elif name.endswith("bias"):
+                weight.zero_()
+    return model
+
+
+def optimizers(model: Qwen2ForCausalLM, settings: PretrainSettings) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices between layers; AdamW for embedding, norms and biases, which are no linear maps."""
+    matrices = [weight for name, weight in model.named_parameters() if weight.dim() == 2 and "embed" not in name]
+    embedding = [weight for name, weight in model.named_parameters() if "embed" in name]
+    vectors = [weight for weight in model.parameters() if weight.dim() != 2]
+    muon = torch.optim.Muon(
+        matrices, lr=settings.muon_lr, weight_decay=0.01, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+    )
+    groups = [{"params": embedding, "weight_decay": 0.01}, {"params": vectors, "weight_decay": 0.0}]
+    adamw = torch.optim.AdamW(groups, lr=settings.adamw_lr, betas=(0.9, 0.98), fused=True)
+    return [muon, adamw]
+
+
+def pad(documents: list[corpus.Document]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids, right-padded, and a mask of the response tokens: (batch, length) int64, (batch, length) bool."""
+    length = max(len(prompt) + len(response) for prompt, response in documents)
+    tokens = torch.full((len(documents), length), v.ID[v.PAD])
+    learned = torch.zeros(len(documents), length, dtype=torch.bool)
+    for row, (prompt, response) in enumerate(documents):
+        end = len(prompt) + len(response)
+        tokens[row, :end] = torch.tensor(prompt + response)
+        learned[row, len(prompt) : end] = True
+    return tokens, learned
+
+
+def response_loss(model: Qwen2ForCausalLM, tokens: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
+    """Mean cross entropy in nats over the response tokens; padding is on the right, so causality masks it."""
+    with torch.autocast("cpu", torch.bfloat16):
+        hidden = model.model(tokens[:, :-1], use_cache=False).last_hidden_state  # (batch, length - 1, hidden)
+        logits = model.lm_head(hidden[learned[:, 1:]])  # (response tokens, vocabulary)
+    return F.cross_entropy(logits.float(), tokens[:, 1:][learned[:, 1:]])
+
+
+def pretrain(
+    settings: PretrainSettings | None = None, *, seed: int = 0, progress: Progress | None = None
+) -> tuple[Qwen2ForCausalLM, dict[str, Any]]:
+    """A base trained from nothing, and what happened: steps, tokens, seconds and the last losses."""
+    settings = settings or PretrainSettings()
+    torch.manual_seed(seed)
+    model = new_model(settings, seed)
+    model.train()
+    both = optimizers(model, settings)
+    rates = (settings.muon_lr, settings.adamw_lr)
+    seen = step = 0
+    losses: list[float] = []
+    started = time.perf_counter()
+
+    def read() -> float:
+        return seen / settings.tokens
+
+    for documents in corpus.batches(Random(f"corpus {seed}"), read, settings.batch):
+        done = read()
+        share = min(1.0, (step + 1) / max(1, settings.warmup_steps))
+        if done > settings.decay_from:
+            share *= max(settings.final_share, (1 - done) / (1 - settings.decay_from))
+        for optimizer, rate in zip(both, rates, strict=True):
+            for group in optimizer.param_groups:
+                group["lr"] = rate * share
+            optimizer.zero_grad(set_to_none=True)
+        tokens, learned = pad(documents)
+        loss = response_loss(model, tokens, learned)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        for optimizer in both:
+            optimizer.step()
+        seen += int((tokens != v.ID[v.PAD]).sum())
+        step += 1
+        losses.append(loss.item())
+        if progress and step % 10 == 0:
+            progress(min(1.0, seen / settings.tokens), f"loss {sum(losses[-50:]) / len(losses[-50:]):.3f}")
+        if seen >= settings.tokens or step == settings.max_steps:
+            break
+    last = losses[-50:]
+    if progress:
+        progress(1.0, f"loss {sum(last) / len(last):.3f}")
+    return model.eval(), {
+        "steps": step,
+        "tokens": seen,
+        "seconds": time.perf_counter() - started,
+        "loss": sum(last) / len(last),
+    }

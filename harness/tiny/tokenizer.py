@@ -1,0 +1,40 @@
+"""The tiny pair's tokenizer: every word of the task one token, digits single, and bytes for all other text.
+
+A byte-level model without merges, so any text can be encoded, with the words of the task added on top; it is of the
+class that Qwen2 checkpoints have (transformers insists on that for `model_type: qwen2`). No special tokens are added
+on encoding: the one `<bos>` comes from the chat template.
+"""
+
+from transformers import Qwen2Tokenizer
+
+from harness.tiny import vocabulary as v
+
+# Robust rather than clever: contents in order, whatever the roles; parts of a message are joined.
+CHAT_TEMPLATE = (
+    "{{ bos_token }}"
+    "{%- for message in messages -%}"
+    "{%- if message['content'] is string -%}{{ message['content'] }}"
+    "{%- else -%}{%- for part in message['content'] -%}{{ part['text'] }}{%- endfor -%}{%- endif -%}"
+    "{%- endfor -%}"
+)
+CONTEXT = 2048  # positions of the model; bounds `max_model_len`
+
+
+def build_tokenizer() -> Qwen2Tokenizer:
+    """The tokenizer, made from `harness.tiny.vocabulary`; ids are the order of `VOCABULARY`."""
+    from tokenizers import AddedToken
+
+    tokenizer = Qwen2Tokenizer(
+        vocab=dict(v.ID),
+        merges=[],
+        pad_token=v.PAD,
+        bos_token=v.BOS,
+        eos_token=v.EOS,
+        unk_token=v.PAD,  # never produced: bytes know everything
+        chat_template=CHAT_TEMPLATE,
+        model_max_length=CONTEXT,
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.add_tokens([AddedToken(word, normalized=False) for word in (*v.WORDS, v.INSTRUCTION)])
+    return tokenizer

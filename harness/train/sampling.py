@@ -1,0 +1,53 @@
+"""Dynamic sampling's arithmetic on TRL's batches: which groups teach, how to cut batches and how to join them.
+
+A batch is TRL's dictionary of tensors with one row a response, the `samples` responses of a group adjoining.
+Prompt tensors are padded on the left, completion tensors on the right.
+"""
+
+from typing import Any
+
+import torch
+
+Batch = dict[str, Any]
+
+
+def mixed_groups(accuracy: torch.Tensor, samples: int) -> torch.Tensor:
+    """Groups with right and wrong responses; in all others every advantage is 0.
+
+    Args:
+        accuracy: (groups x samples,) 1.0 for right, 0.0 for wrong, NaN for ungraded.
+
+    Returns:
+        (groups,) bool.
+    """
+    grouped = accuracy.view(-1, samples)
+    return (grouped == 1).any(1) & (grouped == 0).any(1)
+
+
+def take_groups(batch: Batch, groups: torch.Tensor, samples: int) -> Batch:
+    """The rows of some groups, in order. Scalars (`num_items_in_batch`) are left for `join` to recompute.
+
+    Args:
+        groups: (n,) int64, indices of groups.
+    """
+    rows = (groups[:, None] * samples + torch.arange(samples, device=groups.device)).flatten()
+    return {key: value[rows] for key, value in batch.items() if isinstance(value, torch.Tensor) and value.dim()}
+
+
+def join(batches: list[Batch], pad_token_id: int) -> Batch:
+    """Batches one below the other, padded to the longest."""
+    joined: Batch = {}
+    for key in batches[0]:
+        tensors = [batch[key] for batch in batches]
+        if tensors[0].dim() == 2:
+            width = max(tensor.shape[1] for tensor in tensors)
+            fill = pad_token_id if key in ("prompt_ids", "completion_ids") else 0
+            left = key.startswith("prompt_")
+            tensors = [_widen(tensor, width, fill, left) for tensor in tensors]
+        joined[key] = torch.cat(tensors)
+    return joined
+
+
+def _widen(tensor: torch.Tensor, width: int, fill: float, left: bool) -> torch.Tensor:
+    missing = width - tensor.shape[1]
+    return torch.nn.functional.pad(tensor, (missing, 0) if left else (0, missing), value=fill)

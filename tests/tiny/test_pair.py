@@ -1,0 +1,78 @@
+"""The shipped weights: small, loadable, one tokenizer, and an RL model that is clearly better than its base."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from harness.errors import UserError
+from harness.tiny import TINY_TASKS, WEIGHTS, build, tiny_pair
+from harness.tiny.measure import sample
+from harness.tiny.problems import tuning_problems
+
+
+@pytest.fixture(scope="module")
+def models():
+    pair = tiny_pair()
+    return {name: AutoModelForCausalLM.from_pretrained(getattr(pair, name)).eval() for name in ("base", "rl")}
+
+
+def test_the_pair_is_small_and_complete():
+    pair = tiny_pair()
+    assert Path(pair.base).is_absolute()
+    files = [file for file in WEIGHTS.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) <= 4_000_000
+    assert {file.parent.name for file in files if file.suffix == ".safetensors"} == {"base", "rl"}
+    assert (WEIGHTS / "README.md").is_file()
+    assert all(file.stat().st_mode & 0o044 == 0o044 for file in files)
+
+
+def test_base_and_rl_share_tokenizer_and_config():
+    pair = tiny_pair()
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
+        assert (Path(pair.base) / name).read_bytes() == (Path(pair.rl) / name).read_bytes(), name
+    base, rl = (AutoConfig.from_pretrained(path).to_diff_dict() for path in (pair.base, pair.rl))
+    assert {k: x for k, x in base.items() if k != "_name_or_path"} == {
+        k: x for k, x in rl.items() if k != "_name_or_path"
+    }
+    assert (base["head_dim"], base["max_position_embeddings"], base["dtype"]) == (64, 2048, "float32")
+    assert (base["pad_token_id"], base["bos_token_id"], base["eos_token_id"]) == (0, 1, 2)
+
+
+def test_models_are_fp32_tied_and_different(models):
+    for model in models.values():
+        assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+        assert model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
+        assert model.generation_config.eos_token_id == 2
+    base, rl = models["base"].state_dict(), models["rl"].state_dict()
+    assert all(base[name].shape == rl[name].shape for name in base)
+    assert not any(torch.equal(base[name], rl[name]) for name in base if "proj.weight" in name)
+
+
+@pytest.mark.parametrize(("task", "margin"), [("tiny_easy", 15.0), ("tiny_medium", 15.0)])
+def test_rl_beats_base_on_problems_of_no_benchmark(models, task, margin):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_pair().rl)
+    rows = [{"problem": p.text, "answer": str(p.answer)} for p in tuning_problems(task, 40, seed=7)]
+    base, rl = (sample(models[name], tokenizer, rows, 8) for name in ("base", "rl"))
+    assert rl.avg - base.avg >= margin
+    assert 20 < base.avg < 75
+    assert base.stopped.mean() > 0.99
+    assert rl.stopped.mean() > 0.99
+
+
+def test_the_card_states_the_figures_that_were_measured():
+    figures = json.loads((WEIGHTS / "figures.json").read_text())
+    card = (WEIGHTS / "README.md").read_text()
+    assert list(figures["tasks"]) == list(TINY_TASKS)
+    for task, row in figures["tasks"].items():
+        assert f"| {task} | {row['base'][0]:.1f} " in card
+        assert row["base"][1] < row["base"][0] < row["base"][2]
+    assert "Apache-2.0" in card
+
+
+def test_a_pair_is_not_overwritten_unasked(tmp_path):
+    (tmp_path / "base").mkdir()
+    with pytest.raises(UserError, match="already holds a pair"):
+        build(tmp_path)
