@@ -21,8 +21,8 @@ setup: $(STAMP) ## Make the virtual environment (the other targets do it themsel
 $(STAMP): requirements/cpu.lock pyproject.toml rlvr_dir_autoload.pth
 	@command -v $(PYTHON) > /dev/null || { echo "make: $(PYTHON) is not installed; set PYTHON to a Python 3.11" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -r requirements/cpu.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r requirements/cpu.lock
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
 	touch $@
 
 demo: $(STAMP) ## Decode the tiny pair every way, score it, print one table

@@ -137,6 +137,20 @@ def _show(results: list[Any]) -> None:
     Console().print(table)
 
 
+@app.command("compare")
+def compare_command(
+    results: Annotated[list[Path], typer.Argument(help="Result files, or folders of them, that eval or demo wrote.")],
+    against: Annotated[str, typer.Option(help="The reference: a decoding's label as printed, or a mode.")] = "rl",
+) -> None:
+    """Paired differences to a reference, with intervals and p values corrected over the table.
+
+    rlvr-dir compare runs/demo --against "replace τ-0.1"
+    """
+    from harness.evals.compare import compare, markdown, read_results
+
+    typer.echo(markdown(compare(read_results(results), against)))
+
+
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Receives the table, the results and the MLflow store.")] = Path(

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from harness.evals import EvalResult, evaluate
-from harness.spec import Decoding, EngineSpec, Sampling
+from harness.spec import Decoding, EngineSpec, Sampling, parse
 
 TASKS = ("tiny_easy", "tiny_medium")
 PROBLEMS = 60  # of each benchmark: a demo is a look, the model card has the whole
@@ -38,11 +38,11 @@ def run_demo(
     from harness.tracking import log_result
 
     started = time.monotonic()
+    spec = parse(EngineSpec, {"backend": backend, "enforce_eager": True})
     out.mkdir(parents=True, exist_ok=True)
     if backend == "auto" and find_spec("vllm") is None:
         say("vLLM is not installed: decoding with transformers, the slower reference engine.")
     say(f"Decoding {problems} problems x {samples} samples of {' and '.join(TASKS)}, {len(DECODINGS)} ways.")
-    spec = EngineSpec(backend=backend, enforce_eager=True)
     sampling = Sampling(samples=samples, max_tokens=512)
     results = evaluate(tiny_pair(), DECODINGS, TASKS, sampling, limit=problems, engine_spec=spec)
     for result in results:

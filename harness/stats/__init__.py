@@ -1,15 +1,28 @@
-"""Avg@k, Pass@k, error bars and paired tests over a problems x samples matrix; numpy and scipy, no I/O."""
+"""Avg@k, Pass@k, Maj@k, error bars, paired tests and power of a problems x samples matrix; numpy and scipy, no I/O."""
 
+from harness.stats.bootstrap import bootstrap_interval
 from harness.stats.errors import sampling_error, standard_error, t_interval
+from harness.stats.majority import maj_at_k
 from harness.stats.paired import PairedDifference, paired_difference, sign_flip_p
 from harness.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem
+from harness.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
+from harness.stats.tables import holm, mean_over_benchmarks
 
 __all__ = [
     "PairedDifference",
+    "Spread",
     "avg_at_k",
+    "bootstrap_interval",
+    "detectable_gain",
+    "holm",
+    "maj_at_k",
+    "mean_over_benchmarks",
     "paired_difference",
+    "paired_spread",
     "pass_at_k",
     "pass_at_k_per_problem",
+    "power",
+    "problems_needed",
     "sampling_error",
     "sign_flip_p",
     "standard_error",

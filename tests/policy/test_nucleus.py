@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from harness.policy import draw, truncate
+from harness.policy import draw, nucleus, truncate
 from tests.policy import oracle
 
 
@@ -33,6 +33,21 @@ def test_the_head_never_changes_a_draw(scale, top_p, ties):
     whole = draw(logp, top_p, u, head=2000)
     for head in (1, 7, 64, 1024):
         assert torch.equal(draw(logp, top_p, u, head=head), whole)
+
+
+def test_only_rows_that_the_head_does_not_settle_are_sorted_whole(monkeypatch):
+    sorted_shapes = []
+    by_probability = nucleus._by_probability
+    monkeypatch.setattr(
+        nucleus, "_by_probability", lambda p, ids=None: sorted_shapes.append(tuple(p.shape)) or by_probability(p, ids)
+    )
+    peaked, u = policies(20, 5000, 8.0)
+    flat, _ = policies(3, 5000, 0.1)
+    draw(peaked, torch.full((20,), 0.7), u, head=256)
+    assert sorted_shapes == [(20, 256)]
+    sorted_shapes.clear()
+    draw(torch.cat([peaked, flat]), torch.full((23,), 0.7), torch.cat([u, u[:3]]), head=256)
+    assert sorted_shapes == [(23, 256), (3, 5000)]
 
 
 def test_rows_of_one_batch_have_their_own_top_p():

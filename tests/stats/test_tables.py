@@ -1,0 +1,123 @@
+"""Bootstrap, majority votes, Holm, averages over benchmarks and power: against scipy, enumeration and simulation."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+from harness import stats
+from harness.errors import UserError
+
+
+def test_bootstrap_matches_scipy_and_is_reproducible():
+    values = np.random.default_rng(1).beta(2, 3, size=30)
+    ours = stats.bootstrap_interval(values)
+    theirs = scipy_stats.bootstrap(
+        (values,), np.mean, n_resamples=10_000, method="percentile", rng=np.random.default_rng(5)
+    ).confidence_interval
+    assert ours == pytest.approx((theirs.low, theirs.high), abs=0.004)
+    assert stats.bootstrap_interval(values) == ours
+    assert stats.bootstrap_interval(values, seed=1) != ours
+    assert all(math.isnan(edge) for edge in stats.bootstrap_interval([0.5]))
+    low, high = stats.bootstrap_interval(values, statistic=lambda x: np.median(x, axis=1))
+    assert low < np.median(values) < high
+    assert low != ours[0]
+
+
+@pytest.mark.parametrize(
+    ("bad", "level", "word"), [([], 0.95, "per_problem"), ([[1.0]], 0.95, "per_problem"), ([1.0], 95, "level")]
+)
+def test_bootstrap_refusals(bad, level, word):
+    with pytest.raises(UserError, match=word):
+        stats.bootstrap_interval(bad, level=level)
+
+
+@pytest.mark.parametrize(
+    ("answers", "correct", "value"),
+    [
+        (["7", "7", "3"], [1, 1, 0], 1.0),
+        (["7", "3", "3"], [1, 0, 0], 0.0),
+        (["7", "3"], [1, 0], 0.5),  # a tie shares the point
+        (["7", "3", "5"], [1, 0, 0], 1 / 3),
+        ([None, None, "7"], [0, 0, 1], 1.0),  # no answer, no vote
+        ([None, None], [0, 0], 0.0),
+    ],
+)
+def test_majority_of_all_samples(answers, correct, value):
+    assert stats.maj_at_k([answers], [correct]) == pytest.approx(value)
+
+
+def test_majority_of_k_matches_enumeration():
+    answers, correct = ["a", "a", "b", "c", "b", None], [1, 1, 0, 0, 0, 0]
+    for k in (1, 2, 3, 5):
+        exact = np.mean(
+            [
+                stats.maj_at_k([[answers[i] for i in s]], [[correct[i] for i in s]])
+                for s in itertools.combinations(range(6), k)
+            ]
+        )
+        assert stats.maj_at_k([answers], [correct], k, draws=20_000) == pytest.approx(exact, abs=0.012)
+    assert stats.maj_at_k([answers], [correct], 1, draws=20_000) == pytest.approx(2 / 6, abs=0.012)
+
+
+@pytest.mark.parametrize(("answers", "k"), [([["a"], ["b", "c"]], None), ([["a", "b"], ["c", "d"]], 3), ([], None)])
+def test_majority_refusals(answers, k):
+    with pytest.raises(UserError):
+        stats.maj_at_k(answers, [[0] * len(row) for row in answers], k)
+
+
+def test_holm_by_hand_and_by_definition():
+    assert stats.holm([0.01, 0.04, 0.03]).tolist() == pytest.approx([0.03, 0.06, 0.06])
+    assert stats.holm([0.9, 0.9]).tolist() == [1.0, 1.0]
+    assert stats.holm([]).size == 0
+    p = np.random.default_rng(2).random(9) ** 3
+    adjusted, order = stats.holm(p), np.argsort(p)
+    for rank, i in enumerate(order):
+        assert adjusted[i] == pytest.approx(min(1, max(p[order[j]] * (9 - j) for j in range(rank + 1))))
+    with pytest.raises(UserError):
+        stats.holm([0.5, 1.2])
+
+
+def test_mean_over_benchmarks_is_the_papers_average():
+    # tab:main, Qwen2.5-Math-7B with low_prob: 39.06, 18.54, 73.64 -> 43.75
+    mean, error = stats.mean_over_benchmarks([(39.06, 3.0), (18.54, 4.0), (73.64, 12.0)])
+    assert round(mean, 2) == 43.75
+    assert error == pytest.approx(13 / 3)
+
+
+def simulate(gain, spread, problems, samples, runs, rng):
+    """Share of simulated paired experiments that a t test calls significant."""
+    true_gain = gain + rng.normal(0, math.sqrt(spread.between), size=(runs, problems))
+    noise = rng.normal(0, math.sqrt(spread.within / samples), size=(runs, problems))
+    return (scipy_stats.ttest_1samp(true_gain + noise, 0, axis=1).pvalue < 0.05).mean()
+
+
+@pytest.mark.parametrize(("gain", "problems", "samples"), [(0.02, 30, 32), (0.05, 30, 8), (0.03, 300, 4)])
+def test_power_is_what_simulation_finds(gain, problems, samples):
+    spread = stats.Spread(between=0.01, within=0.3)
+    found = simulate(gain, spread, problems, samples, 4000, np.random.default_rng(0))
+    assert stats.power(gain, spread, problems, samples) == pytest.approx(found, abs=0.03)
+
+
+def test_problems_needed_and_detectable_gain_invert_power():
+    spread = stats.Spread(between=0.01, within=0.3)
+    n = stats.problems_needed(0.02, spread, samples=32)
+    assert stats.power(0.02, spread, n, 32) >= 0.8 > stats.power(0.02, spread, n - 1, 32)
+    gain = stats.detectable_gain(spread, 30, 32)
+    assert stats.power(gain, spread, 30, 32) == pytest.approx(0.8, abs=1e-6)
+    assert stats.detectable_gain(spread, 30, 10**9) > 0.04  # samples alone cannot go below the spread of problems
+
+
+def test_spread_is_recovered_from_matrices():
+    rng = np.random.default_rng(4)
+    problems, samples = 4000, 16
+    p = rng.uniform(0.2, 0.8, problems)
+    q = np.clip(p + rng.normal(0.05, 0.08, problems), 0, 1)
+    a, b = (rng.random((problems, samples)) < r[:, None] for r in (q, p))
+    spread = stats.paired_spread(a, b)
+    assert spread.between == pytest.approx((q - p).var(), rel=0.1)
+    assert spread.within == pytest.approx((p * (1 - p) + q * (1 - q)).mean(), rel=0.02)
+    with pytest.raises(UserError):
+        stats.paired_spread(a, b[:10])

@@ -1,0 +1,42 @@
+"""`make demo` in small: the table, the files, the MLflow runs, and a word where vLLM is missing."""
+
+import json
+
+import pytest
+
+import harness.decode
+import harness.demo
+from harness.demo import DECODINGS, TASKS, run_demo
+from harness.errors import UserError
+
+
+def test_without_vllm_it_says_so_and_runs_on_transformers(tmp_path, monkeypatch):
+    monkeypatch.setattr(harness.demo, "find_spec", lambda name: None)
+    monkeypatch.setattr(harness.decode, "find_spec", lambda name: None)
+    said = []
+    results = run_demo(tmp_path, problems=4, samples=4, say=said.append)
+    assert "vLLM is not installed" in said[0]
+    assert [(r.decoding, r.task) for r in results] == [(d, t) for d in DECODINGS for t in TASKS]
+    table = (tmp_path / "demo.md").read_text()
+    assert "| benchmark | decoding | Avg@4 ± s.e. | Pass@2 | replaced | tokens/s |" in table
+    assert "its γ=0 control (replace τ-0.1)" in table
+    assert "Engine: transformers" in table
+    for result in results:
+        row = f"| {result.task} | {result.decoding.label()} | {100 * result.avg:.1f} ± "
+        assert table.count(row) == 1
+        saved = json.loads((tmp_path / f"{result.task}-{result.decoding.hash()}.json").read_text())
+        assert saved["correct"] == result.correct.astype(int).tolist()
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    [experiment] = [e for e in client.search_experiments() if e.name == "rlvr-dir-demo"]
+    runs = client.search_runs([experiment.experiment_id])
+    assert len(runs) == len(results)
+    logged = {(r.data.params["task"], r.data.params["mode"], r.data.params.get("tau")) for r in runs}
+    assert len(logged) == len(results)
+    assert all("avg_at_4" in r.data.metrics for r in runs)
+
+
+def test_an_unknown_engine_is_refused(tmp_path):
+    with pytest.raises(UserError, match="backend='sglang' is refused"):
+        run_demo(tmp_path, backend="sglang", problems=2, samples=2, say=lambda text: None)
