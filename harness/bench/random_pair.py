@@ -5,6 +5,7 @@ model is base plus a small step, so that entropy, KL and replacement ratio are l
 """
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from harness.spec import Pair
@@ -16,7 +17,7 @@ TEMPLATE = (
 
 
 def tokenizer(vocab: int = 300) -> Any:
-    """A byte-level BPE of `vocab` tokens at most, trained on this package's sources."""
+    """A byte-level BPE of `vocab` tokens at most, trained on made-up words that never change."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -29,8 +30,10 @@ def tokenizer(vocab: int = 300) -> Any:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    bpe.train_from_iterator((line for source in sources for line in source.read_text().splitlines()), trainer)
+    random = Random(0)
+    syllables = [a + b + c for a in "bdfgklmnprst" for b in "aeiou" for c in ("", "n", "r", "s")]
+    words = ["".join(random.choices(syllables, k=random.randint(1, 4))) for _ in range(600)]
+    bpe.train_from_iterator((" ".join(random.choices(words, k=12)) for _ in range(2000)), trainer)
     fast = PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token="<pad>", eos_token="<eos>")
     fast.chat_template = TEMPLATE
     return fast
