@@ -16,9 +16,11 @@ Decodes with a base model and its RL-trained successor at once, replaces or extr
 log pi_RL - log pi_Base says so, and scores the result. With no model named, the embedded tiny pair is used.
 """
 
-app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-tiny_app = typer.Typer(help="The embedded pair: build it anew, or measure it.", no_args_is_help=True)
-bench_app = typer.Typer(help="Speed, measured side by side in one run.", no_args_is_help=True)
+# No rich help: importing it would take half of the time in which `--help` answers.
+_PLAIN: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
+app = typer.Typer(help=HELP, add_completion=False, pretty_exceptions_enable=False, **_PLAIN)
+tiny_app = typer.Typer(help="The embedded pair: build it anew, or measure it.", **_PLAIN)
+bench_app = typer.Typer(help="Speed, measured side by side in one run.", **_PLAIN)
 app.add_typer(tiny_app, name="tiny")
 app.add_typer(bench_app, name="bench")
 
@@ -57,10 +59,11 @@ def evaluate_command(
     out: Annotated[Path, typer.Option(help="Receives one JSON file a result, and the MLflow store.")] = Path("runs"),
     track: Annotated[bool, typer.Option(help="Log each result to MLflow.")] = True,
 ) -> None:
-    """Score one way of decoding a pair on benchmarks, with the pair's chat template.
+    """Score one way of decoding a pair on benchmarks.
 
-    Tasks and their data are checked before any model loads.
+    The pair's chat template is applied; tasks and their data are checked before any model loads. For example:
 
+    \b
         rlvr-dir eval --tasks tiny_easy,tiny_medium --mode replace --tau -0.3 --samples 8 --limit 40
     """
     from harness.evals import evaluate, preflight
@@ -142,7 +145,9 @@ def compare_command(
     results: Annotated[list[Path], typer.Argument(help="Result files, or folders of them, that eval or demo wrote.")],
     against: Annotated[str, typer.Option(help="The reference: a decoding's label as printed, or a mode.")] = "rl",
 ) -> None:
-    """Paired differences to a reference, with intervals and p values corrected over the table.
+    """Paired differences to a reference, with intervals.
+
+    p values are corrected over the table (Holm).
 
     rlvr-dir compare runs/demo --against "replace τ-0.1"
     """
@@ -160,7 +165,7 @@ def demo(
     samples: Annotated[int, typer.Option(help="Responses a problem.", min=2)] = 32,
     backend: Annotated[str, typer.Option(help="auto, vllm or transformers.")] = "auto",
 ) -> None:
-    """Decode the tiny pair every way and print one table: base, RL, replace, extrapolate."""
+    """Decode the tiny pair every way; print one table."""
     from harness.demo import run_demo
 
     run_demo(out, problems=problems, samples=samples, backend=backend, say=typer.echo)
@@ -171,7 +176,7 @@ def ui(
     store: Annotated[Path, typer.Option(help="Folder that holds mlflow.db.")] = Path("runs"),
     port: Annotated[int, typer.Option()] = 5000,
 ) -> None:
-    """Open the MLflow pages of a store, on this machine only (127.0.0.1)."""
+    """Open the MLflow pages of a store (127.0.0.1)."""
     import subprocess
 
     database = store.resolve() / "mlflow.db"
