@@ -23,6 +23,8 @@ tiny_app = typer.Typer(help="The embedded pair: build it anew, or measure it.", 
 bench_app = typer.Typer(help="Speed, measured side by side in one run.", **_PLAIN)
 app.add_typer(tiny_app, name="tiny")
 app.add_typer(bench_app, name="bench")
+records_app = typer.Typer(help="The store of rollouts: what is held, in what state.", **_PLAIN)
+app.add_typer(records_app, name="records")
 
 Threads = Annotated[int, typer.Option(help="CPU threads an engine; one is right for tiny models.", min=1)]
 
@@ -58,6 +60,7 @@ def evaluate_command(
     trust_remote_code: Annotated[bool, typer.Option(help="Run code that a checkpoint brings along.")] = False,
     out: Annotated[Path, typer.Option(help="Receives one JSON file a result, and the MLflow store.")] = Path("runs"),
     track: Annotated[bool, typer.Option(help="Log each result to MLflow.")] = True,
+    records: Annotated[Path | None, typer.Option(help="Store of rollouts; default OUT/records.")] = None,
 ) -> None:
     """Score one way of decoding a pair on benchmarks.
 
@@ -93,7 +96,14 @@ def evaluate_command(
         the_pair = tiny_pair()
         typer.echo("No pair was named: using the embedded tiny pair (a pipeline check, not a math model).", err=True)
     results = evaluate(
-        the_pair, [args.decoding], names, sampling, limit=limit, data_dir=folder, engine_spec=args.engine
+        the_pair,
+        [args.decoding],
+        names,
+        sampling,
+        limit=limit,
+        data_dir=folder,
+        engine_spec=args.engine,
+        records=records or out / "records",
     )
     _show(results)
     out.mkdir(parents=True, exist_ok=True)
@@ -244,6 +254,87 @@ def bench_decode_command(
         typer.echo(f"{kind:>14}  {speed:>10,.0f} tokens per CPU-second")
     typer.echo(f"\npair / single        {found['ratios']['pair_to_single']:.2f}   (two forwards sharing nothing: 0.50)")
     typer.echo(f"pair / transformers  {found['ratios']['pair_to_transformers']:.2f}")
+
+
+Store = Annotated[Path, typer.Option(help="Folder of records.")]
+Name = Annotated[str, typer.Argument(help="Beginning of a record's hash, with /TASK where several match.")]
+RECORDS = Path("runs/records")
+
+
+@records_app.command("list")
+def records_list(store: Store = RECORDS) -> None:
+    """Every record: what it is, how much of it is held, whether it is finished."""
+    from harness.records.commands import list_records
+
+    for row in list_records(store):
+        state = "finished" if row["finished"] else f"{row['held']} of {row['asked']}"
+        graders = f"  graded: {', '.join(row['graders'])}" if row["graders"] else ""
+        typer.echo(f"{row['record']}  {row['decoding']}  {state}, {row['tokens']:,} tokens{graders}")
+
+
+@records_app.command("show")
+def records_show(name: Name, store: Store = RECORDS) -> None:
+    """Settings, sizes, scores and damage of one record, as JSON."""
+    import json
+
+    from harness.records.commands import show_record
+
+    typer.echo(json.dumps(show_record(store, name), indent=1, ensure_ascii=False))
+
+
+@records_app.command("export")
+def records_export(
+    name: Name,
+    out: Annotated[Path, typer.Option(help="The file to write.")],
+    form: Annotated[str, typer.Option(help="jsonl, texts or summary.")] = "jsonl",
+    store: Store = RECORDS,
+) -> None:
+    """Write one record to a file."""
+    from harness.records.commands import export_record
+
+    typer.echo(f"written: {export_record(store, name, out, form)}")
+
+
+@records_app.command("verify")
+def records_verify(
+    name: Annotated[str | None, typer.Argument(help="One record; default all.")] = None, store: Store = RECORDS
+) -> None:
+    """Check every line; changes nothing, exits with status 1 where something is wrong."""
+    from harness.records.commands import verify_records
+
+    found = verify_records(store, name)
+    for record, damage in found.items():
+        typer.echo("\n".join(f"{record}  {line}" for line in damage or ["good"]))
+    raise typer.Exit(1 if any(found.values()) else 0)
+
+
+@records_app.command("gc")
+def records_gc(
+    drop: Annotated[list[str] | None, typer.Option(help="Records to delete as well.")] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Really delete; without it, only say what.")] = False,
+    store: Store = RECORDS,
+) -> None:
+    """What nothing needs: set-aside damaged files, half-written ones, empty records."""
+    from harness.records.commands import gc_records
+
+    for row in gc_records(store, drop or (), delete=delete):
+        typer.echo(
+            f"{'deleted' if delete else 'would delete'}: {row['path']} ({row['reason']}, {row['bytes']:,} bytes)"
+        )
+
+
+@records_app.command("import")
+def records_import(
+    folder: Annotated[Path, typer.Argument(help="A result folder of the authors' script (seed*.json).")],
+    task: Annotated[str | None, typer.Option(help="Benchmark, where the folder's name does not say.")] = None,
+    store: Store = RECORDS,
+) -> None:
+    """Read the authors' own result files, compare their verdicts with ours; prints JSON."""
+    import json
+
+    from harness.records.commands import import_official
+
+    typer.echo(json.dumps(import_official(store, folder, task=task), indent=1))
 
 
 def main() -> None:

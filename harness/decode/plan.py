@@ -13,6 +13,7 @@ from harness.errors import UserError
 from harness.policy import RuleRow, request_key
 from harness.spec import Decoding, Sampling
 
+ALGORITHM = 1  # raise it with any change that gives other tokens for the same request: records are keyed by it
 DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio a decision rests on
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from harness.decode.checkpoints import Checkpoints, read_checkpoints
-from harness.decode.plan import Plan, chat_prompt, plan_requests, rollout, template_digest
+from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests, rollout, template_digest
 from harness.decode.progress import Progress
 from harness.decode.types import Request, Rollout
 from harness.errors import UserError
@@ -92,6 +92,7 @@ class TransformersPair:
             "backend": "transformers",
             "transformers": transformers.__version__,
             "torch": torch.__version__,
+            "algorithm": ALGORITHM,
             "device": self.device.type,
             "dtype": self.dtype,
             "max_model_len": self.max_model_len,

@@ -10,7 +10,7 @@ from harness.spec import PRESETS, Decoding, EngineSpec, Pair, parse
 PAIR_ARGS = ("pair", "pretrained", "base", "revision", "base_revision", "trust_remote_code")
 DECODING_ARGS = tuple(Decoding.model_fields)
 ENGINE_ARGS = tuple(EngineSpec.model_fields)
-OWN_ARGS = ("seed", "chat", "samples", "data_dir")
+OWN_ARGS = ("seed", "chat", "samples", "data_dir", "records")
 ACCEPTED = (*PAIR_ARGS, *DECODING_ARGS, *ENGINE_ARGS, *OWN_ARGS)
 CHATS = ("auto", "off")
 
@@ -28,6 +28,8 @@ class ModelArgs:
     seed: int
     chat: str
     samples: int | None
+    data_dir: str | None
+    records: str | None
 
 
 def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
@@ -58,6 +60,8 @@ def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
         seed=_whole(args, "seed", 0),
         chat=chat,
         samples=_whole(args, "samples", 1) if "samples" in args else None,
+        data_dir=args.get("data_dir"),
+        records=str(args["records"]) if "records" in args else None,
     )
 
 

@@ -9,7 +9,9 @@ import atexit
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from lm_eval.api.model import LM
@@ -19,11 +21,13 @@ from lm_eval.utils import simple_parse_args_string
 from harness.decode import Engine, Request, Rollout
 from harness.errors import UserError
 from harness.evals.args import parse_model_args
-from harness.evals.data import SOURCES, TINY
+from harness.evals.data import BENCHMARKS, SOURCES, TINY, digest
 from harness.evals.front import announce_tiny
 from harness.evals.response import Response
 from harness.evals.sampling import sampling_of
-from harness.spec import Decoding
+from harness.records import Record, RecordConfig, RecordStore, StoredRollout, through
+from harness.records import digest as text_digest
+from harness.spec import Decoding, Pair
 
 CACHE_REFUSAL = (
     "use_cache is refused: lm-eval's response cache knows neither the models nor tau and gamma nor the sample, "
@@ -51,7 +55,9 @@ class RlvrDirLM(LM):
         args = parse_model_args(model_args)
         self.decoding = decoding if decoding is not None else args.decoding
         self.seed, self.chat, self.progress = args.seed, args.chat, progress
-        self._samples = args.samples
+        self._samples, self._data_dir = args.samples, args.data_dir
+        self.records = RecordStore(args.records) if args.records else None
+        self.record_names: dict[str, str] = {}  # task -> <config hash>/<task> of what was decoded
         self._owned = engine is None
         if engine is None:
             if args.tiny:
@@ -63,6 +69,7 @@ class RlvrDirLM(LM):
         self._totals: Counter[str] = Counter()
         self._templates: set[str] = set()
         self.seconds = 0.0
+        self.decoded = 0  # responses decoded in this process, not read from a record
 
     @classmethod
     def create_from_arg_string(cls, arg_string: str, additional_config: dict | None = None) -> "RlvrDirLM":
@@ -97,8 +104,13 @@ class RlvrDirLM(LM):
             )
         start = time.perf_counter()
         responses: list[Response | None] = [None] * len(work)
-        for rollout in self.engine.generate(work, progress=self.progress and not disable_tqdm):
-            responses[rollout.request.tag] = self._response(rollout)
+        generate = partial(self._decode, progress=self.progress and not disable_tqdm)
+        if self.records is None:
+            done = ((rollout.request, rollout) for rollout in generate(work))
+        else:
+            done = self._recorded(work, requests, generate)
+        for request, rollout in done:
+            responses[request.tag] = self._response(rollout)
         self.seconds += time.perf_counter() - start
         if missing := responses.count(None):
             raise RuntimeError(f"the engine returned no response to {missing} of {len(work)} requests")
@@ -124,7 +136,45 @@ class RlvrDirLM(LM):
             tag=index,
         )
 
-    def _response(self, rollout: Rollout) -> Response:
+    def _decode(self, requests: list[Request], progress: bool) -> Iterator[Rollout]:
+        """The engine's rollouts, counted: what a record held already is not among them."""
+        for rollout in self.engine.generate(requests, progress=progress):
+            self.decoded += 1
+            yield rollout
+
+    def _recorded(self, work: list[Request], instances: list[Any], generate: Any) -> Iterator[tuple[Any, Any]]:
+        """As `generate`, through the record store: what is held is not decoded, what is decoded is held at once."""
+        tasks: dict[str, list[tuple[Request, Any]]] = {}
+        for request, instance in zip(work, instances, strict=True):
+            tasks.setdefault(instance.task_name, []).append((request, instance))
+        task_of = {request.problem: task for task, rows in tasks.items() for request, _ in rows}
+        with ExitStack() as stack:
+            books = {task: stack.enter_context(self._record(task, rows)) for task, rows in tasks.items()}
+            yield from through(work, lambda request: books[task_of[request.problem]], generate)
+            for task, book in books.items():
+                book.finish()
+                gold = {request.problem: instance.doc.get("answer") for request, instance in tasks[task]}
+                if task in BENCHMARKS:
+                    book.grade({problem: str(answer) for problem, answer in gold.items()})
+
+    def _record(self, task: str, rows: list[tuple[Request, Any]]) -> Record:
+        """The open record of one task's requests, which differ in problem and sample only."""
+        first, pair = rows[0][0], Pair(**self.engine.info()["pair"])
+        config = RecordConfig.of(
+            pair,
+            first.decoding,
+            first.sampling,
+            self.engine.info(),
+            stop=first.stop,
+            prompt=text_digest(first.prompt),
+            data=digest(task, self._data_dir) if task in BENCHMARKS else None,
+        )
+        self.record_names[task] = f"{config.hash()}/{task}"
+        prompts = {request.problem: text_digest(request.prompt) for request, _ in rows}
+        about = {"base": pair.base, "rl": pair.rl}
+        return self.records.open(config, task, prompts, first.sampling.samples, about=about)
+
+    def _response(self, rollout: Rollout | StoredRollout) -> Response:
         info = {
             "n_tokens": rollout.n_tokens,
             "n_replaced": rollout.n_replaced,
@@ -184,6 +234,7 @@ class RlvrDirLM(LM):
                 "totals": dict(self._totals),
                 "replacement_ratio": self._totals["n_replaced"] / tokens if tokens else None,
                 "seconds": round(self.seconds, 3),
+                "records": self.record_names,
             }
         }
 

@@ -21,7 +21,8 @@ class EvalResult:
 
     `no_box` marks responses without a closed box, `truncated` those that ran into the token limit, `ungraded` those
     whose grading timed out or failed (they count as wrong, and say so). `seconds` is this result's share,
-    by tokens, of what the engine spent on its decoding: all tasks of one `evaluate` call decode together.
+    by tokens, of what the engine spent on its decoding (all tasks of one `evaluate` call decode together); 0 where
+    rollouts came from a record, since then no speed can be told.
     """
 
     task: str

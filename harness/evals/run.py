@@ -7,6 +7,7 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from harness.decode import Engine
@@ -46,6 +47,7 @@ def evaluate(
     *,
     limit: int | None = None,
     data_dir: str | None = None,
+    records: str | Path | None = None,
     engine_spec: EngineSpec | None = None,
     progress: bool = True,
 ) -> list[EvalResult]:
@@ -54,7 +56,8 @@ def evaluate(
     `engine_or_pair` is an open engine, a function that opens one, or a pair (opened as `engine_spec` says); what is
     opened here is closed here, and only after tasks and data have been found good. `sampling` None is each task's own
     (the paper's). `limit` takes the first problems only: for a look, not for a score. Prompts go through the pair's
-    chat template where it has one.
+    chat template where it has one. With `records`, a folder, every rollout is stored there as it finishes, and what is
+    there already is not decoded again: an interrupted evaluation goes on where it stopped.
 
     Raises:
         UserError: what `preflight` refuses, or what the engine refuses.
@@ -72,7 +75,7 @@ def evaluate(
         return [
             result
             for decoding in decodings
-            for result in _one(engine, decoding, digests, manager, sampling, limit, progress)
+            for result in _one(engine, decoding, digests, manager, sampling, limit, progress, data_dir, records)
         ]
     finally:
         if owned:
@@ -104,13 +107,22 @@ def _one(
     sampling: Sampling | None,
     limit: int | None,
     progress: bool,
+    data_dir: str | None,
+    records: str | Path | None,
 ) -> list[EvalResult]:
     """One decoding on all tasks, in one pass of lm-eval."""
     from lm_eval.evaluator import evaluate as lm_eval_evaluate
 
     from harness.evals.lm import RlvrDirLM
 
-    lm = RlvrDirLM(engine=engine, decoding=decoding, seed=sampling.seed if sampling else 0, progress=progress)
+    lm = RlvrDirLM(
+        engine=engine,
+        decoding=decoding,
+        seed=sampling.seed if sampling else 0,
+        progress=progress,
+        data_dir=data_dir,
+        records=records,
+    )
     loaded = manager.load(list(digests))
     used: dict[str, Sampling] = {}
     for name, task in loaded["tasks"].items():
@@ -136,19 +148,21 @@ def _one(
         name: sum(sample["n_tokens"] for entry in output["samples"][name] for sample in entry["doc"]["samples"])
         for name in digests
     }
+    held = lm.decoded < sum(len(entry["doc"]["samples"]) for name in digests for entry in output["samples"][name])
     return [
         result_of(
             name,
             decoding,
             used[name],
             output["samples"][name],
-            seconds=lm.seconds * generated[name] / sum(generated.values()),
+            seconds=0.0 if held else lm.seconds * generated[name] / sum(generated.values()),
             provenance={
                 "engine": info["engine"],
                 "chat": info["chat"],
                 "versions": versions(),
                 "data": digests[name],
                 "limit": limit,
+                "record": lm.record_names.get(name),
                 "grader": loaded["tasks"][name].config.filter_list[0]["filter"][0].get("grader", "plain"),
                 "argv": sys.argv,
             },

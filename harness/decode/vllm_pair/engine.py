@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from harness.decode.checkpoints import Checkpoints, read_checkpoints
-from harness.decode.plan import Plan, chat_prompt, plan_requests, rollout, template_digest
+from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests, rollout, template_digest
 from harness.decode.progress import Progress
 from harness.decode.types import Request, Rollout
 from harness.decode.vllm_pair import channel
@@ -186,6 +186,7 @@ class VllmPair:
             "backend": "vllm",
             "vllm": vllm.__version__,
             "torch": torch.__version__,
+            "algorithm": ALGORITHM,
             "device": "cpu" if _on_cpu() else "cuda",
             "dtype": self.dtype,
             "max_model_len": self.max_model_len,

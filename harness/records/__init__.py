@@ -1,0 +1,28 @@
+"""The resumable store of rollouts: appended durably as they finish, the same bytes in the end whatever happened.
+
+    with RecordStore("runs/records").open(config, "aime24", problems, samples=32) as record:
+        for rollout in resume(record, decode_missing):  # decodes only what is missing
+            ...
+
+Interrupt it anywhere and run it again. Plain files; `harness.records.record` says which.
+"""
+
+from harness.records.config import Drawing, RecordConfig, fingerprint
+from harness.records.record import Record
+from harness.records.resume import resume, through
+from harness.records.rollout import Key, StoredRollout, digest
+from harness.records.store import RecordStore, Snapshot
+
+__all__ = [
+    "Drawing",
+    "Key",
+    "Record",
+    "RecordConfig",
+    "RecordStore",
+    "Snapshot",
+    "StoredRollout",
+    "digest",
+    "fingerprint",
+    "resume",
+    "through",
+]

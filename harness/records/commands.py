@@ -1,0 +1,216 @@
+"""`rlvr-dir records list|show|export|verify|gc|import` as plain functions: data in and out, nothing printed."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError, unknown
+from harness.records.config import RecordConfig
+from harness.records.files import folder_name, write_file
+from harness.records.lock import Lock
+from harness.records.official import read_official
+from harness.records.record import LOCK, RECORD
+from harness.records.store import RecordStore, Snapshot
+from harness.records.summary import GRADER_OF_IMPORTS, agreement, counts, graders, scores
+from harness.records.verdicts import read_verdicts, verdict_row, versions, write_verdicts
+
+FORMATS = ("jsonl", "texts", "summary")
+
+
+def list_records(store: str | Path) -> list[dict[str, Any]]:
+    """One row a record: name, what it is, how much of what was asked last is held, whether it is finished."""
+    return [_row(RecordStore(store).read(*name)) for name in RecordStore(store).names()]
+
+
+def _row(snapshot: Snapshot) -> dict[str, Any]:
+    asked = snapshot.about.get("asked", {})
+    sizes = counts(snapshot)
+    return {
+        "record": snapshot.name,
+        "decoding": snapshot.config.label() if snapshot.config else "config.json is damaged",
+        "pair": " / ".join(snapshot.about[role] for role in ("base", "rl") if role in snapshot.about),
+        "held": sizes["rollouts"],
+        "asked": asked.get("problems", 0) * asked.get("samples", 0),
+        "finished": snapshot.finished,
+        "tokens": sizes.get("tokens", 0),
+        "graders": graders(snapshot),
+    }
+
+
+def show_record(store: str | Path, name: str) -> dict[str, Any]:
+    """Everything about one record but its rollouts: settings, sizes, damage, and each grader's scores."""
+    snapshot = RecordStore(store).one(name)
+    found: dict[str, Any] = {
+        **_row(snapshot),
+        "config": snapshot.config.model_dump(mode="json") if snapshot.config else None,
+        "about": snapshot.about,
+        "counts": counts(snapshot),
+        "scores": {},
+        "damage": _findings(snapshot),
+    }
+    for grader in graders(snapshot):
+        try:
+            found["scores"][grader] = scores(snapshot, grader)
+        except UserError as error:  # not complete, or not graded to the end: said, never averaged
+            found["scores"][grader] = str(error)
+    return found
+
+
+def export_record(store: str | Path, name: str, out: str | Path, form: str = "jsonl") -> Path:
+    """Writes one record to a file.
+
+    `jsonl`: `record.jsonl` as it is; `texts`: one plain object a rollout (key, text, counts, verdicts) for other
+    programs; `summary`: the JSON of `show_record`.
+
+    Raises:
+        UserError: the record is not finished (for `jsonl`), or there is no such form.
+    """
+    if form not in FORMATS:
+        raise unknown("form", form, FORMATS)
+    snapshot = RecordStore(store).one(name)
+    if form == "jsonl" and not snapshot.finished:
+        raise UserError(f"record {snapshot.name} is not finished: run its command again, or export form=texts")
+    if form == "summary":
+        data: Any = json.dumps(show_record(store, name), indent=1).encode() + b"\n"
+    elif form == "jsonl":
+        data = snapshot.lines()
+    else:
+        verdicts = {grader: read_verdicts(snapshot.folder, grader) for grader in graders(snapshot)}
+        data = (_plain(snapshot, key, verdicts) for key in snapshot.held)
+    write_file(Path(out).expanduser(), data)
+    return Path(out)
+
+
+def _plain(snapshot: Snapshot, key: tuple[str, int], verdicts: dict[str, dict[Any, dict[str, Any]]]) -> bytes:
+    row = snapshot.row(key)
+    names = ("problem", "sample", "text", "finish_reason", "n_tokens", "n_replaced", "n_changed")
+    given = {grader: rows[key]["kind"] for grader, rows in verdicts.items() if key in rows}
+    return json.dumps({**{name: row[name] for name in names}, "verdicts": given}).encode() + b"\n"
+
+
+def verify_records(store: str | Path, name: str | None = None) -> dict[str, list[str]]:
+    """What is wrong, record by record (an empty list: nothing). Changes nothing; the next run repairs."""
+    records = RecordStore(store)
+    names = records.find(name) if name else records.names()
+    return {"/".join(each): _findings(records.read(*each)) for each in names}
+
+
+def _findings(snapshot: Snapshot) -> list[str]:
+    found = snapshot.contents
+    damage = []
+    if snapshot.config is None:
+        damage.append("config.json is damaged, or is not the one that the folder is named after")
+    if found.foreign:
+        damage.append("the journal belongs to another record")
+    elif not found.header:
+        damage.append("the journal's first line is missing")
+    if found.bad:
+        damage.append(f"{found.bad} damaged lines in the journal: their samples will be decoded again")
+    if found.tail:
+        damage.append(f"a torn last line of {found.tail} bytes (an interrupted write, or one going on now)")
+    if (snapshot.folder / RECORD).is_file() and not snapshot.finished:
+        damage.append("record.jsonl is not what the journal says: damaged, or more was decoded since")
+    damage += [f"set aside earlier: {path.name}" for path in sorted(snapshot.folder.glob("*.corrupt-*"))]
+    return damage
+
+
+def gc_records(store: str | Path, drop: Sequence[str] = (), *, delete: bool = False) -> list[dict[str, Any]]:
+    """Files that nothing needs: set-aside damaged files, half-written ones, records without a rollout, and the records
+    named in `drop`. Gives path, bytes and reason of each, and deletes only if told to. Records in use are passed over.
+    """
+    records = RecordStore(store)
+    dropped = {each for name in drop for each in records.find(name)}
+    found: list[dict[str, Any]] = []
+    for name in records.names():
+        snapshot = records.read(*name)
+        try:
+            lock = Lock(snapshot.folder / LOCK, f"record {snapshot.name}")
+        except UserError:
+            continue
+        try:
+            if name in dropped or not (snapshot.contents.places or snapshot.contents.damaged):
+                reason = "named" if name in dropped else "no rollouts"
+                garbage = [(snapshot.folder, reason)]
+            else:
+                garbage = [(path, "damaged, set aside") for path in sorted(snapshot.folder.glob("*.corrupt-*"))]
+                garbage += [(path, "half-written") for path in sorted(snapshot.folder.glob(".*.new"))]
+            found += [{"path": str(path), "bytes": _bytes(path), "reason": reason} for path, reason in garbage]
+            for path, _ in garbage if delete else ():
+                _remove(path)
+        finally:
+            lock.release()
+    return found
+
+
+def _bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*")) if path.is_dir() else path.stat().st_size
+
+
+def _remove(path: Path) -> None:
+    if not path.is_dir():
+        path.unlink()
+        return
+    shutil.rmtree(path)
+    if not any(path.parent.iterdir()):
+        path.parent.rmdir()
+
+
+def import_official(
+    store: str | Path,
+    folder: str | Path,
+    *,
+    ids: Sequence[str] | None = None,
+    task: str | None = None,
+    grader: str | None = "plain",
+) -> dict[str, Any]:
+    """Makes a record of the authors' result folder (which is only read) and compares their verdicts with ours.
+
+    The same files give the same record; an interrupted import goes on. Their verdicts are kept as grader `official`;
+    `grader` grades the same texts again (None: not).
+
+    Returns:
+        The record's name, the counts, their scores, ours, how the two agree, and remarks.
+
+    Raises:
+        UserError: what `read_official` refuses.
+    """
+    run = read_official(folder, ids, task)
+    name = folder_name("task", str(task or run.task))
+    config = RecordConfig(kind="imported", source={**run.source, "ids": list(ids) if ids is not None else None})
+    records = RecordStore(store)
+    prompts = {rollout.problem: str(rollout.prompt) for rollout in run.rollouts}
+    asked = len(run.seeds) * run.per_seed
+    with records.open(config, name, prompts, asked, about={"from": str(folder)}, sync_seconds=3600.0) as record:
+        for rollout in run.rollouts:
+            record.add(rollout)
+        record.finish()
+        head = {**record.header(), **versions(GRADER_OF_IMPORTS)}
+        rows = [
+            verdict_row(rollout, run.gold[rollout.problem], "correct" if acc else "wrong")
+            for rollout, acc in zip(run.rollouts, run.accs, strict=True)
+        ]
+        write_verdicts(record.folder, GRADER_OF_IMPORTS, head, rows)
+        if grader is not None:
+            record.grade(run.gold, grader)
+    snapshot = records.read(config.hash(), name)
+    found: dict[str, Any] = {
+        "record": snapshot.name,
+        "counts": counts(snapshot),
+        "scores": {GRADER_OF_IMPORTS: scores(snapshot, GRADER_OF_IMPORTS)},
+        "remarks": _remarks(run.seeds, run.source),
+    }
+    if grader is not None:
+        found["scores"][grader] = scores(snapshot, grader)
+        found["agreement"] = agreement(snapshot, GRADER_OF_IMPORTS, grader)
+    return found
+
+
+def _remarks(seeds: tuple[int, ...], source: dict[str, Any]) -> list[str]:
+    remarks = []
+    if seeds != tuple(range(8)):
+        remarks.append(f"seeds {', '.join(map(str, seeds))}: the authors' notebook takes seeds 0 to 7 only")
+    if "criterion" not in source:
+        remarks.append("the folder's name does not give the settings, so none are recorded")
+    return remarks

@@ -1,0 +1,121 @@
+"""What a record's rollouts have in common: everything that can change a token, and nothing else, under one hash."""
+
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from harness.spec import Decoding, Pair, Sampling, Spec
+
+# What an engine tells of itself that cannot change a token; anything else it tells is part of the hash.
+NOT_HASHED = ("pair", "self_test")
+_WEIGHTS = ("*.safetensors", "*.bin", "*.index.json", "*.py", "config.json", "generation_config.json")
+_TOKENIZER = ("tokenizer*", "*.jinja", "vocab*", "merges*", "special_tokens_map.json", "added_tokens.json", "*.model")
+_WHOLE, _CHUNK, _CHUNKS = 16 << 20, 64 << 10, 64  # files up to 16 MiB are read whole, of others 64 stretches of 64 KiB
+
+
+class Drawing(Spec):
+    """A `Sampling` without the number of samples: 8 samples are the first 8 of 32, so they share a record."""
+
+    temperature: float
+    top_p: float
+    max_tokens: int
+    seed: int
+
+
+class RecordConfig(Spec):
+    """The settings behind a record. Its `hash()` names the record's folder, so a changed setting is another record.
+
+    `base` and `rl` identify weights, not places: the fingerprint of a local checkpoint, or hub id and commit. `prompt`
+    is the digest of the first problem's prompt as the models read it, which stands for how prompts are made.
+    `imported` records hold other people's rollouts; `source` then says what is known of them.
+    """
+
+    kind: Literal["decoded", "imported"] = "decoded"
+    base: str | None = None
+    rl: str | None = None
+    decoding: Decoding | None = None
+    sampling: Drawing | None = None
+    stop: tuple[str, ...] = ()
+    prompt: str | None = None
+    data: str | None = None
+    engine: dict[str, Any] = Field(default_factory=dict)
+    source: dict[str, Any] = Field(default_factory=dict)
+    format: Literal[1] = 1
+
+    @classmethod
+    def of(
+        cls,
+        pair: Pair,
+        decoding: Decoding,
+        sampling: Sampling,
+        info: Mapping[str, Any],
+        *,
+        stop: tuple[str, ...] = (),
+        prompt: str | None = None,
+        data: str | None = None,
+    ) -> "RecordConfig":
+        """The config of rollouts that an open engine makes; `info` is its `info()`, `prompt` and `data` are digests."""
+        return cls(
+            base=fingerprint(pair.base, pair.base_revision),
+            rl=fingerprint(pair.rl, pair.rl_revision),
+            decoding=decoding,
+            sampling=Drawing(**sampling.model_dump(exclude={"samples"})),
+            stop=stop,
+            prompt=prompt,
+            data=data,
+            engine={name: value for name, value in _plain(info).items() if name not in NOT_HASHED},
+        )
+
+    def label(self) -> str:
+        """A short name for lists: the decoding's, or where an imported record came from."""
+        if self.decoding is not None:
+            return self.decoding.label()
+        return str(self.source.get("folder", self.kind))
+
+
+def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
+    """An engine's facts without places: the chat template is known by its digest, wherever it was read."""
+    facts = dict(info)
+    if isinstance(facts.get("chat_template"), Mapping):
+        facts["chat_template"] = facts["chat_template"].get("sha256")
+    return facts
+
+
+def fingerprint(name: str, revision: str | None = None) -> str:
+    """What identifies a checkpoint's contents.
+
+    A directory: `weights:` and a digest of its weights, configuration and tokenizer (of large files, 64 stretches and
+    the size: retraining changes them all), so it may move, and training into the same place makes another. A hub id:
+    the commit that this machine's cache holds for it, else the revision that was asked for.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        found = sha256()
+        for path in sorted({path for pattern in (*_WEIGHTS, *_TOKENIZER) for path in folder.glob(pattern)}):
+            if path.is_file():
+                found.update(f"{path.name}\0{path.stat().st_size}\0".encode())
+                _feed(found, path)
+        return f"weights:{found.hexdigest()[:16]}"
+    reference = _hub_cache() / f"models--{name.replace('/', '--')}" / "refs" / (revision or "main")
+    commit = reference.read_text().strip() if reference.is_file() else revision
+    return f"{name}@{commit}" if commit else name
+
+
+def _feed(found: Any, path: Path) -> None:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if size <= _WHOLE:
+            found.update(file.read())
+            return
+        for i in range(_CHUNKS):
+            file.seek((size - _CHUNK) * i // (_CHUNKS - 1))
+            found.update(file.read(_CHUNK))
+
+
+def _hub_cache() -> Path:
+    home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
+    return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()

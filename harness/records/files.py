@@ -1,0 +1,97 @@
+"""Writes that survive: a file is the old one or the new one, never half of one, and a full disk is one sentence."""
+
+import errno
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness.errors import UserError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+def disk_error(error: OSError, path: Path, kept: str) -> UserError:
+    """The sentence for a write that failed; `kept` says what is safe."""
+    reason = "no space is left for it" if error.errno in FULL else (error.strerror or str(error))
+    return UserError(f"{path} cannot be written ({reason}); {kept}")
+
+
+def folder_name(what: str, name: str) -> str:
+    """`name` if it can be a folder's name as it is.
+
+    Raises:
+        UserError: it holds a slash, a space or the like.
+    """
+    if not _NAME.fullmatch(name):
+        raise UserError(f"{what}={name!r} is refused: it names a folder; accepted: letters, digits, '.', '_' and '-'")
+    return name
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """`os.write` until everything is written; a short write is not an error of its own."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def write_file(path: Path, data: bytes | Iterable[bytes], kept: str = "what was there before is untouched") -> None:
+    """Replaces `path` by `data`, whole or in pieces: written beside it, synced, renamed over it, the folder synced.
+
+    Raises:
+        UserError: the file system refused.
+    """
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            for piece in (data,) if isinstance(data, bytes) else data:
+                write_all(fd, piece)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(beside, path)
+        sync_folder(path.parent)
+    except BaseException as error:
+        beside.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise disk_error(error, path, kept) from None
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes names created in or renamed into `folder` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_folder(folder: Path) -> None:
+    """Creates `folder` and its parents.
+
+    Raises:
+        UserError: it cannot be created.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        sync_folder(folder.parent)
+    except OSError as error:
+        raise disk_error(error, folder, "nothing was written") from None
+
+
+def set_aside(path: Path) -> Path:
+    """Keeps a second name for a damaged file, `<stem>.corrupt-<n><suffix>`, so that it can be replaced."""
+    n = 1
+    while True:
+        aside = path.with_name(f"{path.stem}.corrupt-{n}{path.suffix}")
+        try:
+            os.link(path, aside)
+            return aside
+        except FileExistsError:
+            n += 1
+        except OSError:  # a file system without hard links
+            write_file(aside, path.read_bytes())
+            return aside

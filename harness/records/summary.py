@@ -1,0 +1,92 @@
+"""The numbers of one record, from its rollouts and a grader's verdicts: for lists, exports and comparisons."""
+
+from typing import Any
+
+import numpy as np
+
+from harness import stats
+from harness.errors import UserError
+from harness.records.clusters import clustered_errors
+from harness.records.store import Snapshot
+from harness.records.verdicts import read_verdicts, verdict_path
+
+GRADER_OF_IMPORTS = "official"  # the verdicts that came with an imported record
+
+
+def graders(snapshot: Snapshot) -> list[str]:
+    """Whose verdicts are beside a record."""
+    return sorted(path.stem.removeprefix("verdicts-") for path in snapshot.folder.glob("verdicts-*.jsonl"))
+
+
+def counts(snapshot: Snapshot) -> dict[str, Any]:
+    """Sizes and ratios, which need no verdicts.
+
+    `replacement_ratio` is over all tokens; `replacement_ratio_per_response` is the plain mean of per-response ratios,
+    which the authors' notebook prints.
+    """
+    rows = [snapshot.row(key) for key in snapshot.held]
+    if not rows:
+        return {"rollouts": 0, "problems": 0}
+    tokens, replaced, changed = (
+        np.array([row[name] for row in rows]) for name in ("n_tokens", "n_replaced", "n_changed")
+    )
+    return {
+        "rollouts": len(rows),
+        "problems": len({row["problem"] for row in rows}),
+        "tokens": int(tokens.sum()),
+        "mean_tokens": float(tokens.mean()),
+        "replacement_ratio": float(replaced.sum() / max(1, tokens.sum())),
+        "replacement_ratio_per_response": float(np.mean(replaced / np.maximum(1, tokens))),
+        "changed_ratio": float(changed.sum() / max(1, tokens.sum())),
+        "truncated_share": float(np.mean([row["finish_reason"] == "length" for row in rows])),
+    }
+
+
+def correctness(snapshot: Snapshot, grader: str) -> np.ndarray:
+    """(problems, samples) bool, problems in the record's order.
+
+    Raises:
+        UserError: a verdict or a sample is missing; fewer than were asked for are never averaged.
+    """
+    if not verdict_path(snapshot.folder, grader).is_file():
+        known = ", ".join(graders(snapshot)) or "none yet"
+        raise UserError(f"record {snapshot.name} has no verdicts by grader={grader!r}; it has: {known}")
+    verdicts = read_verdicts(snapshot.folder, grader)
+    by_problem: dict[str, list[bool]] = {}
+    for problem, sample in snapshot.held:
+        row = verdicts.get((problem, sample))
+        if row is None:
+            raise UserError(f"record {snapshot.name} has no verdict on {problem} sample {sample} by grader={grader!r}")
+        column = by_problem.setdefault(problem, [])
+        if len(column) != sample:
+            raise UserError(f"record {snapshot.name} lacks sample {len(column)} of {problem}: it is not complete")
+        column.append(row["kind"] == "correct")
+    if len({len(column) for column in by_problem.values()}) != 1:
+        raise UserError(f"record {snapshot.name} has not the same samples of every problem: it is not complete")
+    return np.array(list(by_problem.values()))
+
+
+def scores(snapshot: Snapshot, grader: str) -> dict[str, Any]:
+    """Avg@n and Pass@k with error bars; of imported records also those by seed, and by problem and seed together."""
+    correct = correctness(snapshot, grader)
+    n = correct.shape[1]
+    found: dict[str, Any] = {f"avg@{n}": stats.avg_at_k(correct), f"avg@{n}_se": stats.standard_error(correct)}
+    found |= {f"pass@{k}": stats.pass_at_k(correct, k) for k in (2**i for i in range(1, 12)) if k <= n}
+    per_seed = snapshot.config.source.get("per_seed") if snapshot.config else None
+    if per_seed and n % per_seed == 0:
+        errors = clustered_errors(correct, per_seed)
+        found |= {f"avg@{n}_se_seeds": errors["over_seeds"], f"avg@{n}_se_both": errors["over_both"]}
+    else:
+        found[f"avg@{n}_se_sampling"] = stats.sampling_error(correct)
+    return found
+
+
+def agreement(snapshot: Snapshot, first: str, second: str) -> dict[str, int]:
+    """How often two graders agree on a record's responses, and which way they differ."""
+    a, b = correctness(snapshot, first), correctness(snapshot, second)
+    return {
+        "both": int((a & b).sum()),
+        "neither": int((~a & ~b).sum()),
+        f"only {first}": int((a & ~b).sum()),
+        f"only {second}": int((~a & b).sum()),
+    }

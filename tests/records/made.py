@@ -1,0 +1,48 @@
+"""Rollouts without an engine: any key gives the same one, as the counter-based noise promises of real ones."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from harness.records import RecordConfig, RecordStore
+from harness.spec import Decoding, Pair, Sampling
+
+TASK = "tiny_easy"
+PROBLEMS = [f"{TASK}/{i}" for i in range(12)]
+INFO = {"backend": "made", "dtype": "float32", "chat_template": {"from": "x", "sha256": "ab"}, "pair": {}}
+TAILS = ("", " naïve 数 \u2028", "\n\n", "\ud800")  # of texts: non-ASCII, line ends of any kind, a lone surrogate
+
+
+def config(**changes):
+    settings = {"decoding": Decoding(mode="replace", tau=-0.3), "sampling": Sampling(), "info": INFO}
+    return RecordConfig.of(Pair(base="org/base", rl="org/rl"), **{**settings, **changes})
+
+
+def made(problem, sample, length=None):
+    """Looks like a `harness.decode.Rollout`; lengths, flags and text vary with the key."""
+    rng = np.random.default_rng([sample, *problem.encode()])
+    n = int(rng.integers(1, 30)) if length is None else length
+    replaced = rng.random(n) < 0.3
+    return SimpleNamespace(
+        request=SimpleNamespace(problem=problem, sample=sample, prompt=f"Q {problem}", prompt_token_ids=None),
+        prompt_token_ids=(5, 6, 7),
+        token_ids=tuple(int(t) for t in rng.integers(0, 300, n)),
+        text=rf"{problem} gives \boxed{{{n % 3}}}{TAILS[n % 4]}",
+        finish_reason=("stop", "length")[n % 2],
+        replaced=replaced,
+        changed=replaced & (rng.random(n) < 0.5),
+        delta_logp=rng.normal(size=n).astype(np.float32),
+    )
+
+
+def open_record(folder, samples=3, problems=PROBLEMS, **options):
+    return RecordStore(folder).open(config(), TASK, problems, samples, **options)
+
+
+def fill(folder, samples=3, problems=PROBLEMS):
+    """A finished record; gives its folder."""
+    with open_record(folder, samples, problems) as record:
+        for key in record.missing():
+            record.add(made(*key))
+        record.finish()
+        return record.folder

@@ -1,0 +1,205 @@
+"""`rlvr-dir records ...` without its printing, the authors' result files, and error bars by seed."""
+
+import json
+
+import numpy as np
+import pytest
+
+from harness import stats
+from harness.errors import UserError
+from harness.records import RecordStore
+from harness.records.clusters import clustered_errors
+from harness.records.commands import (
+    export_record,
+    gc_records,
+    import_official,
+    list_records,
+    show_record,
+    verify_records,
+)
+from harness.records.official import read_official
+from tests.records.fixture_official import FOLDER, notebook, write
+from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record
+
+NAME = f"{config().hash()}/{TASK}"
+
+
+def test_import_gives_the_notebooks_plain_means_and_our_verdicts_beside_theirs(tmp_path):
+    found = import_official(tmp_path / "store", write(tmp_path))
+    theirs, plain = found["scores"]["official"], notebook()
+    assert theirs["avg@4"] == plain["accs"] == 0.5
+    assert found["counts"]["mean_tokens"] == plain["lengths"]
+    assert found["counts"]["replacement_ratio_per_response"] == plain["resample_rates"]
+    assert found["counts"]["replacement_ratio"] == 8 / 55
+    assert found["counts"]["changed_ratio"] == 4 / 55  # only the odd positions became another token
+    assert found["agreement"] == {"both": 4, "neither": 3, "only official": 0, "only plain": 1}
+    assert found["scores"]["plain"]["avg@4"] == 5 / 8
+    assert theirs["avg@4_se_seeds"] == 0.0  # two of four right under either seed
+    assert theirs["pass@2"] == stats.pass_at_k([[1, 0, 1, 1], [0, 1, 0, 0]], 2)
+    assert found["remarks"] == ["seeds 0, 1: the authors' notebook takes seeds 0 to 7 only"]
+
+
+def test_an_import_keeps_settings_keys_and_seeds_and_is_the_same_twice(tmp_path):
+    run, store = write(tmp_path), RecordStore(tmp_path / "store")
+    name = import_official(store.folder, run, grader=None)["record"]
+    snapshot = store.one(name)
+    source = snapshot.config.source
+    assert snapshot.config.kind == "imported"
+    expected = {"folder": FOLDER, "dataset": "aime24", "w0": -0.05, "criterion": "neg_logp", "tau": -0.3, "n": 2}
+    assert expected.items() <= source.items()
+    rollouts = {rollout.key: rollout for rollout in snapshot.rollouts()}
+    assert rollouts["aime24/1", 3].text == "no box"  # seed 1, second response
+    assert np.flatnonzero(rollouts["aime24/1", 1].replaced).tolist() == [0, 1, 2]
+    assert np.flatnonzero(rollouts["aime24/1", 1].changed).tolist() == [1]
+    assert rollouts["aime24/0", 0].token_ids is None
+    data = (snapshot.folder / "record.jsonl").read_bytes()
+    assert import_official(store.folder, run, grader=None)["record"] == name
+    assert (snapshot.folder / "record.jsonl").read_bytes() == data
+    other = import_official(store.folder, run, ids=("60", "61"), grader=None)["record"]
+    assert other != name
+    assert store.one(other).held[0] == ("aime24/60", 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda p: p[0].pop("accs"), "lacks 'accs'"),
+        (lambda p: p[0]["accs"].pop(), "different lengths"),
+        (lambda p: p.pop(), "other problems"),
+        (lambda p: p[0].update(gt="69"), "other problems"),
+        (lambda p: [p[0][name].pop() for name in p[0] if isinstance(p[0][name], list)], "does not have 2 responses"),
+        (lambda p: p[0]["resample_rates"].__setitem__(0, 0.9), "tells a ratio of 0.9"),
+        (lambda p: p[0]["resample_infos"][0].__setitem__("70", {}), "flags position 70 of 5"),
+    ],
+)
+def test_official_files_that_contradict_themselves_are_refused(tmp_path, change, sentence):
+    path = write(tmp_path) / "seed1.json"
+    problems = json.loads(path.read_text())
+    change(problems)
+    path.write_text(json.dumps(problems))
+    with pytest.raises(UserError, match=sentence):
+        read_official(path.parent)
+
+
+def test_official_folders_that_are_none_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"no seed<number>\.json"):
+        read_official(tmp_path)
+    renamed = write(tmp_path).rename(tmp_path / "renamed")
+    with pytest.raises(UserError, match="which benchmark"):
+        read_official(renamed)
+    assert read_official(renamed, task="aime24").gold == {"aime24/0": "68", "aime24/1": "204"}
+
+
+def test_clustered_errors_are_the_known_ones_where_there_are_known_ones():
+    rng = np.random.default_rng(0)
+    x = rng.random((40, 12)) < 0.4
+    errors = clustered_errors(x, per_seed=4)
+    assert errors["over_problems"] == pytest.approx(stats.standard_error(x))
+    per_seed = x.reshape(40, 3, 4).mean(axis=(0, 2))
+    assert errors["over_seeds"] == pytest.approx(per_seed.std(ddof=1) / 3**0.5)
+    assert np.isnan(clustered_errors(x, per_seed=12)["over_seeds"])
+    assert clustered_errors(x, per_seed=12)["over_both"] == pytest.approx(errors["over_problems"], rel=0.05)
+
+
+def test_two_way_errors_cover_a_tilt_shared_by_a_seed():
+    """Simulated runs with a problem effect and a seed effect: the two-way error is their spread, the one-way is not."""
+    rng = np.random.default_rng(1)
+    means, both, problems_only = [], [], []
+    for _ in range(400):
+        x = (
+            rng.normal(size=(30, 1, 1)) * 0.8 + rng.normal(size=(1, 8, 1)) * 0.3 + rng.normal(size=(30, 8, 4)) * 0.3
+        ).reshape(30, 32)
+        errors = clustered_errors(x, per_seed=4)
+        means.append(x.mean())
+        both.append(errors["over_both"])
+        problems_only.append(errors["over_problems"])
+    spread = np.std(means)
+    assert np.sqrt(np.mean(np.square(both))) == pytest.approx(spread, rel=0.12)
+    assert np.mean(problems_only) < 0.88 * spread
+
+
+def test_list_and_show(tmp_path):
+    fill(tmp_path)
+    with open_record(tmp_path) as record:
+        record.grade(dict.fromkeys(PROBLEMS, "1"))
+    with RecordStore(tmp_path).open(
+        config(prompt="0" * 16), TASK, PROBLEMS, 3, about={"base": "B", "rl": "R"}
+    ) as other:
+        other.add(made(PROBLEMS[0], 0))
+    rows = {row["record"]: row for row in list_records(tmp_path)}
+    assert len(rows) == 2
+    mine = rows.pop(NAME)
+    assert (mine["held"], mine["asked"], mine["finished"], mine["graders"]) == (36, 36, True, ["plain"])
+    assert mine["decoding"] == "replace τ-0.3"
+    [unfinished] = rows.values()
+    assert (unfinished["held"], unfinished["asked"], unfinished["finished"], unfinished["pair"]) == (
+        1,
+        36,
+        False,
+        "B / R",
+    )
+    shown = show_record(tmp_path, NAME[:6])
+    assert shown["config"]["decoding"]["tau"] == -0.3
+    assert set(shown["scores"]["plain"]) == {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2"}
+    assert shown["damage"] == []
+    with pytest.raises(UserError, match="is not in"):
+        show_record(tmp_path, "zz")
+    with pytest.raises(UserError, match="means 2 records"):
+        show_record(tmp_path, "")
+
+
+def test_scores_of_an_incomplete_record_are_a_sentence(tmp_path):
+    with open_record(tmp_path) as record:
+        for sample in (0, 2):
+            record.add(made(PROBLEMS[0], sample))
+        record.grade(dict.fromkeys(PROBLEMS, "1"))
+    assert "lacks sample 1" in show_record(tmp_path, NAME)["scores"]["plain"]
+
+
+def test_export(tmp_path):
+    with open_record(tmp_path / "s") as record:
+        record.add(made(PROBLEMS[0], 0))
+    with pytest.raises(UserError, match="not finished"):
+        export_record(tmp_path / "s", NAME, tmp_path / "out")
+    folder = fill(tmp_path / "s")
+    with open_record(tmp_path / "s") as record:
+        record.grade(dict.fromkeys(PROBLEMS, "1"))
+    export_record(tmp_path / "s", NAME, tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == (folder / "record.jsonl").read_bytes()
+    rows = [
+        json.loads(line)
+        for line in export_record(tmp_path / "s", NAME, tmp_path / "t", "texts").read_text().splitlines()
+    ]
+    assert len(rows) == 36
+    assert rows[0]["verdicts"]["plain"] in ("correct", "wrong")
+    assert json.loads(export_record(tmp_path / "s", NAME, tmp_path / "u", "summary").read_text())["held"] == 36
+    with pytest.raises(UserError, match="form='csv'"):
+        export_record(tmp_path / "s", NAME, tmp_path / "out", "csv")
+
+
+def test_verify_names_damage_and_changes_nothing(tmp_path):
+    folder = fill(tmp_path)
+    assert verify_records(tmp_path) == {NAME: []}
+    journal = (folder / "journal.jsonl").read_bytes()
+    damaged = journal.replace(b'"sample":1', b'"sample":2', 2) + b"torn"
+    (folder / "journal.jsonl").write_bytes(damaged)
+    (folder / "config.json").write_text("{}")
+    text = " | ".join(verify_records(tmp_path, NAME)[NAME])
+    for words in ("config.json is damaged", "2 damaged lines", "torn last line of 4 bytes", "record.jsonl is not"):
+        assert words in text
+    assert (folder / "journal.jsonl").read_bytes() == damaged
+
+
+def test_gc_takes_what_nothing_needs_and_only_when_told(tmp_path):
+    folder = fill(tmp_path)
+    (folder / "journal.corrupt-1.jsonl").write_text("x" * 10)
+    (folder / ".record.jsonl.new").write_text("x")
+    with RecordStore(tmp_path).open(config(prompt="0" * 16), TASK, PROBLEMS, 3) as busy:
+        assert [row["reason"] for row in gc_records(tmp_path)] == ["damaged, set aside", "half-written"]
+    empty = busy.folder
+    rows = gc_records(tmp_path, delete=True)
+    assert sorted(row["reason"] for row in rows) == ["damaged, set aside", "half-written", "no rollouts"]
+    assert not empty.parent.exists()
+    assert verify_records(tmp_path) == {NAME: []}
+    gc_records(tmp_path, drop=[NAME], delete=True)
+    assert list_records(tmp_path) == []
