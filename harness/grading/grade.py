@@ -5,9 +5,10 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from harness.errors import unknown
+from harness.errors import UserError, unknown
 from harness.grading.boxes import find_box
 from harness.grading.pool import verify_many
+from harness.grading.robust import grade_robust
 
 KINDS: tuple[str, ...] = (
     "correct",
@@ -16,6 +17,7 @@ KINDS: tuple[str, ...] = (
     "unclosed_box",  # it has a box that never closes
     "truncated",  # no closed box, and the response ran into the token limit
     "too_long",  # the box holds more than MAX_ANSWER characters: not an answer
+    "too_large",  # robust: the box asks for a number nobody could write down, as 9^{9^{9^9}} does (bounds.py)
     "timed_out",  # math-verify did not finish within its processor time
     "grader_error",  # math-verify failed, or cannot read the gold answer
 )
@@ -33,7 +35,7 @@ class Verdict:
 
     kind: str
     answer: str | None = None
-    grader: str = "plain"
+    grader: str = "robust"
 
     @property
     def correct(self) -> bool:
@@ -63,36 +65,46 @@ def _plain(pairs: Sequence[tuple[str, str]]) -> list[str]:
     return kinds
 
 
-GRADERS: dict[str, Callable[[Sequence[tuple[str, str]]], list[str]]] = {"plain": _plain}
+GRADERS: dict[str, Callable[[Sequence[tuple[str, str]]], list[str]]] = {"plain": _plain, "robust": grade_robust}
 """Graders by name: each takes distinct (gold, answer) pairs and returns one kind a pair."""
 
 
-def grade(gold: str, response: str, finish_reason: str = "stop", *, grader: str = "plain") -> Verdict:
+Gold = str | tuple[str, ...]
+"""What is right: one answer, or several of which any one counts."""
+
+
+def grade(gold: Gold, response: str, finish_reason: str = "stop", *, grader: str = "robust") -> Verdict:
     """One verdict; see `grade_many`."""
     return grade_many([(gold, response, finish_reason)], grader=grader)[0]
 
 
 def grade_many(
-    items: Iterable[tuple[str, str] | tuple[str, str, str]],
+    items: Iterable[tuple[Gold, str] | tuple[Gold, str, str]],
     *,
-    grader: str = "plain",
+    grader: str = "robust",
 ) -> list[Verdict]:
     """Grades (gold, response) or (gold, response, finish_reason) items; the verdicts come in the same order.
 
-    A response that ran into the token limit (`finish_reason="length"`) but holds a closed box is graded by that box,
-    as the paper does; without one it is `truncated`. Equal (gold, answer) pairs are graded once a process, whoever
-    asks. Works from any thread: math-verify runs in worker processes, which start only when a pair needs them.
+    A gold may be a tuple (or list) of answers, of which any one counts. A response that ran into the token limit
+    (`finish_reason="length"`) but holds a closed box is graded by that box, as the paper does; without one it is
+    `truncated`. Equal (gold, answer) pairs are graded once a process, whoever asks. Works from any thread:
+    math-verify runs in worker processes, which start only when a pair needs them.
 
     Raises:
-        UserError: no grader has that name.
+        UserError: no grader has that name, or an item has no gold at all.
     """
     if grader not in GRADERS:
         raise unknown("grader", grader, GRADERS)
     verdicts: list[Verdict | None] = []
-    keys: list[tuple[str, str, str]] = []
-    for gold, response, *rest in items:
+    answers: list[tuple[tuple[str, ...], str]] = []
+    for number, (gold, response, *rest) in enumerate(items):
+        golds = (gold,) if isinstance(gold, str) else tuple(gold)
+        if not golds:
+            raise UserError(
+                f"item {number} has an empty gold {gold!r}; give one answer or several, any of which counts"
+            )
         box = find_box(response)
-        keys.append((grader, gold.strip(), box.content or ""))
+        answers.append((tuple(one.strip() for one in golds), box.content or ""))
         if box.content is None:
             kind = "truncated" if rest and rest[0] == "length" else box.status
             verdicts.append(Verdict(kind, None, grader))
@@ -100,11 +112,17 @@ def grade_many(
             verdicts.append(Verdict("too_long", box.content, grader))
         else:
             verdicts.append(None)
-    kinds = _lookup(grader, [key for key, verdict in zip(keys, verdicts, strict=True) if verdict is None])
+    todo = [pair for pair, verdict in zip(answers, verdicts, strict=True) if verdict is None]
+    kinds = _lookup(grader, [(grader, gold, answer) for golds, answer in todo for gold in golds])
     return [
-        verdict if verdict is not None else Verdict(kinds[key], key[2], grader)
-        for key, verdict in zip(keys, verdicts, strict=True)
+        verdict or Verdict(_best([kinds[grader, gold, answer] for gold in golds]), answer, grader)
+        for (golds, answer), verdict in zip(answers, verdicts, strict=True)
     ]
+
+
+def _best(kinds: Sequence[str]) -> str:
+    """The verdict over several golds: any `correct` counts; else a failure of the grader shows before `wrong`."""
+    return next((kind for kind in ("correct", "timed_out", "grader_error") if kind in kinds), kinds[0])
 
 
 def _lookup(grader: str, keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 CPU_SECONDS = 5  # processor time for one pair: what math-verify allows one parse or one comparison
 WALL_SECONDS = 120  # the backstop for a worker that waits without computing
 START_SECONDS = 120  # a worker imports sympy and math-verify, about one second on a quiet machine
-PAIRS_A_WORKER = 100  # another worker pays for its start only beyond this many pairs
+PAIRS_A_WORKER = 30  # another worker pays for its start only beyond this many pairs
 
 _idle: list["_Worker"] = []
 _lock = threading.Lock()
@@ -47,10 +47,10 @@ class _Worker:
             self.kill()
             raise RuntimeError(f"the grading worker did not start: {(ready or {}).get('error', 'no answer')}")
 
-    def verify(self, gold: str, answer: str) -> str | None:
+    def verify(self, gold: str, answer: str, careful: bool = False, cpu_seconds: float | None = None) -> str | None:
         """The kind of one pair; None if the worker died of something other than its time limit."""
         try:
-            self.process.stdin.write(json.dumps([gold, answer]).encode() + b"\n")
+            self.process.stdin.write(json.dumps([gold, answer, careful, cpu_seconds]).encode() + b"\n")
             self.process.stdin.flush()
         except OSError:
             return None
@@ -84,18 +84,24 @@ class _Worker:
         return None if self._closed else json.loads(line)
 
 
-def verify_many(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """One kind a (gold, answer) pair: `correct`, `wrong`, `timed_out` or `grader_error`. No pair, no worker."""
+def verify_many(
+    pairs: Sequence[tuple[str, str]], *, careful: bool = False, cpu_seconds: float | None = None
+) -> list[str]:
+    """One kind a (gold, answer) pair: `correct`, `wrong`, `timed_out` or `grader_error`. No pair, no worker.
+
+    `careful` checks math-verify's word on values (see `worker.py`); `cpu_seconds` replaces CPU_SECONDS.
+    """
+    asked = [(*pair, careful, cpu_seconds) for pair in pairs]
     kinds: list[str] = ["grader_error"] * len(pairs)
     jobs: queue.SimpleQueue[int] = queue.SimpleQueue()
     for i in range(len(pairs)):
         jobs.put(i)
     count = min(os.cpu_count() or 1, 8, -(-len(pairs) // PAIRS_A_WORKER))
     if count <= 1:
-        _serve(pairs, kinds, jobs)
+        _serve(asked, kinds, jobs)
         return kinds
     failures: list[BaseException] = []
-    threads = [threading.Thread(target=_serve, args=(pairs, kinds, jobs, failures), daemon=True) for _ in range(count)]
+    threads = [threading.Thread(target=_serve, args=(asked, kinds, jobs, failures), daemon=True) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -106,7 +112,7 @@ def verify_many(pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _serve(
-    pairs: Sequence[tuple[str, str]],
+    pairs: Sequence[tuple[str, str, bool, float | None]],
     kinds: list[str],
     jobs: "queue.SimpleQueue[int]",
     failures: list[BaseException] | None = None,

@@ -59,7 +59,7 @@ PLAIN = [  # gold, box, verdict: measured on math-verify 0.9.0, leniencies and m
 
 
 def test_the_plain_table():
-    verdicts = grade_many([(gold, boxed(box)) for gold, box, _ in PLAIN])
+    verdicts = grade_many([(gold, boxed(box)) for gold, box, _ in PLAIN], grader="plain")
     assert [(gold, box, v.kind) for (gold, box, _), v in zip(PLAIN, verdicts, strict=True)] == PLAIN
     assert all(v.correct == (v.kind == "correct") and v.grader == "plain" and v.graded for v in verdicts)
 
@@ -106,7 +106,7 @@ def test_hostile_answers_are_bounded_and_counted(monkeypatch):
     pool.close_workers()
     hostile = ["9^{9^{9^9}}", "(10^9)!", "__import__('os').system('true')"]
     start = time.perf_counter()
-    verdicts = grade_many([("1", boxed(text)) for text in [*hostile, "1.0"]])
+    verdicts = grade_many([("1", boxed(text)) for text in [*hostile, "1.0"]], grader="plain")
     assert time.perf_counter() - start < 60
     assert not any(v.correct for v in verdicts[:-1])
     assert verdicts[0].kind == verdicts[1].kind == "timed_out"

@@ -1,0 +1,125 @@
+r"""Numbers read exactly and compared relatively, at any size: never through floats, never by computing a power.
+
+    read_number(r"1.6 \times 10^{-19}").top  # Decimal("1.6E-19")
+    read_number(r"35.0\%").percent           # True
+
+A number is `top / bottom`, in decimals whose exponents may have nine digits; arithmetic keeps 1000 digits, so reading
+and comparing cost microseconds whatever was written.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+
+from harness.grading.units import read_tail
+
+TOLERANCE = Decimal("1e-9")  # relative; only where a decimal point is involved
+SIGNIFICANT = 6  # digits a decimal needs to stand for a fraction that has no finite decimal (what math-verify asks for)
+
+_EXACT = Context(prec=1000, Emax=MAX_EMAX, Emin=MIN_EMIN)
+_DIGITS = r"(?:[1-9]\d{0,2}(?:[, ]\d{3})+(?![\d])|\d+)"
+_DECIMAL = rf"(?:{_DIGITS}(?:\.\d*)?|\.\d+)"
+_POWER = r"10\s*\^\s*(?:\{\s*([+-]?\s*\d{1,9})\s*\}|([+-]?\d{1,9}))(?![\d!]|\^(?!\{\\circ))"
+_SCIENTIFIC = rf"(?:({_DECIMAL})(?:\s*(?:\\times|\\cdot|\*|x)\s*{_POWER})?|{_POWER})"
+_SIGNED = rf"\s*([+-]?)\s*{_SCIENTIFIC}\s*"
+_NUMBER = re.compile(
+    rf"([+-]?)\s*(\\\$|\$|€|£)?\s*([+-]?)\s*(?:"
+    rf"\\frac\s*\{{{_SIGNED}\}}\s*\{{{_SIGNED}\}}"
+    rf"|{_SCIENTIFIC}(?:\s*/\s*{_SCIENTIFIC})?)(?![.\d])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """`top / bottom`; `point`: whether it was written with a decimal point (a number without one is exact)."""
+
+    top: Decimal
+    bottom: Decimal = Decimal(1)
+    point: bool = False
+    percent: bool = False
+    unit: str = ""
+
+    def hundredth(self) -> "Number":
+        """A hundredth of it, as exactly."""
+        return Number(self.top.scaleb(-2, _EXACT), self.bottom, self.point, False, self.unit)
+
+    @property
+    def endless(self) -> bool:
+        """Whether it has no finite decimal (1/3)."""
+        rest = int(self.bottom) if abs(self.bottom) < 10**12 and self.bottom == self.bottom.to_integral_value() else 1
+        while rest and rest % 2 == 0:
+            rest //= 2
+        while rest and rest % 5 == 0:
+            rest //= 5
+        if rest in (0, 1, -1) or self.top.adjusted() > 900:
+            return False
+        return self.top != self.top.to_integral_value() or int(self.top) % rest != 0
+
+
+def read_number(text: str, *, bare_units: bool = True) -> Number | None:
+    """The number a normalised text is, with its percent sign or unit; None where it is anything else."""
+    match = _NUMBER.match(text)
+    if match is None:
+        return None
+    sign, currency, sign_2, *parts = match.groups()
+    if sign and sign_2:
+        return None
+    (top_sign, *top), (inner, *bottom) = parts[0:6], parts[6:12]  # each number is the five groups of _SCIENTIFIC
+    first, second = parts[12:17], parts[17:22]
+    if any(top):
+        value, below, negative = _decimal(top), _decimal(bottom), (top_sign == "-") != (inner == "-")
+        integer, point = False, "." in (top[0] or "") + (bottom[0] or "")
+    else:
+        value, below, negative = _decimal(first), _decimal(second) if any(second) else Decimal(1), False
+        integer = not any(second) and bool(first[0]) and "." not in first[0]
+        point = "." in (first[0] or "") + (second[0] or "")
+    tail = read_tail(text[match.end() :], integer=integer, bare=bare_units)
+    if tail is None or below == 0 or (currency and tail.unit):
+        return None
+    if (sign or sign_2) == "-":
+        negative = not negative
+    value = _EXACT.multiply(-value if negative else value, tail.factor)
+    return Number(value, below, point, tail.percent, (currency or "").lstrip("\\") or tail.unit)
+
+
+def _decimal(parts: Sequence[str | None]) -> Decimal:
+    """The groups of `_SCIENTIFIC`: digits and an exponent, or the exponent of a bare power of ten."""
+    digits = re.sub(r"[, ]", "", parts[0] or "1")
+    exponent = next((part for part in parts[1:] if part), "0").replace(" ", "")
+    return _EXACT.create_decimal(f"{digits}E{exponent}")
+
+
+def equal(gold: Number, answer: Number) -> bool:
+    """Whether two numbers are the same, by the rules of docs/grading.md.
+
+    Units that both sides state must be the same unit; a unit that one side leaves out is not missed. If exactly one
+    side is in percent, 35 % may stand for 35 or for 0.35.
+    """
+    if gold.unit and answer.unit and gold.unit.lower() != answer.unit.lower():
+        return False
+    if _same(gold, answer):
+        return True
+    if gold.percent != answer.percent:
+        return _same(gold.hundredth(), answer) if gold.percent else _same(gold, answer.hundredth())
+    return False
+
+
+def _same(a: Number, b: Number) -> bool:
+    left, right = _EXACT.multiply(a.top, b.bottom), _EXACT.multiply(b.top, a.bottom)
+    if left == right:
+        return True
+    if not (a.point or b.point):
+        return False
+    gap = abs(_EXACT.subtract(left, right))
+    if gap <= _EXACT.multiply(TOLERANCE, abs(left)):
+        return True
+    return _rounds(a, b, gap) or _rounds(b, a, gap)
+
+
+def _rounds(exact: Number, rounded: Number, gap: Decimal) -> bool:
+    """Whether `rounded` is the endless fraction `exact`, rounded at its own last digit (of six significant or more)."""
+    if rounded.bottom != 1 or not exact.endless or len(rounded.top.as_tuple().digits) < SIGNIFICANT:
+        return False
+    half = Decimal((0, (5,), rounded.top.as_tuple().exponent - 1))
+    return gap <= _EXACT.multiply(half, abs(exact.bottom))

@@ -1,0 +1,147 @@
+"""Verdicts of the robust grader beside plain's, on the kinds of answers that real models box."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UserError
+from harness.grading import GRADERS, KINDS, grade, grade_many, pool
+from harness.grading.bounds import too_large
+from harness.grading.normalise import normalise
+from tests.grading.tables import HOSTILE, NOT_HOSTILE, TABLE
+
+DATA = Path(__file__).parents[2].parent / "shared" / "data"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _workers_end():
+    yield
+    pool.close_workers()
+
+
+def boxed(answer):
+    return f"so it is \\boxed{{{answer}}}."
+
+
+def rows(name):
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"{path} is not here")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("grader", "column"), [("plain", 2), ("robust", 3)])
+def test_the_table(grader, column):
+    wanted = [row for row in TABLE if row[column] is not None]
+    verdicts = grade_many([(gold, boxed(box)) for gold, box, *_ in wanted], grader=grader)
+    got = [(*row[:2], verdict.kind) for row, verdict in zip(wanted, verdicts, strict=True)]
+    assert got == [(*row[:2], row[column]) for row in wanted]
+
+
+def test_robust_is_the_default_and_recorded():
+    assert grade("204", boxed("204.")).grader == "robust"
+    assert grade("204", boxed("204."), grader="plain").grader == "plain"
+    assert set(GRADERS) == {"plain", "robust"}
+
+
+def test_every_minerva_gold_verifies_against_itself_and_as_published():
+    ours, published = rows("minerva.jsonl"), rows("minerva_upstream_answers.jsonl")
+    assert len(ours) == len(published) == 272
+    same = grade_many([(row["answer"], boxed(row["answer"])) for row in ours])
+    assert [row["answer"] for row, v in zip(ours, same, strict=True) if not v.correct] == []
+    pairs = [
+        (a["answer"], b["answer"])
+        for a, b in zip(ours, published, strict=True)
+        if "np." not in b["answer"] and "exp{" not in b["answer"]  # three are numpy code, not mathematics
+    ]
+    both = [*pairs, *(pair[::-1] for pair in pairs)]
+    verdicts = grade_many([(gold, boxed(answer)) for gold, answer in both])
+    assert [pair for pair, v in zip(both, verdicts, strict=True) if not v.correct] == []
+
+
+REWRITES = {
+    "another layout": lambda text: text.replace("{", "{ ").replace("\\frac", "\\dfrac").replace("=", " = "),
+    "a full stop": lambda text: text + ".",
+    "dollars": lambda text: f"${text}$",
+    "a sentence": lambda text: rf"\text{{The answer is }} {text}",
+    "a label": lambda text: rf"\textbf{{(C)}}\ {text}",
+}
+
+
+@pytest.mark.parametrize("rewrite", REWRITES.values(), ids=REWRITES)
+def test_every_minerva_gold_in_another_dress(rewrite):
+    golds = [row["answer"] for row in rows("minerva.jsonl")]
+    verdicts = grade_many([(gold, boxed(rewrite(gold))) for gold in golds])
+    assert [rewrite(gold) for gold, v in zip(golds, verdicts, strict=True) if not v.correct] == []
+
+
+def test_tiny_golds_never_match_each_other():
+    tiny = [row["answer"] for row in rows("minerva.jsonl") if "10^{-" in row["answer"]]
+    tiny = [text for text in tiny if int(text.split("^{-")[1].rstrip("}")) >= 6]
+    pairs = [(a, b) for a in tiny for b in tiny if a != b]
+    assert len(pairs) >= 210
+    assert not any(verdict.correct for verdict in grade_many([(a, boxed(b)) for a, b in pairs]))
+
+
+def test_both_versions_of_the_minerva_golds():
+    ours, other = rows("minerva.jsonl"), rows("minerva_r1zero_answers.jsonl")
+    either = [(a["answer"], *b["answers"]) for a, b in zip(ours, other, strict=True)]
+    for pick in (0, -1):
+        verdicts = grade_many([(golds, boxed(golds[pick])) for golds in either])
+        assert all(v.correct for v in verdicts)
+    alone = grade_many([(a["answer"], boxed(b["answers"][0])) for a, b in zip(ours, other, strict=True)])
+    assert 30 <= sum(not v.correct for v in alone) <= 44  # what data.md counts as different
+
+
+@pytest.mark.parametrize("grader", GRADERS)
+def test_any_of_several_golds_counts(grader):
+    assert grade(("1", "x+1"), boxed("1+x"), grader=grader).correct
+    assert grade(["1", "2"], boxed("2"), grader=grader).correct
+    assert grade(("1", "2"), boxed("3"), grader=grader).kind == "wrong"
+    assert grade(("1", ""), boxed("x+1"), grader=grader).kind == "grader_error"
+    assert grade(("1", ""), boxed("1"), grader=grader).correct
+
+
+def test_an_item_without_a_gold():
+    with pytest.raises(UserError, match="item 1 has an empty gold"):
+        grade_many([("1", boxed("1")), ((), boxed("1"))])
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_no_computer_can_hold_reaches_no_worker(text, monkeypatch):
+    monkeypatch.setattr(pool, "verify_many", None)
+    verdict = grade("1", boxed(text))
+    assert (verdict.kind, verdict.graded) == ("too_large", True)
+    assert verdict.kind in KINDS
+
+
+@pytest.mark.parametrize("text", NOT_HOSTILE)
+def test_what_people_write_is_not_too_large(text):
+    assert not too_large(normalise(text))
+
+
+def test_a_gold_beyond_the_bounds_still_equals_itself():
+    assert grade("9^{9^{9^9}}", boxed("9^{9^{9^{9}}}")).correct
+
+
+def test_a_slow_answer_is_counted_and_its_worker_replaced(monkeypatch):
+    monkeypatch.setattr("harness.grading.robust.CPU_SECONDS", 0.5)
+    slow, fine = grade_many([("7", boxed(r"\int \int x^{77} e^{x^2} \sin x dx")), (r"\sqrt{5}", boxed("5^{1/2}"))])
+    assert (slow.kind, slow.graded) == ("timed_out", False)
+    assert fine.correct
+
+
+def test_from_many_threads():
+    found = {}
+
+    def work(i):
+        found[i] = grade(rf"\frac{{x}}{{{i + 2}}}", boxed(rf"x / {i + 2}")).kind
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(found.values()) == {"correct"}
