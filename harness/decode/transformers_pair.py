@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from harness.decode.checkpoints import Checkpoints, read_checkpoints
-from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests, rollout, template_digest
+from harness.decode.pair_engine import PairEngine
+from harness.decode.plan import Plan, plan_requests, rollout
 from harness.decode.progress import Progress
 from harness.decode.types import Request, Rollout
 from harness.errors import UserError
@@ -20,7 +20,7 @@ from harness.policy import Decision, Noise, Rule, decide
 from harness.spec import EngineSpec, Pair
 
 
-class TransformersPair:
+class TransformersPair(PairEngine):
     """Both models as `transformers` causal language models on one device; implements `Engine`."""
 
     def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
@@ -35,11 +35,8 @@ class TransformersPair:
         for name in ("tensor_parallel_size", "pipeline_parallel_size"):
             if getattr(spec, name) != 1:
                 raise UserError(f"{name}={getattr(spec, name)} is refused by backend='transformers'; accepted: 1")
-        self.checkpoints: Checkpoints = read_checkpoints(pair)
-        self.pair, self.spec = pair, spec
+        super().__init__(pair, spec)
         self.device = torch.device(spec.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.dtype = self.checkpoints.dtype if spec.dtype == "auto" else spec.dtype
-        self.max_model_len = spec.max_model_len or self.checkpoints.max_model_len
 
         def load(name: str, revision: str | None) -> Any:
             model = AutoModelForCausalLM.from_pretrained(
@@ -53,15 +50,6 @@ class TransformersPair:
         with _quiet(self.checkpoints.small):
             self.base_model = load(pair.base, pair.base_revision)
             self.rl_model = load(pair.rl, pair.rl_revision)
-
-    @property
-    def tokenizer(self) -> Any:
-        """The RL model's tokenizer, which both models share."""
-        return self.checkpoints.tokenizer
-
-    def chat_prompt(self, messages: list[dict[str, str]], *, add_generation_prompt: bool = True) -> str:
-        """The prompt text for a conversation, by the RL model's chat template."""
-        return chat_prompt(self.tokenizer, messages, add_generation_prompt)
 
     def generate(self, requests: Iterable[Request], *, progress: bool = False) -> Iterator[Rollout]:
         """Yields rollouts as they finish, `max_num_seqs` requests at a time; see `Engine.generate`."""
@@ -88,28 +76,11 @@ class TransformersPair:
         """What was run; see `Engine.info`."""
         import transformers
 
-        return {
-            "backend": "transformers",
-            "transformers": transformers.__version__,
-            "torch": torch.__version__,
-            "algorithm": ALGORITHM,
-            "device": self.device.type,
-            "dtype": self.dtype,
-            "max_model_len": self.max_model_len,
-            "pair": self.pair.model_dump(),
-            "chat_template": {"from": self.pair.rl, "sha256": template_digest(self.tokenizer)},
-            "eos_token_ids": sorted(self.checkpoints.eos_token_ids),
-        }
+        return self.facts(backend="transformers", transformers=transformers.__version__, device=self.device.type)
 
     def close(self) -> None:
         """Drops both models."""
         self.base_model = self.rl_model = None
-
-    def __enter__(self) -> "TransformersPair":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.decode.checkpoints import Checkpoints, read_checkpoints
-from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests, rollout, template_digest
+from harness.decode.pair_engine import PairEngine
+from harness.decode.plan import Plan, plan_requests, rollout
 from harness.decode.progress import Progress
 from harness.decode.types import Request, Rollout
 from harness.decode.vllm_pair import channel
@@ -31,7 +31,7 @@ _REFUSED_ARGS = {
 _open_here: set[int] = set()  # engines whose workers live in this process: vLLM's distributed state is global
 
 
-class VllmPair:
+class VllmPair(PairEngine):
     """Both models in one vLLM engine; implements `Engine`."""
 
     def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
@@ -43,10 +43,7 @@ class VllmPair:
         """
         spec = spec or EngineSpec()
         refuse(spec)
-        self.checkpoints: Checkpoints = read_checkpoints(pair)
-        self.pair, self.spec = pair, spec
-        self.dtype = self.checkpoints.dtype if spec.dtype == "auto" else spec.dtype
-        self.max_model_len = spec.max_model_len or self.checkpoints.max_model_len
+        super().__init__(pair, spec)
         self._numbers = count()
         self._generating = False
         self._llm = _start(self._arguments())
@@ -94,16 +91,12 @@ class VllmPair:
             arguments["block_size"] = spec.block_size
         if spec.kv_cache_gib is not None or _on_cpu():
             arguments["kv_cache_memory_bytes"] = int((spec.kv_cache_gib or CPU_KV_CACHE_GIB) * 2**30)
+        for name in spec.vllm_args:
+            if name in arguments and name not in ("disable_log_stats", "use_tqdm_on_load"):
+                raise UserError(
+                    f"vllm_args: {name} is refused there; it is set by the pair or by the setting of its own"
+                )
         return {**arguments, **spec.vllm_args}
-
-    @property
-    def tokenizer(self) -> Any:
-        """The RL model's tokenizer, which both models share."""
-        return self.checkpoints.tokenizer
-
-    def chat_prompt(self, messages: list[dict[str, str]], *, add_generation_prompt: bool = True) -> str:
-        """The prompt text for a conversation, by the RL model's chat template."""
-        return chat_prompt(self.tokenizer, messages, add_generation_prompt)
 
     def generate(self, requests: Iterable[Request], *, progress: bool = False) -> Iterator[Rollout]:
         """Yields rollouts as they finish; see `Engine.generate`. A caller that stops early leaves nothing running."""
@@ -179,23 +172,15 @@ class VllmPair:
 
     def info(self) -> dict[str, Any]:
         """What was run; see `Engine.info`."""
-        import torch
         import vllm
 
-        return {
-            "backend": "vllm",
-            "vllm": vllm.__version__,
-            "torch": torch.__version__,
-            "algorithm": ALGORITHM,
-            "device": "cpu" if _on_cpu() else "cuda",
-            "dtype": self.dtype,
-            "max_model_len": self.max_model_len,
-            "tensor_parallel_size": self.spec.tensor_parallel_size,
-            "pair": self.pair.model_dump(),
-            "chat_template": {"from": self.pair.rl, "sha256": template_digest(self.tokenizer)},
-            "eos_token_ids": sorted(self.checkpoints.eos_token_ids),
-            "self_test": self.self_test,
-        }
+        return self.facts(
+            backend="vllm",
+            vllm=vllm.__version__,
+            device="cpu" if _on_cpu() else "cuda",
+            tensor_parallel_size=self.spec.tensor_parallel_size,
+            self_test=self.self_test,
+        )
 
     def close(self) -> None:
         """Shuts the engine down and frees its memory."""
@@ -207,12 +192,6 @@ class VllmPair:
         _open_here.discard(id(self))
         self._llm = self._engine = None
         gc.collect()
-
-    def __enter__(self) -> "VllmPair":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def refuse(spec: EngineSpec) -> None:
