@@ -1,6 +1,8 @@
 """One finished evaluation: a decoding on a benchmark, sample by sample, and the numbers that follow from it."""
 
+import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +13,8 @@ from harness.errors import UserError
 from harness.evals.metrics import pass_ks
 from harness.spec import Decoding, Sampling, parse
 
+# What of a result's provenance can change its numbers: the settings of its tokens, the answers, and who graded.
+ASKED = ("settings", "data", "grader", "golds", "partial")
 ARRAYS = ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
 _BOOLS = ("correct", "truncated", "no_box", "ungraded")
 
@@ -80,6 +84,11 @@ class EvalResult:
         """Positions where the criterion held over generated tokens, summed over all responses."""
         return float(self.n_replaced.sum() / max(1, self.n_tokens.sum()))
 
+    @property
+    def config_hash(self) -> str:
+        """Names what was asked, `asked_hash` of it: results of equal hashes hold equal numbers."""
+        return asked_hash(self.task, self.decoding, self.sampling, self.problem_ids, self.provenance)
+
     def metrics(self) -> dict[str, float]:
         """Every metric by the name it has in lm-eval's tables, with the two error bars of Avg@n beside it."""
         n = self.samples
@@ -133,3 +142,21 @@ class EvalResult:
         data["sampling"] = parse(Sampling, data["sampling"])
         data["problem_ids"] = tuple(data["problem_ids"])
         return cls(**data)
+
+
+def asked_hash(
+    task: str, decoding: Decoding, sampling: Sampling, problem_ids: Sequence[str], provenance: Mapping[str, Any]
+) -> str:
+    """First 16 hexadecimal digits of the SHA-256 of everything that can change a result's numbers.
+
+    Of `provenance` these are `settings` (the hash of the record's config: weights, engine, versions, prompt), `data`,
+    `grader` and `golds` with the grader's versions in them, and `partial`.
+    """
+    asked = {
+        "task": task,
+        "decoding": decoding.model_dump(mode="json"),
+        "sampling": sampling.model_dump(mode="json"),
+        "problems": list(problem_ids),
+        **{name: provenance[name] for name in ASKED if provenance.get(name) is not None},
+    }
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]

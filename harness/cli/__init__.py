@@ -1,0 +1,38 @@
+"""`rlvr-dir …`: thin commands, a module a group; each command imports what it needs when it runs."""
+
+import os
+import sys
+import warnings
+
+import typer
+
+from harness.cli import bench, evaluate, records, tiny, track
+from harness.cli.base import PLAIN
+from harness.errors import UserError
+
+HELP = """What did RLVR change in this model, token by token, and can that change be used?
+
+Decodes with a base model and its RL-trained successor at once, replaces or extrapolates tokens where
+log pi_RL - log pi_Base says so, and scores the result. With no model named, the embedded tiny pair is used.
+"""
+
+app = typer.Typer(help=HELP, add_completion=False, pretty_exceptions_enable=False, **PLAIN)
+app.command("eval")(evaluate.evaluate_command)
+app.command("compare")(evaluate.compare_command)
+app.command("demo")(evaluate.demo)
+app.command("ui")(track.ui)
+app.add_typer(tiny.app, name="tiny")
+app.add_typer(bench.app, name="bench")
+app.add_typer(records.app, name="records")
+
+
+def main() -> None:
+    """Entry point: a user's mistake is one line on standard error and exit status 2."""
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    warnings.simplefilter("ignore", FutureWarning)  # libraries telling each other
+    warnings.formatwarning = lambda message, *_args, **_kwargs: f"warning: {message}\n"
+    try:
+        app()
+    except UserError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,90 @@
+"""`rlvr-dir records`: the store of rollouts."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.base import group
+
+app = group("The store of rollouts: what is held, in what state.")
+
+Store = Annotated[Path, typer.Option(help="Folder of records.")]
+Name = Annotated[str, typer.Argument(help="Beginning of a record's hash, with /TASK where several match.")]
+RECORDS = Path("runs/records")
+
+
+@app.command("list")
+def records_list(store: Store = RECORDS) -> None:
+    """Every record: what it is, how much of it is held, whether it is finished."""
+    from harness.records.commands import list_records
+
+    for row in list_records(store):
+        state = "finished" if row["finished"] else f"{row['held']} of {row['asked']}"
+        graders = f"  graded: {', '.join(row['graders'])}" if row["graders"] else ""
+        typer.echo(f"{row['record']}  {row['decoding']}  {state}, {row['tokens']:,} tokens{graders}")
+
+
+@app.command("show")
+def records_show(name: Name, store: Store = RECORDS) -> None:
+    """Settings, sizes, scores and damage of one record, as JSON."""
+    import json
+
+    from harness.records.commands import show_record
+
+    typer.echo(json.dumps(show_record(store, name), indent=1, ensure_ascii=False))
+
+
+@app.command("export")
+def records_export(
+    name: Name,
+    out: Annotated[Path, typer.Option(help="The file to write.")],
+    form: Annotated[str, typer.Option(help="jsonl, texts or summary.")] = "jsonl",
+    store: Store = RECORDS,
+) -> None:
+    """Write one record to a file."""
+    from harness.records.commands import export_record
+
+    typer.echo(f"written: {export_record(store, name, out, form)}")
+
+
+@app.command("verify")
+def records_verify(
+    name: Annotated[str | None, typer.Argument(help="One record; default all.")] = None, store: Store = RECORDS
+) -> None:
+    """Check every line; changes nothing, exits with status 1 where something is wrong."""
+    from harness.records.commands import verify_records
+
+    found = verify_records(store, name)
+    for record, damage in found.items():
+        typer.echo("\n".join(f"{record}  {line}" for line in damage or ["good"]))
+    raise typer.Exit(1 if any(found.values()) else 0)
+
+
+@app.command("gc")
+def records_gc(
+    drop: Annotated[list[str] | None, typer.Option(help="Records to delete as well.")] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Really delete; without it, only say what.")] = False,
+    store: Store = RECORDS,
+) -> None:
+    """What nothing needs: set-aside damaged files, half-written ones, empty records."""
+    from harness.records.commands import gc_records
+
+    for row in gc_records(store, drop or (), delete=delete):
+        typer.echo(
+            f"{'deleted' if delete else 'would delete'}: {row['path']} ({row['reason']}, {row['bytes']:,} bytes)"
+        )
+
+
+@app.command("import")
+def records_import(
+    folder: Annotated[Path, typer.Argument(help="A result folder of the authors' script (seed*.json).")],
+    task: Annotated[str | None, typer.Option(help="Benchmark, where the folder's name does not say.")] = None,
+    store: Store = RECORDS,
+) -> None:
+    """Read the authors' own result files, compare their verdicts with ours; prints JSON."""
+    import json
+
+    from harness.records.commands import import_official
+
+    typer.echo(json.dumps(import_official(store, folder, task=task), indent=1))
