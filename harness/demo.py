@@ -46,7 +46,7 @@ def run_demo(
     sampling = Sampling(samples=samples, max_tokens=512)
     results = evaluate(tiny_pair(), DECODINGS, TASKS, sampling, limit=problems, engine_spec=spec)
     for result in results:
-        (out / f"{result.task}-{result.decoding.hash()}.json").write_text(result.to_json())
+        result.write(out)
         log_result(result, out, "rlvr-dir-demo")
     text = report(results, problems=problems, seconds=time.monotonic() - started)
     (out / "demo.md").write_text(text)
@@ -59,14 +59,13 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
     """The demo's Markdown: one table, the paired differences beneath it, and what was run."""
     n = results[0].samples
     lines = [
-        f"| benchmark | decoding | Avg@{n} ± s.e. | Pass@{max(1, n // 2)} | replaced | tokens/s |",
-        "|---|---|---|---|---|---|",
+        f"| benchmark | decoding | Avg@{n} ± s.e. | Pass@{max(1, n // 2)} | replaced |",
+        "|---|---|---|---|---|",
     ]
     for result in sorted(results, key=lambda r: r.task):
         lines.append(
             f"| {result.task} | {result.decoding.label()} | {100 * result.avg:.1f} ± {100 * result.standard_error:.1f} "
-            f"| {100 * result.pass_at(max(1, n // 2)):.1f} | {100 * result.replacement_ratio:.1f} % "
-            f"| {result.n_tokens.sum() / result.seconds:,.0f} |"
+            f"| {100 * result.pass_at(max(1, n // 2)):.1f} | {100 * result.replacement_ratio:.1f} % |"
         )
     lines += ["", "Differences of Avg, paired by problem, with 95 % t intervals:", ""]
     for task in sorted({r.task for r in results}):
@@ -81,11 +80,12 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
             interval = f"[{100 * d.low:+.1f}, {100 * d.high:+.1f}]"
             lines.append(f"- {task}: {name}: {100 * d.mean:+.1f} points {interval}, p = {d.p:.3g}")
     engine = results[0].provenance["engine"]
+    speed = results[-1].n_tokens.sum() / results[-1].seconds  # of the one stream that all were decoded in
     lines += [
         "",
         f"s.e. is over problems ({problems} of each benchmark, {n} samples each). "
         f"Engine: {engine['backend']} {engine.get(engine['backend'], '')} on {engine['device']}, {engine['dtype']}; "
-        f"{seconds:.0f} s in all.",
+        f"{speed:,.0f} tokens/s, {seconds:.0f} s in all.",
         "",
     ]
     return "\n".join(lines)

@@ -1,29 +1,46 @@
 """`rlvr-dir eval`, `compare` and `demo`."""
 
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.evals import EvalResult
 
 
 def evaluate_command(
     tasks: Annotated[str, typer.Option("--tasks", help="Comma-separated: aime24, aime25, amc, minerva, rlvr_math, …")],
+    decoding: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-d", "--decoding", help="One way of decoding, as 'rl' or 'replace,tau=-0.3'; give it again for more."
+        ),
+    ] = None,
+    controls: Annotated[
+        bool, typer.Option("--controls", help="Add base, rl, and the gamma = 0 control of each extrapolation.")
+    ] = False,
     pretrained: Annotated[str | None, typer.Option(help="RL checkpoint: hub id or directory.")] = None,
     base: Annotated[str | None, typer.Option(help="Base checkpoint: hub id or directory.")] = None,
     pair: Annotated[str | None, typer.Option(help="A pair by name: dapo-32b, orz-32b, unireason-14b, tiny.")] = None,
-    mode: Annotated[str, typer.Option(help="base, rl, replace or extrapolate.")] = "rl",
+    mode: Annotated[str | None, typer.Option(help="base, rl (default), replace or extrapolate.")] = None,
     primary: Annotated[str | None, typer.Option(help="Who proposes each token: base (default) or rl.")] = None,
     criterion: Annotated[
-        str, typer.Option(help="When a token is redrawn: delta_logp, entropy_base, kl, …")
-    ] = "delta_logp",
+        str | None, typer.Option(help="When a token is redrawn: delta_logp (default), entropy_base, kl, …")
+    ] = None,
     tau: Annotated[float | None, typer.Option(help="Threshold: delta_logp and random below it, others above.")] = None,
-    gamma: Annotated[float, typer.Option(help="Extrapolation strength; 0 replaces.")] = 0.0,
+    gamma: Annotated[float | None, typer.Option(help="Extrapolation strength; 0 replaces.")] = None,
     samples: Annotated[int, typer.Option(help="Responses a problem: Avg@k and Pass@k, k up to this.")] = 32,
     temperature: Annotated[float, typer.Option()] = 1.0,
     top_p: Annotated[float, typer.Option()] = 0.7,
     max_tokens: Annotated[int, typer.Option(help="New tokens at most; the context may allow fewer.")] = 20_000,
     seed: Annotated[int, typer.Option()] = 0,
     limit: Annotated[int | None, typer.Option(help="First problems only: for a look, not for a score.")] = None,
+    grader: Annotated[str, typer.Option(help="robust, or plain: math-verify alone, as in the paper.")] = "robust",
+    golds: Annotated[str, typer.Option(help="Version of Minerva's answers: published or r1zero.")] = "published",
     data_dir: Annotated[Path | None, typer.Option(help="Folder of <task>.jsonl files, instead of the hub.")] = None,
     backend: Annotated[str, typer.Option(help="auto, vllm or transformers.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto (the checkpoints' own), float32, bfloat16, float16.")] = "auto",
@@ -38,107 +55,126 @@ def evaluate_command(
     track: Annotated[bool, typer.Option(help="Log each result to MLflow.")] = True,
     records: Annotated[Path | None, typer.Option(help="Store of rollouts; default OUT/records.")] = None,
 ) -> None:
-    """Score one way of decoding a pair on benchmarks.
+    """Score ways of decoding a pair on benchmarks, all of them in one engine start.
 
-    The pair's chat template is applied; tasks and their data are checked before any model loads. For example:
+    The pair's chat template is applied; tasks and their data are checked before any model loads. Every rollout is kept
+    as it finishes: interrupt it, run it again, and it goes on. For example:
 
     \b
         rlvr-dir eval --tasks tiny_easy,tiny_medium --mode replace --tau -0.3 --samples 8 --limit 40
+        rlvr-dir eval --tasks tiny_medium -d replace,tau=-0.1 -d extrapolate,tau=-0.1,gamma=0.1 --controls --samples 8
     """
     from harness.evals import evaluate, preflight
-    from harness.evals.args import parse_model_args
+    from harness.evals.args import parse_decoding, parse_model_args, with_controls
+    from harness.evals.compare import compare, markdown
+    from harness.evals.show import score, table
     from harness.spec import Sampling, parse
 
+    single = {"mode": mode, "primary": primary, "criterion": criterion, "tau": tau, "gamma": gamma}
+    given = [name for name, value in single.items() if value is not None]
+    if decoding and given:
+        raise UserError(
+            f"{given[0]}={single[given[0]]!r} and decoding={decoding[0]!r} both say how to decode; give one of them"
+        )
     args = parse_model_args(
         {
             "pretrained": pretrained, "base": base, "pair": pair, "trust_remote_code": trust_remote_code or None,
-            "mode": mode, "primary": primary, "criterion": criterion, "tau": tau, "gamma": gamma,
+            **single,
             "backend": backend, "dtype": dtype, "max_model_len": max_model_len, "max_num_seqs": max_num_seqs,
             "tensor_parallel_size": tensor_parallel_size, "gpu_memory_utilization": gpu_memory_utilization,
             "kv_cache_gib": kv_cache_gib, "enforce_eager": enforce_eager,
         }
     )  # fmt: skip
+    decodings = [parse_decoding(text) for text in decoding] if decoding else [args.decoding]
+    decodings = with_controls(decodings) if controls else decodings
     sampling = parse(
         Sampling,
         {"samples": samples, "temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed},
     )
     names = [name.strip() for name in tasks.split(",") if name.strip()]
     folder = str(data_dir) if data_dir else None
-    preflight(names, folder)
+    preflight(names, folder, golds)
     the_pair = args.pair
     if the_pair is None:
         from harness.tiny import tiny_pair
 
         the_pair = tiny_pair()
         typer.echo("No pair was named: using the embedded tiny pair (a pipeline check, not a math model).", err=True)
-    results = evaluate(
-        the_pair,
-        [args.decoding],
-        names,
-        sampling,
-        limit=limit,
-        data_dir=folder,
-        engine_spec=args.engine,
-        records=records or out / "records",
-    )
-    _show(results)
     out.mkdir(parents=True, exist_ok=True)
-    for result in results:
-        path = out / f"{result.task}-{result.decoding.hash()}-{result.sampling.hash()}.json"
-        path.write_text(result.to_json())
-        typer.echo(f"written: {path}")
+    store = records or out / "records"
+
+    def keep(result: "EvalResult") -> None:
+        say(f"{result.task}  {result.label}  {score(result)}")
+        result.write(out)
         if track:
             from harness.tracking import log_result
 
             log_result(result, out, f"rlvr-dir-{result.task}")
 
-
-def _show(results: list[Any]) -> None:
-    """The results as a table on the screen, in percent."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    n = results[0].samples
-    for column in (
-        "benchmark",
-        "decoding",
-        f"Avg@{n} ± s.e.",
-        f"Pass@{max(1, n // 2)}",
-        "replaced",
-        "tokens",
-        "cut",
-        "no box",
-    ):
-        table.add_column(column, justify="left" if column in ("benchmark", "decoding") else "right")
-    for result in results:
-        metrics = result.metrics()
-        table.add_row(
-            result.task,
-            result.decoding.label(),
-            f"{100 * result.avg:.2f} ± {100 * result.standard_error:.2f}",
-            f"{100 * result.pass_at(max(1, n // 2)):.2f}",
-            f"{100 * result.replacement_ratio:.1f} %",
-            f"{metrics['mean_tokens']:.0f}",
-            f"{100 * metrics['truncated_share']:.1f} %",
-            f"{100 * metrics['no_box_share']:.1f} %",
+    try:
+        results = evaluate(
+            the_pair,
+            decodings,
+            names,
+            sampling,
+            limit=limit,
+            data_dir=folder,
+            grader=grader,
+            golds=golds,
+            engine_spec=args.engine,
+            records=store,
+            on_result=keep,
         )
-    Console().print(table)
+    except KeyboardInterrupt:
+        say(f"interrupted; what was decoded is kept in {store}, and the same command goes on from there")
+        raise
+    typer.echo(table(results))
+    if len(decodings) > 1:
+        typer.echo("\n" + markdown(compare(results)))
+    say(f"written to {out}: one JSON file a result; rollouts in {store}")
+
+
+def say(text: str) -> None:
+    """A line on standard error, above a progress bar that may be there."""
+    from tqdm import tqdm
+
+    tqdm.write(text, file=sys.stderr)
 
 
 def compare_command(
-    results: Annotated[list[Path], typer.Argument(help="Result files, or folders of them, that eval or demo wrote.")],
-    against: Annotated[str, typer.Option(help="The reference: a decoding's label as printed, or a mode.")] = "rl",
+    results: Annotated[
+        list[str],
+        typer.Argument(help="Result files or folders of them, records (folder, or the beginning of a hash), run:ID."),
+    ],
+    against: Annotated[
+        str | None,
+        typer.Option(help="The reference: a decoding's label as printed, or a mode. Default rl, else the first."),
+    ] = None,
+    store: Annotated[Path, typer.Option(help="Folder of records, for hashes.")] = Path("runs/records"),
+    grader: Annotated[str, typer.Option(help="Of records: robust or plain.")] = "robust",
+    golds: Annotated[str, typer.Option(help="Of records: version of Minerva's answers.")] = "published",
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of <task>.jsonl files, instead of the hub.")] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Of unfinished records: the samples that every problem has, marked.")
+    ] = False,
 ) -> None:
-    """Paired differences to a reference, with intervals.
+    """Paired differences to a reference, with intervals; p values are corrected over the table (Holm).
 
-    p values are corrected over the table (Holm).
-
-    rlvr-dir compare runs/demo --against "replace τ-0.1"
+    \b
+        rlvr-dir compare runs/demo --against "replace τ-0.1"
+        rlvr-dir compare 3f2a 9c01/aime24 --store runs/records --partial
     """
     from harness.evals.compare import compare, markdown, read_results
 
-    typer.echo(markdown(compare(read_results(results), against)))
+    found = read_results(
+        results,
+        store,
+        grader=grader,
+        version=golds,
+        data_dir=str(data_dir) if data_dir else None,
+        partial=partial,
+    )
+    typer.echo(markdown(compare(found, against)))
 
 
 def demo(

@@ -1,6 +1,7 @@
 """Engines behind one protocol: `open_engine(pair, spec).generate(requests)` yields rollouts as they finish."""
 
 from importlib.util import find_spec
+from typing import Any
 
 from harness.decode.types import Engine, Request, Rollout
 from harness.errors import UserError
@@ -9,8 +10,8 @@ from harness.spec import EngineSpec, Pair
 __all__ = ["Engine", "Request", "Rollout", "open_engine"]
 
 
-def open_engine(pair: Pair, spec: EngineSpec | None = None) -> Engine:
-    """The engine that `spec.backend` names, loaded and ready.
+def open_engine(pair: Pair, spec: EngineSpec | None = None, *, lazily: bool = False) -> Engine:
+    """The engine that `spec.backend` names, loaded and ready; `lazily`, its weights wait for the first `generate`.
 
     `auto` takes vLLM where it is installed, else transformers.
 
@@ -26,7 +27,11 @@ def open_engine(pair: Pair, spec: EngineSpec | None = None) -> Engine:
     if spec.backend == "transformers" or not installed:
         from harness.decode.transformers_pair import TransformersPair
 
-        return TransformersPair(pair, spec)
-    from harness.decode.vllm_pair.engine import VllmPair
+        engine: Any = TransformersPair(pair, spec)
+    else:
+        from harness.decode.vllm_pair.engine import VllmPair
 
-    return VllmPair(pair, spec)
+        engine = VllmPair(pair, spec)
+    if not lazily:
+        engine.start()
+    return engine

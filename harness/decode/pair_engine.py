@@ -10,7 +10,11 @@ from harness.spec import EngineSpec, Pair
 
 
 class PairEngine(ABC):
-    """The base of an `Engine`; a subclass loads the models and adds `generate`, `info` and `close`."""
+    """The base of an `Engine`; a subclass adds `load`, `generate`, `info` and `close`.
+
+    Made, it has read the checkpoints' configurations and tokenizer: prompts and `info` are there. The weights are
+    loaded by `start`, at the latest by the first `generate`.
+    """
 
     def __init__(self, pair: Pair, spec: EngineSpec) -> None:
         """Reads and checks the checkpoints; no weights yet.
@@ -19,6 +23,7 @@ class PairEngine(ABC):
             UserError: the checkpoints do not fit together, or `max_model_len` is beyond what RL was built for.
         """
         self.pair, self.spec = pair, spec
+        self.started = False
         self.checkpoints: Checkpoints = read_checkpoints(pair)
         self.dtype = self.checkpoints.dtype if spec.dtype == "auto" else spec.dtype
         self.max_model_len = spec.max_model_len or self.checkpoints.max_model_len
@@ -28,6 +33,21 @@ class PairEngine(ABC):
                 f"max_model_len={self.max_model_len} is refused: rl={pair.rl!r} was built for {most} positions; "
                 f"accepted: up to {most}"
             )
+
+    def start(self) -> None:
+        """Loads the weights, once.
+
+        Raises:
+            UserError: the models cannot be loaded, or are found not to compute what they should.
+        """
+        if self.started:
+            return
+        self.started = True  # the self-test within `load` generates already
+        try:
+            self.load()
+        except BaseException:
+            self.started = False
+            raise
 
     @property
     def tokenizer(self) -> Any:
@@ -52,6 +72,10 @@ class PairEngine(ABC):
             "chat_template": {"from": self.pair.rl, "sha256": template_digest(self.tokenizer)},
             "eos_token_ids": sorted(self.checkpoints.eos_token_ids),
         }
+
+    @abstractmethod
+    def load(self) -> None:
+        """Loads the weights; see `start`."""
 
     @abstractmethod
     def close(self) -> None:

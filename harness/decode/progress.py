@@ -1,22 +1,41 @@
-"""The progress bar of an engine: finished rollouts, tokens a second, share of replaced tokens."""
+"""The progress bar of an engine: finished rollouts, tokens a second, the time left, share of replaced tokens."""
 
 import time
+from typing import Self
 
 from tqdm import tqdm
 
 from harness.decode.types import Rollout
+
+_FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 
 
 class Progress:
     """Counts rollouts as they finish, and tokens as they appear. Silent unless `enabled`."""
 
     def __init__(self, total: int, enabled: bool) -> None:
-        self._bar = tqdm(total=total, unit="rollout", desc="decode", disable=not enabled, dynamic_ncols=True)
+        self._bar = tqdm(
+            total=total, unit="rollout", desc="decode", disable=not enabled, dynamic_ncols=True, bar_format=_FORMAT
+        )
         self._started = time.monotonic()
-        self._tokens = self._replaced = 0
+        self._done = self._tokens = self._replaced = 0
+
+    @classmethod
+    def of(cls, progress: "bool | Progress", total: int) -> Self:
+        """What an engine reports to, its clock at zero: the caller's own `Progress`, or a new bar, shown or not."""
+        if not isinstance(progress, Progress):
+            return cls(total, progress)
+        progress._started = time.monotonic()
+        return progress
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens of finished rollouts a second, None before there are any."""
+        return self._tokens / max(time.monotonic() - self._started, 1e-9) if self._tokens else None
 
     def finished(self, rollout: Rollout) -> None:
         """One more rollout is done."""
+        self._done += 1
         self._tokens += rollout.n_tokens
         self._replaced += rollout.n_replaced
         self._bar.update()
@@ -28,9 +47,28 @@ class Progress:
             return
         rate = (self._tokens + unfinished_tokens) / max(time.monotonic() - self._started, 1e-9)
         share = self._replaced / self._tokens if self._tokens else 0.0
-        self._bar.set_postfix_str(f"{rate:,.0f} tok/s, {share:.1%} replaced", refresh=False)
+        text = f"{time_left(self.tokens_left(unfinished_tokens), rate)} left, {rate:,.0f} tok/s, {share:.1%} replaced"
+        self._bar.set_postfix_str(text + self.note(), refresh=False)
         self._bar.refresh() if unfinished_tokens else None
+
+    def tokens_left(self, unfinished_tokens: int = 0) -> float | None:
+        """An estimate: every rollout as long as the finished ones were, None before one is finished.
+
+        Short ones finish first, so it is low in the beginning.
+        """
+        if not self._done:
+            return None
+        return max(0.0, (self._bar.total - self._done) * self._tokens / self._done - unfinished_tokens)
+
+    def note(self) -> str:
+        """What a subclass adds to the figures."""
+        return ""
 
     def close(self) -> None:
         """Leaves the bar as it stands."""
         self._bar.close()
+
+
+def time_left(tokens: float | None, rate: float) -> str:
+    """Tokens at tokens a second, as hours:minutes:seconds; `?` where either is unknown."""
+    return tqdm.format_interval(tokens / rate) if tokens is not None and rate > 0 else "?"

@@ -24,19 +24,23 @@ class TransformersPair(PairEngine):
     """Both models as `transformers` causal language models on one device; implements `Engine`."""
 
     def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
-        """Loads both checkpoints.
+        """Checks the checkpoints; `start` loads them.
 
         Raises:
             UserError: the checkpoints do not fit together, or a setting is one that only vLLM can serve.
         """
-        from transformers import AutoModelForCausalLM
-
         spec = spec or EngineSpec()
         for name in ("tensor_parallel_size", "pipeline_parallel_size"):
             if getattr(spec, name) != 1:
                 raise UserError(f"{name}={getattr(spec, name)} is refused by backend='transformers'; accepted: 1")
         super().__init__(pair, spec)
         self.device = torch.device(spec.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    def load(self) -> None:
+        """Loads both models; see `start`."""
+        from transformers import AutoModelForCausalLM
+
+        pair = self.pair
 
         def load(name: str, revision: str | None) -> Any:
             model = AutoModelForCausalLM.from_pretrained(
@@ -51,13 +55,14 @@ class TransformersPair(PairEngine):
             self.base_model = load(pair.base, pair.base_revision)
             self.rl_model = load(pair.rl, pair.rl_revision)
 
-    def generate(self, requests: Iterable[Request], *, progress: bool = False) -> Iterator[Rollout]:
+    def generate(self, requests: Iterable[Request], *, progress: bool | Progress = False) -> Iterator[Rollout]:
         """Yields rollouts as they finish, `max_num_seqs` requests at a time; see `Engine.generate`."""
         plans = plan_requests(requests, self.checkpoints, self.max_model_len)
+        self.start()
         return self._generate(plans, progress)
 
-    def _generate(self, plans: list[Plan], progress: bool) -> Iterator[Rollout]:
-        bar = Progress(len(plans), progress)
+    def _generate(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
+        bar = Progress.of(progress, len(plans))
         try:
             for start in range(0, len(plans), self.spec.max_num_seqs):
                 for done in _Batch(self, plans[start : start + self.spec.max_num_seqs]).decode():
@@ -69,6 +74,7 @@ class TransformersPair(PairEngine):
     @torch.inference_mode()
     def logits(self, token_ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Teacher-forced logits of base and RL after each token: (tokens,) -> two (tokens, vocab) float32."""
+        self.start()
         ids = torch.tensor([token_ids], device=self.device)
         return self.base_model(ids).logits[0].float(), self.rl_model(ids).logits[0].float()
 

@@ -70,8 +70,8 @@ class Engine(Protocol):
     def tokenizer(self) -> Any:
         """The RL model's tokenizer, which both models share."""
 
-    def generate(self, requests: Iterable[Request], *, progress: bool = False) -> Iterator[Rollout]:
-        """Yields rollouts as they finish, in any order.
+    def generate(self, requests: Iterable[Request], *, progress: Any = False) -> Iterator[Rollout]:
+        """Yields rollouts as they finish, in any order; `progress` is a bool, or a `Progress` to report to.
 
         Raises:
             UserError: a request cannot be served; nothing has been decoded then.

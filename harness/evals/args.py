@@ -1,16 +1,18 @@
 """The model arguments of `--model rlvr_dir`, from what lm-eval hands over to validated specs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UserError, unknown
+from harness.evals.data import PUBLISHED, VERSIONS
+from harness.grading import DEFAULT_GRADER, GRADERS
 from harness.spec import PRESETS, Decoding, EngineSpec, Pair, parse
 
 PAIR_ARGS = ("pair", "pretrained", "base", "revision", "base_revision", "trust_remote_code")
 DECODING_ARGS = tuple(Decoding.model_fields)
 ENGINE_ARGS = tuple(EngineSpec.model_fields)
-OWN_ARGS = ("seed", "chat", "samples", "data_dir", "records")
+OWN_ARGS = ("seed", "chat", "samples", "data_dir", "records", "grader", "golds")
 ACCEPTED = (*PAIR_ARGS, *DECODING_ARGS, *ENGINE_ARGS, *OWN_ARGS)
 CHATS = ("auto", "off")
 
@@ -30,6 +32,8 @@ class ModelArgs:
     samples: int | None
     data_dir: str | None
     records: str | None
+    grader: str
+    golds: str
 
 
 def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
@@ -62,6 +66,8 @@ def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
         samples=_whole(args, "samples", 1) if "samples" in args else None,
         data_dir=args.get("data_dir"),
         records=str(args["records"]) if "records" in args else None,
+        grader=_one_of(args, "grader", DEFAULT_GRADER, GRADERS),
+        golds=_one_of(args, "golds", PUBLISHED, VERSIONS),
     )
 
 
@@ -103,6 +109,42 @@ def _pair(args: Mapping[str, Any]) -> tuple[Pair | None, bool]:
     if "trust_remote_code" in args:
         fields["trust_remote_code"] = args["trust_remote_code"]
     return parse(Pair, fields), False
+
+
+def parse_decoding(text: str) -> Decoding:
+    """A decoding from `rl`, `replace,tau=-0.3` or `mode=extrapolate,tau=-0.3,gamma=0.1`: the model arguments' syntax.
+
+    Raises:
+        UserError: an unknown name, or a value that is refused.
+    """
+    fields: dict[str, str] = {}
+    for i, part in enumerate(text.split(",")):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            name, value = "mode", name
+            if i:
+                raise UserError(f"decoding={text!r}: {part!r} is no name=value; accepted: MODE,name=value,…")
+        if name not in DECODING_ARGS:
+            raise unknown("decoding", name, DECODING_ARGS)
+        if name in fields:
+            raise UserError(f"decoding={text!r} gives {name} twice")
+        fields[name] = value
+    return parse(Decoding, fields)
+
+
+def with_controls(decodings: Sequence[Decoding]) -> list[Decoding]:
+    """Base and RL first, and before each extrapolation its gamma = 0 control: the same gate, redrawn from RL."""
+    found = [Decoding(mode="base"), Decoding(mode="rl")]
+    for decoding in decodings:
+        found += [decoding.control(), decoding]
+    return list(dict.fromkeys(found))
+
+
+def _one_of(args: Mapping[str, Any], name: str, default: str, accepted: Iterable[str]) -> str:
+    value = str(args.get(name, default))
+    if value not in accepted:
+        raise unknown(name, value, accepted)
+    return value
 
 
 def _whole(args: Mapping[str, Any], name: str, least: int) -> int:

@@ -1,5 +1,7 @@
 """The problems of a benchmark: from the tiny generator, a local JSONL file or the hub, normalised and counted.
 
+Minerva has two published versions of its answers; `GOLDS` names them and `golds` gives one (docs/evaluate.md).
+
 Order of places: `data_dir` (a setting: `--metadata '{"data_dir": "DIR"}'`, or `data_dir=` in the model arguments), then
 the environment variable RLVR_DIR_DATA, then the Hugging Face hub. A folder holds one `<task>.jsonl` a benchmark, each
 line an object with `id`, `problem` and `answer`; other fields are ignored.
@@ -41,17 +43,27 @@ TINY: tuple[str, ...] = ("tiny_easy", "tiny_medium", "tiny_hard")
 BENCHMARKS: tuple[str, ...] = (*SOURCES, *TINY)
 GROUPS: dict[str, tuple[str, ...]] = {"rlvr_math": tuple(SOURCES)}
 
-Problem = dict[str, str]
+Problem = dict[str, Any]  # id, problem, answer: text; answers_<version>: a list, where that version is at hand
+
+# Versions of a benchmark's answers. `published` is the `answer` of its problems; of another one the file
+# <task>_<version>_answers.jsonl holds lists `answers`, of which any one counts.
+PUBLISHED = "published"
+GOLDS: dict[str, tuple[str, ...]] = {"minerva": (PUBLISHED, "r1zero")}
+VERSIONS: tuple[str, ...] = (PUBLISHED, "r1zero")
 
 _E_NOTATION = re.compile(r"([+-]?[0-9]*\.?[0-9]+)[eE]([+-]?[0-9]+)", re.ASCII)
 _INTEGRAL = re.compile(r"([+-]?[0-9]+)\.0+", re.ASCII)
 
 
 def load(benchmark: str, data_dir: str | None = None, **_: Any) -> Any:
-    """The benchmark as the dataset dict that lm-eval's `custom_dataset` wants: one split, `test`."""
+    """The benchmark as the dataset dict that lm-eval's `custom_dataset` wants: one split, `test`.
+
+    Each row has the `digest` of the whole in `data`: the model is told where the questions come from by them alone.
+    """
     from datasets import Dataset, DatasetDict
 
-    rows = [dict(row) for row in problems(benchmark, data_dir)]
+    data = digest(benchmark, data_dir)
+    rows = [{**row, "data": data} for row in problems(benchmark, data_dir)]
     return DatasetDict({"test": Dataset.from_list(rows)})
 
 
@@ -73,6 +85,49 @@ def digest(benchmark: str, data_dir: str | None = None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def golds(benchmark: str, version: str = PUBLISHED, data_dir: str | None = None) -> dict[str, str | tuple[str, ...]]:
+    """The right answer of each problem, by its id: text, or several of which any one counts.
+
+    A benchmark that has only its published answers gives those, whatever the version.
+
+    Raises:
+        UserError: no such version, or its file is not at hand.
+    """
+    check_golds(benchmark, version, data_dir)
+    rows = problems(benchmark, data_dir)
+    if version == PUBLISHED or version not in GOLDS.get(benchmark, ()):
+        return {row["id"]: row["answer"] for row in rows}
+    return {row["id"]: tuple(row[f"answers_{version}"]) for row in rows}
+
+
+def golds_name(version: str, answers: Mapping[str, str | tuple[str, ...]]) -> str:
+    """A version of the answers as a result names it: another one than the published with a digest of its answers."""
+    if version == PUBLISHED:
+        return version
+    return f"{version} ({hashlib.sha256(json.dumps(answers, sort_keys=True).encode()).hexdigest()[:8]})"
+
+
+def check_golds(benchmark: str, version: str, data_dir: str | None = None) -> None:
+    """Refuses a version of the answers that does not exist or is not at hand.
+
+    Raises:
+        UserError: naming the file that is missing.
+    """
+    if version not in VERSIONS:
+        raise unknown("golds", version, VERSIONS)
+    if version in GOLDS.get(benchmark, ()) and version not in versions_at_hand(benchmark, data_dir):
+        raise UserError(
+            f"golds={version!r} of {benchmark} needs {benchmark}_{version}_answers.jsonl (id, answers) in the folder "
+            f"that {DATA_VARIABLE} or data_dir names; accepted without it: {PUBLISHED}"
+        )
+
+
+def versions_at_hand(benchmark: str, data_dir: str | None = None) -> tuple[str, ...]:
+    """The versions of a benchmark's answers that can be graded here; the published one always."""
+    first = problems(benchmark, data_dir)[0]
+    return tuple(v for v in GOLDS.get(benchmark, (PUBLISHED,)) if v == PUBLISHED or f"answers_{v}" in first)
+
+
 @lru_cache(maxsize=32)
 def _problems(benchmark: str, place: str | None) -> tuple[Problem, ...]:
     if benchmark in TINY:
@@ -87,6 +142,9 @@ def _problems(benchmark: str, place: str | None) -> tuple[Problem, ...]:
     rows = tuple(
         {"id": str(row["id"]), "problem": str(row["problem"]).strip(), "answer": gold(row["answer"])} for row in rows
     )
+    if place is not None:
+        for version in GOLDS.get(benchmark, ())[1:]:
+            _add_answers(rows, Path(place).expanduser() / f"{benchmark}_{version}_answers.jsonl", version)
     expected = SOURCES[benchmark].rows if benchmark in SOURCES else len(rows)
     if len(rows) != expected:
         raise UserError(
@@ -95,6 +153,17 @@ def _problems(benchmark: str, place: str | None) -> tuple[Problem, ...]:
     if len({row["id"] for row in rows}) != len(rows):
         raise UserError(f"{where} gives one id to several problems; ids must be unique, they key the sampling noise")
     return rows
+
+
+def _add_answers(rows: tuple[Problem, ...], path: Path, version: str) -> None:
+    """Puts another version's answers beside the published ones, where its file is there."""
+    if not path.is_file():
+        return
+    lists = {str(row["id"]): row["answers"] for row in _read(path, path.stem, ("id", "answers"))}
+    if set(lists) != {row["id"] for row in rows} or not all(isinstance(each, list) and each for each in lists.values()):
+        raise UserError(f"{path} has not one non-empty list of answers for each problem of its benchmark")
+    for row in rows:
+        row[f"answers_{version}"] = [gold(answer) for answer in lists[row["id"]]]
 
 
 def gold(answer: object) -> str:
@@ -110,7 +179,7 @@ def gold(answer: object) -> str:
     return text
 
 
-def _read(path: Path, benchmark: str) -> list[dict[str, Any]]:
+def _read(path: Path, benchmark: str, names: tuple[str, ...] = ("id", "problem", "answer")) -> list[dict[str, Any]]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -127,9 +196,9 @@ def _read(path: Path, benchmark: str) -> list[dict[str, Any]]:
             row = json.loads(line)
         except ValueError:
             raise UserError(f"{path} line {number} is not JSON") from None
-        missing = [name for name in ("id", "problem", "answer") if not isinstance(row, dict) or name not in row]
+        missing = [name for name in names if not isinstance(row, dict) or name not in row]
         if missing:
-            raise UserError(f"{path} line {number} lacks {missing[0]!r}; a line has id, problem and answer")
+            raise UserError(f"{path} line {number} lacks {missing[0]!r}; a line has {', '.join(names)}")
         rows.append(row)
     return rows
 

@@ -9,25 +9,25 @@ import atexit
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 from lm_eval.utils import simple_parse_args_string
 
-from harness.decode import Engine, Request, Rollout
+from harness.decode import Engine, Request
 from harness.errors import UserError
 from harness.evals.args import parse_model_args
-from harness.evals.data import BENCHMARKS, SOURCES, TINY, digest
+from harness.evals.data import BENCHMARKS, GOLDS, PUBLISHED, SOURCES, TINY
 from harness.evals.front import announce_tiny
 from harness.evals.response import Response
 from harness.evals.sampling import sampling_of
-from harness.records import Record, RecordConfig, RecordStore, StoredRollout, through
-from harness.records import digest as text_digest
-from harness.spec import Decoding, Pair
+from harness.evals.stream import stream
+from harness.evals.work import Sample, Work, work_on
+from harness.grading import Gold
+from harness.records import RecordStore
+from harness.spec import Decoding
 
 CACHE_REFUSAL = (
     "use_cache is refused: lm-eval's response cache knows neither the models nor tau and gamma nor the sample, "
@@ -55,7 +55,8 @@ class RlvrDirLM(LM):
         args = parse_model_args(model_args)
         self.decoding = decoding if decoding is not None else args.decoding
         self.seed, self.chat, self.progress = args.seed, args.chat, progress
-        self._samples, self._data_dir = args.samples, args.data_dir
+        self._samples = args.samples
+        self.grader, self.golds = args.grader, args.golds
         self.records = RecordStore(args.records) if args.records else None
         self.record_names: dict[str, str] = {}  # task -> <config hash>/<task> of what was decoded
         self._owned = engine is None
@@ -104,13 +105,15 @@ class RlvrDirLM(LM):
             )
         start = time.perf_counter()
         responses: list[Response | None] = [None] * len(work)
-        generate = partial(self._decode, progress=self.progress and not disable_tqdm)
-        if self.records is None:
-            done = ((rollout.request, rollout) for rollout in generate(work))
-        else:
-            done = self._recorded(work, requests, generate)
-        for request, rollout in done:
-            responses[request.tag] = self._response(rollout)
+        index = {(request.problem, request.sample): request.tag for request in work}
+        works = self._works(work, requests)
+        progress = self.progress and not disable_tqdm
+        for done in stream(self.engine, works, self.records, grader=self.grader, progress=progress):
+            self.decoded += done.decoded
+            if self.records is not None:
+                self.record_names[done.work.task] = f"{done.work.config.hash()}/{done.work.task}"
+            for key, sample in done.samples.items():
+                responses[index[key]] = self._response(sample)
         self.seconds += time.perf_counter() - start
         if missing := responses.count(None):
             raise RuntimeError(f"the engine returned no response to {missing} of {len(work)} requests")
@@ -136,53 +139,28 @@ class RlvrDirLM(LM):
             tag=index,
         )
 
-    def _decode(self, requests: list[Request], progress: bool) -> Iterator[Rollout]:
-        """The engine's rollouts, counted: what a record held already is not among them."""
-        for rollout in self.engine.generate(requests, progress=progress):
-            self.decoded += 1
-            yield rollout
+    def _works(self, requests: list[Request], instances: list[Any]) -> list[Work]:
+        """One work a task. Answers are known of our own benchmarks only; lm-eval's filter grades the others."""
+        rows: dict[str, list[tuple[Request, Mapping[str, Any]]]] = {}
+        for request, instance in zip(requests, instances, strict=True):
+            doc = instance.doc if isinstance(instance.doc, Mapping) else {}
+            rows.setdefault(instance.task_name, []).append((request, doc))
+        works: list[Work] = []
+        for task, pairs in rows.items():
+            gold = {}
+            if task in BENCHMARKS:
+                version = self.golds if self.golds in GOLDS.get(task, ()) else PUBLISHED
+                field = "answer" if version == PUBLISHED else f"answers_{version}"
+                gold = {version: {request.problem: _gold(doc[field]) for request, doc in pairs}}
+            data = pairs[0][1].get("data")
+            like = works[0].config if works else None
+            works.append(work_on(task, [request for request, _ in pairs], self.engine, data=data, gold=gold, like=like))
+        return works
 
-    def _recorded(self, work: list[Request], instances: list[Any], generate: Any) -> Iterator[tuple[Any, Any]]:
-        """As `generate`, through the record store: what is held is not decoded, what is decoded is held at once."""
-        tasks: dict[str, list[tuple[Request, Any]]] = {}
-        for request, instance in zip(work, instances, strict=True):
-            tasks.setdefault(instance.task_name, []).append((request, instance))
-        task_of = {request.problem: task for task, rows in tasks.items() for request, _ in rows}
-        with ExitStack() as stack:
-            books = {task: stack.enter_context(self._record(task, rows)) for task, rows in tasks.items()}
-            yield from through(work, lambda request: books[task_of[request.problem]], generate)
-            for task, book in books.items():
-                book.finish()
-                gold = {request.problem: instance.doc.get("answer") for request, instance in tasks[task]}
-                if task in BENCHMARKS:
-                    book.grade({problem: str(answer) for problem, answer in gold.items()})
-
-    def _record(self, task: str, rows: list[tuple[Request, Any]]) -> Record:
-        """The open record of one task's requests, which differ in problem and sample only."""
-        first, pair = rows[0][0], Pair(**self.engine.info()["pair"])
-        config = RecordConfig.of(
-            pair,
-            first.decoding,
-            first.sampling,
-            self.engine.info(),
-            stop=first.stop,
-            prompt=text_digest(first.prompt),
-            data=digest(task, self._data_dir) if task in BENCHMARKS else None,
-        )
-        self.record_names[task] = f"{config.hash()}/{task}"
-        prompts = {request.problem: text_digest(request.prompt) for request, _ in rows}
-        about = {"base": pair.base, "rl": pair.rl}
-        return self.records.open(config, task, prompts, first.sampling.samples, about=about)
-
-    def _response(self, rollout: Rollout | StoredRollout) -> Response:
-        info = {
-            "n_tokens": rollout.n_tokens,
-            "n_replaced": rollout.n_replaced,
-            "n_changed": rollout.n_changed,
-            "finish_reason": rollout.finish_reason,
-        }
+    def _response(self, sample: Sample) -> Response:
+        info = sample.facts()
         self._totals.update({name: info[name] for name in ("n_tokens", "n_replaced", "n_changed")}, responses=1)
-        return Response(rollout.text, info)
+        return Response(sample.text, info)
 
     def _prompt(self, prompt: str) -> str:
         if prompt in self._templated:
@@ -257,6 +235,10 @@ class RlvrDirLM(LM):
         if self._owned:
             atexit.unregister(self.engine.close)
             self.engine.close()
+
+
+def _gold(answers: Any) -> Gold:
+    return answers if isinstance(answers, str) else tuple(answers)
 
 
 def _open(args: Any) -> Engine:

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from harness.evals.metrics import pass_ks
 from harness.spec import Decoding, Sampling, parse
 
 # What of a result's provenance can change its numbers: the settings of its tokens, the answers, and who graded.
-ASKED = ("settings", "data", "grader", "golds", "partial")
+ASKED = ("settings", "data", "graded_with", "golds", "partial")
 ARRAYS = ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
 _BOOLS = ("correct", "truncated", "no_box", "ungraded")
 
@@ -23,6 +24,8 @@ _BOOLS = ("correct", "truncated", "no_box", "ungraded")
 class EvalResult:
     """All arrays have shape (problems, samples); row i belongs to `problem_ids[i]`, column j to sample j.
 
+    `votes` numbers the different answers of a problem, for Maj@n: equal boxed text votes together, -1 is no answer.
+    `correct_by` are the verdicts by other versions of the benchmark's answers, by version (Minerva has two).
     `no_box` marks responses without a closed box, `truncated` those that ran into the token limit, `ungraded` those
     whose grading timed out or failed (they count as wrong, and say so). `seconds` is this result's share,
     by tokens, of what the engine spent on its decoding (all tasks of one `evaluate` call decode together); 0 where
@@ -40,20 +43,77 @@ class EvalResult:
     truncated: np.ndarray
     no_box: np.ndarray
     ungraded: np.ndarray
+    votes: np.ndarray | None = None
+    correct_by: dict[str, np.ndarray] = field(default_factory=dict)
     seconds: float = 0.0
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        shape = (len(self.problem_ids), self.sampling.samples)
         for name in ARRAYS:
-            value = np.asarray(getattr(self, name), dtype=bool if name in _BOOLS else np.int64)
-            if value.shape != shape or not shape[0]:
+            object.__setattr__(self, name, self._table(name, getattr(self, name), name in _BOOLS))
+        if self.votes is not None:
+            object.__setattr__(self, "votes", self._table("votes", self.votes, False))
+        by = {version: self._table("correct_by", table, True) for version, table in self.correct_by.items()}
+        object.__setattr__(self, "correct_by", by)
+
+    def _table(self, name: str, table: Any, flags: bool) -> np.ndarray:
+        shape = (len(self.problem_ids), self.sampling.samples)
+        value = np.asarray(table, dtype=bool if flags else np.int64)
+        if value.shape != shape or not shape[0]:
+            raise UserError(
+                f"{name} of {self.task} has shape {value.shape}, not {shape} (problems, samples): "
+                "a result is complete or it is none"
+            )
+        value.setflags(write=False)
+        return value
+
+    @classmethod
+    def from_samples(
+        cls,
+        task: str,
+        decoding: Decoding,
+        sampling: Sampling,
+        samples: Mapping[str, Sequence[Mapping[str, Any]]],
+        *,
+        seconds: float = 0.0,
+        provenance: dict[str, Any] | None = None,
+    ) -> "EvalResult":
+        """From the samples of each problem, by its id: objects as in `doc["samples"]` of lm-eval's samples file.
+
+        Raises:
+            UserError: a problem has fewer samples than were asked for.
+        """
+        for key, row in samples.items():
+            if len(row) != sampling.samples:
                 raise UserError(
-                    f"{name} of {self.task} has shape {value.shape}, not {shape} (problems, samples): "
-                    "a result is complete or it is none"
+                    f"{task} {key} has {len(row)} of {sampling.samples} samples: a result is complete or it is none"
                 )
-            value.setflags(write=False)
-            object.__setattr__(self, name, value)
+
+        def each(value: Callable[[Mapping[str, Any]], Any]) -> list[list[Any]]:
+            return [[value(sample) for sample in row] for row in samples.values()]
+
+        first = next(iter(samples.values()))[0]
+        return cls(
+            task=task,
+            decoding=decoding,
+            sampling=sampling,
+            problem_ids=tuple(samples),
+            correct=each(lambda sample: sample["verdict"] == "correct"),
+            n_tokens=each(lambda sample: sample["n_tokens"]),
+            n_replaced=each(lambda sample: sample["n_replaced"]),
+            n_changed=each(lambda sample: sample["n_changed"]),
+            truncated=each(lambda sample: sample["finish_reason"] == "length"),
+            no_box=each(lambda sample: sample["answer"] is None),
+            ungraded=each(lambda sample: sample["verdict"] in ("timed_out", "grader_error")),
+            votes=[_votes([sample["answer"] for sample in row]) for row in samples.values()],
+            correct_by={
+                name.removeprefix("verdict_"): each(lambda sample, name=name: sample[name] == "correct")
+                for name in first
+                if name.startswith("verdict_")
+            },
+            seconds=seconds,
+            provenance=provenance or {},
+        )
 
     @property
     def samples(self) -> int:
@@ -80,6 +140,24 @@ class EvalResult:
         return stats.pass_at_k(self.correct, k)
 
     @property
+    def maj(self) -> float | None:
+        """Maj@n: the share of problems whose commonest answer is right; None where the answers are not known."""
+        if self.votes is None:
+            return None
+        rows = [[None if vote < 0 else int(vote) for vote in row] for row in self.votes]
+        return stats.maj_at_k(rows, self.correct.tolist())
+
+    @property
+    def partial(self) -> str | None:
+        """Of what this is a part (`first 5 of 32 samples`); None for a whole result. Print it beside every number."""
+        return self.provenance.get("partial")
+
+    @property
+    def label(self) -> str:
+        """The decoding's label, marked where the result is partial."""
+        return self.decoding.label() + (f" ({self.partial})" if self.partial else "")
+
+    @property
     def replacement_ratio(self) -> float:
         """Positions where the criterion held over generated tokens, summed over all responses."""
         return float(self.n_replaced.sum() / max(1, self.n_tokens.sum()))
@@ -98,6 +176,8 @@ class EvalResult:
             f"avg@{n}_se": self.standard_error,
             f"avg@{n}_se_sampling": self.sampling_error,
             **{f"pass@{k}": self.pass_at(k) for k in pass_ks(n)},
+            **({} if self.maj is None else {f"maj@{n}": self.maj}),
+            **{f"avg@{n}_{version}": float(correct.mean()) for version, correct in self.correct_by.items()},
             "replacement_ratio": self.replacement_ratio,
             "replacement_ratio_per_response": float(per_response.mean()),
             "changed_ratio": float(self.n_changed.sum() / max(1, self.n_tokens.sum())),
@@ -128,11 +208,19 @@ class EvalResult:
                 "sampling": self.sampling.model_dump(mode="json"),
                 "problem_ids": list(self.problem_ids),
                 **{name: getattr(self, name).astype(int).tolist() for name in ARRAYS},
+                **({} if self.votes is None else {"votes": self.votes.tolist()}),
+                "correct_by": {version: table.astype(int).tolist() for version, table in self.correct_by.items()},
                 "seconds": self.seconds,
                 "provenance": self.provenance,
             },
             ensure_ascii=False,
         )
+
+    def write(self, folder: Path) -> Path:
+        """Writes `to_json` into a file of `folder` named after what was asked: another setting never overwrites it."""
+        path = folder / f"{self.task}-{self.decoding.mode}-{self.config_hash}.json"
+        path.write_text(self.to_json())
+        return path
 
     @classmethod
     def from_json(cls, text: str) -> "EvalResult":
@@ -144,13 +232,19 @@ class EvalResult:
         return cls(**data)
 
 
+def _votes(answers: Sequence[str | None]) -> list[int]:
+    """A number for each different answer, in the order they appear; -1 for none."""
+    numbers: dict[str, int] = {}
+    return [-1 if answer is None else numbers.setdefault(answer, len(numbers)) for answer in answers]
+
+
 def asked_hash(
     task: str, decoding: Decoding, sampling: Sampling, problem_ids: Sequence[str], provenance: Mapping[str, Any]
 ) -> str:
     """First 16 hexadecimal digits of the SHA-256 of everything that can change a result's numbers.
 
     Of `provenance` these are `settings` (the hash of the record's config: weights, engine, versions, prompt), `data`,
-    `grader` and `golds` with the grader's versions in them, and `partial`.
+    `graded_with` (the grader and its versions), `golds` and `partial`.
     """
     asked = {
         "task": task,

@@ -1,4 +1,4 @@
-"""Evaluations from Python: many decodings, one engine, scored through lm-eval with our tasks only.
+"""Evaluations from Python: many decodings in one engine stream, on our lm-eval tasks.
 
 results = evaluate(pair, [Decoding(mode="base"), Decoding(mode="rl")], ["tiny_easy"], Sampling(samples=8))
 """
@@ -12,20 +12,24 @@ from typing import Any
 
 from harness.decode import Engine
 from harness.errors import UserError, unknown
-from harness.evals import tasks_dir
-from harness.evals.data import BENCHMARKS, GROUPS, digest
-from harness.evals.result import EvalResult
-from harness.evals.sampling import sampling_of
+from harness.evals.data import BENCHMARKS, GROUPS, PUBLISHED, check_golds, digest, golds_name
+from harness.evals.result import EvalResult, asked_hash
+from harness.evals.stream import Done, stream
+from harness.evals.work import Exam, Work, exams, works_of
+from harness.grading import DEFAULT_GRADER, GRADERS
+from harness.records import RecordStore
+from harness.records.verdicts import versions as grading_versions
 from harness.spec import Decoding, EngineSpec, Pair, Sampling
 
 TASKS: tuple[str, ...] = (*BENCHMARKS, *GROUPS)
 
 
-def preflight(tasks: Sequence[str], data_dir: str | None = None) -> dict[str, str]:
+def preflight(tasks: Sequence[str], data_dir: str | None = None, version: str = PUBLISHED) -> dict[str, str]:
     """Checks names and data before any model loads: each benchmark asked for (groups expanded) and its data digest.
 
     Raises:
-        UserError: an unknown or doubled task, or a benchmark without data (the sentence says what to set).
+        UserError: an unknown or doubled task, or a benchmark without data or without that version of its answers (the
+            sentence says what to set).
     """
     if not tasks:
         raise UserError(f"tasks is empty; accepted: {', '.join(TASKS)}")
@@ -36,178 +40,136 @@ def preflight(tasks: Sequence[str], data_dir: str | None = None) -> dict[str, st
         names.extend(GROUPS.get(task, (task,)))
     if doubled := [name for name in names if names.count(name) > 1]:
         raise UserError(f"tasks={','.join(tasks)} asks for {doubled[0]} twice; name it once, alone or in its group")
-    return {name: digest(name, data_dir) for name in names}
+    found = {name: digest(name, data_dir) for name in names}
+    for name in names:
+        check_golds(name, version, data_dir)
+    return found
 
 
 def evaluate(
-    engine_or_pair: Engine | Pair | Callable[[], Engine],
+    engine_or_pair: Engine | Pair,
     decodings: Sequence[Decoding],
     tasks: Sequence[str],
     sampling: Sampling | None = None,
     *,
     limit: int | None = None,
     data_dir: str | None = None,
+    grader: str = DEFAULT_GRADER,
+    golds: str = PUBLISHED,
     records: str | Path | None = None,
     engine_spec: EngineSpec | None = None,
     progress: bool = True,
+    known: Callable[[str], EvalResult | None] | None = None,
+    on_result: Callable[[EvalResult], None] | None = None,
 ) -> list[EvalResult]:
-    """Evaluates every decoding on every task: results in that order, decoding by decoding.
+    """Evaluates every decoding on every task in one engine stream: results in that order, decoding by decoding.
 
-    `engine_or_pair` is an open engine, a function that opens one, or a pair (opened as `engine_spec` says); what is
-    opened here is closed here, and only after tasks and data have been found good. `sampling` None is each task's own
-    (the paper's). `limit` takes the first problems only: for a look, not for a score. Prompts go through the pair's
-    chat template where it has one. With `records`, a folder, every rollout is stored there as it finishes, and what is
-    there already is not decoded again: an interrupted evaluation goes on where it stopped.
+    Args:
+        engine_or_pair: an engine, or a pair: its engine is made as `engine_spec` says, loads its weights only if
+            something has to be decoded, and is closed here.
+        sampling: None is each task's own (the paper's).
+        limit: the first problems only: for a look, not for a score.
+        grader: `robust` or `plain`; golds: which version of a benchmark's answers counts (the others that are at hand
+            are graded beside it).
+        records: a folder that holds every rollout as it finishes; what it holds already is not decoded again, so an
+            interrupted evaluation goes on where it stopped.
+        known: gives an earlier result by its `config_hash`, or None; what is known is neither decoded nor graded.
+        on_result: told of each result as soon as it is there, in the order of completion.
+
+    Prompts go through the pair's chat template where it has one.
 
     Raises:
         UserError: what `preflight` refuses, or what the engine refuses.
     """
-    digests = preflight(tasks, data_dir)
+    names = list(preflight(tasks, data_dir, golds))
     if limit is not None and limit < 1:
         raise UserError(f"limit={limit} is refused; accepted: a number of problems, 1 or more")
-    metadata: dict[str, Any] = {"data_dir": data_dir}
-    if sampling is not None:
-        metadata["repeats"] = sampling.samples
-    manager = _task_manager(metadata)
-    manager.load(list(digests))
-    engine, owned = _open(engine_or_pair, engine_spec)
+    if grader not in GRADERS:
+        raise unknown("grader", grader, GRADERS)
+    if doubled := [d.label() for i, d in enumerate(decodings) if d in decodings[:i]] or not decodings:
+        raise UserError(f"decodings: {doubled[0]} is asked for twice" if decodings else "decodings is empty")
+    engine, owned = _engine(engine_or_pair, engine_spec)
     try:
-        return [
-            result
-            for decoding in decodings
-            for result in _one(engine, decoding, digests, manager, sampling, limit, progress, data_dir, records)
-        ]
+        papers = exams(names, engine, sampling, limit=limit, data_dir=data_dir, version=golds)
+        works = works_of(papers, decodings, engine)
+        about = {"chat": _chat(engine), "versions": versions(), "limit": limit, "argv": sys.argv}
+        about |= {"records": str(records)} if records else {}
+        asked = [_provenance(work, paper, grader) for work, paper in zip(works, papers * len(decodings), strict=True)]
+        results: dict[int, EvalResult] = {}
+
+        def have(index: int, result: EvalResult) -> None:
+            results[index] = result
+            if on_result is not None:
+                on_result(result)
+
+        for index, work in enumerate(works if known else ()):
+            ids = list(papers[index % len(papers)].prompts)
+            found = known(asked_hash(work.task, work.decoding, work.sampling, ids, asked[index]))
+            if found is not None:
+                have(index, found)
+        todo = [work for index, work in enumerate(works) if index not in results]
+        for done in stream(engine, todo, RecordStore(records) if records else None, grader=grader, progress=progress):
+            index = works.index(done.work)
+            record = {"record": f"{asked[index]['settings']}/{done.work.task}"} if records else {}
+            have(index, result_of(done, {**asked[index], **about, **record, "engine": engine.info()}))
+        return [results[index] for index in range(len(works))]
     finally:
         if owned:
             engine.close()
 
 
-def _task_manager(metadata: dict[str, Any]) -> Any:
-    """Our tasks alone: lm-eval's own index costs ten seconds and holds tasks of the same names."""
-    from lm_eval.tasks import TaskManager
-
-    return TaskManager(include_path=str(tasks_dir()), include_defaults=False, metadata=metadata)
-
-
-def _open(engine_or_pair: Engine | Pair | Callable[[], Engine], spec: EngineSpec | None) -> tuple[Engine, bool]:
-    if isinstance(engine_or_pair, Pair):
-        from harness.decode import open_engine
-
-        return open_engine(engine_or_pair, spec or EngineSpec()), True
-    if hasattr(engine_or_pair, "generate"):
-        return engine_or_pair, False
-    return engine_or_pair(), True
-
-
-def _one(
-    engine: Engine,
-    decoding: Decoding,
-    digests: dict[str, str],
-    manager: Any,
-    sampling: Sampling | None,
-    limit: int | None,
-    progress: bool,
-    data_dir: str | None,
-    records: str | Path | None,
-) -> list[EvalResult]:
-    """One decoding on all tasks, in one pass of lm-eval."""
-    from lm_eval.evaluator import evaluate as lm_eval_evaluate
-
-    from harness.evals.lm import RlvrDirLM
-
-    lm = RlvrDirLM(
-        engine=engine,
-        decoding=decoding,
-        seed=sampling.seed if sampling else 0,
-        progress=progress,
-        data_dir=data_dir,
-        records=records,
-    )
-    loaded = manager.load(list(digests))
-    used: dict[str, Sampling] = {}
-    for name, task in loaded["tasks"].items():
-        if sampling is not None:
-            arguments = {
-                "temperature": sampling.temperature,
-                "top_p": sampling.top_p,
-                "max_gen_toks": sampling.max_tokens,
+def result_of(done: Done, provenance: dict[str, Any]) -> EvalResult:
+    """The result of complete work; its `seconds` are those of the stream's mean speed, 0 where a record held a part."""
+    work = done.work
+    prefix = f"{work.task}/"
+    rows: dict[str, list[dict[str, Any]]] = {}
+    chosen, *others = done.verdicts
+    for key in sorted(done.samples, key=lambda key: key[1]):
+        verdict = done.verdicts[chosen][key]
+        rows.setdefault(key[0].removeprefix(prefix), []).append(
+            {
+                **done.samples[key].facts(),
+                "verdict": verdict.kind,
+                "answer": verdict.answer,
+                **{f"verdict_{version}": done.verdicts[version][key].kind for version in others},
             }
-            task.set_config(key="generation_kwargs", value=arguments, update=True)
-        task.set_fewshot_seed(seed=0)
-        used[name], _ = sampling_of(task.config.generation_kwargs, samples=task.config.repeats, seed=lm.seed)
-    output = lm_eval_evaluate(
-        lm=lm,
-        task_dict=loaded,
-        limit=limit,
-        bootstrap_iters=0,
-        apply_chat_template=bool(lm.chat_template(True)),
-        log_samples=True,
-    )
-    info = lm.get_model_info()["rlvr_dir"]
-    generated = {
-        name: sum(sample["n_tokens"] for entry in output["samples"][name] for sample in entry["doc"]["samples"])
-        for name in digests
-    }
-    held = lm.decoded < sum(len(entry["doc"]["samples"]) for name in digests for entry in output["samples"][name])
-    return [
-        result_of(
-            name,
-            decoding,
-            used[name],
-            output["samples"][name],
-            seconds=0.0 if held else lm.seconds * generated[name] / sum(generated.values()),
-            provenance={
-                "engine": info["engine"],
-                "chat": info["chat"],
-                "versions": versions(),
-                "data": digests[name],
-                "limit": limit,
-                "record": lm.record_names.get(name),
-                "grader": loaded["tasks"][name].config.filter_list[0]["filter"][0].get("grader", "plain"),
-                "argv": sys.argv,
-            },
         )
-        for name in digests
-    ]
+    tokens = sum(sample.n_tokens for sample in done.samples.values())
+    whole = done.decoded == len(done.samples) and done.tokens_per_second
+    return EvalResult.from_samples(
+        work.task,
+        work.decoding,
+        work.sampling,
+        {request.problem.removeprefix(prefix): rows[request.problem.removeprefix(prefix)] for request in work.requests},
+        seconds=tokens / done.tokens_per_second if whole else 0.0,
+        provenance=provenance,
+    )
 
 
-def result_of(
-    task: str,
-    decoding: Decoding,
-    sampling: Sampling,
-    logged: Sequence[dict[str, Any]],
-    *,
-    seconds: float = 0.0,
-    provenance: dict[str, Any] | None = None,
-) -> EvalResult:
-    """An `EvalResult` from lm-eval's logged samples of one task (also as read back from its samples file).
+def _provenance(work: Work, exam: Exam, grader: str) -> dict[str, Any]:
+    """What identifies a result before there is one."""
+    name = work.config.hash()
+    version = next(iter(exam.gold))
+    return {
+        "settings": name,
+        "data": exam.data,
+        "grader": grader,
+        "graded_with": grading_versions(grader),
+        "golds": golds_name(version, exam.gold[version]),
+    }
 
-    Raises:
-        UserError: a problem has fewer samples than were asked for.
-    """
-    docs = [entry["doc"] for entry in sorted(logged, key=lambda entry: entry["doc_id"])]
-    for doc in docs:
-        if len(doc["samples"]) != sampling.samples:
-            found = f"{len(doc['samples'])} of {sampling.samples} samples"
-            raise UserError(f"{task} {doc['id']} has {found}: a result is complete or it is none")
 
-    def each(value: Callable[[dict[str, Any]], Any]) -> list[list[Any]]:
-        return [[value(sample) for sample in doc["samples"]] for doc in docs]
+def _engine(engine_or_pair: Engine | Pair, spec: EngineSpec | None) -> tuple[Engine, bool]:
+    if not isinstance(engine_or_pair, Pair):
+        return engine_or_pair, False
+    from harness.decode import open_engine
 
-    return EvalResult(
-        task=task,
-        decoding=decoding,
-        sampling=sampling,
-        problem_ids=tuple(str(doc["id"]) for doc in docs),
-        correct=each(lambda sample: sample["verdict"] == "correct"),
-        n_tokens=each(lambda sample: sample["n_tokens"]),
-        n_replaced=each(lambda sample: sample["n_replaced"]),
-        n_changed=each(lambda sample: sample["n_changed"]),
-        truncated=each(lambda sample: sample["finish_reason"] == "length"),
-        no_box=each(lambda sample: sample["answer"] is None),
-        ungraded=each(lambda sample: sample["verdict"] in ("timed_out", "grader_error")),
-        seconds=seconds,
-        provenance=provenance or {},
+    return open_engine(engine_or_pair, spec or EngineSpec(), lazily=True), True
+
+
+def _chat(engine: Engine) -> str:
+    return (
+        "rlvr_dir" if getattr(engine.tokenizer, "chat_template", None) else "none: the tokenizer has no chat template"
     )
 
 

@@ -7,13 +7,17 @@ from typing import Any
 
 from lm_eval.api.task import ConfigurableTask
 
-from harness.errors import UserError
+from harness.errors import UserError, unknown
+from harness.evals.data import BENCHMARKS, GOLDS, PUBLISHED, VERSIONS, check_golds
 from harness.evals.metrics import metric_list
+from harness.evals.scoring import BoxedAnswers
+from harness.grading import DEFAULT_GRADER, GRADERS
 
 
 class SampledMathTask(ConfigurableTask):
-    """A `ConfigurableTask` whose `repeats` can be set for a run: `--metadata '{"repeats": 8}'` or `samples=8` in the
-    model arguments (lm-eval hands both to the task as metadata). Everything else is in the YAML.
+    """A `ConfigurableTask` whose `repeats`, `grader` and `golds` can be set for a run: `--metadata '{"repeats": 8}'`
+    or `samples=8,grader=plain` in the model arguments (lm-eval hands both to the task as metadata). Everything else
+    is in the YAML.
     """
 
     def __init__(self, config: dict[str, Any], **kwargs: Any) -> None:
@@ -24,7 +28,15 @@ class SampledMathTask(ConfigurableTask):
         if isinstance(repeats, bool) or not str(repeats).isdecimal() or int(repeats) < 1:
             raise UserError(f"repeats={repeats!r} is refused; accepted: a whole number of samples a problem, 1 or more")
         config["repeats"] = int(repeats)
-        config["metric_list"] = metric_list(config["repeats"])
+        name = str(config.get("task"))
+        version, grader = str(metadata.get("golds", PUBLISHED)), str(metadata.get("grader", DEFAULT_GRADER))
+        if grader not in GRADERS:
+            raise unknown("grader", grader, GRADERS)
+        if name in BENCHMARKS:
+            check_golds(name, version, metadata.get("data_dir"))
+        answers = {"function": BoxedAnswers, "grader": grader, "golds": version}
+        config["filter_list"] = [{"name": "boxed", "filter": [answers]}]
+        config["metric_list"] = metric_list(config["repeats"], [v for v in VERSIONS if v in GOLDS.get(name, ())])
         super().__init__(config=config, **kwargs)
 
     def build_all_requests(self, **kwargs: Any) -> None:

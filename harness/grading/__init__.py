@@ -7,7 +7,36 @@ grade_many([(("1.22", "0.822"), response), ...])         # several golds, any on
 Two graders by name: `robust` (default) and `plain`, the paper's bare math-verify. docs/grading.md has the rules.
 """
 
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
 from harness.grading.boxes import Box, find_box, last_box
 from harness.grading.grade import GRADERS, KINDS, Gold, Verdict, grade, grade_many
 
-__all__ = ["GRADERS", "KINDS", "Box", "Gold", "Verdict", "find_box", "grade", "grade_many", "last_box"]
+DEFAULT_GRADER = "robust"
+
+__all__ = [
+    "DEFAULT_GRADER",
+    "GRADERS",
+    "KINDS",
+    "Box",
+    "Gold",
+    "Verdict",
+    "find_box",
+    "grade",
+    "grade_many",
+    "last_box",
+]
+
+
+@cache
+def code_digest() -> str:
+    """First 16 hexadecimal digits of the SHA-256 of this room's source; a stored verdict holds for the code it names.
+
+    A version number that someone forgets to raise would leave old verdicts standing.
+    """
+    found = sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        found.update(path.read_bytes())
+    return found.hexdigest()[:16]

@@ -12,6 +12,7 @@ from harness.records.record import Record
 from harness.records.resume import resume, through
 from harness.records.rollout import Key, StoredRollout, digest
 from harness.records.store import RecordStore, Snapshot
+from harness.records.verdicts import judge_name
 
 __all__ = [
     "Drawing",
@@ -23,6 +24,7 @@ __all__ = [
     "StoredRollout",
     "digest",
     "fingerprint",
+    "judge_name",
     "resume",
     "through",
 ]

@@ -13,8 +13,8 @@ from harness.records.lock import Lock
 from harness.records.official import read_official
 from harness.records.record import LOCK, RECORD
 from harness.records.store import RecordStore, Snapshot
-from harness.records.summary import GRADER_OF_IMPORTS, agreement, counts, graders, scores
-from harness.records.verdicts import read_verdicts, verdict_row, versions, write_verdicts
+from harness.records.summary import agreement, counts, graders, scores
+from harness.records.verdicts import OFFICIAL, read_verdicts, verdict_row, versions, write_verdicts
 
 FORMATS = ("jsonl", "texts", "summary")
 
@@ -163,15 +163,15 @@ def import_official(
     *,
     ids: Sequence[str] | None = None,
     task: str | None = None,
-    grader: str | None = "plain",
+    graders: Sequence[str] = ("plain", "robust"),
 ) -> dict[str, Any]:
     """Makes a record of the authors' result folder (which is only read) and compares their verdicts with ours.
 
     The same files give the same record; an interrupted import goes on. Their verdicts are kept as grader `official`;
-    `grader` grades the same texts again (None: not).
+    each of `graders` grades the same texts again.
 
     Returns:
-        The record's name, the counts, their scores, ours, how the two agree, and remarks.
+        The record's name, the counts, their scores, ours, how each grader agrees with them, and remarks.
 
     Raises:
         UserError: what `read_official` refuses.
@@ -186,24 +186,24 @@ def import_official(
         for rollout in run.rollouts:
             record.add(rollout)
         record.finish()
-        head = {**record.header(), **versions(GRADER_OF_IMPORTS)}
+        head = {**record.header(), **versions(OFFICIAL)}
         rows = [
             verdict_row(rollout, run.gold[rollout.problem], "correct" if acc else "wrong")
             for rollout, acc in zip(run.rollouts, run.accs, strict=True)
         ]
-        write_verdicts(record.folder, GRADER_OF_IMPORTS, head, rows)
-        if grader is not None:
+        write_verdicts(record.folder, OFFICIAL, head, rows)
+        for grader in graders:
             record.grade(run.gold, grader)
     snapshot = records.read(config.hash(), name)
     found: dict[str, Any] = {
         "record": snapshot.name,
         "counts": counts(snapshot),
-        "scores": {GRADER_OF_IMPORTS: scores(snapshot, GRADER_OF_IMPORTS)},
+        "scores": {OFFICIAL: scores(snapshot, OFFICIAL)},
         "remarks": _remarks(run.seeds, run.source),
     }
-    if grader is not None:
+    for grader in graders:
         found["scores"][grader] = scores(snapshot, grader)
-        found["agreement"] = agreement(snapshot, GRADER_OF_IMPORTS, grader)
+        found.setdefault("agreement", {})[grader] = agreement(snapshot, OFFICIAL, grader)
     return found
 
 

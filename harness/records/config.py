@@ -25,6 +25,11 @@ class Drawing(Spec):
     max_tokens: int
     seed: int
 
+    @classmethod
+    def of(cls, sampling: Sampling) -> "Drawing":
+        """How `sampling` draws."""
+        return cls(**sampling.model_dump(exclude={"samples"}))
+
 
 class RecordConfig(Spec):
     """The settings behind a record. Its `hash()` names the record's folder, so a changed setting is another record.
@@ -63,7 +68,7 @@ class RecordConfig(Spec):
             base=fingerprint(pair.base, pair.base_revision),
             rl=fingerprint(pair.rl, pair.rl_revision),
             decoding=decoding,
-            sampling=Drawing(**sampling.model_dump(exclude={"samples"})),
+            sampling=Drawing.of(sampling),
             stop=stop,
             prompt=prompt,
             data=data,

@@ -5,7 +5,7 @@ A record is the folder `<store>/<config hash>/<task>`:
     config.json            the settings, canonically (`RecordConfig`)
     journal.jsonl          every rollout as it finished, delta log p included: the truth, from which all else follows
     record.jsonl           once finished: all rollouts in order, exact facts only, the same bytes however it came about
-    verdicts-<grader>.jsonl  what a grader said; apart, because graders change and tokens do not
+    verdicts-<judge>.jsonl  what a grader said; apart, because graders change and tokens do not
     about.json             names and dates for people; nothing is computed from it
     lock                   held by the one process that writes
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.grading import Verdict
+from harness.grading import DEFAULT_GRADER, Gold, Verdict
 from harness.records import lines
 from harness.records.config import RecordConfig
 from harness.records.files import make_folder, set_aside, write_file
@@ -179,9 +179,9 @@ class Record:
     def _lines(self) -> Iterator[bytes]:
         return record_lines(self._hash, self.task, map(self._journal.row, in_order(self._journal.keys())))
 
-    def grade(self, gold: Mapping[str, str], grader: str = "plain") -> dict[Key, Verdict]:
-        """A verdict a rollout asked and held, `gold` being the answer of each problem; kept in `verdicts-<grader>`."""
-        return grade_record(self.folder, self.header(), self.rollouts(), gold, grader)
+    def grade(self, gold: Mapping[str, Gold], judge: str = DEFAULT_GRADER) -> dict[Key, Verdict]:
+        """A verdict a rollout asked and held, `gold` being the answers of each problem; kept in `verdicts-<judge>`."""
+        return grade_record(self.folder, self.header(), self.rollouts(), gold, judge)
 
     def header(self) -> dict[str, Any]:
         """The first line of this record's files."""

@@ -10,8 +10,6 @@ from harness.records.clusters import clustered_errors
 from harness.records.store import Snapshot
 from harness.records.verdicts import read_verdicts, verdict_path
 
-GRADER_OF_IMPORTS = "official"  # the verdicts that came with an imported record
-
 
 def graders(snapshot: Snapshot) -> list[str]:
     """Whose verdicts are beside a record."""

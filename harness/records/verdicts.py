@@ -1,30 +1,41 @@
-"""Verdicts beside a record, one file a grader; they depend on grader and gold answer, so they are kept apart.
+"""Verdicts beside a record, one file a judge; they depend on grader and gold answer, so they are kept apart.
 
 A stored verdict counts only while the text, the gold answer and the grader's versions are those it was given for;
-anything else is graded again. Losing the file loses nothing.
+anything else is graded again. Losing the file loses nothing. A judge is a grader's name, with `+VERSION` where it went
+by another version of the benchmark's answers than the published one: `robust`, `robust+r1zero`.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.grading import Verdict, grade_many
+from harness.grading import Gold, Verdict, code_digest, grade_many
 from harness.records import lines
 from harness.records.files import folder_name, write_file
 from harness.records.rollout import Key, StoredRollout, digest
 
 
-def verdict_path(folder: Path, grader: str) -> Path:
-    """Where a grader's verdicts on a record are."""
-    return folder / f"verdicts-{folder_name('grader', grader)}.jsonl"
+def judge_name(grader: str, golds: str = "published") -> str:
+    """The judge: a grader that goes by a version of the answers."""
+    return grader if golds == "published" else f"{grader}+{golds}"
 
 
-def versions(grader: str) -> dict[str, str]:
-    """What a grader's verdicts depend on, beside text and gold."""
-    found = {"grader": grader}
-    for package in ("rlvr-dir", "math-verify", "latex2sympy2-extended", "sympy"):
+def verdict_path(folder: Path, judge: str) -> Path:
+    """Where a judge's verdicts on a record are."""
+    grader, *version = judge.split("+")
+    return folder / f"verdicts-{'+'.join(folder_name('grader', part) for part in (grader, *version))}.jsonl"
+
+
+OFFICIAL = "official"  # the judge whose verdicts came with an imported record
+
+
+@cache
+def _packages() -> dict[str, str]:
+    found = {}
+    for package in ("math-verify", "latex2sympy2-extended", "sympy"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:
@@ -32,21 +43,33 @@ def versions(grader: str) -> dict[str, str]:
     return found
 
 
-def verdict_row(rollout: StoredRollout, gold: str, kind: str, answer: str | None = None) -> dict[str, Any]:
+def versions(judge: str) -> dict[str, str]:
+    """What a judge's verdicts depend on, beside text and gold: the libraries, and the very code of our graders."""
+    if judge == OFFICIAL:
+        return {"grader": judge}
+    return {"grader": judge.split("+")[0], "code": code_digest(), **_packages()}
+
+
+def verdict_row(rollout: StoredRollout, gold: Gold, kind: str, answer: str | None = None) -> dict[str, Any]:
     """One stored verdict, with what it was given for."""
     return {
         "problem": rollout.problem,
         "sample": rollout.sample,
         "text": digest(rollout.text),
-        "gold": gold,
+        "gold": _plain(gold),
         "kind": kind,
         "answer": answer,
     }
 
 
-def read_verdicts(folder: Path, grader: str, expected: dict[str, Any] | None = None) -> dict[Key, dict[str, Any]]:
+def _plain(gold: Gold) -> str | list[str]:
+    """A gold as JSON has it."""
+    return gold if isinstance(gold, str) else list(gold)
+
+
+def read_verdicts(folder: Path, judge: str, expected: dict[str, Any] | None = None) -> dict[Key, dict[str, Any]]:
     """Stored rows by key. With `expected`, none unless the file's first line says exactly that."""
-    path = verdict_path(folder, grader)
+    path = verdict_path(folder, judge)
     if not path.is_file():
         return {}
     head, *rows = [line.row for line in lines.scan(path.read_bytes())] or [None]
@@ -55,34 +78,36 @@ def read_verdicts(folder: Path, grader: str, expected: dict[str, Any] | None = N
     return {(row["problem"], row["sample"]): row for row in rows if row is not None}
 
 
-def write_verdicts(folder: Path, grader: str, head: dict[str, Any], rows: Iterable[dict[str, Any]]) -> None:
-    """Replaces a grader's file."""
-    write_file(verdict_path(folder, grader), b"".join(lines.encode(row) for row in (head, *rows)))
+def write_verdicts(folder: Path, judge: str, head: dict[str, Any], rows: Iterable[dict[str, Any]]) -> None:
+    """Replaces a judge's file."""
+    write_file(verdict_path(folder, judge), b"".join(lines.encode(row) for row in (head, *rows)))
 
 
 def grade_record(
     folder: Path,
     head: dict[str, Any],
     rollouts: Iterable[StoredRollout],
-    gold: Mapping[str, str],
-    grader: str,
+    gold: Mapping[str, Gold],
+    judge: str,
+    *,
+    keep: bool = True,
 ) -> dict[Key, Verdict]:
-    """Verdicts on `rollouts`: the stored ones where they still hold, the rest graded now, and all stored again.
+    """Verdicts on `rollouts`: the stored ones where they still hold, the rest graded now, and all stored (`keep`).
 
     A verdict that the machinery failed to give (`timed_out`, `grader_error`) is tried again.
 
     Raises:
         UserError: a problem has no gold answer, no grader has that name, or the disk is full.
     """
-    head = {**head, **versions(grader)}
-    stored = read_verdicts(folder, grader, head)
+    head, grader = {**head, **versions(judge)}, judge.split("+")[0]
+    stored = read_verdicts(folder, judge, head)
     known: dict[Key, Verdict] = {}
     todo: list[StoredRollout] = []
     for rollout in rollouts:
         if rollout.problem not in gold:
             raise UserError(f"gold has no answer of {rollout.problem!r}")
         row = stored.get(rollout.key)
-        if row and (row["text"], row["gold"]) == (digest(rollout.text), gold[rollout.problem]):
+        if row and (row["text"], row["gold"]) == (digest(rollout.text), _plain(gold[rollout.problem])):
             verdict = Verdict(row["kind"], row["answer"], grader)
             if verdict.graded:
                 known[rollout.key] = verdict
@@ -90,9 +115,9 @@ def grade_record(
         todo.append(rollout)
     items = [(gold[rollout.problem], rollout.text, rollout.finish_reason) for rollout in todo]
     fresh = dict(zip(todo, grade_many(items, grader=grader), strict=True))
-    if fresh:
+    if fresh and keep:
         rows = stored | {
             r.key: verdict_row(r, gold[r.problem], verdict.kind, verdict.answer) for r, verdict in fresh.items()
         }
-        write_verdicts(folder, grader, head, [rows[key] for key in sorted(rows)])
+        write_verdicts(folder, judge, head, [rows[key] for key in sorted(rows)])
     return known | {rollout.key: verdict for rollout, verdict in fresh.items()}

@@ -83,6 +83,10 @@ class Decoding(Spec):
         """Whether a criterion is asked at all (`replace` and `extrapolate`)."""
         return self.mode in ("replace", "extrapolate")
 
+    def control(self) -> "Decoding":
+        """The gamma = 0 control of an extrapolation: the same gate, redrawn from RL. Anything else is its own."""
+        return self.replace(mode="replace", gamma=0.0) if self.mode == "extrapolate" else self
+
     def label(self) -> str:
         """A short name for tables: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`."""
         if not self.gated:

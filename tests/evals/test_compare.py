@@ -1,5 +1,7 @@
 """Comparing finished results: right differences, corrected over the table, and refusals that name what is wrong."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -61,6 +63,28 @@ def test_a_reference_is_a_label_or_a_mode():
 def test_what_cannot_be_compared(results, against, words):
     with pytest.raises(UserError, match=words):
         compare(results, against)
+
+
+def test_without_a_reference_rl_is_it_and_extrapolation_meets_its_control():
+    results = [result(EXTRA, 0.9), result(RL, 0.5, seed=1), result(CONTROL, 0.6, seed=2)]
+    assert [(r.result.decoding, r.reference.decoding) for r in compare(results)] == [
+        (EXTRA, RL), (CONTROL, RL), (EXTRA, CONTROL)
+    ]  # fmt: skip
+    assert [(r.result.decoding, r.reference.decoding) for r in compare([results[2], results[0]])] == [(EXTRA, CONTROL)]
+
+
+def test_of_one_setting_graded_twice_the_newer_counts(tmp_path):
+    from dataclasses import replace
+
+    old = replace(result(RL, 0.5), provenance={"grader": "robust", "graded_with": {"grader": "robust", "code": "1"}})
+    new = replace(result(RL, 0.6), provenance={"grader": "robust", "graded_with": {"grader": "robust", "code": "2"}})
+    other = replace(old, provenance={"grader": "plain", "graded_with": {"grader": "plain", "code": "1"}})
+    for i, one in enumerate((old, other, new)):
+        path = one.write(tmp_path)
+        os.utime(path, (i, i))
+    read = read_results([tmp_path])
+    assert [r.provenance["graded_with"]["code"] for r in read] == ["1", "2"]
+    assert read[1].avg == new.avg
 
 
 def test_reading_files_and_folders(tmp_path):

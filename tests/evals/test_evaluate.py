@@ -9,7 +9,6 @@ from harness.decode import Request
 from harness.errors import UserError
 from harness.evals import EvalResult, evaluate, preflight
 from harness.evals.lm import CACHE_REFUSAL, RlvrDirLM
-from harness.evals.run import result_of
 from harness.spec import Decoding, Sampling
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)
@@ -34,7 +33,7 @@ def test_results_come_decoding_by_decoding(results):
         assert result.sampling == SAMPLING
         assert set(result.metrics()) >= {"avg@4", "avg@4_se", "avg@4_se_sampling", "pass@2", "pass@4", "mean_tokens"}
         assert result.provenance["engine"]["backend"] == "transformers"
-        assert result.provenance["grader"] == "plain"
+        assert result.provenance["grader"] == "robust"
         assert result.seconds > 0
     assert results[0].n_replaced.sum() == 0
     assert results[2].n_replaced.sum() > 0
@@ -100,7 +99,9 @@ def test_through_lm_evals_own_evaluator(engine, data_dir, caplog):
     per_task = output["results"]
     for task in ("aime24", "aime25", "amc", "minerva"):
         numbers = per_task[task]
-        result = result_of(task, REPLACE, Sampling(samples=3), output["samples"][task])
+        docs = [entry["doc"] for entry in output["samples"][task]]
+        by_id = {doc["id"]: doc["samples"] for doc in docs}
+        result = EvalResult.from_samples(task, REPLACE, Sampling(samples=3), by_id)
         for name, value in result.metrics().items():
             if "_se" not in name:
                 assert numbers[f"{name},boxed"] == pytest.approx(value), name
@@ -174,33 +175,114 @@ def test_refusals_of_the_adapter(engine, data_dir, tmp_path):
 
 
 def test_nothing_is_opened_before_tasks_and_data_are_good(tmp_path, data_dir):
-    def never():
-        raise AssertionError("the engine was opened")
+    class Never:
+        def __getattr__(self, name):
+            raise AssertionError("the engine was used")
 
     with pytest.raises(UserError, match="RLVR_DIR_DATA"):
-        evaluate(never, [Decoding()], ["aime24"], SAMPLING, data_dir=str(tmp_path))
+        evaluate(Never(), [Decoding()], ["aime24"], SAMPLING, data_dir=str(tmp_path))
     with pytest.raises(UserError, match="did you mean 'rlvr_math'"):
-        evaluate(never, [Decoding()], ["rlvr"], SAMPLING, data_dir=data_dir)
+        evaluate(Never(), [Decoding()], ["rlvr"], SAMPLING, data_dir=data_dir)
+    with pytest.raises(UserError, match="rl is asked for twice"):
+        evaluate(Never(), [Decoding(), Decoding()], ["amc"], SAMPLING, data_dir=data_dir)
+    with pytest.raises(UserError, match="did you mean 'robust'"):
+        evaluate(Never(), [Decoding()], ["amc"], SAMPLING, data_dir=data_dir, grader="robst")
+    with pytest.raises(UserError, match="needs minerva_r1zero_answers"):
+        evaluate(Never(), [Decoding()], ["minerva"], SAMPLING, data_dir=data_dir, golds="r1zero")
     with pytest.raises(UserError, match="asks for aime24 twice"):
         preflight(["aime24", "rlvr_math"], data_dir)
     assert list(preflight(["rlvr_math"], data_dir)) == ["aime24", "aime25", "amc", "minerva"]
 
 
-def test_a_factory_is_closed_and_an_engine_is_not(engine, data_dir):
-    closed = []
+def test_a_pairs_engine_loads_only_if_something_is_missing(peaked_pair, data_dir, tmp_path, monkeypatch):
+    from harness.decode.transformers_pair import TransformersPair
+    from harness.spec import EngineSpec
 
-    class Borrowed:
+    loaded, load = [], TransformersPair.load
+    monkeypatch.setattr(TransformersPair, "load", lambda self: (loaded.append(True), load(self)))
+    spec = EngineSpec(backend="transformers", dtype="float32", max_model_len=512)
+
+    def run():
+        return evaluate(
+            peaked_pair, [Decoding()], ["aime24"], Sampling(samples=2, max_tokens=2), limit=2, data_dir=data_dir,
+            records=tmp_path, engine_spec=spec, progress=False,
+        )  # fmt: skip
+
+    first = run()
+    assert loaded == [True]
+    assert [r.metrics() for r in run()] == [r.metrics() for r in first]
+    assert loaded == [True]
+
+
+def test_results_come_as_they_complete_and_known_ones_are_not_decoded(engine, data_dir):
+    arguments = {"limit": 2, "data_dir": data_dir, "progress": False}
+    come = []
+    results = evaluate(engine, [REPLACE, Decoding()], ["amc"], SAMPLING, on_result=come.append, **arguments)
+    assert sorted(r.label for r in come) == ["replace τ-0.2", "rl"]
+    assert len({r.config_hash for r in results}) == 2
+
+    class Only:
+        """An engine that decodes nothing but the RL model's responses."""
+
         def __getattr__(self, name):
             return getattr(engine, name)
 
-        def close(self):
-            closed.append(True)
+        def generate(self, requests, **options):
+            assert {request.decoding.mode for request in requests} == {"rl"}
+            return engine.generate(requests, **options)
 
-    arguments = ([Decoding()], ["aime24"], Sampling(samples=1, max_tokens=2))
-    evaluate(Borrowed(), *arguments, limit=1, data_dir=data_dir, progress=False)
-    assert not closed
-    evaluate(Borrowed, *arguments, limit=1, data_dir=data_dir, progress=False)
-    assert closed
+    known = {results[0].config_hash: results[0]}.get
+    again = evaluate(Only(), [REPLACE, Decoding()], ["amc"], SAMPLING, known=known, **arguments)
+    assert again[0] is results[0]
+    assert again[1].metrics() == results[1].metrics()
+    plain = evaluate(engine, [REPLACE], ["amc"], SAMPLING, grader="plain", **arguments)
+    assert plain[0].config_hash != results[0].config_hash
+    assert plain[0].provenance["settings"] == results[0].provenance["settings"]
+
+
+def test_both_versions_of_minervas_answers(engine, data_dir, tmp_path):
+    """The tiny r1zero file here says that every answer is what the model said first."""
+    import shutil
+
+    folder = tmp_path / "data"
+    shutil.copytree(data_dir, folder)
+    rows = [{"id": f"minerva-{i}", "answers": ["1", "2e3"]} for i in range(272)]
+    (folder / "minerva_r1zero_answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    from harness.evals.data import golds
+
+    assert golds("minerva", "r1zero", str(folder))["minerva-7"] == ("1", r"2 \times 10^{3}")
+    assert golds("amc", "r1zero", str(folder))["amc-7"] == "14"
+
+    class Answers:
+        """The engine, every response saying that it is 1."""
+
+        def __getattr__(self, name):
+            return getattr(engine, name)
+
+        def generate(self, requests, **options):
+            from dataclasses import replace
+
+            for rollout in engine.generate(requests, **options):
+                yield replace(rollout, text=r"\boxed{1}")
+
+    def run(version, **more):
+        return evaluate(
+            Answers(), [Decoding()], ["minerva", "amc"], Sampling(samples=2, max_tokens=2), limit=2,
+            data_dir=str(folder), golds=version, progress=False, **more,
+        )  # fmt: skip
+
+    minerva, amc = run("published")
+    assert (minerva.avg, minerva.metrics()["avg@2_r1zero"], minerva.maj) == (0.0, 1.0, 0.0)
+    assert "avg@2_r1zero" not in amc.metrics()
+    other, same = run("r1zero", records=tmp_path / "records")
+    assert (other.avg, other.metrics()["avg@2_published"], other.maj) == (1.0, 0.0, 1.0)
+    assert other.provenance["golds"].startswith("r1zero (")
+    assert same.provenance["golds"] == "published"
+    assert other.config_hash != minerva.config_hash
+    assert same.config_hash == amc.config_hash
+    assert EvalResult.from_json(other.to_json()).metrics() == other.metrics()
+    judges = {path.name for path in (tmp_path / "records").rglob("verdicts-*")}
+    assert judges == {"verdicts-robust.jsonl", "verdicts-robust+r1zero.jsonl"}
 
 
 def test_a_result_is_complete_or_none():
@@ -212,36 +294,7 @@ def test_a_result_is_complete_or_none():
         "n_changed": 0,
         "finish_reason": "stop",
     }
-    logged = [{"doc_id": i, "doc": {"id": i, "samples": [sample] * (4 - i)}} for i in range(2)]
+    samples = {str(i): [sample] * (4 - i) for i in range(2)}
     with pytest.raises(UserError, match="has 3 of 4 samples"):
-        result_of("amc", Decoding(), Sampling(samples=4), logged)
-    assert result_of("amc", Decoding(), Sampling(samples=4), logged[:1]).n_tokens.sum() == 4
-
-
-def test_the_tiny_pair_does_its_own_tasks():
-    """RL beats base on the embedded pair, through the paper's prompt and the whole chain."""
-    from harness.spec import EngineSpec
-    from harness.tiny import tiny_pair
-
-    base, rl = evaluate(
-        tiny_pair(),
-        [Decoding(mode="base"), Decoding(mode="rl")],
-        ["tiny_easy"],
-        Sampling(samples=2, max_tokens=200),
-        limit=40,
-        engine_spec=EngineSpec(backend="transformers", dtype="float32"),
-        progress=False,
-    )
-    assert rl.minus(base).low > 0
-    assert rl.avg > 0.8
-    assert not base.ungraded.any()
-
-
-def test_the_tiny_pair_says_that_it_cannot_do_aime(data_dir, capsys):
-    lm = RlvrDirLM(backend="transformers", progress=False)
-    run(lm, data_dir, ["aime24"], metadata={"repeats": 1}, limit=1, gen_kwargs={"max_gen_toks": 4})
-    lm.close()
-    said = capsys.readouterr().err.splitlines()
-    assert "rlvr_dir: no pair named; using the tiny pair that ships with rlvr-dir" in said
-    [line] = [line for line in said if "cannot do aime24" in line]
-    assert "only checks the pipeline" in line
+        EvalResult.from_samples("amc", Decoding(), Sampling(samples=4), samples)
+    assert EvalResult.from_samples("amc", Decoding(), Sampling(samples=4), {"0": [sample] * 4}).n_tokens.sum() == 4

@@ -1,7 +1,13 @@
 """Evaluations through the record store: the second decodes nothing, an interrupted one decodes the rest."""
 
+import pytest
+
+from harness.errors import UserError
 from harness.evals import evaluate
+from harness.evals.compare import compare, markdown, read_results
+from harness.evals.from_records import result_of_record
 from harness.records import RecordStore
+from harness.records.verdicts import read_verdicts, write_verdicts
 from harness.spec import Decoding, Sampling
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)
@@ -54,3 +60,82 @@ def test_an_interrupted_evaluation_goes_on_and_ends_in_the_same_bytes(engine, da
     } == {16}
     unrecorded = evaluate(engine, [REPLACE], ["amc", "aime24"], SAMPLING, limit=3, data_dir=data_dir, progress=False)
     assert [r.metrics() for r in unrecorded] == [r.metrics() for r in whole]
+
+
+def test_results_of_records_are_those_of_the_evaluation(engine, data_dir, tmp_path):
+    arguments = {"limit": 3, "data_dir": data_dir, "records": tmp_path, "progress": False}
+    results = evaluate(engine, [REPLACE, Decoding()], ["amc"], SAMPLING, **arguments)
+    read = {r.decoding: r for r in read_results([tmp_path], data_dir=data_dir)}
+    for result in results:
+        assert read[result.decoding].metrics() == result.metrics()
+        assert read[result.decoding].problem_ids == result.problem_ids
+        assert read[result.decoding].config_hash == result.config_hash
+        name = result.provenance["record"]
+        for place in (tmp_path / name, name[:6], name):
+            [same] = read_results([place], tmp_path, data_dir=data_dir)
+            assert same.config_hash == result.config_hash
+    graded = read_results([results[0].provenance["record"]], tmp_path, data_dir=data_dir, grader="plain")
+    assert graded[0].provenance["grader"] == "plain"
+    with pytest.raises(UserError, match="is not in"):
+        read_results(["zzz"], tmp_path)
+    with pytest.raises(UserError, match="does not exist"):
+        read_results(["zzz"], tmp_path / "none")
+
+
+@pytest.mark.parametrize(("most", "partial"), [(2, None), (4, "first 1 of 4 samples"), (9, "first 3 of 4 samples")])
+def test_a_part_is_refused_unless_asked_for_and_then_marked(engine, data_dir, tmp_path, most, partial):
+    """Three problems x four samples, interrupted after `most`: the part is the first samples of the whole."""
+    arguments = {"limit": 3, "data_dir": data_dir, "progress": False}
+
+    class InOrder(Counting):
+        """Rollouts as they were asked for."""
+
+        def generate(self, requests, *, progress=False):
+            for request in requests:
+                yield from super().generate([request])
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(InOrder(engine, most), [REPLACE], ["amc"], SAMPLING, records=tmp_path, **arguments)
+    [name] = RecordStore(tmp_path).names()
+    snapshot = RecordStore(tmp_path).read(*name)
+    with pytest.raises(UserError, match=f"has {most} of 12 rollouts"):
+        result_of_record(snapshot, data_dir=data_dir)
+    if partial is None:
+        with pytest.raises(UserError, match="no sample yet of 1 of 3 problems"):
+            result_of_record(snapshot, data_dir=data_dir, partial=True)
+        return
+    part = result_of_record(snapshot, data_dir=data_dir, partial=True)
+    [whole] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, **arguments)
+    k = part.samples
+    assert part.partial == partial
+    assert partial in part.label
+    assert (part.n_tokens == whole.n_tokens[:, :k]).all()
+    assert (part.correct == whole.correct[:, :k]).all()
+    assert part.config_hash != whole.config_hash
+    rows = compare([whole, part])
+    assert "partial results are in it" in markdown(rows).lower()
+    assert partial in markdown(rows)
+
+
+def test_an_imported_run_compares_with_ours(tmp_path):
+    from harness.records.commands import import_official
+    from tests.records.fixture_official import write
+
+    found = import_official(tmp_path / "store", write(tmp_path))
+    for grader in ("official", "plain", "robust"):
+        [result] = read_results([found["record"]], tmp_path / "store", grader=grader)
+        assert result.decoding == Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
+        assert result.avg == found["scores"][grader]["avg@4"]
+        assert result.metrics()["replacement_ratio"] == found["counts"]["replacement_ratio"]
+
+
+def test_stored_verdicts_of_other_code_are_not_believed(engine, data_dir, tmp_path):
+    """Another grader's code gave them: they are graded again."""
+    arguments = {"limit": 2, "data_dir": data_dir, "records": tmp_path, "progress": False}
+    [result] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, **arguments)
+    folder = tmp_path / result.provenance["record"]
+    rows = read_verdicts(folder, "robust")
+    head = {"config": "x", "graded_with": "other"}
+    write_verdicts(folder, "robust", head, [{**row, "kind": "correct"} for row in rows.values()])
+    [again] = read_results([folder], data_dir=data_dir)
+    assert again.avg == result.avg

@@ -40,7 +40,7 @@ def test_a_problem_from_text_to_numbers():
     assert metrics["ungraded_share"] == 0
     assert [sample["verdict"] for sample in docs[0]["samples"]] == ["correct", "wrong", "truncated", "correct"]
     assert docs[0]["samples"][1] == {
-        "verdict": "wrong", "answer": "8", "grader": "plain",
+        "verdict": "wrong", "answer": "8", "grader": "robust",
         "n_tokens": 30, "n_replaced": 9, "n_changed": 3, "finish_reason": "stop",
     }  # fmt: skip
     json.dumps(docs)
@@ -66,7 +66,17 @@ def test_names_follow_the_number_of_samples():
 def test_another_models_plain_text_is_scored_without_counters():
     _, answers, [metrics] = score([["so \\boxed{3}", "so \\boxed{4}"]], ["3"])
     assert answers == [["3", "4"]]
-    assert metrics == {"avg@2": 0.5, "pass@2": 1.0, "no_box_share": 0.0, "ungraded_share": 0.0}
+    assert metrics == {"avg@2": 0.5, "pass@2": 1.0, "maj@2": 0.5, "no_box_share": 0.0, "ungraded_share": 0.0}
+
+
+def test_another_version_of_the_answers_rides_along():
+    docs = [{"id": "0", "answer": "7", "answers_r1zero": ["8", "9"]}]
+    rows = [[response(r"\boxed{7}"), response(r"\boxed{9}"), response(r"\boxed{9.0}"), response("none")]]
+    for golds, scores in (("published", (0.25, "avg@4_r1zero", 0.5)), ("r1zero", (0.5, "avg@4_published", 0.25))):
+        [answers] = BoxedAnswers(golds=golds).apply(rows, docs)
+        metrics = process_results(dict(docs[0]), [answers])
+        assert (metrics["avg@4"], metrics[scores[1]]) == (scores[0], scores[2])
+    assert "avg@4_r1zero" in {metric["metric"] for metric in metric_list(4, ["r1zero"])}
 
 
 def test_facts_survive_pickle_and_are_absent_after_string_work():

@@ -32,7 +32,7 @@ def test_import_gives_the_notebooks_plain_means_and_our_verdicts_beside_theirs(t
     assert found["counts"]["replacement_ratio_per_response"] == plain["resample_rates"]
     assert found["counts"]["replacement_ratio"] == 8 / 55
     assert found["counts"]["changed_ratio"] == 4 / 55  # only the odd positions became another token
-    assert found["agreement"] == {"both": 4, "neither": 3, "only official": 0, "only plain": 1}
+    assert found["agreement"]["plain"] == {"both": 4, "neither": 3, "only official": 0, "only plain": 1}
     assert found["scores"]["plain"]["avg@4"] == 5 / 8
     assert theirs["avg@4_se_seeds"] == 0.0  # two of four right under either seed
     assert theirs["pass@2"] == stats.pass_at_k([[1, 0, 1, 1], [0, 1, 0, 0]], 2)
@@ -41,7 +41,7 @@ def test_import_gives_the_notebooks_plain_means_and_our_verdicts_beside_theirs(t
 
 def test_an_import_keeps_settings_keys_and_seeds_and_is_the_same_twice(tmp_path):
     run, store = write(tmp_path), RecordStore(tmp_path / "store")
-    name = import_official(store.folder, run, grader=None)["record"]
+    name = import_official(store.folder, run, graders=())["record"]
     snapshot = store.one(name)
     source = snapshot.config.source
     assert snapshot.config.kind == "imported"
@@ -53,9 +53,9 @@ def test_an_import_keeps_settings_keys_and_seeds_and_is_the_same_twice(tmp_path)
     assert np.flatnonzero(rollouts["aime24/1", 1].changed).tolist() == [1]
     assert rollouts["aime24/0", 0].token_ids is None
     data = (snapshot.folder / "record.jsonl").read_bytes()
-    assert import_official(store.folder, run, grader=None)["record"] == name
+    assert import_official(store.folder, run, graders=())["record"] == name
     assert (snapshot.folder / "record.jsonl").read_bytes() == data
-    other = import_official(store.folder, run, ids=("60", "61"), grader=None)["record"]
+    other = import_official(store.folder, run, ids=("60", "61"), graders=())["record"]
     assert other != name
     assert store.one(other).held[0] == ("aime24/60", 0)
 
@@ -129,7 +129,7 @@ def test_list_and_show(tmp_path):
     rows = {row["record"]: row for row in list_records(tmp_path)}
     assert len(rows) == 2
     mine = rows.pop(NAME)
-    assert (mine["held"], mine["asked"], mine["finished"], mine["graders"]) == (36, 36, True, ["plain"])
+    assert (mine["held"], mine["asked"], mine["finished"], mine["graders"]) == (36, 36, True, ["robust"])
     assert mine["decoding"] == "replace τ-0.3"
     [unfinished] = rows.values()
     assert (unfinished["held"], unfinished["asked"], unfinished["finished"], unfinished["pair"]) == (
@@ -140,7 +140,7 @@ def test_list_and_show(tmp_path):
     )
     shown = show_record(tmp_path, NAME[:6])
     assert shown["config"]["decoding"]["tau"] == -0.3
-    assert set(shown["scores"]["plain"]) == {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2"}
+    assert set(shown["scores"]["robust"]) == {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2"}
     assert shown["damage"] == []
     with pytest.raises(UserError, match="is not in"):
         show_record(tmp_path, "zz")
@@ -153,7 +153,7 @@ def test_scores_of_an_incomplete_record_are_a_sentence(tmp_path):
         for sample in (0, 2):
             record.add(made(PROBLEMS[0], sample))
         record.grade(dict.fromkeys(PROBLEMS, "1"))
-    assert "lacks sample 1" in show_record(tmp_path, NAME)["scores"]["plain"]
+    assert "lacks sample 1" in show_record(tmp_path, NAME)["scores"]["robust"]
 
 
 def test_export(tmp_path):
@@ -171,7 +171,7 @@ def test_export(tmp_path):
         for line in export_record(tmp_path / "s", NAME, tmp_path / "t", "texts").read_text().splitlines()
     ]
     assert len(rows) == 36
-    assert rows[0]["verdicts"]["plain"] in ("correct", "wrong")
+    assert rows[0]["verdicts"]["robust"] in ("correct", "wrong")
     assert json.loads(export_record(tmp_path / "s", NAME, tmp_path / "u", "summary").read_text())["held"] == 36
     with pytest.raises(UserError, match="form='csv'"):
         export_record(tmp_path / "s", NAME, tmp_path / "out", "csv")

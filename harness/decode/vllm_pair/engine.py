@@ -35,23 +35,32 @@ class VllmPair(PairEngine):
     """Both models in one vLLM engine; implements `Engine`."""
 
     def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
-        """Checks the checkpoints, starts vLLM, and tests that both submodels compute what they should.
+        """Checks the settings and the checkpoints; `start` starts vLLM.
 
         Raises:
-            UserError: the checkpoints do not fit together, a setting cannot be served with a pair, vLLM cannot hold
-                the pair, or the self-test found a submodel with wrong logits.
+            UserError: the checkpoints do not fit together, or a setting cannot be served with a pair.
         """
         spec = spec or EngineSpec()
         refuse(spec)
         super().__init__(pair, spec)
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # read when vLLM is first imported
+        os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         self._numbers = count()
         self._generating = False
+        self._llm = self._engine = None
+        self.self_test = "off"
+
+    def load(self) -> None:
+        """Starts vLLM and tests that both submodels compute what they should; see `start`.
+
+        Raises:
+            UserError: vLLM cannot hold the pair, or the self-test found a submodel with wrong logits.
+        """
         self._llm = _start(self._arguments())
         self._engine = self._llm.llm_engine
         if _in_process():
             _open_here.add(id(self))
-        self.self_test = "off"
-        if spec.self_test:
+        if self.spec.self_test:
             from harness.decode.vllm_pair.self_test import self_test
 
             try:
@@ -98,15 +107,17 @@ class VllmPair(PairEngine):
                 )
         return {**arguments, **spec.vllm_args}
 
-    def generate(self, requests: Iterable[Request], *, progress: bool = False) -> Iterator[Rollout]:
+    def generate(self, requests: Iterable[Request], *, progress: bool | Progress = False) -> Iterator[Rollout]:
         """Yields rollouts as they finish; see `Engine.generate`. A caller that stops early leaves nothing running."""
-        return self._generate(plan_requests(requests, self.checkpoints, self.max_model_len), progress)
+        plans = plan_requests(requests, self.checkpoints, self.max_model_len)
+        self.start()
+        return self._generate(plans, progress)
 
-    def _generate(self, plans: list[Plan], progress: bool) -> Iterator[Rollout]:
+    def _generate(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
         if self._generating:
             raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
         self._generating = True
-        bar = Progress(len(plans), progress)
+        bar = Progress.of(progress, len(plans))
         waiting = iter(plans)
         running: dict[str, Plan] = {}
         next_look = time.monotonic() + 1.0
@@ -224,8 +235,6 @@ def _on_cpu() -> bool:
 
 def _start(arguments: dict[str, Any]) -> Any:
     """`vllm.LLM(**arguments)`, quiet, with its commonest failures said in one sentence."""
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     try:
         from vllm import LLM
     except RuntimeError as error:

@@ -1,0 +1,56 @@
+"""Results as text: one line, and one aligned Markdown table, in percent."""
+
+from collections.abc import Sequence
+
+from harness.evals.result import EvalResult
+
+
+def score(result: EvalResult) -> str:
+    """Avg@n with its error over problems: `Avg@32 57.60 ± 5.43`."""
+    return f"Avg@{result.samples} {100 * result.avg:.2f} ± {100 * result.standard_error:.2f}"
+
+
+def table(results: Sequence[EvalResult]) -> str:
+    """One row a result; columns with nothing to say (ungraded answers, other versions of the golds) are left out.
+
+    Results with another number of samples than the first have it in their row.
+    """
+    n = results[0].samples
+    k = max(1, n // 2)
+    others = sorted({version for result in results for version in result.correct_by})
+    ungraded = any(result.ungraded.any() for result in results)
+    head = ["benchmark", "decoding", f"Avg@{n} ± s.e.", "s.e. sampling", f"Pass@{k}", f"Maj@{n}", "replaced"]
+    head += ["tokens", "cut", "no box", *(["ungraded"] if ungraded else []), *(f"Avg@{n} by {v}" for v in others)]
+    rows = []
+    for result in results:
+        metrics, m = result.metrics(), result.samples
+        row = [result.task, result.label + (f" ({m} samples)" if m != n else "")]
+        row += [
+            f"{100 * result.avg:.2f} ± {100 * result.standard_error:.2f}",
+            f"{100 * result.sampling_error:.2f}",
+            f"{100 * result.pass_at(k):.2f}" if k <= m else "",
+            "" if result.maj is None else f"{100 * result.maj:.2f}",
+            f"{100 * result.replacement_ratio:.1f} %",
+            f"{metrics['mean_tokens']:.0f}",
+            f"{100 * metrics['truncated_share']:.1f} %",
+            f"{100 * metrics['no_box_share']:.1f} %",
+        ]
+        row += [str(int(result.ungraded.sum()))] if ungraded else []
+        row += [f"{100 * metrics[f'avg@{m}_{v}']:.2f}" if v in result.correct_by else "" for v in others]
+        rows.append(row)
+    return markdown_table(head, rows, left=2)
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> str:
+    """A Markdown table padded to be read as it is; the first `left` columns to the left, the others to the right."""
+    widths = [max(3, *(len(row[i]) for row in (head, *rows))) for i in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        return "| " + " | ".join(padded) + " |"
+
+    rule = ["-" * width if i < left else "-" * (width - 1) + ":" for i, width in enumerate(widths)]
+    return "\n".join([line(head), line(rule), *map(line, rows)])
