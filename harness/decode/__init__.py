@@ -3,11 +3,12 @@
 from importlib.util import find_spec
 from typing import Any
 
+from harness.decode.trace import Trace
 from harness.decode.types import Engine, Request, Rollout
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
 
-__all__ = ["Engine", "Request", "Rollout", "open_engine"]
+__all__ = ["Engine", "Request", "Rollout", "Trace", "open_engine"]
 
 
 def open_engine(pair: Pair, spec: EngineSpec | None = None, *, lazily: bool = False) -> Engine:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from harness.decode.checkpoints import Checkpoints
+from harness.decode.trace import MAX_TOP, Trace, columns
 from harness.decode.types import Request, Rollout
 from harness.errors import UserError
 from harness.policy import RuleRow, request_key
@@ -69,6 +70,12 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, max_mod
                 f"problem={request.problem!r}: prompt_token_ids has an id outside the vocabulary; "
                 f"accepted: 0 to {checkpoints.vocab_size - 1}"
             )
+        if request.trace is not None and not 0 <= request.trace <= MAX_TOP:
+            raise UserError(f"trace={request.trace} is refused; accepted: 0 to {MAX_TOP} likeliest tokens, or None")
+        if columns(request.trace or 0) >= checkpoints.vocab_size:
+            raise UserError(
+                f"trace={request.trace} is refused: a vocabulary of {checkpoints.vocab_size} tokens is too small for it"
+            )
         sampling = request.sampling
         plans.append(
             Plan(
@@ -115,6 +122,7 @@ def rollout(
     changed: Sequence[bool],
     delta_logp: Sequence[float],
     finish_reason: Literal["stop", "length"],
+    trace: np.ndarray | None = None,
 ) -> Rollout:
     """The rollout of a finished plan; text without special tokens, cut before a stop string."""
     text = tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
@@ -128,4 +136,5 @@ def rollout(
         replaced=np.asarray(replaced, dtype=bool),
         changed=np.asarray(changed, dtype=bool),
         delta_logp=np.clip(np.asarray(delta_logp, dtype=np.float32), -DELTA_LIMIT, DELTA_LIMIT),
+        trace=None if trace is None else Trace(np.asarray(trace, dtype=np.float32)),
     )

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 
 from harness.decode.pair_engine import PairEngine
 from harness.decode.plan import Plan, plan_requests, rollout
 from harness.decode.progress import Progress
+from harness.decode.trace import columns
 from harness.decode.types import Request, Rollout
 from harness.errors import UserError
 from harness.policy import Decision, Noise, Rule, decide
@@ -121,6 +123,7 @@ class _Batch:
         self.input, self.mask = self.input.to(self.device), self.mask.to(self.device)
         self.caches = DynamicCache(), DynamicCache()
         self.written: list[list[tuple[int, bool, bool, float]]] = [[] for _ in plans]
+        self.traces: dict[int, list[np.ndarray]] = {}
         self.running = list(range(n))  # row -> index into plans
         self.finished: set[int] = set()
         self._prepare_rows()
@@ -130,13 +133,23 @@ class _Batch:
         self.rule = Rule([plan.row for plan in plans], self.device)
         self.keys = torch.tensor([plan.key for plan in plans], device=self.device)
         self.lengths = torch.tensor([len(plan.prompt_token_ids) for plan in plans], device=self.device)
+        traced = [row for row, plan in enumerate(plans) if plan.request.trace is not None]
+        self.traced = torch.tensor(traced, device=self.device) if traced else None
 
     def decode(self) -> Iterator[Rollout]:
         step = 0
         while self.running:
             base_logits, rl_logits = self._forward()
             noise = Noise.at(self.keys, self.lengths + step)
-            decision = decide(base_logits, rl_logits, self.rule, noise, vocab_size=self.engine.checkpoints.vocab_size)
+            decision = decide(
+                base_logits,
+                rl_logits,
+                self.rule,
+                noise,
+                vocab_size=self.engine.checkpoints.vocab_size,
+                traced=self.traced,
+                top=max((plan.request.trace or 0 for plan in self.plans), default=0),
+            )
             yield from self._write(decision)
             self.input = decision.token[:, None]
             self.mask = torch.cat([self.mask, self.mask.new_ones(len(self.mask), 1)], dim=1)
@@ -162,8 +175,14 @@ class _Batch:
         return base, rl
 
     def _write(self, decision: Decision) -> Iterator[Rollout]:
-        columns = (decision.token, decision.replaced, decision.changed, decision.delta_logp)
-        for row, facts in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        facts_of = (decision.token, decision.replaced, decision.changed, decision.delta_logp)
+        if self.traced is not None:
+            tables = decision.trace.cpu().numpy()
+            for row, table in zip(self.traced.tolist(), tables, strict=True):
+                if self.running[row] not in self.finished:
+                    i = self.running[row]
+                    self.traces.setdefault(i, []).append(table[: columns(self.plans[i].request.trace)])
+        for row, facts in enumerate(zip(*(column.tolist() for column in facts_of), strict=True)):
             i = self.running[row]
             if i in self.finished:
                 continue
@@ -176,7 +195,8 @@ class _Batch:
             else:
                 continue
             self.finished.add(i)
-            yield rollout(plan, self.engine.tokenizer, *zip(*self.written[i], strict=True), reason)
+            trace = np.stack(self.traces.pop(i)) if i in self.traces else None
+            yield rollout(plan, self.engine.tokenizer, *zip(*self.written[i], strict=True), reason, trace)
 
     def _stopped(self, plan: Plan, i: int) -> bool:
         """Whether a stop string has just been completed; a character is at most a few tokens long."""

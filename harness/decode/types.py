@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from harness.decode.trace import Trace
 from harness.spec import Decoding, Sampling
 
 
@@ -25,6 +26,7 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     prompt_token_ids: tuple[int, ...] | None = None
     stop: tuple[str, ...] = ()
+    trace: int | None = None  # ask for `Rollout.trace`, with so many of each model's likeliest tokens (0 to MAX_TOP)
     tag: Any = None  # handed back untouched on `Rollout.request`
 
 
@@ -46,6 +48,7 @@ class Rollout:
     replaced: np.ndarray  # (tokens,) bool
     changed: np.ndarray  # (tokens,) bool
     delta_logp: np.ndarray  # (tokens,) float32
+    trace: Trace | None = None
 
     @property
     def n_tokens(self) -> int:

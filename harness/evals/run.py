@@ -5,7 +5,8 @@ results = evaluate(pair, [Decoding(mode="base"), Decoding(mode="rl")], ["tiny_ea
 
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -88,8 +89,7 @@ def evaluate(
         raise unknown("grader", grader, GRADERS)
     if doubled := [d.label() for i, d in enumerate(decodings) if d in decodings[:i]] or not decodings:
         raise UserError(f"decodings: {doubled[0]} is asked for twice" if decodings else "decodings is empty")
-    engine, owned = _engine(engine_or_pair, engine_spec)
-    try:
+    with opened(engine_or_pair, engine_spec) as engine:
         papers = exams(names, engine, sampling, limit=limit, data_dir=data_dir, version=golds)
         works = works_of(papers, decodings, engine)
         about = {"chat": _chat(engine), "versions": versions(), "limit": limit, "argv": sys.argv}
@@ -113,9 +113,6 @@ def evaluate(
             record = {"record": f"{asked[index]['settings']}/{done.work.task}"} if records else {}
             have(index, result_of(done, {**asked[index], **about, **record, "engine": engine.info()}))
         return [results[index] for index in range(len(works))]
-    finally:
-        if owned:
-            engine.close()
 
 
 def result_of(done: Done, provenance: dict[str, Any]) -> EvalResult:
@@ -159,12 +156,19 @@ def _provenance(work: Work, exam: Exam, grader: str) -> dict[str, Any]:
     }
 
 
-def _engine(engine_or_pair: Engine | Pair, spec: EngineSpec | None) -> tuple[Engine, bool]:
+@contextmanager
+def opened(engine_or_pair: Engine | Pair, spec: EngineSpec | None = None) -> Iterator[Engine]:
+    """An engine as it is, left open; or a pair's, its weights loaded when they are needed, closed in the end."""
     if not isinstance(engine_or_pair, Pair):
-        return engine_or_pair, False
+        yield engine_or_pair
+        return
     from harness.decode import open_engine
 
-    return open_engine(engine_or_pair, spec or EngineSpec(), lazily=True), True
+    engine = open_engine(engine_or_pair, spec or EngineSpec(), lazily=True)
+    try:
+        yield engine
+    finally:
+        engine.close()
 
 
 def _chat(engine: Engine) -> str:

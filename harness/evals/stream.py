@@ -77,7 +77,8 @@ def stream(
 
 def _open(store: RecordStore, work: Work) -> Record:
     about = {"base": work.pair.base, "rl": work.pair.rl}
-    return store.open(work.config, work.task, work.prompts, work.sampling.samples, about=about)
+    samples, width = work.sampling.samples, work.trace_columns
+    return store.open(work.config, work.task, work.prompts, samples, about=about, trace_columns=width)
 
 
 def _done(

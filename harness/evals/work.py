@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.decode import Engine, Request, Rollout
+from harness.decode.trace import columns
 from harness.evals import tasks_dir
 from harness.evals.data import GOLDS, PUBLISHED, digest, golds, versions_at_hand
 from harness.evals.sampling import sampling_of
@@ -52,6 +53,12 @@ class Work:
     def sampling(self) -> Sampling:
         """How all of it is drawn."""
         return self.requests[0].sampling
+
+    @property
+    def trace_columns(self) -> int:
+        """What a record must hold of each rollout's trace; 0 where none is asked for."""
+        trace = self.requests[0].trace
+        return 0 if trace is None else columns(trace)
 
     @property
     def prompts(self) -> dict[str, str]:
@@ -140,9 +147,11 @@ def _exam(
     )
 
 
-def works_of(exams: Sequence[Exam], decodings: Sequence[Decoding], engine: Engine) -> list[Work]:
+def works_of(
+    exams: Sequence[Exam], decodings: Sequence[Decoding], engine: Engine, *, trace: int | None = None
+) -> list[Work]:
     """Every decoding of every exam, decoding by decoding, each sample by sample: sample 0 of every problem comes first,
-    so that what is there when it is interrupted, or looked at, is a smaller whole."""
+    so that what is there when it is interrupted, or looked at, is a smaller whole. `trace` is that of the requests."""
     works: list[Work] = []
     for decoding in decodings:
         for exam in exams:
@@ -154,6 +163,7 @@ def works_of(exams: Sequence[Exam], decodings: Sequence[Decoding], engine: Engin
                     decoding=decoding,
                     sampling=exam.sampling,
                     stop=exam.stop,
+                    trace=trace,
                 )
                 for sample in range(exam.sampling.samples)
                 for key, prompt in exam.prompts.items()

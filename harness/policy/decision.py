@@ -11,6 +11,7 @@ import torch
 from harness.policy.criteria import CRITERIA, delta_logp, fires, statistic
 from harness.policy.noise import GATE, PROPOSE, REDRAW, uniform
 from harness.policy.nucleus import draw
+from harness.policy.trace import trace
 
 GATES = ("never", "always", *CRITERIA)
 
@@ -78,6 +79,7 @@ class Decision:
     proposed: torch.Tensor  # int64, the primary's draw
     replaced: torch.Tensor  # bool, the criterion held and the token was redrawn
     delta_logp: torch.Tensor  # float32, of the proposed token, in nats
+    trace: torch.Tensor | None = None  # (traced rows, columns(top)) float32, see `trace.py`
 
     @property
     def changed(self) -> torch.Tensor:
@@ -93,6 +95,8 @@ def decide(
     *,
     vocab_size: int | None = None,
     dense: bool | None = None,
+    traced: torch.Tensor | None = None,
+    top: int = 0,
 ) -> Decision:
     """One step of Algorithm 1 for n rows.
 
@@ -103,9 +107,10 @@ def decide(
         vocab_size: real tokens; logits beyond are padding and never drawn.
         dense: redraw every row and select (no device-to-host wait), or only the rows where the gate fired (less
             work). Default: dense anywhere but on the CPU.
+        traced: (m,) int64, the rows whose facts are wanted; top: with so many of each model's likeliest tokens.
 
     Returns:
-        Decision, tensors of n rows on the logits' device.
+        Decision, tensors of n rows (`trace`: m rows) on the logits' device.
     """
     lb = log_softmax(base_logits[:, :vocab_size], rule)
     lr = log_softmax(rl_logits[:, :vocab_size], rule)
@@ -132,7 +137,8 @@ def decide(
             redrawn = torch.empty_like(proposed)
             redrawn[rows] = draw(target, rule.top_p[rows], noise.redraw[rows])
             token = torch.where(replaced, redrawn, proposed)
-    return Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta)
+    facts = None if traced is None else trace(lb[traced], lr[traced], proposed[traced], top)
+    return Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
 
 
 def log_softmax(logits: torch.Tensor, rule: Rule) -> torch.Tensor:

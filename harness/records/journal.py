@@ -20,7 +20,8 @@ from harness.records.rollout import Key, StoredRollout
 class Contents:
     """What a journal's bytes hold: where the good rollouts are, and what is wrong with the rest."""
 
-    places: dict[Key, tuple[int, int]] = field(default_factory=dict)  # offset, length; the first line of a key counts
+    places: dict[Key, tuple[int, int]] = field(default_factory=dict)  # offset, length; the first line of a key counts,
+    traces: dict[Key, int] = field(default_factory=dict)  # unless a later one has a trace of more columns (0: none)
     prompts: dict[Key, str | None] = field(default_factory=dict)
     bad: int = 0  # damaged lines
     tail: int = 0  # bytes of the torn tail
@@ -48,10 +49,12 @@ def contents(data: bytes, header: dict[str, Any]) -> Contents:
                 found.foreign = True
         else:
             key = line.row["problem"], line.row["sample"]
-            found.places.setdefault(key, (line.offset, line.length))
+            width = line.row.get("trace_columns", 0)
+            if key not in found.places or width > found.traces[key]:
+                found.places[key], found.traces[key] = (line.offset, line.length), width
             found.prompts.setdefault(key, line.row["prompt"])
     if found.foreign:  # nothing in it can be trusted to be ours
-        found.places, found.prompts = {}, {}
+        found.places, found.prompts, found.traces = {}, {}, {}
     return found
 
 
@@ -77,7 +80,7 @@ class Journal:
         if not found.header:  # new, or torn before its first line was whole
             data = lines.encode(header)
             write_file(path, data, "nothing was written")
-        self._places, self.prompts = found.places, found.prompts
+        self._places, self.prompts, self.traces = found.places, found.prompts, found.traces
         self._size = len(data)
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._synced = time.monotonic()
@@ -120,7 +123,7 @@ class Journal:
         return row
 
     def append(self, rollout: StoredRollout) -> None:
-        """Stores a rollout whose key is not held yet.
+        """Stores a rollout whose key is not held yet, or held with fewer columns of trace.
 
         Raises:
             UserError: the disk is full or fails. Nothing of the line stays then, and all others are safe.
@@ -140,6 +143,7 @@ class Journal:
             raise
         self._places[rollout.key] = self._size, len(line)
         self.prompts[rollout.key] = rollout.prompt
+        self.traces[rollout.key] = 0 if rollout.trace is None else rollout.trace.shape[1]
         self._size = at
 
     def sync(self) -> None:

@@ -3,7 +3,7 @@
 A record is the folder `<store>/<config hash>/<task>`:
 
     config.json            the settings, canonically (`RecordConfig`)
-    journal.jsonl          every rollout as it finished, delta log p included: the truth, from which all else follows
+    journal.jsonl          every rollout as it finished, delta log p and traces included: the truth, all else follows
     record.jsonl           once finished: all rollouts in order, exact facts only, the same bytes however it came about
     verdicts-<judge>.jsonl  what a grader said; apart, because graders change and tokens do not
     about.json             names and dates for people; nothing is computed from it
@@ -62,7 +62,8 @@ class Record:
 
     `problems` are the keys that are asked, in order, each with `samples` samples; a mapping gives the digest of each
     prompt as well, and rollouts held for another prompt are then refused. More than is asked may be held: a run of
-    32 samples serves one of 8. `repairs` says what was wrong on opening.
+    32 samples serves one of 8. With `trace_columns`, rollouts held without a trace of so many columns count as missing.
+    `repairs` says what was wrong on opening.
     """
 
     def __init__(
@@ -75,11 +76,12 @@ class Record:
         *,
         about: Mapping[str, Any] | None = None,
         sync_seconds: float = 0.0,
+        trace_columns: int = 0,
     ) -> None:
         if len(set(problems)) != len(problems) or not problems or samples < 1:
             raise ValueError("a record is asked for distinct problems, one at least, and samples >= 1")
         self.folder, self.config, self.task, self.samples = folder, config, task, samples
-        self.problems = list(problems)
+        self.problems, self.trace_columns = list(problems), trace_columns
         self._hash = config.hash()
         self._asked = {(problem, sample): None for problem in problems for sample in range(samples)}
         make_folder(folder)
@@ -129,28 +131,32 @@ class Record:
             write_file(path, json.dumps(new, indent=1).encode() + b"\n")
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._journal
+        return key in self._journal and self._journal.traces[key] >= self.trace_columns
 
     def missing(self) -> list[Key]:
-        """The keys that are asked and not held, in the order they were asked."""
-        return [key for key in self._asked if key not in self._journal]
+        """The keys that are asked and not held as asked, in the order they were asked."""
+        return [key for key in self._asked if key not in self]
 
     def get(self, problem: str, sample: int) -> StoredRollout | None:
-        """The rollout of a key, or None where it is not held."""
+        """The rollout of a key, or None where it is not held as asked."""
         key = problem, sample
-        return StoredRollout.from_row(self._journal.row(key)) if key in self._journal else None
+        return StoredRollout.from_row(self._journal.row(key)) if key in self else None
 
     def add(self, rollout: Any) -> StoredRollout:
-        """Stores a rollout (anything like `harness.decode.Rollout`) durably; one that is held already stays.
+        """Stores a rollout (anything like `harness.decode.Rollout`) durably; one that is held already stays, but for
+        a trace that it lacks.
 
         Raises:
             UserError: the disk is full or fails; the rollouts before are safe.
+            RuntimeError: the same key was decoded again, for its trace, to other tokens.
         """
         stored = StoredRollout.of(rollout)
         if stored.key not in self._asked:
             raise ValueError(f"{stored.key} is not asked of this record")
-        if stored.key in self._journal:
+        if stored.key in self:
             return StoredRollout.from_row(self._journal.row(stored.key))
+        if stored.key in self._journal and exact(self._journal.row(stored.key)) != exact(stored.row()):
+            raise RuntimeError(f"{stored.key} was decoded again, for its trace, and came out with other tokens")
         self._journal.append(stored)
         return stored
 

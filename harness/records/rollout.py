@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 Key = tuple[str, int]  # problem, sample
+MEASURED = ("delta_logp", "trace", "trace_columns")  # of a stored row: what depends, in the last bits, on the batch
 FinishReason = Literal["stop", "length", "unknown"]
 
 
@@ -17,7 +18,8 @@ class StoredRollout:
 
     Everything but `delta_logp` is exact: the noise is counter-based, so any batch and any engine run gives the same.
     `delta_logp` is arithmetic in float32, whose last bits depend on who else was in the batch; it is kept to the bit as
-    it was measured, and kept out of what is compared by bytes. Imported rollouts have none, and no token ids.
+    it was measured, and kept out of what is compared by bytes; so is `trace`, the table of `harness.decode.trace` where
+    one was asked for. Imported rollouts have neither, and no token ids.
     """
 
     problem: str
@@ -30,10 +32,11 @@ class StoredRollout:
     prompt_token_ids: tuple[int, ...] | None = None
     prompt: str | None = None  # digest of the prompt's text
     delta_logp: np.ndarray | None = None  # (tokens,) float32
+    trace: np.ndarray | None = None  # (tokens, columns) float32
 
     def __post_init__(self) -> None:
         n = len(self.replaced)
-        for name in ("changed", "token_ids", "delta_logp"):
+        for name in ("changed", "token_ids", "delta_logp", "trace"):
             value = getattr(self, name)
             if value is not None and len(value) != n:
                 raise ValueError(f"{name} of {self.problem} sample {self.sample} has {len(value)} entries, not {n}")
@@ -75,10 +78,14 @@ class StoredRollout:
             prompt_token_ids=tuple(int(token) for token in rollout.prompt_token_ids),
             prompt=digest(request.prompt) if request.prompt_token_ids is None else None,
             delta_logp=np.asarray(rollout.delta_logp, dtype=np.float32),
+            trace=None if rollout.trace is None else np.asarray(rollout.trace.table, dtype=np.float32),
         )
 
     def row(self) -> dict[str, Any]:
         """As plain JSON values; `from_row` reads it back. Flags are packed eight a byte, numbers little-endian."""
+        measured: dict[str, Any] = {"delta_logp": None if self.delta_logp is None else _floats(self.delta_logp)}
+        if self.trace is not None:
+            measured |= {"trace": _floats(self.trace), "trace_columns": self.trace.shape[1]}
         return {
             "problem": self.problem,
             "sample": self.sample,
@@ -92,15 +99,13 @@ class StoredRollout:
             "n_changed": self.n_changed,
             "replaced": _pack(self.replaced),
             "changed": _pack(self.changed),
-            "delta_logp": None
-            if self.delta_logp is None
-            else b64encode(self.delta_logp.astype("<f4").tobytes()).decode(),
+            **measured,
         }
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> "StoredRollout":
         """The rollout that `row` wrote, or the exact part of it."""
-        n, delta = row["n_tokens"], row.get("delta_logp")
+        n, delta, trace = row["n_tokens"], row.get("delta_logp"), row.get("trace")
         ids, prompt_ids = row["token_ids"], row["prompt_token_ids"]
         return cls(
             problem=row["problem"],
@@ -113,17 +118,24 @@ class StoredRollout:
             prompt_token_ids=None if prompt_ids is None else tuple(prompt_ids),
             prompt=row["prompt"],
             delta_logp=None if delta is None else np.frombuffer(b64decode(delta), dtype="<f4"),
+            trace=None
+            if trace is None
+            else np.frombuffer(b64decode(trace), dtype="<f4").reshape(-1, row["trace_columns"]),
         )
 
 
 def exact(row: dict[str, Any]) -> dict[str, Any]:
-    """The part of a row that is the same in every run: all but `delta_logp`."""
-    return {name: value for name, value in row.items() if name != "delta_logp"}
+    """The part of a row that is the same in every run: all that was not `MEASURED`."""
+    return {name: value for name, value in row.items() if name not in MEASURED}
 
 
 def digest(text: str) -> str:
     """First 16 hexadecimal digits of the SHA-256 of a text."""
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _floats(values: np.ndarray) -> str:
+    return b64encode(values.astype("<f4").tobytes()).decode()
 
 
 def _pack(flags: np.ndarray) -> str:

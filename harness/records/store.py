@@ -80,6 +80,7 @@ class RecordStore:
         *,
         about: Mapping[str, Any] | None = None,
         sync_seconds: float = 0.0,
+        trace_columns: int = 0,
     ) -> Record:
         """The record of `config` and `task`, made if need be, locked and repaired; see `Record`.
 
@@ -87,7 +88,16 @@ class RecordStore:
             UserError: another process writes it, or the disk is full.
         """
         folder = self.folder / config.hash() / folder_name("task", task)
-        return Record(folder, config, task, problems, samples, about=about, sync_seconds=sync_seconds)
+        return Record(
+            folder,
+            config,
+            task,
+            problems,
+            samples,
+            about=about,
+            sync_seconds=sync_seconds,
+            trace_columns=trace_columns,
+        )
 
     def reopen(self, config_hash: str, task: str) -> Record:
         """A record that exists, asked for what it holds.

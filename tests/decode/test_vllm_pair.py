@@ -40,6 +40,37 @@ def test_sequences_are_identical_to_the_reference_engine(vllm_engine, transforme
     assert {r.finish_reason for r in ours} == {"stop", "length"}
 
 
+def test_traces_come_back_whole_from_mixed_batches_and_change_no_token(vllm_engine, transformers_engine):
+    from dataclasses import replace
+
+    plain = make_requests(12, samples=2)
+    asked = [replace(request, trace=(None, 0, 2, 5)[i % 4]) for i, request in enumerate(plain)]
+    untraced, ours = by_key(vllm_engine.generate(plain)), by_key(vllm_engine.generate(asked))
+    theirs = by_key(transformers_engine.generate(asked))
+    compared = 0
+    for key, mine in ours.items():
+        assert facts(mine) == facts(untraced[key]) == facts(theirs[key])
+        if mine.request.trace is None:
+            assert mine.trace is None
+            continue
+        assert mine.trace.top == mine.request.trace
+        assert mine.trace.table.shape == theirs[key].trace.table.shape
+        width = 9  # the lists of the likeliest may swap equals; the facts may not
+        assert np.abs(mine.trace.table[:, :width] - theirs[key].trace.table[:, :width]).max() < 1e-3
+        assert np.abs(mine.trace.fact("delta_logp") - mine.delta_logp).max() < 1e-4
+        kept = ~mine.changed
+        assert (mine.trace.proposed[kept] == np.array(mine.token_ids)[kept]).all()
+        assert (mine.trace.proposed[mine.changed] != np.array(mine.token_ids)[mine.changed]).all()
+        for model in ("base", "rl"):
+            ids, logp = mine.trace.likeliest(model)
+            assert ids.shape == logp.shape == (mine.n_tokens, mine.request.trace)
+            assert (np.diff(logp, axis=1) <= 0).all()
+        compared += mine.n_tokens
+    assert compared > 300
+    with pytest.raises(UserError, match="trace=11 is refused; accepted: 0 to 10"):
+        list(vllm_engine.generate([replace(plain[0], trace=11)]))
+
+
 def test_both_submodels_give_the_logits_of_transformers_under_chunked_prefill(vllm_engine, transformers_engine):
     model, rows = worker_model(vllm_engine), []
     compute = type(model).compute_logits

@@ -1,14 +1,16 @@
 """Evaluations through the record store: the second decodes nothing, an interrupted one decodes the rest."""
 
+import numpy as np
 import pytest
 
 from harness.errors import UserError
 from harness.evals import evaluate
 from harness.evals.compare import compare, markdown, read_results
 from harness.evals.from_records import result_of_record
+from harness.evals.traces import criterion_values
 from harness.records import RecordStore
 from harness.records.verdicts import read_verdicts, write_verdicts
-from harness.spec import Decoding, Sampling
+from harness.spec import CRITERIA, Decoding, Sampling
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)
 REPLACE = Decoding(mode="replace", tau=-0.2)
@@ -139,3 +141,27 @@ def test_stored_verdicts_of_other_code_are_not_believed(engine, data_dir, tmp_pa
     write_verdicts(folder, "robust", head, [{**row, "kind": "correct"} for row in rows.values()])
     [again] = read_results([folder], data_dir=data_dir)
     assert again.avg == result.avg
+
+
+def test_criterion_values_of_one_recorded_generation(engine, data_dir, tmp_path):
+    """They are what the gates look at: a threshold between two of them replaces exactly the positions beyond it."""
+    counting = Counting(engine)
+    arguments = {"limit": 3, "data_dir": data_dir, "progress": False}
+    evaluate(counting, [Decoding(mode="base")], ["amc"], SAMPLING, records=tmp_path, **arguments)
+    values = criterion_values(counting, ["amc"], tmp_path, SAMPLING, **arguments)
+    assert counting.decoded == 24  # the record had no traces
+    again = criterion_values(counting, ["amc"], tmp_path, SAMPLING, **arguments)
+    assert counting.decoded == 24
+    [base] = evaluate(counting, [Decoding(mode="base")], ["amc"], SAMPLING, records=tmp_path, **arguments)
+    assert counting.decoded == 24
+    assert set(values) == set(CRITERIA) - {"random"}
+    for name, row in values.items():
+        assert row.shape == (base.n_tokens.sum(),)
+        assert (row == again[name]).all()
+    assert np.allclose(values["kl"], (values["kl_rl_base"] + values["kl_base_rl"]) / 2)
+    tau = float(np.median(values["entropy_base"]))
+    gated = Decoding(mode="replace", criterion="entropy_base", tau=tau)
+    [replaced] = evaluate(engine, [gated], ["amc"], SAMPLING.replace(max_tokens=1), **arguments)
+    # the first token of each response is proposed by base in both
+    starts = np.cumsum([0, *base.n_tokens.T.ravel()[:-1]])
+    assert replaced.n_replaced.T.ravel().tolist() == (values["entropy_base"][starts] > tau).astype(int).tolist()

@@ -32,6 +32,7 @@ def made(problem, sample, length=None):
         replaced=replaced,
         changed=replaced & (rng.random(n) < 0.5),
         delta_logp=rng.normal(size=n).astype(np.float32),
+        trace=None,
     )
 
 

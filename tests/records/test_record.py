@@ -4,6 +4,7 @@ import json
 import os
 import random
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -275,6 +276,40 @@ def test_verdicts_are_kept_until_text_gold_or_grader_changes(tmp_path, monkeypat
         assert (record.folder / "verdicts-robust.jsonl").read_bytes() == data
         with pytest.raises(UserError, match="no answer"):
             record.grade({})
+
+
+def test_a_trace_is_added_to_what_is_held_and_changes_no_exact_byte(tmp_path):
+    def traced(key, width):
+        rollout = made(*key)
+        table = np.arange(len(rollout.token_ids) * width, dtype=np.float32).reshape(-1, width)
+        rollout.trace = SimpleNamespace(table=table)
+        return rollout
+
+    folder = fill(tmp_path)
+    data = (folder / "record.jsonl").read_bytes()
+    key, other = (PROBLEMS[0], 1), (PROBLEMS[1], 0)
+    with open_record(tmp_path, trace_columns=9) as record:
+        assert len(record.missing()) == 36
+        assert record.get(*key) is None
+        record.add(traced(key, 9))
+        assert key not in record.missing()
+        assert (record.get(*key).trace == traced(key, 9).trace.table).all()
+        changed = traced(other, 9)
+        changed.text += "!"
+        with pytest.raises(RuntimeError, match="came out with other tokens"):
+            record.add(changed)
+    with open_record(tmp_path) as record:
+        assert not record.missing()
+        assert record.get(*other).trace is None
+        record.finish()
+    with open_record(tmp_path, trace_columns=13) as record:
+        assert key in record.missing()
+        record.add(traced(key, 13))
+    snapshot = RecordStore(tmp_path).read(*RecordStore(tmp_path).names()[0])
+    assert len(snapshot.held) == 36
+    assert snapshot.finished
+    assert {r.key: r for r in snapshot.rollouts()}[key].trace.shape[1] == 13
+    assert (folder / "record.jsonl").read_bytes() == data
 
 
 def test_lines_are_plain_json(tmp_path):

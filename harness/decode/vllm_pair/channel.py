@@ -8,12 +8,19 @@ chunking, tensor parallelism and process boundaries like the token itself.
 
 Three bands that cannot overlap, all below 256, where float32 resolves 1.5e-5: the error in delta log p is at most
 half of that.
+
+A traced token has its statistics on other ids of the row, in order and past the chosen one, as finite logits below its
+band (ranks and ids negated, the others at most 30); asked for as many log-probabilities, vLLM returns exactly these.
 """
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from harness.decode.plan import DELTA_LIMIT
+from harness.policy.trace import FACTS, TOP_FACTS
 
 BAND = 64.0
 
@@ -41,3 +48,50 @@ def decode(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             "a token came back without the facts of its decision: its logit lies in no band of the channel"
         )
     return band >= 2, band >= 3, delta.astype(np.float32)
+
+
+def slots(chosen: torch.Tensor, width: int) -> torch.Tensor:
+    """The ids that carry `width` statistics beside each chosen token: (n,) -> (n, width), 0, 1, ... without it."""
+    ids = torch.arange(width, device=chosen.device).expand(len(chosen), width)
+    return ids + (ids >= chosen[:, None]).long()
+
+
+def signs(width: int) -> np.ndarray:
+    """(width,) float32: what each statistic is multiplied with to stay below the bands."""
+    top = (width - len(FACTS)) // len(TOP_FACTS)
+    counts = {"rank_base", "rank_rl", "proposed", "base_id", "rl_id"}
+    return np.array([-1.0 if name in counts else 1.0 for name in (*FACTS, *TOP_FACTS * top)], dtype=np.float32)
+
+
+def encode_trace(table: torch.Tensor) -> torch.Tensor:
+    """Statistics of n tokens as logits for their `slots`: (n, width) -> (n, width) float32."""
+    return table.float() * torch.from_numpy(signs(table.shape[1])).to(table.device)
+
+
+def decode_trace(
+    chosen: Sequence[int], returned: Sequence[tuple[Sequence[int], Sequence[float]]], width: int
+) -> np.ndarray:
+    """The inverse, of a whole response.
+
+    Args:
+        chosen: (tokens,) the tokens that were forced.
+        returned: for each of them the ids and logits that vLLM gave back.
+        width: statistics a token.
+
+    Returns:
+        (tokens, width) float32.
+
+    Raises:
+        ValueError: a statistic is missing, or something came back that is none.
+    """
+    table = np.full((len(chosen), width), np.nan, dtype=np.float32)
+    for row, token, (ids, logits) in zip(table, chosen, returned, strict=True):
+        for each, value in zip(ids, logits, strict=True):
+            if each != token:
+                slot = each - (each > token)
+                if not 0 <= slot < width or not math.isfinite(value):
+                    raise ValueError(f"token {each} came back with {value}, which is none of its statistics")
+                row[slot] = value
+    if np.isnan(table).any():
+        raise ValueError("a traced token came back without all of its statistics")
+    return table * signs(width)

@@ -11,6 +11,7 @@ import numpy as np
 from harness.decode.pair_engine import PairEngine
 from harness.decode.plan import Plan, plan_requests, rollout
 from harness.decode.progress import Progress
+from harness.decode.trace import MAX_TOP, columns
 from harness.decode.types import Request, Rollout
 from harness.decode.vllm_pair import channel
 from harness.decode.vllm_pair.plugin import ARCHITECTURE
@@ -93,6 +94,7 @@ class VllmPair(PairEngine):
             },
             "logits_processors": ["harness.decode.vllm_pair.processor:PairProcessor"],
             "logprobs_mode": "processed_logits",
+            "max_logprobs": 1 + columns(MAX_TOP),
         }
         if spec.max_num_batched_tokens is not None:
             arguments["max_num_batched_tokens"] = spec.max_num_batched_tokens
@@ -156,10 +158,11 @@ class VllmPair(PairEngine):
             stop=list(plan.request.stop) or None,
             detokenize=bool(plan.request.stop),
             skip_special_tokens=True,
-            logprobs=0,  # the chosen token's number only
+            # the chosen token's number only, or with it those that carry its statistics
+            logprobs=0 if plan.request.trace is None else 1 + columns(plan.request.trace),
             flat_logprobs=True,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args=extra_args(plan.row, plan.key, self.checkpoints.vocab_size),
+            extra_args=extra_args(plan.row, plan.key, self.checkpoints.vocab_size, plan.request.trace),
         )
         name = f"rlvr-{next(self._numbers)}"
         self._engine.add_request(name, {"type": "token", "prompt_token_ids": list(plan.prompt_token_ids)}, params)
@@ -174,7 +177,12 @@ class VllmPair(PairEngine):
             raise RuntimeError("vLLM returned the facts of other tokens than those it emitted")
         replaced, changed, delta_logp = channel.decode(logits)
         reason = "length" if completion.finish_reason == "length" else "stop"
-        return rollout(plan, self.tokenizer, token_ids, replaced, changed, delta_logp, reason)
+        trace = None
+        if plan.request.trace is not None:
+            spans = zip(flat.start_indices, flat.end_indices, strict=True)
+            returned = [(flat.token_ids[start:end], flat.logprobs[start:end]) for start, end in spans]
+            trace = channel.decode_trace(token_ids, returned, columns(plan.request.trace))
+        return rollout(plan, self.tokenizer, token_ids, replaced, changed, delta_logp, reason, trace)
 
     def _unfinished_tokens(self) -> int:
         """Tokens of running requests, for the progress bar only; 0 where vLLM does not tell."""

@@ -13,7 +13,8 @@ from vllm.v1.sample.logits_processor import MoveDirectionality
 
 from harness.decode.vllm_pair import channel
 from harness.decode.vllm_pair.model import CONTEXT_KEY
-from harness.policy import Noise, Rule, RuleRow, decide
+from harness.policy import Decision, Noise, Rule, RuleRow, decide
+from harness.policy.trace import columns
 
 try:
     from vllm.v1.worker.gpu.sample.logits_processor.interface import LogitsProcessor as RunnerV2Processor
@@ -25,20 +26,20 @@ except ModuleNotFoundError:  # vLLM before its model runner V2
 EXTRA_ARG = "rlvr"
 
 
-def extra_args(row: RuleRow, key: int, vocab_size: int) -> dict[str, Any]:
+def extra_args(row: RuleRow, key: int, vocab_size: int, trace: int | None = None) -> dict[str, Any]:
     """`SamplingParams.extra_args` of one request: plain values, since they cross process boundaries."""
     fields = {name: getattr(row, name) for name in RuleRow.__slots__}
-    return {EXTRA_ARG: {**fields, "key": key, "vocab_size": vocab_size}}
+    return {EXTRA_ARG: {**fields, "key": key, "vocab_size": vocab_size, "trace": trace}}
 
 
 class _Row:
     """One request in the batch: its rule, its noise key, and where it is (`runner` V1 only)."""
 
-    __slots__ = ("key", "output", "prompt_length", "rule", "vocab_size")
+    __slots__ = ("key", "output", "prompt_length", "rule", "trace", "vocab_size")
 
     def __init__(self, fields: dict[str, Any], prompt_length: int = 0, output: list[int] | None = None) -> None:
         self.rule = RuleRow(**{name: fields[name] for name in RuleRow.__slots__})
-        self.key, self.vocab_size = fields["key"], fields["vocab_size"]
+        self.key, self.vocab_size, self.trace = fields["key"], fields["vocab_size"], fields["trace"]
         self.prompt_length, self.output = prompt_length, output if output is not None else []
 
 
@@ -119,7 +120,7 @@ class PairProcessor(*_INTERFACES):
             raise RuntimeError("speculative decoding is refused with a pair: a request has several logits rows")
         if ctx is not None or self._batch is None:  # V2 reorders its rows at every step
             self._batch = self._describe(slots, logits.device)
-        rows, indices, rule, keys, prompt_lengths, vocab_size = self._batch
+        rows, indices, rule, keys, prompt_lengths, vocab_size, traced = self._batch
         if not rows:
             return logits
         base_logits = self._context[CONTEXT_KEY].base_logits
@@ -135,19 +136,35 @@ class PairProcessor(*_INTERFACES):
             rule,
             Noise.at(keys, positions),
             vocab_size=vocab_size,
+            traced=traced,
+            top=max(row.trace or 0 for row in rows),
         )
         facts = channel.encode(decision.replaced, decision.changed, decision.delta_logp).to(logits.dtype)
         if everything:
             logits.fill_(float("-inf"))
         else:
             logits[indices] = float("-inf")
+        if traced is not None:
+            self._write_trace(logits, rows, indices, decision, traced)
         logits[indices, decision.token] = facts
         return logits
+
+    def _write_trace(
+        self, logits: torch.Tensor, rows: list[_Row], indices: torch.Tensor, decision: Decision, traced: torch.Tensor
+    ) -> None:
+        """Puts the statistics of traced rows beside their forced tokens, of each row as many as it asked for."""
+        tops = [row.trace for row in rows if row.trace is not None]
+        for top in sorted(set(tops)):
+            mine = torch.tensor([i for i, each in enumerate(tops) if each == top], device=logits.device)
+            width, at = columns(top), traced[mine]
+            beside = channel.slots(decision.token[at], width)
+            logits[indices[at][:, None], beside] = channel.encode_trace(decision.trace[mine, :width]).to(logits.dtype)
 
     def _describe(self, slots: Any, device: torch.device) -> tuple[Any, ...]:
         """The pair rows of a batch and their rules as tensors."""
         present = [(index, self._slots[slot]) for index, slot in enumerate(slots) if slot in self._slots]
         rows = [row for _, row in present]
+        traced = [i for i, row in enumerate(rows) if row.trace is not None]
         return (
             rows,
             torch.tensor([index for index, _ in present], dtype=torch.long, device=device),
@@ -155,4 +172,5 @@ class PairProcessor(*_INTERFACES):
             torch.tensor([row.key for row in rows], dtype=torch.long, device=device),
             torch.tensor([row.prompt_length for row in rows], dtype=torch.long, device=device),
             rows[0].vocab_size if rows else None,
+            torch.tensor(traced, dtype=torch.long, device=device) if traced else None,
         )

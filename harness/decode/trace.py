@@ -1,0 +1,54 @@
+"""The statistics of every token of a rollout, where a request asked for them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.policy.trace import FACTS, TOP_FACTS, columns
+
+MAX_TOP = 10  # of each model's likeliest tokens: vLLM is told to return as many numbers a token
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """`table` is (tokens, columns) float32, the columns those of `harness.policy.trace`: facts of the proposed token
+    and of the position it was proposed at. Measured, like `delta_logp`: the last bits depend on the batch."""
+
+    table: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.table.ndim != 2 or (self.table.shape[1] - len(FACTS)) % len(TOP_FACTS):
+            raise ValueError(f"a trace of shape {self.table.shape} has no known columns")
+
+    @property
+    def top(self) -> int:
+        """How many of each model's likeliest tokens are listed."""
+        return (self.table.shape[1] - len(FACTS)) // len(TOP_FACTS)
+
+    def fact(self, name: str) -> np.ndarray:
+        """(tokens,) float32: one of `FACTS`, or `delta_logp`, or `kl`, the mean of both directions.
+
+        Raises:
+            KeyError: there is no such fact.
+        """
+        if name == "delta_logp":
+            return self.fact("logp_rl") - self.fact("logp_base")
+        if name == "kl":
+            return 0.5 * (self.fact("kl_rl_base") + self.fact("kl_base_rl"))
+        if name not in FACTS:
+            raise KeyError(name)
+        return self.table[:, FACTS.index(name)]
+
+    @property
+    def proposed(self) -> np.ndarray:
+        """(tokens,) int64: the proposed tokens."""
+        return self.fact("proposed").astype(np.int64)
+
+    def likeliest(self, model: str) -> tuple[np.ndarray, np.ndarray]:
+        """Ids (tokens, top) int64 and log-probabilities (tokens, top) of a model's (`base`, `rl`) likeliest tokens."""
+        first = len(FACTS) + TOP_FACTS.index(f"{model}_id")
+        step = len(TOP_FACTS)
+        return self.table[:, first::step].astype(np.int64), self.table[:, first + 1 :: step]
+
+
+__all__ = ["MAX_TOP", "Trace", "columns"]

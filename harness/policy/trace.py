@@ -1,0 +1,57 @@
+"""What can be known about a position beyond the decision: the per-token statistics of the paper, as one table."""
+
+import torch
+
+from harness.policy.criteria import entropy, kl_divergence
+
+FACTS = (
+    "logp_base",  # log pi_Base of the proposed token, nats
+    "logp_rl",
+    "entropy_base",  # nats
+    "entropy_rl",
+    "kl_rl_base",  # KL(RL || base), nats
+    "kl_base_rl",
+    "rank_base",  # of the proposed token: 0 is base's likeliest
+    "rank_rl",
+    "proposed",  # its id
+)
+TOP_FACTS = ("base_id", "base_logp", "rl_id", "rl_logp")  # of the j-th likeliest token of each model, j = 0, 1, ...
+LEAST_LOGP, MOST_KL = -1000.0, 30.0  # what stands for -inf and inf: every fact is finite
+
+
+def columns(top: int) -> int:
+    """Columns of a trace with the `top` likeliest tokens of each model."""
+    return len(FACTS) + len(TOP_FACTS) * top
+
+
+def trace(lb: torch.Tensor, lr: torch.Tensor, proposed: torch.Tensor, top: int = 0) -> torch.Tensor:
+    """The facts of n positions.
+
+    Args:
+        lb, lr: (n, vocab) log-probabilities of base and RL, untruncated, at the sampling temperature.
+        proposed: (n,) the primary's tokens.
+        top: how many of each model's likeliest tokens to list.
+
+    Returns:
+        (n, columns(top)) float32, `FACTS`, then `TOP_FACTS` of rank 0, of rank 1, ...; ids are exact (below 2^24).
+    """
+    index = proposed[:, None]
+    base, rl = lb.gather(1, index), lr.gather(1, index)
+    kinds = [
+        base.clamp(min=LEAST_LOGP),
+        rl.clamp(min=LEAST_LOGP),
+        entropy(lb)[:, None],
+        entropy(lr)[:, None],
+        kl_divergence(lr, lb)[:, None].clamp(max=MOST_KL),
+        kl_divergence(lb, lr)[:, None].clamp(max=MOST_KL),
+        (lb > base).sum(1, keepdim=True),
+        (lr > rl).sum(1, keepdim=True),
+        index,
+    ]
+    if top:
+        lists = []
+        for logp in (lb, lr):
+            values, ids = torch.topk(logp, top, dim=1)
+            lists += [ids.float(), values.clamp(min=LEAST_LOGP)]
+        kinds.append(torch.stack(lists, dim=2).flatten(1))
+    return torch.cat([kind.float() for kind in kinds], dim=1)
