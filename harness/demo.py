@@ -35,7 +35,7 @@ def run_demo(
         UserError: what the engine or the evaluation refuses.
     """
     from harness.tiny import tiny_pair
-    from harness.tracking import log_result
+    from harness.tracking import comparison_link, log_result
 
     started = time.monotonic()
     spec = parse(EngineSpec, {"backend": backend, "enforce_eager": True})
@@ -52,6 +52,9 @@ def run_demo(
     (out / "demo.md").write_text(text)
     say("\n" + text)
     say(f"Written to {out}/demo.md; `rlvr-dir ui --store {out}` shows the runs in MLflow.")
+    for task in TASKS:
+        if links := comparison_link(out, "rlvr-dir-demo", task=task):
+            say(f"{task}: {links.charts}")
     return results
 
 

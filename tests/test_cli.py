@@ -23,7 +23,7 @@ def run(*arguments, **environment):
 def test_help_names_every_command():
     done = run("--help")
     assert done.returncode == 0
-    for command in ("eval", "demo", "ui", "tiny", "bench"):
+    for command in ("eval", "compare", "demo", "ui", "tiny", "bench", "records", "track"):
         assert f" {command} " in done.stdout
     assert "Δ" not in done.stderr
 
@@ -36,6 +36,13 @@ def test_help_names_every_command():
         (["eval", "--tasks", "tiny_easy", "--mode", "replace"], "tau is missing"),
         (["eval", "--tasks", "tiny_easy", "--pair", "dapo"], "pair='dapo' is not known"),
         (["eval", "--tasks", "tiny_easy", "--base", "x"], "is only half a pair"),
+        (["eval", "--tasks", "tiny_easy", "-d", "replace,tua=1"], "decoding='tua' is not known"),
+        (["eval", "--tasks", "tiny_easy", "-d", "rl", "--tau", "-1"], "both say how to decode; give one of them"),
+        (["eval", "--tasks", "tiny_easy", "-d", "rl", "-d", "rl"], "rl is asked for twice"),
+        (["eval", "--tasks", "tiny_easy", "--grader", "exact"], "grader='exact' is not known; accepted: plain, robust"),
+        (["eval", "--tasks", "tiny_easy", "--golds", "gmpo"], "golds='gmpo' is not known; accepted: published, r1zero"),
+        (["eval", "--tasks", "tiny_easy", "--tracking", "ftp://x"], "tracking='ftp://x' is refused"),
+        (["compare", "/nonexistent"], "results: '/nonexistent' does not exist"),
         (["eval", "--tasks", "tiny_easy", "--top-p", "0"], "top_p=0.0 is refused"),
         (["ui", "--store", "/nonexistent"], "store='/nonexistent' holds no mlflow.db"),
     ],
@@ -57,17 +64,30 @@ def test_missing_data_is_said_before_any_model_loads():
 
 
 def test_eval_end_to_end_on_the_reference_engine(tmp_path):
-    done = run(
-        "eval", "--tasks", "tiny_easy", "--mode", "replace", "--tau", "-0.3", "--samples", "2", "--limit", "3",
-        "--backend", "transformers", "--max-tokens", "60", "--out", str(tmp_path),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "replace τ-0.3" in done.stdout
-    assert "tiny pair" in done.stderr
-    [result] = tmp_path.glob("tiny_easy-*.json")
+    """Four decodings of two tasks in one call; again from MLflow, from the records, and compared from either."""
     from harness.evals import EvalResult
 
-    read = EvalResult.from_json(result.read_text())
-    assert read.correct.shape == (3, 2)
-    assert read.decoding.tau == -0.3
-    assert (tmp_path / "mlflow.db").is_file()
+    command = [
+        "eval", "--tasks", "tiny_easy,tiny_medium", "-d", "extrapolate,tau=-0.3,gamma=0.1", "--controls",
+        "--samples", "2", "--limit", "3", "--backend", "transformers", "--max-tokens", "60", "--out", str(tmp_path),
+    ]  # fmt: skip
+    done = run(*command)
+    assert done.returncode == 0, done.stderr
+    labels = ("base", "rl", "replace τ-0.3", "extrapolate τ-0.3 γ0.1")
+    for label in labels:
+        assert f"| {label} " in done.stdout
+    assert "Holm's correction over these 8 comparisons" in done.stdout
+    assert "tiny pair" in done.stderr
+    assert "#/experiments/" in done.stderr
+    results = [EvalResult.from_json(path.read_text()) for path in tmp_path.glob("tiny_*.json")]
+    assert len(results) == 8
+    assert {r.decoding.label() for r in results} == set(labels)
+    assert all(r.correct.shape == (3, 2) for r in results)
+    again = run(*command)
+    assert again.stdout == done.stdout
+    assert again.stderr.count("is in MLflow already") == 8
+    regraded = run(*command, "--fresh", "--grader", "plain", "--no-track")
+    assert regraded.stdout == done.stdout  # integers: both graders agree
+    assert "decode:" not in regraded.stderr
+    from_records = run("compare", str(tmp_path / "records"))
+    assert sorted(from_records.stdout.splitlines()) == sorted(done.stdout.split("\n\n", 1)[1].rstrip("\n").splitlines())

@@ -24,6 +24,7 @@ app.command("ui")(track.ui)
 app.add_typer(tiny.app, name="tiny")
 app.add_typer(bench.app, name="bench")
 app.add_typer(records.app, name="records")
+app.add_typer(track.app, name="track")
 
 
 def main() -> None:

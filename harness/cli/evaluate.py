@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.cli.track import Tracking
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def evaluate_command(
     trust_remote_code: Annotated[bool, typer.Option(help="Run code that a checkpoint brings along.")] = False,
     out: Annotated[Path, typer.Option(help="Receives one JSON file a result, and the MLflow store.")] = Path("runs"),
     track: Annotated[bool, typer.Option(help="Log each result to MLflow.")] = True,
+    tracking: Tracking = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do not take finished results from MLflow.")] = False,
     records: Annotated[Path | None, typer.Option(help="Store of rollouts; default OUT/records.")] = None,
 ) -> None:
     """Score ways of decoding a pair on benchmarks, all of them in one engine start.
@@ -69,6 +72,7 @@ def evaluate_command(
     from harness.evals.compare import compare, markdown
     from harness.evals.show import score, table
     from harness.spec import Sampling, parse
+    from harness.tracking import comparison_link, find_result, log_result, resolve_store
 
     single = {"mode": mode, "primary": primary, "criterion": criterion, "tau": tau, "gamma": gamma}
     given = [name for name, value in single.items() if value is not None]
@@ -100,16 +104,21 @@ def evaluate_command(
 
         the_pair = tiny_pair()
         typer.echo("No pair was named: using the embedded tiny pair (a pipeline check, not a math model).", err=True)
-    out.mkdir(parents=True, exist_ok=True)
+    place = resolve_store(out, tracking)
     store = records or out / "records"
+    out.mkdir(parents=True, exist_ok=True)
 
     def keep(result: "EvalResult") -> None:
         say(f"{result.task}  {result.label}  {score(result)}")
         result.write(out)
         if track:
-            from harness.tracking import log_result
+            log_result(result, place)
 
-            log_result(result, out, f"rlvr-dir-{result.task}")
+    def known(config_hash: str) -> "EvalResult | None":
+        found = find_result(config_hash, place)
+        if found is not None:
+            say(f"{found.task}  {found.label}  is in MLflow already (config hash {config_hash}; --fresh ignores it)")
+        return found
 
     try:
         results = evaluate(
@@ -123,6 +132,7 @@ def evaluate_command(
             golds=golds,
             engine_spec=args.engine,
             records=store,
+            known=known if track and not fresh else None,
             on_result=keep,
         )
     except KeyboardInterrupt:
@@ -132,6 +142,9 @@ def evaluate_command(
     if len(decodings) > 1:
         typer.echo("\n" + markdown(compare(results)))
     say(f"written to {out}: one JSON file a result; rollouts in {store}")
+    for task in dict.fromkeys(result.task for result in results) if track else ():
+        if links := comparison_link(place, f"rlvr-dir-{task}"):
+            say(f"{task} in MLflow (`rlvr-dir ui --store {out}` serves it): {links.charts}")
 
 
 def say(text: str) -> None:

@@ -93,7 +93,7 @@ def evaluate(
         papers = exams(names, engine, sampling, limit=limit, data_dir=data_dir, version=golds)
         works = works_of(papers, decodings, engine)
         about = {"chat": _chat(engine), "versions": versions(), "limit": limit, "argv": sys.argv}
-        about |= {"records": str(records)} if records else {}
+        about |= {"records": str(Path(records).expanduser().resolve())} if records else {}
         asked = [_provenance(work, paper, grader) for work, paper in zip(works, papers * len(decodings), strict=True)]
         results: dict[int, EvalResult] = {}
 

@@ -1,5 +1,20 @@
-"""MLflow beside the work: finished results become runs in one sqlite file; results never depend on it."""
+"""MLflow beside the work: finished results become runs in a sqlite file or on a server; results never depend on it."""
 
-from harness.tracking.log import log_result, metrics_of, params_of
+from harness.tracking.describe import metrics_of, params_of
+from harness.tracking.log import log_result
+from harness.tracking.query import find_result
+from harness.tracking.store import resolve_store
+from harness.tracking.sync import SyncReport, sync
+from harness.tracking.views import Links, comparison_link
 
-__all__ = ["log_result", "metrics_of", "params_of"]
+__all__ = [
+    "Links",
+    "SyncReport",
+    "comparison_link",
+    "find_result",
+    "log_result",
+    "metrics_of",
+    "params_of",
+    "resolve_store",
+    "sync",
+]

@@ -1,83 +1,123 @@
 """One finished result as one MLflow run; where MLflow cannot be written to, a warning, and the evaluation goes on."""
 
-import math
+import json
+import subprocess
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.evals.result import EvalResult
-from harness.tracking.store import experiment_id, open_store
+from harness.tracking.artifacts import TABLE, write_artifacts
+from harness.tracking.describe import metrics_of, params_of, run_name, tags_of
+from harness.tracking.owner import owner
+from harness.tracking.query import find_run
+from harness.tracking.store import Store, patience
 
 
-def log_result(result: EvalResult, store: Path | str, experiment: str) -> str | None:
-    """Logs a result into the store at folder `store`; the run's id, or None (with a warning) where that failed.
+def log_result(result: EvalResult, store: Path | str, experiment: str | None = None) -> str | None:
+    """Logs a result that has just been made; the run's id, or None (with a warning) where that failed.
 
-    Parameters and metrics are plain and rounded, for people to read; the exact numbers are in the artifact
+    `store` is a folder with a sqlite store in it, made where it is missing, or a tracking URI. A result whose config
+    hash a finished run of the experiment (default `rlvr-dir-<task>`) has already is not logged again: that run's id is
+    given. Parameters and metrics are plain and rounded, for people to read; the exact numbers are in the artifact
     `result.json`, from which everything can be rebuilt.
     """
     try:
-        return _log(result, store, experiment)
+        with patience():
+            return write_run(result, Store.at(store), experiment, git=_git_sha())
     except Exception as error:
-        warnings.warn(f"the result was not logged to MLflow at {store}: {type(error).__name__}: {error}", stacklevel=2)
+        reason = " ".join(str(error).split())[:200]
+        warnings.warn(
+            f"the result was not logged to MLflow at {store} ({type(error).__name__}: {reason}); "
+            "nothing else is lost, and `rlvr-dir track sync` logs it later",
+            stacklevel=2,
+        )
         return None
 
 
-def metrics_of(result: EvalResult) -> dict[str, float]:
-    """MLflow's names and figures: `avg_at_32` (MLflow refuses `@`), in percent with two decimals, lengths with one.
+def write_run(
+    result: EvalResult,
+    store: Store,
+    experiment: str | None = None,
+    *,
+    ended: float | None = None,
+    git: str | None = None,
+) -> str:
+    """The run of a result, written unless the experiment has it; its id. `ended` is in seconds since 1970, None is now.
 
-    A metric without meaning (an error bar from one problem) is left out.
+    Raises:
+        Exception: whatever MLflow, the disk or the network raises; the run is then FAILED, where that can be written.
     """
-    values: dict[str, float] = {}
-    for name, value in result.metrics().items():
-        if not math.isfinite(value):
-            continue
-        values[name.replace("@", "_at_")] = round(value, 1) if name == "mean_tokens" else round(100 * value, 2)
-    if result.seconds:
-        values["tokens_per_second"] = round(float(result.n_tokens.sum()) / result.seconds, 1)
-    return values
-
-
-def params_of(result: EvalResult) -> dict[str, Any]:
-    """What was run, as flat parameters."""
-    pair = result.provenance.get("engine", {}).get("pair") or {}
-    pair = pair if isinstance(pair, dict) else {"pair": pair}
-    return {
-        "task": result.task,
-        **result.decoding.model_dump(mode="json", exclude_none=True),
-        **{f"{key}_model" if key in ("base", "rl") else key: value for key, value in pair.items() if value is not None},
-        "temperature": result.sampling.temperature,
-        "top_p": result.sampling.top_p,
-        "max_tokens": result.sampling.max_tokens,
-        "n_samples": result.sampling.samples,
-        "seed": result.sampling.seed,
-        "n_problems": len(result.problem_ids),
-        "data": result.provenance.get("data", ""),
-        "grader": result.provenance.get("grader", ""),
-    }
-
-
-def _log(result: EvalResult, store: Path | str, experiment: str) -> str:
-    from mlflow.entities import Metric, Param, RunTag
-
-    client = open_store(store)
-    now = int(time.time() * 1000)
-    run = client.create_run(
-        experiment_id(client, store, experiment),
-        run_name=result.decoding.label().replace("extrapolate", "extra"),
-        start_time=now - int(1000 * result.seconds),
-    )
-    run_id = run.info.run_id
-    try:
-        client.log_batch(
-            run_id,
-            metrics=[Metric(name, value, now, 0) for name, value in metrics_of(result).items()],
-            params=[Param(name, str(value)[:6000]) for name, value in params_of(result).items()],
-            tags=[RunTag("kind", "eval"), RunTag("decoding_hash", result.decoding.hash())],
-        )
-        client.log_text(run_id, result.to_json(), "result.json")
-    except BaseException:
-        client.set_terminated(run_id, "FAILED")
-        raise
-    client.set_terminated(run_id, "FINISHED")
+    client = store.client()
+    name = experiment or f"rlvr-dir-{result.task}"
+    known = client.get_experiment_by_name(name)
+    if known is not None and (found := find_run(client, result.config_hash, [known.experiment_id])):
+        return found.info.run_id
+    with TemporaryDirectory() as files:
+        write_artifacts(result, Path(files))
+        with store.locked():
+            experiment_id = store.experiment_id(client, name)
+            if found := find_run(client, result.config_hash, [experiment_id]):  # another process was quicker
+                return found.info.run_id
+            end = int(1000 * (time.time() if ended is None else ended))
+            run_id = start_run(client, experiment_id, result, start=end - int(1000 * result.seconds), git=git)
+            try:
+                _fill(client, run_id, result, files, end)
+            except BaseException:
+                with suppress(Exception):
+                    client.set_terminated(run_id, "FAILED")
+                raise
+            client.set_terminated(run_id, "FINISHED", end_time=end)
     return run_id
+
+
+def start_run(client: Any, experiment_id: str, result: EvalResult, *, start: int, git: str | None = None) -> str:
+    """A RUNNING run that bears its owner and all tags; `start` is in milliseconds since 1970."""
+    tags = {
+        **tags_of(result),
+        "owner": owner(),
+        "mlflow.source.name": "rlvr-dir",
+        "mlflow.loggedArtifacts": json.dumps([{"path": TABLE, "type": "table"}]),  # as `log_table` would say
+    }
+    if git:
+        tags |= {"git_sha": git, "mlflow.source.git.commit": git}
+    run = client.create_run(experiment_id, run_name=run_name(result), start_time=start, tags=tags)
+    return run.info.run_id
+
+
+def _fill(client: Any, run_id: str, result: EvalResult, files: str, now: int) -> None:
+    """Everything about a result, in three calls. The dataset has our digest of the questions, not one of MLflow's."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
+
+    client.log_batch(
+        run_id,
+        metrics=[Metric(name, value, now, 0) for name, value in metrics_of(result).items()],
+        params=[Param(name, value) for name, value in params_of(result).items()],
+    )
+    if digest := result.provenance.get("data"):
+        dataset = Dataset(
+            name=result.task,
+            digest=str(digest),
+            source_type="code",
+            source=json.dumps({"tags": {"mlflow.source.name": f"benchmark {result.task}"}}),
+            profile=json.dumps({"num_rows": len(result.problem_ids)}),
+        )
+        client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "eval")])])
+    client.log_artifacts(run_id, files)
+
+
+def _git_sha() -> str | None:
+    """The commit of the checkout that this code runs from; None where it is installed otherwise."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None

@@ -1,36 +1,132 @@
-"""The MLflow store: an explicit sqlite file, migrated once under a lock, artifacts in a folder beside it."""
+"""The MLflow store: an explicit sqlite file, migrated once under a lock, or a server; a client that gives up soon."""
 
 import fcntl
 import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.errors import UserError
 
-def open_store(folder: Path | str) -> Any:
-    """A client on `<folder>/mlflow.db`, which is created where it is missing.
+VARIABLE = "RLVR_DIR_TRACKING_URI"
+_SQLITE, _SERVERS = "sqlite:///", ("http://", "https://")
+_LOCK_SECONDS = 60.0
+# MLflow's own are seven retries of two minutes each; an evaluation waits for nobody.
+_PATIENCE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",  # seconds
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+}
 
-    Never MLflow's default, which follows the working directory. The first contact with a new file runs all its
-    migrations, and several processes doing so at once crash: hence the file lock.
+
+def resolve_store(folder: Path | str, uri: str | None = None) -> Path | str:
+    """Where runs go: `uri` where given, else the variable RLVR_DIR_TRACKING_URI, else a sqlite file in `folder`.
+
+    Raises:
+        UserError: a URI that is neither a server's nor sqlite's.
     """
-    folder = Path(folder).expanduser().resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "mlflow.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        from mlflow.tracking import MlflowClient
-
-        for name in ("mlflow.store.db.utils", "alembic"):  # a page of migration steps for each new file
-            logging.getLogger(name).setLevel(logging.WARNING)
-        client = MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}")
-        client.search_experiments(max_results=1)
-    return client
+    chosen = uri or os.environ.get(VARIABLE) or folder
+    Store.at(chosen)
+    return chosen
 
 
-def experiment_id(client: Any, folder: Path | str, name: str) -> str:
-    """The experiment of that name, created where it is missing, its artifacts in `<folder>/mlartifacts`."""
-    folder = Path(folder).expanduser().resolve()
-    with open(folder / "mlflow.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+@dataclass(frozen=True)
+class Store:
+    """One place for runs. `database` is its sqlite file, beside which are the lock and `mlartifacts`; None is a server.
+
+    Never MLflow's default, which follows the working directory.
+    """
+
+    uri: str
+    database: Path | None
+
+    @classmethod
+    def at(cls, where: Path | str) -> "Store":
+        """The store of a folder (`<folder>/mlflow.db`), a `sqlite:///FILE` or an `http(s)://` server. Makes nothing.
+
+        Raises:
+            UserError: another kind of URI.
+        """
+        text = str(where)
+        if isinstance(where, str) and text.startswith(_SERVERS):
+            return cls(text.rstrip("/"), None)
+        if isinstance(where, str) and "://" in text and not text.startswith(_SQLITE):
+            raise UserError(f"tracking={text!r} is refused; accepted: a folder, http://HOST:PORT or sqlite:///FILE")
+        file = Path(text.removeprefix(_SQLITE)) if text.startswith(_SQLITE) else Path(where) / "mlflow.db"
+        file = file.expanduser().resolve()
+        return cls(f"{_SQLITE}{file}", file)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there can be runs in it: a server has to be asked."""
+        return self.database is None or self.database.is_file()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One process at a time on a sqlite file; servers look after themselves.
+
+        Raises:
+            TimeoutError: another process held it for a minute.
+        """
+        if self.database is None:
+            yield
+            return
+        self.database.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.database.with_suffix(".lock"), "w") as lock:
+            until = time.monotonic() + _LOCK_SECONDS
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        raise TimeoutError(f"{lock.name} was held for {_LOCK_SECONDS:.0f} s") from None
+                    time.sleep(0.02)
+            yield
+
+    def client(self) -> Any:
+        """An `MlflowClient` that has met the store. A missing sqlite file is made.
+
+        The first contact with a new file runs all its migrations, and several processes doing so at once crash: hence
+        the lock. A server that does not answer raises within seconds.
+        """
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        with self.locked():
+            from mlflow.tracking import MlflowClient
+
+            for name in ("mlflow.store.db.utils", "alembic"):  # a page of migration steps for each new file
+                logging.getLogger(name).setLevel(logging.WARNING)
+            client = MlflowClient(tracking_uri=self.uri)
+            client.search_experiments(max_results=1)
+        return client
+
+    def experiment_id(self, client: Any, name: str) -> str:
+        """The experiment of that name, made where it is missing; a sqlite store must be `locked`."""
         found = client.get_experiment_by_name(name)
         if found is not None:
             return found.experiment_id
-        return client.create_experiment(name, artifact_location=(folder / "mlartifacts").as_uri())
+        place = None if self.database is None else (self.database.parent / "mlartifacts").as_uri()
+        try:
+            return client.create_experiment(name, artifact_location=place)
+        except Exception:  # on a server another process may have been quicker
+            found = client.get_experiment_by_name(name)
+            if found is None:
+                raise
+            return found.experiment_id
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    """Within it MLflow retries a server once instead of for minutes, and draws no bars; what the user sets stays."""
+    ours = {name: value for name, value in _PATIENCE.items() if name not in os.environ}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)

@@ -1,37 +1,34 @@
 """A result in MLflow: one run, readable names, the exact numbers beside it; and evaluation survives without it."""
 
+import gzip
 import json
+import socket
 import sqlite3
 import subprocess
 import sys
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 
+from harness.errors import UserError
 from harness.evals import EvalResult
-from harness.spec import Decoding, Sampling
-from harness.tracking import log_result, metrics_of
+from harness.spec import Decoding
+from harness.tracking import comparison_link, find_result, log_result, metrics_of, params_of, resolve_store
+from harness.tracking.describe import description, pair_name, run_name
+from harness.tracking.store import VARIABLE, Store
+from tests.records.made import PROBLEMS, TASK, config, fill, made
+from tests.tracking.made import EXTRA, GRID, result
 
 
-def result(samples=4, problems=3):
-    zero = np.zeros((problems, samples), int)
-    correct = zero.copy()
-    correct[0] = 1
-    return EvalResult(
-        task="aime24",
-        decoding=Decoding(mode="extrapolate", tau=-0.3, gamma=0.05),
-        sampling=Sampling(samples=samples),
-        problem_ids=tuple(f"p{i}" for i in range(problems)),
-        correct=correct,
-        n_tokens=zero + 9,
-        n_replaced=zero + 1,
-        n_changed=zero,
-        truncated=zero,
-        no_box=zero,
-        ungraded=zero,
-        seconds=2.0,
-        provenance={"engine": {"pair": {"base": "B", "rl": "R"}}, "data": "d1", "grader": "plain"},
-    )
+def run_of(store, run_id):
+    return Store.at(store).client().get_run(run_id)
+
+
+def artifacts(store, run_id):
+    return store / "mlartifacts" / run_id / "artifacts"
 
 
 def test_names_and_rounding():
@@ -44,48 +41,219 @@ def test_names_and_rounding():
     assert not [name for name in metrics if "@" in name]
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """Two processes log into a store that does not exist yet."""
-    folder = tmp_path_factory.mktemp("mlflow") / "store"
-    code = (
-        "import sys; from harness.tracking import log_result; from tests.tracking.test_log import result\n"
-        f"run = log_result(result(), {str(folder)!r}, 'rlvr-dir-aime24'); print(run); sys.exit(run is None)"
+def test_what_has_no_meaning_is_left_out():
+    assert metrics_of(result(Decoding(mode="base")))["replacement_ratio"] == 0.0
+    assert "replacement_ratio" not in metrics_of(result(Decoding(mode="rl")))
+    assert {"tau", "gamma", "criterion"} & set(params_of(result(Decoding(mode="rl")))) == set()
+    assert params_of(result(Decoding(mode="replace", tau=-0.3)))["gamma"] == "0.0"
+
+
+@pytest.mark.parametrize(
+    ("decoding", "seed", "name"),
+    [
+        ({"mode": "base"}, 0, "base"),
+        ({"mode": "rl"}, 3, "rl seed 3"),
+        ({"mode": "replace", "tau": -0.3}, 0, "τ-0.3 replace"),
+        ({"mode": "extrapolate", "tau": -0.3, "gamma": 0.05}, 0, "τ-0.3 γ0.05 extra"),
+        ({"mode": "replace", "tau": 0.5, "criterion": "entropy_base"}, 0, "τ0.5 entropy_base"),
+        ({"mode": "extrapolate", "tau": -1, "gamma": 1, "primary": "rl"}, 0, "τ-1 γ1 extra on rl"),
+    ],
+)
+def test_a_run_is_named_by_what_tells_it_apart(decoding, seed, name):
+    assert run_name(result(Decoding(**decoding), seed=seed)) == name
+    assert len(name) <= 20
+
+
+def test_the_description_says_what_came_out_and_how_to_do_it_again():
+    text = description(result(partial="first 4 of 32 samples", limit=3))
+    assert "**Avg@4 33.33 ± 33.33 %**" in text
+    assert "`extrapolate τ-0.3 γ0.05` of B → R on aime24: 3 problems × 4 samples" in text
+    assert "    rlvr-dir eval --tasks aime24" in text
+    assert "Only a part: first 4 of 32 samples." in text
+    assert "nan" not in description(result(samples=1, problems=1))
+    assert pair_name(result(engine={"pair": {"base": "/m/tiny/base", "rl": "/m/tiny/rl"}})) == "m/tiny: base → rl"
+
+
+def test_a_run_for_a_result(store):
+    one = result(partial="first 4 of 32 samples")
+    run_id = log_result(one, store)
+    run = run_of(store, run_id)
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == "part τ-0.3 γ0.05 extra"
+    assert run.info.end_time - run.info.start_time == 2000
+    assert run.data.metrics["avg_at_4"] == 33.33
+    assert {"mode": "extrapolate", "tau": "-0.3", "base_model": "Qwen/B", "n_samples": "4"}.items() <= (
+        run.data.params.items()
     )
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error::UserWarning:__main__", "-c", code], stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
-    runs = [process.communicate(timeout=180)[0].split()[-1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
-    return folder, runs
+    tags = run.data.tags
+    assert (tags["kind"], tags["model_pair"], tags["config_hash"]) == ("eval", "B → R", one.config_hash)
+    assert tags["rlvr_dir_version"] == "0.1.0"
+    assert tags["partial"] == "first 4 of 32 samples"
+    assert len(tags.get("git_sha", "0" * 40)) == 40
+    [dataset] = run.inputs.dataset_inputs
+    assert (dataset.dataset.name, dataset.dataset.digest) == ("aime24", one.provenance["data"])
+    assert Store.at(store).client().get_experiment(run.info.experiment_id).name == "rlvr-dir-aime24"
 
 
-def test_a_run_for_each_result(store):
-    folder, runs = store
+def test_the_artifacts_rebuild_the_result(store):
+    one = result()
+    folder = artifacts(store, log_result(one, store, "x"))
+    assert EvalResult.from_json((folder / "result.json").read_text()).metrics() == one.metrics()
+    assert np.load(folder / "correct.npy").dtype == np.uint8
+    assert (np.load(folder / "correct.npy") == one.correct).all()
+    assert json.loads((folder / "problem_ids.json").read_text()) == list(one.problem_ids)
+    table = json.loads((folder / "per_problem.json").read_text())
+    assert table["columns"][:3] == ["problem", "avg_at_4", "correct"]
+    assert table["data"][0][:3] == ["p0", 100.0, 4]
+    written = yaml.safe_load((folder / "config.yaml").read_text())
+    assert written["decoding"] == one.decoding.model_dump(mode="json")
+    assert written["config_hash"] == one.config_hash
+    assert not (folder / "samples.jsonl.gz").exists()
+
+
+def test_samples_and_histograms_come_from_the_record(store, tmp_path):
+    fill(tmp_path / "records", samples=3)
+    rollouts = [[made(problem, sample) for sample in range(3)] for problem in PROBLEMS]
+    shape = (len(PROBLEMS), 3)
+    lengths = np.array([[len(r.replaced) for r in row] for row in rollouts])
+    provenance = {"record": f"{config().hash()}/{TASK}", "records": str(tmp_path / "records")}
+    one = EvalResult(
+        task=TASK,
+        decoding=EXTRA,
+        sampling=result(samples=3).sampling,
+        problem_ids=tuple(problem.removeprefix(f"{TASK}/") for problem in PROBLEMS),
+        n_tokens=lengths,
+        **{name: np.zeros(shape) for name in ("correct", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")},
+        provenance=provenance,
+    )
+    folder = artifacts(store, log_result(one, store))
+    with gzip.open(folder / "samples.jsonl.gz", "rt") as lines:
+        rows = [json.loads(line) for line in lines]
+    assert [(row["problem"], row["sample"]) for row in rows] == [(p, s) for p in one.problem_ids for s in range(3)]
+    assert [row["text"] for row in rows] == [r.text for row in rollouts for r in row]
+    histogram = json.loads((folder / "delta_logp_hist.json").read_text())
+    everything = np.concatenate([r.delta_logp for row in rollouts for r in row])
+    expected, _ = np.histogram(everything.astype(float), bins=histogram["bins"], range=(-20, 20))
+    assert histogram["all"]["counts"] == expected.tolist()
+    assert histogram["all"]["tokens"] == everything.size
+    assert histogram["replaced"]["tokens"] == sum(int(r.replaced.sum()) for row in rollouts for r in row)
+    assert "gives" not in (folder / "per_problem.json").read_text()  # a browser shows the table: no model output in it
+
+    other = replace(one, n_tokens=lengths + 1)  # not the rollouts that were scored
+    assert not (artifacts(store, log_result(other, store, "other")) / "samples.jsonl.gz").exists()
+
+
+def test_logged_twice_is_one_run(store):
+    one = result()
+    assert log_result(one, store) == log_result(one, store)
+    with sqlite3.connect(store / "mlflow.db") as db:
+        assert db.execute("select count(*) from runs").fetchone() == (1,)
+    assert log_result(one, store, "elsewhere") != log_result(one, store)
+    assert log_result(result(seed=1), store) != log_result(one, store)
+
+
+def test_a_finished_result_is_found_by_its_hash(store):
+    one = result()
+    assert find_result(one.config_hash, store) is None
+    log_result(one, store)
+    found = find_result(one.config_hash, store)
+    assert found.metrics() == one.metrics()
+    assert found.provenance == one.provenance
+    assert find_result("0" * 16, store) is None
+
+
+def test_looking_does_not_make_a_store(tmp_path):
+    assert find_result("0" * 16, tmp_path / "none") is None
+    assert comparison_link(tmp_path / "none", "x") is None
+    assert not (tmp_path / "none").exists()
+
+
+FOUR = """
+import os, sys
+import mlflow.tracking  # once, before the fork: the four then start within the same moment
+from harness.tracking import log_result
+from tests.tracking.made import GRID, result
+
+children = []
+for i in range(4):
+    if not (child := os.fork()):
+        runs = [log_result(result(GRID[1], seed=4 * i + j), sys.argv[1]) for j in range(4)]
+        print(*runs, flush=True)
+        os._exit(None in runs)
+    children.append(child)
+sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
+"""
+
+
+def test_four_processes_on_a_fresh_store_lose_nothing(tmp_path):
+    folder = tmp_path / "store"
+    done = subprocess.run([sys.executable, "-c", FOUR, str(folder)], capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    runs = done.stdout.split()
     with sqlite3.connect(folder / "mlflow.db") as db:
         rows = dict(db.execute("select run_uuid, status from runs"))
-        params = dict(db.execute("select key, value from params where run_uuid = ?", runs[:1]))
-        metrics = dict(db.execute("select key, value from metrics where run_uuid = ?", runs[:1]))
+        metrics = db.execute("select count(*) from metrics where key = 'avg_at_4'").fetchone()
         experiments = [name for (name,) in db.execute("select name from experiments")]
     assert rows == dict.fromkeys(runs, "FINISHED")
-    assert params["mode"] == "extrapolate"
-    assert params["tau"] == "-0.3"
-    assert (params["base_model"], params["rl_model"], params["n_samples"]) == ("B", "R", "4")
-    assert metrics["avg_at_4"] == 33.33
+    assert len(runs) == 16
+    assert metrics == (16,)
     assert experiments.count("rlvr-dir-aime24") == 1
+    assert len(list((folder / "mlartifacts").glob("*/artifacts/result.json"))) == 16
 
 
-def test_the_artifact_rebuilds_the_result(store):
-    folder, runs = store
-    text = (folder / "mlartifacts" / runs[0] / "artifacts" / "result.json").read_text()
-    assert EvalResult.from_json(text).metrics() == result().metrics()
-    json.loads(text)
-
-
-def test_no_mlflow_no_harm(tmp_path):
+def test_a_file_in_the_way_does_no_harm(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.warns(UserWarning, match="was not logged to MLflow"):
-        assert log_result(result(), tmp_path / "file", "x") is None
+        assert log_result(result(), tmp_path / "file") is None
+
+
+def test_a_damaged_store_does_no_harm(tmp_path):
+    (tmp_path / "mlflow.db").write_text("this is no database" * 99)
+    with pytest.warns(UserWarning, match="was not logged to MLflow"):
+        assert log_result(result(), tmp_path) is None
+    with pytest.warns(UserWarning, match="could not be asked"):
+        assert find_result("0" * 16, tmp_path) is None
+
+
+def test_a_server_that_is_down_is_given_up_soon(free_port):
+    started = time.monotonic()
+    with pytest.warns(UserWarning, match="`rlvr-dir track sync` logs it later"):
+        assert log_result(result(), f"http://127.0.0.1:{free_port}") is None
+    assert time.monotonic() - started < 15
+    with pytest.warns(UserWarning, match="could not be asked"):
+        assert find_result("0" * 16, f"http://127.0.0.1:{free_port}") is None
+
+
+def test_a_server_that_never_answers_is_given_up(monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.warns(UserWarning, match="was not logged to MLflow"):
+        assert log_result(result(), f"http://127.0.0.1:{silent.getsockname()[1]}") is None
+
+
+def test_a_run_that_breaks_off_is_failed_and_can_be_logged_again(store):
+    (store / "mlartifacts").write_text("in the way of the artifacts")
+    with pytest.warns(UserWarning, match="was not logged to MLflow"):
+        assert log_result(result(), store) is None
+    (store / "mlartifacts").unlink()
+    run_id = log_result(result(), store)
+    with sqlite3.connect(store / "mlflow.db") as db:
+        rows = dict(db.execute("select run_uuid, status from runs"))
+    assert sorted(rows.values()) == ["FAILED", "FINISHED"]
+    assert rows[run_id] == "FINISHED"
+
+
+def test_where_runs_go(tmp_path, monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert resolve_store(tmp_path) == tmp_path
+    monkeypatch.setenv(VARIABLE, "http://tracking:5000/")
+    assert resolve_store(tmp_path) == "http://tracking:5000/"
+    assert resolve_store(tmp_path, f"sqlite:///{tmp_path}/a.db") == f"sqlite:///{tmp_path}/a.db"
+    assert Store.at(f"sqlite:///{tmp_path}/a.db").database == tmp_path / "a.db"
+    assert Store.at(tmp_path).uri == f"sqlite:///{tmp_path}/mlflow.db"
+    with pytest.raises(UserError, match="tracking='ftp://x' is refused; accepted: a folder, http://HOST:PORT"):
+        resolve_store(tmp_path, "ftp://x")
+
+
+def test_provenance_may_be_empty(store):
+    bare = replace(result(GRID[0]), provenance={})
+    assert log_result(bare, store)

@@ -1,0 +1,121 @@
+"""The files of a run: exact numbers, a table without text, and, where its record is at hand, samples and Δ log p."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from harness.errors import UserError
+from harness.evals.result import EvalResult
+from harness.records import Key, RecordStore, Snapshot, StoredRollout, digest, judge_name
+from harness.records.verdicts import read_verdicts
+from harness.tracking.histogram import Histogram, as_json
+
+RESULT, TABLE = "result.json", "per_problem.json"
+
+
+def write_artifacts(result: EvalResult, folder: Path) -> None:
+    """Writes all files of a result into an empty folder.
+
+    `samples.jsonl.gz` and `delta_logp_hist.json` come from the record that the provenance names, and only where every
+    rollout of the result is in it with the length that was scored; otherwise there are none.
+    """
+    _write(folder / RESULT, result.to_json())
+    _write(folder / "config.yaml", _config(result))
+    _write(folder / TABLE, json.dumps(_table(result), ensure_ascii=False))
+    _write(folder / "problem_ids.json", json.dumps(result.problem_ids, ensure_ascii=False))
+    np.save(folder / "correct.npy", result.correct.astype(np.uint8))
+    record = _record(result)
+    if record is not None:
+        _write_samples(result, *record, folder)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")  # a lone surrogate becomes JSON's escape of it
+
+
+def _write_samples(result: EvalResult, snapshot: Snapshot, keys: list[list[Key]], folder: Path) -> None:
+    path = folder / "samples.jsonl.gz"
+    everywhere, replaced = Histogram(), Histogram()
+    version = str(result.provenance.get("golds", "published")).split()[0]  # `r1zero (3f2a…)` names its digest
+    verdicts = read_verdicts(snapshot.folder, judge_name(str(result.provenance.get("grader", "robust")), version))
+    # Level 1 takes half the time of gzip's default and a few percent more space.
+    with gzip.open(path, "wt", compresslevel=1, encoding="ascii") as out:
+        for row, problem in enumerate(result.problem_ids):
+            for column, key in enumerate(keys[row]):
+                rollout = StoredRollout.from_row(snapshot.row(key))
+                if rollout.n_tokens != result.n_tokens[row, column]:
+                    path.unlink()
+                    return
+                verdict = verdicts.get(key, {})
+                if verdict.get("text") != digest(rollout.text):
+                    verdict = {}
+                line = {
+                    "problem": problem,
+                    "sample": column,
+                    "correct": bool(result.correct[row, column]),
+                    "verdict": verdict.get("kind"),  # null where the grader's file is not at hand
+                    "answer": verdict.get("answer"),
+                    "finish_reason": rollout.finish_reason,
+                    "n_tokens": rollout.n_tokens,
+                    "n_replaced": rollout.n_replaced,
+                    "n_changed": rollout.n_changed,
+                    "text": rollout.text,
+                }
+                out.write(json.dumps(line) + "\n")
+                if rollout.delta_logp is not None:
+                    everywhere.add(rollout.delta_logp)
+                    replaced.add(rollout.delta_logp[rollout.replaced])
+    if everywhere.tokens:
+        _write(folder / "delta_logp_hist.json", json.dumps(as_json({"all": everywhere, "replaced": replaced})))
+
+
+def _config(result: EvalResult) -> str:
+    """Everything that was asked and known, as YAML."""
+    config = {
+        "task": result.task,
+        "decoding": result.decoding.model_dump(mode="json"),
+        "sampling": result.sampling.model_dump(mode="json"),
+        "problems": len(result.problem_ids),
+        "config_hash": result.config_hash,
+        **result.provenance,
+    }
+    return yaml.safe_dump(json.loads(json.dumps(config, default=str)), sort_keys=False, allow_unicode=True)
+
+
+def _table(result: EvalResult) -> dict[str, Any]:
+    """One row a problem, in the form of MLflow's `log_table`; no model output, for a browser is to show it."""
+    columns: dict[str, list[Any]] = {
+        "problem": list(result.problem_ids),
+        f"avg_at_{result.samples}": np.round(100 * result.correct.mean(axis=1), 2).tolist(),
+        "correct": result.correct.sum(axis=1).tolist(),
+        "mean_tokens": np.round(result.n_tokens.mean(axis=1), 1).tolist(),
+        "replacement_ratio": np.round(
+            100 * result.n_replaced.sum(axis=1) / np.maximum(1, result.n_tokens.sum(axis=1)), 2
+        ).tolist(),
+        "truncated": result.truncated.sum(axis=1).tolist(),
+        "no_box": result.no_box.sum(axis=1).tolist(),
+        "ungraded": result.ungraded.sum(axis=1).tolist(),
+    }
+    return {"columns": list(columns), "data": [list(row) for row in zip(*columns.values(), strict=True)]}
+
+
+def _record(result: EvalResult) -> tuple[Snapshot, list[list[Key]]] | None:
+    """The record behind a result and the keys of its rollouts, (problems, samples); None where one is missing."""
+    folder, name = result.provenance.get("records"), result.provenance.get("record")
+    if not folder or not name:
+        return None
+    config_hash, _, task = str(name).partition("/")
+    try:
+        snapshot = RecordStore(str(folder)).read(config_hash, task)
+    except UserError:
+        return None
+    # Our language model names a problem `<task>/<id>`; imported records keep their own names.
+    for prefix in (f"{result.task}/", ""):
+        keys = [[(prefix + problem, column) for column in range(result.samples)] for problem in result.problem_ids]
+        if all(key in snapshot.contents.places for row in keys for key in row):
+            return snapshot, keys
+    return None

@@ -1,0 +1,151 @@
+"""What a run says of its result: name, parameters, rounded metrics, tags and a description, for people to read."""
+
+import math
+import shlex
+from pathlib import Path
+from typing import Any
+
+from harness.evals.result import EvalResult
+
+DESCRIPTION = "mlflow.note.content"  # MLflow shows this tag, as Markdown, at the top of a run's page
+COLOUR = "mlflow.runColor"  # of a run in MLflow's charts; by default one drawn from its id
+_LONGEST_PARAM, _LONGEST_TAG = 6000, 8000  # characters, MLflow's limits
+
+
+def run_name(result: EvalResult) -> str:
+    """The discriminating part first, for MLflow cuts names after some 20 characters: `τ-0.3 γ0.05 extra`.
+
+    A partial result is marked before all else.
+    """
+    decoding = result.decoding
+    words = [decoding.mode]
+    if decoding.gated:
+        words = [f"τ{decoding.tau:g}"]
+        if decoding.mode == "extrapolate":
+            words.append(f"γ{decoding.gamma:g}")
+        if decoding.criterion == "delta_logp":
+            words.append("extra" if decoding.mode == "extrapolate" else "replace")
+        else:
+            words.append(decoding.criterion)  # the mode can be told by γ
+        if decoding.primary == "rl":
+            words.append("on rl")
+    if result.partial:
+        words.insert(0, "part")
+    if result.sampling.seed:
+        words.append(f"seed {result.sampling.seed}")
+    return " ".join(words)
+
+
+def metrics_of(result: EvalResult) -> dict[str, float]:
+    """MLflow's names and figures: `avg_at_32` (MLflow refuses `@`), in percent with two decimals, lengths with one.
+
+    A metric without meaning is left out: an error bar from one problem, and what was replaced in the RL model alone
+    (of the base model alone it is 0, where τ goes to −∞).
+    """
+    values: dict[str, float] = {}
+    for name, value in result.metrics().items():
+        if not math.isfinite(value) or (result.decoding.mode == "rl" and name.startswith(("replacement", "changed"))):
+            continue
+        values[name.replace("@", "_at_")] = round(value, 1) if name == "mean_tokens" else round(100 * value, 2)
+    if result.seconds:
+        values["tokens_per_second"] = round(float(result.n_tokens.sum()) / result.seconds, 1)
+    return values
+
+
+def params_of(result: EvalResult) -> dict[str, str]:
+    """What was run, as flat parameters; τ, γ and the criterion only where a criterion was asked."""
+    decoding = result.decoding
+    gate = {name: getattr(decoding, name) for name in ("primary", "criterion", "tau", "gamma")}
+    values = {
+        "task": result.task,
+        "mode": decoding.mode,
+        **(gate if decoding.gated else {}),
+        **{f"{key}_model" if key in ("base", "rl") else key: value for key, value in _pair(result).items()},
+        "temperature": result.sampling.temperature,
+        "top_p": result.sampling.top_p,
+        "max_tokens": result.sampling.max_tokens,
+        "n_samples": result.sampling.samples,
+        "seed": result.sampling.seed,
+        "n_problems": len(result.problem_ids),
+        "data": result.provenance.get("data"),
+        "grader": result.provenance.get("grader"),
+        "golds": result.provenance.get("golds"),
+    }
+    return {name: str(value)[:_LONGEST_PARAM] for name, value in values.items() if value is not None}
+
+
+def tags_of(result: EvalResult) -> dict[str, str]:
+    """What runs are found by, and the description."""
+    provenance = result.provenance
+    versions = provenance.get("versions") or {}
+    tags = {
+        "kind": "eval",
+        "model_pair": pair_name(result),
+        "config_hash": result.config_hash,
+        "rlvr_dir_version": versions.get("rlvr-dir"),
+        "partial": result.partial,
+        COLOUR: colour(result),
+        DESCRIPTION: description(result),
+    }
+    return {name: str(value)[:_LONGEST_TAG] for name, value in tags.items() if value}
+
+
+def pair_name(result: EvalResult) -> str:
+    """`Qwen2.5-32B → DAPO-Qwen-32B`; of two directories side by side also where: `tiny/weights: base → rl`."""
+    pair = _pair(result)
+    base, rl = (Path(str(pair.get(key, ""))) for key in ("base", "rl"))
+    if not base.name or not rl.name:
+        return str(pair.get("pair", ""))
+    if base.is_absolute() and base.parent == rl.parent:
+        return f"{'/'.join(base.parent.parts[-2:])}: {base.name} → {rl.name}"
+    return f"{base.name} → {rl.name}"
+
+
+def colour(result: EvalResult) -> str:
+    """One colour a method: grey base, black RL, blue replacement, extrapolation from orange (γ = 0) to dark red."""
+    decoding = result.decoding
+    if decoding.mode != "extrapolate":
+        return {"base": "#8c8c8c", "rl": "#000000", "replace": "#1f77b4"}[decoding.mode]
+    share = min(decoding.gamma / 0.2, 1.0)
+    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in ((255, 120), (165, 0), (0, 30)))
+
+
+def description(result: EvalResult) -> str:
+    """Markdown: what was decoded, what came out with its error bar, and the command that does it again."""
+    n, sampling, provenance = result.samples, result.sampling, result.provenance
+    half = max(1, n // 2)
+    words = [
+        f"**Avg@{n} {100 * result.avg:.2f} ± {_error(result.standard_error)} %** (s.e. over "
+        f"{len(result.problem_ids)} problems; ± {_error(result.sampling_error)} from sampling alone), "
+        f"Pass@{half} {100 * result.pass_at(half):.2f} %"
+    ]
+    if result.decoding.gated:
+        words.append(f", {100 * result.replacement_ratio:.2f} % of tokens replaced")
+    lines = [
+        "".join(words) + ".",
+        f"`{result.decoding.label()}` of {pair_name(result) or 'an unnamed pair'} on {result.task}: "
+        f"{len(result.problem_ids)} problems × {n} samples, temperature {sampling.temperature:g}, "
+        f"top-p {sampling.top_p:g}, at most {sampling.max_tokens:,} tokens, seed {sampling.seed}.",
+    ]
+    if result.partial:
+        lines.append(f"Only a part: {result.partial}.")
+    if limit := provenance.get("limit"):
+        lines.append(f"The first {limit} problems only: for a look, not for a score.")
+    if argv := provenance.get("argv"):
+        command = shlex.join([Path(str(argv[0])).name, *map(str, argv[1:])])
+        lines.append(f"To do it again:\n\n    {command}")
+    return "\n\n".join(lines)
+
+
+def _error(value: float) -> str:
+    return f"{100 * value:.2f}" if math.isfinite(value) else "?"
+
+
+def _pair(result: EvalResult) -> dict[str, Any]:
+    engine = result.provenance.get("engine")
+    pair = engine.get("pair") if isinstance(engine, dict) else None
+    if pair is None:
+        return {}
+    return (
+        {key: value for key, value in pair.items() if value is not None} if isinstance(pair, dict) else {"pair": pair}
+    )

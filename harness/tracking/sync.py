@@ -1,0 +1,81 @@
+"""What MLflow missed while it was away: results on the disk that have no run, and runs whose process was killed."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.errors import UserError
+from harness.evals.result import EvalResult
+from harness.tracking.log import write_run
+from harness.tracking.owner import is_dead
+from harness.tracking.query import experiments, find_run, runs
+from harness.tracking.store import Store, patience
+
+
+@dataclass(frozen=True)
+class SyncReport:
+    """What `sync` did: files logged, files whose results had a run, files that are no results, and runs ended."""
+
+    logged: list[str] = field(default_factory=list)
+    present: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    killed: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [f"logged: {name}" for name in self.logged]
+        lines += [f"no result, left alone: {name}" for name in self.skipped]
+        lines += [f"run {run_id} was left by a process that is gone: KILLED" for run_id in self.killed]
+        lines.append(
+            f"{len(self.logged)} logged, {len(self.present)} there already, {len(self.skipped)} files are no results, "
+            f"{len(self.killed)} dead runs ended"
+        )
+        return "\n".join(lines)
+
+
+def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -> SyncReport:
+    """Logs each result file `<folder>/*.json` whose config hash no finished run of the store has.
+
+    Runs that a killed process of this machine left RUNNING become KILLED. Doing it again does nothing more.
+
+    Raises:
+        UserError: the folder does not exist, or MLflow cannot be written to; what was logged until then stays.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"folder={str(folder)!r} does not exist; accepted: a folder that eval or demo has written to")
+    place, report = Store.at(store), SyncReport()
+    try:
+        with patience():
+            _end_dead_runs(place, report)
+            for path in sorted(folder.glob("*.json")):
+                _log(path, place, experiment, report)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"tracking={str(store)!r} cannot be written to ({type(error).__name__}: {reason}); "
+            f"{len(report.logged)} results were logged before, run again for the rest"
+        ) from error
+    return report
+
+
+def _log(path: Path, place: Store, experiment: str | None, report: SyncReport) -> None:
+    try:
+        result = EvalResult.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, KeyError, TypeError, ValueError):
+        report.skipped.append(path.name)
+        return
+    client = place.client()
+    if find_run(client, result.config_hash, [e.experiment_id for e in experiments(client)]):
+        report.present.append(path.name)
+        return
+    write_run(result, place, experiment, ended=path.stat().st_mtime)
+    report.logged.append(path.name)
+
+
+def _end_dead_runs(place: Store, report: SyncReport) -> None:
+    if not place.exists:
+        return
+    client = place.client()
+    for run in runs(client, [e.experiment_id for e in experiments(client)], "attributes.status = 'RUNNING'"):
+        if is_dead(run.data.tags.get("owner", "")):
+            client.set_terminated(run.info.run_id, "KILLED")
+            report.killed.append(run.info.run_id)

@@ -1,0 +1,172 @@
+"""Links into MLflow's pages: a saved comparison of one task's runs, and a plain filter that needs nothing saved."""
+
+import json
+import re
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from harness.tracking.query import experiments, runs
+from harness.tracking.store import Store, patience
+
+KIND = 'tags.kind = "eval"'
+_TAG = "mlflow.sharedViewState."  # where MLflow's pages look for a shared view, by its key
+# What tells runs apart beside τ and γ; a column each, where the runs differ in it.
+_TELLING = ("criterion", "primary", "base_model", "rl_model", "temperature", "top_p", "n_samples", "n_problems", "seed")
+
+
+class Links(NamedTuple):
+    """`charts` and `table` open the two sides of the saved comparison, between which MLflow's page switches.
+
+    `plain` gives the same runs by a filter alone; all three are equal where the view could not be saved.
+    """
+
+    charts: str
+    table: str
+    plain: str
+
+
+def comparison_link(store: Path | str, experiment: str, port: int = 5000, task: str | None = None) -> Links | None:
+    """Saves a comparison of an experiment's evaluations in its tags and links to it; None where that cannot be done.
+
+    `task` narrows an experiment of several tasks to one. `port` is that of `rlvr-dir ui`; a server's links lead to it.
+    """
+    try:
+        place = Store.at(store)
+        if not place.exists:
+            return None
+        with patience():
+            client = place.client()
+            found = client.get_experiment_by_name(experiment)
+            wanted = KIND + (f' and params.task = "{task}"' if task else "")
+            evaluations = runs(client, [found.experiment_id], wanted)
+            return _links(client, place, found.experiment_id, evaluations, wanted, port, task)
+    except Exception:
+        return None
+
+
+def all_links(store: Path | str, port: int = 5000) -> list[tuple[str, Links]]:
+    """A title and the links of each task in each experiment that holds evaluations.
+
+    Raises:
+        Exception: whatever MLflow raises where the store cannot be read.
+    """
+    place, titled = Store.at(store), []
+    with patience():
+        client = place.client()
+        for experiment in experiments(client):
+            evaluations = runs(client, [experiment.experiment_id], KIND)
+            tasks = sorted({run.data.params.get("task", "") for run in evaluations})
+            for task in tasks:
+                mine = [run for run in evaluations if run.data.params.get("task", "") == task]
+                only = task if len(tasks) > 1 else None
+                wanted = KIND + (f' and params.task = "{task}"' if only else "")
+                links = _links(client, place, experiment.experiment_id, mine, wanted, port, only)
+                if links is not None:
+                    titled.append((f"{experiment.name}: {task}, {len(mine)} runs", links))
+    return titled
+
+
+def _links(
+    client: Any, place: Store, experiment_id: str, evaluations: list[Any], wanted: str, port: int, task: str | None
+) -> Links | None:
+    if not evaluations:
+        return None
+    view = comparison(evaluations, wanted)
+    home = place.uri if place.database is None else f"http://127.0.0.1:{port}"
+    pages = f"{home}/#/experiments/{experiment_id}/runs?workflowType=machine_learning&"
+    order = {"searchFilter": wanted, "orderByKey": view["orderByKey"], "orderByAsc": "false"}
+    plain = pages + urlencode(order, quote_via=quote)
+    key = re.sub(r"[^\w.-]", "-", f"rlvr-dir-{task}" if task else "rlvr-dir")
+    with suppress(Exception):  # MLflow's own format, which may change: then the filter has to do
+        client.set_experiment_tag(experiment_id, _TAG + key, json.dumps(view))
+        table = f"{pages}viewStateShareKey={key}"
+        return Links(f"{table}&compareRunsMode=CHART", table, plain)
+    return Links(plain, plain, plain)
+
+
+def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:
+    """The state of MLflow's runs page (as of 3.17) that shows evaluations as one comparison.
+
+    Columns: Avg@n, its error, Pass@k, replacement ratio, τ, γ, and what else tells the runs apart. Charts: Avg@n
+    against replacement ratio, parallel coordinates, and bars of Avg@n with base and RL among them.
+    """
+    average, passing = _scores(evaluations)
+    metrics = [name for name in (average, f"{average}_se", passing, "replacement_ratio") if name]
+    params = ["tau", "gamma"]
+    telling = [name for name in _TELLING if len({run.data.params.get(name) for run in evaluations} - {None}) > 1]
+    columns = [*(f"metrics.`{name}`" for name in metrics), *(f"params.`{name}`" for name in params + telling)]
+    section, rest = "comparison", "rest"
+    shown = {"isReordered": False, "columns": 2, "cardHeight": 420}  # pixels
+
+    def chart(kind: str, **settings: Any) -> dict[str, Any]:
+        return {
+            "uuid": f"rlvr-dir-{kind.lower()}",
+            "type": kind,
+            "metricSectionId": section,
+            "runsCountToCompare": 100,
+            "deleted": False,
+            "isGenerated": False,
+            **settings,
+        }
+
+    return {
+        "searchFilter": wanted,
+        "orderByKey": f"metrics.`{average}`",
+        "orderByAsc": False,
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "datasetsFilter": [],
+        "modelVersionFilter": "All Runs",
+        "selectedColumns": columns,
+        "columnOrder": columns,
+        "columnWidths": {name: max(60, 7 * len(name.split("`")[1]) + 34) for name in columns},  # pixels
+        "runsExpanded": {},
+        "runsPinned": [],
+        "runsHidden": [],
+        "runsVisibilityMap": {},
+        "runsHiddenMode": "SHOW_ALL",
+        "viewMaximized": False,
+        "runListHidden": False,
+        "isAccordionReordered": False,
+        "useGroupedValuesInCharts": True,
+        "hideEmptyCharts": True,
+        "groupBy": None,
+        "groupsExpanded": {},
+        "autoRefreshEnabled": True,
+        "compareRunSections": [
+            {**shown, "uuid": section, "name": "Comparison", "display": True},
+            {**shown, "uuid": rest, "name": "Model metrics", "display": False},
+        ],
+        "compareRunCharts": [
+            chart(
+                "SCATTER",
+                xaxis={"key": "replacement_ratio", "type": "METRIC"},
+                yaxis={"key": average, "type": "METRIC"},
+            ),
+            chart(
+                "PARALLEL",
+                selectedParams=params,
+                selectedMetrics=["replacement_ratio", average],
+                showAllRuns=False,
+            ),
+            chart("BAR", metricKey=average),
+        ],
+    }
+
+
+def _scores(evaluations: list[Any]) -> tuple[str, str | None]:
+    """The names of Avg@n, n that of most runs, and of Pass@k with the largest k up to n/2."""
+    names = Counter(name for run in evaluations for name in run.data.metrics)
+    averages = [name for name in names if re.fullmatch(r"avg_at_\d+", name)]
+    if not averages:
+        return "avg_at_32", None
+    average = max(averages, key=lambda name: (names[name], _k(name)))
+    ks = [_k(name) for name in names if re.fullmatch(r"pass_at_\d+", name) and _k(name) <= max(2, _k(average) // 2)]
+    return average, f"pass_at_{max(ks)}" if ks else None
+
+
+def _k(name: str) -> int:
+    return int(name.rpartition("_")[2])

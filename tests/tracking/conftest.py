@@ -1,0 +1,31 @@
+"""One migrated store a session, copied for each test that wants one: migrations take seconds, a copy does not."""
+
+import shutil
+import socket
+
+import pytest
+
+from harness.tracking.store import Store
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("template")
+    Store.at(folder).client()
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def store(template, tmp_path):
+    """A folder with an empty store."""
+    folder = tmp_path / "store"
+    folder.mkdir()
+    shutil.copy(template, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

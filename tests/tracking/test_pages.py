@@ -1,0 +1,128 @@
+"""`rlvr-dir ui` as a person meets it: the real MLflow pages, the links it prints, opened in a real browser."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from harness.tracking import comparison_link, find_result, log_result
+from harness.tracking.store import Store
+from tests.tracking.made import GRID, result
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+UI = [sys.executable, "-m", "harness.cli", "ui"]
+
+
+@pytest.fixture(scope="module")
+def pages(template, tmp_path_factory, free_port):
+    """A store of five runs, its address, and what `rlvr-dir ui` printed."""
+    folder = tmp_path_factory.mktemp("pages")
+    shutil.copy(template, folder)
+    for decoding in GRID:
+        assert log_result(result(decoding), folder)
+    address = f"http://127.0.0.1:{free_port}"
+    with open(folder / "ui.log", "w") as log:
+        process = subprocess.Popen(
+            [*UI, "--store", str(folder), "--port", str(free_port)],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd=folder,
+        )
+        try:
+            _wait_for(f"{address}/health", process)
+            yield folder, address, (folder / "ui.log").read_text()
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _wait_for(url, process):
+    for _ in range(240):
+        try:
+            urllib.request.urlopen(url, timeout=5)
+            return
+        except (urllib.error.URLError, OSError):
+            assert process.poll() is None, "the pages did not start"
+            time.sleep(0.5)
+    pytest.fail(f"{url} did not answer within two minutes")
+
+
+def dom(url, profile, expected):
+    """The page's elements after its scripts have run; opened again while what is expected is not there yet."""
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        f"--user-data-dir={profile}", "--window-size=1720,1100", "--virtual-time-budget=60000", "--dump-dom", url,
+    ]  # fmt: skip
+    for _ in range(4):
+        page = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+        if expected in page:
+            break
+    return page
+
+
+def test_the_links_are_printed_and_the_pages_start(pages):
+    folder, address, printed = pages
+    links = comparison_link(folder, "rlvr-dir-aime24", int(address.rpartition(":")[2]))
+    assert "rlvr-dir-aime24: aime24, 5 runs" in printed
+    for link in links:
+        assert link.startswith(address)
+        assert link in printed
+    assert sorted(path.name for path in folder.iterdir()) == ["mlartifacts", "mlflow.db", "mlflow.lock", "ui.log"]
+
+
+def test_a_taken_port_is_one_sentence(pages):
+    folder, address, _ = pages
+    done = subprocess.run(
+        [*UI, "--store", str(folder), "--port", address.rpartition(":")[2]], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert re.search(r"^error: port=\d+ of 127.0.0.1 is taken; accepted: a free one, such as --port \d+$", done.stderr)
+
+
+def test_over_http_as_well(pages):
+    _, address, _ = pages
+    one = result(task="amc")
+    run_id = log_result(one, address)
+    assert run_id
+    assert log_result(one, address) == run_id
+    assert find_result(one.config_hash, address).metrics() == one.metrics()
+    assert Store.at(address).client().get_run(run_id).inputs.dataset_inputs[0].dataset.digest == one.provenance["data"]
+    assert comparison_link(address, "rlvr-dir-amc").charts.startswith(address)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+def test_the_links_open_on_a_readable_comparison(pages, tmp_path):
+    folder, address, _ = pages
+    links = comparison_link(folder, "rlvr-dir-aime24", int(address.rpartition(":")[2]))
+    table = dom(links.table, tmp_path / "profile", "avg_at_4")
+    header = dict(
+        re.findall(r'role="columnheader"[^>]*aria-colindex="(\d+)" col-id="(?:metrics|params)\.`(\w+)`"', table)
+    )
+    order = [header[index] for index in sorted(header, key=int)]
+    assert order == ["avg_at_4", "avg_at_4_se", "pass_at_2", "replacement_ratio", "tau", "gamma"]
+    for name in ("base", "rl", "τ-0.3 replace", "τ-0.3 γ0.05 extra", "τ-0.1 γ0.1 extra"):
+        assert f">{name}<" in table
+    charts = dom(links.charts, tmp_path / "profile", "parcoords")
+    for part in ("replacement_ratio vs. avg_at_4", "scatterlayer", "Parallel Coordinates", "parcoords", "barlayer"):
+        assert part in charts
+    assert "Error loading shared view state" not in table + charts
+
+
+def test_no_host_or_machine_path_in_the_saved_view(pages):
+    folder, _, _ = pages
+    experiment = Store.at(folder).client().get_experiment_by_name("rlvr-dir-aime24")
+    [view] = [value for key, value in experiment.tags.items() if key.startswith("mlflow.sharedViewState.")]
+    assert str(Path(folder)) not in view
+    assert "127.0.0.1" not in view
