@@ -170,6 +170,8 @@ def compare_command(
     partial: Annotated[
         bool, typer.Option("--partial", help="Of unfinished records: the samples that every problem has, marked.")
     ] = False,
+    runs: Annotated[Path, typer.Option(help="Folder with the MLflow store, for run:ID.")] = Path("runs"),
+    tracking: Tracking = None,
 ) -> None:
     """Paired differences to a reference, with intervals; p values are corrected over the table (Holm).
 
@@ -179,9 +181,15 @@ def compare_command(
     """
     from harness.evals.compare import compare, markdown, read_results
 
+    def of_run(run_id: str) -> "EvalResult":
+        from harness.tracking import resolve_store, result_of_run
+
+        return result_of_run(run_id, resolve_store(runs, tracking))
+
     found = read_results(
         results,
         store,
+        run=of_run,
         grader=grader,
         version=golds,
         data_dir=str(data_dir) if data_dir else None,

@@ -2,7 +2,7 @@
 
 from harness.tracking.describe import metrics_of, params_of
 from harness.tracking.log import log_result
-from harness.tracking.query import find_result
+from harness.tracking.query import find_result, result_of_run
 from harness.tracking.store import resolve_store
 from harness.tracking.sync import SyncReport, sync
 from harness.tracking.views import Links, comparison_link
@@ -16,5 +16,6 @@ __all__ = [
     "metrics_of",
     "params_of",
     "resolve_store",
+    "result_of_run",
     "sync",
 ]

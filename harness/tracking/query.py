@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from harness.errors import UserError
 from harness.evals.result import EvalResult
 from harness.tracking.artifacts import RESULT
 from harness.tracking.store import Store, patience
@@ -37,6 +38,24 @@ def find_result(config_hash: str, store: Path | str) -> EvalResult | None:
             f"MLflow at {store} could not be asked for {config_hash} ({type(error).__name__}: {reason})", stacklevel=2
         )
         return None
+
+
+def result_of_run(run_id: str, store: Path | str) -> EvalResult:
+    """The exact result of a run, from its artifact.
+
+    Raises:
+        UserError: the store or the run is not there, or the run holds no result.
+    """
+    place = Store.at(store)
+    if not place.exists:
+        raise UserError(f"run:{run_id} is asked of {str(store)!r}, which holds no mlflow.db; accepted: --tracking URI")
+    try:
+        with patience(), TemporaryDirectory() as folder:
+            path = place.client().download_artifacts(run_id, RESULT, folder)
+            return EvalResult.from_json(Path(path).read_text(encoding="utf-8"))
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"run:{run_id} of {str(store)!r} cannot be read ({type(error).__name__}: {reason})") from None
 
 
 def find_run(client: Any, config_hash: str, experiment_ids: Sequence[str]) -> Any | None:

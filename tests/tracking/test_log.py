@@ -16,7 +16,15 @@ import yaml
 from harness.errors import UserError
 from harness.evals import EvalResult
 from harness.spec import Decoding
-from harness.tracking import comparison_link, find_result, log_result, metrics_of, params_of, resolve_store
+from harness.tracking import (
+    comparison_link,
+    find_result,
+    log_result,
+    metrics_of,
+    params_of,
+    resolve_store,
+    result_of_run,
+)
 from harness.tracking.describe import description, pair_name, run_name
 from harness.tracking.store import VARIABLE, Store
 from tests.records.made import PROBLEMS, TASK, config, fill, made
@@ -160,6 +168,20 @@ def test_a_finished_result_is_found_by_its_hash(store):
     assert found.metrics() == one.metrics()
     assert found.provenance == one.provenance
     assert find_result("0" * 16, store) is None
+
+
+def test_a_run_compares_like_a_file(store, tmp_path):
+    from harness.evals.compare import read_results
+
+    first, second = result(), result(Decoding(mode="rl"), seed=1)
+    run_id = log_result(first, store)
+    second.write(tmp_path)
+    read = read_results([f"run:{run_id}", str(tmp_path)], run=lambda name: result_of_run(name, store))
+    assert [r.config_hash for r in read] == [first.config_hash, second.config_hash]
+    with pytest.raises(UserError, match="run:nope of"):
+        result_of_run("nope", store)
+    with pytest.raises(UserError, match=r"holds no mlflow\.db"):
+        result_of_run("nope", tmp_path)
 
 
 def test_looking_does_not_make_a_store(tmp_path):
