@@ -1,6 +1,7 @@
 """The command line as a person meets it: help that lists what there is; mistakes are one line and exit status 2."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -91,3 +92,36 @@ def test_eval_end_to_end_on_the_reference_engine(tmp_path):
     assert "decode:" not in regraded.stderr
     from_records = run("compare", str(tmp_path / "records"))
     assert sorted(from_records.stdout.splitlines()) == sorted(done.stdout.split("\n\n", 1)[1].rstrip("\n").splitlines())
+
+
+def test_ctrl_c_keeps_what_was_decoded_and_the_same_command_goes_on(tmp_path):
+    def command(out):
+        return [
+            RLVR_DIR, "eval", "--tasks", "tiny_medium", "--mode", "replace", "--tau", "-0.1", "--samples", "8",
+            "--limit", "20", "--backend", "transformers", "--max-num-seqs", "8", "--no-track",
+            "--out", str(tmp_path / out),
+        ]  # fmt: skip
+
+    whole = run(*command("whole")[1:])
+    with subprocess.Popen(command("cut"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while process.poll() is None and not any(
+            path.read_bytes().count(b"\n") > 20 for path in (tmp_path / "cut").rglob("journal.jsonl")
+        ):
+            pass
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert "interrupted; what was decoded is kept in" in said
+    assert "Traceback" not in said
+    [journal] = (tmp_path / "cut").rglob("journal.jsonl")
+    held = journal.read_bytes().count(b"\n") - 1
+    assert 0 < held < 160
+    refused = run("compare", str(journal.parent))
+    assert refused.returncode == 2
+    assert f"has {held} of 160 rollouts" in refused.stderr
+    rest = run(*command("cut")[1:])
+    assert rest.returncode == 0
+    assert f"/{160 - held} [" in rest.stderr  # the bar is over what was missing
+    assert rest.stdout == whole.stdout
+    records = [next((tmp_path / out).rglob("record.jsonl")).read_bytes() for out in ("whole", "cut")]
+    assert records[0] == records[1]
