@@ -1,5 +1,6 @@
 """`rlvr-dir bench`: speed, measured side by side in one run."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,3 +36,34 @@ def bench_decode_command(
         typer.echo(f"{kind:>14}  {speed:>10,.0f} tokens per CPU-second")
     typer.echo(f"\npair / single        {found['ratios']['pair_to_single']:.2f}   (two forwards sharing nothing: 0.50)")
     typer.echo(f"pair / transformers  {found['ratios']['pair_to_transformers']:.2f}")
+
+
+@app.command("grade")
+def bench_grade_command(
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(envvar="RLVR_DIR_DATA", help="Folder with minerva.jsonl; without one that corpus is skipped."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the made-up answers: a new seed, new answers.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
+) -> None:
+    """Both graders on 960 integer answers, 8,704 Minerva-like ones and 200 hostile ones, in one run."""
+    import json
+
+    from harness.bench.grade import bench_grade
+
+    found = bench_grade(data_dir=data_dir, seed=seed, say=lambda text: typer.echo(text, err=True))
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(f"{found['machine']}, {found['date']}, seed {found['seed']}")
+    for one in found["results"]:
+        pool = "the pool is alive after" if one["alive"] else "THE POOL IS DEAD"
+        typer.echo(
+            f"\n{one['corpus']}, {one['grader']}: {one['gradings']:,} gradings ({one['distinct']:,} distinct pairs) in "
+            f"{one['seconds']:.2f} s, {one['per_second']:,.0f}/s; {pool}"
+        )
+        for family, kinds in {**one["families"], "all": one["kinds"]}.items():
+            typer.echo(f"{family:>14}  " + ", ".join(f"{kind} {count}" for kind, count in kinds.items()))
+    if found["skipped"]:
+        typer.echo(f"\n{found['skipped']}")

@@ -24,8 +24,9 @@ _SIZES = re.compile(
     r"\\(?:left|right)(?:\.|(?![A-Za-z]))|\\(?:big|Big|bigg|Bigg)[lrm]?(?![A-Za-z])|\\(?:displaystyle|textstyle)(?![A-Za-z])"
 )
 _FONT = re.compile(r"\\(?:textbf|textit|textrm|textsf|textup|textnormal|mbox|operatorname)\s*(?=\{)")
+_COLOUR = re.compile(r"\\(?:text)?color\s*\{[A-Za-z!0-9]*\}")
 _DRESSED = re.compile(
-    r"\\(?:text|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|bm|boxed|fbox|ensuremath)\s*\{([^A-Za-z{}\\]*)\}"
+    r"\\(?:text|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|bm|boxed|fbox|underline|ensuremath)\s*\{([^A-Za-z{}\\]*)\}"
 )
 _LABEL = re.compile(r"\s*(?:\\text\s*\{\s*\(?([A-J])[).:]\s*\}|\(([A-J])\)(?=\s|\\|$)|([A-J])[).:](?=\s))\s*")
 _LEAD = re.compile(
@@ -34,7 +35,7 @@ _LEAD = re.compile(
 )
 _BARE_WORDS = re.compile(r"(?<=[\d}])\s+([A-Za-z]{3,}(?: [A-Za-z]{2,}){0,8})\Z")  # 204 apples
 _DENIAL = re.compile(r"\b(?:not|no|never|than|or|if|nt)\b|n't")  # "less than or equal to 5" is not five
-_TAIL = re.compile(r"(?:\s|(?<!\.)\.|[,;:]|\\\\)\Z")
+_TAIL = re.compile(r"(?:\s|(?<!\.)\.|[,;:]|\\\\|\\)\Z")
 _E_NOTATION = re.compile(
     r"(?<![A-Za-z0-9.\\}_^])((?:\d+\.?\d*|\.\d+))[eE]([+-]?\d+)(?!\.?\d|[A-Za-z_{!]|\^(?!\{\\circ))"
 )
@@ -44,7 +45,7 @@ _CIRCLE = re.compile(r"\^\s*\{?\s*\\circ(?![A-Za-z])\s*\}?|\\degrees?(?![A-Za-z]
 _PRIME = re.compile(r"\^\s*\{\s*((?:\\prime\s*)+)\}|\^\s*\\prime(?![A-Za-z])")
 _FRAC = re.compile(r"\\[dtc]frac(?![A-Za-z])")
 _SHORT_FRAC = re.compile(r"\\frac\s*(\d)\s*(\d|\{)")
-_AROUND = [(rf"\{name}{{", "}") for name in ("boxed", "fbox", "mathbf", "boldsymbol", "bm")]
+_AROUND = [(rf"\{name}{{", "}") for name in ("boxed", "fbox", "underline", "mathbf", "boldsymbol", "bm")]
 _AROUND += [("{", "}"), ("\\(", "\\)"), ("\\[", "\\]")]
 _ROOT = re.compile(r"√\s*(\d+)")
 
@@ -84,7 +85,7 @@ def normalise(text: str) -> str:
     text = _SPACES.sub(" ", text).replace("\\!", "").replace("{,}", ",")
     text = _FRAC.sub(r"\\frac", _SIZES.sub("", text))
     text = _SHORT_FRAC.sub(lambda m: f"\\frac{{{m[1]}}}" + (m[2] if m[2] == "{" else f"{{{m[2]}}}"), text)
-    text = _FONT.sub(r"\\text", text)
+    text = _COLOUR.sub("", _FONT.sub(r"\\text", text))
     for _ in range(3):  # \mathbf{\text{204}}: a font changes no number
         text = _DRESSED.sub(r"\1", text)
     text = _CIRCLE.sub(r"^{\\circ}", text)
@@ -144,10 +145,12 @@ def brackets(text: str, start: int = 0) -> list[tuple[int, int]]:
 
 
 _LOOSE = re.compile(r"(?<![0-9]) +| +(?![0-9])")
+_TEXT = re.compile(r"\\(?:text|mathrm|mathit)\s*\{([A-Za-z ]*)\}")
 _SMALL_GROUP = re.compile(r"([_^])\{([A-Za-z0-9])\}")
 
 
 def squeeze(text: str) -> str:
-    r"""What two spellings of one canonical text share: `E_{1}` and `E_1`, `\text{ red }` and `\text{red}`."""
+    r"""What two spellings of one canonical text share: `E_{1}` and `E_1`, `\text{ red }` and `red`."""
+    text = _TEXT.sub(r"\1", text)
     text = re.sub(r"(\\[A-Za-z]+) +(?=[A-Za-z])", "\\1\0", text)  # \cos x keeps one blank
     return _SMALL_GROUP.sub(r"\1\2", _LOOSE.sub("", text))

@@ -21,13 +21,14 @@ _EXACT = Context(prec=1000, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _DIGITS = r"(?:[1-9]\d{0,2}(?:[, ]\d{3})+(?![\d])|\d+)"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d*)?|\.\d+)"
 _POWER = r"10\s*\^\s*(?:\{\s*([+-]?\s*\d{1,9})\s*\}|([+-]?\d{1,9}))(?![\d!]|\^(?!\{\\circ))"
-_SCIENTIFIC = rf"(?:({_DECIMAL})(?:\s*(?:\\times|\\cdot|\*|x)\s*{_POWER})?|{_POWER})"
+_SCIENTIFIC = rf"(?:{_POWER}|({_DECIMAL})(?:\s*(?:\\times|\\cdot|\*|x)\s*{_POWER})?)"
 _SIGNED = rf"\s*([+-]?)\s*{_SCIENTIFIC}\s*"
 _NUMBER = re.compile(
     rf"([+-]?)\s*(\\\$|\$|€|£)?\s*([+-]?)\s*(?:"
     rf"\\frac\s*\{{{_SIGNED}\}}\s*\{{{_SIGNED}\}}"
     rf"|{_SCIENTIFIC}(?:\s*/\s*{_SCIENTIFIC})?)(?![.\d])"
 )
+_REPEATING = re.compile(r"([+-]?)\s*(\d{0,30})\.(\d{0,30})\\(?:overline|bar|dot)\s*\{?(\d{1,30})\}?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,12 @@ class Number:
 
 def read_number(text: str, *, bare_units: bool = True) -> Number | None:
     """The number a normalised text is, with its percent sign or unit; None where it is anything else."""
+    if match := _REPEATING.match(text):
+        sign, whole, once, again = match.groups()
+        top = int(sign + (whole + once + again)) - int(sign + (whole + once or "0"))
+        tail = read_tail(text[match.end() :], integer=False, bare=bare_units)
+        bottom = Decimal(10 ** len(once) * (10 ** len(again) - 1))
+        return tail and Number(_EXACT.multiply(Decimal(top), tail.factor), bottom, False, tail.percent, tail.unit)
     match = _NUMBER.match(text)
     if match is None:
         return None
@@ -69,24 +76,26 @@ def read_number(text: str, *, bare_units: bool = True) -> Number | None:
     first, second = parts[12:17], parts[17:22]
     if any(top):
         value, below, negative = _decimal(top), _decimal(bottom), (top_sign == "-") != (inner == "-")
-        integer, point = False, "." in (top[0] or "") + (bottom[0] or "")
+        integer, point = False, "." in (top[2] or "") + (bottom[2] or "")
     else:
         value, below, negative = _decimal(first), _decimal(second) if any(second) else Decimal(1), False
-        integer = not any(second) and bool(first[0]) and "." not in first[0]
-        point = "." in (first[0] or "") + (second[0] or "")
+        integer = not any(second) and bool(first[2]) and "." not in first[2]
+        point = "." in (first[2] or "") + (second[2] or "")
     tail = read_tail(text[match.end() :], integer=integer, bare=bare_units)
     if tail is None or below == 0 or (currency and tail.unit):
         return None
     if (sign or sign_2) == "-":
         negative = not negative
     value = _EXACT.multiply(-value if negative else value, tail.factor)
+    if tail.modulus and not 0 <= value < tail.modulus:
+        return None
     return Number(value, below, point, tail.percent, (currency or "").lstrip("\\") or tail.unit)
 
 
 def _decimal(parts: Sequence[str | None]) -> Decimal:
-    """The groups of `_SCIENTIFIC`: digits and an exponent, or the exponent of a bare power of ten."""
-    digits = re.sub(r"[, ]", "", parts[0] or "1")
-    exponent = next((part for part in parts[1:] if part), "0").replace(" ", "")
+    """The groups of `_SCIENTIFIC`: the exponent of a bare power of ten, or digits (the third group) and an exponent."""
+    digits = re.sub(r"[, ]", "", parts[2] or "1")
+    exponent = next((part for part in (*parts[:2], *parts[3:]) if part), "0").replace(" ", "")
     return _EXACT.create_decimal(f"{digits}E{exponent}")
 
 

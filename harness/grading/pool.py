@@ -27,8 +27,8 @@ class _Worker:
     """One `python -m harness.grading.worker`, answering one JSON line for each line it is sent.
 
     A separate program rather than `multiprocessing`: nothing of the parent (CUDA, threads, an unguarded `__main__`)
-    is repeated or shared. The limit is on *processor* time and the kernel enforces it (SIGPROF kills the worker),
-    so a busy machine does not change a verdict and no loop inside C code can outrun it.
+    is repeated or shared. The limit is on *processor* time and the kernel enforces it (SIGPROF kills the worker's
+    child, which the worker replaces): a busy machine changes no verdict and no loop inside C code can outrun it.
     """
 
     def __init__(self) -> None:
@@ -41,14 +41,16 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=env,
+            process_group=0,  # its child ends with it
         )
+        self.stuck = False  # whether it left a pair unanswered for WALL_SECONDS
         ready = self._read(START_SECONDS)
         if ready is None or "error" in ready:
             self.kill()
             raise RuntimeError(f"the grading worker did not start: {(ready or {}).get('error', 'no answer')}")
 
     def verify(self, gold: str, answer: str, careful: bool = False, cpu_seconds: float | None = None) -> str | None:
-        """The kind of one pair; None if the worker died of something other than its time limit."""
+        """The kind of one pair; None if the worker died."""
         try:
             self.process.stdin.write(json.dumps([gold, answer, careful, cpu_seconds]).encode() + b"\n")
             self.process.stdin.flush()
@@ -57,16 +59,13 @@ class _Worker:
         reply = self._read(WALL_SECONDS)
         if reply is not None:
             return reply["kind"]
-        if self.process.poll() is None:  # still there: it ran into WALL_SECONDS, or is just being reaped
-            try:
-                self.process.wait(1 if self._closed else 0)
-            except subprocess.TimeoutExpired:
-                return "timed_out"
-        return "timed_out" if self.process.returncode == -signal.SIGPROF else None
+        self.stuck = not self._closed
+        return "timed_out" if self.stuck else None
 
     def kill(self) -> None:
-        """Ends the process, whatever it is doing."""
-        self.process.kill()
+        """Ends the process and its child, whatever they are doing."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         with suppress(OSError):  # a line that could not be delivered to a dead worker is still in the buffer
             self.process.stdin.close()
@@ -132,7 +131,7 @@ def _serve(
                     logging.getLogger(__name__).error("%s; what needs it stays ungraded", error)
                     return
                 kind = worker.verify(*pairs[i])
-                if kind is None or kind == "timed_out":
+                if kind is None or worker.stuck:
                     worker.kill()
                     worker = None
                 if kind is not None:

@@ -19,6 +19,9 @@ CPU_SECONDS = 2.0  # for one question; a Minerva answer takes some hundredths of
 _PENDING = "pending"
 _SYMBOL = re.compile(r"(?<![\\A-Za-z])[A-DF-Za-df-hj-z](?![A-Za-z])")  # not e, E, i: they may be constants
 _WORD_COMMAND = re.compile(r"\\(?:text|mathrm)(?![A-Za-z])")
+_SEVERAL = re.compile(  # what may stand for several values, or for an interval
+    r"[<>]|\\(?:pm|mp|[lg]eq?(?:slant)?|neq?|in|c[au]p|setminus|math[a-z]+|begin|text|emptyset|varnothing)(?![A-Za-z])"
+)
 _WORDS = re.compile(r"\\(?:text|mathrm)\s*\{([A-Za-z .'-]*)\}")
 
 Ask = Callable[[str, str], str]
@@ -50,7 +53,8 @@ def compare(gold: str, answer: str, ask: Ask) -> str:
     gold, answer = unwrap(gold), unwrap(answer)
     if gold and squeeze(gold) == squeeze(answer):
         return "correct"
-    g, a = read_number(gold, bare_units=False), read_number(answer)
+    g = read_number(gold, bare_units=False)
+    a = read_number(answer, bare_units=g is not None)
     if g and a:
         return "correct" if equal(g, a) else "wrong"
     if _same_words(gold, answer):
@@ -69,11 +73,24 @@ def compare(gold: str, answer: str, ask: Ask) -> str:
         return _compare_equations(gold, answer, gold_sides, answer_sides, ask)
     if a and not g and _SYMBOL.search(gold):
         return "wrong"  # \frac{37}{4} m is not 37/4: in a gold, a bare letter is a symbol
-    if g and (words := _WORD_COMMAND.search(answer)):  # \sqrt{16}\text{ cm} against 4; but 5\text{ or more} is not 5
-        tail = read_tail(answer[words.start() :], integer=False, bare=False)
-        plain = words.start() > 0 and tail is not None and tail.factor == 1 and not tail.percent
-        return compare(gold, answer[: words.start()].strip(), ask) if plain else "wrong"
+    (gold_value, gold_unit), (value, unit) = _without_unit(gold), _without_unit(answer)
+    if gold_unit or unit:  # \sqrt{16}\text{ cm} against 4
+        same = not (gold_unit and unit) or gold_unit.lower() == unit.lower()
+        return compare(gold_value, value, ask) if same else "wrong"
+    if g and _WORD_COMMAND.search(answer):  # 5\text{ or more} is not 5
+        return "wrong"
     return ask(gold, answer)
+
+
+def _without_unit(text: str) -> tuple[str, str]:
+    r"""A formula and the unit behind it, in `\text{...}` or `\mathrm{...}`; a number keeps its own."""
+    if read_number(text) is None:
+        for words in _WORD_COMMAND.finditer(text):
+            before = text[: words.start()].rstrip()
+            tail = read_tail(text[words.start() :], integer=False, bare=False)
+            if before and before[-1] not in "_^{([+-*/=<>,." and tail and tail.factor == 1 and not tail.percent:
+                return before, tail.unit
+    return text, ""
 
 
 def _ends_in_thousands(text: str) -> bool:
@@ -98,7 +115,7 @@ def _compare_parts(gold: str, answer: str, g: Parts | None, a: Parts | None, ask
             return compare(one.items[0], answer, ask) if g else compare(gold, one.items[0], ask)
         if (value := sides(other))[1:] and parts(value[-1]) and all(is_name(side) for side in value[:-1]):
             return compare(gold, value[-1], ask) if g else compare(value[-1], answer, ask)
-        return "wrong" if read_number(other) else ask(gold, answer)
+        return ask(gold, answer) if _SEVERAL.search(other) else "wrong"
     if "brackets" in (g.kind, a.kind):
         if {g.kind, a.kind} & {"set", "union"} or not _ends_agree(g.ends, a.ends):
             return "wrong"
@@ -140,15 +157,27 @@ def _all(kinds: Sequence[str], found: str = "correct") -> str:
     return next((kind for kind in (_PENDING, "timed_out", "grader_error", "too_large") if kind in kinds), found)
 
 
+def _letters(sides: Sequence[str]) -> bool:
+    return re.search("[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", "".join(sides))) is not None
+
+
 def _compare_equations(gold: str, answer: str, g: tuple[str, ...], a: tuple[str, ...], ask: Ask) -> str:
     """A name on the left is not part of the answer; a chain of equations says what its last side says."""
     named = all(is_name(side) for side in g[:-1])
+    if len(a) == 2 and is_name(a[1]) and not is_name(a[0]) and not is_name(g[-1]):  # 5 = x
+        a = a[::-1]
     if len(a) == 1:  # one side of MR = SRMC is not the equation
-        return compare(g[-1], a[0], ask) if named or read_number(g[-1]) else "wrong"
+        return compare(g[-1], a[0], ask) if named or not _letters(g[:-1]) else "wrong"
     if len(g) == 1:
+        zero = (value := read_number(a[-1])) is not None and value.top == 0
+        if zero and _letters(a[:-1]) and not all(is_name(side) for side in a[:-1]):
+            return "wrong"  # y' + y = 0 is an equation, and m + n = 204 an answer
         return compare(gold, a[-1], ask)
-    if named and (squeeze(g[0]) == squeeze(a[0]) or not is_name(a[0])):
+    left, other, numbers = squeeze(g[0]), squeeze(a[0]), read_number(g[-1]) and read_number(a[-1])
+    if named and left == other:
         return compare(g[-1], a[-1], ask)
-    if read_number(g[-1]) and read_number(a[-1]):
+    if named and numbers and is_name(a[0]):
         return "wrong"  # x = 5 is not y = 5
-    return ask(gold, answer)
+    if named and numbers and left not in other:  # m + n = 204 against x = 204, but not 2x = 5 against x = 5
+        return compare(g[-1], a[-1], ask)
+    return ask(gold, answer)  # x = 5 is x - 5 = 0

@@ -14,12 +14,12 @@ from harness.grading.normalise import brackets, whole
 _AND = r"(?:\\text\s*\{[ ,]*(?:and|or)[ ]*\}|\b(?:and|or)\b)"
 _COMMA = re.compile(rf"\s*[,;]\s*{_AND}?\s*|\s*{_AND}\s*")
 _CUP = re.compile(r"\s*\\cup(?![A-Za-z])\s*")
-_RELATION = re.compile(r"\s*(?<![<>!:=])(:?=+|\\(?:approx|simeq|sim|cong|doteq|in)(?![A-Za-z]))\s*")
+_RELATION = re.compile(r"\s*(?<![<>!:=])(:?=+|\\(?:approx|simeq|sim|cong|doteq|equiv|in)(?![A-Za-z]))\s*")
 _ATOM = r"(?:[A-Za-z]|\\(?!frac|sqrt|times|cdot)[A-Za-z]+|\\(?:text|mathrm)\s*\{[^{}]*\})"
 _INDEX = r"(?:\s*[_^]\s*(?:[A-Za-z0-9]|\{[^{}]*\})|')*"
 _ARGUMENT = r"(?:\s*\(\s*[A-Za-z0-9]\s*\))?"
 _NAME = rf"(?:\\(?:dot|ddot|hat|bar|vec|overline|mathbf)\s*\{{)?{_ATOM}\}}?{_INDEX}{_ARGUMENT}"
-_DERIVATIVE = r"\\frac\s*\{\s*d[^{}]*\}\s*\{\s*d\s*[A-Za-z]\s*\}"
+_DERIVATIVE = r"\\frac\s*\{\s*d(?:[^{}]|\{[^{}]*\})*\}\s*\{\s*d\s*[A-Za-z]\s*(?:\^\s*\{?\s*\d\s*\}?)?\s*\}"
 _A_NAME = re.compile(rf"\s*(?:{_NAME}|{_DERIVATIVE}|\(\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\)|[A-Za-z]{{3,20}})\s*")
 
 

@@ -15,11 +15,16 @@ _BASE = (
 _OTHER = r"min|hours?|hr|h|days?|years?|yr|ft|in|lbs?|mph|mi|atm|torr|AU|ly|ppm|rpm|amu|dB|cc|\\AA|\\mathring ?\{A\}|Å"
 _SYMBOL = rf"(?:{_PREFIX}?(?:{_BASE})|{_OTHER})(?![A-Za-z])"
 _EXPONENT = r"(?:\s*\^\s*(?:-?\d|\{\s*[+-]?\d\s*\}))?"
-_TEXT = r"\\(?:text|mathrm|rm|mathit)\s*\{([A-Za-z0-9µμΩÅ%°./^\\ {}*-]{0,80}?)\}"
-_BARE_UNIT = re.compile(rf"[\s./*]*(?:\\cdot\s*)?(?:{_SYMBOL}){_EXPONENT}")
-_TEXT_UNIT = re.compile(rf"[\s./*]*(?:\\cdot\s*)?{_TEXT}{_EXPONENT}")
-_SYMBOL_ONLY = re.compile(_SYMBOL)
+_TEXT = r"\\(?:text|mathrm|rm|mathit)\s*\{((?:[A-Za-z0-9µμΩÅ%°./^\\ ()*-]|\{[A-Za-z0-9 .^+-]*\}){0,80})\}"
+_BETWEEN = r"[\s./*(]*(?:\\(?:cdot|times)(?![A-Za-z])\s*)?"
+_BARE_UNIT = re.compile(rf"{_BETWEEN}(?:{_SYMBOL}){_EXPONENT}[\s)]*")
+_TEXT_UNIT = re.compile(rf"{_BETWEEN}{_TEXT}{_EXPONENT}[\s)]*")
+_TEXT_SYMBOL = re.compile(rf"{_SYMBOL}|[DMGu](?![A-Za-z])")  # debye, molar, gauss, atomic mass: symbols only as text
+_GROUP = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
+_FRACTION = re.compile(rf"{_BETWEEN}\\frac\s*{_GROUP}\s*{_GROUP}")
+_MODULUS = re.compile(r"\(?\s*(?:\\(?:pmod|bmod|mod)|\\text\s*\{\s*mod\s*\})\s*(?:\{\s*)?(\d{1,9})\s*\}?\s*\)?")
 _DEGREE = re.compile(r"\^\{\\circ\}\s*(?:(?:\\(?:text|mathrm)\s*\{\s*)?([CFK])\b\s*\}?)?")
+_BASE_TEN = re.compile(r"_\s*(?:\{\s*(?:10|\\text\s*\{\s*ten\s*\})\s*\})")
 _ORDINAL = re.compile(r"(?:\^\s*)?\{?\s*(?:\\(?:text|mathrm)\s*\{\s*)?(?:st|nd|rd|th)\s*\}?\s*\}?\Z")
 _PERCENT = re.compile(r"\\?%|(?:\\text\s*\{)?\s*(?:percent|per cent)\s*\}?(?![A-Za-z])")
 _WORD = re.compile(r"[A-Za-z]+")
@@ -28,7 +33,7 @@ SCALES = {"dozen": Decimal(12), "hundred": Decimal(100), "thousand": Decimal(100
 }
 # Words that make another number, or no number, of the one before them: never a unit.
 _NOT_UNITS = re.compile(
-    r"or|and|to|not|none|if|for|when|where|between|except|only|over|less|more|least|most|plus|minus|times|about|"
+    r"or|and|to|not|no|never|none|is|are|was|wrong|false|incorrect|but|if|for|when|where|between|except|only|over|less|more|least|most|plus|minus|times|about|"
     r"approximately|undefined|mod|modulo|base|squared|cubed|factorial|roots?|sqrt|pi|sin|cos|tan|log|ln|exp|"
     r"half|halves|thirds?|quarters?|fourths?|fifths?|sixths?|eighths?|tenths?|hundredths?|thousandths?"
 )
@@ -36,11 +41,12 @@ _NOT_UNITS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What stood behind a number: a factor that belongs to its value, whether it is in percent, and its unit."""
+    r"""What stood behind a number: a factor of its value, a percent sign, a unit, the n of `\pmod{n}`."""
 
     factor: Decimal = Decimal(1)
     percent: bool = False
     unit: str = ""
+    modulus: int = 0
 
 
 def read_tail(text: str, *, integer: bool, bare: bool) -> Tail | None:
@@ -51,8 +57,10 @@ def read_tail(text: str, *, integer: bool, bare: bool) -> Tail | None:
     text = text.strip()
     if not text:
         return Tail()
-    if integer and _ORDINAL.fullmatch(text):
+    if integer and (_ORDINAL.fullmatch(text) or _BASE_TEN.fullmatch(text)):
         return Tail()
+    if integer and (match := _MODULUS.fullmatch(text)):
+        return Tail(modulus=int(match[1]))
     if (match := _PERCENT.match(text)) and not text[match.end() :].strip():
         return Tail(percent=True)
     if match := _DEGREE.fullmatch(text):
@@ -64,6 +72,8 @@ def read_tail(text: str, *, integer: bool, bare: bool) -> Tail | None:
 
 def _read_words(text: str, bare: bool) -> Tail | None:
     factor, unit, at = Decimal(1), "", 0
+    if text.count("(") != text.count(")"):
+        return None
     while at < len(text):
         match = _TEXT_UNIT.match(text, at)
         if match:
@@ -71,9 +81,13 @@ def _read_words(text: str, bare: bool) -> Tail | None:
                 low = word.lower()
                 if low in SCALES:
                     factor *= SCALES[low]
-                elif _NOT_UNITS.fullmatch(low) or (len(word) == 1 and not _SYMBOL_ONLY.fullmatch(word)):
+                elif _NOT_UNITS.fullmatch(low) or (len(word) == 1 and not _TEXT_SYMBOL.fullmatch(word)):
                     return None
             if re.search(r"\d", re.sub(r"\^\s*\{?-?\d\}?", "", match[1])):  # another number
+                return None
+        elif match := _FRACTION.match(text, at):
+            above, below = (_read_words(part, bare=True) if part.strip() else None for part in match.groups())
+            if not (above and below) or {above.factor, below.factor} != {1}:
                 return None
         elif not bare or not (match := _BARE_UNIT.match(text, at)):
             return None
@@ -81,7 +95,8 @@ def _read_words(text: str, bare: bool) -> Tail | None:
             return None
         unit += match[0]
         at = match.end()
-    words = re.sub(r"\\(?:text|mathrm|rm|mathit|cdot)|[\s{}]", "", unit)
+    unit = _FRACTION.sub(r"\1/\2", unit)
+    words = re.sub(r"\\(?:text|mathrm|rm|mathit|cdot)(?![A-Za-z])|[\s{}()]", "", unit)
     for name in SCALES:
         words = re.sub(name, "", words, flags=re.IGNORECASE)
     return Tail(factor=factor, unit=words.rstrip("s.") or words)

@@ -4,59 +4,94 @@ r"""The program in a grading worker: reads `[gold, answer, careful, seconds]` li
 
 The text is a model's output and hostile until proven otherwise: it is parsed by math-verify, never evaluated as
 code by us, in a process without a terminal, with a limit on memory and one on the processor time of each pair.
+
+The program loads sympy once and forks a child that does the work: the kernel may kill a child at any moment, and the
+next one starts in milliseconds, with all that was loaded and nothing that the last pair left behind.
 """
 
 import json
+import logging
 import os
 import resource
 import signal
 import sys
 from contextlib import suppress
+from functools import lru_cache
+from typing import Any, TextIO
 
-MEMORY_BYTES = 4 * 2**30
+MEMORY_BYTES = 2**30  # address space of a child; one that has just loaded everything has 0.1 GiB
+MUCH_BYTES = MEMORY_BYTES // 2  # a pair that took as much may have been refused memory, and its child ends
+RENEW = 3  # exit status of a child that wants to be replaced
 
 
 def main() -> None:
     """Serves until its input ends."""
-    seconds = float(sys.argv[1])
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a library prints must not look like a reply
     try:
-        import logging
-
-        from math_verify import parse, verify
-
-        from harness.grading.values import same_values
-
-        logging.disable(logging.CRITICAL)
-        verify(parse(r"\boxed{\frac12}", parsing_timeout=None), parse(r"\boxed{0.5}", parsing_timeout=None))  # warm up
+        _kind("\\frac12", "0.5", False), _kind("\\frac12", "\\sqrt{x}", True)  # loads everything
     except Exception as error:
         print(json.dumps({"error": f"{type(error).__name__}: {error}"}), file=replies)
         return
+    logging.disable(logging.CRITICAL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError, ValueError):  # not every system can limit it
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES if hard < 0 else min(MEMORY_BYTES, hard), hard))
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # the default action ends a child, even inside C code
     print(json.dumps({"ready": True}), file=replies)
+    while True:
+        child = os.fork()
+        if child == 0:
+            _serve(float(sys.argv[1]), replies)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status == -signal.SIGPROF:  # only armed while a pair is being graded
+            print(json.dumps({"kind": "timed_out"}), file=replies)
+        elif status != RENEW:
+            sys.exit(abs(status))
 
-    def kind(gold: str, answer: str, careful: bool) -> str:
-        expected = parse(f"\\boxed{{{gold}}}", parsing_timeout=None)
-        if not expected:
-            return "grader_error"
-        found = parse(f"\\boxed{{{answer}}}", parsing_timeout=None)
-        if careful and found and (values := same_values(expected[0], found[0])) is not None:
-            return "correct" if values else "wrong"
-        return "correct" if verify(expected, found, timeout_seconds=None) else "wrong"
 
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # the default action ends the process, even inside C code
-    for line in sys.stdin:
+def _serve(seconds: float, replies: TextIO) -> None:
+    """The child: answers until the input ends, or until a pair took so much memory that a fresh child is better."""
+    while line := sys.stdin.buffer.readline():
         gold, answer, careful, limit = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, limit or seconds)
         try:
-            reply = kind(gold, answer, careful)
+            kind = _kind(gold, answer, careful)
         except Exception:
-            reply = "grader_error"
+            kind = "grader_error"
         signal.setitimer(signal.ITIMER_PROF, 0)
-        print(json.dumps({"kind": reply}), file=replies)
+        much = _peak_bytes() > MUCH_BYTES
+        if much and kind == "wrong":  # math-verify says that, too, where it was refused memory
+            kind = "grader_error"
+        print(json.dumps({"kind": kind}), file=replies)
+        if much:
+            os._exit(RENEW)
+    os._exit(0)
+
+
+def _kind(gold: str, answer: str, careful: bool) -> str:
+    from math_verify import verify
+
+    from harness.grading.formulas import compare_formulas
+
+    if careful:
+        return compare_formulas(gold, answer)
+    expected = list(_parse(gold))
+    if not expected:
+        return "grader_error"
+    return "correct" if verify(expected, list(_parse(answer)), timeout_seconds=None) else "wrong"
+
+
+@lru_cache(maxsize=64)
+def _parse(text: str) -> tuple[Any, ...]:  # the 32 answers to a problem have one gold
+    from math_verify import parse
+
+    return tuple(parse(f"\\boxed{{{text}}}", parsing_timeout=None))
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 if __name__ == "__main__":

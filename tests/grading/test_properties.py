@@ -148,6 +148,49 @@ def test_a_fraction_and_its_rounding(top, bottom, digits):
 
 
 @bounded
+@given(st.integers(0, 999), st.integers(2, 999), st.integers(1, 3))
+def test_a_repeating_decimal_is_its_fraction(top, bottom, step):
+    whole, rest = divmod(top, bottom)
+    seen, digits = {}, ""
+    while rest and rest not in seen:
+        seen[rest] = len(digits)
+        digits += str(rest * 10 // bottom)
+        rest = rest * 10 % bottom
+    if rest and len(digits) <= 30:
+        once, again = digits[: seen[rest]], digits[seen[rest] :]
+        text = rf"{whole}.{once}\overline{{{again}}}"
+        assert kind(f"\\frac{{{top}}}{{{bottom}}}", text) == kind(text, f"{top}/{bottom}") == "correct"
+        assert kind(f"\\frac{{{top + step}}}{{{bottom}}}", text) == "wrong"
+
+
+@bounded
+@given(
+    st.integers(0, 10**6), st.integers(1, 10**6), st.sampled_from([r"\pmod{%d}", r" \bmod %d", r"\ (\text{mod } %d)"])
+)
+def test_a_residue_is_its_number_only_where_it_is_the_smallest(value, modulus, form):
+    counts = compare(str(value), normalise(str(value) + form % modulus), lambda *_: "wrong") == "correct"
+    assert counts == (value < modulus)
+
+
+UNITS = [
+    r"\text{m}",
+    r"\mathrm{~kg}",
+    r"\mathrm{J\,mol^{-1}}",
+    r"\frac{\text{m}}{\text{s}^2}",
+    r"\text{erg}/(\text{s}\cdot\text{cm})",
+]
+
+
+@bounded
+@given(numbers, forms, st.sampled_from(UNITS), st.sampled_from(UNITS))
+def test_a_unit_may_be_left_out_and_not_be_changed(value, form, unit, other):
+    if form.startswith("percent"):
+        form = "plain"
+    assert kind(plain(value), FORMS[form](value) + r"\," + unit) == "correct"
+    assert kind(plain(value) + unit, FORMS[form](value) + r"\ " + other) == ("correct" if unit == other else "wrong")
+
+
+@bounded
 @given(st.lists(st.integers(0, 999), min_size=2, max_size=6), st.randoms(use_true_random=False), forms)
 def test_lists_and_sets_have_no_order_and_tuples_have(values, random, form):
     if form in ("commas", "percent", "percent, same digits"):

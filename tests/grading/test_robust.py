@@ -1,6 +1,8 @@
 """Verdicts of the robust grader beside plain's, on the kinds of answers that real models box."""
 
 import json
+import os
+import re
 import threading
 from pathlib import Path
 
@@ -10,9 +12,10 @@ from harness.errors import UserError
 from harness.grading import GRADERS, KINDS, grade, grade_many, pool
 from harness.grading.bounds import too_large
 from harness.grading.normalise import normalise
+from tests.grading.review import LIMITS, REVIEW
 from tests.grading.tables import HOSTILE, NOT_HOSTILE, TABLE
 
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = Path(os.environ.get("RLVR_DIR_DATA") or Path(__file__).parents[2].parent / "shared" / "data")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,6 +41,18 @@ def test_the_table(grader, column):
     verdicts = grade_many([(gold, boxed(box)) for gold, box, *_ in wanted], grader=grader)
     got = [(*row[:2], verdict.kind) for row, verdict in zip(wanted, verdicts, strict=True)]
     assert got == [(*row[:2], row[column]) for row in wanted]
+
+
+def test_the_review():
+    wanted = [
+        (gold, box, kind)
+        for gold, answers in REVIEW.items()
+        for kind, boxes in zip(("correct", "wrong"), answers, strict=True)
+        for box in boxes
+    ]
+    wanted += [(gold, box, "wrong") for gold, box in LIMITS]
+    verdicts = grade_many([(gold, boxed(box)) for gold, box, _ in wanted])
+    assert [(gold, box, v.kind) for (gold, box, _), v in zip(wanted, verdicts, strict=True)] == wanted
 
 
 def test_robust_is_the_default_and_recorded():
@@ -75,6 +90,17 @@ def test_every_minerva_gold_in_another_dress(rewrite):
     golds = [row["answer"] for row in rows("minerva.jsonl")]
     verdicts = grade_many([(gold, boxed(rewrite(gold))) for gold in golds])
     assert [rewrite(gold) for gold, v in zip(golds, verdicts, strict=True) if not v.correct] == []
+
+
+def test_no_gold_that_is_a_formula_matches_another():
+    """Neither another formula nor a number: a part of the golds beside each, in turn."""
+    golds = list(dict.fromkeys(row["answer"] for row in rows("minerva.jsonl")))
+    formulas = [gold for gold in golds if re.search(r"[A-Za-z]", gold.replace(r"\times", "").replace(r"\frac", ""))]
+    pairs = [(a, b) for i, a in enumerate(formulas) for b in golds[i % 27 :: 27] if a != b]
+    assert len(formulas) > 70
+    assert [
+        pair for pair, v in zip(pairs, grade_many([(a, boxed(b)) for a, b in pairs]), strict=True) if v.correct
+    ] == []
 
 
 def test_tiny_golds_never_match_each_other():
