@@ -22,7 +22,7 @@ ALLOWED = {
     "tracking": {"spec", "stats", "records", "evals"},
     "train": {"policy", "spec", "grading"},
     "tiny": {"spec", "decode", "grading", "stats", "train"},
-    "bench": {"spec", "decode", "grading"},
+    "bench": {"spec", "policy", "decode", "grading"},
 }
 FORBIDDEN_THIRD_PARTY = {
     "spec": {"torch", "vllm", "transformers"},

@@ -38,6 +38,33 @@ def bench_decode_command(
     typer.echo(f"pair / transformers  {found['ratios']['pair_to_transformers']:.2f}")
 
 
+@app.command("decision")
+def bench_decision_command(
+    rows: Annotated[int, typer.Option(help="Of one batch of logits.", min=1)] = 16,
+    vocab: Annotated[int, typer.Option(help="Columns.", min=2)] = 151_936,
+    rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 5,
+    threads: Threads = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
+) -> None:
+    """Milliseconds a row of Algorithm 1 at a large vocabulary, peaked and flat, beside what no decision can avoid."""
+    import json
+
+    from harness.bench.decision import bench_decision
+
+    found = bench_decision(
+        rows=rows, vocab=vocab, rounds=rounds, threads=threads, say=lambda text: typer.echo(text, err=True)
+    )
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(f"{found['machine']}, {found['date']}; {rows} rows, vocabulary {vocab:,}, {threads} thread(s)")
+    for shape, parts in found["ms_a_row"].items():
+        typer.echo(f"\n{shape}: {found['replaced'][shape]:.0%} of the rows are redrawn")
+        for name, ms in parts.items():
+            typer.echo(f"{name:>18}  {ms:8.3f} ms a row")
+        typer.echo(f"{'memory':>18}  {found['memory'][shape]:8.1f} batches of logits at most, beside the two given")
+
+
 @app.command("grade")
 def bench_grade_command(
     data_dir: Annotated[

@@ -7,14 +7,16 @@ always means a likely token, whichever policy is drawn from. top-p 1 truncates n
 
 import torch
 
-HEAD = 256  # most nuclei end within this many tokens; the others are drawn from a full sort
+HEAD = 256  # most nuclei end within this many tokens
+_SHIFT, _BUCKETS = 16, 0x3F80 + 1  # float32 probabilities by their upper bits: 1.0 is 0x3F800000
 
 
 def draw(logp: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, *, head: int = HEAD) -> torch.Tensor:
     """One token a row from the nucleus of each policy.
 
-    Only the `head` likeliest tokens of a row are sorted; rows whose draw those do not settle are sorted whole, so the
-    result is the same for any `head`.
+    Only the `head` likeliest tokens of a row are sorted. Rows whose draw those do not settle are drawn from all of
+    their tokens: on a CPU by buckets, of which two are sorted, else by a full sort. The result is the same for any
+    `head`, but for a cumulative mass that meets its limit to the last of sixteen digits.
 
     Args:
         logp: (n, vocab) float32 log-probabilities, normalised; -inf for impossible tokens.
@@ -35,8 +37,43 @@ def draw(logp: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, *, head: int 
     settled = decisive > p[:, -1]
     if not bool(settled.all()):
         rest = (~settled).nonzero().squeeze(1)
-        token[rest] = _draw_ordered(*_by_probability(logp[rest].exp()), top_p[rest], u[rest])[0]
+        p = logp[rest].exp()
+        if p.device.type == "cpu":
+            drawn = [_draw_bucketed(*row) for row in zip(p, top_p[rest].tolist(), u[rest].tolist(), strict=True)]
+            token[rest] = torch.tensor(drawn)
+        else:  # a sum over buckets has no fixed order on a GPU
+            token[rest] = _draw_ordered(*_by_probability(p), top_p[rest], u[rest])[0]
     return token
+
+
+def _draw_bucketed(p: torch.Tensor, top_p: float, u: float) -> int:
+    """One token from all of a row, (vocab,) probabilities, without sorting it.
+
+    Buckets of equal upper bits are in the order of probability, so their masses say in which bucket the nucleus ends
+    and in which the draw falls; only these two are sorted.
+    """
+    bucket = p.view(torch.int32) >> _SHIFT
+    mass = torch.bincount(bucket, weights=p.double(), minlength=_BUCKETS).flip(0)  # likeliest first
+    cumulative = mass.cumsum(0)
+
+    def ordered(index: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """A bucket's probabilities and ids in order, and the mass up to and with each."""
+        ids = (bucket == mass.numel() - 1 - index).nonzero().squeeze(1)
+        values, order = torch.sort(p[ids], descending=True, stable=True)
+        before = cumulative[index - 1] if index else 0.0
+        return values, ids[order], before + values.double().cumsum(0)
+
+    filled = mass.nonzero().squeeze(1)
+    last = filled[-1:] if top_p >= 1 else filled[(cumulative - mass)[filled] < top_p][-1:]
+    end = int(last)
+    values, ids, upto = ordered(end)
+    size = int((values > 0).sum()) if top_p >= 1 else int(((upto - values < top_p) & (values > 0)).sum())
+    point = u * (1.0 if top_p >= 1 else float(upto[size - 1]))
+    start = int(filled[torch.searchsorted(cumulative[filled], point, right=True).clamp(max=len(filled) - 1)])
+    if start < end:
+        values, ids, upto = ordered(start)
+        size = len(ids)
+    return int(ids[torch.searchsorted(upto, point, right=True).clamp(max=size - 1)])
 
 
 def truncate(logp: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:

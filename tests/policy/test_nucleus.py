@@ -35,19 +35,35 @@ def test_the_head_never_changes_a_draw(scale, top_p, ties):
         assert torch.equal(draw(logp, top_p, u, head=head), whole)
 
 
-def test_only_rows_that_the_head_does_not_settle_are_sorted_whole(monkeypatch):
-    sorted_shapes = []
-    by_probability = nucleus._by_probability
-    monkeypatch.setattr(
-        nucleus, "_by_probability", lambda p, ids=None: sorted_shapes.append(tuple(p.shape)) or by_probability(p, ids)
-    )
+def test_only_rows_that_the_head_does_not_settle_are_drawn_whole(monkeypatch):
+    drawn = []
+    bucketed = nucleus._draw_bucketed
+    monkeypatch.setattr(nucleus, "_draw_bucketed", lambda p, *rest: drawn.append(tuple(p.shape)) or bucketed(p, *rest))
     peaked, u = policies(20, 5000, 8.0)
     flat, _ = policies(3, 5000, 0.1)
     draw(peaked, torch.full((20,), 0.7), u, head=256)
-    assert sorted_shapes == [(20, 256)]
-    sorted_shapes.clear()
+    assert drawn == []
     draw(torch.cat([peaked, flat]), torch.full((23,), 0.7), torch.cat([u, u[:3]]), head=256)
-    assert sorted_shapes == [(23, 256), (3, 5000)]
+    assert drawn == [(5000,)] * 3
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("top_p", [0.01, 0.3, 0.9, 0.999999, 1.0])
+def test_a_draw_by_buckets_is_the_draw_of_the_sorted_row(top_p, ties):
+    """Flat, peaked, with zeros and with one bucket for all; u at its ends as well."""
+    rows = [policies(60, 700, scale, ties, seed)[0] for seed, scale in enumerate((0.05, 0.5, 2.0, 6.0))]
+    uniform = torch.full((10, 700), -torch.log(torch.tensor(700.0)))
+    logp = torch.cat([*rows, uniform])
+    logp[::5, ::3] = float("-inf")
+    logp = torch.log_softmax(logp, 1)
+    u = torch.rand(len(logp), dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    u[:40:2], u[1:40:2] = 0.0, 1 - 2**-53
+    p = logp.exp()
+    expected = nucleus._draw_ordered(*nucleus._by_probability(p), torch.full((len(p),), top_p, dtype=torch.float64), u)[
+        0
+    ]
+    got = [nucleus._draw_bucketed(row, top_p, x) for row, x in zip(p, u.tolist(), strict=True)]
+    assert got == expected.tolist()
 
 
 def test_rows_of_one_batch_have_their_own_top_p():
