@@ -35,7 +35,6 @@ def bench_decision(
         (no decision can do without), `full sort` (the plain way to a nucleus, once); `replaced` shares; `memory`, the
         largest growth of the process over a decision as a multiple of one batch of logits; `machine`, `settings`.
     """
-    os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # read when torch is first imported
     import torch
 
     before = torch.get_num_threads()
@@ -91,8 +90,15 @@ def _growth(run: Callable[[], Any]) -> int:
     """Bytes that torch holds at most during a call, beyond what it held before."""
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-        run()
+    quiet, error = os.open(os.devnull, os.O_WRONLY), os.dup(2)
+    os.dup2(quiet, 2)  # the profiler greets and takes leave on standard error
+    try:
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+            run()
+    finally:
+        os.dup2(error, 2)
+        os.close(error)
+        os.close(quiet)
     held = most = 0
     for event in sorted(recorded.profiler.kineto_results.events(), key=lambda event: event.start_ns()):
         if event.name() == "[memory]":
