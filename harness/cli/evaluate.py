@@ -26,7 +26,10 @@ def evaluate_command(
     ] = False,
     pretrained: Annotated[str | None, typer.Option(help="RL checkpoint: hub id or directory.")] = None,
     base: Annotated[str | None, typer.Option(help="Base checkpoint: hub id or directory.")] = None,
-    pair: Annotated[str | None, typer.Option(help="A pair by name: dapo-32b, orz-32b, unireason-14b, tiny.")] = None,
+    pair: Annotated[
+        str | None,
+        typer.Option(help="A pair by name (dapo-32b, orz-32b, unireason-14b, tiny), or a folder with base and rl."),
+    ] = None,
     mode: Annotated[str | None, typer.Option(help="base, rl (default), replace or extrapolate.")] = None,
     primary: Annotated[str | None, typer.Option(help="Who proposes each token: base (default) or rl.")] = None,
     criterion: Annotated[

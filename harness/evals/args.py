@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError, unknown
@@ -85,9 +86,12 @@ def _pair(args: Mapping[str, Any]) -> tuple[Pair | None, bool]:
                     f"{named[0]}={args[named[0]]!r} has no effect with pair='tiny', which ships with rlvr-dir"
                 )
             return None, True
-        if name not in PRESETS:
-            raise unknown("pair", name, (*PRESETS, "tiny"))
-        fields = PRESETS[name].model_dump()
+        if name in PRESETS:
+            fields = PRESETS[name].model_dump()
+        elif Path(name).expanduser().is_dir():
+            fields = Pair.of_folder(name).model_dump()
+        else:
+            raise unknown("pair", name, (*PRESETS, "tiny", "a folder with base and rl"))
     else:
         if args.get("pretrained") == "tiny" and named == ["pretrained"]:
             return None, True

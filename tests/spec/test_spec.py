@@ -104,3 +104,21 @@ def test_presets_are_the_papers_pairs():
 )
 def test_labels(decoding, label):
     assert decoding.label() == label
+
+
+def test_a_pair_in_a_folder(tmp_path):
+    with pytest.raises(UserError, match="holds neither pair"):
+        Pair.of_folder(tmp_path)
+    (tmp_path / "rl").mkdir()
+    (tmp_path / "base").mkdir()
+    pair = Pair.of_folder(tmp_path)
+    assert (pair.base, pair.rl) == (str(tmp_path / "base"), str(tmp_path / "rl"))
+    (tmp_path / "pair.json").write_text('{"base": "org/base", "rl": "rl", "base_revision": "abc"}')
+    pair = Pair.of_folder(tmp_path)
+    assert (pair.base, pair.rl, pair.base_revision) == ("org/base", str(tmp_path / "rl"), "abc")
+    (tmp_path / "pair.json").write_text('{"base": "org/base", "rl": "rl", "bsae_revision": "abc"}')
+    with pytest.raises(UserError, match="did you mean 'base_revision'"):
+        Pair.of_folder(tmp_path)
+    (tmp_path / "pair.json").write_text("[")
+    with pytest.raises(UserError, match="cannot be read"):
+        Pair.of_folder(tmp_path)
