@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.errors import UserError, unknown
+from harness.grading.bounds import too_large
 from harness.grading.boxes import find_box
 from harness.grading.pool import verify_many
 from harness.grading.robust import grade_robust
@@ -17,7 +18,7 @@ KINDS: tuple[str, ...] = (
     "unclosed_box",  # it has a box that never closes
     "truncated",  # no closed box, and the response ran into the token limit
     "too_long",  # the box holds more than MAX_ANSWER characters: not an answer
-    "too_large",  # robust: the box asks for a number nobody could write down, as 9^{9^{9^9}} does (bounds.py)
+    "too_large",  # the box asks for a number nobody could write down, as 9^{9^{9^9}} does (bounds.py)
     "timed_out",  # math-verify did not finish within its processor time
     "grader_error",  # math-verify failed, or cannot read the gold answer
 )
@@ -48,17 +49,19 @@ class Verdict:
         return self.kind not in ("timed_out", "grader_error")
 
 
+def _without_math_verify(gold: str, answer: str) -> str | None:
+    if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(answer):
+        return "correct" if int(gold) == int(answer) else "wrong"
+    return "too_large" if too_large(answer) and not too_large(gold) else None
+
+
 def _plain(pairs: Sequence[tuple[str, str]]) -> list[str]:
     """The paper's grader: math-verify on the content of the box, gold first, and nothing else of the response.
 
-    Two plain integers are compared as integers, which is what math-verify answers for them, without starting it.
+    Two plain integers are compared as integers, which is what math-verify answers for them, without starting it. What
+    asks for a number nobody could write down is not sent to it either: it would time out, and call that wrong.
     """
-    kinds: list[str | None] = [
-        ("correct" if int(gold) == int(answer) else "wrong")
-        if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(answer)
-        else None
-        for gold, answer in pairs
-    ]
+    kinds: list[str | None] = [_without_math_verify(gold, answer) for gold, answer in pairs]
     todo = [i for i, kind in enumerate(kinds) if kind is None]
     for i, kind in zip(todo, verify_many([pairs[i] for i in todo]), strict=True):
         kinds[i] = kind
