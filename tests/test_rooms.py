@@ -8,7 +8,22 @@ from pathlib import Path
 import pytest
 
 HOUSE = Path(__file__).parents[1] / "harness"
-ROOMS = ("policy", "spec", "decode", "grading", "stats", "records", "evals", "tracking", "tiny", "train", "bench")
+ROOMS = (
+    "policy",
+    "spec",
+    "decode",
+    "grading",
+    "stats",
+    "records",
+    "evals",
+    "analysis",
+    "tracking",
+    "tiny",
+    "train",
+    "bench",
+    "sweep",
+    "report",
+)
 ANYWHERE = {"errors"}  # no room: the exception every room may raise
 # What a room may use of our own; everything not named here is forbidden.
 ALLOWED = {
@@ -19,16 +34,21 @@ ALLOWED = {
     "stats": set(),
     "records": {"spec", "grading", "stats"},
     "evals": {"spec", "decode", "grading", "stats", "records", "tiny"},
-    "tracking": {"spec", "stats", "records", "evals"},
-    "train": {"policy", "spec", "grading"},
+    "analysis": {"spec", "policy", "decode", "stats", "records", "evals", "tiny"},
+    "tracking": {"spec", "stats", "records", "evals", "analysis"},
+    "train": {"policy", "spec", "grading", "stats", "records"},
     "tiny": {"spec", "decode", "grading", "stats", "train"},
     "bench": {"spec", "policy", "decode", "grading"},
+    "report": {"spec", "stats", "records", "evals", "analysis"},
+    "sweep": {"spec", "decode", "stats", "records", "evals", "tracking", "tiny"},
 }
 FORBIDDEN_THIRD_PARTY = {
     "spec": {"torch", "vllm", "transformers"},
     "grading": {"lm_eval", "torch"},
     "stats": {"torch", "lm_eval"},
     "evals": {"mlflow"},
+    "analysis": {"mlflow", "matplotlib"},
+    "report": {"mlflow", "torch"},
     "policy": {"transformers", "vllm", "numpy"},
 }
 

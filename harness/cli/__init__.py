@@ -6,7 +6,7 @@ import warnings
 
 import typer
 
-from harness.cli import bench, evaluate, records, tiny, track
+from harness.cli import bench, evaluate, records, sweep, tiny, track
 from harness.cli.base import PLAIN
 from harness.errors import UserError
 
@@ -24,6 +24,7 @@ app.command("ui")(track.ui)
 app.add_typer(tiny.app, name="tiny")
 app.add_typer(bench.app, name="bench")
 app.add_typer(records.app, name="records")
+app.add_typer(sweep.app, name="sweep")
 app.add_typer(track.app, name="track")
 
 

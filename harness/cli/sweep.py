@@ -1,0 +1,188 @@
+"""`rlvr-dir sweep`: grids and searches."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli.base import group
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.spec.sweep import SweepSpec
+    from harness.sweep.folder import Folder
+
+app = group("Grids and searches over ways of decoding, in one running engine.")
+
+OUT = Path("runs")
+Out = Annotated[Path, typer.Option(help="Receives sweeps/NAME, the records and the MLflow store.")]
+Records = Annotated[Path | None, typer.Option(help="Store of rollouts; default OUT/records.")]
+Track = Annotated[bool, typer.Option(help="Log to MLflow.")]
+Name = Annotated[str, typer.Argument(help="The sweep's name, or its folder.")]
+
+
+@app.command("run")
+def sweep_run(
+    file: Annotated[str, typer.Argument(help="A YAML file, or the name of a sweep that ships with rlvr-dir.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the points, what is in the records, and the cost; run nothing.")
+    ] = False,
+    extend: Annotated[
+        bool, typer.Option("--extend", help="Add the points that the file has more than before.")
+    ] = False,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a key, as sampling.samples=8; give it again for more.")
+    ] = None,
+    out: Out = OUT,
+    records: Records = None,
+    track: Track = True,
+    speed: Annotated[float | None, typer.Option(help="Tokens a second, for the estimate of the time.")] = None,
+) -> None:
+    """Run a sweep, or go on with it: whatever was interrupted, the same command finishes it.
+
+    \b
+        rlvr-dir sweep run tiny_tau_gamma
+        rlvr-dir sweep run sweeps/dapo32b_tau_gamma.yaml --dry-run
+    """
+    spec = read(file, change or [])
+    from harness.sweep.estimate import estimate
+
+    found = estimate(spec, out, records or out / "records", speed)
+    typer.echo(found.text(points=dry_run), err=not dry_run)
+    if not dry_run:
+        _run(spec, out, records, track, extend=extend)
+
+
+@app.command("resume")
+def sweep_resume(name: Name, out: Out = OUT, records: Records = None, track: Track = True) -> None:
+    """Go on with a sweep as it was begun."""
+    _run(_stored(name, out)[1], _place(name, out), records, track)
+
+
+@app.command("status")
+def sweep_status(name: Name, out: Out = OUT) -> None:
+    """Trials done, running and left; the best so far. Changes nothing."""
+    from harness.sweep.look import status
+
+    typer.echo(status(*_stored(name, out)))
+
+
+@app.command("best")
+def sweep_best(name: Name, out: Out = OUT) -> None:
+    """What can be said of the best point, with its controls; of several metrics the Pareto set."""
+    from harness.sweep.look import best
+
+    typer.echo(best(*_stored(name, out)))
+
+
+@app.command("confirm")
+def sweep_confirm(
+    name: Name,
+    seeds: Annotated[str, typer.Option(help="Comma-separated; none that the sweep has used.")] = "1",
+    tasks: Annotated[
+        str | None, typer.Option(help="Benchmarks, comma-separated: the sweep's own and others. Default its own.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="First problems only. Default as the sweep.")] = None,
+    out: Out = OUT,
+    records: Records = None,
+    track: Track = True,
+) -> None:
+    """Decode the winner and its controls again, with new seeds and on other benchmarks: what is left of its lead?"""
+    folder, spec = _stored(name, out)
+    from harness.cli.evaluate import say
+    from harness.sweep.confirm import confirm
+    from harness.sweep.run import Places
+
+    at = _place(name, out)
+    places = Places.under(at, records=records, track=track)
+    chosen = [task.strip() for task in tasks.split(",")] if tasks else None
+    try:
+        numbers = [int(seed) for seed in seeds.split(",")]
+    except ValueError:
+        raise UserError(f"seeds={seeds!r} is refused; accepted: whole numbers, comma-separated") from None
+    typer.echo(confirm(spec, folder, places, numbers, chosen, limit=limit, say=say))
+
+
+@app.command("work")
+def sweep_work(name: Name, out: Out = OUT, records: Records = None) -> None:
+    """Join a running sweep from another machine that sees its folder and storage (PostgreSQL)."""
+    from harness.sweep.worker import work
+
+    folder, _ = _stored(name, out)
+    at = _place(name, out)
+    work(folder.path, records or at / "records")
+
+
+def read(file: str, changes: list[str]) -> "SweepSpec":
+    """The sweep of a file or of a shipped name, with `a.b=value` changes.
+
+    Raises:
+        UserError: no such file, not YAML, or what `load_sweep` refuses.
+    """
+    import yaml
+
+    from harness.spec.sweep import load_sweep
+    from harness.sweep import sweeps_dir
+
+    path, shipped = Path(file), sweeps_dir() / f"{file.removesuffix('.yaml')}.yaml"
+    path = path if path.is_file() else shipped
+    if not path.is_file():
+        names = ", ".join(sorted(each.stem for each in sweeps_dir().glob("*.yaml")))
+        raise UserError(f"sweep={file!r} is no file, and none that ships: {names}")
+    try:
+        data: Any = yaml.safe_load(path.read_text())
+        for change in changes:
+            name, equals, value = change.partition("=")
+            if not equals:
+                raise UserError(f"set={change!r} is refused; accepted: KEY=VALUE, as sampling.samples=8")
+            _set(data, name.strip(), yaml.safe_load(value))
+    except yaml.YAMLError as error:
+        raise UserError(f"{path} is not YAML ({' '.join(str(error).split())[:160]})") from None
+    return load_sweep(data)
+
+
+def _set(data: Any, name: str, value: Any) -> None:
+    """Sets `parameters.decode.tau.values` and the like; parameter names have a dot of their own."""
+    parts = name.split(".")
+    if parts[0] == "parameters" and len(parts) > 2:
+        parts = ["parameters", ".".join(parts[1:3]), *parts[3:]]
+    for part in parts[:-1]:
+        data = data.setdefault(part, {})
+        if not isinstance(data, dict):
+            raise UserError(f"set={name!r} is refused: {part} holds no keys")
+    data[parts[-1]] = value
+
+
+def _place(name: str, out: Path) -> Path:
+    """The `out` of a sweep that is named by its folder, `OUT/sweeps/NAME`."""
+    path = Path(name)
+    return path.resolve().parents[1] if (path / "sweep.yaml").is_file() else out
+
+
+def _stored(name: str, out: Path) -> "tuple[Folder, SweepSpec]":
+    from harness.sweep.folder import Folder
+
+    folder = Folder(Path(name)) if (Path(name) / "sweep.yaml").is_file() else Folder(out / "sweeps" / name)
+    spec = folder.stored()
+    if spec is None:
+        there = ", ".join(sorted(path.parent.name for path in out.glob("sweeps/*/sweep.yaml"))) or "none"
+        raise UserError(f"sweep={name!r} has not been begun in {str(out)!r}; there are: {there}")
+    return folder, spec
+
+
+def _run(spec: "SweepSpec", out: Path, records: Path | None, track: bool, *, extend: bool = False) -> None:
+    from harness.cli.evaluate import say
+    from harness.sweep.folder import Folder
+    from harness.sweep.run import Places, run_sweep
+
+    folder = Folder.of(spec, out).path
+    try:
+        made = run_sweep(spec, Places.under(out, records=records, track=track), extend=extend, say=say)
+    except KeyboardInterrupt:
+        say(f"interrupted; the same command goes on, or `rlvr-dir sweep resume {folder}`")
+        raise
+    typer.echo((folder / "summary.md").read_text())
+    say(f"written to {folder}: summary.md, summary.json, figures, results")
+    if made.failed:
+        say(f"{made.failed} points failed; `rlvr-dir sweep status {folder}` says why, and the same command tries again")
+        raise typer.Exit(1)

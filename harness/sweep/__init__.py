@@ -1,0 +1,17 @@
+"""Sweeps: many ways of decoding one pair, chosen by a grid or a search, in one running engine; nothing is done twice.
+
+    from harness.sweep.run import run_sweep
+    run_sweep(load_sweep(yaml.safe_load(text)), Path("runs"))
+
+Optuna keeps the book of trials, the record store every rollout, the sweep's folder the results. All three survive
+`kill -9` at any moment; the same command goes on from there.
+"""
+
+from pathlib import Path
+
+
+def sweeps_dir() -> Path:
+    """The folder of the sweeps that ship: `sweeps/` of a checkout, or the copy inside the installed package."""
+    package = Path(__file__).parents[1]
+    checkout = package.parent / "sweeps"
+    return checkout if checkout.is_dir() else package / "_data" / "sweeps"

@@ -1,0 +1,171 @@
+"""Before anything runs: the points, how much of each is in the records already, and what the rest will cost."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.decode import open_engine
+from harness.errors import UserError
+from harness.evals import preflight
+from harness.evals.show import markdown_table
+from harness.evals.work import Work, exams, works_of
+from harness.records import RecordStore
+from harness.spec import Decoding
+from harness.spec.sweep import LISTED, RATIO, SweepSpec
+from harness.sweep.folder import Folder
+from harness.sweep.measure import Taus, checkpoints, decoding_of
+from harness.sweep.points import Point, listed_points
+from harness.sweep.progress import duration
+from harness.sweep.taus import stored_taus
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A point or a reference: what it is, how many responses it needs, how many are held (None: cannot be told)."""
+
+    pair: str
+    label: str
+    asked: int
+    held: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a sweep will cost. `mean_tokens` is measured on held responses; None where there are none."""
+
+    rows: list[Row]
+    size: str
+    mean_tokens: float | None
+    max_tokens: int
+    speed: float | None
+    notes: tuple[str, ...]
+
+    @property
+    def missing(self) -> int:
+        """Responses to be decoded."""
+        return sum(row.asked - (row.held or 0) for row in self.rows)
+
+    def text(self, *, points: bool) -> str:
+        """As a person reads it; `points` lists them one by one."""
+        held = sum(row.held or 0 for row in self.rows)
+        lines = [f"{self.size}; with references {len(self.rows)} ways of decoding, {self.missing + held:,} responses"]
+        if points:
+            cells = [[r.pair, r.label, f"{r.asked:,}", "?" if r.held is None else f"{r.held:,}"] for r in self.rows]
+            lines += ["", markdown_table(["pair", "decoding", "responses", "in the records"], cells, left=2), ""]
+        lines.append(f"in the records: {held:,}; to be decoded: {self.missing:,}, {self.cost()}")
+        return "\n".join([*lines, *self.notes])
+
+    def cost(self) -> str:
+        """Tokens and time."""
+        if self.mean_tokens is None:
+            tokens = self.missing * self.max_tokens
+            words = f"at most {tokens:,} tokens (no response of this pair is at hand to tell their length)"
+        else:
+            tokens = round(self.missing * self.mean_tokens)
+            words = f"about {tokens:,} tokens ({self.mean_tokens:.0f} each, as measured)"
+        if self.speed is None:
+            return words + "; time unknown: give --speed TOKENS_PER_SECOND"
+        return words + f"; {duration(tokens / self.speed)} at {self.speed:,.0f} tokens/s"
+
+
+def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = None) -> Estimate:
+    """Reads the records; loads no weights, writes nothing.
+
+    Raises:
+        UserError: a benchmark without data, or points that contradict themselves.
+    """
+    preflight(spec.tasks, spec.data_dir, spec.golds)
+    folder = Folder.of(spec, out)
+    rows: list[Row] = []
+    notes: list[str] = []
+    lengths: list[int] = []
+    store = RecordStore(records)
+    for pair in spec.pairs:
+        asked, unknown = _decodings(spec, pair, stored_taus(spec, folder, pair))
+        try:
+            works = _works(spec, pair, asked)
+        except Exception as error:  # checkpoints that are on another machine: its sizes are known all the same
+            reason = str(error) if isinstance(error, UserError) else type(error).__name__
+            notes.append(f"{pair}: the checkpoints cannot be read here, so neither can their records ({reason[:120]})")
+            each = _responses(spec)
+            rows += [Row(pair, decoding.label(), each, None) for decoding in asked]
+        else:
+            each = sum(len(work.requests) for work in works) // max(1, len(asked))
+            for decoding in asked:
+                mine = [work for work in works if work.decoding == decoding]
+                held = [tokens for work in mine for tokens in _held(store, work)]
+                lengths += held
+                rows.append(Row(pair, decoding.label(), each, len(held)))
+        rows += [Row(pair, label, each, 0) for label in unknown]
+    if spec.method not in LISTED:
+        rows += [Row(next(iter(spec.pairs)), "to be proposed, with its control", 2 * each, 0)] * spec.run_cap
+    if speed is None:
+        speed = _speed(out, spec)
+    return Estimate(
+        rows,
+        spec.size(),
+        sum(lengths) / len(lengths) if lengths else None,
+        spec.sampling.max_tokens,
+        speed,
+        tuple(notes),
+    )
+
+
+def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[Decoding], list[str]]:
+    """What is known to be decoded, references first; and labels of points whose threshold is not known yet."""
+    from harness.sweep.run import references
+
+    known: list[Point] = []
+    unknown: list[str] = []
+    for point in listed_points(spec):
+        if point["pair"] == pair:
+            decoding = spec.decoding(point, 0.0) if RATIO in point else None
+            if decoding and decoding.criterion != "random" and (decoding.criterion, point[RATIO]) not in taus:
+                for each in dict.fromkeys([decoding.control(), decoding]):
+                    gamma = f" γ{each.gamma:g}" if each.gamma else ""
+                    unknown.append(f"{each.mode}{gamma} {each.criterion} at {100 * point[RATIO]:g} % replaced")
+            else:
+                known.append(point)
+    mine = [decoding_of(spec, point, taus) for point in known]
+    first = [decoding_of(spec, each, taus) for each in references(spec, pair, known, taus)]
+    return list(dict.fromkeys([*first, *mine])), list(dict.fromkeys(unknown))
+
+
+def _works(spec: SweepSpec, pair: str, asked: Sequence[Decoding]) -> list[Work]:
+    engine = open_engine(checkpoints(spec, pair), spec.engine, lazily=True)
+    try:
+        names = list(preflight(spec.tasks, spec.data_dir, spec.golds))
+        papers = exams(names, engine, spec.sampling, limit=spec.limit, data_dir=spec.data_dir, version=spec.golds)
+        return works_of(papers, asked, engine)
+    finally:
+        engine.close()
+
+
+def _responses(spec: SweepSpec) -> int:
+    from harness.evals.data import problems
+
+    names = preflight(spec.tasks, spec.data_dir, spec.golds)
+    return spec.sampling.samples * sum(min(spec.limit or 10**9, len(problems(name, spec.data_dir))) for name in names)
+
+
+def _held(store: RecordStore, work: Work) -> list[int]:
+    """The lengths of the responses of some work that are in the records."""
+    try:
+        snapshot = store.read(work.config.hash(), work.task)
+    except UserError:
+        return []
+    asked = {(request.problem, request.sample) for request in work.requests}
+    return [snapshot.row(key)["n_tokens"] for key in snapshot.held if key in asked]
+
+
+def _speed(out: Path, spec: SweepSpec) -> float | None:
+    """Tokens a second of an earlier sweep of the same pairs here."""
+    for path in sorted(out.glob("sweeps/*/summary.json"), key=lambda path: -path.stat().st_mtime):
+        try:
+            told = json.loads(path.read_text())
+        except ValueError:
+            continue
+        if told.get("tokens_per_second") and set(spec.pairs) <= set(told.get("mean_tokens", {})):
+            return told["tokens_per_second"]
+    return None

@@ -1,0 +1,146 @@
+"""A sweep's folder, `OUT/sweeps/NAME`: what was asked, what came out, and that nobody changes the one under the other.
+
+sweep.yaml       the sweep, everything said; resuming reads it, and another sweep under this name is refused
+study.journal    Optuna's trials (unless `storage` is a database)
+results/         one JSON file an evaluation, references included
+matched.json     the thresholds found for wanted replacement ratios
+summary.md, summary.json, *.svg    what is said of it all
+lock, claim, workers/              who works on it
+"""
+
+import difflib
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.errors import UserError
+from harness.evals import EvalResult
+from harness.records.files import make_folder, write_file
+from harness.spec.sweep import SweepSpec, load_sweep, plain
+
+# What may change between two runs of one sweep: it changes neither a token nor which points there are.
+FREE = ("workers", "retries", "batch")
+FREE_ENGINE = ("max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_gib", "self_test")
+
+
+class Folder:
+    """The files of one sweep."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.spec, self.journal, self.lock = path / "sweep.yaml", path / "study.journal", path / "lock"
+        self.results, self.workers, self.claim = path / "results", path / "workers", path / "claim"
+        self.matched = path / "matched.json"
+
+    @classmethod
+    def of(cls, spec: SweepSpec, out: Path) -> "Folder":
+        """The folder of a sweep under `out`."""
+        return cls(out / "sweeps" / spec.name)
+
+    def make(self) -> None:
+        """Creates what is missing."""
+        for folder in (self.path, self.results, self.workers):
+            make_folder(folder)
+
+    def stored(self) -> SweepSpec | None:
+        """The sweep this folder belongs to; None for a new one.
+
+        Raises:
+            UserError: its `sweep.yaml` cannot be read.
+        """
+        if not self.spec.is_file():
+            return None
+        try:
+            return load_sweep(yaml.safe_load(self.spec.read_text()))
+        except yaml.YAMLError as error:
+            raise UserError(f"{self.spec} is not YAML ({error})") from None
+
+    def settle(self, spec: SweepSpec, *, extend: bool = False) -> None:
+        """Writes the sweep down, or checks it against the one that is.
+
+        Raises:
+            UserError: it is another sweep than the one begun here; with `extend`, more than points were added.
+        """
+        check(self.stored(), spec, str(self.spec), extend=extend)
+        write_file(self.spec, dump(spec).encode())
+
+    def keep(self, result: EvalResult) -> str:
+        """Writes a result, whole or not at all; the file's name."""
+        name = f"{result.task}-{result.decoding.mode}-{result.config_hash}.json"
+        write_file(self.results / name, result.to_json().encode())
+        return name
+
+    def known(self, config_hash: str) -> EvalResult | None:
+        """The result of that hash, if it is here."""
+        for path in self.results.glob(f"*-{config_hash}.json"):
+            return self.result(path.name)
+        return None
+
+    def result(self, name: str) -> EvalResult | None:
+        """A result by its file's name; None where the file is missing or damaged."""
+        try:
+            return EvalResult.from_json((self.results / name).read_text())
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def read_json(self, path: Path) -> dict[str, Any]:
+        """A JSON object of ours; empty where there is none."""
+        try:
+            return json.loads(path.read_text())
+        except (OSError, ValueError):
+            return {}
+
+
+def dump(spec: SweepSpec) -> str:
+    """A sweep as YAML."""
+    return yaml.safe_dump(plain(spec), sort_keys=False, allow_unicode=True)
+
+
+def check(old: SweepSpec | None, new: SweepSpec, where: str, *, extend: bool) -> None:
+    """Refuses to go on with a changed sweep.
+
+    Raises:
+        UserError: with the lines that differ.
+    """
+    if old is None or _identity(old) == _identity(new):
+        return
+    lines = difflib.unified_diff(_lines(old), _lines(new), "begun", "now", lineterm="", n=0)
+    diff = "\n".join(line for line in lines if not line.startswith("@@"))
+    if not _adds_points(old, new):
+        raise UserError(
+            f"sweep {new.name!r} was begun with other settings ({where}); give the changed sweep another name, or undo "
+            f"the change:\n{diff}"
+        )
+    if not extend:
+        raise UserError(f"sweep {new.name!r} has more points now ({where}); add them with --extend:\n{diff}")
+
+
+def _identity(spec: SweepSpec) -> dict[str, Any]:
+    data = {name: value for name, value in plain(spec).items() if name not in FREE}
+    return {**data, "engine": {k: v for k, v in data["engine"].items() if k not in FREE_ENGINE}}
+
+
+def _lines(spec: SweepSpec) -> list[str]:
+    return yaml.safe_dump(_identity(spec), sort_keys=False, default_flow_style=None, width=200).splitlines()
+
+
+def _adds_points(old: SweepSpec, new: SweepSpec) -> bool:
+    """Whether the new sweep only has more values of its listed parameters, a higher `run_cap`, or more references."""
+    if set(old.parameters) != set(new.parameters):
+        return False
+    if old.method == "grid":
+        for name, parameter in old.parameters.items():
+            other = new.parameters[name]
+            same_kind = (parameter.values is None) == (other.values is None)
+            if not same_kind or not set(parameter.listed or ()) <= set(other.listed or ()):
+                return False
+        parameters = old.parameters
+    else:
+        parameters = new.parameters
+    capped = new.run_cap is not None and (old.run_cap is None or new.run_cap < old.run_cap)
+    if capped or not set(old.references) <= set(new.references):
+        return False
+    like = new.model_copy(update={"parameters": parameters, "run_cap": old.run_cap, "references": old.references})
+    return _identity(like) == _identity(old)

@@ -1,0 +1,85 @@
+"""Matched ratios: the threshold at which a criterion replaces a wanted share of tokens, from one base generation.
+
+    found = tau_for("delta_logp", values, 0.05)     # found.tau, and the share of `values` beyond it
+    Miss.of(found, reached)                         # wanted, expected, reached
+
+Criteria can only be compared fairly where they replace as much as each other. Thresholds are quantiles of the values
+that a criterion has on the base model's own text; replacing changes the text that follows, so the ratio that is reached
+differs from the expected one, and the miss is reported beside it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from harness.errors import UserError
+
+BELOW = ("delta_logp", "random")  # criteria that hold below their threshold; all others hold above it
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A threshold, the ratio that was wanted, and the one it gives on the values it was found from."""
+
+    criterion: str
+    tau: float
+    wanted: float
+    expected: float
+
+
+def tau_for(criterion: str, values: ArrayLike, ratio: float) -> Found:
+    """The threshold whose share of values strictly beyond it is nearest to `ratio`.
+
+    Values that are equal are on one side together, so that share may miss the wanted one. Of all thresholds in the gap
+    between two neighbouring values, the one with the fewest digits is taken. `random` needs no values: its threshold is
+    the ratio.
+
+    Raises:
+        UserError: no values, values that are not numbers, or a ratio outside (0, 1).
+
+    >>> tau_for("kl", [0.0, 0.0, 0.1, 0.5], 0.25)
+    Found(criterion='kl', tau=0.3, wanted=0.25, expected=0.25)
+    """
+    if not 0 < ratio < 1:
+        raise UserError(f"ratio={ratio} is refused; accepted: a fraction between 0 and 1")
+    if criterion == "random":
+        return Found(criterion, ratio, ratio, ratio)
+    x = np.asarray(values, dtype=np.float64).ravel()
+    if not x.size or np.isnan(x).any():
+        raise UserError(f"values of {criterion}: accepted: one number a position, at least one")
+    sign = 1.0 if criterion in BELOW else -1.0
+    edges, counts = np.unique(sign * x, return_counts=True)  # f holds where sign * value < sign * tau
+    shares = np.concatenate([[0.0], np.cumsum(counts) / x.size])  # beyond none, one, ... all of the different values
+    i = int(np.argmin(np.abs(shares - ratio)))
+    low = edges[i - 1] if i else edges[0] - 1.0
+    high = edges[i] if i < edges.size else edges[-1] + 1.0
+    return Found(criterion, sign * _between(low, high), ratio, float(shares[i]))
+
+
+def _between(low: float, high: float) -> float:
+    """The number of fewest digits in the middle half of a gap, or its middle where floats are too coarse for that."""
+    middle, quarter = (low + high) / 2, (high - low) / 4
+    for digits in range(1, 17):
+        value = float(f"{middle:.{digits}g}")
+        if abs(value - middle) <= quarter:
+            return value
+    return middle
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """How well a ratio was matched: `reached` is that of the decoding itself."""
+
+    found: Found
+    reached: float
+
+    @property
+    def points(self) -> float:
+        """Reached minus wanted."""
+        return self.reached - self.found.wanted
+
+    @property
+    def relative(self) -> float:
+        """The miss as a share of what was wanted."""
+        return self.points / self.found.wanted

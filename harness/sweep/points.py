@@ -1,0 +1,82 @@
+"""The points of a sweep: which values are tried together, and the name each point is known by."""
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from harness.spec import Decoding
+from harness.spec.sweep import RATIO, Parameter, SweepSpec
+
+Point = dict[str, Any]  # pair, and a value by parameter name; `decode.tau.ratio` where the threshold is to be found
+
+
+def key(point: Mapping[str, Any]) -> str:
+    """A point's name: equal points have equal names, in any process."""
+    return json.dumps(point, sort_keys=True, separators=(",", ":"))
+
+
+def listed_points(spec: SweepSpec) -> list[Point]:
+    """All points of a grid, or of a random or quasi-random draw from the sweep's seed; none for a search.
+
+    A longer draw begins with the shorter one, so a sweep can be extended.
+    """
+    if spec.method == "grid":
+        drawn = list(_grid(spec))[: spec.run_cap]
+    elif spec.method in ("random", "qmc"):
+        drawn = _draw(spec)
+    else:
+        return []
+    return [{"pair": pair, **point} for pair in spec.pairs for point in drawn]
+
+
+def names(spec: SweepSpec) -> dict[str, Parameter]:
+    """The parameters by the names that points and studies use."""
+    return {RATIO if p.ratio is not None else name: p for name, p in spec.parameters.items()}
+
+
+def reference(pair: str, decoding: Decoding) -> Point:
+    """A reference as a point of the study of references."""
+    return {"pair": pair, "reference": decoding.model_dump(mode="json")}
+
+
+def _grid(spec: SweepSpec) -> Iterator[Point]:
+    every = names(spec)
+    for values in product(*(parameter.listed or () for parameter in every.values())):
+        yield dict(zip(every, values, strict=True))
+
+
+def _draw(spec: SweepSpec) -> list[Point]:
+    every = names(spec)
+    units = _units(spec, len(every))
+    found: dict[str, Point] = {}
+    for _, row in zip(range(100 * spec.run_cap), units, strict=False):  # a small space runs out of new points
+        point = {name: _at(parameter, unit) for (name, parameter), unit in zip(every.items(), row, strict=True)}
+        found.setdefault(key(point), point)
+        if len(found) == spec.run_cap:
+            break
+    return list(found.values())
+
+
+def _units(spec: SweepSpec, width: int) -> Iterator[np.ndarray]:
+    """Rows of numbers in [0, 1), without end."""
+    if spec.method == "random":
+        random = np.random.default_rng(spec.seed)
+        while True:
+            yield random.random(width)
+    from scipy.stats.qmc import Sobol
+
+    sobol = Sobol(width, scramble=True, rng=spec.seed)
+    while True:
+        yield from sobol.random(1)
+
+
+def _at(parameter: Parameter, unit: float) -> Any:
+    """The value at a place between 0 and 1; of a range with four significant digits, enough to tell settings apart."""
+    if parameter.listed is not None:
+        return parameter.listed[int(unit * len(parameter.listed))]
+    low, high = parameter.min, parameter.max
+    value = low * (high / low) ** unit if parameter.log else low + (high - low) * unit
+    return float(f"{value:.4g}")

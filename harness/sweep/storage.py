@@ -1,0 +1,86 @@
+"""Where Optuna keeps the trials: a journal file by default, PostgreSQL for many machines, sqlite for one worker.
+
+The journal's lock is `flock`, which ends with its process: with Optuna's own lock files, a worker killed while writing
+keeps the others waiting for half a minute.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+
+from harness.errors import UserError
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+@contextmanager
+def flocked(path: Path) -> Iterator[None]:
+    """Waits for, and holds, an advisory lock on a file, which is made and stays."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+class FileLock(JournalFileOpenLock):
+    """Optuna's lock around a write to the journal."""
+
+    def __init__(self, journal: Path) -> None:
+        super().__init__(str(journal))
+        self._path, self._held = journal.with_name(journal.name + ".flock"), None
+
+    def acquire(self) -> bool:
+        """Waits until no other process writes."""
+        self._held = flocked(self._path)
+        self._held.__enter__()
+        return True
+
+    def release(self) -> None:
+        """Lets the next one write."""
+        self._held.__exit__(None, None, None)
+
+
+def open_storage(storage: str, journal: Path) -> Any:
+    """The storage that a sweep names; environment variables in it are filled in, so that it need not hold a password.
+
+    Raises:
+        UserError: the database cannot be reached, or its driver is not installed.
+    """
+    url = os.path.expandvars(storage)
+    if url == "journal":
+        return JournalStorage(JournalFileBackend(str(journal), lock_obj=FileLock(journal)))
+    if url.startswith("$"):
+        raise UserError(f"storage={storage!r}: that environment variable is not set")
+    if url.startswith("postgresql://"):  # SQLAlchemy's default driver is the old one
+        url = "postgresql+psycopg://" + url.removeprefix("postgresql://")
+    try:
+        return optuna.storages.RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
+    except ImportError as error:
+        raise UserError(
+            f"storage: its driver is not installed ({error.name or 'psycopg'}); install rlvr-dir[postgres]"
+        ) from None
+    except Exception as error:  # SQLAlchemy's and each driver's own
+        reason = " ".join(str(error).split())[:160]
+        raise UserError(f"storage cannot be opened ({type(error).__name__}: {reason})") from None
+
+
+def mend(journal: Path) -> None:
+    """Cuts off what a full disk or a power cut left of a last line; Optuna could not read a journal with more after it.
+
+    Only for whoever holds the sweep's lock, before anyone writes.
+    """
+    if not journal.is_file():
+        return
+    data = journal.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        os.truncate(journal, whole)

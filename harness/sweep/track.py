@@ -1,0 +1,127 @@
+"""All that a sweep says to MLflow: a run for each result, findable on its own, under one run for the sweep.
+
+Nothing depends on it: what fails is a warning, and `sweep run` again writes what is missing.
+"""
+
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.evals import EvalResult
+from harness.spec.sweep import SweepSpec
+from harness.sweep.folder import Folder
+
+if TYPE_CHECKING:
+    from harness.sweep.summary import Summary
+
+_PARENT = "mlflow.parentRunId"
+
+
+class Parent:
+    """The run of a sweep. `where` is a folder or a tracking URI; None logs nothing."""
+
+    def __init__(self, spec: SweepSpec, where: Path | str | None) -> None:
+        self._spec, self._where, self._run = spec, where, None
+        self._client: Any = None
+        if where is not None:
+            self._try(self._open)
+
+    def child(self, result: EvalResult) -> None:
+        """Logs a result under the sweep, unless it is there."""
+        if self._run is not None:
+            self._try(lambda: self._child(result))
+
+    def close(self, made: "Summary", folder: Folder) -> None:
+        """Logs what is missing, then the sweep's own metrics, table and figures; ends its run."""
+        for result in (result for entry in made.entries for result in entry.results):
+            self.child(result)
+        if self._run is not None:
+            self._try(self._end_dead_runs)
+            self._try(lambda: self._close(made, folder))
+
+    def attach(self, *files: Path) -> None:
+        """Adds files to the sweep's run and ends it."""
+        if self._run is not None:
+            self._try(lambda: self._end(files))
+
+    def interrupted(self) -> None:
+        """Ends the sweep's run as KILLED; the next run of the sweep goes on in it."""
+        if self._run is not None:
+            self._try(lambda: self._client.set_terminated(self._run, "KILLED"))
+
+    def _try(self, act: Any) -> None:
+        try:
+            act()
+        except Exception as error:
+            reason = " ".join(str(error).split())[:200]
+            warnings.warn(
+                f"MLflow at {self._where} was not told of the sweep ({type(error).__name__}: {reason}); its folder has "
+                "everything, and running it again logs it",
+                stacklevel=3,
+            )
+
+    @property
+    def _experiment(self) -> str:
+        return f"rlvr-dir-{self._spec.name}"
+
+    def _open(self) -> None:
+        from harness.tracking.owner import owner
+        from harness.tracking.store import Store, patience
+
+        with patience():
+            store = Store.at(self._where)
+            self._client = client = store.client()
+            with store.locked():
+                experiment = store.experiment_id(client, self._experiment)
+                found = client.search_runs([experiment], f"tags.kind = 'sweep' and tags.sweep = '{self._spec.name}'")
+                if found:  # an interrupted sweep goes on in its own run
+                    self._run = found[0].info.run_id
+                    client.update_run(self._run, status="RUNNING")
+                    client.set_tag(self._run, "owner", owner())
+                    return
+                tags = {"kind": "sweep", "sweep": self._spec.name, "owner": owner(), "mlflow.source.name": "rlvr-dir"}
+                run = client.create_run(experiment, run_name=f"sweep {self._spec.name}", tags=tags)
+                self._run = run.info.run_id
+
+    def _child(self, result: EvalResult) -> None:
+        from harness.tracking import log_result
+
+        run = log_result(result, self._where, self._experiment)
+        if run is not None:
+            self._client.set_tag(run, _PARENT, self._run)
+            self._client.set_tag(run, "sweep", self._spec.name)
+
+    def _end_dead_runs(self) -> None:
+        """Runs that a killed process of this sweep left RUNNING become KILLED; their results are logged again."""
+        from harness.tracking.owner import is_dead
+        from harness.tracking.query import runs
+
+        experiment = self._client.get_run(self._run).info.experiment_id
+        for run in runs(self._client, [experiment], "attributes.status = 'RUNNING' and tags.kind = 'eval'"):
+            if is_dead(run.data.tags.get("owner", "")):
+                self._client.set_terminated(run.info.run_id, "KILLED")
+
+    def _close(self, made: "Summary", folder: Folder) -> None:
+        from mlflow.entities import Metric, Param
+
+        best = [entry for entry in made.best if len(made.spec.metric) == 1][:1]
+        metrics = {"points": len(made.points)}
+        params = {"pair": ", ".join(made.spec.pairs), "tasks": ", ".join(made.spec.tasks), "size": made.spec.size()}
+        for entry in best:
+            metrics |= {f"best/{name}": round(100 * value, 2) for name, value in entry.metrics.items()}
+            metrics["best/mean_tokens"] = round(entry.metrics["mean_tokens"], 1)
+        client, run = self._client, self._run
+        client.log_batch(run, metrics=[Metric(name, value, 0, 0) for name, value in metrics.items()])
+        stored = client.get_run(run).data.params
+        client.log_batch(run, params=[Param(k, v) for k, v in params.items() if k not in stored])
+        client.set_tag(run, "best", best[0].decoding.label() if best else "")
+        client.set_tag(run, "mlflow.note.content", (folder.path / "summary.md").read_text()[:8000])
+        self._end(
+            [folder.spec, *(folder.path / f"summary.{kind}" for kind in ("md", "json")), *folder.path.glob("*.svg")]
+        )
+
+    def _end(self, files: Iterable[Path]) -> None:
+        for file in files:
+            self._client.log_artifact(self._run, str(file))
+        self._client.set_terminated(self._run, "FINISHED")

@@ -1,0 +1,98 @@
+"""One process with everything imported, for all tests that run whole sweeps."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from harness.sweep.folder import Folder
+from harness.sweep.study import Book
+from tests.sweep.made import sweep
+
+ROOT = Path(__file__).parents[2]
+
+
+class Host:
+    """The process of `tests.sweep.host`, and what it says."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.sweep.host"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        assert self.answer() == "ready"
+
+    def answer(self):
+        for line in self.process.stdout:
+            if line.startswith("@ "):
+                return line[2:].strip()
+        raise AssertionError(f"the host is gone, status {self.process.wait()}")
+
+    def start(self, out, **changes):
+        """The pid of a process that runs the small sweep, so changed, in `out`."""
+        print(out, json.dumps(changes), file=self.process.stdin, flush=True)
+        return int(self.answer())
+
+    def run(self, out, **changes):
+        """The exit status of such a process."""
+        self.start(out, **changes)
+        return int(self.answer())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(30)
+
+
+@pytest.fixture(scope="session")
+def host():
+    host = Host()
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def look():
+    """The book and the folder of a sweep that has been run."""
+
+    def of(out, **changes):
+        spec = sweep(**changes)
+        folder = Folder.of(spec, out)
+        return Book(spec, folder), folder
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def postgresql():
+    """The URL of a real server, started here from Debian's package and stopped afterwards."""
+    places = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True), *map(Path, os.get_exec_path())]
+    place = next((place for place in places if (place / "initdb").exists() and (place / "pg_ctl").exists()), None)
+    if place is None:
+        pytest.skip("PostgreSQL's server is not installed (Debian: the package postgresql)")
+    if find_spec("psycopg") is None:
+        pytest.skip("psycopg is not installed (the extra [postgres])")
+    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # a socket's path must be short
+    who = {}
+    if os.geteuid() == 0:  # the server refuses to be root
+        who = {"user": "postgres"}
+        shutil.chown(folder, "postgres")
+    data, log = folder / "data", folder / "log"
+
+    def call(program, *arguments):
+        subprocess.run([place / program, *arguments], check=True, cwd=folder, stdout=subprocess.DEVNULL, **who)
+
+    call("initdb", "-D", data, "-U", "sweeper", "-A", "trust", "--no-sync")
+    call("pg_ctl", "-D", data, "-l", log, "-w", "-o", f"-k {folder} -c listen_addresses= -F", "start")
+    yield f"postgresql://sweeper@/postgres?host={folder}"
+    call("pg_ctl", "-D", data, "-m", "immediate", "stop")
+    shutil.rmtree(folder)

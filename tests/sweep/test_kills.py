@@ -1,0 +1,156 @@
+"""Sweeps killed with -9 at random moments, parent and workers; the same command ends as if nothing had happened."""
+
+import contextlib
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.sweep.points import key, listed_points
+from tests.sweep.made import decoded, sweep
+
+PATIENCE = 120  # seconds for anything a sweep does
+LARGER = {"limit": 6, "sampling": {"samples": 4, "max_tokens": 40}}
+RESPONSES = 6 * 6 * 4
+
+
+def lines(out):
+    return sum(path.read_bytes().count(b"\n") for path in out.glob("records/*/*/journal.jsonl"))
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def children(pid):
+    try:
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def kill(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def wait_for_a_moment(pid, out, rng, seconds):
+    """Half of the moments are any time at all, the others come just after new lines in some journal."""
+    anytime = rng.random() < 0.5
+    moment = time.monotonic() + (rng.random() * seconds if anytime else PATIENCE)
+    wanted = 10**9 if anytime else lines(out) + rng.randrange(1, 12)
+    while alive(pid) and time.monotonic() < moment and lines(out) < wanted:
+        time.sleep(0.001)
+    time.sleep(rng.random() * 0.02)
+
+
+def everything(book):
+    return [*book.trials(), *book.trials(book.references)]
+
+
+def check(book, out, spec, responses):
+    """Every point is complete exactly once, nothing is left running, no response has been decoded twice."""
+    complete = [trial for trial in book.trials() if trial.state.name == "COMPLETE"]
+    assert sorted(key(trial.user_attrs["point"]) for trial in complete) == sorted(map(key, listed_points(spec)))
+    assert len([t for t in book.trials(book.references) if t.state.name == "COMPLETE"]) == 2
+    assert {trial.state.name for trial in everything(book)} <= {"COMPLETE", "FAIL"}
+    found = decoded(out / "records")
+    for name, keys in found.items():
+        assert len(keys) == len(set(keys)), f"record {name} has a response twice"
+    assert sum(map(len, found.values())) == responses
+
+
+def test_a_parent_killed_again_and_again_leaves_every_point_complete_once(host, look, tmp_path):
+    rng, kills = random.Random(7), 0
+    out = tmp_path / "out"
+    while True:
+        pid = host.start(out, **LARGER)
+        if kills < 6:
+            wait_for_a_moment(pid, out, rng, seconds=3)
+            kill(pid)
+        status = host.answer()
+        if status == "0":
+            break
+        assert status == "-9"
+        kills += 1
+    book, folder = look(out, **LARGER)
+    check(book, out, book.spec, RESPONSES)
+    retired = sum(trial.state.name == "FAIL" for trial in everything(book))
+    assert all(t.user_attrs.get("retry_of") is not None for t in book.trials() if t.user_attrs.get("attempt", 1) > 1)
+    print(f"{kills} kills, {retired} trials retired and tried again")
+    assert kills >= 3
+    assert "4 complete" in (folder.path / "summary.md").read_text()
+
+
+@pytest.mark.parametrize("storage", ["journal", "postgresql"])
+def test_workers_and_parents_killed_leave_every_point_complete_once(host, look, tmp_path, request, storage):
+    rng = random.Random(3)
+    out = tmp_path / "out"
+    killed = {"parent": 0, "worker": 0}
+    url = storage if storage == "journal" else request.getfixturevalue("postgresql")
+    changes = {**LARGER, "workers": {"count": 2}, "retries": 20, "storage": url}
+    while True:
+        pid = host.start(out, **changes)
+        while alive(pid) and sum(killed.values()) < 5:
+            wait_for_a_moment(pid, out, rng, seconds=2)
+            workers = children(pid)
+            if workers and (killed["worker"] <= killed["parent"] or rng.random() < 0.3):
+                kill(rng.choice(workers))
+                killed["worker"] += 1
+                print(f"worker killed at {lines(out)} lines")
+            elif alive(pid):
+                kill(pid)
+                killed["parent"] += 1
+                print(f"parent killed at {lines(out)} lines")
+                for worker in workers:
+                    deadline = time.monotonic() + 10
+                    while alive(worker) and time.monotonic() < deadline:
+                        time.sleep(0.01)
+                    assert not alive(worker), "a worker outlived its parent"
+                break
+        status = host.answer()
+        if status == "0":
+            break
+        assert status == "-9"
+    book, _ = look(out, **changes)
+    check(book, out, book.spec, RESPONSES)
+    print(f"killed: {killed}; {sum(t.state.name == 'FAIL' for t in everything(book))} trials retired")
+    assert killed["worker"]
+    assert killed["parent"]
+
+
+def test_mlflow_has_one_finished_run_a_result_however_often_it_was_killed(host, look, tmp_path):
+    mlflow = pytest.importorskip("mlflow")
+    rng, kills = random.Random(5), 0
+    out = tmp_path / "out"
+    parameters = {"decode.tau": {"values": [-0.3, -0.1]}}
+    changes = {"parameters": parameters, "track": True}
+    while True:
+        pid = host.start(out, **changes)
+        if kills < 2:  # after the first result is there: while runs are being written
+            while alive(pid) and not list(out.glob("sweeps/*/results/*.json")):
+                time.sleep(0.005)
+            time.sleep(rng.random() * 2.5)
+            kill(pid)
+        status = host.answer()
+        if status == "0":
+            break
+        kills += 1
+    client = mlflow.MlflowClient(f"sqlite:///{out}/mlflow.db")
+    [experiment] = [e for e in client.search_experiments() if e.name == "rlvr-dir-small"]
+    runs = client.search_runs([experiment.experiment_id])
+    [parent] = [run for run in runs if run.data.tags["kind"] == "sweep"]
+    assert parent.info.status == "FINISHED"
+    assert parent.data.metrics["best/avg_at_2"] >= 0
+    finished = [run for run in runs if run.data.tags["kind"] == "eval" and run.info.status == "FINISHED"]
+    assert len({run.data.tags["config_hash"] for run in finished}) == len(finished) == 4
+    assert {run.data.tags["mlflow.parentRunId"] for run in finished} == {parent.info.run_id}
+    assert {run.info.status for run in runs} <= {"FINISHED", "KILLED", "FAILED"}
+    assert {file.path for file in client.list_artifacts(parent.info.run_id)} >= {"summary.md", "sweep.yaml"}
+    assert sweep(parameters=parameters).size() == parent.data.params["size"]

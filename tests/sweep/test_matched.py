@@ -1,0 +1,63 @@
+"""Thresholds for wanted ratios against brute force over every threshold there could be."""
+
+import numpy as np
+import pytest
+
+from harness.errors import UserError
+from harness.spec import CRITERIA
+from harness.sweep.matched import BELOW, Miss, tau_for
+
+RATIOS = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 0.999)
+
+
+def fires(criterion, values, tau):
+    return values < tau if criterion in BELOW else values > tau
+
+
+def arrays():
+    random = np.random.default_rng(0)
+    yield "smooth", random.normal(size=1000)
+    yield "peaked", np.where(random.random(1000) < 0.8, 0.0, random.exponential(size=1000)).astype(np.float32)
+    yield "ties", random.integers(0, 4, size=57) / 10
+    yield "one value", np.full(10, 0.25)
+    yield "one position", np.array([3.0])
+    yield "neighbours", np.nextafter(np.float32(1), np.float32(2), dtype=np.float32) * np.ones(3, np.float32)
+    yield "close", np.array([1.0, np.nextafter(np.float32(1), np.float32(2))], dtype=np.float32)
+
+
+@pytest.mark.parametrize("criterion", [name for name in CRITERIA if name != "random"])
+@pytest.mark.parametrize(("name", "values"), list(arrays()), ids=lambda value: value if isinstance(value, str) else "")
+def test_no_threshold_is_nearer_to_the_ratio(criterion, name, values):
+    x = values.astype(float)
+    candidates = np.concatenate([x, (x[:, None] / 2 + x[None, :] / 2).ravel()[:5000], [x.min() - 1, x.max() + 1]])
+    reachable = np.array([fires(criterion, x, tau).mean() for tau in candidates])
+    for ratio in RATIOS:
+        found = tau_for(criterion, values, ratio)
+        assert fires(criterion, x, found.tau).mean() == pytest.approx(found.expected, abs=1e-12)
+        assert abs(found.expected - ratio) <= np.abs(reachable - ratio).min() + 1e-12
+
+
+def test_thresholds_are_strict_and_short():
+    found = tau_for("delta_logp", [-2.0, -1.0, 0.0, 0.0], 0.5)
+    assert (found.tau, found.expected) == (-0.5, 0.5)
+    found = tau_for("kl", [0.0, 0.0, 0.0, 0.5], 0.25)
+    assert found.expected == 0.25
+    assert 0 < found.tau < 0.5
+    assert tau_for("kl", [0.123456, 0.923456], 0.5).tau == 0.5
+
+
+def test_random_needs_no_values():
+    assert tau_for("random", (), 0.05).tau == 0.05
+
+
+@pytest.mark.parametrize(("values", "ratio"), [([1.0], 0.0), ([1.0], 1.0), ([], 0.5), ([float("nan")], 0.5)])
+def test_what_cannot_be_matched_is_refused(values, ratio):
+    with pytest.raises(UserError):
+        tau_for("kl", values, ratio)
+
+
+def test_the_miss_is_reached_minus_wanted():
+    miss = Miss(tau_for("kl", [0.0, 1.0], 0.4), reached=0.3)
+    assert miss.points == pytest.approx(-0.1)
+    assert miss.relative == pytest.approx(-0.25)
+    assert miss.found.expected == 0.5

@@ -1,0 +1,229 @@
+"""Whole sweeps on the tiny pair: one stream, resumed, extended, refused, pruned, searched, confirmed, by workers."""
+
+import json
+
+import pytest
+from optuna.trial import TrialState
+
+from harness.errors import UserError
+from harness.sweep.confirm import confirm
+from harness.sweep.estimate import estimate
+from harness.sweep.folder import Folder
+from harness.sweep.look import best, status
+from harness.sweep.points import key
+from harness.sweep.run import Places
+from tests.sweep.made import decoded, sweep
+
+
+def points_of(book):
+    return sorted(key(trial.user_attrs["point"]) for trial in book.complete())
+
+
+def once(records):
+    """Every response of every record has been decoded exactly once; how many there are."""
+    found = decoded(records)
+    for name, keys in found.items():
+        assert len(keys) == len(set(keys)), name
+    return sum(map(len, found.values()))
+
+
+@pytest.fixture(scope="module")
+def grid(host, tmp_path_factory):
+    out = tmp_path_factory.mktemp("grid")
+    assert host.run(out) == 0
+    return out
+
+
+def test_a_grid_runs_to_the_end_and_says_what_it_found(grid, look):
+    book, folder = look(grid)
+    assert len(points_of(book)) == len(book.trials()) == 4
+    assert len(book.complete(book.references)) == 2
+    assert once(grid / "records") == 6 * 3 * 2
+    told = json.loads((folder.path / "summary.json").read_text())
+    assert told["states"]["complete"] == 4
+    assert "best of 4 on these problems" in told["verdicts"][0]
+    assert "Holm over 7: " in told["verdicts"][0]
+    labels = [entry["label"] for entry in told["entries"]]
+    assert labels[:2] == ["base", "rl"]
+    assert {row["minus"] for row in told["comparisons"]} == {"rl", "replace τ-0.3", "replace τ-0.1"}
+    text = (folder.path / "summary.md").read_text()
+    assert "Holm's correction over these 7 comparisons" in text
+    assert "extrapolate γ0.1" in text
+    for name in ("heat-tiny-tiny_easy.svg", "ratio-tiny-tiny_easy.svg"):
+        assert (folder.path / name).read_text().rstrip().endswith("</svg>")
+        assert name in text
+    assert "4 complete; references: 2 complete" in status(folder, book.spec)
+    assert best(folder, book.spec) == "\n".join(told["verdicts"])
+
+
+def test_the_same_command_again_decodes_nothing(grid, host, look):
+    before = {path: path.stat().st_size for path in grid.glob("records/*/*/journal.jsonl")}
+    assert host.run(grid) == 0
+    assert {path: path.stat().st_size for path in grid.glob("records/*/*/journal.jsonl")} == before
+    assert len(look(grid)[0].trials()) == 4
+
+
+def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
+    spec = sweep(parameters={"decode.tau": {"values": [-0.3, -0.1, -0.2]}, "decode.gamma": {"values": [0.0, 0.1]}})
+    found = estimate(spec, grid, grid / "records", speed=100.0)
+    assert found.size == "3 tau x 2 gamma = 6 points"
+    assert [row.held for row in found.rows] == [6, 6, 6, 6, 6, 6, 0, 0]
+    assert found.missing == 12
+    assert "12, about" in found.text(points=True)
+    assert "at 100 tokens/s" in found.text(points=False)
+    fresh = estimate(spec, tmp_path, tmp_path / "records")
+    assert f"at most {48 * 40:,} tokens" in fresh.text(points=True)
+    matched = {"decode": {"gamma": 0.1}, "parameters": {"decode.tau": {"ratio": [0.1]}}}
+    found = estimate(sweep(**matched), grid, grid / "records")
+    labels = ["base", "rl", "replace delta_logp at 10 % replaced", "extrapolate γ0.1 delta_logp at 10 % replaced"]
+    assert [row.label for row in found.rows] == labels
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_of_models_that_are_elsewhere_still_counts(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    found = estimate(sweep(pair={"base": "nobody/base", "rl": "nobody/rl"}), tmp_path, tmp_path)
+    assert [row.asked for row in found.rows] == [6] * 6
+    assert "rl: the checkpoints cannot be read here" in found.text(points=True)
+
+
+def test_a_changed_sweep_is_refused_with_the_difference(grid):
+    folder = Folder.of(sweep(), grid)
+    with pytest.raises(UserError) as caught:
+        folder.settle(sweep(sampling={"samples": 3, "max_tokens": 40}))
+    assert "-sampling: {temperature: 1.0, top_p: 0.7, max_tokens: 40, samples: 2, seed: 0}" in str(caught.value)
+    assert "+sampling: {temperature: 1.0, top_p: 0.7, max_tokens: 40, samples: 3, seed: 0}" in str(caught.value)
+    fewer = sweep(parameters={"decode.tau": {"values": [-0.3]}, "decode.gamma": {"values": [0.0, 0.1]}})
+    for extend in (False, True):
+        with pytest.raises(UserError, match="begun with other settings"):
+            folder.settle(fewer, extend=extend)
+    with pytest.raises(UserError, match="--extend"):
+        folder.settle(sweep(parameters={**_more(-0.2)}))
+    folder.settle(sweep(retries=1, engine={"backend": "transformers", "max_num_seqs": 7}))  # changes no result
+    folder.settle(sweep())
+
+
+def _more(*taus):
+    return {"decode.tau": {"values": [-0.3, -0.1, *taus]}, "decode.gamma": {"values": [0.0, 0.1]}}
+
+
+def test_extending_adds_points_and_repeats_none(host, look, tmp_path):
+    assert host.run(tmp_path, method="random", run_cap=2) == 0
+    assert host.run(tmp_path, method="random", run_cap=3) == 70  # refused
+    assert host.run(tmp_path, method="random", run_cap=3, extend=True) == 0
+    book, _ = look(tmp_path, method="random", run_cap=3)
+    assert len(points_of(book)) == len(book.trials()) == 3
+    once(tmp_path / "records")
+
+
+def test_two_parents_are_refused(grid):
+    from harness.records.lock import Lock
+    from harness.sweep.run import run_sweep
+
+    lock = Lock(Folder.of(sweep(), grid).lock, "sweep")
+    try:
+        with pytest.raises(UserError, match="is being written by"):
+            run_sweep(sweep(), Places.under(grid, track=False))
+    finally:
+        lock.release()
+
+
+def test_ratios_are_matched_from_one_base_generation(host, look, tmp_path):
+    changes = {
+        "limit": 12,
+        "decode": {"mode": "replace"},
+        "parameters": {
+            "decode.criterion": {"values": ["delta_logp", "entropy_rl", "random"]},
+            "decode.tau": {"ratio": [0.02, 0.2]},
+        },
+    }
+    assert host.run(tmp_path, **changes) == 0
+    _, folder = look(tmp_path, **changes)
+    found = json.loads((folder.path / "summary.json").read_text())["matched"]
+    assert [(row["criterion"], row["wanted"]) for row in found] == [
+        (criterion, ratio) for criterion in ("delta_logp", "entropy_rl", "random") for ratio in (0.02, 0.2)
+    ]
+    for row in found:
+        assert row["expected"] == pytest.approx(row["wanted"], abs=0.01)
+        assert row["reached"] == pytest.approx(row["wanted"], abs=0.12)
+    assert "miss, points" in (folder.path / "summary.md").read_text()
+    assert once(tmp_path / "records") == 8 * 12 * 2  # the base generation serves as reference too
+
+
+def test_bad_points_of_a_search_are_pruned_and_enter_no_table(host, look, tmp_path):
+    changes = {
+        "tasks": ["tiny_medium"],
+        "limit": 24,
+        "parameters": {"decode.tau": {"values": [-9.0, -8.0, -0.1]}},
+        "decode": {"gamma": 0.1},
+        "method": "random",
+        "run_cap": 3,
+        "batch": 1,
+        "seed": 2,
+        "pruner": {"wilcoxon": {"p": 0.2, "chunk": 6, "startup": 5}},
+        "sampling": {"samples": 2, "max_tokens": 80},
+        "engine": {"backend": "transformers", "max_num_seqs": 64},
+    }
+    assert host.run(tmp_path, **changes) == 0
+    book, folder = look(tmp_path, **changes)
+    pruned = [trial for trial in book.trials() if trial.state == TrialState.PRUNED]
+    assert pruned
+    assert all(trial.user_attrs["pruned_after"]["problems"] < 24 for trial in pruned)
+    assert all(trial.user_attrs["point"]["decode.tau"] < -1 for trial in pruned)
+    told = json.loads((folder.path / "summary.json").read_text())
+    assert len([entry for entry in told["entries"] if entry["point"]]) == 3 - len(pruned)
+    assert "best of 3 on these problems" in told["verdicts"][0]
+    text = (folder.path / "summary.md").read_text()
+    for trial in pruned:  # nor does its control, which nothing would be compared with
+        assert f"τ{trial.user_attrs['point']['decode.tau']:g}" not in text
+    assert "replace τ-0.1" in text or "replace τ-9" in text
+    once(tmp_path / "records")
+
+
+@pytest.mark.parametrize("method", ["tpe", "gp"])
+def test_a_search_asks_tells_and_keeps_within_its_constraints(host, look, tmp_path, method):
+    changes = {
+        "method": method,
+        "run_cap": 5,
+        "batch": 2,
+        "parameters": {"decode.tau": {"min": -2.0, "max": -0.01}, "decode.gamma": {"values": [0.05, 0.1]}},
+        "metric": ["avg_at_2"] if method == "gp" else ["avg_at_2", {"name": "replacement_ratio", "goal": "minimize"}],
+        "constraints": {"replacement_ratio": {"max": 0.015}},
+    }
+    assert host.run(tmp_path, **changes) == 0
+    book, _ = look(tmp_path, **changes)
+    assert len(points_of(book)) == 5
+    assert len(book.complete(book.references)) == 2 + 5  # each with its own control
+    assert all(trial.user_attrs["metrics"]["replacement_ratio"] <= 0.015 for trial in book.best())
+    once(tmp_path / "records")
+
+
+def test_the_winner_is_confirmed_with_new_seeds_and_elsewhere(grid):
+    spec = sweep()
+    folder, places = Folder.of(spec, grid), Places.under(grid, track=False)
+    with pytest.raises(UserError, match="on which the winner was chosen"):
+        confirm(spec, folder, places, [0, 1])
+    text = confirm(spec, folder, places, [5, 6], ["tiny_easy", "tiny_medium"], limit=2, say=lambda text: None)
+    assert "new seeds 5, 6" in text
+    rows = json.loads((folder.path / "confirm.json").read_text())
+    assert {row["task"] for row in rows} == {"tiny_easy", "tiny_medium"}
+    assert [row["before"] is None for row in rows if row["minus"] == "rl"] == [False, True]
+
+
+def test_a_database_of_another_sweep_of_that_name_is_refused(grid, host, tmp_path):
+    storage = f"sqlite:///{tmp_path}/study.db"
+    assert host.run(tmp_path / "one", storage=storage, parameters={"decode.tau": {"values": [-0.1]}}) == 0
+    assert host.run(tmp_path / "two", storage=storage) == 70
+
+
+def test_workers_that_cannot_work_are_not_started_for_ever(host, look, tmp_path):
+    changes = {
+        "workers": {"count": 2},
+        "retries": 1,
+        "engine": {"backend": "transformers", "max_model_len": 10**6},
+    }
+    assert host.run(tmp_path, **changes) == 70
+    book, folder = look(tmp_path, **changes)
+    assert not book.complete()
+    assert "max_model_len=1000000 is refused" in status(folder, book.spec)
+    assert "max_model_len=1000000 is refused" in (folder.workers / "0.log").read_text()

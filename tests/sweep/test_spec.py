@@ -1,0 +1,117 @@
+"""What a sweep file may say, and the sentence for what it may not."""
+
+import pytest
+import yaml
+
+from harness.errors import UserError
+from harness.spec.sweep import load_sweep, plain
+from harness.sweep import sweeps_dir
+from harness.sweep.points import key, listed_points
+from harness.sweep.run import references
+from tests.sweep.made import sweep
+
+TAU = {"decode.tau": {"values": [-0.3, -0.1]}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"taks": ["x"]}, "key of sweep='taks' is not known"),
+        ({"taks": ["x"]}, "did you mean 'tasks'?"),
+        ({"sampling": {"sample": 4}}, "did you mean 'samples'?"),
+        ({"engine": {"max_num_seq": 4}}, "did you mean 'max_num_seqs'?"),
+        ({"decode": {"criterium": "kl"}}, "did you mean 'criterion'?"),
+        ({"parameters": {"decode.tua": {"values": [1]}}}, "did you mean 'decode.tau'?"),
+        ({"parameters": {"decode.tau": {"value": [1]}}}, "did you mean 'values'?"),
+        ({"parameters": {"decode.tau": {"values": [-1], "min": -2, "max": 0}}}, "needs one of: values, min and max"),
+        ({"parameters": {"decode.tau": {"values": [-1], "ratio": [0.1]}}}, "needs one of: values, min and max, ratio"),
+        ({"parameters": {"decode.tau": {"min": -2}}}, "needs min below max"),
+        ({"parameters": {"decode.tau": {"min": -2, "max": -1, "log": True}}}, "log needs min above 0"),
+        ({"parameters": {"decode.tau": {"min": -2, "max": -1}}}, "method=grid needs values"),
+        ({"parameters": {"decode.tau": {"values": [-1, -1.0]}}}, "names a value twice"),
+        ({"parameters": {"decode.tau": {"values": ["low"]}}}, "'low' is not a number"),
+        ({"parameters": {"decode.tau": {"ratio": [0.1, 2]}}}, "fractions between 0 and 1"),
+        ({"parameters": {**TAU, "decode.criterion": {"values": ["logp", "kl"]}}}, "'logp' is not known"),
+        ({"parameters": {**TAU, "decode.gamma": {"ratio": [0.1]}}}, "accepted for decode.tau only"),
+        ({"parameters": TAU, "decode": {"tau": -0.3}}, "both fixed (decode) and varied"),
+        ({"parameters": {"decode.gamma": {"values": [0.1]}}}, "tau is missing"),
+        ({"method": "grdi"}, "method='grdi' is refused"),
+        ({"method": "tpe"}, "run_cap is missing"),
+        ({"metric": "avg_at_32"}, "did you mean 'avg_at_2'?"),
+        ({"metric": "pass_at_3"}, "metric='pass_at_3' is not known"),
+        ({"constraints": {"replacement_ratoi": {"max": 0.1}}}, "did you mean 'replacement_ratio'?"),
+        ({"constraints": {"replacement_ratio": {"max": 20}}}, "shares are fractions"),
+        ({"metric": ["avg_at_2", "mean_tokens"], "pruner": "wilcoxon"}, "pruning needs one metric"),
+        ({"pruner": {"wilcoxen": {}}}, "did you mean 'wilcoxon'?"),
+        ({"pair": "dapo32b"}, "did you mean 'dapo-32b'?"),
+        ({"pair": ["tiny", "tiny"]}, "has one name twice"),
+        ({"storage": "mysql://x"}, "storage='mysql://x' is not known"),
+        ({"storage": "sqlite:///x.db", "workers": {"count": 2}}, "storage=sqlite is refused with 2 workers"),
+        ({"name": "a/b"}, "it names a folder"),
+        ({"tasks": []}, "has no tasks"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_mistake_is_one_sentence(changes, words):
+    with pytest.raises(UserError) as caught:
+        sweep(**changes)
+    assert words in str(caught.value)
+
+
+def test_one_worker_may_use_sqlite_and_text_numbers_are_numbers():
+    assert sweep(storage="sqlite:///x.db").storage == "sqlite:///x.db"
+    assert sweep(parameters={"decode.tau": {"values": ["-1e-1"]}}).parameters["decode.tau"].values == (-0.1,)
+
+
+def test_a_grid_is_every_combination_and_gamma_0_is_plain_replacement():
+    spec = sweep()
+    points = listed_points(spec)
+    assert spec.size() == "2 tau x 2 gamma = 4 points"
+    assert len({key(point) for point in points}) == len(points) == 4
+    labels = [spec.decoding(point).label() for point in points]
+    assert labels == ["replace τ-0.3", "extrapolate τ-0.3 γ0.1", "replace τ-0.1", "extrapolate τ-0.1 γ0.1"]
+    wanted = [each["reference"]["mode"] for each in references(spec, "tiny", points, {})]
+    assert wanted == ["base", "rl"]  # the controls are points of the grid
+
+
+def test_controls_are_added_where_the_grid_has_none():
+    spec = sweep(decode={"primary": "rl", "gamma": 0.1}, parameters=TAU)
+    found = [each["reference"] for each in references(spec, "tiny", listed_points(spec), {})]
+    assert [(r["mode"], r["primary"], r["tau"]) for r in found] == [
+        ("base", "base", None),
+        ("rl", "rl", None),
+        ("replace", "rl", -0.3),
+        ("replace", "rl", -0.1),
+    ]
+
+
+@pytest.mark.parametrize("method", ["random", "qmc"])
+def test_a_longer_draw_begins_with_the_shorter_one(method):
+    ranges = {"decode.tau": {"min": -2, "max": -0.1}, "decode.gamma": {"min": 0.01, "max": 1, "log": True}}
+    short, long = (listed_points(sweep(method=method, run_cap=n, parameters=ranges)) for n in (5, 9))
+    assert long[:5] == short
+    assert len({key(point) for point in long}) == 9
+    assert all(-2 <= point["decode.tau"] <= -0.1 and 0.01 <= point["decode.gamma"] <= 1 for point in long)
+
+
+def test_a_small_space_runs_out_of_new_points():
+    assert len(listed_points(sweep(method="random", run_cap=20))) == 4
+
+
+@pytest.mark.parametrize("path", sorted(sweeps_dir().glob("*.yaml")), ids=lambda path: path.stem)
+def test_shipped_sweeps_are_valid_and_read_back_as_they_were(path):
+    spec = load_sweep(yaml.safe_load(path.read_text()))
+    assert spec.name == path.stem
+    assert load_sweep(yaml.safe_load(yaml.safe_dump(plain(spec)))) == spec
+    assert spec.size()
+    for point in listed_points(spec):
+        spec.decoding(point, 0.5 if "decode.tau.ratio" in point else None)
+
+
+def test_the_papers_grids_ship_as_printed():
+    grids = {"dapo32b": [-0.5, -0.4, -0.3, -0.2, -0.1], "unireason14b": [-0.5, -0.45, -0.4, -0.35, -0.3]}
+    for name, taus in grids.items():
+        spec = load_sweep(yaml.safe_load((sweeps_dir() / f"{name}_tau_gamma.yaml").read_text()))
+        assert list(spec.parameters["decode.tau"].values) == taus
+        assert list(spec.parameters["decode.gamma"].values) == [0.0, 0.05, 0.1]
+        assert spec.sampling.samples == 32
