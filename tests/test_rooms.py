@@ -39,7 +39,7 @@ ALLOWED = {
     "train": {"policy", "spec", "grading", "stats", "records"},
     "tiny": {"spec", "decode", "grading", "stats", "train"},
     "bench": {"spec", "policy", "decode", "grading"},
-    "report": {"spec", "stats", "records", "evals", "analysis"},
+    "report": {"spec", "decode", "stats", "records", "evals", "analysis"},
     "sweep": {"spec", "decode", "stats", "records", "evals", "tracking", "tiny"},
 }
 FORBIDDEN_THIRD_PARTY = {

@@ -6,7 +6,7 @@ import warnings
 
 import typer
 
-from harness.cli import bench, evaluate, records, sweep, tiny, track
+from harness.cli import analyse, bench, evaluate, records, report, sweep, tiny, track, view
 from harness.cli.base import PLAIN
 from harness.errors import UserError
 
@@ -20,7 +20,10 @@ app = typer.Typer(help=HELP, add_completion=False, pretty_exceptions_enable=Fals
 app.command("eval")(evaluate.evaluate_command)
 app.command("compare")(evaluate.compare_command)
 app.command("demo")(evaluate.demo)
+app.command("report")(report.report)
+app.command("view")(view.view)
 app.command("ui")(track.ui)
+app.add_typer(analyse.app, name="analyse")
 app.add_typer(tiny.app, name="tiny")
 app.add_typer(bench.app, name="bench")
 app.add_typer(records.app, name="records")

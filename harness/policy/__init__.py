@@ -1,8 +1,22 @@
-"""The mathematics of decoding with two models: pure functions on torch tensors, no I/O, nothing of ours imported.
+"""The mathematics of decoding with two models, and of training: pure functions on torch tensors, no I/O.
 
 `decide` is Algorithm 1 for a batch whose rows each have their own rule; `distribution` is the same in closed form.
+`reweight` has the three ways of reweighting advantages; `gradient_coefficient` is Lemma 1.
 """
 
+from harness.policy.advantages import (
+    METHODS,
+    gradient_coefficient,
+    group_advantages,
+    log_perplexity,
+    mixed_groups,
+    overlong_penalty,
+    reweight,
+    standardise,
+    sums_by_probability,
+    token_weights,
+    unclipped,
+)
 from harness.policy.closed_form import distribution
 from harness.policy.criteria import CRITERIA, delta_logp, entropy, fires, kl_divergence
 from harness.policy.decision import GATES, Decision, Noise, Rule, RuleRow, decide, extrapolate, log_softmax
@@ -13,6 +27,7 @@ __all__ = [
     "CRITERIA",
     "GATE",
     "GATES",
+    "METHODS",
     "PROPOSE",
     "REDRAW",
     "Decision",
@@ -26,9 +41,19 @@ __all__ = [
     "entropy",
     "extrapolate",
     "fires",
+    "gradient_coefficient",
+    "group_advantages",
     "kl_divergence",
+    "log_perplexity",
     "log_softmax",
+    "mixed_groups",
+    "overlong_penalty",
     "request_key",
+    "reweight",
+    "standardise",
+    "sums_by_probability",
+    "token_weights",
     "truncate",
+    "unclipped",
     "uniform",
 ]

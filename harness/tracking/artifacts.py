@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import yaml
 
+from harness.analysis.histogram import Histogram, as_json
 from harness.errors import UserError
 from harness.evals.result import EvalResult
 from harness.records import Key, RecordStore, Snapshot, StoredRollout, digest, judge_name
 from harness.records.verdicts import read_verdicts
-from harness.tracking.histogram import Histogram, as_json
 
 RESULT, TABLE = "result.json", "per_problem.json"
 

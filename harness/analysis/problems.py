@@ -1,0 +1,86 @@
+"""Accuracy problem by problem as more tokens are replaced, and the kinds of problem that the paper describes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from harness.errors import UserError
+from harness.evals.result import EvalResult
+
+Kind = Literal["never solved", "dips first", "rises", "falls", "always solved", "unclear"]
+KINDS: tuple[Kind, ...] = ("never solved", "dips first", "rises", "falls", "always solved", "unclear")
+SURE = 2.0  # standard errors of a difference of two binomial shares
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problems:
+    """`accuracy` is (problems, steps): base, then replacement in the order of its `ratios`; `rl` beside it."""
+
+    task: str
+    problem_ids: tuple[str, ...]
+    ratios: tuple[float, ...]
+    accuracy: np.ndarray
+    samples: int
+    rl: np.ndarray | None
+    kinds: tuple[Kind, ...]
+
+    @property
+    def counts(self) -> dict[Kind, int]:
+        """How many problems there are of each kind."""
+        return {kind: self.kinds.count(kind) for kind in KINDS}
+
+
+def problems(base: EvalResult, replaced: Sequence[EvalResult], rl: EvalResult | None = None) -> Problems:
+    """The accuracy of each problem, its kind found from the samples.
+
+    A difference counts where it exceeds two standard errors of the difference of two binomial shares:
+
+    - *never solved*: not one sample was right, at any ratio; *always solved*: none was ever wrong;
+    - *dips first*: some step before the last lies below base, and the last lies above that step again;
+    - *rises*, *falls*: the last step lies above, or below, base;
+    - *unclear*: none of these, at this number of samples.
+
+    Raises:
+        UserError: nothing was replaced, or the results differ in their problems.
+    """
+    steps = [base, *sorted(replaced, key=lambda result: result.replacement_ratio)]
+    if len(steps) < 2:
+        raise UserError("replaced is empty; accepted: results of replacement, at least one")
+    if any((one.task, one.problem_ids) != (base.task, base.problem_ids) for one in [*steps, *([rl] if rl else [])]):
+        raise UserError(f"results of {base.task} differ in their problems; accepted: the same problems in all")
+    accuracy = np.stack([one.correct.mean(axis=1) for one in steps], axis=1)  # (problems, steps)
+    samples = min(one.samples for one in steps)
+    return Problems(
+        base.task,
+        base.problem_ids,
+        tuple(one.replacement_ratio for one in steps),
+        accuracy,
+        samples,
+        rl.correct.mean(axis=1) if rl else None,
+        tuple(kind(row, samples) for row in accuracy),
+    )
+
+
+def kind(accuracy: np.ndarray, samples: int) -> Kind:
+    """The kind of one problem, from its accuracy at each step; see `problems`."""
+    if not accuracy.any():
+        return "never solved"
+    if accuracy.all() and accuracy.min() == 1:
+        return "always solved"
+    first, last = accuracy[0], accuracy[-1]
+    middle = accuracy[1:-1]
+    if middle.size:
+        lowest = middle.min()
+        if _sure(first, lowest, samples) and _sure(last, lowest, samples):
+            return "dips first"
+    if _sure(last, first, samples):
+        return "rises"
+    return "falls" if _sure(first, last, samples) else "unclear"
+
+
+def _sure(high: float, low: float, samples: int) -> bool:
+    """Whether `high` lies above `low` by more than two standard errors."""
+    p = (high + low) / 2
+    return bool(high - low > SURE * np.sqrt(2 * p * (1 - p) / samples))

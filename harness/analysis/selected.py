@@ -1,0 +1,74 @@
+"""Which tokens each criterion picks when all of them pick equally many, and what RL would put in their place."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from harness.decode.trace import Trace
+from harness.records import StoredRollout
+
+CRITERIA = ("entropy_base", "kl", "delta_logp")  # those the paper compares
+BELOW = ("delta_logp",)
+
+
+@dataclass(slots=True)
+class Selection:
+    """One criterion at its threshold: tokens of base that it picks, and tokens of RL that come instead.
+
+    `placed` is in expected counts: RL's nucleus at the position, without what base proposed anyway.
+    """
+
+    criterion: str
+    tau: float
+    positions: int = 0
+    picked: Counter[int] = field(default_factory=Counter)
+    placed: Counter[int] = field(default_factory=Counter)
+
+
+def selections(read: Callable[[], Iterable[StoredRollout]], ratio: float, top_p: float) -> tuple[list[Selection], int]:
+    """Selections at one ratio of base's own tokens, and how many tokens there were.
+
+    `read` is called twice, for the thresholds and for the tokens: it must give the same rollouts, with traces that list
+    RL's likeliest tokens. A nucleus longer than the list is cut to it.
+    """
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in CRITERIA}
+    for rollout in read():
+        for name, values in parts.items():
+            values.append(Trace(rollout.trace).fact(name))
+    values = {name: np.concatenate(rows) for name, rows in parts.items()}
+    found = [Selection(name, threshold(values[name], ratio, below=name in BELOW)) for name in CRITERIA]
+    for rollout in read():
+        trace = Trace(rollout.trace)
+        ids, logp = trace.likeliest("rl")
+        for one in found:
+            fact = trace.fact(one.criterion)
+            at = np.flatnonzero(fact < one.tau if one.criterion in BELOW else fact > one.tau)
+            one.positions += at.size
+            one.picked.update(trace.proposed[at].tolist())
+            for i in at:
+                p = nucleus(np.exp(logp[i].astype(float)), top_p)
+                for token, weight in zip(ids[i].tolist(), p.tolist(), strict=True):
+                    if weight and token != trace.proposed[i]:
+                        one.placed[token] += weight
+    return found, int(values[CRITERIA[0]].size)
+
+
+def threshold(values: np.ndarray, ratio: float, *, below: bool) -> float:
+    """The threshold at which the criterion, a strict inequality, holds for the share `ratio`, or, where values tie, for
+    as many as come nearest from below."""
+    ordered = np.sort(values if below else -values)
+    tau = ordered[min(ordered.size - 1, round(ratio * ordered.size))]
+    return float(tau if below else -tau)
+
+
+def nucleus(p: np.ndarray, top_p: float) -> np.ndarray:
+    """The listed probabilities, falling, cut to the fewest whose sum reaches `top_p`, and made to sum to 1.
+
+    >>> nucleus(np.array([0.6, 0.3, 0.1]), 0.7).round(3).tolist()
+    [0.667, 0.333, 0.0]
+    """
+    kept = np.where(np.cumsum(p) - p < top_p, p, 0.0)
+    total = kept.sum()
+    return kept / total if total else kept

@@ -1,0 +1,152 @@
+"""Token statistics of a pair: base and RL answer the same problems, both score every token, everything is counted.
+
+    found = token_statistics(pair, ["tiny_medium"], "runs/records", Sampling(samples=8))
+
+The result is plain JSON: a report is drawn from it, and nothing has to be decoded again for that.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.analysis.clusters import Estimate, ratio, share
+from harness.analysis.histogram import as_json
+from harness.analysis.selected import Selection, selections
+from harness.analysis.tokens import DELTA_EDGES, PROBABILITY_EDGES, TAILS, Generation
+from harness.evals.run import opened
+from harness.evals.traces import rollouts, traced
+from harness.records import StoredRollout
+from harness.spec import Decoding, EngineSpec, Pair, Sampling
+
+TOP = 10  # likeliest tokens listed a position
+RATIO = 0.08  # of base's tokens that each criterion picks, as in the paper
+TOKENS, WORDS, LEAST = 50, 100, 5  # tokens and words listed; how often a word must have been met
+
+
+def token_statistics(
+    pair: Pair,
+    tasks: Sequence[str],
+    records: str | Path,
+    sampling: Sampling | None = None,
+    *,
+    limit: int | None = None,
+    data_dir: str | None = None,
+    engine_spec: EngineSpec | None = None,
+    selected: float = RATIO,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Decodes base and RL with traces (what the records hold is not decoded again) and counts their tokens.
+
+    Raises:
+        UserError: what `evaluate` refuses.
+    """
+    with opened(pair, engine_spec) as engine:
+        works = traced(
+            engine, [Decoding(mode="base"), Decoding(mode="rl")], tasks, records, sampling,
+            top=TOP, limit=limit, data_dir=data_dir, progress=progress,
+        )  # fmt: skip
+        tokenizer, info = engine.tokenizer, engine.info()
+
+    def read(mode: str) -> Iterator[StoredRollout]:
+        for work in works:
+            if work.decoding.mode == mode:
+                yield from rollouts(work, records)
+
+    base, rl = Generation("base").add_all(read("base")), Generation("rl").add_all(read("rl"))
+    chosen, positions = selections(lambda: read("base"), selected, works[0].sampling.top_p)
+    drawn = works[0].sampling
+    return {
+        "kind": "tokens",
+        "pair": info["pair"],
+        "tasks": list(dict.fromkeys(work.task for work in works)),
+        "sampling": drawn.model_dump(mode="json"),
+        "records": [f"{work.config.hash()}/{work.task}" for work in works],
+        "generations": {one.who: _generation(one) for one in (base, rl)},
+        "tails": _tails(base, rl),
+        "by_delta": {"edges": list(DELTA_EDGES), **{one.who: _by_delta(one) for one in (base, rl)}},
+        "gradient": {"edges": list(PROBABILITY_EDGES), **{one.who: _gradient(one) for one in (base, rl)}},
+        "selected": {
+            "ratio": selected,
+            "positions": positions,
+            "criteria": [_selection(one, tokenizer) for one in chosen],
+        },
+        "likelier": [{**one, "token": text(tokenizer, one["id"])} for one in rl.likelier(LEAST, WORDS)],
+    }
+
+
+def text(tokenizer: Any, token: int) -> str:
+    """A token as it stands in a response, its leading space shown."""
+    written = tokenizer.decode([token], skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    return written.replace(" ", "␣") if written else str(tokenizer.convert_ids_to_tokens(token))
+
+
+def _generation(one: Generation) -> dict[str, Any]:
+    return {
+        "problems": len(one.problems),
+        "tokens": sum(problem.tokens for problem in one.problems.values()),
+        "histograms": {name: as_json({"counted": histogram}) for name, histogram in one.histograms.items()},
+    }
+
+
+def _tails(base: Generation, rl: Generation) -> list[dict[str, Any]]:
+    """The share of each tail in both generations, and the greater over the smaller, with intervals over problems."""
+    order = list(dict.fromkeys([*base.problems, *rl.problems]))
+    counts = {one.who: (one.by_problem("tails", order), one.by_problem("tokens", order)) for one in (base, rl)}
+    rows = []
+    for i, (fact, side, edge) in enumerate(TAILS):
+        hits = {who: (tails[:, i], tokens) for who, (tails, tokens) in counts.items()}
+        shares = {who: share(*one) for who, one in hits.items()}
+        more, less = sorted(hits, key=lambda who: -shares[who].value)
+        rows.append(
+            {
+                "fact": fact, "side": side, "edge": edge, "more": more,
+                **{who: _plain(one) for who, one in shares.items()}, "ratio": _plain(ratio(hits[more], hits[less])),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def _by_delta(one: Generation) -> list[dict[str, Any]]:
+    """Tokens and mean probabilities, base's and RL's, in each bin of delta log p."""
+    table = one.by_problem("in_bin", one.problems)  # (problems, bins, 3)
+    return [
+        {
+            "tokens": int(table[:, i, 0].sum()),
+            "p_base": _plain(share(table[:, i, 1], table[:, i, 0])),
+            "p_rl": _plain(share(table[:, i, 2], table[:, i, 0])),
+        }
+        for i in range(table.shape[1])
+    ]
+
+
+def _gradient(one: Generation) -> list[dict[str, Any]]:
+    """Shares of tokens and of gradient mass in each bin of the generating policy's probability."""
+    table = one.by_problem("mass", one.problems)  # (problems, bins, 2)
+    whole = table.sum(axis=1)
+    return [
+        {"tokens": _plain(share(table[:, i, 0], whole[:, 0])), "mass": _plain(share(table[:, i, 1], whole[:, 1]))}
+        for i in range(table.shape[1])
+    ]
+
+
+def _selection(one: Selection, tokenizer: Any) -> dict[str, Any]:
+    def listed(counter: Any) -> list[dict[str, Any]]:
+        return [{"id": i, "token": text(tokenizer, i), "count": float(n)} for i, n in counter.most_common(TOKENS)]
+
+    return {
+        "criterion": one.criterion,
+        "tau": one.tau,
+        "positions": one.positions,
+        "picked": listed(one.picked),
+        "placed": listed(one.placed),
+    }
+
+
+def _plain(one: Estimate) -> dict[str, float | None]:
+    """Only finite numbers: what is not known is None."""
+    return {
+        name: None if value is None or not np.isfinite(value) else float(value)
+        for name, value in (("value", one.value), ("low", one.low), ("high", one.high))
+    }

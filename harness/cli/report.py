@@ -1,0 +1,82 @@
+"""`rlvr-dir report`: results and analyses as one page to be sent."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli.track import Tracking
+
+if TYPE_CHECKING:
+    from harness.evals import EvalResult
+    from harness.report.groups import Entry
+
+
+def report(
+    places: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Result files, folders, records or run:ID, each as PLACE or NAME=PLACE: what RL is called there."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Receives report.html, report.md, tables and figures.")] = Path("report"),
+    title: Annotated[str, typer.Option(help="Of the page.")] = "rlvr-dir report",
+    store: Annotated[Path, typer.Option(help="Folder of records, for hashes.")] = Path("runs/records"),
+    grader: Annotated[str, typer.Option(help="Of records: robust or plain.")] = "robust",
+    golds: Annotated[str, typer.Option(help="Of records: version of Minerva's answers.")] = "published",
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of <task>.jsonl files, instead of the hub.")] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="Of unfinished records: what every problem has.")] = False,
+    runs: Annotated[Path, typer.Option(help="Folder with the MLflow store, for run:ID.")] = Path("runs"),
+    tracking: Tracking = None,
+    analyses: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--analysis", help="A file that `rlvr-dir analyse` wrote, or a folder of them; give it again for more."
+        ),
+    ] = None,
+    tokens: Annotated[
+        int, typer.Option(help="Problems a benchmark shown token by token, where records are at hand.", min=0)
+    ] = 2,
+    tables_of_the_paper: Annotated[
+        bool, typer.Option("--paper", help="Add the paper's own tables, drawn from its numbers.")
+    ] = False,
+) -> None:
+    """Put results into one HTML page, with Markdown, LaTeX and CSV beside it; MLflow is not needed.
+
+    \b
+        rlvr-dir report runs/demo --out report
+        rlvr-dir report DAPO=runs/dapo Ours=runs/low_prob --out report
+        rlvr-dir analyse tokens --tasks tiny_medium && rlvr-dir report runs/demo --analysis runs/analysis
+    """
+    from harness import __version__
+    from harness.cli.view import tokenizer_of
+    from harness.report.build import build
+    from harness.report.sections import analysis_sections, paper_section
+    from harness.report.shown import token_viewers
+    from harness.report.write import write
+
+    def of_run(run_id: str) -> "EvalResult":
+        from harness.tracking import resolve_store, result_of_run
+
+        return result_of_run(run_id, resolve_store(runs, tracking))
+
+    folder = str(data_dir) if data_dir else None
+    how = {"run": of_run, "grader": grader, "version": golds, "data_dir": folder, "partial": partial}
+    entries = [entry for place in places or [] for entry in _read(place, store, how)]
+    more = analysis_sections(analyses or [])
+    more += [paper_section()] if tables_of_the_paper else []
+    facts = (("rlvr-dir", __version__), ("made by", " ".join(["rlvr-dir", *sys.argv[1:]])))
+    viewers = token_viewers(entries, tokens, lambda snapshots: tokenizer_of(None, snapshots))
+    page = write(build(entries, name=title, more=more, out=out, facts=facts, viewers=viewers), out)
+    typer.echo(f"written: {page}, report.md and the tables and figures beside it")
+
+
+def _read(place: str, store: Path, how: dict[str, Any]) -> "list[Entry]":
+    from harness.evals.compare import read_results
+    from harness.report.groups import with_names
+
+    name, equals, path = place.partition("=")
+    if not equals or Path(place).exists():
+        name, path = "", place
+    return with_names(read_results([path], store, **how), name)

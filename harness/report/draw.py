@@ -1,0 +1,74 @@
+"""Drawing: matplotlib to SVG that takes the page's own ink, has ids of its own, and is the same bytes every time."""
+
+import io
+import re
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+P, T = ParamSpec("P"), TypeVar("T")
+
+# Colours that also differ in lightness and to colour-blind eyes (Okabe and Ito), readable on white and on black.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#999999")
+BASE, RL = "#8c8c8c", "#d55e00"
+MARKS = ("o", "s", "^", "D", "v", "P", "X")
+INK = "#1b2a3a"  # becomes the page's text colour
+STYLE = {
+    "svg.fonttype": "none", "svg.hashsalt": "rlvr-dir", "font.family": "sans-serif", "font.size": 9,
+    "text.parse_math": False, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "axes.titlesize": 9,
+    "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
+    "legend.frameon": False, "legend.fontsize": 8, "figure.facecolor": "none", "axes.facecolor": "none",
+    "savefig.facecolor": "none", "axes.unicode_minus": False,
+}  # fmt: skip
+
+
+def styled(draw: Callable[P, T]) -> Callable[P, T]:
+    """A function that draws, in this room's style from beginning to end."""
+
+    @wraps(draw)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> T:
+        import matplotlib
+
+        with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")  # the browser has fonts that matplotlib has not
+            return draw(*args, **kwargs)
+
+    return inside
+
+
+def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[Any, Any]:
+    """A figure and its axes (an array of them where there are several)."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, **how)
+
+
+def svg(figure: Any, name: str) -> str:
+    """The figure as an `<svg>` element; `name` begins all its ids, so that many can stand on one page."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    text = text[text.index("<svg") :].replace(INK, "currentColor")
+    prefix = re.sub(r"[^A-Za-z0-9_-]", "-", name)
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
+    text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    return text.strip()
+
+
+def root_axis(axes: Any) -> None:
+    """The x axis by square roots: small shares are spread out, and 0 has its place."""
+    import numpy as np
+
+    axes.set_xscale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square))
+    axes.set_xlim(left=0)
+
+
+def percent_axis(axis: Any) -> None:
+    """Ticks of a share as `0.1 %`, also where the axis is logarithmic."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    axis.set_minor_formatter(NullFormatter())

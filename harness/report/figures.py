@@ -1,0 +1,153 @@
+"""The figures made of results: accuracy against replacement, differences with intervals, problem by problem."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness import stats
+from harness.analysis.contrasts import Contrast
+from harness.analysis.problems import KINDS, Problems
+from harness.evals.result import EvalResult
+from harness.report.draw import BASE, COLOURS, MARKS, RL, canvas, root_axis, styled, svg
+from harness.report.model import Figure
+from harness.report.text import visible
+
+CRITERIA = {
+    "delta_logp": "Δ log p", "kl": "KL", "kl_rl_base": "KL(RL, base)", "kl_base_rl": "KL(base, RL)",
+    "entropy_base": "entropy of base", "entropy_rl": "entropy of RL", "random": "random",
+}  # fmt: skip
+MOST = 40  # rows that a figure of differences can hold
+
+
+@styled
+def against_ratio(results: Sequence[EvalResult], name: str, title: str) -> Figure:
+    """Avg against the replacement ratio: a line a criterion and gamma, 95 % t intervals, base and RL as levels."""
+    figure, axes = canvas(5.6, 3.4)
+    n = results[0].samples
+    results = [result for result in results if not result.decoding.gated or result.decoding.primary == "base"]
+    if any(result.decoding.mode == "replace" for result in results):
+        results = [result for result in results if result.decoding.mode != "extrapolate"]
+    lines: dict[tuple[str, float], list[EvalResult]] = {}
+    for result in results:
+        if result.decoding.gated:
+            lines.setdefault((result.decoding.criterion, result.decoding.gamma), []).append(result)
+    data = []
+    order = list(CRITERIA)
+    for i, (criterion, gamma) in enumerate(sorted(lines, key=lambda key: (order.index(key[0]), key[1]))):
+        mine = sorted(lines[criterion, gamma], key=lambda result: result.replacement_ratio)
+        label = CRITERIA[criterion] + (f", γ = {gamma:g}" if gamma else "")
+        spans = [interval(result) for result in mine]
+        means = [100 * result.avg for result in mine]
+        axes.errorbar(
+            [100 * result.replacement_ratio for result in mine],
+            means,
+            yerr=[[m - low for m, (low, _) in zip(means, spans, strict=True)],
+                  [high - m for m, (_, high) in zip(means, spans, strict=True)]],
+            color=COLOURS[i % len(COLOURS)], marker=MARKS[i % len(MARKS)], markersize=4, linewidth=1.2,
+            elinewidth=0.6, capsize=1.5, label=label, linestyle="--" if criterion == "random" else "-",
+        )  # fmt: skip
+        for result, (low, high) in zip(mine, spans, strict=True):
+            data.append((label, result.decoding.tau, 100 * result.replacement_ratio, 100 * result.avg, low, high))
+    for result in results:
+        if not result.decoding.gated:
+            low, high = interval(result)
+            colour = RL if result.decoding.mode == "rl" else BASE
+            axes.axhline(100 * result.avg, color=colour, linewidth=1, linestyle=":", label=result.decoding.mode)
+            axes.axhspan(low, high, color=colour, alpha=0.08, linewidth=0)
+            data.append((result.decoding.mode, None, 0.0, 100 * result.avg, low, high))
+    root_axis(axes)
+    axes.set_xlabel("replaced tokens, % (square-root scale)")
+    axes.set_ylabel(f"Avg@{n}, %")
+    axes.set_title(title)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    return Figure(
+        name,
+        f"Accuracy against the share of replaced tokens on {title}; bars are 95 % t intervals over problems.",
+        f"Line chart: Avg@{n} on {title} against the share of replaced tokens, one line for each of "
+        f"{len(lines)} ways; base and RL are dotted levels. The data are in the CSV file.",
+        svg(figure, name),
+        ("line", "tau", "replaced_percent", f"avg_at_{n}", "low", "high"),
+        tuple(data),
+        "fig:teaser (c), fig:replace, fig:kl_ablation",
+    )
+
+
+def interval(result: EvalResult) -> tuple[float, float]:
+    """The 95 % t interval over problems, in percent."""
+    low, high = stats.t_interval(result.avg, result.standard_error, len(result.problem_ids))
+    return 100 * low, 100 * high
+
+
+@styled
+def differences(rows: Sequence[Contrast], name: str = "differences") -> Figure:
+    """Extrapolations against their own gate, or, where there are none, all paired differences; one line each."""
+    controlled = [row for row in rows if row.kind == "against control"]
+    rows = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
+    figure, axes = canvas(6.4, 0.9 + 0.24 * len(rows))
+    colours = {"trained": COLOURS[6], "against rl": COLOURS[0], "against control": COLOURS[1]}
+    labels, data = [], []
+    for at, row in enumerate(rows):
+        d = row.difference
+        low, mean, high = 100 * d.low, 100 * d.mean, 100 * d.high
+        axes.plot([low, high], [at, at], color=colours[row.kind], linewidth=1.2)
+        axes.plot([mean], [at], marker="o", markersize=4, color=colours[row.kind])
+        minus = "" if controlled else f" − {row.reference.label}"
+        labels.append(visible(f"{row.result.task}: {row.result.label}{minus}", 60))
+        data.append(
+            (row.kind, row.result.task, row.result.label, row.reference.label, mean, low, high, d.p, row.holm_p)
+        )
+    axes.axvline(0, color="#808080", linewidth=0.8)
+    axes.set_yticks(range(len(rows)), labels, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("points" + (", minus the γ = 0 control" if controlled else ""))
+    return Figure(
+        name,
+        "What extrapolation adds to its own gate (γ = 0), with 95 % intervals; all differences are in the table."
+        if controlled
+        else "Paired differences with 95 % intervals: gated decoding against RL (blue), RL against base (grey).",
+        f"Interval plot of {len(rows)} paired differences of accuracy around a line at zero. The data are in the CSV.",
+        svg(figure, name),
+        ("kind", "task", "decoding", "minus", "difference", "low", "high", "p", "p_holm"),
+        tuple(data),
+        "fig:extrapolate, fig:extra_minerva",
+    )
+
+
+@styled
+def per_problem(found: Problems, name: str, title: str) -> Figure:
+    """A heat map: a row a problem, sorted by kind, a column a replacement ratio; RL beside it."""
+    order = sorted(
+        range(len(found.problem_ids)), key=lambda i: (KINDS.index(found.kinds[i]), found.accuracy[i].mean(), i)
+    )
+    columns = ["base", *(f"{100 * ratio:.2g} %" for ratio in found.ratios[1:])]
+    columns += ["RL"] if found.rl is not None else []
+    table = found.accuracy if found.rl is None else np.column_stack([found.accuracy, found.rl])
+    figure, axes = canvas(5.4, min(9.0, 1.3 + max(2.0, 0.055 * len(order))))
+    image = axes.imshow(100 * table[order], aspect="auto", cmap="cividis", vmin=0, vmax=100, interpolation="nearest")
+    axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right", rotation_mode="anchor")
+    axes.set_xlabel("replaced tokens")
+    edges, names, at = [], [], 0
+    for kind in KINDS:
+        count = found.counts[kind]
+        if count:
+            edges.append(at + (count - 1) / 2)
+            names.append(f"{kind} ({count})")
+            at += count
+            if at < len(order):
+                axes.axhline(at - 0.5, color="#ffffff", linewidth=0.8)
+    axes.set_yticks(edges, names)
+    axes.tick_params(axis="y", length=0)
+    axes.set_title(title)
+    bar = figure.colorbar(image, ax=axes, shrink=0.8)
+    bar.set_label(f"right of {found.samples} samples, %")
+    counts = ", ".join(f"{count} {kind}" for kind, count in found.counts.items() if count)
+    return Figure(
+        name,
+        f"Accuracy of each problem of {title} as more tokens are replaced (Δ log p); problems by kind: {counts}. A "
+        f"change counts beyond two standard errors of {found.samples} samples: a few in a hundred are chance.",
+        f"Heat map, one row for each of {len(order)} problems: {counts}. The data are in the CSV file.",
+        svg(figure, name),
+        ("problem", "kind", *(f"replaced_{column}" for column in columns)),
+        tuple((found.problem_ids[i], found.kinds[i], *(float(x) for x in table[i])) for i in order),
+        "fig:per_problem_acc",
+    )

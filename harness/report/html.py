@@ -1,0 +1,47 @@
+"""A report as one HTML file: no network, no other file, autoescaped; light and dark, for screen, print and readers."""
+
+from itertools import groupby
+from typing import Any
+
+from harness.report.model import Column, Report, Table
+from harness.report.text import visible
+
+
+def render(report: Report) -> str:
+    """The whole page."""
+    return environment().get_template("report.html.j2").render(report=report)
+
+
+def environment() -> Any:
+    """Jinja with autoescape on everything and undefined names refused; other pages of this room use it, too.
+
+    The filter `visible` writes out what cannot be seen; `groups` joins columns under their common title.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("harness.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["visible"] = visible
+    made.filters["groups"] = groups
+    made.tests["safe_link"] = safe_link
+    made.tests["table"] = lambda part: isinstance(part, Table)
+    return made
+
+
+def groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
+    """(title, width) of each run of columns that share a title."""
+    return [(title, len(list(mine))) for title, mine in groupby(columns, key=lambda column: column.group)]
+
+
+def safe_link(address: str) -> bool:
+    """Whether an address can be followed without running anything: a place on this page, a path, http(s)."""
+    if visible(address) != address:
+        return False
+    if address.startswith(("#", "http://", "https://")):
+        return True
+    return bool(address) and ":" not in address.partition("/")[0] and not address.startswith(("//", "\\"))

@@ -1,0 +1,120 @@
+"""Everything, line by line: all results, all differences, and where each result comes from."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+
+from harness.analysis.contrasts import Contrast
+from harness.evals.result import EvalResult
+from harness.report.groups import Group
+from harness.report.model import Cell, Column, Row, Source, Table
+from harness.report.scores import anchor, score
+from harness.report.shapes import title
+from harness.report.verdict import p_value
+
+
+def differences(rows: Sequence[Contrast]) -> Table:
+    """Every contrast with its interval and p values."""
+    titles = ("Difference", "95 % interval", "p", "p (Holm)")
+    columns = (Column("Benchmark", words=True), Column("Decoding", words=True), Column("minus", words=True))
+    lines = []
+    for row in rows:
+        d = row.difference
+        lines.append(
+            Row(
+                (
+                    Cell(title(row.result.task)),
+                    Cell(row.result.label, link=anchor(row.result)),
+                    Cell(row.reference.label, link=anchor(row.reference)),
+                    Cell(f"{100 * d.mean:+.2f}", 100 * d.mean),
+                    Cell(f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}]"),
+                    Cell(p_value(d.p), d.p),
+                    Cell(p_value(row.holm_p), row.holm_p),
+                )
+            )
+        )
+    note = f"In points, paired by problem; t intervals, sign-flip p; Holm's correction over these {len(rows)} rows."
+    return Table(
+        "differences", "Paired differences.", (*columns, *(Column(t) for t in titles)), tuple(lines), (note,),
+        sortable=True,
+    )  # fmt: skip
+
+
+def everything(groups: Sequence[Group]) -> Table:
+    """A row a result, to be sorted by any column."""
+    several = len(groups) > 1
+    columns = [Column("Pair", words=True)] if several else []
+    columns += [Column("Benchmark", words=True), Column("Decoding", words=True), Column("Seed")]
+    samples = {result.samples for group in groups for result in group.results}
+    same = len(samples) == 1
+    n, k = (f"@{min(samples)}", f"@{max(1, min(samples) // 2)}") if same else ("", "")
+    titles = [f"Avg{n}", "95 % interval", "s.e. sampling", f"Pass{k}", f"Maj{n}", "Replaced", "Tokens", "Cut", "No box"]
+    columns += [Column(title) for title in titles]
+    rows = []
+    for group in groups:
+        for entry in group.entries:
+            r = entry.result
+            metrics, one = r.metrics(), score(r)
+            sampling = 100 * r.sampling_error
+            cells = [
+                *([Cell(group.pair)] if several else []),
+                Cell(title(r.task)),
+                Cell((f"{entry.name}: " if entry.name else "") + r.label, link=one.link),
+                Cell(str(r.sampling.seed), r.sampling.seed),
+                Cell(f"{one.avg:.2f}", one.avg, () if same else (f"@{r.samples}",), sign=one.sign, link=one.link),
+                Cell(one.interval or "–"),
+                Cell("–") if sampling != sampling else Cell(f"{sampling:.2f}", sampling),
+                Cell("–")
+                if one.passed is None
+                else Cell(f"{one.passed:.2f}", one.passed, () if same else (f"@{one.k}",)),
+                Cell("–") if r.maj is None else Cell(f"{100 * r.maj:.2f}", 100 * r.maj),
+                Cell(f"{100 * r.replacement_ratio:.2f} %", 100 * r.replacement_ratio),
+                Cell(f"{metrics['mean_tokens']:.0f}", metrics["mean_tokens"]),
+                Cell(f"{100 * metrics['truncated_share']:.1f} %", 100 * metrics["truncated_share"]),
+                Cell(f"{100 * metrics['no_box_share']:.1f} %", 100 * metrics["no_box_share"]),
+            ]
+            rows.append(Row(tuple(cells), "reference" if not r.decoding.gated else ""))
+    return Table("results", "Every result.", tuple(columns), tuple(rows), sortable=True)
+
+
+def source(result: EvalResult, group: Group, out: Path | None, runs: Mapping[str, str]) -> Source:
+    """What made a result: settings, versions, its record and run."""
+    p = result.provenance
+    s = result.sampling
+    facts = [
+        ("config hash", result.config_hash),
+        ("pair", f"{place(group.base)} → {place(group.rl)}"),
+        ("decoding", result.decoding.label()),
+        (
+            "drawn",
+            f"{s.samples} samples, T = {s.temperature:g}, top-p {s.top_p:g}, {s.max_tokens} tokens, seed {s.seed}",
+        ),
+        ("problems", f"{len(result.problem_ids)} of {result.task}, digest {p.get('data', 'unknown')}"),
+        ("graded", f"{p.get('grader', 'unknown')}, answers {p.get('golds', 'unknown')}"),
+    ]
+    engine = p.get("engine") if isinstance(p.get("engine"), dict) else {}
+    told = {k: engine[k] for k in ("backend", "vllm", "transformers", "torch", "dtype", "device") if k in engine}
+    facts += [("engine", ", ".join(f"{k} {v}" for k, v in told.items()))] if told else []
+    versions = p.get("versions")
+    if isinstance(versions, dict):
+        facts.append(("versions", ", ".join(f"{k} {v}" for k, v in versions.items())))
+    if isinstance(p.get("argv"), list):
+        argv = [str(word) for word in p["argv"]]
+        facts.append(("command", " ".join([PurePath(argv[0]).name, *argv[1:]])))
+    if result.partial:
+        facts.append(("partial", result.partial))
+    links = []
+    if p.get("record"):
+        facts.append(("record", str(p["record"])))
+        folder = Path(str(p.get("records", ""))) / str(p["record"])
+        if out is not None and p.get("records") and folder.is_dir():
+            links.append(("the record", PurePath(os.path.relpath(folder.resolve(), out.resolve())).as_posix()))
+    if (run := runs.get(result.config_hash, "")).startswith(("http://", "https://")):
+        links.append(("the MLflow run", run))
+    return Source(anchor(result)[1:], f"{result.task}, {result.label}", tuple(facts), tuple(links))
+
+
+def place(checkpoint: str) -> str:
+    """A hub id as it is; of a folder of this machine the last three names, which is all that others can use."""
+    parts = PurePath(checkpoint).parts
+    return "…/" + "/".join(parts[-3:]) if PurePath(checkpoint).is_absolute() and len(parts) > 4 else checkpoint

@@ -1,0 +1,181 @@
+"""The shapes of the paper's tables, for any numbers: methods x benchmarks, tau x gamma, extrapolation on RL.
+
+The same functions draw the paper's own figures (which have no intervals) and ours (which have).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.report.model import Cell, Column, Row, Table, marked_columns, ranked
+
+TITLES = {"aime24": "AIME24", "aime25": "AIME25", "amc": "AMC", "minerva": "Minerva"}
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A score in percent: Avg@`samples`, its interval where it is known, Pass@`k`, and a paired difference in words."""
+
+    avg: float
+    samples: int = 0
+    low: float | None = None
+    high: float | None = None
+    k: int = 0
+    passed: float | None = None
+    error: float | None = None  # standard error over problems
+    beside: str = ""
+    link: str = ""
+    sign: str = ""
+
+    @property
+    def interval(self) -> str:
+        """`[44.1, 66.7]`, within 0 and 100."""
+        return "" if self.low is None or self.high is None else f"[{max(0, self.low):.1f}, {min(100, self.high):.1f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A row of a table of methods: a model, what was done with it, and a score a benchmark.
+
+    `average` is the unweighted mean over all benchmarks of the table; None has it made of the scores.
+    """
+
+    model: str
+    name: str
+    scores: Mapping[str, Score]
+    average: Score | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Replacement and extrapolation of one pair on one benchmark: scores by (tau, gamma), ratios (percent) by tau."""
+
+    pair: str
+    task: str
+    ratios: Mapping[float, float]
+    scores: Mapping[tuple[float, float], Score]
+    rl: Score | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OnRl:
+    """Extrapolation with RL as primary: scores by (tau, gamma), gamma 0 being the control."""
+
+    pair: str
+    task: str
+    rl: Score | None
+    ratios: Mapping[float, float]
+    scores: Mapping[tuple[float, float], Score]
+    differences: Mapping[tuple[float, float], str] = field(default_factory=dict)  # to the control
+
+
+def title(task: str) -> str:
+    """A benchmark's name as the paper prints it."""
+    return TITLES.get(task, task)
+
+
+def number(score: Score | None, value: float | None = None, *, beside: bool = True) -> Cell:
+    """A score as a cell, two decimals; nothing where there is none."""
+    if score is None or (value is None and score.avg is None):
+        return Cell("–")
+    value = score.avg if value is None else value
+    small = tuple(text for text in (score.interval, score.beside) if text) if beside else ()
+    return Cell(f"{value:.2f}", value, small, sign=score.sign if beside else "", link=score.link)
+
+
+def average(scores: Sequence[Score]) -> Score:
+    """The unweighted mean of the benchmarks, as the paper prints it: of the two-decimal scores."""
+    passed = [score.passed for score in scores]
+    return Score(
+        _mean([score.avg for score in scores]),
+        samples=scores[0].samples,
+        k=scores[0].k,
+        passed=None if None in passed else _mean(passed),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(sum(round(100 * value) for value in values) / len(values)) / 100
+
+
+def methods_table(
+    name: str,
+    caption: str,
+    methods: Sequence[Method],
+    *,
+    second: bool = True,
+    notes: Sequence[str] = (),
+    paper: str = "",
+    unranked: Sequence[str] = (),
+) -> Table:
+    """Models and methods down, benchmarks across, Avg and Pass of each, and their average where there are several.
+
+    Best and second best are marked within a model; methods named in `unranked` take no part.
+    """
+    tasks = list(dict.fromkeys(task for method in methods for task in method.scores))
+    several = len(tasks) > 1
+    first = next(score for method in methods for score in method.scores.values())
+    heads = [(task, title(task)) for task in tasks] + ([("average", "Average")] if several else [])
+    titles = [f"Avg@{first.samples}", *([f"Pass@{first.k}"] if first.k else [])]
+    columns = [Column("Model", words=True), Column("Method", words=True)]
+    columns += [Column(each, group=head) for _, head in heads for each in titles]
+    rows: list[Row] = []
+    for model in dict.fromkeys(method.model for method in methods):
+        mine = [method for method in methods if method.model == model]
+        lines = []
+        for method in mine:
+            scores = [method.scores.get(task) for task in tasks]
+            if several:
+                whole = [score for score in scores if score is not None]
+                scores.append(method.average or (average(whole) if len(whole) == len(tasks) else None))
+            cells = []
+            for score in scores:
+                cells.append(number(score))
+                if first.k:
+                    known = score is not None and score.passed is not None
+                    cells.append(number(score, score.passed, beside=False) if known else Cell("–"))
+            lines.append(cells)
+        taking = [i for i, method in enumerate(mine) if method.name not in unranked]
+        marked = marked_columns([lines[i] for i in taking], second=second) if len(taking) > 1 else []
+        for i, row in zip(taking, marked, strict=False):
+            lines[i] = row
+        for i, (method, cells) in enumerate(zip(mine, lines, strict=True)):
+            kind = "reference" if method.name in unranked else ""
+            rows.append(
+                Row((Cell(model if i == 0 else ""), Cell(method.name), *cells), kind, rule=bool(rows) and i == 0)
+            )
+    return Table(name, caption, tuple(columns), tuple(rows), tuple(notes), paper)
+
+
+def grid_table(
+    name: str, caption: str, grid: Grid, *, second: bool = True, notes: Sequence[str] = (), paper: str = ""
+) -> Table:
+    """Thresholds across, replacement (gamma 0) and extrapolation down; the best of each threshold is marked."""
+    taus = sorted({tau for tau, _ in grid.scores})
+    gammas = sorted({gamma for _, gamma in grid.scores})
+    lines = [[number(grid.scores.get((tau, gamma))) for tau in taus] for gamma in gammas]
+    lines = marked_columns(lines, second=second) if len(gammas) > 1 else lines
+    ratios = [Cell(f"{grid.ratios[tau]:.1f} %" if tau in grid.ratios else "–") for tau in taus]
+    rows = [Row((Cell("replaced"), *ratios), "aside")]
+    for gamma, cells in zip(gammas, lines, strict=True):
+        label = f"Extrapolate, γ = {gamma:g}" if gamma else "Replace with π_RL (γ = 0)"
+        rows.append(Row((Cell(label), *cells), rule=gamma == gammas[0]))
+    columns = (Column("Threshold τ", words=True), *(Column(f"{tau:g}") for tau in taus))
+    return Table(name, caption, columns, tuple(rows), tuple(notes), paper)
+
+
+def on_rl_table(
+    name: str, caption: str, data: OnRl, *, second: bool = True, notes: Sequence[str] = (), paper: str = ""
+) -> Table:
+    """Thresholds across, RL itself first; a row each for the gamma = 0 control, each gamma, and their difference."""
+    taus = sorted({tau for tau, _ in data.scores})
+    gammas = sorted({gamma for _, gamma in data.scores})
+    rows = [Row((Cell("replaced"), Cell("0.0 %"), *(Cell(f"{data.ratios[tau]:.1f} %") for tau in taus)), "aside")]
+    for i, gamma in enumerate(gammas):
+        label = f"Extrapolate, γ = {gamma:g}" if gamma else "The gate alone (γ = 0)"
+        cells = ranked([number(data.rl), *(number(data.scores.get((tau, gamma))) for tau in taus)], second=second)
+        rows.append(Row((Cell(label), *cells), rule=i == 0))
+        if any((tau, gamma) in data.differences for tau in taus):
+            beside = [Cell(data.differences.get((tau, gamma), "–")) for tau in taus]
+            rows.append(Row((Cell(f"γ = {gamma:g} minus the gate alone"), Cell(""), *beside), "aside"))
+    columns = (Column("Threshold τ", words=True), Column("RL itself"), *(Column(f"{tau:g}") for tau in taus))
+    return Table(name, caption, columns, tuple(rows), tuple(notes), paper)

@@ -1,0 +1,66 @@
+"""What a report shows token by token: some problems of each benchmark, up to four ways of decoding side by side."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.errors import UserError
+from harness.evals.result import EvalResult
+from harness.records import RecordStore, Snapshot
+from harness.report.groups import Entry, Group, grouped
+from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_fragment
+
+
+def token_viewers(
+    entries: Sequence[Entry], problems: int, tokenizer: Callable[[Sequence[Snapshot]], Any]
+) -> list[tuple[str, str]]:
+    """(title, HTML) of a viewer for each pair and benchmark whose records are at hand.
+
+    Base, RL, and of replacement and extrapolation the best each; first the problems whose first answers differ in
+    being right. `tokenizer` gives that of some records, or None.
+    """
+    found: list[tuple[str, str]] = []
+    for group in grouped(entries) if problems else ():
+        for task in group.tasks:
+            chosen = _chosen([result for result in group.results if result.task == task])
+            pairs = [(result, record) for result in chosen if (record := _record(result)) is not None]
+            if not pairs:
+                continue
+            snapshots = [record for _, record in pairs]
+            keys = _telling(task, [result for result, _ in pairs], common_problems(snapshots))[:problems]
+            if not keys:
+                continue
+            data = viewer_data(stored_answers(snapshots, keys), tokenizer(snapshots))
+            name = f"tokens-{len(found)}"
+            found.append((_title(group, task), viewer_fragment(data, name, assets=not found)))
+    return found
+
+
+def _title(group: Group, task: str) -> str:
+    return f"{task}, {group.pair}"
+
+
+def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:
+    """One result a mode, of several the best."""
+    best: dict[str, EvalResult] = {}
+    for result in results:
+        mode = result.decoding.mode
+        if mode not in best or result.avg > best[mode].avg:
+            best[mode] = result
+    return [best[mode] for mode in ("base", "rl", "replace", "extrapolate") if mode in best]
+
+
+def _record(result: EvalResult) -> Snapshot | None:
+    store, name = result.provenance.get("records"), result.provenance.get("record")
+    if not store or not name:
+        return None
+    try:
+        return RecordStore(str(store)).read(*str(name).split("/", 1))
+    except UserError:  # it was moved or deleted: the report is whole without it
+        return None
+
+
+def _telling(task: str, results: Sequence[EvalResult], problems: Sequence[str]) -> list[str]:
+    """The problems, those first on which the first answers differ in being right."""
+    right = [dict(zip(result.problem_ids, result.correct[:, 0].tolist(), strict=True)) for result in results]
+    keys = {problem: problem.removeprefix(f"{task}/") for problem in problems}
+    return sorted(problems, key=lambda problem: len({row.get(keys[problem]) for row in right}) < 2)

@@ -1,0 +1,509 @@
+"use strict";
+(() => {
+const LEVELS = 7, SHOWN = 400, TEXT = 200000;
+const ARRAYS = {u1: Uint8Array, u4: Uint32Array, i2: Int16Array, f4: Float32Array};
+const p = logp => Math.exp(logp), nats = value => `${fixed(value)} nats`;
+// `level` maps a value to [0, 1], or to [-1, 1] where the scale diverges; `ticks` are the legend's two ends.
+const METRICS = {
+  delta_logp: {label: "Δ log p", level: x => Math.sign(x) * Math.sqrt(Math.abs(x) / 2), diverging: true, ticks: ["RL −2 nats: less likely", "+2: likelier"]},
+  entropy_base: {label: "entropy of base", level: x => Math.sqrt(x / 3), ticks: ["0", "3 nats"]},
+  entropy_rl: {label: "entropy of RL", level: x => Math.sqrt(x / 3), ticks: ["0", "3 nats"]},
+  kl: {label: "KL, mean of both", level: x => Math.sqrt(x / 2), ticks: ["0", "2 nats"]},
+  kl_rl_base: {label: "KL(RL ‖ base)", level: x => Math.sqrt(x / 2), ticks: ["0", "2 nats"]},
+  kl_base_rl: {label: "KL(base ‖ RL)", level: x => Math.sqrt(x / 2), ticks: ["0", "2 nats"]},
+  logp_base: {label: "p of base", level: x => -x / 7, ticks: ["1", "0.001"]},
+  logp_rl: {label: "p of RL", level: x => -x / 7, ticks: ["1", "0.001"]},
+  rank_base: {label: "rank by base", level: x => Math.log2(1 + x) / 7, ticks: ["first", "128th"]},
+  rank_rl: {label: "rank by RL", level: x => Math.log2(1 + x) / 7, ticks: ["first", "128th"]},
+};
+const CRITERIA = ["delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl"];
+const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
+
+function fixed(value, digits = 3) {
+  if (!Number.isFinite(value)) return "unknown";
+  return (Object.is(Math.round(value * 10 ** digits), -0) ? 0 : value).toFixed(digits).replace("-", "−");
+}
+function probability(value) {
+  if (!Number.isFinite(value)) return "unknown";
+  return value > 0 && value < 0.0005 ? value.toExponential(1).replace("-", "−") : value.toFixed(3);
+}
+function percent(part, whole) { return whole ? `${(100 * part / whole).toFixed(2)} %` : "0 %"; }
+function count(n) { return n.toLocaleString("en"); }
+
+// What cannot be seen, or reorders what can, is written out; a mark that would sit on its neighbour gets its own base.
+function visible(text, keep = "") {
+  const shown = text.replace(HIDDEN, c => {
+    if (keep.includes(c)) return c;
+    const code = c.codePointAt(0);
+    if (c === "\n") return "⏎";
+    if (c === "\t") return "⇥";
+    return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+  });
+  return shown === "" || /^\p{M}/u.test(shown) ? "◌" + shown : shown;
+}
+function cut(text, most) { return text.length > most ? `${text.slice(0, most)}… (${count(text.length)} characters)` : text; }
+
+function element(tag, properties = {}, children = []) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name in made) made[name] = value; else made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+function column(text) {
+  const raw = atob(text.slice(3)), bytes = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+  return new ARRAYS[text.slice(0, 2)](bytes.buffer);
+}
+
+// The texts of tokens with what laying them out needs, worked out when first asked for.
+class Pieces {
+  constructor(texts, ids) {
+    this.texts = texts; this.ids = ids; this.shown = []; this.width = []; this.ends = [];
+    this.pen = document.createElement("canvas").getContext("2d");
+  }
+  use(font) { this.pen.font = font; this.letter = this.pen.measureText("M").width; this.width = []; }
+  prepare(piece) {
+    const text = this.texts[piece];
+    this.shown[piece] = visible(text.length > SHOWN ? text.slice(0, SHOWN) + "…" : text);
+    this.ends[piece] = text.includes("\n") ? (text.indexOf("\n") !== text.lastIndexOf("\n") ? 2 : 1) : 0;
+  }
+  measure(piece) {
+    if (this.shown[piece] === undefined) this.prepare(piece);
+    const shown = this.shown[piece];
+    this.width[piece] = /^[ -~]*$/.test(shown) ? shown.length * this.letter : Math.ceil(this.pen.measureText(shown).width);
+  }
+  named(piece) { return visible(cut(this.texts[piece], 200)); }
+}
+
+class Answer {
+  constructor(data, viewer, place) {
+    this.data = data; this.viewer = viewer; this.place = place; this.columns = new Map(); this.lines = new Map();
+    this.tokens = this.get("token"); this.n = this.tokens.length; this.here = 0; this.starts = [0]; this.marks = 0;
+    this.build();
+  }
+  get(name) {
+    if (!this.columns.has(name)) this.columns.set(name, this.data[name] === undefined ? null : column(this.data[name]));
+    return this.columns.get(name);
+  }
+
+  build() {
+    const {data} = this;
+    this.strip = element("canvas", {className: "tv-strip", ariaHidden: "true", title: "the whole response; click to go there"});
+    this.space = element("div", {className: "tv-space", role: "presentation"});
+    this.scroll = element("div", {className: "tv-scroll", role: "listbox", ariaLabel: `${visible(data.label)}: ${count(this.n)} ${data.words ? "words" : "tokens"}`}, [this.space]);
+    this.flow = element("div", {className: "tv-flow"});
+    this.marked = element("p");
+    const text = element("details", {className: "tv-text"}, [element("summary", {textContent: "Plain text"})]);
+    text.addEventListener("toggle", () => {
+      if (text.open && text.children.length === 1) text.append(element("pre", {tabIndex: 0, textContent: visible(cut(this.text(), TEXT), "\n\t")}));
+    });
+    const finish = {stop: "", length: ", cut at the limit", unknown: ""}[data.finish] ?? "";
+    const facts = element("p", {}, [`${count(data.generated)} tokens${finish}; `, this.verdict()]);
+    const replaced = data.gate || data.n_replaced ? `${count(data.n_replaced)} replaced (${percent(data.n_replaced, data.generated)}), ${count(data.n_changed)} changed` : "nothing replaced";
+    this.root = element("section", {className: "tv-answer", ariaLabel: visible(data.label)}, [
+      element("h3", {textContent: visible(data.label)}), facts, element("p", {textContent: replaced}), this.marked, this.strip, this.scroll, this.flow, text,
+    ]);
+    this.scroll.addEventListener("scroll", () => this.soon());
+    this.scroll.addEventListener("pointerover", event => this.at(event, i => this.viewer.show(this, i)));
+    this.scroll.addEventListener("pointerleave", () => this.viewer.back());
+    this.scroll.addEventListener("focusin", event => this.at(event, i => this.viewer.select(this, i)));
+    this.scroll.addEventListener("keydown", event => this.key(event));
+    this.strip.addEventListener("click", event => this.go(Math.min(this.n - 1, Math.floor(this.n * event.offsetX / this.strip.clientWidth))));
+    new ResizeObserver(() => this.soon(true)).observe(this.scroll);
+  }
+  verdict() {
+    const kind = this.data.verdict, gold = this.data.verdict === null ? "not graded" : kind.replaceAll("_", " ");
+    return element("span", {className: kind === "correct" ? "tv-right" : kind === "wrong" ? "tv-wrong" : "", textContent: gold});
+  }
+  at(event, act) { const token = event.target.closest?.(".t"); if (token) act(Number(token.dataset.i)); }
+  text() { const {texts} = this.viewer.pieces; return Array.from(this.tokens, piece => texts[piece]).join(""); }
+
+  // Lines are broken here, not by the browser: their number is known, and only those in sight exist.
+  lay() {
+    const {pieces} = this.viewer, wide = this.scroll.clientWidth, width = wide - 8, {tokens, n} = this;
+    const starts = [0];
+    let used = 0, last = -1, sinceLast = 0;
+    for (let i = 0; i < n; i++) {
+      const piece = tokens[i];
+      if (pieces.width[piece] === undefined) pieces.measure(piece);
+      const own = Math.min(pieces.width[piece], width), first = starts[starts.length - 1];
+      if (i > first && (pieces.texts[piece].startsWith(" ") || this.data.words)) { last = i; sinceLast = 0; }
+      if (used + own > width && i > first) {
+        if (last > first) { starts.push(last); used = sinceLast; } else { starts.push(i); used = 0; }
+        last = -1;
+      }
+      used += own; sinceLast += own;
+      const ends = pieces.ends[piece];
+      if (ends && i + 1 < n) {
+        if (ends === 2) starts.push(i + 1);
+        starts.push(i + 1); used = 0; last = -1;
+      }
+    }
+    this.starts = starts; this.wide = wide;
+    this.height = parseFloat(getComputedStyle(this.scroll).lineHeight);
+    this.space.style.height = `${starts.length * this.height}px`;
+    this.scroll.classList.toggle("tv-short", starts.length < 8);
+    this.space.replaceChildren(); this.lines.clear();
+  }
+  lineOf(i) {
+    let low = 0, high = this.starts.length - 1;
+    while (low < high) { const middle = (low + high + 1) >> 1; if (this.starts[middle] <= i) low = middle; else high = middle - 1; }
+    return low;
+  }
+  soon(resized = false) {
+    this.again ||= resized;
+    if (this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      if (this.again && this.scroll.clientWidth && this.scroll.clientWidth !== this.wide) { this.lay(); this.paint(); }
+      this.again = false;
+      this.draw();
+    });
+  }
+  draw() {
+    const over = 6, top = this.scroll.scrollTop, {height, lines} = this;
+    if (!height) return;
+    const from = Math.max(0, Math.floor(top / height) - over), here = this.lineOf(this.here);
+    const to = Math.min(this.starts.length - 1, Math.ceil((top + this.scroll.clientHeight) / height) + over);
+    for (const [number, line] of lines) {
+      if ((number < from || number > to) && number !== here) { line.remove(); lines.delete(number); }
+    }
+    for (let number = from; number <= to; number++) if (!lines.has(number)) this.line(number);
+    if (!lines.has(here)) this.line(here);
+  }
+  line(number) {
+    const line = element("div", {className: "tv-line", role: "presentation"}), end = this.starts[number + 1] ?? this.n;
+    line.style.top = `${number * this.height}px`;
+    for (let i = this.starts[number]; i < end; i++) line.append(this.token(i));
+    let next = number + 1; // kept in reading order
+    while (next < this.starts.length && next < number + 80 && !this.lines.has(next)) next++;
+    this.space.insertBefore(line, this.lines.get(next) ?? null);
+    this.lines.set(number, line);
+  }
+  token(i) {
+    const {pieces} = this.viewer, piece = this.tokens[i], made = document.createElement("span");
+    if (pieces.shown[piece] === undefined) pieces.prepare(piece);
+    made.textContent = pieces.shown[piece];
+    made.className = this.look(i);
+    made.dataset.i = i;
+    made.setAttribute("role", "option");
+    made.setAttribute("aria-posinset", i + 1);
+    made.setAttribute("aria-setsize", this.n);
+    made.setAttribute("aria-selected", i === this.here);
+    made.tabIndex = i === this.here ? 0 : -1;
+    return made;
+  }
+  level(i) {
+    const values = this.get(this.viewer.metric);
+    if (values === null) return 0;
+    const level = Math.round(METRICS[this.viewer.metric].level(values[i]) * LEVELS);
+    return Number.isFinite(level) ? Math.max(-LEVELS, Math.min(LEVELS, level)) : 0;
+  }
+  look(i) {
+    const level = this.level(i), piece = this.tokens[i];
+    let name = "t";
+    if (level) name += METRICS[this.viewer.metric].diverging ? (level > 0 ? ` u${level}` : ` d${-level}`) : level > 0 ? ` s${level}` : "";
+    if (this.is("replaced", i)) name += this.is("changed", i) ? " r c" : " r";
+    if (this.fires(i)) name += " m";
+    if (this.viewer.pieces.width[piece] > this.wide - 8) name += " long";
+    if (i === this.here && this.touched && this.viewer.current === this) name += " here";
+    return name;
+  }
+  is(kind, i) { return kind === "marked" ? this.fires(i) : Boolean(this.get(kind)?.[i]); }
+  fires(i) {
+    const {criterion, tau} = this.viewer, values = this.get(criterion);
+    return values !== null && (criterion === "delta_logp" ? values[i] < tau : values[i] > tau);
+  }
+  // Everything that depends on the metric, the threshold or the place: classes of what is in sight, counts, the strip.
+  paint() {
+    for (const line of this.lines.values()) {
+      for (const token of line.children) {
+        const i = Number(token.dataset.i), look = this.look(i);
+        if (token.className !== look) token.className = look;
+      }
+    }
+    this.map();
+  }
+  tally() {
+    const {criterion, tau} = this.viewer, values = this.get(criterion);
+    if (values === null) { this.marked.textContent = "this fact is not recorded here"; this.marks = null; return; }
+    let marks = 0;
+    if (criterion === "delta_logp") { for (let i = 0; i < this.n; i++) if (values[i] < tau) marks++; }
+    else for (let i = 0; i < this.n; i++) if (values[i] > tau) marks++;
+    this.marks = marks;
+    this.marked.textContent = `τ marks ${count(marks)} (${percent(marks, this.n)})`;
+  }
+  map() {
+    const {strip, n} = this, pen = strip.getContext("2d"), style = getComputedStyle(this.viewer.root), ratio = devicePixelRatio || 1;
+    const width = strip.width = Math.max(1, Math.round(strip.clientWidth * ratio)), height = strip.height = Math.round(14 * ratio);
+    const colour = name => style.getPropertyValue(name).trim(), {diverging} = METRICS[this.viewer.metric];
+    const [up, down, ink, mark] = [this.viewer.colour(diverging ? "--tv-up" : "--tv-seq"), this.viewer.colour("--tv-down"), colour("--ink"), this.viewer.colour("--tv-mark")];
+    for (let x = 0; x < width; x++) {
+      let most = 0, replaced = 0, fires = 0;
+      const from = Math.floor(x * n / width), to = Math.max(from + 1, Math.floor((x + 1) * n / width));
+      for (let i = from; i < to && i < n; i++) {
+        const level = this.level(i);
+        if (Math.abs(level) > Math.abs(most)) most = level;
+        replaced += this.is("replaced", i); fires += this.fires(i);
+      }
+      const bar = (paint, alpha, y, tall) => { pen.globalAlpha = alpha; pen.fillStyle = paint; pen.fillRect(x, y * ratio, 1, tall * ratio); };
+      if (most) bar(most > 0 ? up : down, .15 + .75 * Math.abs(most) / LEVELS, 4, 6);
+      if (replaced) bar(ink, Math.sqrt(replaced / (to - from)), 0, 4);
+      if (fires) bar(mark, Math.sqrt(fires / (to - from)), 10, 4);
+    }
+  }
+
+  go(i, focus = true) {
+    if (!this.n) return;
+    const line = this.lineOf(i), {height} = this, top = line * height, {scrollTop, clientHeight} = this.scroll;
+    if (top < scrollTop + height || top + 2 * height > scrollTop + clientHeight) this.scroll.scrollTop = top - clientHeight / 2;
+    this.viewer.select(this, i);
+    const token = this.span(i);
+    if (focus) token.focus({preventScroll: true});
+    const {top: above, bottom} = token.getBoundingClientRect(), limit = this.viewer.details.getBoundingClientRect().top - height;
+    if (bottom > limit) scrollBy(0, bottom - limit); else if (above < height) scrollBy(0, above - 4 * height);
+  }
+  span(i) {
+    const line = this.lines.get(this.lineOf(i));
+    return line?.children[i - Number(line.firstChild?.dataset.i)];
+  }
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const line = this.lineOf(this.here), page = Math.max(1, Math.floor(this.scroll.clientHeight / this.height) - 1);
+    const to = {
+      ArrowLeft: () => this.here - 1, ArrowRight: () => this.here + 1, Home: () => 0, End: () => this.n - 1,
+      ArrowUp: () => this.beside(line, -1), ArrowDown: () => this.beside(line, 1),
+      PageUp: () => this.beside(line, -page), PageDown: () => this.beside(line, page),
+    }[event.key];
+    if (!to) return;
+    event.preventDefault();
+    this.go(Math.max(0, Math.min(this.n - 1, to())));
+  }
+  // The token some lines away at the same height of the line; empty lines are passed over.
+  beside(line, by) {
+    const {width} = this.viewer.pieces, step = Math.sign(by);
+    let to = Math.max(0, Math.min(this.starts.length - 1, line + by)), x = width[this.tokens[this.here]] / 2;
+    while (to + step >= 0 && to + step < this.starts.length && this.starts[to] === (this.starts[to + 1] ?? this.n)) to += step;
+    for (let i = this.starts[line]; i < this.here; i++) x += width[this.tokens[i]];
+    const end = Math.max(this.starts[to], (this.starts[to + 1] ?? this.n) - 1);
+    let i = this.starts[to];
+    for (let right = width[this.tokens[i]]; i < end && right < x; right += width[this.tokens[i]]) i++;
+    return i;
+  }
+  step(kind, by) { return this.seek(kind, this.touched || by < 0 ? this.here + by : this.here, by); }
+  seek(kind, from, by) {
+    for (let i = from; i >= 0 && i < this.n; i += by) if (this.is(kind, i)) return i;
+    return -1;
+  }
+  find(wanted) {
+    if (!this.whole) {
+      this.whole = this.text(); this.offsets = new Uint32Array(this.n + 1);
+      for (let i = 0; i < this.n; i++) this.offsets[i + 1] = this.offsets[i] + this.viewer.pieces.texts[this.tokens[i]].length;
+    }
+    let found = this.whole.indexOf(wanted, this.touched ? this.offsets[this.here + 1] : 0);
+    if (found < 0) found = this.whole.indexOf(wanted);
+    if (found < 0) return -1;
+    let low = 0, high = this.n - 1;
+    while (low < high) { const middle = (low + high + 1) >> 1; if (this.offsets[middle] <= found) low = middle; else high = middle - 1; }
+    return low;
+  }
+  print() { this.flow.replaceChildren(...Array.from(this.tokens, (_, i) => { const made = this.token(i); made.removeAttribute("tabindex"); return made; })); }
+}
+
+class Viewer {
+  constructor(root) {
+    this.root = root;
+    this.data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
+    this.pieces = new Pieces(this.data.pieces, this.data.ids);
+    this.controls = Object.fromEntries([...root.querySelectorAll("[data-set]")].map(one => [one.dataset.set, one]));
+    this.legend = root.querySelector(".tv-legend"); this.details = root.querySelector(".tv-details");
+    this.say = root.querySelector(".tv-say"); this.facts = root.querySelector(".tv-facts");
+    this.metric = "delta_logp"; this.criterion = "delta_logp"; this.tau = Math.fround(-.1); this.kind = "replaced";
+    const {problem} = this.controls;
+    problem.append(...this.data.problems.map((one, i) => element("option", {value: i, textContent: visible(one.id)})));
+    problem.closest("label").hidden = this.data.problems.length < 2;
+    this.listen();
+    for (const part of root.querySelectorAll(".tv-bar, .tv-legend, .tv-details")) part.hidden = false;
+    this.open(0);
+  }
+
+  open(number) {
+    const {gold, prompt, answers} = this.data.problems[number], question = this.root.querySelector(".tv-question");
+    question.hidden = prompt === null && gold === null;
+    question.open = false;
+    question.firstElementChild.textContent = gold === null ? "The prompt" : `The prompt; right answer: ${visible(cut(gold, 80))}`;
+    question.lastElementChild.textContent = prompt === null ? "not known" : visible(cut(prompt, TEXT), "\n\t");
+    this.answers = answers.map((data, i) => new Answer(data, this, i));
+    this.current = this.answers[0];
+    this.root.querySelector(".tv-answers").replaceChildren(...this.answers.map(answer => answer.root));
+    const scroll = this.answers[0].scroll, style = getComputedStyle(scroll);
+    this.pieces.use(`${style.fontSize} ${style.fontFamily}`);
+    this.choices();
+    for (const answer of this.answers) answer.lay();
+    this.update();
+    for (const answer of this.answers) answer.draw();
+    this.tell("Point at a token, or step to one: its numbers appear here.");
+    this.facts.replaceChildren();
+    this.details.classList.toggle("full", this.answers.some(answer => answer.data.top));
+  }
+  // What can be chosen is what some answer has; a threshold starts as that of the first gated decoding.
+  choices() {
+    const has = name => this.answers.some(answer => answer.data[name] !== undefined), {metric, criterion, kind} = this.controls;
+    const options = names => names.map(name => element("option", {value: name, textContent: METRICS[name].label}));
+    metric.replaceChildren(...options(Object.keys(METRICS).filter(has))); criterion.replaceChildren(...options(CRITERIA.filter(has)));
+    const some = metric.options.length > 0;
+    for (const one of Object.values(this.controls)) if (one !== this.controls.problem && one !== this.controls.find) one.disabled = !some;
+    for (const one of this.root.querySelectorAll("[data-do]")) one.disabled = !some;
+    if (!some) return;
+    if (!has(this.metric)) this.metric = metric.options[0].value;
+    if (!this.chosen) {
+      const gate = this.answers.map(answer => answer.data.gate).find(one => one && has(one.criterion) && CRITERIA.includes(one.criterion));
+      this.criterion = gate?.criterion ?? criterion.options[0].value;
+      this.threshold(gate?.tau ?? this.usual());
+      this.kind = this.answers.some(answer => answer.data.n_replaced) ? "replaced" : "marked";
+    } else if (!has(this.criterion)) this.criterion = criterion.options[0].value;
+    metric.value = this.metric; criterion.value = this.criterion; kind.value = this.kind;
+  }
+  // A threshold to begin with: τ −0.1, or where one token in twenty is marked.
+  usual() {
+    if (this.criterion === "delta_logp") return -.1;
+    const all = this.answers.flatMap(answer => Array.from(answer.get(this.criterion) ?? [])).sort((a, b) => a - b);
+    return Math.round(100 * (all[Math.floor(.95 * all.length)] ?? 0)) / 100;
+  }
+  threshold(tau) {
+    const {slider, tau: number} = this.controls, below = this.criterion === "delta_logp";
+    this.tau = Math.fround(tau); // as the engine compares: in float32
+    slider.min = below ? Math.min(-1.5, tau) : 0; slider.max = below ? Math.max(0, tau) : Math.max(this.criterion.startsWith("kl") ? 1.5 : 3, tau); slider.step = "any";
+    slider.value = tau; number.value = tau;
+    this.root.querySelector("[data-out='side']").textContent = below ? "<" : ">";
+  }
+  update() {
+    for (const answer of this.answers) { answer.tally(); answer.paint(); }
+    const known = this.answers.filter(answer => answer.marks !== null), sum = (list, f) => list.reduce((total, one) => total + f(one), 0);
+    this.controls.slider.setAttribute("aria-valuetext", `${fixed(this.tau)}: ${count(sum(known, one => one.marks))} of ${count(sum(known, one => one.n))} tokens marked`);
+    this.explain();
+  }
+  explain() {
+    const {label, diverging, ticks} = METRICS[this.metric], names = [];
+    if (diverging) for (let i = LEVELS; i > 0; i--) names.push(`d${i}`);
+    names.push("");
+    for (let i = 1; i <= LEVELS; i++) names.push(diverging ? `u${i}` : `s${i}`);
+    const key = (look, text) => element("span", {}, [element("span", {className: `t ${look}`, textContent: "token"}), ` ${text}`]);
+    const some = this.controls.metric.options.length > 0, parts = [];
+    if (some) parts.push(element("span", {className: "tv-scale", title: label}, [ticks[0], element("span", {ariaHidden: "true"}, names.map(name => element("i", {className: name}))), ticks[1]]), key("r c", "replaced"), key("r", "redrawn, the same again"), key("m", "marked: where τ would redraw this text (decoding with it would go on differently)"));
+    else parts.push("Only the text of these responses is recorded: no tokens, no numbers.");
+    this.legend.replaceChildren(...parts);
+  }
+  colour(name) { // canvas needs the value that light-dark() comes to
+    this.probe ??= this.root.appendChild(element("span", {hidden: true}));
+    this.probe.style.color = `var(${name})`;
+    return getComputedStyle(this.probe).color;
+  }
+
+  listen() {
+    const {problem, metric, criterion, slider, tau, kind, find} = this.controls;
+    problem.addEventListener("change", () => this.open(Number(problem.value)));
+    metric.addEventListener("change", () => { this.metric = metric.value; this.update(); });
+    criterion.addEventListener("change", () => { this.criterion = criterion.value; this.chosen = true; this.threshold(this.usual()); this.update(); });
+    slider.addEventListener("input", () => { const value = Math.round(1000 * slider.value) / 1000; this.tau = Math.fround(value); tau.value = value; this.chosen = true; this.update(); });
+    tau.addEventListener("input", () => { if (tau.value !== "" && Number.isFinite(tau.valueAsNumber)) { this.tau = Math.fround(tau.valueAsNumber); slider.value = tau.valueAsNumber; this.chosen = true; this.update(); } });
+    kind.addEventListener("change", () => { this.kind = kind.value; });
+    find.addEventListener("keydown", event => { 
+      if (event.key !== "Enter" || !find.value) return;
+      const i = this.current.find(find.value);
+      if (i >= 0) this.current.go(i, false); else this.tell(`“${visible(cut(find.value, 40))}” is not in ${visible(this.current.data.label)}.`);
+    });
+    for (const one of this.root.querySelectorAll("[data-do]")) one.addEventListener("click", () => this.move(one.dataset.do === "next" ? 1 : -1, false));
+    this.root.addEventListener("keydown", event => {
+      if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+      if (event.key === "n" || event.key === "p") { event.preventDefault(); this.move(event.key === "n" ? 1 : -1, event.target.classList.contains("t")); }
+    });
+    const repaint = () => { for (const answer of this.answers) answer.map(); };
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+    new MutationObserver(repaint).observe(document.documentElement, {attributeFilter: ["data-theme"]});
+    addEventListener("beforeprint", () => { for (const answer of this.answers) answer.print(); });
+    addEventListener("afterprint", () => { for (const answer of this.answers) answer.flow.replaceChildren(); });
+  }
+  // On through this response, then through those after (before) it.
+  move(by, focus) {
+    const what = {replaced: "replaced token", changed: "changed token", marked: "token marked by τ"}[this.kind];
+    for (let place = this.current.place; place >= 0 && place < this.answers.length; place += by) {
+      const answer = this.answers[place], i = answer === this.current ? answer.step(this.kind, by) : answer.seek(this.kind, by > 0 ? 0 : answer.n - 1, by);
+      if (i >= 0) { answer.go(i, focus); return; }
+    }
+    this.tell(`No ${by > 0 ? "further" : "earlier"} ${what} in these responses.`);
+  }
+  tell(text) { this.say.textContent = text; this.shown = ""; }
+  select(answer, i) {
+    const before = this.current, old = before.here;
+    this.current = answer; answer.here = i; answer.touched = true;
+    answer.draw();
+    if (before !== answer) this.mark(before, old);
+    else this.mark(answer, old);
+    this.mark(answer, i);
+    this.show(answer, i);
+  }
+  mark(answer, i) {
+    const token = answer.span(i);
+    if (!token) return;
+    token.className = answer.look(i);
+    token.tabIndex = i === answer.here ? 0 : -1;
+    token.setAttribute("aria-selected", i === answer.here);
+  }
+  back() { if (this.current.touched) this.show(this.current, this.current.here); }
+
+  show(answer, i) {
+    const {pieces} = this, {data} = answer, piece = answer.tokens[i], emitted = pieces.named(piece);
+    const value = name => answer.get(name)?.[i] ?? NaN, has = name => data[name] !== undefined, q = text => element("q", {textContent: text});
+    if (this.shown === `${answer.place} ${i}`) return;
+    this.shown = `${answer.place} ${i}`;
+    const proposed = has("proposed") ? value("proposed") : null, who = data.primary === "rl" ? "RL" : "base";
+    const parts = [`${data.words ? "Part" : "Token"} ${count(i + 1)} of ${count(answer.n)}, ${visible(data.label)}: `];
+    if (answer.is("changed", i)) parts.push(`${who} proposed `, proposed === null ? "another token" : q(pieces.named(proposed)), " → replaced by ", q(emitted));
+    else parts.push(q(emitted), answer.is("replaced", i) ? " was redrawn and came out the same" : "");
+    if (pieces.texts[piece] === "") parts.push(" (part of a character, or of no text)");
+    this.say.replaceChildren(...parts);
+    const row = (name, ...cells) => element("tr", {}, [element("th", {scope: "row", textContent: name}), ...cells.map(cell => element("td", {textContent: cell}))]);
+    const tables = [];
+    if (has("logp_base")) {
+      const rank = name => count(1 + value(name));
+      tables.push(element("table", {}, [
+        element("thead", {}, [element("tr", {}, ["of the proposed token", "base", "RL"].map((text, at) => element("th", {scope: "col", textContent: text, className: at ? "" : "words"})))]),
+        element("tbody", {}, [row("p", probability(p(value("logp_base"))), probability(p(value("logp_rl")))), row("rank", rank("rank_base"), rank("rank_rl")), row("entropy", fixed(value("entropy_base")), fixed(value("entropy_rl")))]),
+      ]));
+    }
+    const more = [["Δ log p", "delta_logp"], ["KL(RL ‖ base)", "kl_rl_base"], ["KL(base ‖ RL)", "kl_base_rl"], ["KL, mean", "kl"]].filter(([, name]) => has(name)).map(([name, of]) => row(name, nats(value(of))));
+    if (more.length) tables.push(element("table", {}, [element("tbody", {}, more)]));
+    for (const [model, name] of data.top ? [["base", "base"], ["rl", "RL"]] : []) tables.push(this.list(answer, i, model, name, proposed, piece));
+    if (!tables.length) tables.push(element("p", {textContent: data.words ? "This response came without tokens: only its text is known." : "No numbers are recorded for this token."}));
+    this.facts.replaceChildren(...tables);
+  }
+  list(answer, i, model, name, proposed, piece) {
+    const {top} = answer.data, tokens = answer.get(`top_${model}`), logp = answer.get(`top_${model}_logp`), {ids} = this.pieces, rows = [];
+    for (let j = i * top; j < (i + 1) * top; j++) {
+      const chance = p(logp[j] / 1000), id = ids[tokens[j]], notes = [];
+      if (proposed !== null && id === ids[proposed]) notes.push("proposed");
+      if (id === ids[piece] && answer.is("changed", i)) notes.push("emitted");
+      rows.push(element("tr", {}, [
+        element("td", {className: "words"}, [element("q", {textContent: this.pieces.named(tokens[j])})]), element("td", {textContent: probability(chance)}),
+        element("td", {}, [element("meter", {max: 1, value: chance, ariaHidden: "true"})]), element("td", {className: "words"}, [element("em", {textContent: notes.join(", ")})]),
+      ]));
+    }
+    return element("table", {}, [element("caption", {textContent: `Likeliest by ${name}`}), element("tbody", {}, rows)]);
+  }
+}
+
+const start = () => { for (const root of document.querySelectorAll(".tv:not([data-ready])")) { root.dataset.ready = ""; new Viewer(root); } };
+if (document.readyState === "loading") addEventListener("DOMContentLoaded", start); else start();
+const theme = document.body.classList.contains("tv-page") ? document.getElementById("theme") : null;
+if (theme) {
+  theme.hidden = false;
+  theme.addEventListener("click", () => {
+    const page = document.documentElement, dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    page.dataset.theme = (page.dataset.theme ?? (dark ? "dark" : "light")) === "dark" ? "light" : "dark";
+  });
+}
+})();

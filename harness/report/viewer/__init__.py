@@ -1,0 +1,22 @@
+"""The token viewer: what both models thought at every token of a response, and the answers to one problem side by side.
+
+    from harness.report.viewer import viewer_data, viewer_html
+    snapshots = [RecordStore("runs/records").one(name) for name in names]
+    answers = stored_answers(snapshots, common_problems(snapshots)[:3])
+    Path("view.html").write_text(viewer_html(viewer_data(answers, tokenizer)))
+
+`data` makes the numbers, `pieces` the text of tokens, `page` the HTML; `viewer_fragment` is the part for a larger page.
+"""
+
+from harness.report.viewer.data import Answer, answer_of, common_problems, stored_answers, viewer_data
+from harness.report.viewer.page import viewer_fragment, viewer_html
+
+__all__ = [
+    "Answer",
+    "answer_of",
+    "common_problems",
+    "stored_answers",
+    "viewer_data",
+    "viewer_fragment",
+    "viewer_html",
+]

@@ -1,0 +1,163 @@
+"""What the viewer shows, as JSON: problems, their answers, and one column of numbers a fact.
+
+Columns are `TYPE:BASE64` of little-endian arrays (`u1`, `u4`, `i2` thousandths, `f4`). Criteria are float32 to the bit:
+a threshold set in the page marks exactly the positions that it marks in the engine. Everything else is rounded.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.errors import UserError
+from harness.records import Snapshot, StoredRollout
+from harness.records.verdicts import read_verdicts
+from harness.report.viewer.pieces import Pieces
+from harness.spec import Decoding
+
+MEASURED = ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl", "logp_base", "logp_rl")
+RANKS = ("rank_base", "rank_rl")
+JUDGE = "robust"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One response to a problem, and what is known of it."""
+
+    label: str
+    rollout: StoredRollout
+    decoding: Decoding | None = None
+    verdict: str | None = None  # "correct", "wrong", …
+    gold: str | None = None
+
+
+def answer_of(snapshot: Snapshot, problem: str, sample: int = 0, label: str | None = None) -> Answer:
+    """A stored response, with its stored verdict where one still belongs to its text.
+
+    Raises:
+        UserError: the record does not hold it.
+    """
+    key = (full_name(snapshot, problem), sample)
+    if key not in snapshot.contents.places:
+        held = ", ".join(problems_of(snapshot)[:5]) or "none"
+        raise UserError(
+            f"problem={problem!r}, sample={sample} is not in record {snapshot.name}; its problems begin with: {held}"
+        )
+    rollout = StoredRollout.from_row(snapshot.row(key))
+    row = read_verdicts(snapshot.folder, JUDGE).get(key, {})
+    gold = row.get("gold")
+    return Answer(
+        label or (snapshot.config.label() if snapshot.config else snapshot.config_hash[:8]),
+        rollout,
+        snapshot.config.decoding if snapshot.config else None,
+        row.get("kind"),
+        gold if isinstance(gold, str) or gold is None else " or ".join(map(str, gold)),
+    )
+
+
+def full_name(snapshot: Snapshot, problem: str) -> str:
+    """`problem` as the record writes it: the name of its task may be left out."""
+    return problem if (problem in problems_of(snapshot)) else f"{snapshot.task}/{problem}"
+
+
+def problems_of(snapshot: Snapshot) -> list[str]:
+    """The problems that a record holds, in its order."""
+    return list(dict.fromkeys(problem for problem, _ in snapshot.held))
+
+
+def common_problems(snapshots: Sequence[Snapshot], sample: int = 0) -> list[str]:
+    """The problems of which every record holds this sample, in the order of the first."""
+    held = [{problem for problem, one in snapshot.held if one == sample} for snapshot in snapshots]
+    return [problem for problem in problems_of(snapshots[0]) if all(problem in one for one in held)]
+
+
+def stored_answers(snapshots: Sequence[Snapshot], problems: Iterable[str], sample: int = 0) -> dict[str, list[Answer]]:
+    """The answers to each problem, one a record; the records differ in how they were decoded.
+
+    Raises:
+        UserError: a record does not hold a problem.
+    """
+    labels = _labels(snapshots)
+    return {
+        full_name(snapshots[0], problem): [
+            answer_of(snapshot, problem, sample, label) for snapshot, label in zip(snapshots, labels, strict=True)
+        ]
+        for problem in problems
+    }
+
+
+def _labels(snapshots: Sequence[Snapshot]) -> list[str]:
+    """The decodings' labels; equal ones with the beginning of the record's hash."""
+    labels = [one.config.label() if one.config else one.config_hash[:8] for one in snapshots]
+    return [
+        f"{label} ({one.config_hash[:4]})" if labels.count(label) > 1 else label
+        for label, one in zip(labels, snapshots, strict=True)
+    ]
+
+
+def viewer_data(problems: Mapping[str, Sequence[Answer]], tokenizer: Any = None) -> dict[str, Any]:
+    """The page's data of answers by problem.
+
+    `tokenizer` is the pair's; without one, tokens are shown by their ids and the prompt is left out.
+    """
+    pieces = Pieces(tokenizer)
+    found = [
+        {"id": problem, **_question(answers, tokenizer), "answers": [_answer(answer, pieces) for answer in answers]}
+        for problem, answers in problems.items()
+    ]
+    return {"problems": found, "pieces": pieces.texts, "ids": pieces.ids, "tokenizer": tokenizer is not None}
+
+
+def _question(answers: Sequence[Answer], tokenizer: Any) -> dict[str, Any]:
+    gold = next((answer.gold for answer in answers if answer.gold is not None), None)
+    ids = next((answer.rollout.prompt_token_ids for answer in answers if answer.rollout.prompt_token_ids), None)
+    return {"gold": gold, "prompt": tokenizer.decode(list(ids)) if tokenizer is not None and ids else None}
+
+
+def _answer(answer: Answer, pieces: Pieces) -> dict[str, Any]:
+    rollout, decoding = answer.rollout, answer.decoding
+    gated = decoding is not None and decoding.gated
+    data: dict[str, Any] = {
+        "label": answer.label,
+        "sample": rollout.sample,
+        "finish": rollout.finish_reason,
+        "verdict": answer.verdict,
+        "gate": {"criterion": decoding.criterion, "tau": decoding.tau, "gamma": decoding.gamma} if gated else None,
+        "primary": decoding.primary if decoding is not None else None,
+        "generated": rollout.n_tokens,
+        "n_replaced": rollout.n_replaced,
+        "n_changed": rollout.n_changed,
+    }
+    if rollout.token_ids is None:  # flags belong to tokens, and which text is which token's is not known
+        return data | {"words": True, "token": _column(pieces.words(rollout.text), "u4")}
+    data |= {
+        "words": False,
+        "token": _column(pieces.response(rollout.token_ids), "u4"),
+        "replaced": _column(rollout.replaced, "u1"),
+        "changed": _column(rollout.changed, "u1"),
+    }
+    if rollout.delta_logp is not None:
+        data["delta_logp"] = _column(rollout.delta_logp, "f4")
+    return data | _traced(rollout.trace, pieces)
+
+
+def _traced(table: np.ndarray | None, pieces: Pieces) -> dict[str, Any]:
+    if table is None:
+        return {}
+    from harness.decode.trace import Trace  # brings torch, which a report without traces does not need
+
+    trace = Trace(table)
+    data: dict[str, Any] = {"top": trace.top, "proposed": _column(pieces.alone(trace.proposed), "u4")}
+    data |= {name: _column(trace.fact(name), "f4") for name in MEASURED}
+    data |= {name: _column(trace.fact(name), "u4") for name in RANKS}
+    for model in ("base", "rl") if trace.top else ():
+        ids, logp = trace.likeliest(model)
+        data[f"top_{model}"] = _column(pieces.alone(ids), "u4")
+        data[f"top_{model}_logp"] = _column(np.rint(np.maximum(logp, -32.0) * 1000), "i2")
+    return data
+
+
+def _column(values: np.ndarray, kind: str) -> str:
+    return f"{kind}:{b64encode(np.ascontiguousarray(values).astype(f'<{kind}').tobytes()).decode()}"

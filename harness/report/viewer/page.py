@@ -1,0 +1,42 @@
+"""The viewer's HTML, alone or as part of a larger page; whatever a model wrote travels as inert JSON."""
+
+import json
+from base64 import b64encode
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
+
+from harness.report.html import environment
+
+
+def viewer_html(data: dict[str, Any], title: str = "Tokens") -> str:
+    """A page by itself: no network, no other file, and only its own script and style may run."""
+    style, script = _file("style.css") + _file("viewer.css"), _file("viewer.js")
+    template = environment().get_template("viewer.html.j2")
+    return template.render(
+        title=title, data=embedded(data), style=style, script=script, style_hash=_hash(style), script_hash=_hash(script)
+    )
+
+
+def viewer_fragment(data: dict[str, Any], name: str = "tokens", *, assets: bool = True) -> str:
+    """The viewer for a page of ours; `assets` False where the page has its style and script from another viewer.
+
+    It brings no heading; the page's sheet defines the colours (`--paper`, `--ink`, `--soft`, `--line`, `--tint`).
+    """
+    style, script = (_file("viewer.css"), _file("viewer.js")) if assets else ("", "")
+    template = environment().get_template("viewer_part.html.j2")
+    return template.render(name=name, data=embedded(data), style=style, script=script)
+
+
+def embedded(data: dict[str, Any]) -> str:
+    """JSON that can stand in a `script` element: ASCII only, and no `<`, `>` or `&`."""
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _file(name: str) -> str:
+    return (files("harness.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,169 @@
+"""Token statistics against the definitions, computed once more without any streaming."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from harness.analysis.clusters import ratio, share
+from harness.analysis.histogram import Histogram, as_json
+from harness.analysis.selected import nucleus, selections, threshold
+from harness.analysis.tokens import DELTA_EDGES, TAILS, Generation
+from harness.policy import entropy, kl_divergence
+from harness.policy.advantages import gradient_coefficient
+
+
+@pytest.fixture(scope="module")
+def generation(made):
+    return Generation("base").add_all(row[0] for row in made)
+
+
+@pytest.fixture(scope="module")
+def whole(made):
+    """Every token's numbers, from the log-probabilities themselves."""
+    lb, lr, y = (torch.cat([row[i] for row in made]) for i in (1, 2, 3))
+    pick = lambda table: table.gather(1, y[:, None])[:, 0]  # noqa: E731
+    return {
+        "delta_logp": pick(lr) - pick(lb), "p_base": pick(lb).exp(), "p_rl": pick(lr).exp(), "token": y,
+        "entropy_base": entropy(lb), "kl": 0.5 * (kl_divergence(lr, lb) + kl_divergence(lb, lr)), "lr": lr,
+        "problem": torch.cat([torch.full((len(row[3]),), i % 4) for i, row in enumerate(made)]),
+    }  # fmt: skip
+
+
+def test_histograms_are_those_of_all_values(generation, whole):
+    for name in ("delta_logp", "entropy_base", "kl"):
+        h = generation.histograms[name]
+        expected, _ = np.histogram(whole[name].numpy().astype(float), bins=h.edges)
+        assert h.counts.sum() == expected.sum() == h.tokens
+        assert np.abs(h.counts - expected).sum() <= 2  # a value on an edge may fall to either side
+
+
+def test_shards_add_up():
+    values = np.random.default_rng(0).normal(size=1000) * 12
+    one, other, both = Histogram(), Histogram(), Histogram()
+    one.add(values[:300])
+    other.add(values[300:])
+    both.add(values)
+    one.merge(other)
+    assert as_json({"x": one}) == as_json({"x": both})
+    assert one.below + one.above + one.counts.sum() == 1000
+    with pytest.raises(ValueError, match="different bins"):
+        one.merge(Histogram(0, 1, 10))
+
+
+def test_tails_by_problem(generation, whole):
+    order = [f"t/p{i}" for i in range(4)]
+    tails = generation.by_problem("tails", order)
+    for i, (fact, side, edge) in enumerate(TAILS):
+        if fact in whole:
+            hit = whole[fact] < edge if side == "below" else whole[fact] > edge
+            assert tails[:, i].tolist() == [int(hit[whole["problem"] == p].sum()) for p in range(4)]
+    assert generation.by_problem("tokens", [*order, "t/none"])[-1] == 0
+
+
+def test_probability_by_bin(generation, whole):
+    table = generation.by_problem("in_bin", generation.problems).sum(axis=0)
+    bins = np.digitize(whole["delta_logp"].numpy(), DELTA_EDGES)
+    for i in range(len(table)):
+        assert table[i, 0] == (bins == i).sum()
+        assert table[i, 1] == pytest.approx(float(whole["p_base"][bins == i].sum()), abs=1e-4)
+        assert table[i, 2] == pytest.approx(float(whole["p_rl"][bins == i].sum()), abs=1e-4)
+
+
+def test_gradient_mass_by_probability(generation, whole):
+    table = generation.by_problem("mass", generation.problems).sum(axis=0)
+    assert table[:, 0].sum() == len(whole["token"])
+    assert table[:, 1].sum() == pytest.approx(float((2 * (1 - whole["p_base"])).sum()), rel=1e-5)
+
+
+def test_lemma_1():
+    """The l1 norm of the gradient of r A in the logits, by autograd, is 2 |w| (1 - pi)."""
+    random = torch.Generator().manual_seed(1)
+    for advantage in (-1.3, 0.0, 2.0):
+        z = torch.randn(50, generator=random, dtype=torch.float64, requires_grad=True)
+        old = torch.log_softmax(z.detach() + 0.1 * torch.randn(50, generator=random, dtype=torch.float64), -1)
+        ratio_ = (torch.log_softmax(z, -1)[7] - old[7]).exp()
+        (ratio_ * advantage).backward()
+        logp = torch.log_softmax(z.detach(), -1)[7]
+        expected = gradient_coefficient(logp, torch.tensor(advantage, dtype=torch.float64), ratio_.detach())
+        assert z.grad.abs().sum().item() == pytest.approx(expected.item(), abs=1e-12)
+
+
+def test_words_are_ranked_by_mean_difference(generation, whole):
+    found = generation.likelier(least=2, most=5)
+    means = {int(t): float(whole["delta_logp"][whole["token"] == t].mean()) for t in whole["token"].unique()}
+    counts = {int(t): int((whole["token"] == t).sum()) for t in whole["token"].unique()}
+    expected = sorted((t for t in means if counts[t] >= 2 and means[t] > 0), key=lambda t: -means[t])[:5]
+    assert [one["id"] for one in found] == expected
+    assert found[0]["delta_logp"] == pytest.approx(means[expected[0]], abs=1e-5)
+
+
+@pytest.mark.parametrize("target", [0.05, 0.2])
+def test_criteria_pick_equally_many(made, whole, target):
+    found, positions = selections(lambda: (row[0] for row in made), target, top_p=0.7)
+    assert positions == len(whole["token"])
+    for one in found:
+        assert one.positions == round(target * positions)
+        assert sum(one.picked.values()) == one.positions
+    delta = next(one for one in found if one.criterion == "delta_logp")
+    picked = whole["token"][whole["delta_logp"] < delta.tau - 1e-7]
+    assert delta.picked == dict(zip(*(x.tolist() for x in picked.unique(return_counts=True)), strict=True))
+
+
+def test_what_comes_instead_is_the_nucleus_of_rl(made, whole):
+    found, _ = selections(lambda: (row[0] for row in made), 0.1, top_p=0.7)
+    one = found[0]
+    expected = {}
+    for i in torch.nonzero(whole["entropy_base"] > one.tau + 1e-6)[:, 0]:
+        p, ids = whole["lr"][i].exp().sort(descending=True)
+        kept = nucleus(p.numpy(), 0.7)
+        for token, weight in zip(ids.tolist(), kept.tolist(), strict=True):
+            if weight and token != whole["token"][i]:
+                expected[token] = expected.get(token, 0) + weight
+    for token, weight in expected.items():
+        assert one.placed[token] == pytest.approx(weight, abs=0.1)  # a nucleus longer than ten tokens was cut
+
+
+def test_thresholds_are_strict_and_ties_fall_short():
+    values = np.array([0.0, 0.0, 0.0, 1.0, 2.0])
+    assert (values > threshold(values, 0.4, below=False)).mean() == 0.4
+    assert (values < threshold(values, 0.4, below=True)).mean() == 0.0
+
+
+def test_intervals_are_over_problems():
+    hits, tokens = np.array([10, 0, 10, 0] * 10), np.full(40, 100)
+    one = share(hits, tokens)
+    assert one.value == 0.05
+    assert one.low < 0.04 < 0.06 < one.high
+    whole = share([200], [4000])
+    assert (whole.value, whole.low) == (0.05, None)
+    ten = ratio((hits * 5, tokens), (hits, tokens))
+    assert ten.value == pytest.approx(5, rel=0.02)
+    assert ten.high / ten.low < 1.2  # problems are drawn with both their generations
+    assert np.isfinite(ratio((hits, tokens), (0 * hits, tokens)).high)
+
+
+def test_from_the_tiny_pair_to_a_section(tmp_path):
+    """End to end on the reference engine: records, counts, plain JSON, figures without a gap."""
+    from harness.analysis.traced import token_statistics
+    from harness.report.tokens import token_section
+    from harness.spec import EngineSpec, Sampling
+    from harness.tiny import tiny_pair
+
+    def run():
+        spec = EngineSpec(backend="transformers")
+        sampling = Sampling(samples=2, max_tokens=48)
+        return token_statistics(
+            tiny_pair(), ["tiny_easy"], tmp_path, sampling, limit=4, engine_spec=spec, selected=0.05, progress=False
+        )
+
+    found = run()
+    assert json.loads(json.dumps(found, allow_nan=False)) == run()  # the second time from the records
+    below = found["tails"][0]
+    assert (below["fact"], below["side"], below["more"]) == ("delta_logp", "below", "base")
+    section = token_section(found)
+    assert [part.name for part in section.parts] == [
+        "histogram-delta", "histogram-magnitude", "tails", "probability-by-delta", "gradient", "selected", "likelier",
+    ]  # fmt: skip
+    assert not any("nan" in str(part.data).lower() for part in section.parts if hasattr(part, "data"))

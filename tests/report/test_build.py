@@ -1,0 +1,132 @@
+"""What a report says of results: the verdict, the control of every extrapolation, the paper's number beside ours."""
+
+import pytest
+
+from harness.analysis.contrasts import contrasts, pooled
+from harness.errors import UserError
+from harness.report.build import build
+from harness.report.groups import grouped, pair_title, with_names
+from harness.report.verdict import p_value, verdict
+from harness.spec import Decoding
+from tests.report.made import DAPO, GRID, grid, report, result
+
+
+def tables(made):
+    return {table.name: table for table in made.tables}
+
+
+def test_the_first_line_has_an_interval_and_claims_no_more():
+    made = report()
+    assert made.verdict.startswith("Extrapolating changes accuracy by ")
+    assert "[" in made.verdict
+    assert "paired by problem" in made.verdict
+    assert made.verdict.endswith(("tell from zero.", "not told apart from zero."))
+
+
+def test_equal_results_are_not_told_apart():
+    control, extra = Decoding(mode="replace", tau=-0.3), Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
+    said, _ = verdict(contrasts([[result(control), result(extra)]]))
+    assert "+0.0 points [+0.0, +0.0]" in said
+    assert said.endswith("not told apart from zero.")
+
+
+def test_a_single_result_has_no_verdict():
+    assert "nothing to compare" in build(with_names([result(Decoding())])).verdict
+    with pytest.raises(UserError, match="nothing to report"):
+        build([])
+
+
+def test_every_extrapolation_is_set_against_its_own_gate():
+    rows = contrasts([grid()])
+    controlled = [row for row in rows if row.kind == "against control"]
+    assert len(controlled) == 5
+    assert all(row.reference.decoding == row.result.decoding.control() for row in controlled)
+    assert all(row.holm_p >= row.difference.p for row in rows)
+    assert {row.kind for row in rows} == {"trained", "against rl", "against control"}
+
+
+def test_pooling_averages_settings_before_it_counts_problems():
+    rows = [row for row in contrasts([grid()]) if row.kind == "against control"]
+    found = pooled(rows)
+    assert found.settings == 5
+    assert found.mean == pytest.approx(sum(row.difference.mean for row in rows) / 5)
+    assert pooled([]) is None
+
+
+def test_other_problems_or_samplings_are_never_mixed():
+    rows = contrasts([[result(GRID[0], ids=tuple("abcdef")), result(GRID[1])]])
+    assert rows == []
+    groups = grouped(with_names([result(GRID[0]), result(GRID[1], pair={"base": "b", "rl": "r"})]))
+    assert [group.pair for group in groups] == ["DAPO (DAPO-Qwen-32B)", "r"]
+
+
+def test_grid_and_on_rl_have_their_controls():
+    found = tables(report())
+    assert [row.cells[0].text for row in found["grid-aime24"].rows] == [
+        "replaced", "Replace with π_RL (γ = 0)", "Extrapolate, γ = 0.05", "Extrapolate, γ = 0.1",
+    ]  # fmt: skip
+    assert all(len(cell.small) == 2 for cell in found["grid-aime24"].rows[2].cells[1:])
+    assert [row.cells[0].text for row in found["on-rl-aime24"].rows] == [
+        "replaced", "The gate alone (γ = 0)", "Extrapolate, γ = 0.1", "γ = 0.1 minus the gate alone",
+    ]  # fmt: skip
+
+
+def test_the_paper_is_beside_us_where_it_has_the_row():
+    table = tables(report(samples=32, problems=30))["beside-the-paper"]
+    rows = {row.cells[0].text: row for row in table.rows}
+    assert rows["AIME24, extrapolate τ-0.3 γ0.05"].cells[1].text == "55.42"
+    assert rows["AIME24, rl"].cells[1].text == "52.60"
+    assert {row.cells[-1].text for row in table.rows} <= {"yes", "no"}
+    assert not [name for name in rows if name.startswith("AMC")]
+
+
+def test_a_named_training_method_finds_its_row():
+    math = {"base": "Qwen/Qwen2.5-Math-7B", "rl": "mine/low-prob"}
+    made = build(with_names([result(Decoding(), pair=math)], "Ours"))
+    [row, *_] = tables(made)["beside-the-paper"].rows
+    assert (row.cells[0].text, row.cells[1].text) == ("AIME24, Qwen2.5-Math-7B, Ours, Avg@4", "39.06")
+
+
+def test_every_number_leads_to_its_source():
+    made = report()
+    anchors = {f"#{source.anchor}" for source in made.sources}
+    links = {cell.link for table in made.tables for row in table.rows for cell in row.cells if cell.link}
+    assert links <= anchors
+    assert len(made.sources) == 2 * len(GRID)
+    assert ("command", "rlvr-dir eval --tasks aime24") in made.sources[0].facts
+
+
+def test_many_settings_are_represented_by_the_best_and_that_is_said():
+    table = tables(report())["main-scores"]
+    assert [row.cells[1].text for row in table.rows][:2] == ["Base", "RL"]
+    assert all(row.cells[1].text.endswith("†") for row in table.rows[2:])
+    assert any("picked on these data" in note for note in table.notes)
+
+
+def test_names_of_pairs():
+    assert pair_title("b", DAPO["rl"]) == "DAPO (DAPO-Qwen-32B)"
+    assert pair_title("x", "some/where/tiny/weights/rl") == "tiny pair"
+    assert pair_title("x", "work/my-pair/rl") == "my-pair"
+    assert p_value(0.0) == "< 0.001"
+
+
+def test_trained_models_stand_side_by_side():
+    """Two RL models of one base, under the names the reader gave them: the paper's main table."""
+    entries = []
+    for name, share in (("DAPO", 0.4), ("Ours", 0.6)):
+        pair = {"base": "Qwen/Qwen2.5-Math-7B", "rl": f"mine/{name}"}
+        entries += with_names(
+            [result(Decoding(mode="base"), 0.2, pair=pair), result(Decoding(), share, pair=pair)], name
+        )
+    table = tables(build(entries))["trained"]
+    assert [row.cells[1].text for row in table.rows] == ["Base", "DAPO", "Ours"]
+    assert table.rows[0].cells[0].text == "Qwen2.5-Math-7B"
+    assert [len(row.cells[2].small) for row in table.rows] == [1, 1, 2]
+    assert table.rows[2].cells[2].mark == "best"
+
+
+def test_pairs_are_never_pooled():
+    other = {"base": "b", "rl": "r"}
+    made = build(with_names([*grid(), *grid(pair=other)]))
+    assert made.verdict.startswith("DAPO (DAPO-Qwen-32B): Extrapolating")
+    assert any(text.startswith("r: Extrapolating") for text in made.sections[0].paragraphs)

@@ -1,0 +1,85 @@
+"""`rlvr-dir report` and `rlvr-dir analyse` as they are typed."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from harness.cli import app
+from tests.report.made import grid
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    for one in grid():
+        one.write(folder)
+    return folder
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def test_results_become_pages_without_mlflow(results, tmp_path):
+    """In a process in which neither MLflow nor an engine can be imported."""
+    blocked = "; ".join(f"sys.modules[{name!r}] = None" for name in ("mlflow", "lm_eval", "vllm"))
+    code = f"import sys; {blocked}; sys.argv = ['rlvr-dir', 'report', {str(results)!r}, '--out', {str(tmp_path)!r}]; "
+    done = subprocess.run(
+        [sys.executable, "-c", code + "from harness.cli import main; main()"],
+        capture_output=True, text=True, env={**os.environ, "PYTHONWARNINGS": "ignore"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "report.html").is_file()
+    assert (tmp_path / "tables" / "grid-aime24.tex").read_text().startswith(r"\begin{table}")
+    assert (tmp_path / "report.md").read_text().startswith("# rlvr-dir report\n\nExtrapolating changes accuracy by ")
+
+
+def test_a_place_can_be_named(results, tmp_path):
+    assert run("report", f"Ours={results}", "--out", tmp_path).exit_code == 0
+    assert "Ours" in (tmp_path / "tables" / "main-scores.csv").read_text()
+
+
+def test_the_paper_alone(tmp_path):
+    assert run("report", "--paper", "--out", tmp_path).exit_code == 0
+    assert "**55.42**" in (tmp_path / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("report",), "nothing to report"),
+        (("report", "nowhere"), "does not exist"),
+        (("report", "--analysis", "nowhere"), "holds nothing that `rlvr-dir analyse` wrote"),
+        (("analyse", "curves", "A=nowhere"), "there is no such file"),
+        (("analyse", "texts", "nowhere"), "cannot be read"),
+    ],
+)
+def test_a_mistake_is_one_sentence(arguments, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert sentence in str(run(*arguments).exception)
+
+
+def test_theorem_and_curves_are_drawn(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text("\n".join(json.dumps({"step": i, "reward": i / 9}) for i in range(9)))
+    where = tmp_path / "analysis"
+    assert run("analyse", "theorem", "--bandits", 20, "--out", where).exit_code == 0
+    assert run("analyse", "curves", f"DAPO={log}", f"DAPO={log}", "--out", where).exit_code == 0
+    assert run("report", "--analysis", where, "--out", tmp_path / "out").exit_code == 0
+    names = {path.stem for path in (tmp_path / "out" / "figures").glob("*.svg")}
+    assert {name.rpartition("-")[0] or name for name in names} == {"theorem", "training"}
+    assert "compares no results" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_texts_are_scored_a_line_each(tmp_path):
+    file = tmp_path / "given.jsonl"
+    file.write_text('{"response": "so 45 a + 7 = 52 .", "id": 1}\n\n{"response": "then", "prompt": "Ann has"}\n')
+    assert run("analyse", "texts", file, "--out", tmp_path / "scored.jsonl").exit_code == 0
+    first, second = map(json.loads, (tmp_path / "scored.jsonl").read_text().splitlines())
+    assert first["id"] == 1
+    assert len(first["tokens"]) == len(first["delta_logp"])
+    assert second["prompt"] == "Ann has"

@@ -1,0 +1,173 @@
+"""One table in four formats, to the byte; and text from a model that must not do anything in any of them."""
+
+import csv
+import io
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from harness.report import latex, markdown, sheet
+from harness.report.html import safe_link
+from harness.report.model import Cell, Column, Figure, Report, Row, Section, Source, Table, ranked
+from harness.report.text import visible
+from harness.report.write import write
+
+TABLE = Table(
+    "small",
+    "Two ways.",
+    (Column("Method", words=True), Column("Avg@32", group="AIME24"), Column("Pass@16", group="AIME24")),
+    (
+        Row((Cell("Base"), Cell("14.79", 14.79), Cell("47.46", 47.46, mark="second")), "reference"),
+        Row(
+            (Cell("100 % & more"), Cell("39.06", 39.0625, ("[30.1, 48.0]",), "best", "*", "#r-1"), Cell("–")), rule=True
+        ),
+    ),
+    ("A note.",),
+)
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</title></style></textarea><img src=x onerror=alert(1)>",
+    '" onmouseover="alert(1)" x="',
+    "{{ 7 * 7 }} {% include 'x' %}",
+    "\u202egnp.exe \u2066\u200f",
+    "a\x00b\x07\x1b[31m\r\n\ud800",
+    "| a | b |\n|---|",
+    "[click](javascript:alert(1)) `code` **x** <u>",
+    "$\\input{/etc/passwd}$ %comment \\end{table} ^^41",
+    "=HYPERLINK(1)",
+    "x" * 1_000_000,
+]
+
+
+def test_markdown():
+    assert markdown.table(TABLE).splitlines() == [
+        "**Two ways.**",
+        "",
+        "| Method           |              AIME24 Avg@32 | AIME24 Pass@16 |",
+        "| ---------------- | -------------------------: | -------------: |",
+        "| Base             |                      14.79 |   <u>47.46</u> |",
+        r"| 100 % &amp; more | **39.06\*** \[30.1, 48.0\] |              – |",
+        "",
+        "A note.",
+    ]
+
+
+def test_latex():
+    assert latex.table(TABLE).splitlines() == [
+        r"\begin{table}[t]",
+        r"\centering",
+        r"\caption{Two ways.}",
+        r"\label{tab:small}",
+        r"\begin{tabular}{@{}lrr@{}}",
+        r"\toprule",
+        r" & \multicolumn{2}{c}{AIME24} \\",
+        r"\cmidrule(lr){2-3}",
+        r"Method & Avg@32 & Pass@16 \\",
+        r"\midrule",
+        r"Base & 14.79 & \underline{47.46} \\",
+        r"\midrule",
+        r"100 \% \& more & \textbf{39.06$^{*}$} {\scriptsize [30.1, 48.0]} & -- \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\par\smallskip{\footnotesize A note.}",
+        r"\end{table}",
+    ]
+
+
+def test_csv_has_the_exact_numbers():
+    assert sheet.table(TABLE) == (
+        "Method,AIME24 Avg@32,AIME24 Avg@32: beside,AIME24 Avg@32: mark,AIME24 Pass@16,AIME24 Pass@16: mark\n"
+        "Base,14.79,,,47.46,second\n"
+        '100 % & more,39.0625,"[30.1, 48.0]",best,–,\n'
+    )
+
+
+def test_ties_are_of_what_is_printed():
+    marks = [cell.mark for cell in ranked([Cell("1.0", 0.96), Cell("1.0", 1.04), Cell("0.5", 0.5), Cell("–")])]
+    assert marks == ["best", "best", "second", ""]
+    assert [cell.mark for cell in ranked([Cell("2", 2), Cell("1", 1)], second=False)] == ["best", ""]
+
+
+def hostile_report():
+    tables, figures, sources = [], [], []
+    for i, text in enumerate(HOSTILE):
+        tables.append(
+            Table(
+                f"t{i}", text, (Column(text, group=text, words=True), Column("n")),
+                (Row((Cell(text, small=(text,)), Cell("1", 1.0, link=text))),), (text,), sortable=True,
+            )
+        )  # fmt: skip
+        figures.append(Figure(f"f{i}", text, text, "<svg></svg>", (text,), ((text,),), text))
+        sources.append(Source(f"r-{i}", text, ((text, text),), ((text, f"javascript:{text}"), (text, text))))
+    return Report(HOSTILE[0], HOSTILE[1], (Section(HOSTILE[0], (HOSTILE[5],), (*tables, *figures)),), tuple(sources))
+
+
+class _Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    out = tmp_path_factory.mktemp("hostile")
+    write(hostile_report(), out)
+    return out
+
+
+def test_html_runs_nothing_of_it(pages):
+    page = (pages / "report.html").read_text()
+    tags = _Tags()
+    tags.feed(page)
+    assert [tag for tag, _ in tags.seen].count("script") == 1
+    assert not [tag for tag, _ in tags.seen if tag in ("img", "iframe", "object", "embed", "base", "form")]
+    for _, attributes in tags.seen:
+        assert not [name for name in attributes if name.startswith("on")]
+        address = attributes.get("href") or ""
+        assert address == "data:," or safe_link(address) or "href" not in attributes
+        assert not address.lower().startswith("javascript")
+    assert "{{ 7 * 7 }}" in page  # as text, not evaluated
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\x00-\x08\x0b-\x1f]", page)
+
+
+def test_markdown_and_csv_and_latex_too(pages):
+    text = (pages / "report.md").read_text()
+    assert not re.search(r"<(?!/?u>)[a-z/]", text)
+    assert "](javascript" not in text.replace("\\](javascript", "")
+    for i, hostile in enumerate(HOSTILE):
+        rows = list(csv.reader(io.StringIO((pages / "tables" / f"t{i}.csv").read_text())))
+        assert len(rows) == 2
+        assert not any(value.startswith(("=", "+", "@", "\t")) for row in rows for value in row)
+        tex = (pages / "tables" / f"t{i}.tex").read_text()
+        assert tex.count(r"\end{table}") == 1, hostile
+        assert r"\input" not in tex
+        assert not re.search(r"(?<!\\)%", tex)
+
+
+@pytest.mark.parametrize(
+    "address", ["javascript:alert(1)", "JAVASCRIPT:x", "data:text/html,x", "//evil", "\\\\evil", "", "vbscript:x"]
+)
+def test_addresses_that_run_or_leave(address):
+    assert not safe_link(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["#r-1", "../runs/records/ab/aime24", "https://example.org/x", "http://127.0.0.1:5000/#/x"]
+)
+def test_addresses_that_lead_somewhere(address):
+    assert safe_link(address)
+
+
+def test_what_cannot_be_seen_is_written_out():
+    assert visible("a\u202eb\x00\n\U000e0001") == "a\\u202eb\\u0000\\n\\U000e0001"
+    assert visible("é 漢 🎲 ␣") == "é 漢 🎲 ␣"
+    assert len(visible("x" * 10**6)) == 2000
+
+
+def test_a_name_never_leaves_the_folder():
+    assert Figure("../../etc/x", "", "", "", (), ()).name == "etc-x"
+    assert Table("/a b\x00<c>", "", (), ()).name == "a-b-c"

@@ -1,0 +1,404 @@
+"""The token viewer: its data without a browser, then the page in a real one, with model output that means harm."""
+
+import base64
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.errors import UserError
+from harness.records import RecordStore
+from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_fragment, viewer_html
+from harness.report.viewer.page import embedded
+from harness.report.viewer.pieces import Pieces, segments
+from tests.records.made import PROBLEMS, TASK, fill
+from tests.report.browser import CHROMIUM, Browser
+from tests.report.viewer_pages import DECODINGS, HOSTILE, PLAIN, Table, answers, rollout, words_only
+
+HOSTILE_IDS = list(range(len(HOSTILE))) * 3
+LINE = "x<b>" * 262_144  # one line of 1 MiB
+
+
+def column(data, name):
+    kind, _, text = data[name].partition(":")
+    return np.frombuffer(base64.b64decode(text), f"<{kind}")
+
+
+def tokenizer():
+    from transformers import AutoTokenizer
+
+    from harness.tiny import tiny_pair
+
+    return AutoTokenizer.from_pretrained(tiny_pair().rl)
+
+
+def test_tokens_join_to_the_text_whatever_the_bytes():
+    tok = tokenizer()
+    text = "we have 13 − 4 = 9 ; naïve 数学 👩‍👩‍👧 \\boxed{9}\n\nanswer"
+    ids = tok.encode(text)
+    pieces = Pieces(tok)
+    shown = [pieces.texts[i] for i in pieces.response(ids)]
+    assert "".join(shown) == text
+    assert "👩" in shown
+    assert len([piece for piece in shown if piece == ""]) > 10  # the first bytes of characters
+
+    emoji = tok.encode("👩")
+    broken = [*emoji[:2], *tok.encode("a"), *emoji[3:], *emoji[:1], 10**9, *emoji[:3]]
+    shown = [pieces.texts[i] for i in pieces.response(broken)]
+    assert len(shown) == len(broken)
+    assert "a" in "".join(shown)
+    assert "\ufffd" in "".join(shown)
+
+
+def test_without_a_tokenizer_tokens_are_their_ids():
+    data = viewer_data({"p": answers(5)})
+    assert set(data["pieces"]) <= {f"#{i}" for i in range(len(PLAIN.texts))}
+    assert data["problems"][0]["prompt"] is None
+
+
+def test_criteria_keep_every_bit_and_lists_keep_their_order():
+    one = answers(500)[2]
+    [problem] = viewer_data({"p": [one]}, PLAIN)["problems"]
+    [data] = problem["answers"]
+    stored = one.rollout
+    assert np.array_equal(column(data, "delta_logp"), stored.delta_logp)
+    assert np.array_equal(column(data, "delta_logp") < np.float32(-0.3), stored.replaced)
+    assert np.array_equal(column(data, "replaced").astype(bool), stored.replaced)
+    assert np.array_equal(column(data, "changed").astype(bool), stored.changed)
+    assert np.array_equal(column(data, "entropy_base"), stored.trace[:, 2])
+    assert column(data, "top_rl_logp").reshape(-1, 5)[0].tolist() == [-200, -1700, -3200, -4700, -6200]
+    assert (data["gate"], problem["gold"]) == ({"criterion": "delta_logp", "tau": -0.3, "gamma": 0.0}, "42")
+
+
+def test_less_is_known_of_other_records():
+    plain = replace(answers(9)[2], rollout=replace(rollout(9), trace=None))
+    imported = replace(plain, rollout=words_only("a\nb  c" + "y" * 70))
+    data = viewer_data({"p": [plain, imported]}, PLAIN)
+    first, second = data["problems"][0]["answers"]
+    assert "delta_logp" in first
+    assert not {"entropy_base", "proposed", "top"} & first.keys()
+    assert second["words"]
+    assert [data["pieces"][i] for i in column(second, "token")] == [
+        "a",
+        "\n",
+        "b",
+        "  ",
+        "c" + "y" * 23,
+        "y" * 24,
+        "y" * 23,
+    ]
+    assert "".join(segments(LINE)) == LINE
+
+
+def test_what_is_embedded_is_ascii_that_no_parser_can_leave():
+    page = viewer_html(viewer_data({HOSTILE[0]: answers(0, Table(HOSTILE), HOSTILE_IDS)}, Table(HOSTILE)), HOSTILE[0])
+    inside = re.search(r'<script type="application/json">(.*?)</script>', page, re.DOTALL).group(1)
+    assert inside.isascii()
+    assert not set("<>&\u2028") & set(inside)
+    assert json.loads(inside)["pieces"][: len(HOSTILE)] == list(HOSTILE)
+    assert page.count("<script") == 2
+    assert "http" not in page.replace("http-equiv", "")
+    assert embedded({"a": "</script>\u2029\ud800"}) == '{"a":"\\u003c/script\\u003e\\u2029\\ud800"}'
+
+
+def test_stored_records_and_the_command(tmp_path):
+    fill(tmp_path / "records")
+    store = RecordStore(tmp_path / "records")
+    snapshot = store.read(*store.names()[0])
+    assert common_problems([snapshot], 2) == PROBLEMS
+    assert common_problems([snapshot], 3) == []
+    rows = stored_answers([snapshot, snapshot], [PROBLEMS[4].removeprefix(f"{TASK}/")], 1)
+    assert [one.label for one in rows[PROBLEMS[4]]] == [f"replace τ-0.3 ({snapshot.config_hash[:4]})"] * 2
+    with pytest.raises(UserError, match="sample=9 is not in record"):
+        stored_answers([snapshot], [PROBLEMS[0]], 9)
+
+    run, out = CliRunner().invoke, tmp_path / "deep" / "view.html"
+    done = run(app, ["view", snapshot.config_hash[:4], "--store", str(store.folder), "--out", str(out)])
+    assert done.exit_code == 0
+    assert f"written: {out}" in done.output
+    assert "--tasks decodes with them" in done.output
+    assert out.read_text().startswith("<!doctype html>")
+    assert run(app, ["view", str(snapshot.folder), "--out", str(out), "--problem", PROBLEMS[3]]).exit_code == 0
+    for wrong, said in (
+        ([], "give one of them"),
+        (["feed", "--tasks", TASK], "give one of them"),
+        (["feed"], "is not in"),
+        ([str(snapshot.folder), "--problem", "nope"], "its problems begin with"),
+        ([str(snapshot.folder), "--sample", "7"], "share no problem with a sample 7"),
+        ([str(snapshot.folder), "--tokenizer", str(tmp_path)], "cannot be read"),
+        ([str(snapshot.folder), "--out", str(tmp_path)], "cannot be written"),
+    ):
+        done = run(app, ["view", "--store", str(store.folder), "--out", str(out), *wrong])
+        assert isinstance(done.exception, UserError)
+        assert said in str(done.exception)
+        assert "\n" not in str(done.exception)
+
+
+# ---- in a browser ----
+
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("profile")) as one:
+        yield one
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    def write(problems, tok=PLAIN, page=viewer_html, width=1280):
+        path = tmp_path / "view.html"
+        path.write_text(page(viewer_data(problems, tok)), encoding="utf-8")
+        browser.size(width)
+        browser.open(path)
+        return browser
+
+    yield write
+    assert browser.errors == []
+    assert all(url.startswith(("file:", "data:")) for url in browser.requests)
+
+
+def tokens(place):
+    return f".tv-answer:nth-child({place + 1}) .t"
+
+
+def says(browser):
+    return browser.ask("document.querySelector('.tv-say').textContent")
+
+
+@needs_browser
+def test_hostile_text_stays_text(show):
+    table = Table((*HOSTILE, LINE))
+    ids = [*HOSTILE_IDS, len(HOSTILE)]
+    rows = answers(0, table, ids)
+    rows.append(replace(rows[0], label=HOSTILE[0], gold=HOSTILE[1], rollout=words_only(LINE + HOSTILE[1])))
+    browser = show({HOSTILE[0]: rows, HOSTILE[1]: rows[:1]}, table)
+    dangerous = "document.querySelectorAll('img, iframe, svg, b, i[onload], [onerror], [onload], .tv a').length"
+    scripts = browser.ask("document.scripts.length")
+    for answer in range(len(rows)):
+        for i in (0, 1, 8, 11, 12, 16):
+            browser.ask(f"document.querySelectorAll({tokens(answer)!r})[{i}]?.focus()")
+        browser.ask(f"document.querySelectorAll('.tv-text')[{answer}].open = true")
+    browser.ask("document.querySelector('.tv-question').open = true")
+    browser.ask("dispatchEvent(new Event('beforeprint'))")
+    browser.settle()
+    assert browser.ask("window.pwned") is None
+    assert browser.ask(dangerous) == 0
+    assert browser.ask("document.scripts.length") == scripts == 2
+    browser.ask("dispatchEvent(new Event('afterprint'))")
+    shown = browser.ask("document.querySelector('#content').innerText")
+    for hidden in "\u202e\u202c\u2066\u2069\u200f\u200b\ufeff\u2028\u2029\x00\x07\x08\x1b\x7f\x9b\ud800":
+        assert hidden not in shown
+    assert HOSTILE[0] in shown
+    assert "⟨U+202E⟩evil⟨U+202C⟩" in shown
+    assert browser.ask("Math.max(...[...document.querySelectorAll('.t')].map(one => one.textContent.length))") < 500
+    assert browser.ask("document.documentElement.scrollWidth <= innerWidth")
+    browser.ask(
+        "(s => { s.value = 1; s.dispatchEvent(new Event('change')); })(document.querySelector('[data-set=problem]'))"
+    )
+    browser.settle()
+    assert browser.ask("document.querySelectorAll('.tv-answer').length") == 1
+    assert browser.ask("window.pwned") is None
+
+
+@needs_browser
+def test_pointing_and_focusing_tell_the_facts(show):
+    rows = answers(60)
+    browser = show({"p": rows})
+    one = rows[2].rollout
+    i = int(np.flatnonzero(one.changed)[0])
+    browser.point(f"{tokens(2)}[data-i='{i}']")
+    said = says(browser)
+    proposed, emitted = (PLAIN.texts[int(k)] for k in (one.trace[i, 8], one.token_ids[i]))
+    assert said.startswith(f"Token {i + 1} of 60, replace τ-0.3: base proposed ")
+    assert proposed.replace("\n", "⏎") in said
+    assert said.endswith(emitted.replace("\n", "⏎"))
+    facts = browser.ask("document.querySelector('.tv-facts').innerText")
+    p_base, p_rl = np.exp(one.trace[i, :2].astype(float))
+    for expected in (
+        f"{p_base:.3f}\t{p_rl:.3f}",
+        f"{one.trace[i, 2]:.3f}\t{one.trace[i, 3]:.3f}",
+        f"{one.delta_logp[i]:.3f} nats".replace("-", "−"),
+        f"{one.trace[i, 4]:.3f} nats",
+        "Likeliest by base",
+        "Likeliest by RL",
+        "0.905",
+        "proposed",
+        "emitted",
+    ):
+        assert expected in facts
+    browser.ask(f"document.querySelector(\"{tokens(0)}[data-i='5']\").focus()")
+    assert says(browser).startswith("Token 6 of 60, base: ")
+    assert browser.ask("document.querySelectorAll('.tv-facts table').length") == 4
+    browser.key("ArrowRight")
+    assert says(browser).startswith("Token 7 of 60, base: ")
+    browser.key("End")
+    assert says(browser).startswith("Token 60 of 60")
+    browser.key("ArrowUp")
+    browser.key("Home")
+    assert says(browser).startswith("Token 1 of 60")
+    assert (
+        browser.ask("[...document.querySelectorAll('.tv-answer:first-child .t')].filter(t => t.tabIndex === 0).length")
+        == 1
+    )
+    assert browser.ask("document.activeElement.dataset.i") == "0"
+
+
+@needs_browser
+def test_the_threshold_marks_what_numpy_marks(show):
+    rows = answers(3000)
+    browser = show({"p": rows})
+
+    def set_(control, value, event):
+        browser.ask(
+            f"(c => {{ c.value = {json.dumps(value)}; c.dispatchEvent(new Event('{event}', {{bubbles: true}})); }})"
+            f"(document.querySelector('[data-set={control}]'))"
+        )
+
+    def marked():
+        return browser.ask("[...document.querySelectorAll('.tv-answer p:nth-of-type(3)')].map(p => p.textContent)")
+
+    def expected(counts):
+        return [f"τ marks {count:,} ({100 * count / 3000:.2f} %)" for count in counts]
+
+    assert marked() == expected(int((one.rollout.delta_logp < np.float32(-0.3)).sum()) for one in rows)
+    assert marked()[2] == expected([rows[2].rollout.n_replaced])[0]
+    for tau in (-0.125, -0.31, float(rows[0].rollout.delta_logp[7]), 0.02):
+        set_("tau", tau, "input")
+        assert marked() == expected(int((one.rollout.delta_logp < np.float32(tau)).sum()) for one in rows)
+    set_("slider", -0.7, "input")
+    assert browser.ask("document.querySelector('[data-set=tau]').value") == "-0.7"
+    assert marked() == expected(int((one.rollout.delta_logp < np.float32(-0.7)).sum()) for one in rows)
+    set_("criterion", "entropy_rl", "change")
+    set_("tau", 0.5, "input")
+    assert marked() == expected(int((one.rollout.trace[:, 3] > np.float32(0.5)).sum()) for one in rows)
+    assert browser.ask("document.querySelector('[data-out=side]').textContent") == ">"
+    visible = browser.ask("[...document.querySelectorAll('.tv-answer:first-child .t.m')].map(t => Number(t.dataset.i))")
+    assert visible
+    assert all(rows[0].rollout.trace[i, 3] > 0.5 for i in visible)
+
+
+@needs_browser
+def test_stepping_goes_from_replaced_to_replaced(show):
+    rows = answers(3000)
+    browser = show({"p": rows})
+    places = np.flatnonzero(rows[2].rollout.replaced)
+    for i in places[:3]:
+        browser.click("[data-do='next']")
+        assert says(browser).startswith(f"Token {i + 1:,} of 3,000, replace τ-0.3: ")
+    browser.click("[data-do='previous']")
+    assert says(browser).startswith(f"Token {places[1] + 1:,} of 3,000, replace")
+    browser.ask("document.querySelector('.t.here').focus()")
+    browser.key("n")
+    browser.key("n")
+    assert says(browser).startswith(f"Token {places[3] + 1:,} of 3,000, replace")
+    browser.key("p")
+    assert browser.ask("document.activeElement.dataset.i") == str(places[2])
+    browser.key("End")
+    browser.key("n")  # on into the next response
+    assert says(browser).startswith(f"Token {np.flatnonzero(rows[3].rollout.replaced)[0] + 1:,} of 3,000, extrapolate")
+    browser.key("End")
+    browser.key("n")
+    assert says(browser) == "No further replaced token in these responses."
+    browser.key("p")
+    box = browser.ask(
+        "(b => [b.top >= 0, b.bottom <= document.querySelector('.tv-details').getBoundingClientRect().top])"
+        "(document.querySelector('.t.here').getBoundingClientRect())"
+    )
+    assert box == [True, True]
+
+
+@needs_browser
+def test_the_metric_colours_and_the_search_finds(show):
+    rows = answers(400)
+    browser = show({"p": rows})
+
+    def looks():
+        return browser.ask("[...document.querySelectorAll('.tv-answer:first-child .t')].map(t => t.className).join()")
+
+    seen = {looks()}
+    for name in browser.ask("[...document.querySelector('[data-set=metric]').options].map(o => o.value)"):
+        browser.ask(
+            f"(c => {{ c.value = '{name}'; c.dispatchEvent(new Event('change')); }})"
+            "(document.querySelector('[data-set=metric]'))"
+        )
+        seen.add(looks())
+    assert len(seen) == 10
+    ids = rows[0].rollout.token_ids
+    browser.ask("document.querySelector('[data-set=find]').value = 'answer is'")
+    browser.ask("document.querySelector('[data-set=find]').focus()")
+    browser.key("Enter")
+    first = next(i for i in range(399) if ids[i] == 4 and ids[i + 1] == 5)
+    assert says(browser).startswith(f"Token {first + 1} of 400, base: ")
+    browser.ask("document.querySelector('[data-set=find]').value = 'zzz'")
+    browser.key("Enter")
+    assert says(browser) == "“zzz” is not in base."
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1280, 400])
+def test_answers_are_side_by_side_and_nothing_overflows(show, width):
+    browser = show({"p": answers(700), "q": [replace(answers(9)[0], rollout=words_only(LINE))]}, width=width)
+    assert browser.ask("document.documentElement.scrollWidth <= innerWidth")
+    lefts = browser.ask(
+        "[...document.querySelectorAll('.tv-answer')].map(a => Math.round(a.getBoundingClientRect().left))"
+    )
+    assert len(set(lefts)) == (4 if width == 1280 else 1)
+    labels = browser.ask("[...document.querySelectorAll('h3')].map(h => h.textContent)")
+    assert labels == [decoding.label() for decoding in DECODINGS]
+    wide = (
+        "[...document.querySelectorAll('.tv-line')].filter(l => l.lastChild && "
+        "l.lastChild.getBoundingClientRect().right > l.getBoundingClientRect().right + 1).length"
+    )
+    assert browser.ask(wide) == 0
+    assert not re.search(r"\b(NaN|undefined|null|nan)\b", browser.ask("document.body.innerText"))
+    browser.ask(
+        "(s => { s.value = 1; s.dispatchEvent(new Event('change')); })(document.querySelector('[data-set=problem]'))"
+    )
+    browser.settle()
+    assert browser.ask(wide) == 0
+    assert browser.ask("document.documentElement.scrollWidth <= innerWidth")
+    assert "Only the text of these responses is recorded" in browser.ask("document.body.innerText")
+
+
+@needs_browser
+def test_a_long_response_is_whole_but_not_all_in_the_page_at_once(show):
+    rows = answers(20_000)
+    browser = show({"p": rows})
+    assert browser.ask("document.querySelectorAll('*').length") < 3000
+    browser.ask("document.querySelector('.tv-answer:nth-child(2) .t').focus()")
+    browser.key("End")
+    assert says(browser).startswith("Token 20,000 of 20,000, rl")
+    assert browser.ask("document.querySelectorAll('*').length") < 4000
+    lines = browser.ask("[...document.querySelectorAll('.tv-answer:nth-child(2) .t')].map(t => Number(t.dataset.i))")
+    assert lines == sorted(lines)
+    browser.ask("dispatchEvent(new Event('beforeprint'))")
+    assert browser.ask("document.querySelectorAll('.tv-flow .t').length") == 80_000
+    browser.ask("dispatchEvent(new Event('afterprint'))")
+
+
+@needs_browser
+def test_an_empty_response_is_no_obstacle(show):
+    browser = show({"p": [answers(0)[2], answers(30)[2]]})
+    browser.click(".tv-strip")
+    browser.click("[data-do='next']")
+    assert says(browser).startswith("Token ")
+    assert browser.ask("document.querySelector('.tv-answer p:nth-of-type(3)').textContent") == "τ marks 0 (0 %)"
+
+
+@needs_browser
+def test_two_in_one_page_of_ours(show):
+    def page(data):
+        from harness.report.html import environment
+
+        style = environment().get_template("style.css").render()
+        parts = viewer_fragment(data, "a") + viewer_fragment(data, "b", assets=False)
+        return f"<!doctype html><html lang=en><meta charset=utf-8><style>{style}</style><main>{parts}</main></html>"
+
+    browser = show({"p": answers(50, decodings=DECODINGS[:2])}, page=page)
+    assert browser.ask("document.querySelectorAll('.tv[data-ready] .tv-answer').length") == 4
