@@ -1,4 +1,4 @@
-"""DAPO through TRL's GRPO trainer, which lacks one of its four parts: dynamic sampling.
+"""DAPO through TRL's GRPO trainer, with what that lacks: dynamic sampling, reweighting, an exact resume.
 
     train_dapo(model, tokenizer, [{"prompt": messages, "answer": "43"}, ...], DapoSettings(steps=8))
 
@@ -6,8 +6,9 @@ One process; `DapoSettings` says what is trained how.
 """
 
 import tempfile
+import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,17 +18,20 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 from transformers.trainer_callback import PrinterCallback
 
 from harness.errors import UserError
-from harness.train.reward import accuracy
-from harness.train.sampling import Batch, join, mixed_groups, take_groups
+from harness.policy import log_perplexity, mixed_groups, standardise, token_weights, unclipped
+from harness.train.facts import Tally
+from harness.train.reward import accuracy_by, overlong
+from harness.train.sampling import Batch, join, take_groups
 from harness.train.settings import DapoSettings
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message=".*TRL currently supports vLLM.*")
     from trl import GRPOConfig, GRPOTrainer
+    from trl.trainer.utils import RepeatSampler
 
 Progress = Callable[[float, str], None]  # share done, what to show
 
-__all__ = ["DapoTrainer", "grpo_config", "mixed_groups", "train_dapo"]
+__all__ = ["DapoTrainer", "grpo_config", "make_trainer", "train_dapo"]
 
 
 class DapoTrainer(GRPOTrainer):
@@ -36,6 +40,9 @@ class DapoTrainer(GRPOTrainer):
     The first reward function is the accuracy that decides; others may shape the advantage only. A step draws
     further prompts until its groups are full or `max_generation_rounds` are spent; places still empty then hold
     uniform groups, whose advantages are 0 and whose tokens do not count in the loss's denominator.
+
+    Advantages are reweighted where the loss is computed, from the log-probabilities it has at hand: no further
+    forward pass. `none` leaves TRL's arithmetic alone.
     """
 
     def __init__(self, *, dapo: DapoSettings, **trainer: Any) -> None:
@@ -46,18 +53,34 @@ class DapoTrainer(GRPOTrainer):
                 "train in one process, or set dynamic_sampling=False"
             )
         self.dapo = dapo
+        self.tally = Tally()
         self._refill = Random(f"refill {dapo.seed}")
         self._accuracy: torch.Tensor | None = None
+        self._loss_inputs: Batch | None = None  # of the loss being computed
 
-    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        rewards = super()._calculate_rewards(*args, **kwargs)  # (responses, reward functions)
+    # Rewards and dynamic sampling
+
+    def _calculate_rewards(
+        self, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any], completion_ids_list: list[Any]
+    ) -> torch.Tensor:
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)  # (responses, funcs)
+        rewards[rewards[:, 0].isnan()] = torch.nan  # a length penalty alone is no reward
         self._accuracy = rewards[:, 0]
+        limit = self.max_completion_length
+        cut = sum(len(ids) >= limit and ids[-1] not in self.eos_token_ids for ids in completion_ids_list)
+        self.tally.generated(
+            rewards, self.reward_weights.to(rewards.device), [len(ids) for ids in completion_ids_list], cut
+        )
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Batch:
-        if not (self.dapo.dynamic_sampling and self.model.training):
-            return super()._generate_and_score_completions(inputs)
         samples = self.num_generations
+        if not self.model.training:
+            return super()._generate_and_score_completions(inputs)
+        if not self.dapo.dynamic_sampling:
+            batch = self._standardised(super()._generate_and_score_completions(inputs))
+            self.tally.groups(len(inputs) // samples, 0, 0)
+            return batch
         wanted = len(inputs) // samples
         kept: list[Batch] = []
         spare: list[Batch] = []
@@ -74,14 +97,18 @@ class DapoTrainer(GRPOTrainer):
             if have == wanted or rounds == self.dapo.max_generation_rounds:
                 break
             rows = self._more_rows(min(wanted, 2 * (wanted - have)), samples)
-        merged = join(kept, self.processing_class.pad_token_id)
+        pad = self.processing_class.pad_token_id
+        merged = self._standardised(join(kept, pad))
         tokens = merged["completion_mask"].sum()
         if have < wanted:
-            rest = join(spare, self.processing_class.pad_token_id)
+            rest = join(spare, pad)
             rest["advantages"] = torch.zeros_like(rest["advantages"])  # a shaping reward may have made some
             rest = take_groups(rest, torch.arange(wanted - have), samples)
-            merged = join([merged, rest], self.processing_class.pad_token_id)
+            if "z" in merged:
+                rest["z"] = torch.zeros_like(rest["advantages"])
+            merged = join([merged, rest], pad)
         merged["num_items_in_batch"] = tokens
+        self.tally.groups(have, seen - have, wanted - have)
         for name, value in (("rounds", rounds), ("kept", have), ("dropped", seen - int(have))):
             self._metrics["train"][f"dynamic_sampling/{name}"].append(float(value))
         return merged
@@ -91,15 +118,109 @@ class DapoTrainer(GRPOTrainer):
         indices = [self._refill.randrange(len(self.train_dataset)) for _ in range(groups)]
         return [self.train_dataset[index] for index in indices for _ in range(samples)]
 
+    # Reweighting
+
+    def _standardised(self, batch: Batch) -> Batch:
+        """With the standardised log-perplexities that `ppl` needs: they look at all responses, a loss at few."""
+        if self.dapo.method == "ppl" and len(batch["advantages"]):
+            began = time.perf_counter()
+            logp, mask = self._old_logp(batch), batch["completion_mask"]
+            scope = None if self.dapo.ppl_scope == "batch" else self.num_generations
+            batch["z"] = standardise(log_perplexity(logp, mask), scope)
+            self.tally.reweighting_seconds += time.perf_counter() - began
+        return batch
+
+    def _old_logp(self, batch: Batch) -> torch.Tensor:
+        """log pi_old of the responses; TRL does not compute it where a batch makes a single update."""
+        if "old_per_token_logps" in batch:
+            return batch["old_per_token_logps"]
+        ids, mask = (torch.cat([batch[f"prompt_{x}"], batch[f"completion_{x}"]], 1) for x in ("ids", "mask"))
+        with torch.no_grad():
+            return self._get_per_token_logps_and_entropies(
+                self.model, ids, mask, batch["completion_ids"].size(1), self.args.per_device_train_batch_size
+            )[0]
+
+    def _compute_loss(self, model: torch.nn.Module, inputs: Batch) -> torch.Tensor:
+        self._loss_inputs = dict(inputs)
+        try:
+            return super()._compute_loss(model, self._loss_inputs)
+        finally:
+            self._loss_inputs = None
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
+        """TRL's loss calls this first and reads the advantages afterwards: the moment to weigh them."""
+        found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        if self._loss_inputs is not None and self.model.training:
+            self._weigh(self._loss_inputs, found[0].detach())
+        return found
+
+    def _weigh(self, inputs: Batch, logp: torch.Tensor) -> None:
+        """Replaces the advantages (n,) by reweighted ones (n, tokens), and counts what the tokens contribute."""
+        dapo, mask, advantages = self.dapo, inputs["completion_mask"], inputs["advantages"][:, None]
+        old = inputs.get("old_per_token_logps", logp)  # left out where the two are the same
+        weight = None
+        if dapo.method != "none":
+            began = time.perf_counter()
+            weight = token_weights(
+                dapo.method, dapo.alpha, logp if dapo.pi_source == "current" else old, mask, inputs.get("z")
+            )
+            inputs["advantages"] = advantages = advantages * weight
+            self.tally.reweighting_seconds += time.perf_counter() - began
+        ratio = (logp - old).exp()
+        flows = unclipped(ratio, advantages, dapo.clip_low, dapo.clip_high, dapo.delta)
+        self.tally.learning(logp, advantages, weight, ratio, flows, mask)
+
+    # An exact resume
+
+    def _get_train_sampler(self, dataset: Any = None) -> RepeatSampler:
+        given = super()._get_train_sampler(dataset)
+        return _Prompts(
+            given.data_source,
+            given.mini_repeat_count,
+            given.batch_size,
+            given.repeat_count,
+            given.shuffle,
+            given.seed,
+        )
+
+    def create_model_card(self, *_: Any, **__: Any) -> None:
+        """Nothing: a checkpoint needs none, and a finished model gets ours."""
+
+    def refill_state(self) -> list[Any]:
+        """What TRL's checkpoint lacks: where the draws of further prompts stand. JSON."""
+        version, internal, gauss = self._refill.getstate()
+        return [version, list(internal), gauss]
+
+    def set_refill_state(self, state: list[Any]) -> None:
+        """Goes on where `state` was taken."""
+        version, internal, gauss = state
+        self._refill.setstate((version, tuple(internal), gauss))
+
+
+class _Prompts(RepeatSampler):
+    """TRL's order of prompts, as a function of seed and epoch: TRL's own starts over with epoch 0 in a resumed run."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        if self.shuffle:
+            self.generator.manual_seed(self.seed)
+            for _ in range(self.epoch):
+                torch.randperm(self.num_samples, generator=self.generator)
+        return super().__iter__()
+
 
 def grpo_config(settings: DapoSettings, output_dir: str | Path, **changes: Any) -> GRPOConfig:
     """TRL's configuration for these settings: token-level DAPO loss, clip-higher, no KL term."""
     arguments: dict[str, Any] = {
         "output_dir": str(output_dir),
         "max_steps": settings.steps * settings.minibatches,  # TRL counts optimizer updates
-        "per_device_train_batch_size": settings.minibatch,
-        "gradient_accumulation_steps": 1,
-        "steps_per_generation": settings.minibatches,
+        "per_device_train_batch_size": settings.minibatch // settings.accumulation,
+        "gradient_accumulation_steps": settings.accumulation,
+        "steps_per_generation": settings.minibatches * settings.accumulation,
         "num_generations": settings.samples,
         "loss_type": "dapo",
         "scale_rewards": "group",
@@ -115,7 +236,7 @@ def grpo_config(settings: DapoSettings, output_dir: str | Path, **changes: Any) 
         "lr_scheduler_type": "constant_with_warmup",
         "warmup_steps": settings.warmup_updates,
         "adam_beta2": 0.99,
-        "weight_decay": 0.0,
+        "weight_decay": settings.weight_decay,
         "max_grad_norm": 1.0,
         "gradient_checkpointing": settings.gradient_checkpointing,
         "use_cpu": not torch.cuda.is_available(),
@@ -126,8 +247,44 @@ def grpo_config(settings: DapoSettings, output_dir: str | Path, **changes: Any) 
         "disable_tqdm": True,
         "seed": settings.seed,
         "data_seed": settings.seed,
+        # Ratios are to pi_old of the model itself, before top-p; vLLM's own probabilities are after it.
+        "vllm_importance_sampling_correction": False,
     }
+    if settings.overlong_buffer:
+        # DAPO's rewards are +-1 and ours 0 and 1, so half of its penalty weighs as much.
+        arguments["reward_weights"] = [1.0, settings.overlong_penalty / 2]
     return GRPOConfig(**{**arguments, **changes})
+
+
+def make_trainer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    problems: Sequence[dict[str, Any]],
+    settings: DapoSettings,
+    output_dir: str | Path,
+    *,
+    callbacks: Sequence[TrainerCallback] = (),
+    peft_config: Any = None,
+    **config: Any,
+) -> DapoTrainer:
+    """A trainer of `model` on rows of `prompt` and `answer`; further keyword arguments go to `GRPOConfig`."""
+    from datasets import Dataset
+
+    rewards = [accuracy_by(settings.grader)]
+    if settings.overlong_buffer:
+        rewards.append(overlong(settings.max_response_tokens, settings.overlong_buffer))
+    trainer = DapoTrainer(
+        dapo=settings,
+        model=model,
+        reward_funcs=rewards,
+        args=grpo_config(settings, output_dir, **config),
+        train_dataset=Dataset.from_list(list(problems)),
+        processing_class=tokenizer,
+        callbacks=list(callbacks),
+        peft_config=peft_config,
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
 
 
 class _Report(TrainerCallback):
@@ -161,23 +318,12 @@ def train_dapo(
 
     Further keyword arguments go to TRL's `GRPOConfig` as they are.
     """
-    from datasets import Dataset
-
-    settings = settings or DapoSettings()
     report = _Report(progress)
     caches = model.config.use_cache  # TRL switches it off for good; a saved model should decode with its cache
     with tempfile.TemporaryDirectory() as scratch:
-        trainer = DapoTrainer(
-            dapo=settings,
-            model=model,
-            reward_funcs=[accuracy],
-            args=grpo_config(settings, scratch, **config),
-            train_dataset=Dataset.from_list(list(problems)),
-            processing_class=tokenizer,
-            callbacks=[report],
-        )
-        trainer.remove_callback(PrinterCallback)
-        trainer.train()
+        make_trainer(
+            model, tokenizer, problems, settings or DapoSettings(), scratch, callbacks=[report], **config
+        ).train()
     model.config.use_cache = caches
     model.eval()
     return report.history

@@ -1,4 +1,4 @@
-"""Dynamic sampling's arithmetic on TRL's batches: which groups teach, how to cut batches and how to join them.
+"""Dynamic sampling on TRL's batches: how to cut them and how to join them.
 
 A batch is TRL's dictionary of tensors with one row a response, the `samples` responses of a group adjoining.
 Prompt tensors are padded on the left, completion tensors on the right.
@@ -9,19 +9,6 @@ from typing import Any
 import torch
 
 Batch = dict[str, Any]
-
-
-def mixed_groups(accuracy: torch.Tensor, samples: int) -> torch.Tensor:
-    """Groups with right and wrong responses; in all others every advantage is 0.
-
-    Args:
-        accuracy: (groups x samples,) 1.0 for right, 0.0 for wrong, NaN for ungraded.
-
-    Returns:
-        (groups,) bool.
-    """
-    grouped = accuracy.view(-1, samples)
-    return (grouped == 1).any(1) & (grouped == 0).any(1)
 
 
 def take_groups(batch: Batch, groups: torch.Tensor, samples: int) -> Batch:

@@ -1,42 +1,102 @@
 """The settings of a DAPO run, as validated data with the reason for each default beside it."""
 
+from typing import Any, Literal
+
 from pydantic import Field, model_validator
 
+from harness.grading import GRADERS
 from harness.spec import Spec
+
+Method = Literal["none", "low_prob", "dominate", "ppl"]
+ALPHAS = {"none": 0.0, "low_prob": 0.2, "dominate": 0.1, "ppl": 0.01}  # the paper's, for Qwen2.5-Math-7B
+CLIP_HIGH = {"dominate": 0.24}  # its authors' value; with 0.28 the paper saw it become unstable
 
 
 class DapoSettings(Spec):
     """DAPO (arXiv 2503.14476). The loss's defaults are the paper's; sizes and rate suit the tiny pair
     (which is itself stopped earlier: `harness.tiny.recipe.TINY_DAPO`).
 
-    One step generates `prompts` x `samples` responses and then makes `minibatches` optimizer updates on them.
+    One step generates `prompts` x `samples` responses and then makes `minibatches` optimizer updates on them, each
+    from `accumulation` pieces.
+
+    `method` reweights the advantages (`harness.policy.advantages`); `alpha` and, for `dominate`, `clip_high` follow it
+    where they are not given.
     """
 
     steps: int = Field(default=16, ge=1)
     prompts: int = Field(default=16, ge=1)  # groups a step
     samples: int = Field(default=16, ge=2)  # responses a group
     minibatches: int = Field(default=4, ge=1)
+    accumulation: int = Field(default=1, ge=1)  # forward and backward passes an update: less memory, the same update
     learning_rate: float = Field(default=1e-4, gt=0)  # the tiny pair is near its ceiling after 5 steps of it
     warmup_updates: int = Field(default=0, ge=0)  # optimizer updates, `minibatches` of them a step
-    clip_low: float = Field(default=0.2, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    method: Method = "none"
+    alpha: float = Field(default=0.0, ge=0, le=10)
+    pi_source: Literal["old", "current"] = "old"  # whose probability low_prob and dominate weigh by
+    ppl_scope: Literal["batch", "group"] = "batch"  # over what ppl standardises; its paper does not say
+    clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.28, gt=0)  # "clip higher": room for unlikely tokens to grow
     delta: float | None = Field(default=10.0, gt=1)  # caps the ratio where the advantage is negative (dual clip)
     beta: float = Field(default=0.0, ge=0)  # no KL penalty
     temperature: float = Field(default=1.0, gt=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)  # rollouts come from the policy that is trained
+    top_p: float = Field(default=1.0, gt=0, le=1)  # of the rollouts, which come from the policy that is trained
     max_response_tokens: int = Field(default=128, ge=1)
+    overlong_buffer: int = Field(default=0, ge=0)  # the penalty grows over the last so many tokens; 0: no penalty
+    overlong_penalty: float = Field(default=1.0, gt=0, le=1)  # at full length, where right is +1 and wrong is -1
+    grader: str = "robust"  # as in evaluation
     dynamic_sampling: bool = True  # only groups with both right and wrong responses teach anything
     max_generation_rounds: int = Field(default=4, ge=1)  # a step's attempts at filling its groups
     gradient_checkpointing: bool = False
     seed: int = Field(default=0, ge=0, lt=2**32)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: Any) -> Any:
+        """What the method implies where nothing is said, so that two ways of writing one run are equal."""
+        if not isinstance(data, dict):
+            return data
+        data = {name: value for name, value in data.items() if value is not None or name not in ("alpha", "clip_high")}
+        method = data.get("method", "none")
+        if method in ALPHAS:
+            data.setdefault("alpha", ALPHAS[method])
+        if method in CLIP_HIGH:
+            data.setdefault("clip_high", CLIP_HIGH[method])
+        return data
+
     @model_validator(mode="after")
     def _check(self) -> "DapoSettings":
-        if self.prompts * self.samples % self.minibatches:
+        if self.responses % (self.minibatches * self.accumulation):
+            pieces = "minibatches" if self.accumulation == 1 else "minibatches x accumulation"
             raise ValueError(
-                f"minibatches={self.minibatches} does not divide prompts x samples = {self.prompts * self.samples}"
+                f"{pieces}={self.minibatches * self.accumulation} does not divide prompts x samples = {self.responses}"
             )
+        if self.overlong_buffer > self.max_response_tokens:
+            raise ValueError(
+                f"overlong_buffer={self.overlong_buffer} is longer than "
+                f"max_response_tokens={self.max_response_tokens}; accepted: at most that"
+            )
+        if self.method == "none" and self.alpha:
+            raise ValueError(f"alpha={self.alpha} has no effect with method='none'; accepted: low_prob, dominate, ppl")
+        if self.method == "dominate" and self.alpha > 1:
+            raise ValueError(f"alpha={self.alpha} turns advantages round with method='dominate'; accepted: 0 to 1")
+        if self.method not in ("low_prob", "dominate") and self.pi_source != "old":
+            raise ValueError(f"pi_source={self.pi_source!r} has no effect with method={self.method!r}")
+        if self.method != "ppl" and self.ppl_scope != "batch":
+            raise ValueError(f"ppl_scope={self.ppl_scope!r} has no effect with method={self.method!r}")
+        if self.grader not in GRADERS:
+            raise ValueError(f"grader={self.grader!r} is not known; accepted: {', '.join(GRADERS)}")
         return self
+
+    def replace(self, **changes: Any) -> "DapoSettings":
+        """A validated copy with some fields changed; with another method, also what that method implies.
+
+        Raises:
+            UserError: the changed settings are not valid.
+        """
+        if changes.get("method", self.method) != self.method:
+            changes = {"alpha": None, "clip_high": None, **changes}
+        return super().replace(**changes)
 
     @property
     def responses(self) -> int:
@@ -47,3 +107,9 @@ class DapoSettings(Spec):
     def minibatch(self) -> int:
         """Responses an optimizer update."""
         return self.responses // self.minibatches
+
+    @property
+    def label(self) -> str:
+        """A short name for tables: `DAPO`, `low_prob α0.2`."""
+        name = "DAPO" if self.method == "none" else f"{self.method} α{self.alpha:g}"
+        return name + ("" if self.top_p == 1 else f" top-p {self.top_p:g}")

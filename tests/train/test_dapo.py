@@ -1,16 +1,18 @@
-"""DAPO through the real TRL on the shipped base: it learns, repeats itself, and drops uniform groups."""
+"""DAPO through the real TRL on the shipped base: it learns, repeats itself, drops uniform groups, and reweights."""
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from harness.policy import group_advantages, log_perplexity, standardise, token_weights
 from harness.tiny import tiny_pair
 from harness.tiny.recipe import rl_problems
 from harness.train import DapoSettings, train_dapo
-from harness.train.dapo import DapoTrainer, grpo_config
+from harness.train.dapo import make_trainer
 from harness.train.reward import accuracy
 
 SMALL = DapoSettings(steps=2, prompts=4, samples=4, minibatches=2, max_response_tokens=48)
+MIXED = SMALL.replace(samples=8, max_generation_rounds=10)  # enough to fill every place
 
 
 def base():
@@ -22,17 +24,8 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(tiny_pair().base)
 
 
-def trainer(tokenizer, tmp_path, settings=SMALL, rewards=(accuracy,)):
-    from datasets import Dataset
-
-    return DapoTrainer(
-        dapo=settings,
-        model=base(),
-        reward_funcs=list(rewards),
-        args=grpo_config(settings, tmp_path),
-        train_dataset=Dataset.from_list(rl_problems(0, 40)),
-        processing_class=tokenizer,
-    )
+def trainer(tokenizer, tmp_path, settings=SMALL):
+    return make_trainer(base(), tokenizer, rl_problems(0, 40), settings, tmp_path)
 
 
 def rows(trainer, groups):
@@ -61,7 +54,7 @@ def test_training_changes_the_weights_and_repeats_itself(tokenizer):
 
 def test_only_mixed_groups_are_kept_against_a_count(tokenizer, tmp_path):
     samples = 8
-    dapo = trainer(tokenizer, tmp_path, SMALL.replace(samples=samples, max_generation_rounds=10))
+    dapo = trainer(tokenizer, tmp_path, MIXED)
     seen = []
 
     def count(completions, answer, **columns):
@@ -125,3 +118,149 @@ def test_the_loss_is_daps_with_the_papers_clips(tokenizer, tmp_path):
     dapo = trainer(tokenizer, tmp_path)
     assert (dapo.args.loss_type, dapo.epsilon_low, dapo.epsilon_high, dapo.args.delta) == ("dapo", 0.2, 0.28, 10.0)
     assert (dapo.beta, dapo.temperature, dapo.top_p, dapo.args.max_steps) == (0.0, 1.0, 1.0, 4)
+
+
+def test_overlong_responses_lose_and_groups_are_still_judged_by_accuracy(tokenizer, tmp_path):
+    settings = MIXED.replace(max_response_tokens=40, overlong_buffer=30, overlong_penalty=0.8)
+    dapo = trainer(tokenizer, tmp_path, settings)
+    right, seen = dapo.reward_funcs[0], []
+
+    def count(completions, answer, completion_ids, **columns):
+        rewards = right(completions, answer, **columns)
+        seen.extend(zip(rewards, map(len, completion_ids), strict=True))
+        return rewards
+
+    dapo.reward_funcs[0] = count
+    dapo.model.train()
+    torch.manual_seed(0)
+    batch = dapo._generate_and_score_completions(rows(dapo, 4))
+    groups = [seen[i : i + 8] for i in range(0, len(seen), 8)]
+    mixed = [group for group in groups if 0 < sum(reward for reward, _ in group) < 8][:4]
+    assert len(groups) > 4, "the seed should need a refill, or nothing is tested"
+    penalty = [[min(1.0, max(0.0, (length - 10) / 30)) for _, length in group] for group in mixed]
+    rewards = [[r - 0.4 * p for (r, _), p in zip(g, q, strict=True)] for g, q in zip(mixed, penalty, strict=True)]
+    assert torch.allclose(batch["advantages"], group_advantages(torch.tensor(rewards).flatten(), 8), atol=1e-4)
+
+
+def test_an_ungraded_response_teaches_nothing_however_long(tokenizer, tmp_path):
+    dapo = trainer(tokenizer, tmp_path, SMALL.replace(overlong_buffer=40, dynamic_sampling=False))
+    dapo.reward_funcs[0] = lambda completions, **_: [None, 1.0, 0.0, 0.0] * (len(completions) // 4)
+    dapo.model.train()
+    batch = dapo._generate_and_score_completions(rows(dapo, 4))
+    assert not batch["advantages"][::4].any()
+    assert batch["advantages"][1::4].all()
+    assert dapo.tally.take()["ungraded"] == 4
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "low_prob"},
+        {"method": "low_prob", "pi_source": "current"},
+        {"method": "dominate", "clip_high": 0.28},
+        {"method": "ppl", "ppl_scope": "group"},
+    ],
+)
+def test_alpha_0_trains_as_plain_dapo_to_the_bit(tokenizer, plain_weights, changes):
+    model = base()
+    train_dapo(model, tokenizer, rl_problems(0, 40), SMALL.replace(alpha=0.0, **changes))
+    assert all(torch.equal(value, plain_weights[name]) for name, value in model.state_dict().items())
+
+
+@pytest.fixture(scope="module")
+def plain_weights(tokenizer):
+    model = base()
+    train_dapo(model, tokenizer, rl_problems(0, 40), SMALL)
+    return model.state_dict()
+
+
+def test_alpha_does_something(tokenizer, plain_weights):
+    model = base()
+    train_dapo(model, tokenizer, rl_problems(0, 40), SMALL.replace(method="low_prob", alpha=0.5))
+    assert not all(torch.equal(value, plain_weights[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("method", "source"), [("none", "old"), ("low_prob", "old"), ("low_prob", "current"), ("dominate", "current")]
+)
+def test_the_loss_is_the_papers(tokenizer, tmp_path, method, source):
+    changes = {} if method == "none" else {"alpha": 0.4, "pi_source": source}
+    settings = MIXED.replace(method=method, **changes)
+    dapo = trainer(tokenizer, tmp_path, settings)
+    dapo.model.train()
+    dapo.current_gradient_accumulation_steps = 1
+    torch.manual_seed(0)
+    batch = dapo._generate_and_score_completions(rows(dapo, 4))
+    batch["old_per_token_logps"] += 0.4 * torch.randn_like(batch["old_per_token_logps"])  # many ratios leave the clip
+    loss = dapo._compute_loss(dapo.model, batch)
+    loss.backward()
+
+    model = base()
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+    attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+    logits = model(ids, attention_mask=attention).logits[:, :-1]
+    logp = logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0][:, -batch["completion_ids"].shape[1] :]
+    old, mask = batch["old_per_token_logps"], batch["completion_mask"]
+    pi = (logp.detach() if source == "current" else old).exp()
+    weight = {"none": 1.0, "low_prob": 1 + 0.4 * (1 - pi), "dominate": 0.4 * pi + 0.6}[method]
+    advantage, ratio = batch["advantages"][:, None] * weight, (logp - old).exp()
+    high = 0.24 if method == "dominate" else 0.28
+    gain = torch.min(ratio.clamp(max=10) * advantage, ratio.clamp(0.8, 1 + high) * advantage)
+    expected = -(gain * mask).sum() / (batch["num_items_in_batch"] / settings.minibatches)
+    expected.backward()
+    assert torch.allclose(loss, expected, atol=1e-5)
+    for (name, one), other in zip(dapo.model.named_parameters(), model.parameters(), strict=True):
+        assert torch.allclose(one.grad, other.grad, atol=2e-4, rtol=1e-3), name
+    record = dapo.tally.take()
+    assert record["weight"] == pytest.approx(
+        1 if method == "none" else weight[mask.bool() & (batch["advantages"] != 0)[:, None]].mean().item(), abs=1e-4
+    )
+    flows = torch.where(advantage > 0, ratio <= 1 + high, (ratio >= 0.8) & (ratio <= 10)) & mask.bool()
+    mass = 2 * (ratio * advantage).abs() * (1 - logp.exp()) * flows
+    share = [mass[(logp.exp() >= i / 10) & (logp.exp() < (i + 1) / 10)].sum() / mass.sum() for i in range(10)]
+    assert record["gradient_share"] == pytest.approx([value.item() for value in share], abs=1e-4)
+
+
+@pytest.mark.parametrize("minibatches", [1, 2])
+@pytest.mark.parametrize("scope", ["batch", "group"])
+def test_ppl_standardises_over_all_kept_responses(tokenizer, tmp_path, minibatches, scope):
+    settings = MIXED.replace(method="ppl", alpha=0.3, ppl_scope=scope, minibatches=minibatches)
+    dapo = trainer(tokenizer, tmp_path, settings)
+    dapo.model.train()
+    torch.manual_seed(0)
+    batch = dapo._generate_and_score_completions(rows(dapo, 4))
+    assert ("old_per_token_logps" in batch) == (minibatches > 1)  # TRL leaves out what equals the present policy
+    logp = dapo._old_logp(batch)
+    learned = int(dapo.tally.kept) * settings.samples
+    samples = settings.samples if scope == "group" else None
+    z = standardise(log_perplexity(logp, batch["completion_mask"])[:learned], samples)
+    assert torch.allclose(batch["z"][:learned], z, atol=1e-4)
+    assert not batch["z"][learned:].any()
+    weights = token_weights("ppl", 0.3, logp, batch["completion_mask"], batch["z"])
+    dapo.current_gradient_accumulation_steps = 1
+    dapo._compute_loss(dapo.model, batch)
+    inside = batch["completion_mask"].bool() & (batch["advantages"] != 0)[:, None]
+    assert dapo.tally.take()["weight"] == pytest.approx(weights[inside].mean().item(), abs=1e-4)
+
+
+def test_accumulation_makes_the_same_update_from_smaller_pieces(tokenizer, plain_weights):
+    model = base()
+    train_dapo(model, tokenizer, rl_problems(0, 40), SMALL.replace(accumulation=4))
+    before = base().state_dict()
+    moved = sum((plain_weights[name] - value).abs().sum() for name, value in before.items())
+    apart = sum((plain_weights[name] - value).abs().sum() for name, value in model.state_dict().items())
+    assert apart < 0.1 * moved
+
+
+def test_the_tally_counts_a_step(tokenizer, tmp_path):
+    dapo = trainer(tokenizer, tmp_path, MIXED.replace(max_generation_rounds=3))
+    dapo.model.train()
+    torch.manual_seed(0)
+    batch = dapo._generate_and_score_completions(rows(dapo, 4))
+    record = dapo.tally.take()
+    groups = record["groups"]
+    assert groups["kept"] + groups["empty"] == 4
+    assert record["responses"] == (groups["kept"] + groups["dropped"]) * 8
+    assert 0 < record["accuracy"] == record["reward"] < 1
+    assert batch["completion_mask"].sum() <= record["length"] * record["responses"] + 1
+    assert dapo.tally.take()["responses"] == 0

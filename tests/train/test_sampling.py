@@ -1,34 +1,8 @@
-"""Dynamic sampling's arithmetic, against loops over plain lists."""
+"""Batches are cut by groups and joined with their own padding."""
 
-from random import Random
-
-import pytest
 import torch
 
-from harness.train.sampling import join, mixed_groups, take_groups
-
-NAN = float("nan")
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "mixed"),
-    [
-        ([1, 0, 1, 1], [True, False]),
-        ([1, 1, 0, 0], [False, False]),
-        ([0, 1, 1, 0], [True, True]),
-        ([NAN, 1, NAN, 0], [False, False]),  # an ungraded response makes no contrast
-    ],
-)
-def test_a_group_is_mixed_when_it_has_right_and_wrong(accuracy, mixed):
-    assert mixed_groups(torch.tensor(accuracy, dtype=torch.float32), 2).tolist() == mixed
-
-
-def test_mixed_groups_against_a_count():
-    random = Random(0)
-    for samples in (2, 3, 8):
-        rewards = [float(random.random() < 0.3) for _ in range(samples * 50)]
-        expected = [0 < sum(rewards[i : i + samples]) < samples for i in range(0, len(rewards), samples)]
-        assert mixed_groups(torch.tensor(rewards), samples).tolist() == expected
+from harness.train.sampling import join, take_groups
 
 
 def batch(prompt, completion, first):

@@ -1,4 +1,4 @@
-"""Settings are refused in one sentence, and importing them costs nothing."""
+"""Settings are refused in one sentence, methods bring their defaults, and importing them costs nothing."""
 
 import subprocess
 import sys
@@ -14,9 +14,17 @@ from harness.train import DapoSettings
     ("data", "message"),
     [
         ({"prompts": 3, "samples": 5, "minibatches": 4}, "minibatches=4 does not divide"),
+        ({"prompts": 4, "samples": 4, "minibatches": 4, "accumulation": 3}, "x accumulation=12 does not divide"),
         ({"samples": 1}, "samples=1 is refused"),
         ({"learning_rte": 1e-4}, "did you mean 'learning_rate'"),
         ({"top_p": 0}, "top_p=0 is refused"),
+        ({"overlong_buffer": 129}, "overlong_buffer=129 is longer than max_response_tokens=128"),
+        ({"alpha": 0.2}, "alpha=0.2 has no effect with method='none'"),
+        ({"method": "lowprob"}, "method='lowprob' is refused: input should be 'none', 'low_prob'"),
+        ({"method": "dominate", "alpha": 1.5}, "alpha=1.5 turns advantages round"),
+        ({"method": "ppl", "pi_source": "current"}, "pi_source='current' has no effect with method='ppl'"),
+        ({"method": "low_prob", "ppl_scope": "group"}, "ppl_scope='group' has no effect"),
+        ({"grader": "strict"}, "grader='strict' is not known"),
     ],
 )
 def test_mistakes_are_named(data, message):
@@ -29,6 +37,29 @@ def test_sizes():
     assert (settings.responses, settings.minibatch) == (32, 16)
 
 
+@pytest.mark.parametrize(
+    ("method", "alpha", "clip_high"),
+    [("none", 0.0, 0.28), ("low_prob", 0.2, 0.28), ("dominate", 0.1, 0.24), ("ppl", 0.01, 0.28)],
+)
+def test_a_method_brings_the_papers_alpha_and_clip(method, alpha, clip_high):
+    given = DapoSettings(method=method)
+    assert (given.alpha, given.clip_high) == (alpha, clip_high)
+    assert DapoSettings().replace(method=method) == given == given.replace(steps=16)
+    assert DapoSettings(method="dominate").replace(method=method) == given
+    assert given.hash() == DapoSettings(method=method, alpha=alpha, clip_high=clip_high).hash()
+
+
+def test_what_is_given_stays():
+    given = DapoSettings(method="dominate", alpha=0, clip_high=0.28)
+    assert (given.alpha, given.clip_high) == (0, 0.28)
+    assert given.replace(seed=3).clip_high == 0.28
+
+
+def test_labels():
+    assert DapoSettings().label == "DAPO"
+    assert DapoSettings(method="low_prob", top_p=0.9).label == "low_prob α0.2 top-p 0.9"
+
+
 def test_settings_do_not_import_torch():
-    code = "import sys, harness.train; print(*{'torch', 'trl'} & set(sys.modules))"
+    code = "import sys, harness.train, harness.train.spec; print(*{'torch', 'trl'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() == []

@@ -1,0 +1,56 @@
+"""The model card of a trained checkpoint: from what, by what means and with what result."""
+
+from pathlib import Path
+from typing import Any
+
+from harness.records.files import write_file
+from harness.train.settings import DapoSettings
+
+TEMPLATE = """---
+library_name: transformers
+pipeline_tag: text-generation
+base_model: {base}
+tags: [rlvr, dapo]
+---
+
+# {label} on {base}, seed {seed}
+
+Trained from `{base}` by reinforcement learning with verifiable rewards, by rlvr-dir {version} through TRL on {date}
+({machine}; {seconds:.0f} s of steps). The licence is the base's. The pair:
+
+    rlvr-dir eval --pretrained {rl} --base {base}
+
+{steps} steps of {prompts} x {samples} responses and {minibatches} updates, learning rate {learning_rate:g}, clip
+{clip_low:g}/{clip_high:g}, dual clip {delta}, rollouts at temperature {temperature:g} and top-p {top_p:g}, {method}.
+
+Accuracy of the rollouts by step: {accuracy}.
+
+{scores}Data: `{data}`. Command: `{command}`. {versions}.
+"""
+
+
+def write_card(rl: Path, facts: dict[str, Any], records: list[dict[str, Any]]) -> None:
+    """Writes `rl/README.md` from the facts of a finished seed and the lines of its log."""
+    dapo = DapoSettings(**facts["dapo"])
+    method = "plain DAPO" if dapo.method == "none" else f"advantages reweighted by {dapo.method}, alpha {dapo.alpha:g}"
+    steps = [record for record in records if "validation" not in record]
+    scores = "".join(
+        f"{task}: Avg@{score['samples']:.0f} {100 * score['avg']:.1f}, {score['tokens']:.0f} tokens a response.\n"
+        for task, score in facts["scores"].items()
+    )
+    text = TEMPLATE.format(
+        base=facts["base"],
+        label=dapo.label,
+        rl=rl.resolve(),
+        version=facts["versions"]["rlvr-dir"],
+        machine=facts["machine"],
+        date=facts["date"],
+        seconds=facts["seconds"],
+        accuracy=", ".join("-" if step["accuracy"] is None else f"{step['accuracy']:.2f}" for step in steps),
+        scores=scores + "\n" if scores else "",
+        data=facts["training"]["data"],
+        command=facts["command"],
+        versions=", ".join(f"{name} {number}" for name, number in facts["versions"].items()),
+        **{**dapo.model_dump(), "method": method, "delta": f"{dapo.delta:g}" if dapo.delta else "off"},
+    )
+    write_file(rl / "README.md", text.encode())

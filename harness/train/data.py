@@ -1,0 +1,38 @@
+"""Training problems from a JSONL file: rows of `answer` and `prompt` (text or messages) or `problem`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+
+
+def read_problems(path: str | Path, instruction: str) -> list[dict[str, Any]]:
+    """Rows of `prompt` and `answer`; a `problem` becomes a user's message with the instruction behind it.
+
+    Raises:
+        UserError: no such file, or a line that is no such row (the sentence has its number).
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"data={str(path)!r} is no file; accepted: tiny, or a JSONL file of problems and answers")
+    rows = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.strip():
+            rows.append(_row(line, f"{path}, line {number}", instruction))
+    return rows
+
+
+def _row(line: str, where: str, instruction: str) -> dict[str, Any]:
+    try:
+        data = json.loads(line)
+    except ValueError:
+        raise UserError(f"{where} is not JSON") from None
+    if not isinstance(data, dict) or not isinstance(data.get("answer"), str | int | float):
+        raise UserError(f"{where} has no answer; accepted: {{'problem': text, 'answer': text}}")
+    prompt = data.get("prompt")
+    if prompt is None and isinstance(data.get("problem"), str):
+        prompt = [{"role": "user", "content": data["problem"] + instruction}]
+    if not prompt or not isinstance(prompt, str | list):
+        raise UserError(f"{where} has neither problem (text) nor prompt (text or messages)")
+    return {"prompt": prompt, "answer": str(data["answer"])}

@@ -1,0 +1,135 @@
+"""A training's folder: what was asked, and for each seed what came out. Nothing in it is ever half a file.
+
+train.yaml               the training, everything said; another one in this folder is refused
+base.json                validation of the base
+seed-0/log.jsonl         a line a step, and a line a validation
+seed-0/checkpoints/      the last complete one; gone when the seed is done
+seed-0/rl/               the trained model, with its card
+seed-0/pair.json         base and rl: `rlvr-dir eval` takes them
+seed-0/done.json         facts of the finished seed
+summary.md, summary.json over the seeds
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.errors import UserError
+from harness.records.files import make_folder, sync_folder, write_file
+from harness.train.spec import TrainSpec, load_train, plain
+
+MARK = "rlvr_dir.json"  # written last: a checkpoint without it is half a one
+
+
+class Folder:
+    """The files of one training."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.spec, self.lock, self.base = path / "train.yaml", path / "lock", path / "base.json"
+
+    def settle(self, spec: TrainSpec) -> TrainSpec:
+        """Writes the training down, or checks it against the one that is; seeds may be added. The one with all seeds.
+
+        Raises:
+            UserError: the folder belongs to another training.
+        """
+        stored = self.stored()
+        if stored is not None:
+            if stored.same != spec.same:
+                name, there, here = next(_differences(plain(stored.same), plain(spec.same)))
+                raise UserError(
+                    f"{name}={here!r} is refused: {self.path} was begun with {there!r}; choose another --out"
+                )
+            spec = spec.model_copy(update={"seeds": tuple(dict.fromkeys([*stored.seeds, *spec.seeds]))})
+        write_file(self.spec, yaml.safe_dump(plain(spec), sort_keys=False, allow_unicode=True).encode())
+        return spec
+
+    def stored(self) -> TrainSpec | None:
+        """The training this folder belongs to; None for a new one."""
+        return load_train(yaml.safe_load(self.spec.read_text())) if self.spec.is_file() else None
+
+    def seed(self, seed: int) -> "SeedFolder":
+        """The part of one seed."""
+        return SeedFolder(self.path / f"seed-{seed}")
+
+
+class SeedFolder:
+    """The files of one seed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log, self.checkpoints, self.results = path / "log.jsonl", path / "checkpoints", path / "results"
+        self.rl, self.pair, self.done = path / "rl", path / "pair.json", path / "done.json"
+
+    def facts(self) -> dict[str, Any] | None:
+        """What is known of the seed when it is finished; None before."""
+        return read_json(self.done) if self.done.is_file() else None
+
+    def last_checkpoint(self) -> tuple[int, Path, list[Any]] | None:
+        """Step, folder and trainer state of the newest complete checkpoint; incomplete ones are deleted."""
+        found = []
+        for path in self.checkpoints.glob("checkpoint-*"):
+            if (path / MARK).is_file():
+                mark = read_json(path / MARK)
+                found.append((mark["step"], path, mark["state"]))
+            else:
+                shutil.rmtree(path)
+        return max(found, default=None, key=lambda each: each[0])
+
+    def complete(self, path: Path, step: int, state: list[Any], *, keep: bool) -> None:
+        """Marks a checkpoint as whole, once all of it is on the disk; then older ones go, unless they are kept."""
+        for file in path.iterdir():
+            with file.open("rb") as open_file:
+                os.fsync(open_file.fileno())
+        write_file(path / MARK, json.dumps({"step": step, "state": state}).encode())
+        sync_folder(path.parent)
+        for other in path.parent.glob("checkpoint-*") if not keep else ():
+            if other != path:
+                (other / MARK).unlink(missing_ok=True)
+                shutil.rmtree(other)
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Adds a line to the log."""
+        with self.log.open("a") as log:
+            log.write(json.dumps(record) + "\n")
+
+    def trim(self, step: int) -> None:
+        """Forgets the lines after a step: they are written again. A line that was cut short goes too."""
+        if self.log.is_file():
+            lines = [json.dumps(record) + "\n" for record in self.records() if record["step"] <= step]
+            write_file(self.log, "".join(lines).encode())
+
+    def records(self) -> list[dict[str, Any]]:
+        """The lines of the log."""
+        found = []
+        for line in self.log.read_text().splitlines() if self.log.is_file() else ():
+            try:
+                found.append(json.loads(line))
+            except ValueError:  # the process ended while it wrote it
+                break
+        return found
+
+
+def read_json(path: Path) -> Any:
+    """The contents of a JSON file."""
+    return json.loads(path.read_text())
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Writes a JSON file, whole or not at all."""
+    make_folder(path.parent)
+    write_file(path, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def _differences(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in {**there, **here}:
+            yield from _differences(there.get(key), here.get(key), f"{name}.{key}" if name else key)
+    elif there != here:
+        yield name, there, here

@@ -1,0 +1,290 @@
+"""One training: every seed trained, logged, checkpointed, validated and saved; a killed one goes on where it stopped.
+
+    run_training(spec, Path("runs/train/x"), Source(base, problems), say=print)
+
+The same call on the same folder finishes whatever was interrupted. On a CPU the weights are then those of an
+uninterrupted run, bit for bit. What lies in rooms this one may not enter comes in as `Source`.
+"""
+
+import copy
+import os
+import platform
+import random
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from tqdm import tqdm
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, TrainerCallback
+
+from harness.errors import UserError
+from harness.records.files import make_folder
+from harness.records.lock import Lock
+from harness.train.card import write_card
+from harness.train.dapo import DapoTrainer, make_trainer
+from harness.train.folder import Folder, SeedFolder, write_json
+from harness.train.settings import DapoSettings
+from harness.train.spec import TrainSpec, check_machine
+from harness.train.summary import write_summary
+
+Scores = dict[str, dict[str, float]]  # by benchmark: avg, pass, tokens, ...
+Validate = Callable[[str, str, str, Path | None], Scores]  # base, rl, mode; results are written into the folder
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a training starts: the base, the problems of a seed (rows of `prompt` and `answer`), and who validates."""
+
+    base: str
+    problems: Callable[[int], list[dict[str, Any]]]
+    validate: Validate | None = None
+
+
+def run_training(
+    spec: TrainSpec, out: Path, source: Source, *, against: Path | None = None, say: Say = print
+) -> dict[str, Any]:
+    """Trains what is not trained yet and writes the summary over all seeds, which it returns.
+
+    Raises:
+        UserError: the machine lacks something, the folder is another training's or in use, or the data is too small.
+    """
+    check_machine(spec)
+    problems = {seed: _enough(source.problems(seed), spec) for seed in spec.seeds}
+    make_folder(out)
+    folder = Folder(out)
+    lock = Lock(folder.lock, f"the training in {out}")
+    try:
+        asked, spec = spec.seeds, folder.settle(spec)
+        with _threads(spec.threads), _quiet():
+            if spec.validation.tasks and source.validate and not folder.base.is_file():
+                say("validating the base")
+                write_json(folder.base, source.validate(source.base, source.base, "base", None))
+            for seed in asked:
+                _Run(spec, seed, folder.seed(seed), source, say).finish(problems[seed])
+        return write_summary(folder, spec, against)
+    finally:
+        lock.release()
+
+
+def _enough(rows: list[dict[str, Any]], spec: TrainSpec) -> list[dict[str, Any]]:
+    if len(rows) < spec.dapo.prompts:
+        raise UserError(
+            f"dapo.prompts={spec.dapo.prompts} is refused: data={spec.data!r} has {len(rows)} problems; "
+            "a step needs that many different ones"
+        )
+    return rows
+
+
+class _Run:
+    """One seed of a training."""
+
+    def __init__(self, spec: TrainSpec, seed: int, folder: SeedFolder, source: Source, say: Say) -> None:
+        self.spec, self.seed, self.folder, self.source, self.say = spec, seed, folder, source, say
+        self.dapo: DapoSettings = spec.dapo.replace(seed=seed)
+
+    def finish(self, problems: list[dict[str, Any]]) -> None:
+        """Trains unless that is done, then validates, writes the card and says that the seed is done."""
+        folder = self.folder
+        if folder.facts():
+            self.say(f"seed {self.seed} is done")
+            return
+        make_folder(folder.checkpoints)
+        if not folder.rl.is_dir():
+            self._train(problems)
+        scores: Scores = {}
+        if self.spec.validation.tasks and self.source.validate:
+            self.say(f"seed {self.seed}: validating")
+            make_folder(folder.results)
+            scores = self.source.validate(self.source.base, str(folder.rl.resolve()), "rl", folder.results)
+            last = {"step": self.dapo.steps, "validation": scores}
+            if last not in folder.records():
+                folder.append(last)
+        write_json(folder.pair, {"base": self.source.base, "rl": str(folder.rl.resolve())})
+        facts = self._facts(scores)
+        write_card(folder.rl, facts, folder.records())
+        if not self.spec.keep_checkpoints:
+            shutil.rmtree(folder.checkpoints)
+        write_json(folder.done, facts)
+
+    def _train(self, problems: list[dict[str, Any]]) -> None:
+        spec, folder = self.spec, self.folder
+        resumed = folder.last_checkpoint()
+        step = resumed[0] if resumed else 0
+        folder.trim(step)
+        if resumed:
+            self.say(f"seed {self.seed}: going on after step {step}")
+        model = AutoModelForCausalLM.from_pretrained(
+            self.source.base, dtype=torch.float32, trust_remote_code=spec.trust_remote_code
+        )
+        tokenizer = AutoTokenizer.from_pretrained(self.source.base, trust_remote_code=spec.trust_remote_code)
+        caches = model.config.use_cache
+        steps = _Steps(self, caches)
+        trainer = make_trainer(
+            model, tokenizer, problems, self.dapo, folder.checkpoints, callbacks=[steps], **_trl(spec)
+        )
+        steps.trainer = trainer
+        if resumed:
+            trainer.set_refill_state(resumed[2])
+        with tqdm(total=self.dapo.steps, initial=step, desc=f"seed {self.seed}", unit="step", smoothing=0.1) as bar:
+            steps.bar = bar
+            trainer.train(resume_from_checkpoint=str(resumed[1]) if resumed else None)
+        export(trainer.accelerator.unwrap_model(trainer.model), tokenizer, folder.rl, caches)
+
+    def _facts(self, scores: Scores) -> dict[str, Any]:
+        steps = [record for record in self.folder.records() if "validation" not in record]
+        return {
+            "base": self.source.base,
+            "seed": self.seed,
+            "dapo": self.dapo.model_dump(),
+            "training": self.spec.model_dump(mode="json", exclude={"dapo", "seeds"}),
+            "scores": scores,
+            "accuracy": [record["accuracy"] for record in steps],
+            "length": [record["length"] for record in steps],
+            "seconds": round(sum(record["seconds"] for record in steps), 1),
+            "reweighting_seconds": round(sum(record["reweighting_seconds"] for record in steps), 3),
+            "versions": {name: version(name) for name in ("torch", "transformers", "trl", "rlvr-dir")},
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, {self.spec.threads} thread(s)"
+            + (f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() and self.spec.device != "cpu" else ""),
+            "date": time.strftime("%Y-%m-%d"),
+            "command": " ".join(sys.argv),
+        }
+
+
+class _Steps(TrainerCallback):
+    """What happens at the end of a step: its log line, perhaps a validation, perhaps a checkpoint."""
+
+    trainer: DapoTrainer
+    bar: tqdm
+
+    def __init__(self, run: _Run, caches: bool) -> None:
+        self.run, self.caches = run, caches
+        self.updates = run.dapo.minibatches  # of a step
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.trainer.tally.start()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Asks for a checkpoint; after the last step there is the model itself."""
+        step, rest = divmod(state.global_step, self.updates)
+        control.should_save = not rest and not step % self.run.spec.checkpoint_every and step < self.run.dapo.steps
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+        if not logs or "reward" not in logs:
+            return
+        run, step = self.run, state.global_step // self.updates
+        record = {
+            "step": step,
+            **self.trainer.tally.take(),
+            "entropy": logs["entropy"],
+            "clip_fraction": logs["clip_ratio/region_mean"],
+            "loss": logs["loss"],
+            "grad_norm": logs["grad_norm"],
+            "learning_rate": logs["learning_rate"],
+        }
+        run.folder.append(record)
+        accuracy, reward = (float("nan") if record[name] is None else record[name] for name in ("accuracy", "reward"))
+        self.bar.set_postfix_str(f"accuracy {accuracy:.3f}, reward {reward:.3f}, {record['length']:.0f} tokens")
+        self.bar.update()
+        every = run.spec.validation.every
+        if every and run.source.validate and not step % every and step < run.dapo.steps:
+            self._validate(step)
+            self.trainer.tally.start()
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        step = state.global_step // self.updates
+        path = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        self.run.folder.complete(path, step, self.trainer.refill_state(), keep=self.run.spec.keep_checkpoints)
+
+    def _validate(self, step: int) -> None:
+        run = self.run
+        place = run.folder.path / "validation"
+        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        with _same_random_numbers():
+            export(model, self.trainer.processing_class, place, self.caches)
+            scores = run.source.validate(run.source.base, str(place.resolve()), "rl", None)
+        shutil.rmtree(place)
+        run.folder.append({"step": step, "validation": scores})
+
+
+def export(model: PreTrainedModel, tokenizer: Any, path: Path, caches: bool) -> None:
+    """Saves a model as others load it, whole or not at all: adapters merged, `use_cache` as it was before TRL."""
+    new = path.with_name(path.name + ".new")
+    shutil.rmtree(new, ignore_errors=True)
+    shutil.rmtree(path, ignore_errors=True)
+    if hasattr(model, "merge_and_unload"):
+        model = copy.deepcopy(model).merge_and_unload()  # of a copy: unmerging again would round
+    before, model.config.use_cache = model.config.use_cache, caches
+    model.save_pretrained(new)
+    model.config.use_cache = before
+    tokenizer.save_pretrained(new)
+    for file in new.iterdir():
+        file.chmod(0o644)  # safetensors writes 0600
+    os.replace(new, path)
+
+
+def _trl(spec: TrainSpec) -> dict[str, Any]:
+    """The machine's part of TRL's configuration, and the adapter."""
+    found: dict[str, Any] = {"bf16": spec.bf16}
+    if spec.device != "auto":
+        found["use_cpu"] = spec.device == "cpu"
+    if spec.vllm:
+        found |= {"use_vllm": True}
+        found |= {f"vllm_{name}": value for name, value in spec.vllm.model_dump(exclude_none=True).items()}
+    if spec.lora:
+        from peft import LoraConfig
+
+        targets = spec.lora.targets
+        found["peft_config"] = LoraConfig(
+            r=spec.lora.rank,
+            lora_alpha=spec.lora.alpha,
+            lora_dropout=spec.lora.dropout,
+            target_modules=targets if isinstance(targets, str) else list(targets),
+            task_type="CAUSAL_LM",
+        )
+    return found
+
+
+@contextmanager
+def _same_random_numbers() -> Iterator[None]:
+    """Afterwards every generator stands where it stood: validation must not change training."""
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' own bars and the warnings that only matter to its developers."""
+    logging = transformers.utils.logging
+    level = logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.enable_progress_bar()
+        logging.set_verbosity(level)

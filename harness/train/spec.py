@@ -1,0 +1,173 @@
+"""What is trained, on what, how often and how it is checked: a training as validated data.
+
+    spec = load_train(yaml.safe_load(text))
+
+Everything that can be known without loading anything is refused here; `check_machine` asks what the machine has.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from harness.errors import UserError, unknown
+from harness.spec import EngineSpec, Sampling, Spec, parse
+from harness.train.settings import DapoSettings
+
+TINY = "tiny"
+INSTRUCTION = "\nPlease reason step by step, and put your final answer within \\boxed{}."  # the paper's
+
+
+class Lora(Spec):
+    """Low-rank adapters instead of all weights; merged into the checkpoint in the end. Needs peft."""
+
+    rank: int = Field(default=16, ge=1)
+    alpha: float = Field(default=32.0, gt=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    targets: str | tuple[str, ...] = "all-linear"
+
+
+class Vllm(Spec):
+    """Rollouts by vLLM instead of transformers: TRL's `vllm_*` settings. Needs a GPU."""
+
+    mode: Literal["colocate", "server"] = "colocate"
+    gpu_memory_utilization: float = Field(default=0.3, gt=0, le=1)
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    max_model_length: int | None = Field(default=None, ge=8)
+    server_base_url: str | None = None
+
+
+class Validation(Spec):
+    """Avg@k on held-out benchmarks by the evaluator of `rlvr-dir eval`: of the base, then every `every` steps
+    (0: never), and in the end. Drawing is by its own noise: how often it happens changes no weight."""
+
+    tasks: tuple[str, ...] = ()
+    sampling: Sampling = Sampling(samples=8, max_tokens=1024)
+    limit: int | None = Field(default=None, ge=1)
+    every: int = Field(default=0, ge=0)
+    engine: EngineSpec = EngineSpec(backend="transformers")
+
+
+class TrainSpec(Spec):
+    """A training: `dapo` once for each of the `seeds`. `load_train` makes it.
+
+    `data` is `tiny` or a JSONL file of `answer` and `prompt` (text or messages) or `problem`, to which `instruction` is
+    added. `checkpoint_every` counts steps: what is lost when the process is killed.
+    """
+
+    base: str = TINY
+    data: str = TINY
+    instruction: str = INSTRUCTION
+    seeds: tuple[int, ...] = (0,)
+    dapo: DapoSettings = DapoSettings()
+    validation: Validation = Validation()
+    checkpoint_every: int = Field(default=1, ge=1)
+    keep_checkpoints: bool = False
+    lora: Lora | None = None
+    vllm: Vllm | None = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    bf16: bool = False  # autocast; the weights are float32
+    threads: int = Field(default=1, ge=1)  # of the CPU: on tiny matrices a second only waits
+    trust_remote_code: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> "TrainSpec":
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds={list(self.seeds)} is empty or names one twice")
+        if bad := [seed for seed in self.seeds if not 0 <= seed < 2**32]:
+            raise ValueError(f"seeds={bad} is refused; accepted: 0 to 2^32 - 1")
+        if self.data == TINY and self.base != TINY:
+            raise ValueError(f"data='tiny' is refused with base={self.base!r}: only the tiny model can read it")
+        if self.lora and self.dapo.beta:
+            raise ValueError(f"beta={self.dapo.beta} is refused with lora; accepted: 0")
+        if self.validation.every and not self.validation.tasks:
+            raise ValueError(f"validation.every={self.validation.every} has no effect without validation.tasks")
+        if self.vllm and self.vllm.mode == "server" and not self.vllm.server_base_url:
+            raise ValueError("vllm.mode='server' needs vllm.server_base_url")
+        return self
+
+    @property
+    def same(self) -> "TrainSpec":
+        """Without the seeds: what has to be equal for a folder to be gone on with."""
+        return self.model_copy(update={"seeds": (0,)})
+
+
+def load_train(data: Mapping[str, Any], dapo: Mapping[str, Any] | None = None) -> TrainSpec:
+    """A training from its YAML; `dapo` has what is used where the file says nothing.
+
+    Raises:
+        UserError: an unknown key (the sentence has the nearest one), a value that is refused, or parts that do not fit
+            together.
+    """
+    if not isinstance(data, Mapping):
+        raise UserError("the training is not a mapping of keys to values")
+    _keys("training", data, TrainSpec)
+    fields: dict[str, Any] = {name: value for name, value in data.items() if value is not None}
+    given = fields.get("dapo") or {}
+    if isinstance(given, Mapping) and "seed" in given:
+        raise UserError(f"dapo.seed={given['seed']!r} is refused: a training has seeds; accepted: seeds: [0, 1, 2]")
+    if isinstance(given, Mapping):
+        fields["dapo"] = {**(dapo or {}), **given}
+    parts = {"dapo": DapoSettings, "validation": Validation, "lora": Lora, "vllm": Vllm}
+    for name, part in parts.items():
+        if name in fields:
+            fields[name] = _part(part, fields[name], name)
+    return parse(TrainSpec, fields)
+
+
+def plain(spec: TrainSpec) -> dict[str, Any]:
+    """The training as plain values that `load_train` reads back."""
+    data = spec.model_dump(mode="json")
+    del data["dapo"]["seed"]
+    return data
+
+
+def check_machine(spec: TrainSpec) -> None:
+    """Refuses what this machine cannot do, before anything loads.
+
+    Raises:
+        UserError: a GPU or a package that is missing, or more than one process.
+    """
+    import os
+    from importlib.util import find_spec
+
+    if find_spec("trl") is None:
+        raise UserError("training needs TRL, which is not installed; install rlvr-dir[train]")
+    if spec.lora and find_spec("peft") is None:
+        raise UserError(f"lora.rank={spec.lora.rank} needs peft, which is not installed; pip install peft, or leave it")
+    import torch
+
+    gpu = torch.cuda.is_available() and spec.device != "cpu"
+    if spec.device == "cuda" and not gpu:
+        raise UserError("device='cuda' is refused: this machine has no GPU that torch can use; accepted: cpu")
+    if spec.vllm and not gpu:
+        raise UserError("vllm is refused: rollouts by vLLM need a GPU; on a CPU leave it out")
+    if spec.vllm and spec.vllm.mode == "colocate" and find_spec("vllm") is None:
+        raise UserError("vllm.mode='colocate' needs vLLM, which is not installed")
+    if spec.bf16 and not gpu:
+        raise UserError("bf16=True is refused: it needs a GPU; on a CPU leave it out")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError(f"WORLD_SIZE={os.environ['WORLD_SIZE']} is refused: this backend trains in one process")
+
+
+def _part(spec: type[Spec], value: Any, where: str) -> Any:
+    if isinstance(value, spec):
+        return value
+    if not isinstance(value, Mapping):
+        raise UserError(f"{where}={value!r} is refused; accepted: a mapping of {', '.join(spec.model_fields)}")
+    _keys(where, value, spec)
+    value = dict(value)
+    if where == "validation":
+        for name, inner in (("sampling", Sampling), ("engine", EngineSpec)):
+            if name in value:
+                default = spec.model_fields[name].default.model_dump()
+                value[name] = parse(inner, {**default, **value[name]}, where=f"validation.{name}.")
+        if isinstance(value.get("tasks"), str):
+            value["tasks"] = tuple(task.strip() for task in value["tasks"].split(","))
+    return parse(spec, value, where=f"{where}.")
+
+
+def _keys(where: str, given: Mapping[str, Any], spec: type[Spec]) -> None:
+    for key in given:
+        if key not in spec.model_fields:
+            raise unknown(f"key of {where}", key, spec.model_fields)

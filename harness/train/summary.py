@@ -1,0 +1,161 @@
+"""The summary of a training: its seeds side by side, what they gained over the base, and over another training.
+
+Everything is paired by seed: the same seed means the same problems in the same order. Intervals are t intervals over
+seeds; they say what another seed would do, not what other problems would.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.errors import UserError
+from harness.records.files import write_file
+from harness.stats import PairedDifference, paired_difference, standard_error, t_interval
+from harness.train.folder import Folder, read_json, write_json
+from harness.train.spec import TrainSpec, plain
+
+
+def write_summary(folder: Folder, spec: TrainSpec, against: Path | None = None) -> dict[str, Any]:
+    """Writes `summary.json` and `summary.md` over the finished seeds; returns what is in the former.
+
+    Raises:
+        UserError: `against` is no finished training, or one that cannot be compared.
+    """
+    seeds = {str(seed): facts for seed in spec.seeds if (facts := folder.seed(seed).facts())}
+    found: dict[str, Any] = {
+        "label": spec.dapo.label,
+        "training": plain(spec),
+        "base": read_json(folder.base) if folder.base.is_file() else {},
+        "seeds": {seed: _of_seed(folder, int(seed), facts) for seed, facts in seeds.items()},
+    }
+    other = _other(against, found) if against else None
+    found["against"] = {"folder": str(against), "label": other["label"]} if other else None
+    found["benchmarks"] = {task: _benchmark(task, found, other) for task in found["base"]}
+    write_json(folder.path / "summary.json", found)
+    write_file(folder.path / "summary.md", (text(found) + "\n").encode())
+    return found
+
+
+def _of_seed(folder: Folder, seed: int, facts: dict[str, Any]) -> dict[str, Any]:
+    steps = [record for record in folder.seed(seed).records() if "validation" not in record]
+    learned = [record for record in steps if record["weight"] is not None]
+
+    def mean(values: list[float]) -> float | None:
+        return float(np.mean(values)) if values else None
+
+    return {
+        "scores": facts["scores"],
+        "accuracy": [facts["accuracy"][0], facts["accuracy"][-1]],
+        "length": [facts["length"][0], facts["length"][-1]],
+        "entropy": [steps[0]["entropy"], steps[-1]["entropy"]],
+        "clip_fraction": mean([record["clip_fraction"] for record in learned]),
+        "weight": mean([record["weight"] for record in learned]),
+        "gradient_share_below_0.3": mean([sum(record["gradient_share"][:3]) for record in learned]),
+        "token_share_below_0.3": mean([sum(record["token_share"][:3]) for record in learned]),
+        "kept": sum(record["groups"]["kept"] for record in steps),
+        "dropped": sum(record["groups"]["dropped"] for record in steps),
+        "seconds": facts["seconds"],
+        "reweighting_share": facts["reweighting_seconds"] / facts["seconds"] if facts["seconds"] else 0.0,
+    }
+
+
+def _other(path: Path, found: dict[str, Any]) -> dict[str, Any]:
+    file = path / "summary.json"
+    if not file.is_file():
+        raise UserError(f"against={str(path)!r} has no summary.json; accepted: the folder of a finished training")
+    other = read_json(file)
+    if other["training"]["validation"] != found["training"]["validation"]:
+        raise UserError(f"against={str(path)!r} was validated in another way; its scores cannot be compared")
+    if other["training"]["base"] != found["training"]["base"]:
+        raise UserError(f"against={str(path)!r} started from {other['training']['base']!r}")
+    if not set(other["seeds"]) & set(found["seeds"]):
+        raise UserError(f"against={str(path)!r} has none of these seeds: {', '.join(found['seeds'])}")
+    return other
+
+
+def _benchmark(task: str, found: dict[str, Any], other: dict[str, Any] | None) -> dict[str, Any]:
+    """Means over seeds with their intervals, of both metrics: Avg@k and Pass@k."""
+    result: dict[str, Any] = {}
+    for metric in ("avg", "pass"):
+        base = found["base"][task][metric]
+        values = {seed: each["scores"][task][metric] for seed, each in found["seeds"].items() if each["scores"]}
+        if not values:
+            continue
+        all_values = np.array(list(values.values()))
+        mean = float(all_values.mean())
+        result[metric] = {
+            "base": base,
+            "mean": mean,
+            "interval": _interval(t_interval(mean, standard_error(all_values), len(all_values))),
+            "gain": _difference(paired_difference(all_values, np.full(len(all_values), base))),
+        }
+        if other:
+            theirs = {seed: each["scores"][task][metric] for seed, each in other["seeds"].items() if each["scores"]}
+            shared = [seed for seed in values if seed in theirs]
+            difference = paired_difference([values[seed] for seed in shared], [theirs[seed] for seed in shared])
+            result[metric]["against"] = {**_difference(difference), "seeds": shared}
+    return result
+
+
+def _difference(d: PairedDifference) -> dict[str, Any]:
+    return {"mean": d.mean, "interval": _interval((d.low, d.high)), "p": d.p, "n": d.n}
+
+
+def _interval(ends: tuple[float, float]) -> list[float] | None:
+    return None if np.isnan(ends[0]) else list(ends)
+
+
+def text(found: dict[str, Any]) -> str:
+    """The summary as Markdown, in percent."""
+    training, seeds = found["training"], found["seeds"]
+    lines = [
+        f"# {found['label']} from {training['base']}, {training['dapo']['steps']} steps",
+        "",
+        f"Seeds {', '.join(seeds)}. In brackets 95 % t intervals over the {len(seeds)} seeds "
+        + ("(none for a single one)." if len(seeds) == 1 else "(p: all sign patterns of the paired differences)."),
+        "",
+    ]
+    if found["benchmarks"]:
+        vs = found["against"]
+        head = ["benchmark", "metric", "base", "trained", "trained - base"] + ([f"- {vs['label']}", "p"] if vs else [])
+        lines += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+        for task, metrics in found["benchmarks"].items():
+            samples = int(found["base"][task]["samples"])
+            for metric, row in metrics.items():
+                k = samples if metric == "avg" else max(1, samples // 2)
+                cells = [task, f"{metric.capitalize()}@{k}", f"{100 * row['base']:.1f}"]
+                cells += [_cell(row["mean"], row["interval"]), _cell(row["gain"]["mean"], row["gain"]["interval"], "+")]
+                if vs:
+                    cells += [_cell(row["against"]["mean"], row["against"]["interval"], "+")]
+                    cells += [f"{row['against']['p']:.2f}"]
+                lines.append(f"| {' | '.join(cells)} |")
+        lines.append("")
+        if vs:
+            lines += [f"Paired by seed with {vs['label']} in {vs['folder']}.", ""]
+    head = ["seed", "accuracy", "tokens", "entropy", "clipped", "weight", "gradient mass at π < 0.3", "groups", "s"]
+    lines += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for seed, each in seeds.items():
+        cells = [seed, *(" → ".join(_number(v, form) for v in each[name]) for name, form in _FIRST_LAST)]
+        mass, tokens = each["gradient_share_below_0.3"], each["token_share_below_0.3"]
+        cells += [_number(each["clip_fraction"], ".2%"), _number(each["weight"], ".3f")]
+        cells += [f"{_number(mass, '.0%')} ({_number(tokens, '.0%')} of tokens)"]
+        cells += [f"{each['kept']} kept, {each['dropped']} dropped", f"{each['seconds']:.0f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    share = max((each["reweighting_share"] for each in seeds.values()), default=0.0)
+    lines += ["", "Accuracy, tokens and entropy: of the rollouts of the first and of the last step."]
+    if training["dapo"]["method"] != "none":
+        lines.append(f"Reweighting took {100 * share:.2f} % of the time of the steps at most.")
+    return "\n".join(lines)
+
+
+_FIRST_LAST = (("accuracy", ".3f"), ("length", ".1f"), ("entropy", ".3f"))
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _cell(mean: float, interval: list[float] | None, sign: str = "") -> str:
+    shown = f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]" if interval else ""
+    return format(100 * mean, f"{sign}.1f") + shown

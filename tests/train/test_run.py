@@ -1,0 +1,195 @@
+"""A whole training: what it leaves behind, and that an interrupted one ends with the very same weights."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.errors import UserError
+from harness.spec import Pair
+from harness.tiny import tiny_pair
+from harness.tiny.recipe import rl_problems
+from harness.train import Source, load_train, run_training
+from harness.train.folder import MARK, SeedFolder
+
+# 8 problems, 4 a step: an epoch has 2 steps, and a run of 5 goes through three orders of them.
+SPEC = {
+    "dapo": {
+        "steps": 5, "prompts": 4, "samples": 8, "minibatches": 2, "max_response_tokens": 40, "learning_rate": 1e-4,
+        "method": "low_prob", "top_p": 0.98, "warmup_updates": 3,
+    },
+    "validation": {"tasks": ["made_up"], "every": 2},
+}  # fmt: skip
+SCORE = {"samples": 4, "problems": 2, "avg": 0.5, "error": 0.1, "pass": 0.75, "tokens": 30.0, "truncated": 0.0}
+
+
+def source(validate=None):
+    return Source(tiny_pair().base, lambda seed: rl_problems(seed, 8), validate)
+
+
+def quiet(text):
+    pass
+
+
+def weights(folder):
+    return AutoModelForCausalLM.from_pretrained(folder).state_dict()
+
+
+def same(one, other):
+    return all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def without_times(records):
+    return [{k: v for k, v in record.items() if "seconds" not in k} for record in records]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    out, asked = tmp_path_factory.mktemp("train") / "whole", []
+
+    def validate(base, rl, mode, folder):
+        torch.rand(7)  # a validation that draws
+        AutoModelForCausalLM.from_pretrained(rl)
+        asked.append((mode, Path(rl).name))
+        return {"made_up": {**SCORE, "avg": 0.5 if mode == "base" else 0.75}}
+
+    summary = run_training(load_train(SPEC), out, source(validate), say=quiet)
+    return out, summary, asked
+
+
+def test_what_a_training_leaves(uninterrupted):
+    out, summary, asked = uninterrupted
+    seed = SeedFolder(out / "seed-0")
+    assert asked == [("base", "base"), ("rl", "validation"), ("rl", "validation"), ("rl", "rl")]
+    assert sorted(path.name for path in seed.path.iterdir()) == ["done.json", "log.jsonl", "pair.json", "results", "rl"]
+    pair = Pair(**json.loads(seed.pair.read_text()))
+    assert (pair.base, pair.rl) == (tiny_pair().base, str(seed.rl.resolve()))
+    assert len(AutoTokenizer.from_pretrained(pair.rl)) == len(AutoTokenizer.from_pretrained(pair.base))
+    assert AutoModelForCausalLM.from_pretrained(pair.rl).config.use_cache
+    assert all(file.stat().st_mode & 0o044 == 0o044 for file in seed.rl.iterdir())
+    card = (seed.rl / "README.md").read_text()
+    assert "low_prob, alpha 0.2" in card
+    assert "made_up: Avg@4 75.0" in card
+    assert summary["benchmarks"]["made_up"]["avg"]["gain"]["mean"] == pytest.approx(0.25)
+    text = (out / "summary.md").read_text()
+    assert "| made_up | Avg@4 | 50.0 | 75.0 | +25.0 |" in text
+
+
+def test_the_log_has_a_line_a_step(uninterrupted):
+    records = SeedFolder(uninterrupted[0] / "seed-0").records()
+    steps = [record for record in records if "validation" not in record]
+    assert [record["step"] for record in steps] == [1, 2, 3, 4, 5]
+    assert [record["step"] for record in records if "validation" in record] == [2, 4, 5]
+    for record in steps:
+        assert 0 <= record["accuracy"] == record["reward"] <= 1
+        assert 1 < record["weight"] < 1.2
+        assert sum(record["gradient_share"]) == pytest.approx(1, abs=1e-4)
+        assert len(record["token_share"]) == 10
+        assert record["entropy"] > 0
+        assert 0 <= record["clip_fraction"] <= 1
+        assert 0 < record["reweighting_seconds"] < record["seconds"]
+        groups = record["groups"]
+        assert groups["kept"] + groups["empty"] == 4
+    assert [round(record["learning_rate"] * 1e4, 3) for record in steps[:3]] == [0.333, 1.0, 1.0]
+
+
+def test_a_finished_training_is_not_trained_again(uninterrupted):
+    said = []
+    run_training(load_train(SPEC), uninterrupted[0], source(), say=said.append)
+    assert said == ["seed 0 is done"]
+
+
+def test_another_training_in_its_folder_is_refused(uninterrupted):
+    other = {**SPEC, "dapo": {**SPEC["dapo"], "alpha": 0.5}}
+    with pytest.raises(UserError, match=r"dapo.alpha=0.5 is refused: .* was begun with 0.2"):
+        run_training(load_train(other), uninterrupted[0], source(), say=quiet)
+
+
+def test_an_interrupted_training_goes_on_to_the_same_weights(uninterrupted, tmp_path):
+    """Stopped in the second of three epochs; the other run was validated, this one is not: neither may matter."""
+
+    def stop(base, rl, mode, folder):
+        if mode == "base":
+            return {"made_up": SCORE}
+        raise KeyboardInterrupt
+
+    spec = load_train({**SPEC, "validation": {"tasks": ["made_up"], "every": 4}})
+    with pytest.raises(KeyboardInterrupt):
+        run_training(spec, tmp_path, source(stop), say=quiet)
+    seed = SeedFolder(tmp_path / "seed-0")
+    assert seed.last_checkpoint()[0] == 3  # the fourth step's line is in the log, its checkpoint is not
+    assert len(seed.records()) == 4
+    with seed.log.open("a") as log:
+        log.write('{"step": 4, "accu')  # as a kill leaves it
+    (seed.checkpoints / "checkpoint-8").mkdir()  # begun, never marked
+    said = []
+    run_training(spec, tmp_path, source(lambda *_: {"made_up": SCORE}), say=said.append)
+    assert "seed 0: going on after step 3" in said
+    assert same(weights(seed.rl), weights(uninterrupted[0] / "seed-0" / "rl"))
+    whole, this = (
+        without_times(record for record in folder.records() if "validation" not in record)
+        for folder in (SeedFolder(uninterrupted[0] / "seed-0"), seed)
+    )
+    assert whole == this
+
+
+def test_checkpoints_can_be_rarer_and_kept(tmp_path):
+    dapo = {**SPEC["dapo"], "steps": 3}
+    run_training(
+        load_train({"dapo": dapo, "checkpoint_every": 2, "keep_checkpoints": True}), tmp_path, source(), say=quiet
+    )
+    kept = tmp_path / "seed-0" / "checkpoints" / "checkpoint-4"
+    assert json.loads((kept / MARK).read_text())["step"] == 2
+    assert [path.name for path in kept.parent.iterdir()] == [kept.name]
+    assert weights(kept)
+
+
+def test_seeds_can_be_added_and_differ(tmp_path):
+    spec = {"dapo": {**SPEC["dapo"], "steps": 1}, "seeds": [3]}
+    run_training(load_train(spec), tmp_path, source(), say=quiet)
+    said = []
+    summary = run_training(load_train({**spec, "seeds": [4]}), tmp_path, source(), say=said.append)
+    assert list(summary["seeds"]) == ["3", "4"]
+    assert not same(weights(tmp_path / "seed-3" / "rl"), weights(tmp_path / "seed-4" / "rl"))
+
+
+def test_too_few_problems_are_refused_before_anything_loads(tmp_path):
+    with pytest.raises(UserError, match=r"dapo.prompts=16 is refused: data='tiny' has 8 problems"):
+        run_training(load_train({}), tmp_path / "none", source(), say=quiet)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_killed_command_goes_on_to_the_same_weights(uninterrupted, tmp_path):
+    """The command itself, with a real SIGKILL somewhere in its third step."""
+    data, file, out = tmp_path / "problems.jsonl", tmp_path / "x.yaml", tmp_path / "killed"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rl_problems(0, 8)))
+    file.write_text(yaml.safe_dump({"dapo": SPEC["dapo"], "data": str(data)}))
+    arguments, log = ["train", str(file), "--validate", "none", "--out", str(out)], out / "seed-0" / "log.jsonl"
+    with (tmp_path / "errors").open("w+") as errors:
+        command = [sys.executable, "-m", "harness.cli", *arguments]
+        process = subprocess.Popen(command, stdout=errors, stderr=errors, process_group=0)
+        deadline = time.monotonic() + 300
+        while not (log.is_file() and log.read_text().count("\n") >= 2):
+            assert process.poll() is None, (tmp_path / "errors").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not (out / "seed-0" / "rl").exists()
+    done = CliRunner().invoke(app, arguments)  # here: another start would double the time
+    assert done.exit_code == 0, done.output
+    assert "going on after step" in done.output
+    assert "5/5" in done.output
+    assert "low_prob α0.2 top-p 0.98 from tiny, 5 steps" in done.output
+    killed, whole = (folder / "seed-0" / "rl" / "model.safetensors" for folder in (out, uninterrupted[0]))
+    assert killed.read_bytes() == whole.read_bytes()

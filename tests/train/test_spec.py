@@ -1,0 +1,135 @@
+"""A training that cannot work is refused in one sentence, before anything loads."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from harness.errors import UserError
+from harness.tiny.recipe import TINY_DAPO
+from harness.tiny.vocabulary import INSTRUCTION
+from harness.train import TrainSpec, load_train
+from harness.train.data import read_problems
+from harness.train.spec import INSTRUCTION as THE_INSTRUCTION
+from harness.train.spec import check_machine, plain
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"dapo": {"prompts": 3, "samples": 5}}, "minibatches=4 does not divide prompts x samples = 15"),
+        ({"dapo": {"overlong_buffer": 500}}, "overlong_buffer=500 is longer than max_response_tokens=128"),
+        ({"dapo": {"alpha": 0.1}}, "alpha=0.1 has no effect with method='none'"),
+        ({"dapo": {"seed": 1}}, r"dapo.seed=1 is refused: .* seeds: \[0, 1, 2\]"),
+        ({"dapo": {"top_pp": 1}}, "key of dapo='top_pp' is not known; .* did you mean 'top_p'"),
+        ({"dapo": {"top_p": 1.5}}, "dapo.top_p=1.5 is refused"),
+        ({"dapo": 3}, "dapo=3 is refused; accepted: a mapping of steps"),
+        ({"seed": [1]}, "key of training='seed' is not known; .* did you mean 'seeds'"),
+        ({"seeds": [1, 1]}, "seeds=.* names one twice"),
+        ({"seeds": [-1]}, r"seeds=\[-1\] is refused"),
+        ({"base": "Qwen/Qwen2.5-Math-7B"}, "data='tiny' is refused with base='Qwen/Qwen2.5-Math-7B'"),
+        ({"validation": {"every": 2}}, "validation.every=2 has no effect without validation.tasks"),
+        ({"validation": {"sampling": {"samples": 0}}}, "validation.sampling.samples=0 is refused"),
+        ({"vllm": {"mode": "server"}}, "vllm.mode='server' needs vllm.server_base_url"),
+        ({"lora": {}, "dapo": {"beta": 0.1}}, "beta=0.1 is refused with lora"),
+        ([1], "the training is not a mapping"),
+    ],
+)
+def test_mistakes_are_named(data, message):
+    with pytest.raises(UserError, match=message):
+        load_train(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"vllm": {}}, "vllm is refused: rollouts by vLLM need a GPU"),
+        ({"device": "cuda"}, "device='cuda' is refused: this machine has no GPU"),
+        ({"bf16": True}, "bf16=True is refused: it needs a GPU"),
+        ({"lora": {"rank": 4}}, "lora.rank=4 needs peft"),
+    ],
+)
+def test_what_the_machine_lacks_is_named(data, message, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "peft" else True)
+    with pytest.raises(UserError, match=message):
+        check_machine(load_train(data))
+
+
+def test_several_processes_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="WORLD_SIZE=2 is refused"):
+        check_machine(TrainSpec())
+
+
+def test_plain_values_are_read_back():
+    data = {
+        "seeds": [1, 2], "dapo": {"method": "dominate"}, "lora": {"rank": 8}, "vllm": {}, "base": "b",
+        "data": "d.jsonl",
+        "validation": {"tasks": "tiny_easy, tiny_hard", "sampling": {"samples": 4}},
+    }  # fmt: skip
+    spec = load_train(data)
+    assert spec.validation.tasks == ("tiny_easy", "tiny_hard")
+    assert (spec.validation.sampling.samples, spec.validation.sampling.top_p) == (4, 0.7)
+    assert spec.dapo.clip_high == 0.24
+    assert load_train(yaml.safe_load(yaml.safe_dump(plain(spec)))) == spec
+
+
+def test_problems_from_a_file(tmp_path):
+    file = tmp_path / "problems.jsonl"
+    rows = [{"problem": "1 + 1?", "answer": 2}, {"prompt": "Say 3.", "answer": "3"}]
+    file.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
+    assert read_problems(file, "\nThink.") == [
+        {"prompt": [{"role": "user", "content": "1 + 1?\nThink."}], "answer": "2"},
+        {"prompt": "Say 3.", "answer": "3"},
+    ]
+    assert THE_INSTRUCTION == INSTRUCTION
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"problem": "a"}', "line 2 has no answer"),
+        ('{"answer": "a"}', "line 2 has neither problem"),
+        ("{", "line 2 is not JSON"),
+        ("[]", "line 2 has no answer"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path, line, message):
+    file = tmp_path / "problems.jsonl"
+    file.write_text(f'{{"problem": "a", "answer": "b"}}\n{line}\n')
+    with pytest.raises(UserError, match=message):
+        read_problems(file, "")
+    with pytest.raises(UserError, match="is no file"):
+        read_problems(tmp_path / "none", "")
+
+
+def test_the_tiny_default_is_how_the_shipped_model_was_trained(tmp_path):
+    from harness.cli.train import read
+
+    file = tmp_path / "x.yaml"
+    file.write_text("seeds: [0, 1]\ndapo: {method: low_prob, alpha: 0.5}\n")
+    assert read(None, {}, []).dapo == TINY_DAPO
+    changed = read(file, {"dapo.alpha": 0.1}, ["dapo.samples=8", "checkpoint_every=2"])
+    assert (changed.dapo.steps, changed.dapo.alpha, changed.dapo.samples) == (TINY_DAPO.steps, 0.1, 8)
+    assert (changed.seeds, changed.checkpoint_every) == ((0, 1), 2)
+    assert changed.validation.tasks == ("tiny_medium",)
+    assert read(None, {"validation.tasks": []}, []).validation.tasks == ()
+    other = {"base": "some/model", "data": "x.jsonl"}
+    assert read(None, other, []).dapo.steps == 16
+
+
+def test_the_command_refuses_quickly_and_prints_its_training():
+    command = [sys.executable, "-m", "harness.cli", "train"]
+    refused = subprocess.run([*command, "--alpha", "0.2"], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines()[-1].endswith(
+        "alpha=0.2 has no effect with method='none'; accepted: low_prob, dominate, ppl"
+    )
+    shown = subprocess.run([*command, "--method", "ppl", "--seeds", "0,1", "--dry-run"], capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    data = yaml.safe_load(shown.stdout)
+    assert (data["dapo"]["alpha"], data["seeds"], data.pop("out")) == (0.01, [0, 1], "runs/train/ppl-0.01")
+    assert load_train(data).dapo.method == "ppl"

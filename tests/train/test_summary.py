@@ -1,0 +1,75 @@
+"""The summary over seeds, against numbers worked out by hand."""
+
+import json
+
+import pytest
+
+from harness.errors import UserError
+from harness.train import load_train
+from harness.train.folder import Folder, write_json
+from harness.train.summary import write_summary
+
+STEP = {
+    "step": 1, "accuracy": 0.25, "length": 30.0, "entropy": 0.4, "clip_fraction": 0.01, "weight": 1.1,
+    "gradient_share": [0.2, 0.2, 0.1, *[0.0] * 6, 0.5], "token_share": [0.1, *[0.0] * 8, 0.9],
+    "groups": {"rounds": 2, "kept": 16, "dropped": 5, "empty": 0}, "seconds": 3.0,
+}  # fmt: skip
+
+
+def score(avg):
+    return {"t": {"samples": 8, "problems": 10, "avg": avg, "error": 0.1, "pass": avg + 0.1, "tokens": 30.0}}
+
+
+def training(path, averages, **dapo):
+    spec = load_train({"dapo": dapo, "seeds": list(averages), "validation": {"tasks": ["t"]}})
+    folder = Folder(path)
+    path.mkdir()
+    write_json(folder.base, score(0.3))
+    for seed, avg in averages.items():
+        one = folder.seed(seed)
+        facts = {"accuracy": [0.2, 0.5], "length": [30.0, 33.0], "seconds": 10.0, "reweighting_seconds": 0.05}
+        write_json(one.done, {**facts, "scores": score(avg)})
+        one.append(STEP)
+        one.append({**STEP, "step": 2, "weight": None, "gradient_share": [0.0] * 10, "token_share": [0.0] * 10})
+    return folder, spec
+
+
+def test_three_seeds_paired_with_another_training(tmp_path):
+    write_summary(*training(tmp_path / "dapo", {0: 0.5, 1: 0.6, 2: 0.4}))
+    folder, spec = training(tmp_path / "ours", {0: 0.52, 1: 0.63, 2: 0.47, 3: 0.9}, method="low_prob")
+    found = write_summary(folder, spec, tmp_path / "dapo")
+    row = found["benchmarks"]["t"]["avg"]
+    assert row["mean"] == pytest.approx(0.63)
+    assert row["gain"]["mean"] == pytest.approx(0.33)
+    against = row["against"]
+    assert against["seeds"] == ["0", "1", "2"]
+    assert against["mean"] == pytest.approx(0.04)  # .02, .03, .07
+    # sd = .026458, error = .015275, t(.975, 2) = 4.3027
+    assert against["interval"] == pytest.approx([0.04 - 0.065724, 0.04 + 0.065724], abs=1e-4)
+    assert against["p"] == 0.25
+    text = (folder.path / "summary.md").read_text()
+    assert "| t | Avg@8 | 30.0 | 63.0 [32.4, 93.6] | +33.0 [2.4, 63.6] | +4.0 [-2.6, 10.6] | 0.25 |" in text
+    assert "| 0 | 0.200 → 0.500 | 30.0 → 33.0 | 0.400 → 0.400 | 1.00% | 1.100 | 50% (10% of tokens) |" in text
+    assert "Reweighting took 0.50 % of the time" in text
+    assert json.loads((folder.path / "summary.json").read_text())["label"] == "low_prob α0.2"
+
+
+def test_a_single_seed_has_no_interval(tmp_path):
+    folder, spec = training(tmp_path / "one", {0: 0.5})
+    found = write_summary(folder, spec)
+    assert found["benchmarks"]["t"]["avg"]["interval"] is None
+    assert "| t | Avg@8 | 30.0 | 50.0 | +20.0 |" in (folder.path / "summary.md").read_text()
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path):
+    mine = training(tmp_path / "mine", {0: 0.5})
+    with pytest.raises(UserError, match=r"has no summary.json"):
+        write_summary(*mine, tmp_path / "none")
+    write_summary(*training(tmp_path / "other", {1: 0.5}))
+    with pytest.raises(UserError, match="has none of these seeds: 0"):
+        write_summary(*mine, tmp_path / "other")
+    folder, _ = training(tmp_path / "long", {0: 0.5})
+    longer = load_train({"validation": {"tasks": ["t"], "limit": 5}})
+    write_summary(folder, longer)
+    with pytest.raises(UserError, match="was validated in another way"):
+        write_summary(*mine, folder.path)
