@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format ui bench clean setup
+.PHONY: help demo test lint format ui bench clean setup verl-env paper-tiny
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -23,6 +23,16 @@ $(STAMP): requirements/cpu.lock pyproject.toml rlvr_dir_autoload.pth
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r requirements/cpu.lock
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
+	touch $@
+
+VERL := .venv-verl
+verl-env: $(VERL)/.installed ## verl's own environment, to check and launch trainings with it (1.9 GB)
+
+$(VERL)/.installed: requirements/verl.lock pyproject.toml
+	@command -v $(PYTHON) > /dev/null || { echo "make: $(PYTHON) is not installed; set PYTHON to a Python 3.11" >&2; exit 2; }
+	test -x $(VERL)/bin/python || $(PYTHON) -m venv $(VERL)
+	$(VERL)/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r requirements/verl.lock
+	$(VERL)/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
 	touch $@
 
 demo: $(STAMP) ## Decode the tiny pair every way, score it, print one table
@@ -42,9 +52,18 @@ format: $(STAMP) ## ruff: format and fix in place
 ui: $(STAMP) ## Open the MLflow pages of the last demo (127.0.0.1:5000)
 	$(BIN)/rlvr-dir ui --store runs/demo
 
+PAPER := runs/paper-tiny
+paper-tiny: $(STAMP) ## The paper on the tiny pair: sweeps, token statistics, the theorem; one report in reports/tiny
+	for sweep in tiny_tau_gamma tiny_on_rl tiny_criteria; do $(BIN)/rlvr-dir sweep run $$sweep --out $(PAPER) || exit; done
+	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --limit 60 --samples 16 --max-tokens 256 --enforce-eager \
+		--records $(PAPER)/records --out $(PAPER)/analysis
+	$(BIN)/rlvr-dir analyse theorem --out $(PAPER)/analysis
+	$(BIN)/rlvr-dir report $(PAPER)/sweeps/*/results --analysis $(PAPER)/analysis --title "The paper on the tiny pair" \
+		--out reports/tiny
+
 bench: $(STAMP) ## Measure decoding speed side by side
 	$(BIN)/rlvr-dir bench decode
 
 clean: ## Remove the virtual environment, caches and runs
-	rm -rf $(VENV) .pytest_cache .ruff_cache build dist runs
+	rm -rf $(VENV) $(VERL) .pytest_cache .ruff_cache build dist runs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,13 +24,16 @@ class Contrast:
 
 
 def contrasts(groups: Sequence[Sequence[EvalResult]]) -> list[Contrast]:
-    """All contrasts within each group (one pair, one way of drawing); what has no counterpart is left out.
+    """All contrasts within each group (one pair, one way of drawing); what has no counterpart is left out, and so is
+    what a result with more samples holds.
 
     Holm's correction runs over all of them: they are one table.
     """
     found: list[tuple[Kind, EvalResult, EvalResult]] = []
     for group in groups:
         for result in group:
+            if any(_holds(other, result) for other in group):
+                continue
             mode = result.decoding.mode
             if mode == "rl":
                 found += [("trained", result, one) for one in _like(group, result, "base")]
@@ -45,6 +48,15 @@ def contrasts(groups: Sequence[Sequence[EvalResult]]) -> list[Contrast]:
         Contrast(kind, result, reference, difference, float(p))
         for (kind, result, reference), difference, p in zip(found, differences, corrected, strict=True)
     ]
+
+
+def _holds(other: EvalResult, result: EvalResult) -> bool:
+    """Whether `result` is the first samples of `other`: counted twice it would weigh twice."""
+
+    def key(one: EvalResult) -> tuple[Any, ...]:
+        return one.task, one.problem_ids, one.decoding, one.sampling.replace(samples=1)
+
+    return other.samples > result.samples and key(other) == key(result)
 
 
 def _like(group: Sequence[EvalResult], result: EvalResult, mode: str) -> list[EvalResult]:

@@ -61,9 +61,15 @@ def svg(figure: Any, name: str) -> str:
 def root_axis(axes: Any) -> None:
     """The x axis by square roots: small shares are spread out, and 0 has its place."""
     import numpy as np
+    from matplotlib.ticker import FormatStrFormatter
 
     axes.set_xscale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square))
     axes.set_xlim(left=0)
+    most = axes.get_xlim()[1]
+    axes.set_xticks(
+        [tick for tick in (0, 0.1, 0.5, 1, 2, 5, 10, 20, 40, 60, 80, 100) if most / 100 < tick <= most or tick == 0]
+    )
+    axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
 
 
 def percent_axis(axis: Any) -> None:

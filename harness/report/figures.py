@@ -23,7 +23,8 @@ MOST = 40  # rows that a figure of differences can hold
 def against_ratio(results: Sequence[EvalResult], name: str, title: str) -> Figure:
     """Avg against the replacement ratio: a line a criterion and gamma, 95 % t intervals, base and RL as levels."""
     figure, axes = canvas(5.6, 3.4)
-    n = results[0].samples
+    counts = {result.samples for result in results}
+    avg = f"Avg@{counts.pop()}" if len(counts) == 1 else "Avg"
     results = [result for result in results if not result.decoding.gated or result.decoding.primary == "base"]
     if any(result.decoding.mode == "replace" for result in results):
         results = [result for result in results if result.decoding.mode != "extrapolate"]
@@ -47,26 +48,36 @@ def against_ratio(results: Sequence[EvalResult], name: str, title: str) -> Figur
             elinewidth=0.6, capsize=1.5, label=label, linestyle="--" if criterion == "random" else "-",
         )  # fmt: skip
         for result, (low, high) in zip(mine, spans, strict=True):
-            data.append((label, result.decoding.tau, 100 * result.replacement_ratio, 100 * result.avg, low, high))
+            data.append(
+                (
+                    label,
+                    result.decoding.tau,
+                    100 * result.replacement_ratio,
+                    100 * result.avg,
+                    low,
+                    high,
+                    result.samples,
+                )
+            )
     for result in results:
         if not result.decoding.gated:
             low, high = interval(result)
             colour = RL if result.decoding.mode == "rl" else BASE
             axes.axhline(100 * result.avg, color=colour, linewidth=1, linestyle=":", label=result.decoding.mode)
             axes.axhspan(low, high, color=colour, alpha=0.08, linewidth=0)
-            data.append((result.decoding.mode, None, 0.0, 100 * result.avg, low, high))
+            data.append((result.decoding.mode, None, 0.0, 100 * result.avg, low, high, result.samples))
     root_axis(axes)
     axes.set_xlabel("replaced tokens, % (square-root scale)")
-    axes.set_ylabel(f"Avg@{n}, %")
+    axes.set_ylabel(f"{avg}, %")
     axes.set_title(title)
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return Figure(
         name,
         f"Accuracy against the share of replaced tokens on {title}; bars are 95 % t intervals over problems.",
-        f"Line chart: Avg@{n} on {title} against the share of replaced tokens, one line for each of "
+        f"Line chart: {avg} on {title} against the share of replaced tokens, one line for each of "
         f"{len(lines)} ways; base and RL are dotted levels. The data are in the CSV file.",
         svg(figure, name),
-        ("line", "tau", "replaced_percent", f"avg_at_{n}", "low", "high"),
+        ("line", "tau", "replaced_percent", "avg", "low", "high", "samples"),
         tuple(data),
         "fig:teaser (c), fig:replace, fig:kl_ablation",
     )

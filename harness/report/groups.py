@@ -39,9 +39,12 @@ class Group:
 
 
 def grouped(entries: Sequence[Entry]) -> list[Group]:
-    """By pair, temperature, top-p and token limit; the same result given twice counts once."""
+    """By pair, temperature, top-p and token limit; the same result given twice counts once.
+
+    Those with the most samples come first: where one decoding has several results, tables that show one take the first.
+    """
     found: dict[tuple[Any, ...], dict[str, Entry]] = {}
-    for entry in entries:
+    for entry in sorted(entries, key=lambda entry: -entry.result.samples):
         s = entry.result.sampling
         base, rl = pair_of(entry.result)
         key = base, rl, s.temperature, s.top_p, s.max_tokens

@@ -10,7 +10,7 @@ from harness.evals.result import EvalResult
 from harness.report import figures, paper
 from harness.report.groups import Entry, Group
 from harness.report.model import Figure, Section, Table
-from harness.report.shapes import Grid, Method, OnRl, Score, grid_table, methods_table, on_rl_table, title
+from harness.report.shapes import Grid, Method, OnRl, Score, avg_name, grid_table, methods_table, on_rl_table, title
 
 ROWS = 6  # gated decodings that the table of methods shows one by one
 
@@ -26,7 +26,7 @@ def section(group: Group, rows: Sequence[Contrast], *, several: bool) -> Section
             tables.append(
                 grid_table(
                     f"grid-{group.slug}{task}",
-                    f"Threshold and strength on {where} (Avg@{mine[0].samples}).",
+                    f"Threshold and strength on {where} ({avg_name(grid.scores.values())}).",
                     grid,
                     notes=[
                         *([f"RL: {grid.rl.avg:.2f} {grid.rl.interval}. "] if grid.rl else []),
@@ -102,7 +102,10 @@ def _methods(group: Group, rows: Sequence[Contrast]) -> Table:
         by.setdefault((label, entry.result.decoding.mode), {})[entry.result.task] = entry.result
     notes = ["In brackets: 95 % t intervals over problems. The average counts each benchmark once."]
     if len(samples) > 1:
-        notes.append(f"Results differ in their number of samples: {', '.join(map(str, sorted(samples)))}.")
+        notes.append(
+            f"Results differ in their number of samples: {', '.join(map(str, sorted(samples)))}. Where a decoding has "
+            "several, the one with the most is shown."
+        )
     chosen = dict(by)
     gated = [key for key in by if key[1] in ("replace", "extrapolate")]
     if len(gated) > ROWS:

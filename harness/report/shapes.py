@@ -3,7 +3,7 @@
 The same functions draw the paper's own figures (which have no intervals) and ours (which have).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.report.model import Cell, Column, Row, Table, marked_columns, ranked
@@ -73,12 +73,19 @@ def title(task: str) -> str:
     return TITLES.get(task, task)
 
 
-def number(score: Score | None, value: float | None = None, *, beside: bool = True) -> Cell:
-    """A score as a cell, two decimals; nothing where there is none."""
+def avg_name(scores: Iterable[Score | None]) -> str:
+    """`Avg@32`, where all have as many samples; else `Avg`, and `number` says how many each has."""
+    counts = {score.samples for score in scores if score is not None}
+    return f"Avg@{counts.pop()}" if len(counts) == 1 and 0 not in counts else "Avg"
+
+
+def number(score: Score | None, value: float | None = None, *, beside: bool = True, among: str = "Avg@") -> Cell:
+    """A score as a cell, two decimals; nothing where there is none. With `among="Avg"` it says how many samples."""
     if score is None or (value is None and score.avg is None):
         return Cell("–")
     value = score.avg if value is None else value
-    small = tuple(text for text in (score.interval, score.beside) if text) if beside else ()
+    count = f"@{score.samples}" if among == "Avg" and score.samples else ""
+    small = tuple(text for text in (count, score.interval, score.beside) if text) if beside else ()
     return Cell(f"{value:.2f}", value, small, sign=score.sign if beside else "", link=score.link)
 
 
@@ -114,10 +121,12 @@ def methods_table(
     tasks = list(dict.fromkeys(task for method in methods for task in method.scores))
     several = len(tasks) > 1
     first = next(score for method in methods for score in method.scores.values())
-    heads = [(task, title(task)) for task in tasks] + ([("average", "Average")] if several else [])
-    titles = [f"Avg@{first.samples}", *([f"Pass@{first.k}"] if first.k else [])]
+    heads = [(title(task), avg_name(method.scores.get(task) for method in methods)) for task in tasks]
+    if several:
+        heads.append(("Average", avg_name(score for method in methods for score in method.scores.values())))
     columns = [Column("Model", words=True), Column("Method", words=True)]
-    columns += [Column(each, group=head) for _, head in heads for each in titles]
+    for head, name_of_avg in heads:
+        columns += [Column(each, group=head) for each in (name_of_avg, *([f"Pass@{first.k}"] if first.k else []))]
     rows: list[Row] = []
     for model in dict.fromkeys(method.model for method in methods):
         mine = [method for method in methods if method.model == model]
@@ -128,8 +137,8 @@ def methods_table(
                 whole = [score for score in scores if score is not None]
                 scores.append(method.average or (average(whole) if len(whole) == len(tasks) else None))
             cells = []
-            for score in scores:
-                cells.append(number(score))
+            for score, (head, among) in zip(scores, heads, strict=True):
+                cells.append(number(score, among="" if head == "Average" else among))
                 if first.k:
                     known = score is not None and score.passed is not None
                     cells.append(number(score, score.passed, beside=False) if known else Cell("–"))
@@ -152,7 +161,8 @@ def grid_table(
     """Thresholds across, replacement (gamma 0) and extrapolation down; the best of each threshold is marked."""
     taus = sorted({tau for tau, _ in grid.scores})
     gammas = sorted({gamma for _, gamma in grid.scores})
-    lines = [[number(grid.scores.get((tau, gamma))) for tau in taus] for gamma in gammas]
+    among = avg_name(grid.scores.values())
+    lines = [[number(grid.scores.get((tau, gamma)), among=among) for tau in taus] for gamma in gammas]
     lines = marked_columns(lines, second=second) if len(gammas) > 1 else lines
     ratios = [Cell(f"{grid.ratios[tau]:.1f} %" if tau in grid.ratios else "–") for tau in taus]
     rows = [Row((Cell("replaced"), *ratios), "aside")]
@@ -169,10 +179,12 @@ def on_rl_table(
     """Thresholds across, RL itself first; a row each for the gamma = 0 control, each gamma, and their difference."""
     taus = sorted({tau for tau, _ in data.scores})
     gammas = sorted({gamma for _, gamma in data.scores})
+    among = avg_name([data.rl, *data.scores.values()])
     rows = [Row((Cell("replaced"), Cell("0.0 %"), *(Cell(f"{data.ratios[tau]:.1f} %") for tau in taus)), "aside")]
     for i, gamma in enumerate(gammas):
         label = f"Extrapolate, γ = {gamma:g}" if gamma else "The gate alone (γ = 0)"
-        cells = ranked([number(data.rl), *(number(data.scores.get((tau, gamma))) for tau in taus)], second=second)
+        scores = [data.rl, *(data.scores.get((tau, gamma)) for tau in taus)]
+        cells = ranked([number(score, among=among) for score in scores], second=second)
         rows.append(Row((Cell(label), *cells), rule=i == 0))
         if any((tau, gamma) in data.differences for tau in taus):
             beside = [Cell(data.differences.get((tau, gamma), "–")) for tau in taus]

@@ -130,3 +130,25 @@ def test_pairs_are_never_pooled():
     made = build(with_names([*grid(), *grid(pair=other)]))
     assert made.verdict.startswith("DAPO (DAPO-Qwen-32B): Extrapolating")
     assert any(text.startswith("r: Extrapolating") for text in made.sections[0].paragraphs)
+
+
+def test_fewer_samples_of_the_same_decoding_are_not_counted_twice_and_no_table_mixes_them_up():
+    few = [result(decoding, 0.3, samples=2) for decoding in GRID[:3]]
+    more = grid()
+    found = build(with_names([*few, *more]))
+    alone = build(with_names(more))
+    assert found.verdict == alone.verdict
+    main, grid_of_all = (tables(found)[name] for name in ("main-scores", "grid-aime24"))
+    assert [column.title for column in main.columns][2:] == ["Avg@4", "Pass@1"]
+    base = next(row for row in main.rows if row.cells[1].text == "Base")
+    assert base.cells[2].text == f"{100 * more[0].avg:.2f}"
+    assert "Avg@4" in grid_of_all.caption
+
+
+def test_a_column_of_several_numbers_of_samples_says_which_number_has_how_many():
+    found = build(with_names([result(GRID[0], 0.3, samples=2), *grid()[1:]]))
+    main = tables(found)["main-scores"]
+    assert main.columns[2].title == "Avg"
+    smalls = {row.cells[1].text: row.cells[2].small[0] for row in main.rows}
+    assert smalls["Base"] == "@2"
+    assert smalls["RL"] == "@4"
