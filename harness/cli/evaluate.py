@@ -24,13 +24,15 @@ def evaluate_command(
     controls: Annotated[
         bool, typer.Option("--controls", help="Add base, rl, and the gamma = 0 control of each extrapolation.")
     ] = False,
-    pretrained: Annotated[str | None, typer.Option(help="RL checkpoint: hub id or directory.")] = None,
+    pretrained: Annotated[
+        str | None, typer.Option(help="RL checkpoint, or LoRA adapter of base: hub id or directory.")
+    ] = None,
     base: Annotated[str | None, typer.Option(help="Base checkpoint: hub id or directory.")] = None,
     pair: Annotated[
         str | None,
         typer.Option(help="A pair by name (dapo-32b, orz-32b, unireason-14b, tiny), or a folder with base and rl."),
     ] = None,
-    mode: Annotated[str | None, typer.Option(help="base, rl (default), replace or extrapolate.")] = None,
+    mode: Annotated[str | None, typer.Option(help="base, rl (default), replace, extrapolate or expo.")] = None,
     primary: Annotated[str | None, typer.Option(help="Who proposes each token: base (default) or rl.")] = None,
     criterion: Annotated[
         str | None, typer.Option(help="When a token is redrawn: delta_logp (default), entropy_base, kl, …")
@@ -50,7 +52,14 @@ def evaluate_command(
     dtype: Annotated[str, typer.Option(help="auto (the checkpoints' own), float32, bfloat16, float16.")] = "auto",
     max_model_len: Annotated[int | None, typer.Option()] = None,
     max_num_seqs: Annotated[int, typer.Option(help="Responses decoded at once.")] = 256,
+    draft: Annotated[
+        str | None, typer.Option(help="Tokens drafted at once, or auto; for backend=transformers, the same tokens.")
+    ] = None,
     tensor_parallel_size: Annotated[int, typer.Option()] = 1,
+    workers: Annotated[int, typer.Option(help="Engines that share the work, on Ray (docs/scale-out.md).")] = 1,
+    ray_address: Annotated[
+        str | None, typer.Option(help="HOST:PORT of a running Ray cluster, or auto; default this machine.")
+    ] = None,
     gpu_memory_utilization: Annotated[float, typer.Option()] = 0.9,
     kv_cache_gib: Annotated[float | None, typer.Option(help="KV cache of both models together, in GiB.")] = None,
     enforce_eager: Annotated[bool, typer.Option(help="No compilation: starts sooner, runs slower.")] = False,
@@ -90,6 +99,8 @@ def evaluate_command(
             "backend": backend, "dtype": dtype, "max_model_len": max_model_len, "max_num_seqs": max_num_seqs,
             "tensor_parallel_size": tensor_parallel_size, "gpu_memory_utilization": gpu_memory_utilization,
             "kv_cache_gib": kv_cache_gib, "enforce_eager": enforce_eager,
+            "workers": workers, "ray_address": ray_address,
+            "draft": int(draft) if draft and draft.isdecimal() else draft,
         }
     )  # fmt: skip
     decodings = [parse_decoding(text) for text in decoding] if decoding else [args.decoding]

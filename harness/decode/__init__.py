@@ -14,7 +14,8 @@ __all__ = ["Engine", "Request", "Rollout", "Trace", "open_engine"]
 def open_engine(pair: Pair, spec: EngineSpec | None = None, *, lazily: bool = False) -> Engine:
     """The engine that `spec.backend` names, loaded and ready; `lazily`, its weights wait for the first `generate`.
 
-    `auto` takes vLLM where it is installed, else transformers.
+    `auto` takes vLLM where it is installed, else transformers. Several `workers`, or a `ray_address`, make it a pool of
+    such engines on Ray.
 
     Raises:
         UserError: the checkpoints do not fit together, vLLM is asked for and absent, or a setting cannot be served.
@@ -25,10 +26,15 @@ def open_engine(pair: Pair, spec: EngineSpec | None = None, *, lazily: bool = Fa
         raise UserError(
             "backend='vllm': vLLM is not installed; install the extra [cpu] or [gpu], or use backend=transformers"
         )
-    if spec.backend == "transformers" or not installed:
+    engine: Any
+    if spec.workers > 1 or spec.ray_address:
+        from harness.decode.ray_pool import RayEngines
+
+        engine = RayEngines(pair, spec)
+    elif spec.backend == "transformers" or not installed:
         from harness.decode.transformers_pair import TransformersPair
 
-        engine: Any = TransformersPair(pair, spec)
+        engine = TransformersPair(pair, spec)
     else:
         from harness.decode.vllm_pair.engine import VllmPair
 

@@ -1,10 +1,12 @@
 """What two checkpoints must share before they can decode together, and the facts an engine needs about them."""
 
 import json
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.decode.adapter import Adapter, has_tokenizer, is_adapter, read_adapter
 from harness.errors import UserError
 from harness.spec import Pair
 
@@ -34,6 +36,7 @@ class Checkpoints:
     eos_token_ids: frozenset[int]  # the union over both models' tokenizers, configurations and generation settings
     architecture: str  # the class name vLLM knows the models by
     dtype: str  # "auto" resolved: the narrower of the two checkpoints' own types
+    adapter: Adapter | None = None  # where RL is base and a LoRA adapter: `config` is then base's
 
     @property
     def max_model_len(self) -> int:
@@ -43,18 +46,26 @@ class Checkpoints:
 
     @property
     def small(self) -> bool:
-        """Whether both checkpoints are local and together at most 2 GiB: cheap to load once more, no bar needed."""
-        return _weight_bytes(self.pair.base) + _weight_bytes(self.pair.rl) <= _SMALL_BYTES
+        """Whether both models are local and together at most 2 GiB: cheap to load once more, no bar needed."""
+        base = _weight_bytes(self.pair.base)
+        return base + (base if self.adapter else 0) + _weight_bytes(self.pair.rl) <= _SMALL_BYTES
 
 
 def read_checkpoints(pair: Pair) -> Checkpoints:
     """Loads tokenizers and configurations (no weights) and checks that they belong together.
 
     Raises:
-        UserError: a checkpoint cannot be read, or the two differ in tokenizer, vocabulary order, vocabulary size or
-            architecture.
+        UserError: a checkpoint cannot be read, the two differ in tokenizer, vocabulary order, vocabulary size or
+            architecture, or RL is an adapter that cannot be served.
     """
-    rl, base = (_read(pair, role) for role in ("rl", "base"))
+    adapter = read_adapter(pair.rl, pair.rl_revision)
+    if adapter is None:
+        rl, base = (_read(pair, role) for role in ("rl", "base"))
+    else:
+        base = _read(pair, "base")
+        rl = _read(pair, "rl", of=base)
+        adapter.check_fits(pair.base, base["config"])
+        _warn_of_another_base(pair, adapter)
     _check_tokenizers(pair, base["tokenizer"], rl["tokenizer"])
     _check_configs(pair, base["config"], rl["config"])
     vocab_size = max(rl["tokenizer"].get_vocab().values()) + 1
@@ -77,10 +88,12 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
         eos_token_ids=eos,
         architecture=(rl["config"].architectures or ["unknown"])[0],
         dtype=_narrower(_dtype_name(base["config"]), _dtype_name(rl["config"])),
+        adapter=adapter,
     )
 
 
-def _read(pair: Pair, role: str) -> dict[str, Any]:
+def _read(pair: Pair, role: str, of: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Configuration, tokenizer and end-of-text ids of a checkpoint; an adapter takes what it lacks from base, `of`."""
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
     name = getattr(pair, role)
@@ -90,9 +103,15 @@ def _read(pair: Pair, role: str) -> dict[str, Any]:
         raise UserError(
             f"{role}={name!r} is no directory; accepted: a checkpoint's directory, a hub id, or a preset's name"
         )
+    if role == "base" and is_adapter(name, options["revision"]):
+        raise UserError(f"base={name!r} is an adapter; accepted: a whole checkpoint (an adapter can be rl)")
     try:
-        config = AutoConfig.from_pretrained(name, **options)
-        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+        if of is None:
+            config = AutoConfig.from_pretrained(name, **options)
+            tokenizer = AutoTokenizer.from_pretrained(name, **options)
+        else:
+            config, own = of["config"], has_tokenizer(name, options["revision"])
+            tokenizer = AutoTokenizer.from_pretrained(name, config=config, **options) if own else of["tokenizer"]
     except Exception as error:  # transformers and tokenizers raise many kinds, down to bare Exception
         if "trust_remote_code" in str(error):
             reason = "it contains code of its own; accepted: trust_remote_code=True, if you have read and trust it"
@@ -105,6 +124,16 @@ def _read(pair: Pair, role: str) -> dict[str, Any]:
         generation = None
     eos = _ids(tokenizer.eos_token_id) | _ids(getattr(config, "eos_token_id", None))
     return {"config": config, "tokenizer": tokenizer, "eos": eos | _ids(getattr(generation, "eos_token_id", None))}
+
+
+def _warn_of_another_base(pair: Pair, adapter: Adapter) -> None:
+    """A word where the adapter names another base model; places move, so their last part decides."""
+    named, given = (str(name).rstrip("/").split("/")[-1] for name in (adapter.trained_on or pair.base, pair.base))
+    if named != given:
+        warnings.warn(
+            f"rl={pair.rl!r} says it was trained on {adapter.trained_on!r}; it is applied to base={pair.base!r}",
+            stacklevel=3,
+        )
 
 
 def _ids(value: int | list[int] | None) -> set[int]:

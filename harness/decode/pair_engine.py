@@ -1,10 +1,15 @@
 """What both engines have in common: a checked pair, the settings resolved against it, prompts, and facts to record."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Self
 
 from harness.decode.checkpoints import Checkpoints, read_checkpoints
-from harness.decode.plan import ALGORITHM, chat_prompt, template_digest
+from harness.decode.expo import expo_pair, groups_of_expo
+from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests, template_digest
+from harness.decode.progress import Progress, Shared
+from harness.decode.types import Request, Rollout
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
 
@@ -69,9 +74,56 @@ class PairEngine(ABC):
             "dtype": self.dtype,
             "max_model_len": self.max_model_len,
             "pair": self.pair.model_dump(),
-            "chat_template": {"from": self.pair.rl, "sha256": template_digest(self.tokenizer)},
+            "chat_template": {"from": self.tokenizer.name_or_path, "sha256": template_digest(self.tokenizer)},
             "eos_token_ids": sorted(self.checkpoints.eos_token_ids),
         }
+
+    def serve(self, waiting: Iterator[Request], progress: Progress) -> Iterator[Rollout]:
+        """Like `generate`, of requests that keep coming: `waiting`, exhausted, is asked again while others run.
+
+        It ends when nothing waits and nothing runs. Here `max_num_seqs` of them at a time; an engine whose batch can
+        be joined does better.
+        """
+        while batch := list(islice(waiting, self.spec.max_num_seqs)):
+            yield from self.generate(batch, progress=progress)
+
+    def generate(self, requests: Iterable[Request], *, progress: bool | Progress = False) -> Iterator[Rollout]:
+        """Yields rollouts as they finish; see `Engine.generate`. A caller that stops early leaves nothing running.
+
+        Requests of `mode=expo` come last: another model decodes them, in the place of this engine's two, which are
+        loaded again when they are next needed.
+        """
+        plans = plan_requests(requests, self.checkpoints, self.max_model_len)
+        beyond = {} if self.single else groups_of_expo(plans)
+        if not beyond:
+            self.start()
+            return self.decode(plans, progress)
+        return self._generate_with_expo(plans, beyond, progress)
+
+    def _generate_with_expo(
+        self, plans: list[Plan], beyond: dict[float, list[Plan]], progress: bool | Progress
+    ) -> Iterator[Rollout]:
+        bar = Progress.of(progress, len(plans))
+        try:
+            if own := [plan for plan in plans if plan.request.decoding.mode != "expo"]:
+                self.start()
+                yield from self.decode(own, Shared(bar))
+            for gamma, group in beyond.items():
+                self.close()
+                with expo_pair(self.pair, gamma) as pair, type(self)(pair, self.spec) as engine:
+                    yield from engine.generate([plan.request for plan in group], progress=Shared(bar))
+        finally:
+            bar.close()
+
+    @property
+    def single(self) -> bool:
+        """Whether base and RL are one model: then it is loaded once, and read once a token."""
+        pair = self.pair
+        return (pair.base, pair.base_revision) == (pair.rl, pair.rl_revision)
+
+    @abstractmethod
+    def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
+        """Yields the rollouts of planned requests as they finish; the weights are loaded."""
 
     @abstractmethod
     def load(self) -> None:
@@ -79,7 +131,7 @@ class PairEngine(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Releases the models; the engine cannot be used afterwards."""
+        """Releases the models; `start` would load them again."""
 
     def __enter__(self) -> Self:
         return self

@@ -35,7 +35,7 @@ def rule_row(decoding: Decoding, sampling: Sampling) -> RuleRow:
         gate=decoding.criterion if decoding.gated else "never",
         primary=decoding.primary or "base",
         tau=decoding.tau or 0.0,
-        gamma=decoding.gamma,
+        gamma=decoding.gamma if decoding.gated else 0.0,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
     )

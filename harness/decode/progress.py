@@ -69,6 +69,24 @@ class Progress:
         self._bar.close()
 
 
+class Shared(Progress):
+    """Another `Progress` for one of several engines that report to it in turn: none of them may close it."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._shared = bar
+
+    def finished(self, rollout: Rollout) -> None:
+        """One more rollout is done."""
+        self._shared.finished(rollout)
+
+    def show(self, unfinished_tokens: int = 0) -> None:
+        """Redraws the figures."""
+        self._shared.show(unfinished_tokens)
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 def time_left(tokens: float | None, rate: float) -> str:
     """Tokens at tokens a second, as hours:minutes:seconds; `?` where either is unknown."""
     return tqdm.format_interval(tokens / rate) if tokens is not None and rate > 0 else "?"

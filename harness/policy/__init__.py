@@ -19,7 +19,7 @@ from harness.policy.advantages import (
 )
 from harness.policy.closed_form import distribution
 from harness.policy.criteria import CRITERIA, delta_logp, entropy, fires, kl_divergence
-from harness.policy.decision import GATES, Decision, Noise, Rule, RuleRow, decide, extrapolate, log_softmax
+from harness.policy.decision import GATES, Decision, Noise, Rule, RuleRow, decide, extrapolate, log_softmax, propose
 from harness.policy.noise import GATE, PROPOSE, REDRAW, request_key, uniform
 from harness.policy.nucleus import draw, truncate
 
@@ -48,6 +48,7 @@ __all__ = [
     "log_softmax",
     "mixed_groups",
     "overlong_penalty",
+    "propose",
     "request_key",
     "reweight",
     "standardise",

@@ -4,6 +4,7 @@ Every row has its own rule, so one batch can serve every configuration of a swee
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import torch
@@ -56,6 +57,19 @@ class Rule:
             for gate in sorted({row.gate for row in rows})
         }
 
+    def take(self, index: torch.Tensor) -> "Rule":
+        """The rules of rows `index` (m,) int64, in that order; a row may be taken several times."""
+        taken = copy(self)
+        taken.n = len(index)
+        for name in ("tau", "gamma", "temperature", "top_p", "proposes_rl"):
+            setattr(taken, name, getattr(self, name)[index])
+        taken.rows_of_gate = {
+            gate: found
+            for gate, rows in self.rows_of_gate.items()
+            if len(found := torch.isin(index, rows).nonzero().squeeze(1))
+        }
+        return taken
+
 
 @dataclass(frozen=True, slots=True)
 class Noise:
@@ -95,6 +109,7 @@ def decide(
     *,
     vocab_size: int | None = None,
     dense: bool | None = None,
+    proposed: torch.Tensor | None = None,
     traced: torch.Tensor | None = None,
     top: int = 0,
 ) -> Decision:
@@ -107,6 +122,7 @@ def decide(
         vocab_size: real tokens; logits beyond are padding and never drawn.
         dense: redraw every row and select (no device-to-host wait), or only the rows where the gate fired (less
             work). Default: dense anywhere but on the CPU.
+        proposed: (n,) int64, what `propose` gave for these very rows; by default it is drawn here.
         traced: (m,) int64, the rows whose facts are wanted; top: with so many of each model's likeliest tokens.
 
     Returns:
@@ -114,7 +130,8 @@ def decide(
     """
     lb = log_softmax(base_logits[:, :vocab_size], rule)
     lr = log_softmax(rl_logits[:, :vocab_size], rule)
-    proposed = draw(_primary(lb, lr, rule), rule.top_p, noise.propose)
+    if proposed is None:
+        proposed = draw(_primary(lb, lr, rule), rule.top_p, noise.propose)
     delta = delta_logp(lb, lr, proposed)
 
     replaced = torch.zeros(rule.n, dtype=torch.bool, device=lb.device)
@@ -139,6 +156,37 @@ def decide(
             token = torch.where(replaced, redrawn, proposed)
     facts = None if traced is None else trace(lb[traced], lr[traced], proposed[traced], top)
     return Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
+
+
+def propose(
+    logits: torch.Tensor, rule: Rule, noise: Noise, *, vocab_size: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `decide` proposes, from the primary's logits alone, and where it is already known to be redrawn.
+
+    For drafting: the primary's next tokens do not wait for the other model. All rows have the same primary.
+
+    Args:
+        logits: (n, padded vocabulary), of the primary.
+        rule, noise, vocab_size: as for `decide`.
+
+    Returns:
+        proposed (n,) int64; fires (n,) bool, where a criterion that needs only the primary (its entropy, or none:
+        `random`) holds. A criterion that looks at both models is not known yet and says False.
+
+    Raises:
+        ValueError: the rows have several primaries.
+    """
+    if len(rule.primaries) != 1:
+        raise ValueError("the rows have several primaries; accepted: one, for all of them")
+    logp = log_softmax(logits[:, :vocab_size], rule)
+    proposed = draw(logp, rule.top_p, noise.propose)
+    fired = torch.zeros(rule.n, dtype=torch.bool, device=logp.device)
+    for gate in ("random", *(f"entropy_{primary}" for primary in rule.primaries)):
+        if gate in rule.rows_of_gate:
+            rows = rule.rows_of_gate[gate]
+            own = logp[rows]  # stands for both models: the criterion looks at this one only
+            fired[rows] = fires(gate, statistic(gate, own, own, proposed[rows], noise.gate[rows]), rule.tau[rows])
+    return proposed, fired
 
 
 def log_softmax(logits: torch.Tensor, rule: Rule) -> torch.Tensor:

@@ -11,8 +11,10 @@ from pydantic import Field
 from harness.spec import Decoding, Pair, Sampling, Spec
 
 # What an engine tells of itself that cannot change a token; anything else it tells is part of the hash.
-NOT_HASHED = ("pair", "self_test")
-_WEIGHTS = ("*.safetensors", "*.bin", "*.index.json", "*.py", "config.json", "generation_config.json")
+NOT_HASHED = ("pair", "self_test", "workers")
+_WEIGHTS = (
+    "*.safetensors", "*.bin", "*.index.json", "*.py", "config.json", "adapter_config.json", "generation_config.json",
+)  # fmt: skip
 _TOKENIZER = ("tokenizer*", "*.jinja", "vocab*", "merges*", "special_tokens_map.json", "added_tokens.json", "*.model")
 _WHOLE, _CHUNK, _CHUNKS = 16 << 20, 64 << 10, 64  # files up to 16 MiB are read whole, of others 64 stretches of 64 KiB
 

@@ -11,7 +11,7 @@ P, T = ParamSpec("P"), TypeVar("T")
 
 # Colours that also differ in lightness and to colour-blind eyes (Okabe and Ito), readable on white and on black.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#999999")
-BASE, RL = "#8c8c8c", "#d55e00"
+BASE, RL, EXPO = "#8c8c8c", "#d55e00", "#8a5cc2"
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 INK = "#1b2a3a"  # becomes the page's text colour
 STYLE = {

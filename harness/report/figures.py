@@ -8,7 +8,7 @@ from harness import stats
 from harness.analysis.contrasts import Contrast
 from harness.analysis.problems import KINDS, Problems
 from harness.evals.result import EvalResult
-from harness.report.draw import BASE, COLOURS, MARKS, RL, canvas, root_axis, styled, svg
+from harness.report.draw import BASE, COLOURS, EXPO, MARKS, RL, canvas, root_axis, styled, svg
 from harness.report.model import Figure
 from harness.report.text import visible
 
@@ -62,10 +62,10 @@ def against_ratio(results: Sequence[EvalResult], name: str, title: str) -> Figur
     for result in results:
         if not result.decoding.gated:
             low, high = interval(result)
-            colour = RL if result.decoding.mode == "rl" else BASE
-            axes.axhline(100 * result.avg, color=colour, linewidth=1, linestyle=":", label=result.decoding.mode)
+            colour = {"rl": RL, "base": BASE}.get(result.decoding.mode, EXPO)
+            axes.axhline(100 * result.avg, color=colour, linewidth=1, linestyle=":", label=result.decoding.label())
             axes.axhspan(low, high, color=colour, alpha=0.08, linewidth=0)
-            data.append((result.decoding.mode, None, 0.0, 100 * result.avg, low, high, result.samples))
+            data.append((result.decoding.label(), None, 0.0, 100 * result.avg, low, high, result.samples))
     root_axis(axes)
     axes.set_xlabel("replaced tokens, % (square-root scale)")
     axes.set_ylabel(f"{avg}, %")

@@ -29,7 +29,8 @@ def section(group: Group, rows: Sequence[Contrast], *, several: bool) -> Section
                     f"Threshold and strength on {where} ({avg_name(grid.scores.values())}).",
                     grid,
                     notes=[
-                        *([f"RL: {grid.rl.avg:.2f} {grid.rl.interval}. "] if grid.rl else []),
+                        *([f"RL: {grid.rl.avg:.2f} {grid.rl.interval}."] if grid.rl else []),
+                        *_of_weights(mine),
                         "Under each score: its 95 % interval over problems; of extrapolations also the difference to "
                         "the γ = 0 row, paired by problem.",
                     ],
@@ -44,7 +45,8 @@ def section(group: Group, rows: Sequence[Contrast], *, several: bool) -> Section
                     on_rl,
                     notes=[
                         "The gate alone draws a rejected token again from RL itself: what extrapolation adds is in the "
-                        "last row, which the paper's table does not have."
+                        "last row, which the paper's table does not have.",
+                        *_of_weights(mine),
                     ],
                     paper="tab:rl_extra",
                 )
@@ -54,6 +56,13 @@ def section(group: Group, rows: Sequence[Contrast], *, several: bool) -> Section
         if (found := _problems(mine)) is not None:
             drawn.append(figures.per_problem(found, f"problems-{group.slug}{task}", where))
     return Section(f"Scores of the {group.pair}" if several else "Scores", (), (*tables, *drawn))
+
+
+def _of_weights(results: Sequence[EvalResult]) -> list[str]:
+    """What extrapolating the weights instead gives, for the note below a table of extrapolations."""
+    found = [result for result in _one_seed(results) if result.decoding.mode == "expo"]
+    lines = [f"γ {r.decoding.gamma:g}: {score(r).avg:.2f} {score(r).interval}" for r in found]
+    return [f"Extrapolating RL's weights instead (ExPO), {'; '.join(lines)}."] if lines else []
 
 
 def _one_seed(results: Sequence[EvalResult]) -> list[EvalResult]:

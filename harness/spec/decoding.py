@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from harness.spec.base import Spec
 
-Mode = Literal["base", "rl", "replace", "extrapolate"]
+Mode = Literal["base", "rl", "replace", "extrapolate", "expo"]
 Primary = Literal["base", "rl"]
 Criterion = Literal["delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random"]
 
@@ -23,7 +23,9 @@ class Decoding(Spec):
     - `base`: base proposes, nothing is redrawn;
     - `rl`: the RL model proposes, nothing is redrawn;
     - `replace`: `primary` proposes; where the criterion holds the token is redrawn from the RL model (gamma = 0);
-    - `extrapolate`: as `replace`, redrawn from pi_extra, proportional to exp(lr + gamma (lr - lb)).
+    - `extrapolate`: as `replace`, redrawn from pi_extra, proportional to exp(lr + gamma (lr - lb));
+    - `expo`: no gate and one model, whose weights are extrapolated instead, theta_RL + gamma (theta_RL - theta_base)
+      (ExPO, arXiv 2404.16792; to first order in gamma the same step): what extrapolating tokens is compared with.
 
     `tau` is the threshold of the criterion: `delta_logp` < tau, `random` < tau, all others > tau.
     """
@@ -42,7 +44,14 @@ class Decoding(Spec):
             return data
         data = dict(data)
         mode = data.get("mode", "rl")
-        if mode in ("base", "rl"):
+        if mode == "expo":
+            for name in ("tau", "primary"):
+                if data.get(name) not in (None, "rl"):
+                    raise ValueError(f"{name}={data[name]!r} has no effect with mode='expo', which has no gate")
+            if not data.get("gamma"):
+                raise ValueError("gamma is missing: mode='expo' needs its strength, as gamma=0.3 (gamma=0 is mode=rl)")
+            data.update(primary="rl", criterion="delta_logp", tau=None)
+        elif mode in ("base", "rl"):
             if data.get("primary") not in (None, mode):
                 raise ValueError(f"primary={data['primary']!r} contradicts mode={mode!r}, which proposes from {mode}")
             for name in ("tau", "gamma"):
@@ -57,7 +66,7 @@ class Decoding(Spec):
 
     @model_validator(mode="after")
     def _check(self) -> "Decoding":
-        if self.mode in ("base", "rl"):
+        if not self.gated:
             return self
         if self.tau is None:
             raise ValueError(f"tau is missing: mode={self.mode!r} needs the threshold of criterion={self.criterion!r}")
@@ -88,9 +97,9 @@ class Decoding(Spec):
         return self.replace(mode="replace", gamma=0.0) if self.mode == "extrapolate" else self
 
     def label(self) -> str:
-        """A short name for tables: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`."""
+        """A short name for tables: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`, `expo γ0.3`."""
         if not self.gated:
-            return self.mode
+            return f"expo γ{self.gamma:g}" if self.mode == "expo" else self.mode
         words = [self.mode, f"τ{self.tau:g}"]
         if self.mode == "extrapolate":
             words.append(f"γ{self.gamma:g}")

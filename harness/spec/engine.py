@@ -1,6 +1,6 @@
 """Which engine decodes, and the settings that are passed through to it."""
 
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -13,7 +13,10 @@ BACKENDS: tuple[str, ...] = get_args(Backend)
 class EngineSpec(Spec):
     """Engine settings. `auto` takes vLLM where it is installed and transformers where it is not.
 
-    `vllm_args` goes to `vllm.LLM` as it is, for what has no field here.
+    `draft` is for transformers: so many tokens are drafted by the model that proposes before the other one scores them
+    (`auto`: as many as pay); the tokens are the same. `workers` engines share the work, on Ray: the cluster at
+    `ray_address` (or RAY_ADDRESS), else a private one here. `vllm_args` goes to `vllm.LLM` as it is, for what has no
+    field here.
     """
 
     backend: Backend = "auto"
@@ -29,4 +32,7 @@ class EngineSpec(Spec):
     enforce_eager: bool = False
     device: str | None = None
     self_test: bool = True
+    draft: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] | None = None
     vllm_args: dict[str, Any] = Field(default_factory=dict)
+    workers: int = Field(default=1, ge=1)
+    ray_address: str | None = Field(default=None, min_length=1)

@@ -12,6 +12,7 @@ from harness.spec.base import Spec, parse
 class Pair(Spec):
     """A base checkpoint and its RLVR-trained successor: hub ids or local directories, with optional revisions.
 
+    `rl` may hold a LoRA adapter of base, as PEFT writes it, instead of weights.
     `trust_remote_code` stays off unless the user says otherwise.
     """
 

@@ -18,7 +18,7 @@ def run_name(result: EvalResult) -> str:
     A partial result is marked before all else.
     """
     decoding = result.decoding
-    words = [decoding.mode]
+    words = [decoding.label()]
     if decoding.gated:
         words = [f"τ{decoding.tau:g}"]
         if decoding.mode == "extrapolate":
@@ -44,7 +44,9 @@ def metrics_of(result: EvalResult) -> dict[str, float]:
     """
     values: dict[str, float] = {}
     for name, value in result.metrics().items():
-        if not math.isfinite(value) or (result.decoding.mode == "rl" and name.startswith(("replacement", "changed"))):
+        if not math.isfinite(value) or (
+            result.decoding.mode in ("rl", "expo") and name.startswith(("replacement", "changed"))
+        ):
             continue
         values[name.replace("@", "_at_")] = round(value, 1) if name == "mean_tokens" else round(100 * value, 2)
     if result.seconds:
@@ -102,10 +104,11 @@ def pair_name(result: EvalResult) -> str:
 
 
 def colour(result: EvalResult) -> str:
-    """One colour a method: grey base, black RL, blue replacement, extrapolation from orange (γ = 0) to dark red."""
+    """One colour a method: grey base, black RL, blue replacement, extrapolation from orange (γ = 0) to dark red,
+    of weights violet."""
     decoding = result.decoding
     if decoding.mode != "extrapolate":
-        return {"base": "#8c8c8c", "rl": "#000000", "replace": "#1f77b4"}[decoding.mode]
+        return {"base": "#8c8c8c", "rl": "#000000", "replace": "#1f77b4", "expo": "#8a5cc2"}[decoding.mode]
     share = min(decoding.gamma / 0.2, 1.0)
     return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in ((255, 120), (165, 0), (0, 30)))
 

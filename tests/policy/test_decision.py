@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from harness.policy import CRITERIA, GATES, Noise, Rule, RuleRow, decide, distribution
+from harness.policy import CRITERIA, GATES, Noise, Rule, RuleRow, decide, distribution, propose
 from tests.policy import oracle
 
 TAUS = {"delta_logp": (-1.0, -0.2, 0.1), "random": (0.1, 0.6)}  # all other criteria: (0.05, 0.5, 1.2)
@@ -172,3 +172,31 @@ def test_unknown_names_are_refused(row, name):
 
 def test_gates_are_the_criteria_and_two_constants():
     assert set(GATES) == {*CRITERIA, "never", "always"}
+
+
+@pytest.mark.parametrize("primary", ["base", "rl"])
+def test_a_proposal_from_the_primary_alone_is_that_of_the_whole_decision(primary):
+    rows = [row for row in every_rule() if row.primary == primary]
+    base, rl = logits(len(rows), vocab=9, seed=5)
+    draws, rule = noise(len(rows), seed=6), Rule(rows)
+    whole = decide(base, rl, rule, draws, vocab_size=8)
+    proposed, fires = propose(base if primary == "base" else rl, rule, draws, vocab_size=8)
+    assert proposed.equal(whole.proposed)
+    own = torch.tensor([row.gate in ("random", f"entropy_{primary}") for row in rows])
+    assert fires.equal(whole.replaced & own)
+    again = decide(base, rl, rule, draws, vocab_size=8, proposed=proposed)
+    assert again.token.equal(whole.token)
+    assert again.replaced.equal(whole.replaced)
+    with pytest.raises(ValueError, match="several primaries"):
+        propose(base[:2], Rule([RuleRow(primary="base"), RuleRow(primary="rl")]), noise(2))
+
+
+def test_rules_can_be_taken_in_any_order_and_twice():
+    rows = list(every_rule())[::7]
+    index = torch.randint(len(rows), (2 * len(rows),), generator=torch.Generator().manual_seed(1))
+    base, rl = logits(len(index), vocab=7)
+    draws = noise(len(index))
+    taken = decide(base, rl, Rule(rows).take(index), draws)
+    made = decide(base, rl, Rule([rows[i] for i in index]), draws)
+    for name in ("token", "proposed", "replaced", "delta_logp"):
+        assert getattr(taken, name).equal(getattr(made, name))

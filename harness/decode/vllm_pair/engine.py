@@ -2,19 +2,20 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
 import numpy as np
 
+from harness.decode.expo import groups_of_expo
 from harness.decode.pair_engine import PairEngine
 from harness.decode.plan import Plan, plan_requests, rollout
 from harness.decode.progress import Progress
 from harness.decode.trace import MAX_TOP, columns
 from harness.decode.types import Request, Rollout
 from harness.decode.vllm_pair import channel
-from harness.decode.vllm_pair.plugin import ARCHITECTURE
+from harness.decode.vllm_pair.plugin import ARCHITECTURE, LORA_ARCHITECTURE, SINGLE_ARCHITECTURE
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
 
@@ -23,7 +24,7 @@ CPU_KV_CACHE_GIB = 2.0
 _REFUSED_ARGS = {
     "speculative_config": "speculative decoding verifies with one model only",
     "pipeline_parallel_size": "the two submodels are not cut into stages",
-    "enable_lora": "an adapter would apply to one submodel only",
+    "enable_lora": "an adapter would apply to one submodel only (RL as an adapter of base is given as rl)",
     "logits_processors": "the pair's own processor decides each token",
     "logprobs_mode": "the log-probability channel carries the facts of each token",
     "hf_overrides": "they name the pair model",
@@ -74,8 +75,7 @@ class VllmPair(PairEngine):
         """The keyword arguments of `vllm.LLM`."""
         spec, pair = self.spec, self.pair
         arguments: dict[str, Any] = {
-            "model": pair.rl,
-            "revision": pair.rl_revision,
+            **self._models(),
             "trust_remote_code": pair.trust_remote_code,
             "dtype": self.dtype,
             "max_model_len": self.max_model_len,
@@ -86,12 +86,6 @@ class VllmPair(PairEngine):
             "seed": 0,  # vLLM's own noise is never used
             "disable_log_stats": True,
             "use_tqdm_on_load": not self.checkpoints.small,
-            "hf_overrides": {
-                "architectures": [ARCHITECTURE],
-                "rlvr_architecture": self.checkpoints.architecture,
-                "rlvr_base": pair.base,
-                "rlvr_base_revision": pair.base_revision,
-            },
             "logits_processors": ["harness.decode.vllm_pair.processor:PairProcessor"],
             "logprobs_mode": "processed_logits",
             "max_logprobs": 1 + columns(MAX_TOP),
@@ -109,18 +103,49 @@ class VllmPair(PairEngine):
                 )
         return {**arguments, **spec.vllm_args}
 
-    def generate(self, requests: Iterable[Request], *, progress: bool | Progress = False) -> Iterator[Rollout]:
-        """Yields rollouts as they finish; see `Engine.generate`. A caller that stops early leaves nothing running."""
-        plans = plan_requests(requests, self.checkpoints, self.max_model_len)
-        self.start()
-        return self._generate(plans, progress)
+    def _models(self) -> dict[str, Any]:
+        """What vLLM is opened on: RL, with base's weights beside it; or base, where RL is an adapter of it."""
+        pair, found = self.pair, self.checkpoints
+        named = {"rlvr_architecture": found.architecture}
+        if self.single:
+            overrides = {"architectures": [SINGLE_ARCHITECTURE], **named}
+            return {"model": pair.rl, "revision": pair.rl_revision, "hf_overrides": overrides}
+        if found.adapter is None:
+            named |= {"rlvr_base": pair.base, "rlvr_base_revision": pair.base_revision}
+            overrides = {"architectures": [ARCHITECTURE], **named}
+            return {"model": pair.rl, "revision": pair.rl_revision, "hf_overrides": overrides}
+        if "quantization" in self.spec.vllm_args:
+            raise UserError("vllm_args: quantization is refused where rl is an adapter: it is added to plain weights")
+        named |= {"rlvr_adapter": pair.rl, "rlvr_adapter_revision": pair.rl_revision}
+        own = found.tokenizer.name_or_path == pair.rl
+        return {
+            "model": pair.base,
+            "revision": pair.base_revision,
+            "tokenizer": pair.rl if own else pair.base,
+            "tokenizer_revision": pair.rl_revision if own else pair.base_revision,
+            "hf_overrides": {"architectures": [LORA_ARCHITECTURE], **named},
+        }
 
-    def _generate(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
+    def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
+        """Yields rollouts as they finish; see `PairEngine.decode`."""
+        return self._generate(iter(plans), len(plans), progress)
+
+    def serve(self, waiting: Iterator[Request], progress: Progress) -> Iterator[Rollout]:
+        """Yields rollouts as they finish; see `PairEngine.serve`. What comes in joins the running batch."""
+        self.start()
+        return self._generate(map(self._plan, waiting), 0, progress)  # a generator would not go on once it has ended
+
+    def _plan(self, request: Request) -> Plan:
+        plan = plan_requests([request], self.checkpoints, self.max_model_len)[0]
+        if groups_of_expo([plan]) and not self.single:
+            raise UserError("mode=expo is refused among requests that keep coming; accepted: generate")
+        return plan
+
+    def _generate(self, waiting: Iterator[Plan], total: int, progress: bool | Progress) -> Iterator[Rollout]:
         if self._generating:
             raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
         self._generating = True
-        bar = Progress.of(progress, len(plans))
-        waiting = iter(plans)
+        bar = Progress.of(progress, total)
         running: dict[str, Plan] = {}
         next_look = time.monotonic() + 1.0
         try:
@@ -202,9 +227,10 @@ class VllmPair(PairEngine):
         )
 
     def close(self) -> None:
-        """Shuts the engine down and frees its memory."""
+        """Shuts the engine down and frees its memory; see `PairEngine.close`."""
         import gc
 
+        self.started = False
         if self._llm is None:
             return
         self._engine.engine_core.shutdown()
@@ -224,6 +250,8 @@ def refuse(spec: EngineSpec) -> None:
             f"pipeline_parallel_size={spec.pipeline_parallel_size} is refused with a pair: "
             f"{_REFUSED_ARGS['pipeline_parallel_size']}; accepted: 1 (use tensor_parallel_size)"
         )
+    if spec.draft is not None:
+        raise UserError(f"draft={spec.draft} is refused by backend='vllm'; accepted: backend=transformers, or leave it")
     for name, why in _REFUSED_ARGS.items():
         if name in spec.vllm_args:
             raise UserError(f"vllm_args: {name} is refused with a pair: {why}")

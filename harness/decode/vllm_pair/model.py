@@ -26,18 +26,22 @@ class RLVRPairForCausalLM(nn.Module):
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         super().__init__()
-        config = vllm_config.model_config.hf_config
-        self.config = config
-        self.hidden_size = config.hidden_size
-        self.rl = _submodel(vllm_config, maybe_prefix(prefix, "rl"), "rl", config.rlvr_architecture)
-        self.base = _submodel(vllm_config, maybe_prefix(prefix, "base"), "base", config.rlvr_architecture)
+        self.config = vllm_config.model_config.hf_config
+        self.hidden_size = self.config.hidden_size
+        self.build(vllm_config, prefix)
+        self.base_logits: torch.Tensor | None = None  # of the step in hand: same rows, same stream
+        vllm_config.compilation_config.static_forward_context[CONTEXT_KEY] = self
+
+    def build(self, vllm_config: VllmConfig, prefix: str) -> None:
+        """Makes `rl` and `base`, and says where base's weights come from."""
+        config = self.config
+        self.rl = submodel(vllm_config, maybe_prefix(prefix, "rl"), config.rlvr_architecture, rlvr_role="rl")
+        self.base = submodel(vllm_config, maybe_prefix(prefix, "base"), config.rlvr_architecture, rlvr_role="base")
         self.secondary_weights = [
             DefaultModelLoader.Source(
                 model_or_path=config.rlvr_base, revision=config.rlvr_base_revision, prefix="base."
             )
         ]
-        self.base_logits: torch.Tensor | None = None  # of the step in hand: same rows, same stream
-        vllm_config.compilation_config.static_forward_context[CONTEXT_KEY] = self
 
     def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor:
         """RL's input embeddings, (tokens,) -> (tokens, hidden); part of vLLM's model interface."""
@@ -69,12 +73,36 @@ class RLVRPairForCausalLM(nn.Module):
         )
 
 
-def _submodel(vllm_config: VllmConfig, prefix: str, role: str, architecture: str) -> nn.Module:
-    """One submodel with a compile cache of its own.
+class RLVRSingleForCausalLM(RLVRPairForCausalLM):
+    """A model that is paired with itself, decided by the same rules: one set of weights, one forward, delta log p 0."""
+
+    def build(self, vllm_config: VllmConfig, prefix: str) -> None:
+        """Makes `rl` alone."""
+        self.rl = submodel(vllm_config, maybe_prefix(prefix, "rl"), self.config.rlvr_architecture, rlvr_role="rl")
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        positions: torch.Tensor,
+        intermediate_tensors: Any = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **_: Any,
+    ) -> torch.Tensor:
+        """The model's hidden states: (tokens,) -> (tokens, hidden)."""
+        return self.rl(input_ids, positions, intermediate_tensors, None)
+
+    def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
+        """The model's logits, (rows, hidden) -> (rows, vocab), which are base's as well."""
+        self.base_logits = self.rl.compute_logits(hidden_states)
+        return self.base_logits
+
+
+def submodel(vllm_config: VllmConfig, prefix: str, architecture: str, **facts: str) -> nn.Module:
+    """One submodel with a compile cache of its own, by the `facts` that tell its code from others', `rlvr_role` first.
 
     Without the role in its configuration both submodels would share one cache key, and with some settings the second
     would load the first one's compiled code, KV cache and all (logits off by whole units).
     """
-    tagged = replace(vllm_config, additional_config={**(vllm_config.additional_config or {}), "rlvr_role": role})
-    with set_model_tag(f"rlvr_{role}"):
+    tagged = replace(vllm_config, additional_config={**(vllm_config.additional_config or {}), **facts})
+    with set_model_tag(f"rlvr_{facts['rlvr_role']}"):
         return init_vllm_registered_model(tagged, prefix=prefix, architectures=[architecture])

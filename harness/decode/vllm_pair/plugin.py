@@ -1,10 +1,14 @@
 """vLLM calls `register` in every process it starts (entry point group `vllm.general_plugins`)."""
 
 ARCHITECTURE = "RLVRPairForCausalLM"
+LORA_ARCHITECTURE = "RLVRLoRAPairForCausalLM"
+SINGLE_ARCHITECTURE = "RLVRSingleForCausalLM"
 
 
 def register() -> None:
-    """Makes the pair model known by name; the class itself is imported only by an engine that uses it."""
+    """Makes the pair models known by name; a class itself is imported only by an engine that uses it."""
     from vllm import ModelRegistry
 
     ModelRegistry.register_model(ARCHITECTURE, "harness.decode.vllm_pair.model:RLVRPairForCausalLM")
+    ModelRegistry.register_model(SINGLE_ARCHITECTURE, "harness.decode.vllm_pair.model:RLVRSingleForCausalLM")
+    ModelRegistry.register_model(LORA_ARCHITECTURE, "harness.decode.vllm_pair.lora:RLVRLoRAPairForCausalLM")

@@ -1,0 +1,148 @@
+"""One batch of the reference engine, in lock-step: both models read a token, the next one is decided, both read it.
+
+Prompts are padded on the left and prefilled by both models. Finished rows leave; a row's noise does not depend on who
+else is in the batch.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from harness.decode.plan import Plan, rollout
+from harness.decode.trace import columns
+from harness.decode.types import Rollout
+from harness.policy import Decision, Noise, Rule, decide
+
+if TYPE_CHECKING:
+    from harness.decode.transformers_pair import TransformersPair
+
+Facts = tuple[int, bool, bool, float]  # of a token: id, replaced, changed, delta log p
+
+
+class LockStep:
+    """The rows still alive, their caches, and what each has written so far."""
+
+    def __init__(self, engine: "TransformersPair", plans: Sequence[Plan]) -> None:
+        from transformers import DynamicCache
+
+        self.engine, self.plans, self.device = engine, plans, engine.device
+        n, longest = len(plans), max(len(plan.prompt_token_ids) for plan in plans)
+        self.input = torch.zeros(n, longest, dtype=torch.long)  # what both models have to read next
+        self.mask = torch.zeros(n, longest, dtype=torch.long)  # of what they have read and of `input`
+        for i, plan in enumerate(plans):  # padded on the left, so that every row ends at the same column
+            length = len(plan.prompt_token_ids)
+            self.input[i, longest - length :] = torch.tensor(plan.prompt_token_ids)
+            self.mask[i, longest - length :] = 1
+        self.input, self.mask = self.input.to(self.device), self.mask.to(self.device)
+        self.models = {"rl": engine.rl_model} if engine.single else {"base": engine.base_model, "rl": engine.rl_model}
+        self.caches = {role: DynamicCache() for role in self.models}
+        self.top = max((plan.request.trace or 0 for plan in plans), default=0)
+        self.written: list[list[Facts]] = [[] for _ in plans]
+        self.traces: dict[int, list[np.ndarray]] = {}
+        self.running = list(range(n))  # row -> index into plans
+        self.finished: set[int] = set()
+        self.prepare_rows()
+
+    def prepare_rows(self) -> None:
+        """What follows from which rows there are."""
+        plans = [self.plans[i] for i in self.running]
+        self.rule = Rule([plan.row for plan in plans], self.device)
+        self.keys = torch.tensor([plan.key for plan in plans], device=self.device)
+        self.lengths = torch.tensor([len(plan.prompt_token_ids) for plan in plans], device=self.device)
+        traced = [row for row, plan in enumerate(plans) if plan.request.trace is not None]
+        self.traced = torch.tensor(traced, device=self.device) if traced else None
+
+    def decode(self) -> Iterator[Rollout]:
+        """Yields the rollouts as they finish."""
+        step = 0
+        while self.running:
+            logits = {role: self.read(role, self.input, self.mask)[:, -1] for role in self.models}
+            decision = decide(
+                logits.get("base", logits["rl"]),
+                logits["rl"],
+                self.rule,
+                Noise.at(self.keys, self.lengths + step),
+                vocab_size=self.engine.checkpoints.vocab_size,
+                traced=self.traced,
+                top=self.top,
+            )
+            yield from self._write(decision)
+            self.input = decision.token[:, None]
+            self.mask = torch.cat([self.mask, self.mask.new_ones(len(self.mask), 1)], dim=1)
+            self.compact()
+            step += 1
+
+    @torch.inference_mode()
+    def read(self, role: str, tokens: torch.Tensor, mask: torch.Tensor, keep: int = 1) -> torch.Tensor:
+        """A model reads `tokens` (n, new), which goes into its cache; the logits after the last `keep` of them.
+
+        `mask` (n, cached + new) says what each row may look at; a row's positions count its own tokens only.
+
+        Returns:
+            (n, keep, vocab).
+        """
+        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
+        return self.models[role](
+            input_ids=tokens,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=self.caches[role],
+            use_cache=True,
+            logits_to_keep=keep,
+        ).logits
+
+    def _write(self, decision: Decision) -> Iterator[Rollout]:
+        tables: dict[int, np.ndarray] = {}
+        if self.traced is not None:
+            tables = dict(zip(self.traced.tolist(), decision.trace.cpu().numpy(), strict=True))
+        for row, facts in enumerate(facts_of(decision)):
+            if self.running[row] not in self.finished:
+                done = self.append(self.running[row], facts, tables.get(row))
+                if done is not None:
+                    yield done
+
+    def append(self, i: int, facts: Facts, table: np.ndarray | None) -> Rollout | None:
+        """Writes down one more token of plan `i`; its rollout, if that was the last one."""
+        plan, written = self.plans[i], self.written[i]
+        written.append(facts)
+        if table is not None:
+            self.traces.setdefault(i, []).append(table[: columns(plan.request.trace)])
+        if facts[0] in self.engine.checkpoints.eos_token_ids or self._stopped(plan, i):
+            reason: Any = "stop"
+        elif len(written) == plan.max_new_tokens:
+            reason = "length"
+        else:
+            return None
+        self.finished.add(i)
+        trace = np.stack(self.traces.pop(i)) if i in self.traces else None
+        return rollout(plan, self.engine.tokenizer, *zip(*written, strict=True), reason, trace)
+
+    def _stopped(self, plan: Plan, i: int) -> bool:
+        """Whether a stop string has just been completed; a character is at most a few tokens long."""
+        if not plan.request.stop:
+            return False
+        tail = [facts[0] for facts in self.written[i][-8 - 4 * max(map(len, plan.request.stop)) :]]
+        text = self.engine.tokenizer.decode(tail, skip_special_tokens=True)
+        return any(stop in text for stop in plan.request.stop)
+
+    def compact(self) -> None:
+        """Drops finished rows once an eighth of the batch is done; copying the caches every time would cost more."""
+        alive = [row for row, i in enumerate(self.running) if i not in self.finished]
+        if len(alive) == len(self.running) or (alive and len(alive) > len(self.running) * 7 / 8):
+            return
+        self.running = [self.running[row] for row in alive]
+        if not alive:
+            return
+        index = torch.tensor(alive, device=self.device)
+        self.input, self.mask = self.input[index], self.mask[index]
+        for cache in self.caches.values():
+            cache.batch_select_indices(index)
+        self.prepare_rows()
+
+
+def facts_of(decision: Decision) -> list[Facts]:
+    """A decision's facts, row by row."""
+    columns = (decision.token, decision.replaced, decision.changed, decision.delta_logp)
+    return list(zip(*(column.tolist() for column in columns), strict=True))

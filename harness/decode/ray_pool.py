@@ -1,0 +1,315 @@
+"""Several engines behind one `Engine`, on one machine or many: Ray places, starts and watches them, as actors.
+
+Requests wait here, in the parent. A worker is given as many as keep its batch full, and takes turns: it hands back what
+has finished and is given more. A worker that dies takes nothing along but time: what it had not handed back waits
+again, first in the queue, and another worker is started in its place. Noise is a hash of (seed, problem, sample,
+position), so who decodes a request, and how often it is begun, does not change a token.
+"""
+
+import os
+import re
+import socket
+import time
+import warnings
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from harness.decode.expo import groups_of_expo
+from harness.decode.plan import Plan, plan_requests
+from harness.decode.progress import Progress
+from harness.decode.ray_cluster import Cluster, quiet
+from harness.decode.ray_worker import PATIENCE, Worker
+from harness.decode.types import Request, Rollout
+from harness.errors import UserError
+from harness.spec import EngineSpec, Pair
+
+DEATHS = 3  # a worker that dies so often without finishing a response in between is given up
+
+
+@dataclass(eq=False)
+class _Member:
+    """A worker as the parent sees it. `work` are the requests that it was given and has not handed back, by index."""
+
+    number: int
+    actor: Any
+    deaths: int = 0  # since it last finished a response
+    host: str = ""
+    pid: int = 0  # 0 until its engine is loaded
+    work: dict[int, Request] = field(default_factory=dict)
+    unfinished_tokens: int = 0
+
+    def __str__(self) -> str:
+        return f"worker {self.number}" + (f" (process {self.pid} on {self.host})" if self.pid else "")
+
+
+class RayEngines:
+    """`spec.workers` engines on Ray; implements `Engine`. `start` them, or let the first `generate` do so."""
+
+    def __init__(self, pair: Pair, spec: EngineSpec) -> None:
+        """Checks the checkpoints and settings on this machine; neither Ray nor a model is started.
+
+        Raises:
+            UserError: as of the engine that each worker will open.
+        """
+        from harness.decode import open_engine
+
+        quiet()
+        self.pair, self.spec = pair, spec
+        self._each = spec.replace(workers=1, ray_address=None)
+        self._one: Any = open_engine(pair, self._each, lazily=True)  # never loaded: for prompts, checks and facts
+        address = spec.ray_address or os.environ.get("RAY_ADDRESS")
+        self._address = None if address == "local" else address
+        self._cluster: Cluster | None = None
+        self._facts: dict[str, Any] | None = None
+        self._crew: dict[int, _Member] = {}
+        self._calls: dict[Any, _Member] = {}  # what was asked of whom and is not answered: one call a member at most
+        self._generating = self._failed = False
+
+    @property
+    def tokenizer(self) -> Any:
+        """The RL model's tokenizer, which both models share."""
+        return self._one.tokenizer
+
+    def chat_prompt(self, messages: list[dict[str, str]], *, add_generation_prompt: bool = True) -> str:
+        """The prompt text for a conversation, by the RL model's chat template."""
+        return self._one.chat_prompt(messages, add_generation_prompt=add_generation_prompt)
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the workers whose engines are loaded, on whichever host."""
+        return [member.pid for member in self._crew.values() if member.pid]
+
+    def info(self) -> dict[str, Any]:
+        """What each worker runs, and how many there are; see `Engine.info`. Asks a cluster whether it has GPUs."""
+        facts = self._facts or self._one.info() | {"device": self._device()}
+        return {**facts, "workers": self.spec.workers}
+
+    def start(self) -> None:
+        """Starts the workers that are missing and waits for the first; the others join in when they have loaded.
+
+        Raises:
+            UserError: Ray cannot be reached, has too few GPUs, an engine refuses, or workers differ.
+        """
+        try:
+            missing = [number for number in range(self.spec.workers) if number not in self._crew]
+            self._warn_of_a_queue(len(missing))
+            for number in missing:
+                self._hire(_Member(number, None))
+            while not self.pids:
+                self._hear(None)
+        except BaseException:
+            self.close()
+            raise
+
+    def generate(self, requests: Iterable[Request], *, progress: bool | Progress = False) -> Iterator[Rollout]:
+        """Yields rollouts as they finish, each once; see `Engine.generate`. A caller that stops early ends the workers.
+
+        Raises:
+            UserError: as `start` does; while it runs, every worker was lost again and again.
+        """
+        plans = plan_requests(requests, self._one.checkpoints, self._one.max_model_len)
+        if groups_of_expo(plans):
+            raise UserError(f"mode=expo is refused with workers={self.spec.workers}; accepted: workers=1")
+        self.start()
+        return self._generate(plans, progress)
+
+    def _generate(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
+        if self._generating:
+            raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
+        self._generating = True
+        bar = Progress.of(progress, len(plans))
+        waiting, left = deque(range(len(plans))), len(plans)
+        next_look = time.monotonic() + PATIENCE
+        try:
+            while left:
+                self._hand_out(plans, waiting, left)
+                member, finished = self._hear(PATIENCE)
+                if finished is None and member is not None:  # lost
+                    waiting.extendleft(sorted(member.work, reverse=True))
+                    member.work = {}
+                for rollout in finished or ():
+                    request = plans[rollout.request.tag].request
+                    del member.work[rollout.request.tag]
+                    left -= 1
+                    done = replace(rollout, request=request)
+                    bar.finished(done)
+                    yield done
+                if time.monotonic() > next_look:
+                    bar.show(sum(member.unfinished_tokens for member in self._crew.values()))
+                    next_look = time.monotonic() + PATIENCE
+        finally:
+            bar.close()
+            self._generating = False
+            for member in [member for member in self._crew.values() if member.work]:
+                self._dismiss(member)
+
+    def _hand_out(self, plans: list[Plan], waiting: deque[int], left: int) -> None:
+        """Gives every worker that is loaded and not busy with a call its next turn.
+
+        A worker holds up to two batches, one running and one to fill up from, and never more than its share of what
+        is `left`, so that all end at about the same time.
+        """
+        share = min(2 * self.spec.max_num_seqs, -(-left // len(self._crew)))
+        busy = set(map(id, self._calls.values()))
+        for member in self._crew.values():
+            if not member.pid or id(member) in busy:
+                continue
+            more = [waiting.popleft() for _ in range(min(len(waiting), share - len(member.work)))]
+            asked = [_bare(plans[index], index) for index in more]
+            member.work |= {request.tag: request for request in asked}
+            if member.work:
+                self._calls[member.actor.turn.remote(asked)] = member
+
+    def _hear(self, timeout: float | None) -> tuple[_Member | None, list[Rollout] | None]:
+        """Waits for the next answer: who gave it, and what it has finished; None where a worker was lost.
+
+        Raises:
+            UserError: a worker's engine refuses, workers differ, or no worker is left.
+        """
+        ray = self._cluster.ray
+        answered, _ = ray.wait(list(self._calls), timeout=timeout)
+        if not answered:
+            return None, None
+        member = self._calls.pop(answered[0])
+        try:
+            answer = ray.get(answered[0])
+        except ray.exceptions.RayTaskError as error:  # the engine's own; Ray is well
+            self._dismiss(member)
+            if isinstance(error.cause, UserError):
+                raise UserError(f"worker {member.number}, {error.cause}") from None
+            raise
+        except ray.exceptions.RayError as error:
+            self._lose(member, error)
+            return member, None
+        if not member.pid:
+            member.host, member.pid, facts = answer
+            self._compare(member, facts)
+            return member, []
+        finished, member.unfinished_tokens = answer
+        member.deaths = 0 if finished else member.deaths
+        return member, finished
+
+    def _hire(self, member: _Member) -> None:
+        """Starts an actor for a member; Ray finds the place."""
+        resources = self._resources()
+        actor = self._cluster.ray.remote(Worker).options(scheduling_strategy="SPREAD", **resources)
+        member.actor, member.pid, member.unfinished_tokens = actor.remote(self.pair, self._each), 0, 0
+        self._crew[member.number] = member
+        self._calls[member.actor.ready.remote()] = member
+
+    def _dismiss(self, member: _Member) -> None:
+        """Ends a member's actor, whatever it is doing."""
+        with suppress(Exception):  # it may be gone, and Ray as well
+            self._cluster.ray.kill(member.actor)
+        self._calls = {call: other for call, other in self._calls.items() if other is not member}
+        self._crew.pop(member.number, None)
+
+    def _lose(self, member: _Member, error: Exception) -> None:
+        """Replaces a member whose actor is gone, unless that has happened too often."""
+        self._dismiss(member)
+        member.deaths += 1
+        what = f"{member} was lost: {_reason(error)}"
+        if member.deaths < DEATHS:
+            warnings.warn(f"{what}; another is started, {len(member.work)} responses are begun again", stacklevel=2)
+            self._hire(member)
+        elif self._crew:
+            warnings.warn(f"{what}, {DEATHS} times in a row; the others go on without it", stacklevel=2)
+        else:
+            self._failed = True
+            logs = f"; {self._cluster.logs} has what they printed" if self._cluster.private else ""
+            raise UserError(
+                f"workers={self.spec.workers}: no worker is left, the last was lost {DEATHS} times in a row without "
+                f"finishing a response ({_reason(error)}); what was recorded is kept, and the same command goes on "
+                f"from there{logs}"
+            )
+
+    def _compare(self, member: _Member, facts: dict[str, Any]) -> None:
+        """Sees to it that a worker decodes as the records will say.
+
+        Raises:
+            UserError: its versions, device or settings are others than here or on the workers before it.
+        """
+        mine = {name: value for name, value in self.info().items() if name not in ("self_test", "workers")}
+        differ = [name for name, value in mine.items() if facts.get(name) != value]
+        if differ:
+            self._dismiss(member)
+            name = differ[0]
+            where = "the workers before it" if self._facts else f"{socket.gethostname()}, where it was asked for,"
+            raise UserError(
+                f"{member} has {name}={facts.get(name)!r}, and {where} {mine[name]!r}; accepted: the same installation "
+                "and the same kind of device on every node"
+            )
+        self._facts = facts
+
+    def _warn_of_a_queue(self, missing: int) -> None:
+        """Says why nothing happens where others use the GPUs: Ray waits for as long as it takes."""
+        wanted = missing * self._resources()["num_gpus"]
+        if wanted and (free := self._joined().free_gpus) < wanted:
+            warnings.warn(f"{wanted} GPUs are wanted and {free} are free: workers start when others end", stacklevel=3)
+
+    def _joined(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(self._address, self.spec.workers)
+        return self._cluster
+
+    def _device(self) -> str:
+        """What the workers run on: on a private Ray what this process would; on a cluster GPUs, if it has any."""
+        mine = self._one.info()["device"]
+        if self.spec.device is not None or self._address is None:
+            return mine
+        return "cuda" if self._joined().gpus else "cpu"
+
+    def _resources(self) -> dict[str, Any]:
+        """What Ray reserves for each worker.
+
+        Raises:
+            UserError: all of them together are more than the cluster has.
+        """
+        cluster, spec = self._joined(), self.spec
+        if self._device() != "cpu":
+            most = cluster.gpus // spec.tensor_parallel_size
+            if spec.workers > most:
+                raise UserError(
+                    f"workers={spec.workers} with tensor_parallel_size={spec.tensor_parallel_size} need "
+                    f"{spec.workers * spec.tensor_parallel_size} GPUs and Ray has {cluster.gpus}; accepted: "
+                    + (f"up to {most} workers" if most else "a cluster with more GPUs, or device=cpu")
+                )
+            return {"num_gpus": spec.tensor_parallel_size, "num_cpus": 1}
+        if spec.workers > cluster.cpus:
+            raise UserError(
+                f"workers={spec.workers} is refused: Ray has {cluster.cpus} CPU cores, and each worker needs one; "
+                f"accepted: up to {cluster.cpus}"
+            )
+        return {"num_gpus": 0, "num_cpus": max(1, cluster.cpus // spec.workers) if cluster.private else 1}
+
+    def close(self) -> None:
+        """Ends the workers, and Ray if it was started for them."""
+        for member in list(self._crew.values()):
+            self._dismiss(member)
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.close(keep_logs=self._failed)
+        self._one.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _bare(plan: Plan, index: int) -> Request:
+    """A request as it travels: token ids in place of text, and its index in place of the caller's tag."""
+    return replace(plan.request, prompt="", prompt_token_ids=plan.prompt_token_ids, tag=index)
+
+
+def _reason(error: Exception) -> str:
+    """Why Ray says that an actor is gone, without the paragraph around it."""
+    text = str(error).strip() or type(error).__name__
+    if "creation task" in text:  # a traceback, the exception last
+        return text.splitlines()[-1]
+    because = re.search(r"because ([^.\n]+)", text)
+    return because[1] if because else text.splitlines()[0]

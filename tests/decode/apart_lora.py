@@ -1,0 +1,101 @@
+"""Run as a process of its own: a LoRA pair in vLLM, and what the tests ask of it.
+
+    python -m tests.decode.apart_lora {one_rank|two_ranks} BASE ADAPTER MERGED TINY_ADAPTER OUT
+
+Writes a pickle: `rollouts` of the shared requests. With one rank also `again` (the same, now with a warm prefix cache),
+`cached` (tokens of prompts found in it), `merged` (by an engine on the whole checkpoints), `logits` (a list of token
+ids, prompt length, steps of the engine, base's and RL's logits), `bytes` (of both models, of base, of RL), `self_test`,
+and `eval` (exit code, output and result of `rlvr-dir eval` on an adapter of the tiny base).
+"""
+
+import os
+import pickle
+import sys
+from pathlib import Path
+
+from tests.decode.requests import DECODINGS, LONG, make_requests
+
+TWO_RANKS = {"n": 4, "samples": 1, "max_tokens": 8}  # few: two ranks on two busy cores wait for each other
+
+
+def main(how, base, adapter, merged, tiny_adapter, out):
+    if how == "two_ranks":
+        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"
+    from harness.decode import open_engine
+    from harness.spec import Pair
+    from tests.conftest import vllm_spec
+
+    pair, found = Pair(base=base, rl=adapter), {}
+    if how == "two_ranks":
+        spec = vllm_spec(tensor_parallel_size=2, kv_cache_gib=0.125, self_test=False)
+        with open_engine(pair, spec) as engine:
+            found["rollouts"] = list(engine.generate(make_requests(**TWO_RANKS)))
+    else:
+        from harness.bench.lora import loaded_models, weight_bytes
+
+        def look(model):
+            found["bytes"] = [weight_bytes(each) for each in (model, model.base, model.rl)]
+
+        requests = make_requests(18, samples=2)
+        with loaded_models(look), open_engine(pair, vllm_spec()) as engine:
+            found |= {"logits": logits(engine), "rollouts": list(engine.generate(requests))}
+            found |= {"self_test": engine.self_test, **counted_again(engine, requests)}
+        with open_engine(pair.replace(rl=merged), vllm_spec()) as engine:
+            found["merged"] = list(engine.generate(requests))
+        found["eval"] = evaluated(tiny_adapter, Path(out).with_name("eval"))
+    Path(out).write_bytes(pickle.dumps(found))
+
+
+def counted_again(engine, requests):
+    """The same requests once more, and how many tokens of their prompts the prefix cache had."""
+    from vllm.v1.metrics.stats import PrefixCacheStats
+
+    manager = engine._engine.engine_core.engine_core.scheduler.kv_cache_manager
+    manager.log_stats, manager.prefix_cache_stats = True, PrefixCacheStats()
+    return {"again": list(engine.generate(requests)), "cached": manager.prefix_cache_stats.hits}
+
+
+def evaluated(adapter, out):
+    """`rlvr-dir eval` as a user runs it, but in this process."""
+    from typer.testing import CliRunner
+
+    from harness.cli import app
+    from harness.tiny import tiny_pair
+
+    pair = ["--pretrained", adapter, "--base", tiny_pair().base]
+    size = ["--tasks", "tiny_easy", "--limit", "2", "--samples", "2", "--max-tokens", "32"]
+    how = ["--mode", "replace", "--tau=-0.1", "--backend", "vllm", "--enforce-eager", "--kv-cache-gib", "0.25"]
+    done = CliRunner().invoke(app, ["eval", *pair, *size, *how, "--out", str(out), "--no-track"])
+    return done.exit_code, done.output, [path.read_text() for path in out.glob("*.json")]
+
+
+def logits(engine):
+    """Both submodels' logits over prompts of several prefill chunks and the tokens after them."""
+    import torch
+
+    from harness.decode import Request
+    from harness.spec import Sampling
+    from tests.decode.test_vllm_pair import worker_model
+
+    model, rows, found = worker_model(engine), [], []
+    compute = type(model).compute_logits
+
+    def recording(hidden_states):
+        rl = compute(model, hidden_states)
+        rows.append((model.base_logits.clone(), rl.clone()))
+        return rl
+
+    model.compute_logits = recording
+    for i in range(4):
+        rows.clear()
+        prompt, sampling = LONG.format(i) * 4, Sampling(max_tokens=48)
+        [done] = engine.generate([Request(prompt, f"logits/{i}", sampling=sampling, decoding=DECODINGS[i])])
+        ids = [*done.prompt_token_ids, *done.token_ids[:-1]]
+        last = [torch.cat(side) for side in zip(*rows[-done.n_tokens :], strict=True)]
+        found.append((ids, len(done.prompt_token_ids), len(rows), *last))
+    del model.compute_logits
+    return found
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

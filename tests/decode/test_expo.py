@@ -1,0 +1,164 @@
+"""Extrapolated weights: the right weights, decoded by one model in either engine, beside everything else."""
+
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from harness.decode import open_engine
+from harness.decode.expo import INDEX, expo_pair, write_expo
+from harness.errors import UserError
+from harness.evals import evaluate
+from harness.records import RecordConfig
+from harness.spec import Decoding, EngineSpec, Pair, Sampling, parse
+from harness.tiny import tiny_pair
+from tests.conftest import vllm_spec
+from tests.decode.requests import assert_same, by_key, make_requests
+
+TRANSFORMERS = EngineSpec(backend="transformers", dtype="float32", max_num_seqs=16)
+EXPO = Decoding(mode="expo", gamma=0.5)
+
+
+def state(folder):
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()
+
+
+@pytest.fixture
+def requests():
+    """Three ways of decoding by turns, of which two are extrapolated weights."""
+    decodings = (Decoding(mode="replace", tau=-0.05), EXPO, Decoding(mode="expo", gamma=2.0))
+    return [replace(r, decoding=decodings[i % 3]) for i, r in enumerate(make_requests(12, samples=1))]
+
+
+def test_the_weights_are_rl_and_a_step_beyond(peaked_pair):
+    with expo_pair(peaked_pair, 0.5) as made:
+        folder = Path(made.rl)
+        base, rl, beyond = (state(place) for place in (peaked_pair.base, peaked_pair.rl, folder))
+        for name, weight in beyond.items():
+            assert torch.allclose(weight, rl[name] + 0.5 * (rl[name] - base[name]), atol=1e-6), name
+        assert any(not torch.equal(weight, rl[name]) for name, weight in beyond.items())
+        generation = json.loads((folder / "generation_config.json").read_text())
+        assert generation["eos_token_id"] == [1, 3]  # RL's own
+    assert not folder.exists()
+
+
+def test_shards_and_narrow_types_are_kept(peaked_pair, tmp_path):
+    """A checkpoint in several files and bfloat16 gives one in as many, computed in float32."""
+    places = {}
+    for role in ("base", "rl"):
+        folder = Path(shutil.copytree(getattr(peaked_pair, role), tmp_path / role))
+        tensors = {name: t.bfloat16() for name, t in load_file(folder / "model.safetensors").items()}
+        (folder / "model.safetensors").unlink()
+        names = sorted(tensors)
+        cut = len(names) // (2 if role == "rl" else 3)  # not cut alike
+        parts = {"a.safetensors": names[:cut], "b.safetensors": names[cut:]}
+        for file, mine in parts.items():
+            save_file({name: tensors[name] for name in mine}, folder / file)
+        weight_map = {name: file for file, mine in parts.items() for name in mine}
+        (folder / INDEX).write_text(json.dumps({"weight_map": weight_map}))
+        places[role] = tensors
+    (tmp_path / "out").mkdir()
+    write_expo(Pair(base=str(tmp_path / "base"), rl=str(tmp_path / "rl")), 0.3, tmp_path / "out")
+    index = json.loads((tmp_path / "out" / INDEX).read_text())["weight_map"]
+    assert len(set(index.values())) == 2
+    for name, file in index.items():
+        base, rl = places["base"][name].float(), places["rl"][name].float()
+        expected = (rl + 0.3 * (rl - base)).bfloat16()
+        assert torch.equal(load_file(tmp_path / "out" / file)[name], expected)
+
+
+def test_one_call_decodes_it_beside_everything_else(peaked_pair, requests):
+    """Each gamma as the checkpoint it stands for would be decoded alone; the pair is there again afterwards."""
+    with open_engine(peaked_pair, TRANSFORMERS) as engine:
+        ours = list(engine.generate(requests))
+        again = list(engine.generate(requests[:1]))
+    assert_same(again, ours[:1])
+    assert [r.request.decoding.mode for r in ours] == ["replace"] * 4 + ["expo"] * 8
+    for gamma in (0.5, 2.0):
+        mine = [r for r in ours if r.request.decoding.gamma == gamma]
+        assert len(mine) == 4
+        with expo_pair(peaked_pair, gamma) as pair, open_engine(pair, TRANSFORMERS) as alone:
+            assert alone.base_model is alone.rl_model
+            theirs = alone.generate([replace(r.request, decoding=Decoding(mode="rl")) for r in mine])
+            assert_same(mine, theirs)
+        for one in mine:
+            assert not one.delta_logp.any()
+            assert one.n_replaced == 0
+
+
+@pytest.mark.vllm
+def test_both_engines_agree(peaked_pair, requests, tmp_path):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    requests = [request for request in requests if request.decoding.gamma != 2]  # an engine start less
+    with open_engine(peaked_pair, TRANSFORMERS) as engine:
+        theirs = {f"{key[0]}": r.token_ids for key, r in by_key(engine.generate(requests)).items()}
+    # in a process of its own: vLLM holds one engine a process, and other tests keep one
+    code = (
+        "import json, sys; from harness.decode import open_engine; from harness.spec import Pair\n"
+        "import pickle; pair, spec, requests = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "with open_engine(pair, spec) as engine:\n"
+        "    done = {r.request.problem: r.token_ids for r in engine.generate(requests)}\n"
+        "json.dump(done, open(sys.argv[2], 'w'))\n"
+    )
+    given, taken = tmp_path / "given", tmp_path / "taken"
+    given.write_bytes(pickle.dumps((peaked_pair, vllm_spec(), requests)))
+    done = subprocess.run([sys.executable, "-c", code, given, taken], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    ours = {name: tuple(ids) for name, ids in json.loads(taken.read_text()).items()}
+    assert ours == theirs
+
+
+def test_an_evaluation_has_it_as_one_decoding_among_others(tmp_path):
+    decodings = [Decoding(mode="rl"), EXPO]
+    how = {"sampling": Sampling(samples=2, max_tokens=80), "limit": 3, "records": tmp_path, "progress": False}
+    first = evaluate(tiny_pair(), decodings, ["tiny_easy"], engine_spec=TRANSFORMERS, **how)
+    assert [result.decoding for result in first] == decodings
+    assert first[0].config_hash != first[1].config_hash
+    again = evaluate(tiny_pair(), decodings, ["tiny_easy"], engine_spec=TRANSFORMERS, **how)  # from the records
+    assert [(r.correct == a.correct).all() for r, a in zip(first, again, strict=True)] == [True, True]
+    assert {r.provenance["engine"]["pair"]["rl"] for r in first} == {tiny_pair().rl}  # not a temporary folder
+
+
+def test_records_know_it_by_pair_and_gamma(peaked_pair):
+    info = {"backend": "transformers"}
+    hashes = {RecordConfig.of(peaked_pair, Decoding(mode="expo", gamma=g), Sampling(), info).hash() for g in (0.1, 0.2)}
+    assert len(hashes) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"mode": "expo"}, "gamma is missing: mode='expo' needs its strength"),
+        ({"mode": "expo", "gamma": 0.1, "tau": -0.1}, "tau=-0.1 has no effect with mode='expo'"),
+        ({"mode": "expo", "gamma": 0.1, "primary": "base"}, "primary='base' has no effect with mode='expo'"),
+    ],
+)
+def test_settings_that_contradict_it_are_refused(given, words):
+    with pytest.raises(UserError, match=words):
+        parse(Decoding, given)
+
+
+def test_its_label_and_equality():
+    assert EXPO.label() == "expo γ0.5"
+    assert Decoding(mode="expo", gamma=0.5, primary="rl") == EXPO
+    assert EXPO.control() == EXPO
+
+
+def test_checkpoints_that_cannot_be_combined_are_refused(peaked_pair, tmp_path):
+    folder = Path(shutil.copytree(peaked_pair.base, tmp_path / "base"))
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["lm_head.weight"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"do not have the same tensors \(lm_head.weight is in one only\)"):
+        write_expo(Pair(base=str(folder), rl=peaked_pair.rl), 0.1, tmp_path)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"base=.* holds no model\*\.safetensors"):
+        write_expo(Pair(base=str(folder), rl=peaked_pair.rl), 0.1, tmp_path)

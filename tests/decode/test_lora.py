@@ -1,0 +1,327 @@
+"""RL as a LoRA adapter of base: the merged model's logits and tokens from one copy of the weights, and its refusals."""
+
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from harness.bench.random_pair import random_adapter
+from harness.decode import open_engine
+from harness.decode.checkpoints import read_checkpoints
+from harness.errors import UserError
+from harness.records.config import fingerprint
+from harness.spec import EngineSpec, Pair
+from harness.tiny import tiny_pair
+from tests.decode.apart_lora import TWO_RANKS
+from tests.decode.requests import assert_same, make_requests
+
+HOUSE = Path(__file__).parents[2]
+TARGETS = ("q_proj", "v_proj", "o_proj", "up_proj", "down_proj")  # of both packed projections a part is missing
+
+
+@pytest.fixture(scope="module")
+def adapted(peaked_pair, tmp_path_factory):
+    """The base of the peaked pair with an adapter: rank 4, rank-stabilised, alpha 8, for o_proj 2."""
+    place = tmp_path_factory.mktemp("adapted") / "adapter"
+    return random_adapter(
+        place, peaked_pair.base, targets=TARGETS, step=0.01, use_rslora=True, alpha_pattern={"o_proj": 2}
+    )
+
+
+@pytest.fixture(scope="module")
+def merged(adapted, tmp_path_factory):
+    """The same RL model as a whole checkpoint, merged here by the formula."""
+    place = tmp_path_factory.mktemp("merged") / "rl"
+    shutil.copytree(adapted.base, place)
+    weights = load_file(place / "model.safetensors")
+    terms = load_file(Path(adapted.rl, "adapter_model.safetensors"))
+    for name in [name for name in terms if "lora_A" in name]:
+        path = name.removeprefix("base_model.model.").removesuffix(".lora_A.weight")
+        scale = (2 if path.endswith("o_proj") else 8) / 4**0.5
+        weights[f"{path}.weight"] += scale * terms[name.replace("lora_A", "lora_B")] @ terms[name]
+    save_file(weights, place / "model.safetensors", {"format": "pt"})
+    return adapted.replace(rl=str(place))
+
+
+@pytest.fixture(scope="module")
+def reference(merged):
+    """transformers on the whole checkpoints: it knows nothing of adapters."""
+    with open_engine(merged, EngineSpec(backend="transformers")) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def tiny_adapted(tmp_path_factory):
+    """An adapter of the tiny base: query, key and value have biases, input and output share their embeddings."""
+    return random_adapter(tmp_path_factory.mktemp("tiny") / "adapter", tiny_pair().base, rank=2, step=0.2)
+
+
+@pytest.fixture(scope="module")
+def apart(adapted, merged, tiny_adapted, tmp_path_factory):
+    """What a vLLM engine on the adapter gives, in a process of its own."""
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+
+    def run(how):
+        out = tmp_path_factory.mktemp(how) / "found.pickle"
+        places = (adapted.base, adapted.rl, merged.rl, tiny_adapted.rl, str(out))
+        command = [sys.executable, "-m", "tests.decode.apart_lora", how, *places]
+        subprocess.run(command, check=True, capture_output=True, timeout=400, cwd=HOUSE)
+        return pickle.loads(out.read_bytes())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def served(apart):
+    """The findings of one rank."""
+    return apart("one_rank")
+
+
+@pytest.mark.vllm
+def test_rl_has_the_merged_models_logits_and_base_its_own(served, reference):
+    worst, positions, apart_at_all = [0.0, 0.0], 0, 0.0
+    for ids, length, steps, *got in served["logits"]:
+        assert length > 2 * 64
+        assert steps > len(got[0])  # chunks of prefill came before
+        for side, (ours, theirs) in enumerate(zip(got, reference.logits(ids), strict=True)):
+            worst[side] = max(worst[side], (ours[:, : theirs.shape[1]] - theirs[length - 1 :]).abs().max().item())
+        apart_at_all = max(apart_at_all, (got[0] - got[1]).abs().max().item())
+        positions += len(got[0])
+    assert positions >= 100
+    assert max(worst) <= 1e-4, worst
+    assert apart_at_all > 0.5
+
+
+@pytest.mark.vllm
+def test_an_adapter_gives_the_tokens_of_the_merged_model_in_both_engines(served, reference, adapted):
+    requests = make_requests(18, samples=2)
+    expected = list(reference.generate(requests))
+    assert sum(rollout.n_changed for rollout in expected) > 10
+    assert_same(served["rollouts"], expected)
+    assert_same(served["merged"], expected)
+    with open_engine(adapted, EngineSpec(backend="transformers")) as engine:
+        assert_same(engine.generate(requests), expected)
+
+
+@pytest.mark.vllm
+def test_the_prefix_cache_is_used_and_changes_nothing(served):
+    assert served["cached"] > 500
+    assert_same(served["again"], served["rollouts"])
+
+
+@pytest.mark.vllm
+def test_base_and_adapter_hold_one_model_and_the_terms(served, adapted):
+    both, base, rl = served["bytes"]
+    terms = load_file(Path(adapted.rl, "adapter_model.safetensors"))
+    assert both - base == sum(term.nbytes for term in terms.values())
+    assert rl == both  # every weight of base is one of RL's
+    assert base >= sum(weight.nbytes for weight in load_file(Path(adapted.base, "model.safetensors")).values())
+
+
+@pytest.mark.vllm
+def test_two_ranks_give_the_same_tokens(apart, reference):
+    assert_same(apart("two_ranks")["rollouts"], reference.generate(make_requests(**TWO_RANKS)))
+
+
+def test_the_reference_merges(adapted, reference):
+    ids = list(range(5, 105))
+    with open_engine(adapted, EngineSpec(backend="transformers")) as engine:
+        for ours, theirs in zip(engine.logits(ids), reference.logits(ids), strict=True):
+            assert (ours - theirs).abs().max() <= 1e-5
+
+
+# What is read of an adapter ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copy_of(adapted, tmp_path):
+    """Makes a pair with a copy of the adapter: entries of its configuration, or its tensors, changed."""
+
+    def edit(tensors=None, **entries):
+        rl = tmp_path / "adapter"
+        shutil.copytree(adapted.rl, rl)
+        config = json.loads((rl / "adapter_config.json").read_text())
+        (rl / "adapter_config.json").write_text(json.dumps({**config, **entries}))
+        if tensors is not None:
+            content = load_file(rl / "adapter_model.safetensors")
+            tensors(content)
+            save_file(content, rl / "adapter_model.safetensors")
+        return adapted.replace(rl=str(rl))
+
+    return edit
+
+
+def refused(pair, *words):
+    with pytest.raises(UserError) as error:
+        read_checkpoints(pair)
+    assert "\n" not in str(error.value)
+    for word in (*words, "accepted"):
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "accepted"),
+    [
+        ("peft_type", "IA3", "'LORA'"),
+        ("bias", "lora_only", "'none'"),
+        ("use_dora", True, "None or False"),
+        ("modules_to_save", ["lm_head"], "None or False"),
+        ("trainable_token_indices", [3], "None or False"),
+        ("init_lora_weights", "pissa_niter_16", "'gaussian'"),
+        ("lora_alpha", "much", "lora_alpha"),
+    ],
+)
+def test_more_than_low_rank_terms_is_refused(copy_of, entry, value, accepted):
+    pair = copy_of(**{entry: value})
+    refused(pair, f"rl={pair.rl!r} is an adapter", repr(value), accepted)
+
+
+def rename(old, new):
+    return lambda tensors: tensors.update({name.replace(old, new): tensors.pop(name) for name in list(tensors)})
+
+
+def one(name, shape):
+    return lambda tensors: tensors.update({f"base_model.model.{name}.weight": torch.zeros(shape)})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (one("lm_head.lora_A", (4, 64)), "with a tensor 'base_model.model.lm_head.lora_A.weight'"),
+        (rename("lora_A", "lora_magnitude_vector"), "lora_magnitude_vector"),
+        (one("model.layers.0.mlp.up_proj.lora_A", (3, 64)), "lora_A of shape (3, 64) and lora_B of shape (192, 4)"),
+        (one("model.layers.1.self_attn.k_proj.lora_A", (4, 64)), "lora_B of shape ()"),
+        (rename("layers.1", "layers.7"), "has 2 layers"),
+        (rename("up_proj", "k_proj"), "do not fit: the adapter's model.layers.0.mlp.k_proj is 64 to 192"),
+        (lambda tensors: tensors.clear(), "without a single tensor"),
+    ],
+    ids=["lm_head", "dora", "ranks", "half", "layer", "size", "nothing"],
+)
+def test_tensors_that_do_not_fit_are_refused(copy_of, change, words):
+    pair = copy_of(change)
+    refused(pair, f"rl={pair.rl!r} is a", words)
+
+
+def test_an_adapter_that_is_incomplete_broken_or_in_the_wrong_place(copy_of, adapted, tmp_path):
+    pair = copy_of()
+    weights = Path(pair.rl, "adapter_model.safetensors")
+    weights.write_bytes(b"no tensors")
+    refused(pair, "adapter_model.safetensors cannot be read")
+    weights.rename(weights.with_suffix(".bin"))
+    refused(pair, "without adapter_model.safetensors", "saved by PEFT as safetensors")
+    Path(pair.rl, "adapter_config.json").write_text("[1, 2")
+    refused(pair, "adapter_config.json cannot be read")
+    refused(Pair(base=adapted.rl, rl=adapted.rl), f"base={adapted.rl!r} is an adapter")
+    both = tmp_path / "both"
+    shutil.copytree(adapted.rl, both)
+    shutil.copy(Path(adapted.base, "model.safetensors"), both)
+    refused(adapted.replace(rl=str(both)), "and a whole model in one directory")
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "words"),
+    [
+        ("model_type", "gpt_neox", "is of type 'gpt_neox'"),
+        ("quantization_config", {"quant_method": "awq"}, "quantised"),
+    ],
+)
+def test_a_base_whose_adapters_cannot_be_served(copy_of, tmp_path, entry, value, words):
+    base = tmp_path / "base"
+    pair = copy_of()
+    shutil.copytree(pair.base, base)
+    config = json.loads((base / "config.json").read_text()) | {entry: value}
+    (base / "config.json").write_text(json.dumps(config))
+    refused(pair.replace(base=str(base)), words)
+
+
+def test_quantisation_is_refused_beside_an_adapter(adapted):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    with pytest.raises(UserError, match="quantization is refused where rl is an adapter"):
+        open_engine(adapted, EngineSpec(backend="vllm", vllm_args={"quantization": "fp8"}))
+
+
+def test_another_base_is_a_warning(copy_of, adapted):
+    with pytest.warns(UserWarning, match=r"says it was trained on 'Qwen/Qwen3-4B'; it is applied to base="):
+        read_checkpoints(copy_of(base_model_name_or_path="Qwen/Qwen3-4B"))
+
+
+def test_the_adapters_own_tokenizer_is_used_and_checked(copy_of, peaked_pair):
+    pair = copy_of()
+    assert read_checkpoints(pair).tokenizer.name_or_path == pair.base
+    for file in Path(peaked_pair.rl).glob("*token*"):
+        shutil.copy(file, pair.rl)
+    place = Path(pair.rl, "tokenizer_config.json")
+    config = json.loads(place.read_text())
+    place.write_text(json.dumps({**config, "eos_token": "<|im_end|>", "chat_template": "mine"}))
+    found = read_checkpoints(pair)
+    assert (found.tokenizer.name_or_path, found.tokenizer.chat_template) == (pair.rl, "mine")
+    assert found.eos_token_ids == {1, 3}
+    tokens = json.loads(Path(pair.rl, "tokenizer.json").read_text())
+    vocab = tokens["model"]["vocab"]
+    vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+    Path(pair.rl, "tokenizer.json").write_text(json.dumps(tokens))
+    refused(pair, "order their vocabulary differently")
+
+
+def test_an_adapter_on_the_hub(adapted, tmp_path, monkeypatch):
+    commit = "0" * 40
+    place = tmp_path / "models--someone--adapter"
+    shutil.copytree(adapted.rl, place / "snapshots" / commit)
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    found = read_checkpoints(adapted.replace(rl="someone/adapter"))
+    assert found.adapter.name == "someone/adapter"
+    assert found.adapter.scales == read_checkpoints(adapted).adapter.scales
+    assert not found.small
+
+
+def test_another_adapter_is_another_record(copy_of, adapted, tmp_path):
+    def halve(tensors):
+        tensors.update({name: term / 2 for name, term in tensors.items()})
+
+    shutil.copytree(adapted.rl, tmp_path / "moved")
+    assert fingerprint(str(tmp_path / "moved")) == fingerprint(adapted.rl)
+    assert fingerprint(copy_of(lora_alpha=9).rl) != fingerprint(adapted.rl)
+    shutil.rmtree(tmp_path / "adapter")
+    assert fingerprint(copy_of(halve).rl) != fingerprint(adapted.rl)
+
+
+# The commands ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.vllm
+def test_eval_scores_an_adapter(served):
+    assert served["self_test"] == "transformers"
+    code, output, [result] = served["eval"]
+    assert code == 0, output
+    result = json.loads(result)
+    assert result["provenance"]["engine"]["self_test"] == "transformers"
+    assert sum(map(sum, result["n_replaced"])) > 0
+
+
+def test_lm_eval_scores_an_adapter(tiny_adapted):
+    """What the `lm_eval` command runs once it has read its arguments."""
+    from lm_eval.evaluator import simple_evaluate
+    from lm_eval.tasks import TaskManager
+
+    import harness.evals.lm  # noqa: F401 - registers rlvr_dir
+    from harness.evals import tasks_dir
+
+    results = simple_evaluate(
+        model="rlvr_dir",
+        model_args=f"pretrained={tiny_adapted.rl},base={tiny_adapted.base},mode=replace,tau=-0.1,backend=transformers",
+        tasks=["tiny_easy"],
+        task_manager=TaskManager(include_path=str(tasks_dir()), include_defaults=False),
+        gen_kwargs="max_gen_toks=32",
+        limit=2,
+        bootstrap_iters=0,
+    )
+    assert results["results"]["tiny_easy"]["replacement_ratio,boxed"] > 0
+    assert "avg@32,boxed" in results["results"]["tiny_easy"]

@@ -1,0 +1,235 @@
+"""Two engines on a real Ray: the tokens of one engine, each response once, whoever is killed meanwhile."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Thread
+
+import psutil
+import pytest
+
+from harness.decode import open_engine
+from harness.decode.ray_cluster import Cluster
+from harness.decode.ray_pool import _Member
+from harness.decode.ray_worker import _Beat, _Inbox
+from harness.errors import UserError
+from harness.evals import evaluate
+from harness.evals.args import parse_model_args
+from harness.spec import Decoding, EngineSpec, Pair, Sampling
+from tests.decode.requests import assert_same, by_key, make_requests
+
+ray = pytest.importorskip("ray", reason="Ray is not installed (the extra [ray])")
+
+ONE = EngineSpec(backend="transformers", dtype="float32", max_num_seqs=4)
+TWO = ONE.replace(workers=2)
+TASK, DECODING = "tiny_easy", Decoding(mode="replace", tau=-0.05)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A private Ray that all pools of this module share, so that it is started once."""
+    with pytest.MonkeyPatch.context() as patch, closing(Cluster(None, workers=2)) as cluster:
+        patch.delenv("RAY_ADDRESS", raising=False)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def pool(cluster, peaked_pair):
+    with open_engine(peaked_pair, TWO) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def one(peaked_pair):
+    with open_engine(peaked_pair, ONE) as engine:
+        yield engine
+
+
+class Sabotaged:
+    """A pool whose `kill` is called when so many of its rollouts have come back."""
+
+    def __init__(self, pool, after, kill):
+        self._pool, self._after, self._kill = pool, after, kill
+        self.keys = []
+
+    def __getattr__(self, name):
+        return getattr(self._pool, name)
+
+    def generate(self, requests, *, progress=False):
+        with closing(self._pool.generate(requests, progress=progress)) as rollouts:
+            for rollout in rollouts:
+                self.keys.append((rollout.request.problem, rollout.request.sample))
+                if len(self.keys) == self._after:
+                    self._kill()
+                yield rollout
+
+
+def evaluated(engine, folder, **changes):
+    sampling = Sampling(**{"samples": 4, "max_tokens": 24, "seed": 3, **changes})
+    [result] = evaluate(engine, [DECODING], [TASK], sampling, limit=6, records=folder, progress=False)
+    return result
+
+
+@pytest.fixture(scope="module")
+def whole(one, tmp_path_factory):
+    """The evaluation by one engine: its folder, its result."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, evaluated(one, folder)
+
+
+def assert_same_record(folder, whole):
+    for name in ("record.jsonl", "config.json"):
+        [ours], [theirs] = (list(path.glob(f"*/{TASK}/{name}")) for path in (folder, whole))
+        assert ours.relative_to(folder) == theirs.relative_to(whole)
+        assert ours.read_bytes() == theirs.read_bytes()
+
+
+def processes_of_ray():
+    """(process, command line) of all that Ray runs for this process now."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it may end meanwhile
+            command = " ".join(process.cmdline())
+            if "ray" in command:
+                yield process, command
+
+
+def kill_workers():
+    """Kills every worker that is there now, loaded or loading."""
+    for process, command in processes_of_ray():
+        if "ray::Worker" in command:
+            with suppress(psutil.Error):
+                process.kill()
+
+
+def test_two_workers_give_the_tokens_of_one_engine(pool, one):
+    requests = [replace(request, trace=2 if i % 5 == 0 else None) for i, request in enumerate(make_requests(12))]
+    many = list(pool.generate(requests))
+    assert set(map(id, requests)) == {id(rollout.request) for rollout in many}
+    assert len(many) == len(requests)
+    theirs = by_key(one.generate(requests))
+    assert_same(many, theirs.values())
+    for key, rollout in by_key(many).items():
+        assert (rollout.trace is None) == (theirs[key].trace is None)
+        assert rollout.trace is None or abs(rollout.trace.table - theirs[key].trace.table).max() <= 1e-3
+    assert pool.info() == {**one.info(), "workers": 2}
+
+
+def test_a_killed_workers_work_is_done_again_and_nothing_twice(pool, whole, tmp_path):
+    def kill():
+        [victim, *_] = [member for member in pool._crew.values() if member.work]
+        os.kill(victim.pid, signal.SIGKILL)
+
+    engine = Sabotaged(pool, 5, kill)
+    with pytest.warns(UserWarning, match=r"worker . \(process \d+ on .*\) was lost: .*; another is started, [1-9]"):
+        result = evaluated(engine, tmp_path)
+    assert len(engine.keys) == len(set(engine.keys)) == 24
+    assert_same_record(tmp_path, whole[0])
+    assert result.config_hash == whole[1].config_hash
+    assert result.metrics() == whole[1].metrics()
+
+
+@pytest.fixture(scope="module")
+def interrupted(pool, tmp_path_factory):
+    """A folder of records whose evaluation ended because every worker was killed again and again, and what it said."""
+    folder, stop = tmp_path_factory.mktemp("interrupted"), Event()
+
+    def rampage():
+        while not stop.wait(0.01):
+            kill_workers()
+
+    thread = Thread(target=rampage)
+    engine = Sabotaged(pool, 7, thread.start)
+    try:
+        with pytest.warns(UserWarning, match="was lost"), pytest.raises(UserError) as error:
+            evaluated(engine, folder / "records")
+    finally:
+        stop.set()
+        thread.join()
+    return folder, str(error.value), len(engine.keys)
+
+
+def test_all_killed_again_and_again_is_one_sentence_and_nothing_is_lost(interrupted):
+    folder, message, kept = interrupted
+    assert message.startswith("workers=2: no worker is left, the last was lost 3 times in a row")
+    assert "\n" not in message
+    [journal] = folder.glob("records/*/*/journal.jsonl")
+    assert 7 <= kept == journal.read_bytes().count(b"\n") - 1 < 24
+
+
+def test_the_command_on_a_running_cluster_goes_on_where_workers_were_lost(cluster, interrupted, whole, peaked_pair):
+    folder, _, _ = interrupted
+    command = [
+        str(Path(sys.executable).with_name("rlvr-dir")), "eval", "--tasks", TASK, "--limit", "6", "--samples", "4",
+        "--pretrained", peaked_pair.rl, "--base", peaked_pair.base, "-d", "replace,tau=-0.05", "--seed", "3",
+        "--max-tokens", "24", "--backend", "transformers", "--dtype", "float32", "--max-num-seqs", "4", "--no-track",
+        "--workers", "2", "--ray-address", ray.get_runtime_context().gcs_address, "--out", str(folder),
+    ]  # fmt: skip
+    loopback = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # this cluster listens there, as no real one does
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **loopback})
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert_same_record(folder / "records", whole[0])
+    [result] = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    assert result["provenance"]["engine"]["workers"] == 2
+
+
+def test_what_a_workers_engine_refuses_is_one_sentence(cluster, peaked_pair, tmp_path):
+    """A checkpoint that this machine has and the worker's does not: it is moved away in between."""
+    rl = tmp_path / "rl"
+    shutil.copytree(peaked_pair.rl, rl)
+    alone = ONE.replace(ray_address=ray.get_runtime_context().gcs_address)
+    engine = open_engine(Pair(base=peaked_pair.base, rl=str(rl)), alone, lazily=True)
+    rl.rename(tmp_path / "away")
+    with pytest.raises(UserError, match=r"^worker 0, process \d+ on .*: rl='.*/rl' is no directory; accepted: [^\n]*$"):
+        engine.generate(make_requests(1))
+
+
+def test_a_worker_that_differs_is_refused_by_name(peaked_pair, one):
+    pool = open_engine(peaked_pair, TWO, lazily=True)
+    with pytest.raises(UserError, match=r"^worker 1 has torch='0.1', and .*, where it was asked for, '2[^\n]*$"):
+        pool._compare(_Member(1, None), {**one.info(), "torch": "0.1"})
+
+
+def test_settings_that_are_refused(cluster, peaked_pair, monkeypatch):
+    with pytest.raises(UserError, match=r"workers=99 is refused: Ray has \d+ CPU cores, .* accepted: up to \d+"):
+        open_engine(peaked_pair, ONE.replace(workers=99))
+    with pytest.raises(UserError, match="tensor_parallel_size=2 is refused by backend='transformers'"):
+        open_engine(peaked_pair, TWO.replace(tensor_parallel_size=2))
+    assert parse_model_args({"workers": "2"}).engine.workers == 2
+    monkeypatch.setattr("harness.decode.ray_cluster.find_spec", lambda name: None)
+    with pytest.raises(
+        UserError, match=r"workers=2: Ray is not installed; install the extra \[ray\], or use workers=1"
+    ):
+        open_engine(peaked_pair, TWO)
+
+
+def test_every_server_of_a_private_ray_is_on_loopback(cluster):
+    addresses = set()
+    for process, _ in processes_of_ray():
+        with suppress(psutil.Error):
+            addresses |= {c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+    assert addresses
+    assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+
+
+def test_one_worker_needs_no_ray():
+    code = "import sys, harness.decode.ray_pool; print('ray' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+
+
+@pytest.mark.vllm
+def test_what_comes_in_joins_vllms_running_batch(vllm_engine):
+    """The half of a worker that differs by engine, in this process: more requests arrive at every rollout."""
+    requests = make_requests(8)
+    inbox, late, served = _Inbox(), requests[4:], []
+    inbox.put(requests[:4])
+    for rollout in vllm_engine.serve(inbox, _Beat()):
+        served.append(rollout)
+        if late:
+            inbox.put([late.pop()])
+    assert_same(served, vllm_engine.generate(requests))
