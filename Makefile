@@ -26,7 +26,7 @@ $(STAMP): requirements/cpu.lock pyproject.toml rlvr_dir_autoload.pth
 	touch $@
 
 VERL := .venv-verl
-verl-env: $(VERL)/.installed ## verl's own environment, to check and launch trainings with it (1.9 GB)
+verl-env: $(VERL)/.installed ## verl's own environment, to check and launch trainings with it (1.5 GB)
 
 $(VERL)/.installed: requirements/verl.lock pyproject.toml
 	@command -v $(PYTHON) > /dev/null || { echo "make: $(PYTHON) is not installed; set PYTHON to a Python 3.11" >&2; exit 2; }
@@ -39,7 +39,7 @@ demo: $(STAMP) ## Decode the tiny pair every way, score it, print one table
 	$(BIN)/rlvr-dir demo
 
 test: lint ## Format check, lint, and all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(STAMP) ## ruff: format check and lint
 	$(BIN)/ruff format --check .

@@ -9,10 +9,10 @@ from harness.cli.base import group
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.spec.sweep import SweepSpec
+    from harness.spec.search import Search
     from harness.sweep.folder import Folder
 
-app = group("Grids and searches over ways of decoding, in one running engine.")
+app = group("Grids and searches over ways of decoding, in one running engine, or over trainings.")
 
 OUT = Path("runs")
 Out = Annotated[Path, typer.Option(help="Receives sweeps/NAME, the records and the MLflow store.")]
@@ -45,9 +45,9 @@ def sweep_run(
         rlvr-dir sweep run sweeps/dapo32b_tau_gamma.yaml --dry-run
     """
     spec = read(file, change or [])
-    from harness.sweep.estimate import estimate
+    from harness.sweep.kinds import kind_of
 
-    found = estimate(spec, out, records or out / "records", speed)
+    found = kind_of(spec).estimate(spec, out, records or out / "records", speed)
     typer.echo(found.text(points=dry_run), err=not dry_run)
     if not dry_run:
         _run(spec, out, records, track, extend=extend)
@@ -87,10 +87,10 @@ def sweep_confirm(
     records: Records = None,
     track: Track = True,
 ) -> None:
-    """Decode the winner and its controls again, with new seeds and on other benchmarks: what is left of its lead?"""
+    """Decode, or train, the winner and its controls again, with new seeds: what is left of its lead?"""
     folder, spec = _stored(name, out)
     from harness.cli.evaluate import say
-    from harness.sweep.confirm import confirm
+    from harness.sweep.kinds import kind_of
     from harness.sweep.run import Places
 
     at = _place(name, out)
@@ -100,7 +100,7 @@ def sweep_confirm(
         numbers = [int(seed) for seed in seeds.split(",")]
     except ValueError:
         raise UserError(f"seeds={seeds!r} is refused; accepted: whole numbers, comma-separated") from None
-    typer.echo(confirm(spec, folder, places, numbers, chosen, limit=limit, say=say))
+    typer.echo(kind_of(spec).confirm(spec, folder, places, numbers, chosen, limit=limit, say=say))
 
 
 @app.command("work")
@@ -108,21 +108,24 @@ def sweep_work(name: Name, out: Out = OUT, records: Records = None) -> None:
     """Join a running sweep from another machine that sees its folder and storage (PostgreSQL)."""
     from harness.sweep.worker import work
 
-    folder, _ = _stored(name, out)
-    at = _place(name, out)
-    work(folder.path, records or at / "records")
+    folder, spec = _stored(name, out)
+    from harness.sweep.kinds import kind_of
+    from harness.sweep.run import Places
+
+    places = Places.under(_place(name, out), records=records, track=False)
+    work(folder.path, kind_of(spec).store(places))
 
 
-def read(file: str, changes: list[str]) -> "SweepSpec":
+def read(file: str, changes: list[str]) -> "Search":
     """The sweep of a file or of a shipped name, with `a.b=value` changes.
 
     Raises:
-        UserError: no such file, not YAML, or what `load_sweep` refuses.
+        UserError: no such file, not YAML, or what its kind refuses.
     """
     import yaml
 
-    from harness.spec.sweep import load_sweep
     from harness.sweep import sweeps_dir
+    from harness.sweep.kinds import load
 
     path, shipped = Path(file), sweeps_dir() / f"{file.removesuffix('.yaml')}.yaml"
     path = path if path.is_file() else shipped
@@ -138,7 +141,7 @@ def read(file: str, changes: list[str]) -> "SweepSpec":
             _set(data, name.strip(), yaml.safe_load(value))
     except yaml.YAMLError as error:
         raise UserError(f"{path} is not YAML ({' '.join(str(error).split())[:160]})") from None
-    return load_sweep(data)
+    return load(data)
 
 
 def _set(data: Any, name: str, value: Any) -> None:
@@ -159,7 +162,7 @@ def _place(name: str, out: Path) -> Path:
     return path.resolve().parents[1] if (path / "sweep.yaml").is_file() else out
 
 
-def _stored(name: str, out: Path) -> "tuple[Folder, SweepSpec]":
+def _stored(name: str, out: Path) -> "tuple[Folder, Search]":
     from harness.sweep.folder import Folder
 
     folder = Folder(Path(name)) if (Path(name) / "sweep.yaml").is_file() else Folder(out / "sweeps" / name)
@@ -170,7 +173,7 @@ def _stored(name: str, out: Path) -> "tuple[Folder, SweepSpec]":
     return folder, spec
 
 
-def _run(spec: "SweepSpec", out: Path, records: Path | None, track: bool, *, extend: bool = False) -> None:
+def _run(spec: "Search", out: Path, records: Path | None, track: bool, *, extend: bool = False) -> None:
     from harness.cli.evaluate import say
     from harness.sweep.folder import Folder
     from harness.sweep.run import Places, run_sweep

@@ -5,15 +5,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness.cli.track import Tracking
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.train.run import Scores, Source, Validate
+    from harness.train.folder import SeedFolder
     from harness.train.spec import TrainSpec
 
 
 def train_command(
     file: Annotated[Path | None, typer.Argument(help="A YAML file; options change what it says.")] = None,
+    backend: Annotated[str | None, typer.Option(help="trl (default, one machine) or verl (a cluster).")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="The paper's training, for verl: qwen25-math-7b or qwen3-8b-base.")
+    ] = None,
     method: Annotated[
         str | None, typer.Option(help="How advantages are reweighted: none (default), low_prob, dominate or ppl.")
     ] = None,
@@ -31,6 +36,8 @@ def train_command(
     ] = None,
     against: Annotated[Path | None, typer.Option(help="Folder of a training to compare with, seed by seed.")] = None,
     out: Annotated[Path | None, typer.Option(help="Default runs/train/NAME, by file or method.")] = None,
+    track: Annotated[bool, typer.Option(help="Log each seed to MLflow, step by step.")] = True,
+    tracking: Tracking = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and print the training; run nothing.")] = False,
 ) -> None:
     """Train with DAPO and save the result as a pair with its base.
@@ -40,6 +47,7 @@ def train_command(
     \b
         rlvr-dir train --seeds 0,1,2
         rlvr-dir train --method low_prob --alpha 0.2 --seeds 0,1,2 --against runs/train/DAPO
+        rlvr-dir train --preset qwen25-math-7b --method low_prob --dry-run
     """
     import yaml
 
@@ -48,7 +56,8 @@ def train_command(
     from harness.train.spec import check_machine, plain
 
     options = {
-        "base": base, "data": data, "seeds": _numbers(seeds), "dapo.method": method, "dapo.alpha": alpha,
+        "backend": backend, "preset": preset, "base": base, "data": data, "seeds": _numbers(seeds),
+        "dapo.method": method, "dapo.alpha": alpha,
         "dapo.steps": steps, "dapo.top_p": rollout_top_p,
         "validation.tasks": None if validate is None else [t for t in validate.split(",") if t not in ("", "none")],
     }  # fmt: skip
@@ -57,18 +66,34 @@ def train_command(
         preflight(spec.validation.tasks)
     check_machine(spec)
     where = out or Path("runs/train") / (file.stem if file else spec.dapo.label.replace(" α", "-").replace(" ", "-"))
+    if dry_run and spec.backend == "verl":
+        _show_verl(spec, where)
+        return
     if dry_run:
         typer.echo(yaml.safe_dump({**plain(spec), "out": str(where)}, sort_keys=False, allow_unicode=True).rstrip())
         return
-    sources = source(spec)
+    from harness.tracking import Training, resolve_store
+    from harness.training import run
 
-    from harness.train.run import run_training
+    store = resolve_store(where.parents[1] if where.parent.name == "train" else where.parent, tracking)
+    told = Training(store if track else None, spec.dapo.label, plain(spec))
+
+    def done(seed: int, folder: "SeedFolder") -> None:
+        files = [folder.log, folder.done, folder.rl / "README.md", folder.path / "verl/overrides.txt"]
+        told.done(seed, folder.facts() or {}, folder.records(), [file for file in files if file.is_file()])
+
+    from harness.train.backends import TrainerError
 
     try:
-        run_training(spec, where, sources, against=against, say=say)
+        run(spec, where, against=against, say=say, on_record=told.record, on_seed=done)
     except KeyboardInterrupt:
         say(f"interrupted; the same command goes on from the last checkpoint in {where}")
         raise
+    except TrainerError as error:
+        say(f"error: {error}")
+        raise typer.Exit(1) from None
+    finally:
+        told.interrupted()
     typer.echo((where / "summary.md").read_text())
     say(f"written to {where}: summary.md, and for each seed a log, the model (rl) and the pair (pair.json)")
 
@@ -81,7 +106,7 @@ def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "Tra
     """
     import yaml
 
-    from harness.train.spec import TINY, load_train
+    from harness.train.defaults import complete
 
     try:
         data = yaml.safe_load(file.read_text()) if file else {}
@@ -98,73 +123,25 @@ def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "Tra
         raise UserError(f"{file or 'set'} is not YAML ({' '.join(str(error).split())[:160]})") from None
     for name, value in options.items():
         _set(data, name, value)
-    if data.get("base", TINY) != TINY:
-        return load_train(data)
-    if isinstance(validation := data.get("validation") or {}, dict):
-        data["validation"] = {"tasks": ["tiny_medium"], **validation}
-    return load_train(data, {"steps": 8, "learning_rate": 2e-5})  # as the shipped RL model was trained
+    return complete(data)
 
 
-def source(spec: "TrainSpec") -> "Source":
-    """The base, the problems and the evaluator of a training.
+def _show_verl(spec: "TrainSpec", out: Path) -> None:
+    """Prints verl's arguments for the first seed, checked by verl where its environment is there."""
+    from harness.cli.evaluate import say
+    from harness.train.verl.run import arguments
+    from harness.train.verl.spec import Verl
+    from harness.train.verl.validate import validate
 
-    Raises:
-        UserError: the data cannot be read, or the tiny weights are missing.
-    """
-    from harness.train.data import read_problems
-    from harness.train.spec import TINY
-
-    if spec.base == TINY:
-        from harness.tiny import tiny_pair
-
-        base = tiny_pair().base
+    lines = arguments(spec, spec.seeds[0], out, spec.base)
+    python = (spec.verl or Verl()).python
+    if Path(python).expanduser().exists():
+        checked = validate(python, lines)
+        lacks = f"; it has no {' and no '.join(checked.missing)}, with which it would train" if checked.missing else ""
+        say(f"checked by verl {checked.versions['verl']} in {python}: all {len(lines)} arguments are taken{lacks}")
     else:
-        base = str(Path(spec.base).resolve()) if Path(spec.base).is_dir() else spec.base
-    if spec.data != TINY:
-        rows = read_problems(spec.data, spec.instruction)
-    from harness.train.run import Source
-
-    if spec.data != TINY:
-        return Source(base, lambda seed: rows, validator(spec))
-    from harness.tiny.recipe import rl_problems
-
-    return Source(base, rl_problems, validator(spec))
-
-
-def validator(spec: "TrainSpec") -> "Validate":
-    """Avg@k by `harness.evals`, as `rlvr-dir eval` would score the checkpoint."""
-
-    def validate(base: str, rl: str, mode: str, folder: Path | None) -> "Scores":
-        from harness.evals import evaluate
-        from harness.spec import Decoding, Pair
-
-        asked = spec.validation
-        results = evaluate(
-            Pair(base=base, rl=rl, trust_remote_code=spec.trust_remote_code),
-            [Decoding(mode=mode)],
-            asked.tasks,
-            asked.sampling,
-            limit=asked.limit,
-            engine_spec=asked.engine,
-            grader=spec.dapo.grader,
-        )
-        for result in results if folder else ():
-            result.write(folder)
-        k = max(1, asked.sampling.samples // 2)
-        return {
-            result.task: {
-                "samples": result.samples,
-                "problems": len(result.problem_ids),
-                "avg": result.avg,
-                "error": result.standard_error,
-                "pass": result.pass_at(k),
-                "tokens": float(result.n_tokens.mean()),
-                "truncated": float(result.truncated.mean()),
-            }
-            for result in results
-        }
-
-    return validate
+        say(f"not checked: there is no {python}, which `make verl-env` makes (verl.python names another)")
+    typer.echo("\n".join(line.text for line in lines))
 
 
 def _set(data: dict[str, Any], name: str, value: Any) -> None:

@@ -49,6 +49,6 @@ def parse(spec: type[S], data: Mapping[str, Any], where: str = "") -> S:
     if first["type"] == "extra_forbidden":
         raise unknown("argument", name, spec.model_fields)
     message = first["msg"].removeprefix("Value error, ")
-    if not name:  # raised by a validator over the whole spec, which names the argument itself
+    if not first["loc"]:  # raised by a validator over the whole spec, which names the argument itself
         raise UserError(message)
     raise UserError(f"{name}={first['input']!r} is refused: {message[0].lower()}{message[1:]}")

@@ -1,9 +1,10 @@
-"""Sweeps: many ways of decoding one pair, chosen by a grid or a search, in one running engine; nothing is done twice.
+"""Sweeps: ways of decoding, or trainings, chosen by a grid or a search; nothing is done twice.
 
-    from harness.sweep.run import run_sweep
-    run_sweep(load_sweep(yaml.safe_load(text)), Path("runs"))
+    from harness.sweep.kinds import load
+    from harness.sweep.run import Places, run_sweep
+    run_sweep(load(yaml.safe_load(text)), Places.under(Path("runs")))
 
-Optuna keeps the book of trials, the record store every rollout, the sweep's folder the results. All three survive
+Optuna keeps the book of trials, a store every rollout or training, the sweep's folder the results. All three survive
 `kill -9` at any moment; the same command goes on from there.
 """
 

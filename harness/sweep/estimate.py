@@ -114,7 +114,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
 
 def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[Decoding], list[str]]:
     """What is known to be decoded, references first; and labels of points whose threshold is not known yet."""
-    from harness.sweep.run import references
+    from harness.sweep.decoding import references
 
     known: list[Point] = []
     unknown: list[str] = []

@@ -1,17 +1,16 @@
-"""Several engines: this process plans, starts workers, retires what dead ones leave, and replaces them."""
+"""Several workers: this process plans, starts workers, retires what dead ones leave, and replaces them."""
 
 import os
 import subprocess
 import sys
 import time
 
-from harness.decode import open_engine
 from harness.errors import UserError
-from harness.spec.sweep import LISTED, SweepSpec
-from harness.sweep.measure import Bench, Taus, checkpoints
+from harness.spec.search import LISTED, Search
+from harness.sweep.bench import Bench
+from harness.sweep.kinds import kind_of
 from harness.sweep.points import key
 from harness.sweep.study import ENDED, OPEN
-from harness.sweep.taus import find_taus, stored_taus, wanted
 
 _PAUSE = 0.3  # seconds between two looks
 
@@ -39,7 +38,7 @@ class Fleet:
         for number in range(min(most, spec.workers.count)):
             if number in self._running:
                 continue
-            arguments = [folder.path, self._bench.records, number, os.getpid()]
+            arguments = [folder.path, self._bench.store, number, os.getpid()]
             with (folder.workers / f"{number}.log").open("ab") as log:
                 self._running[number] = subprocess.Popen(
                     [sys.executable, "-m", "harness.sweep.worker", *map(str, arguments)],
@@ -79,12 +78,9 @@ def run_fleet(bench: Bench) -> None:
     Raises:
         UserError: workers fail again and again.
     """
-    from harness.sweep.run import plan
-
-    spec, book = bench.spec, bench.book
-    taus = {pair: _taus(bench, pair) for pair in spec.pairs}
-    for pair in spec.pairs:  # what was interrupted before is no failure of this run
-        plan(bench, pair, taus[pair])
+    book = bench.book
+    plan = kind_of(bench.spec).planner(bench)
+    plan()  # what was interrupted before is no failure of this run
     told = {
         key(trial.user_attrs["point"]) for study in (book.references, book.points) for trial in book.complete(study)
     }
@@ -95,8 +91,7 @@ def run_fleet(bench: Bench) -> None:
             _report(bench, told)
             for point in book.lost():
                 book.failures[key(point)] += 1
-            for pair in spec.pairs:
-                plan(bench, pair, taus[pair])
+            plan()
             if not (left := _left(bench)):
                 return
             fleet.start(left)
@@ -104,19 +99,6 @@ def run_fleet(bench: Bench) -> None:
     finally:
         fleet.stop()
         book.reclaim()
-
-
-def _taus(bench: Bench, pair: str) -> Taus:
-    """The thresholds of a pair; where they are to be found, by an engine of this process, before there are workers."""
-    spec = bench.spec
-    taus = stored_taus(spec, bench.folder, pair)
-    if all(each in taus for each in wanted(spec)):
-        return taus
-    engine = open_engine(checkpoints(spec, pair), spec.engine, lazily=True)
-    try:
-        return find_taus(spec, bench.folder, pair, engine, bench.records, progress=bench.progress)
-    finally:
-        engine.close()
 
 
 def _left(bench: Bench) -> int:
@@ -134,13 +116,14 @@ def _report(bench: Bench, told: set[str]) -> None:
     for study in (bench.book.references, bench.book.points):
         for trial in bench.book.complete(study):
             point = trial.user_attrs["point"]
-            results = [bench.folder.result(name) for name in trial.user_attrs["results"]]
-            if key(point) not in told and None not in results:
+            if key(point) in told:
+                continue
+            if (results := kind_of(bench.spec).results(bench.folder, trial)) is not None:
                 told.add(key(point))
                 bench.on_finish(point, results)
 
 
-def gpus(spec: SweepSpec, number: int) -> dict[str, str]:
+def gpus(spec: Search, number: int) -> dict[str, str]:
     """The environment that gives worker `number` its own GPUs, of those that this process may see.
 
     Raises:

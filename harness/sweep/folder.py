@@ -2,7 +2,7 @@
 
 sweep.yaml       the sweep, everything said; resuming reads it, and another sweep under this name is refused
 study.journal    Optuna's trials (unless `storage` is a database)
-results/         one JSON file an evaluation, references included
+results/         one JSON file an evaluation, or a seed of a training; references included
 matched.json     the thresholds found for wanted replacement ratios
 summary.md, summary.json, *.svg    what is said of it all
 lock, claim, workers/              who works on it
@@ -18,11 +18,15 @@ import yaml
 from harness.errors import UserError
 from harness.evals import EvalResult
 from harness.records.files import make_folder, write_file
-from harness.spec.sweep import SweepSpec, load_sweep, plain
+from harness.spec.search import Search
+from harness.sweep.kinds import load
 
 # What may change between two runs of one sweep: it changes neither a token nor which points there are.
 FREE = ("workers", "retries", "batch")
-FREE_ENGINE = ("max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_gib", "self_test")
+FREE_ENGINE = (
+    "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_gib", "self_test", "draft", "workers",
+    "ray_address",
+)  # fmt: skip
 
 
 class Folder:
@@ -35,7 +39,7 @@ class Folder:
         self.matched = path / "matched.json"
 
     @classmethod
-    def of(cls, spec: SweepSpec, out: Path) -> "Folder":
+    def of(cls, spec: Search, out: Path) -> "Folder":
         """The folder of a sweep under `out`."""
         return cls(out / "sweeps" / spec.name)
 
@@ -44,7 +48,7 @@ class Folder:
         for folder in (self.path, self.results, self.workers):
             make_folder(folder)
 
-    def stored(self) -> SweepSpec | None:
+    def stored(self) -> Search | None:
         """The sweep this folder belongs to; None for a new one.
 
         Raises:
@@ -53,11 +57,11 @@ class Folder:
         if not self.spec.is_file():
             return None
         try:
-            return load_sweep(yaml.safe_load(self.spec.read_text()))
+            return load(yaml.safe_load(self.spec.read_text()))
         except yaml.YAMLError as error:
             raise UserError(f"{self.spec} is not YAML ({error})") from None
 
-    def settle(self, spec: SweepSpec, *, extend: bool = False) -> None:
+    def settle(self, spec: Search, *, extend: bool = False) -> None:
         """Writes the sweep down, or checks it against the one that is.
 
         Raises:
@@ -93,12 +97,12 @@ class Folder:
             return {}
 
 
-def dump(spec: SweepSpec) -> str:
+def dump(spec: Search) -> str:
     """A sweep as YAML."""
-    return yaml.safe_dump(plain(spec), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(spec.plain(), sort_keys=False, allow_unicode=True)
 
 
-def check(old: SweepSpec | None, new: SweepSpec, where: str, *, extend: bool) -> None:
+def check(old: Search | None, new: Search, where: str, *, extend: bool) -> None:
     """Refuses to go on with a changed sweep.
 
     Raises:
@@ -117,18 +121,20 @@ def check(old: SweepSpec | None, new: SweepSpec, where: str, *, extend: bool) ->
         raise UserError(f"sweep {new.name!r} has more points now ({where}); add them with --extend:\n{diff}")
 
 
-def _identity(spec: SweepSpec) -> dict[str, Any]:
-    data = {name: value for name, value in plain(spec).items() if name not in FREE}
-    return {**data, "engine": {k: v for k, v in data["engine"].items() if k not in FREE_ENGINE}}
+def _identity(spec: Search) -> dict[str, Any]:
+    data = {name: value for name, value in spec.plain().items() if name not in FREE}
+    if "engine" in data:
+        data["engine"] = {name: value for name, value in data["engine"].items() if name not in FREE_ENGINE}
+    return data
 
 
-def _lines(spec: SweepSpec) -> list[str]:
+def _lines(spec: Search) -> list[str]:
     return yaml.safe_dump(_identity(spec), sort_keys=False, default_flow_style=None, width=200).splitlines()
 
 
-def _adds_points(old: SweepSpec, new: SweepSpec) -> bool:
+def _adds_points(old: Search, new: Search) -> bool:
     """Whether the new sweep only has more values of its listed parameters, a higher `run_cap`, or more references."""
-    if set(old.parameters) != set(new.parameters):
+    if type(old) is not type(new) or set(old.parameters) != set(new.parameters):
         return False
     if old.method == "grid":
         for name, parameter in old.parameters.items():
@@ -140,7 +146,8 @@ def _adds_points(old: SweepSpec, new: SweepSpec) -> bool:
     else:
         parameters = new.parameters
     capped = new.run_cap is not None and (old.run_cap is None or new.run_cap < old.run_cap)
-    if capped or not set(old.references) <= set(new.references):
+    lists = {name: getattr(old, name) for name in old.grows}
+    if capped or not all(set(each) <= set(getattr(new, name)) for name, each in lists.items()):
         return False
-    like = new.model_copy(update={"parameters": parameters, "run_cap": old.run_cap, "references": old.references})
+    like = new.model_copy(update={"parameters": parameters, "run_cap": old.run_cap, **lists})
     return _identity(like) == _identity(old)

@@ -1,15 +1,15 @@
 """Looking at a sweep without touching it: `sweep status` and `sweep best`."""
 
 from harness.errors import UserError
-from harness.spec.sweep import SweepSpec
+from harness.spec.search import Search
 from harness.sweep.folder import Folder
+from harness.sweep.kinds import kind_of
 from harness.sweep.owner import dead
-from harness.sweep.progress import best_so_far, state
+from harness.sweep.progress import state
 from harness.sweep.study import Book
-from harness.sweep.summary import summarise
 
 
-def status(folder: Folder, spec: SweepSpec) -> str:
+def status(folder: Folder, spec: Search) -> str:
     """Counts of trials, who runs what, the best so far."""
     book = _book(folder, spec)
     counts = ", ".join(f"{count} {name}" for name, count in state(book).items() if count) or "no trial yet"
@@ -21,17 +21,17 @@ def status(folder: Folder, spec: SweepSpec) -> str:
             lines.append(f"running: trial {trial.number} by process {owner['pid']} on {owner['host']}{gone}")
         if "error" in trial.user_attrs:
             lines.append(f"failed: trial {trial.number}: {trial.user_attrs['error']}")
-    if best := best_so_far(book, folder):
+    if best := kind_of(spec).best_so_far(book, folder):
         lines.append(best)
     return "\n".join(lines)
 
 
-def best(folder: Folder, spec: SweepSpec) -> str:
+def best(folder: Folder, spec: Search) -> str:
     """The verdicts of the summary as it would be now."""
-    return "\n".join(summarise(spec, _book(folder, spec), folder).verdicts)
+    return "\n".join(kind_of(spec).summarise(spec, _book(folder, spec), folder).verdicts)
 
 
-def _book(folder: Folder, spec: SweepSpec) -> Book:
+def _book(folder: Folder, spec: Search) -> Book:
     if spec.storage == "journal" and not folder.journal.is_file():
         raise UserError(f"sweep {spec.name!r} has no trial yet")
     return Book(spec, folder)

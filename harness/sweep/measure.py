@@ -1,8 +1,7 @@
 """From claimed trials to results: all in one engine stream, each told as soon as its last benchmark is there."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -13,26 +12,13 @@ from harness.evals.work import Work, exams, works_of
 from harness.records import RecordStore
 from harness.spec import Decoding, Pair, parse
 from harness.spec.sweep import RATIO, SweepSpec
-from harness.sweep.folder import Folder
+from harness.sweep.bench import Bench
 from harness.sweep.matched import Found
 from harness.sweep.points import Point
-from harness.sweep.study import Asked, Book
+from harness.sweep.study import Asked
 
 Taus = dict[tuple[str, float], Found]  # by criterion and wanted ratio
 Trials = dict[Decoding, list[Asked]]  # points may be other words for one decoding
-
-
-@dataclass(frozen=True)
-class Bench:
-    """What an evaluation needs beside a decoding: the sweep, its book and folder, and the store of rollouts."""
-
-    spec: SweepSpec
-    book: Book
-    folder: Folder
-    records: Path
-    say: Callable[[str], None]
-    on_finish: Callable[[Point, Sequence[EvalResult]], None]
-    progress: bool = True
 
 
 def checkpoints(spec: SweepSpec, name: str) -> Pair:
@@ -93,7 +79,7 @@ def _evaluate(bench: Bench, engine: Engine, by: Trials) -> None:
             data_dir=spec.data_dir,
             grader=spec.grader,
             golds=spec.golds,
-            records=bench.records,
+            records=bench.store,
             progress=bench.progress,
             known=bench.folder.known,
             on_result=have,
@@ -144,7 +130,7 @@ def survivors(bench: Bench, engine: Engine, by: Trials) -> Trials:
             for work in works[decoding]
         ]
         rights: dict[Decoding, dict[str, list[bool]]] = {decoding: {} for decoding in alive}
-        store = RecordStore(bench.records)
+        store = RecordStore(bench.store)
         for done in stream(engine, [p for p in parts if p.requests], store, grader=spec.grader, progress=False):
             for (problem, _), verdict in next(iter(done.verdicts.values())).items():
                 rights[done.work.decoding].setdefault(problem, []).append(verdict.correct)
@@ -154,7 +140,7 @@ def survivors(bench: Bench, engine: Engine, by: Trials) -> Trials:
                 for problem, right in rights[decoding].items():
                     asked.trial.report(float(np.mean(right)), chunk[problem])
                 if seen < len(problems) and asked.trial.should_prune():
-                    bench.book.prune(asked, seen=seen, of=len(problems))
+                    bench.book.prune(asked, problems=seen, of=len(problems))
                     bench.say(f"pruned after {seen} of {len(problems)} problems: {decoding.label()}")
                     trials.remove(asked)
             if not trials:

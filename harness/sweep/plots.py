@@ -28,15 +28,16 @@ def draw(made: "Summary", folder: Path) -> list[str]:
         for task in dict.fromkeys(result.task for entry in entries for result in entry.results):
             results = [result for entry in entries for result in entry.results if result.task == task]
             if sum(result.decoding.gated for result in results) > 1:
-                names.append(_save(_against_ratio(results, f"{pair}, {task}"), folder / f"ratio-{pair}-{task}.svg"))
+                names.append(save(_against_ratio(results, f"{pair}, {task}"), folder / f"ratio-{pair}-{task}.svg"))
             cells = cells_of(made, pair, task)
             if min(len({tau for tau, _ in cells}), len({gamma for _, gamma in cells})) > 1:
                 rl = next((r for r in results if r.decoding.mode == "rl"), None)
-                names.append(_save(_heat(cells, rl, f"{pair}, {task}"), folder / f"heat-{pair}-{task}.svg"))
+                names.append(save(_heat(cells, rl, f"{pair}, {task}"), folder / f"heat-{pair}-{task}.svg"))
     return names
 
 
-def _figure(width: float, height: float) -> tuple[Any, Any]:
+def canvas(width: float, height: float) -> tuple[Any, Any]:
+    """An empty figure in our style, in inches, and its axes."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -45,17 +46,18 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
         return figure, figure.add_subplot()
 
 
-def _save(figure: Any, path: Path) -> str:
+def save(drawn: Any, path: Path) -> str:
+    """Writes a figure as SVG; the file's name."""
     import matplotlib
 
     with matplotlib.rc_context(STYLE):
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        drawn.savefig(path, format="svg", metadata={"Date": None})
     return path.name
 
 
 def _against_ratio(results: list[EvalResult], title: str) -> Any:
     """Avg against replacement ratio: a line a criterion (and gamma), 95 % t intervals over problems, base and RL."""
-    figure, axes = _figure(7.2, 4.0)
+    figure, axes = canvas(7.2, 4.0)
     lines: dict[tuple[Any, ...], list[EvalResult]] = {}
     for result in results:
         d = result.decoding
@@ -110,7 +112,7 @@ def _heat(cells: dict[tuple[float, float], EvalResult], rl: EvalResult | None, t
     grid = np.full((len(gammas), len(taus)), np.nan)
     for (tau, gamma), result in cells.items():
         grid[gammas.index(gamma), taus.index(tau)] = 100 * result.avg
-    figure, axes = _figure(1.6 + 0.95 * len(taus), 1.3 + 0.55 * len(gammas))
+    figure, axes = canvas(1.6 + 0.95 * len(taus), 1.3 + 0.55 * len(gammas))
     middle = 100 * rl.avg if rl else float(np.nanmean(grid))
     span = max(1.0, float(np.nanmax(np.abs(grid - middle))))
     axes.imshow(grid, cmap="RdBu_r", vmin=middle - span, vmax=middle + span, aspect="auto")

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from harness.spec import Decoding
-from harness.spec.sweep import RATIO, Parameter, SweepSpec
+from harness.spec.search import Parameter, Search
+from harness.spec.sweep import RATIO
 
 Point = dict[str, Any]  # pair, and a value by parameter name; `decode.tau.ratio` where the threshold is to be found
 
@@ -18,7 +19,7 @@ def key(point: Mapping[str, Any]) -> str:
     return json.dumps(point, sort_keys=True, separators=(",", ":"))
 
 
-def listed_points(spec: SweepSpec) -> list[Point]:
+def listed_points(spec: Search) -> list[Point]:
     """All points of a grid, or of a random or quasi-random draw from the sweep's seed; none for a search.
 
     A longer draw begins with the shorter one, so a sweep can be extended.
@@ -32,7 +33,7 @@ def listed_points(spec: SweepSpec) -> list[Point]:
     return [{"pair": pair, **point} for pair in spec.pairs for point in drawn]
 
 
-def names(spec: SweepSpec) -> dict[str, Parameter]:
+def names(spec: Search) -> dict[str, Parameter]:
     """The parameters by the names that points and studies use."""
     return {RATIO if p.ratio is not None else name: p for name, p in spec.parameters.items()}
 
@@ -42,13 +43,13 @@ def reference(pair: str, decoding: Decoding) -> Point:
     return {"pair": pair, "reference": decoding.model_dump(mode="json")}
 
 
-def _grid(spec: SweepSpec) -> Iterator[Point]:
+def _grid(spec: Search) -> Iterator[Point]:
     every = names(spec)
     for values in product(*(parameter.listed or () for parameter in every.values())):
         yield dict(zip(every, values, strict=True))
 
 
-def _draw(spec: SweepSpec) -> list[Point]:
+def _draw(spec: Search) -> list[Point]:
     every = names(spec)
     units = _units(spec, len(every))
     found: dict[str, Point] = {}
@@ -60,7 +61,7 @@ def _draw(spec: SweepSpec) -> list[Point]:
     return list(found.values())
 
 
-def _units(spec: SweepSpec, width: int) -> Iterator[np.ndarray]:
+def _units(spec: Search, width: int) -> Iterator[np.ndarray]:
     """Rows of numbers in [0, 1), without end."""
     if spec.method == "random":
         random = np.random.default_rng(spec.seed)

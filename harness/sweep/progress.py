@@ -6,19 +6,16 @@ from collections.abc import Callable, Sequence
 from optuna.trial import TrialState
 
 from harness import stats
-from harness.evals import EvalResult
-from harness.evals.show import score
-from harness.spec.sweep import LISTED, SweepSpec
+from harness.spec.search import LISTED, Search
 from harness.sweep.folder import Folder
-from harness.sweep.points import Point
 from harness.sweep.study import ENDED, OPEN, Book
 
 
 class Progress:
     """Counts from the book, so that it is right with any number of workers."""
 
-    def __init__(self, spec: SweepSpec, book: Book, folder: Folder, say: Callable[[str], None]) -> None:
-        self._spec, self._book, self._folder, self._say = spec, book, folder, say
+    def __init__(self, spec: Search, book: Book, say: Callable[[str], None], best: Callable[[], str]) -> None:
+        self._spec, self._book, self._say, self._best = spec, book, say, best
         self._began, self._finished = time.monotonic(), 0
 
     @property
@@ -26,13 +23,12 @@ class Progress:
         """Since it began."""
         return time.monotonic() - self._began
 
-    def finished(self, point: Point, results: Sequence[EvalResult]) -> None:
-        """One more trial is complete."""
+    def finished(self, about: Sequence[str]) -> None:
+        """One more trial is complete; what there is to say of it."""
         self._finished += 1
         done, total = self.counts()
-        words = [f"{done}/{total}", f"{point['pair']}: {results[0].label}"]
-        words += [f"{result.task} {score(result)}" for result in results]
-        if best := best_so_far(self._book, self._folder):
+        words = [f"{done}/{total}", *about]
+        if best := self._best():
             words.append(best)
         if total > done:
             words.append(f"about {duration(self.seconds / self._finished * (total - done))} left")

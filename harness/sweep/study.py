@@ -15,8 +15,10 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from harness.spec.sweep import CHOICES, LISTED, Parameter, SweepSpec, load_sweep
+from harness.spec.search import LISTED, Parameter, Search
+from harness.spec.sweep import Wilcoxon
 from harness.sweep.folder import Folder, check, dump
+from harness.sweep.kinds import load
 from harness.sweep.owner import dead, me
 from harness.sweep.points import Point, key, names
 from harness.sweep.storage import flocked, open_storage
@@ -44,7 +46,7 @@ class Asked:
 class Book:
     """The two studies of a sweep, made where they are missing."""
 
-    def __init__(self, spec: SweepSpec, folder: Folder, *, extend: bool = False, worker: int = 0) -> None:
+    def __init__(self, spec: Search, folder: Folder, *, extend: bool = False, worker: int = 0) -> None:
         self.spec, self.folder = spec, folder
         storage = open_storage(spec.storage, folder.journal)
         goals = [metric.goal for metric in spec.metric]
@@ -77,7 +79,7 @@ class Book:
         if stored is not None:
             import yaml
 
-            check(load_sweep(yaml.safe_load(stored)), self.spec, "the study in its storage", extend=extend)
+            check(load(yaml.safe_load(stored)), self.spec, "the study in its storage", extend=extend)
         if stored != dump(self.spec):
             self.points.set_user_attr("sweep", dump(self.spec))
 
@@ -187,7 +189,7 @@ class Book:
             point = trial.user_attrs.get("point")
             if study is self.points:
                 suggested = {name: _suggest(trial, name, p, self.spec) for name, p in names(self.spec).items()}
-                if len(self.spec.pair) > 1:
+                if len(self.spec.pairs) > 1:
                     trial.suggest_categorical("pair", list(self.spec.pairs))
                 if point is None:
                     point = {"pair": next(iter(self.spec.pairs)), **suggested}
@@ -195,9 +197,12 @@ class Book:
                     trial.set_user_attr("attempt", 1)
         return Asked(trial, point)
 
-    def finish(self, asked: Asked, files: Sequence[str], metrics: dict[str, float]) -> None:
-        """A trial is complete: its result files and metrics are written down, the sampler is told."""
+    def finish(self, asked: Asked, files: Sequence[str], metrics: dict[str, float], **about: Any) -> None:
+        """A trial is complete: its result files, its metrics and what else is known of it are written down, the sampler
+        is told."""
         trial = asked.trial
+        for name, value in about.items():
+            trial.set_user_attr(name, value)
         trial.set_user_attr("results", list(files))
         trial.set_user_attr("metrics", metrics)
         for name, bounds in self.spec.constraints.items():
@@ -210,9 +215,9 @@ class Book:
         else:
             self.points.tell(trial, [metrics[metric.name] for metric in self.spec.metric])
 
-    def prune(self, asked: Asked, *, seen: int, of: int) -> None:
-        """A trial is ended early, after so many problems; it has no results and enters no table."""
-        asked.trial.set_user_attr("pruned_after", {"problems": seen, "of": of})
+    def prune(self, asked: Asked, **after: Any) -> None:
+        """A trial is ended early, and after what; it has no results and enters no table."""
+        asked.trial.set_user_attr("pruned_after", after)
         self.points.tell(asked.trial, state=TrialState.PRUNED)
 
     def give_up(self, asked: Asked, reason: str, *, counted: bool) -> None:
@@ -248,7 +253,7 @@ class Book:
         ]
 
 
-def _sampler(spec: SweepSpec, salt: int) -> optuna.samplers.BaseSampler:
+def _sampler(spec: Search, salt: int) -> optuna.samplers.BaseSampler:
     """The search; `salt` keeps a resumed one, and every worker's, from drawing what was drawn before."""
     if spec.method in LISTED:
         return optuna.samplers.RandomSampler()  # never asked: all points are enqueued
@@ -256,15 +261,15 @@ def _sampler(spec: SweepSpec, salt: int) -> optuna.samplers.BaseSampler:
     return kind(seed=spec.seed + salt, n_startup_trials=min(10, max(2, spec.run_cap // 3)))
 
 
-def _pruner(spec: SweepSpec) -> optuna.pruners.BasePruner:
-    if spec.pruner is None:
+def _pruner(spec: Search) -> optuna.pruners.BasePruner:
+    if not isinstance(spec.pruner, Wilcoxon):
         return optuna.pruners.NopPruner()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         return optuna.pruners.WilcoxonPruner(p_threshold=spec.pruner.p, n_startup_steps=spec.pruner.startup)
 
 
-def _suggest(trial: Trial, name: str, parameter: Parameter, spec: SweepSpec) -> Any:
+def _suggest(trial: Trial, name: str, parameter: Parameter, spec: Search) -> Any:
     """Tells Optuna of a parameter; for an enqueued point it gives the point's value.
 
     Listed numbers are a range to Optuna and listed names all that the parameter knows, so that a grid can be extended
@@ -274,11 +279,11 @@ def _suggest(trial: Trial, name: str, parameter: Parameter, spec: SweepSpec) -> 
     if values is None:
         return trial.suggest_float(name, parameter.min, parameter.max, log=parameter.log)
     if spec.method in LISTED:
-        if name not in CHOICES:
+        if name not in spec.choices:
             return trial.suggest_float(name, min(values), max(values))
-        return trial.suggest_categorical(name, list(CHOICES[name]))
+        return trial.suggest_categorical(name, list(spec.choices[name]))
     return trial.suggest_categorical(name, list(values))
 
 
-def _pair_param(spec: SweepSpec, point: Point) -> dict[str, Any]:
-    return {"pair": point["pair"]} if len(spec.pair) > 1 and "reference" not in point else {}
+def _pair_param(spec: Search, point: Point) -> dict[str, Any]:
+    return {"pair": point["pair"]} if len(spec.pairs) > 1 and "reference" not in point else {}

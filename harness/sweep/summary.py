@@ -39,6 +39,11 @@ class Entry:
         """How it was decoded."""
         return self.results[0].decoding
 
+    @property
+    def label(self) -> str:
+        """The decoding in words."""
+        return self.decoding.label()
+
 
 @dataclass(frozen=True, eq=False)
 class Summary:
@@ -108,7 +113,7 @@ def _entries(book: Book, folder: Folder) -> list[Entry]:
                 )
             asked = None if "reference" in point else point
             found.append(Entry(point["pair"], trial.number, asked, tuple(results), trial.user_attrs["metrics"]))
-    order = ("base", "rl", "replace", "extrapolate")
+    order = ("base", "rl", "replace", "extrapolate", "expo")
     return sorted(found, key=lambda e: (e.point is not None, order.index(e.decoding.mode) if not e.point else e.number))
 
 

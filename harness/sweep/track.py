@@ -6,14 +6,10 @@ Nothing depends on it: what fails is a warning, and `sweep run` again writes wha
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from harness.evals import EvalResult
-from harness.spec.sweep import SweepSpec
+from harness.spec.search import Search
 from harness.sweep.folder import Folder
-
-if TYPE_CHECKING:
-    from harness.sweep.summary import Summary
 
 _PARENT = "mlflow.parentRunId"
 
@@ -21,18 +17,18 @@ _PARENT = "mlflow.parentRunId"
 class Parent:
     """The run of a sweep. `where` is a folder or a tracking URI; None logs nothing."""
 
-    def __init__(self, spec: SweepSpec, where: Path | str | None) -> None:
+    def __init__(self, spec: Search, where: Path | str | None) -> None:
         self._spec, self._where, self._run = spec, where, None
         self._client: Any = None
         if where is not None:
             self._try(self._open)
 
-    def child(self, result: EvalResult) -> None:
+    def child(self, result: Any) -> None:
         """Logs a result under the sweep, unless it is there."""
         if self._run is not None:
             self._try(lambda: self._child(result))
 
-    def close(self, made: "Summary", folder: Folder) -> None:
+    def close(self, made: Any, folder: Folder) -> None:
         """Logs what is missing, then the sweep's own metrics, table and figures; ends its run."""
         for result in (result for entry in made.entries for result in entry.results):
             self.child(result)
@@ -84,7 +80,8 @@ class Parent:
                 run = client.create_run(experiment, run_name=f"sweep {self._spec.name}", tags=tags)
                 self._run = run.info.run_id
 
-    def _child(self, result: EvalResult) -> None:
+    def _child(self, result: Any) -> None:
+        """One result as a run of its own."""
         from harness.tracking import log_result
 
         run = log_result(result, self._where, self._experiment)
@@ -102,12 +99,15 @@ class Parent:
             if is_dead(run.data.tags.get("owner", "")):
                 self._client.set_terminated(run.info.run_id, "KILLED")
 
-    def _close(self, made: "Summary", folder: Folder) -> None:
+    def _params(self, made: Any) -> dict[str, str]:
+        """What was asked, for people."""
+        return {"pair": ", ".join(made.spec.pairs), "tasks": ", ".join(made.spec.tasks), "size": made.spec.size()}
+
+    def _close(self, made: Any, folder: Folder) -> None:
         from mlflow.entities import Metric, Param
 
         best = [entry for entry in made.best if len(made.spec.metric) == 1][:1]
-        metrics = {"points": len(made.points)}
-        params = {"pair": ", ".join(made.spec.pairs), "tasks": ", ".join(made.spec.tasks), "size": made.spec.size()}
+        metrics, params = {"points": len(made.points)}, self._params(made)
         for entry in best:
             metrics |= {f"best/{name}": round(100 * value, 2) for name, value in entry.metrics.items()}
             metrics["best/mean_tokens"] = round(entry.metrics["mean_tokens"], 1)
@@ -115,7 +115,7 @@ class Parent:
         client.log_batch(run, metrics=[Metric(name, value, 0, 0) for name, value in metrics.items()])
         stored = client.get_run(run).data.params
         client.log_batch(run, params=[Param(k, v) for k, v in params.items() if k not in stored])
-        client.set_tag(run, "best", best[0].decoding.label() if best else "")
+        client.set_tag(run, "best", best[0].label if best else "")
         client.set_tag(run, "mlflow.note.content", (folder.path / "summary.md").read_text()[:8000])
         self._end(
             [folder.spec, *(folder.path / f"summary.{kind}" for kind in ("md", "json")), *folder.path.glob("*.svg")]

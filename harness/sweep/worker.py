@@ -1,6 +1,6 @@
-"""One engine of a fleet: claim a trial, decode it, tell; again, until nothing is left or the parent is gone.
+"""One worker of a fleet: claim a trial, do it, tell; again, until nothing is left or the parent is gone.
 
-    python -m harness.sweep.worker FOLDER RECORDS NUMBER PARENT_PID
+    python -m harness.sweep.worker FOLDER STORE NUMBER PARENT_PID
 
 It never enqueues and never reclaims. A failure ends it: its trial is told FAIL first, the parent starts another worker.
 """
@@ -13,20 +13,19 @@ import sys
 import time
 from pathlib import Path
 
-from harness.decode import Engine, open_engine
 from harness.errors import UserError
-from harness.spec.sweep import LISTED
+from harness.spec.search import LISTED
+from harness.sweep.bench import Bench
 from harness.sweep.folder import Folder
-from harness.sweep.measure import Bench, checkpoints, measure
+from harness.sweep.kinds import kind_of
 from harness.sweep.owner import beat
 from harness.sweep.study import ENDED, OPEN, Book
-from harness.sweep.taus import stored_taus
 
 _PAUSE = 0.3  # seconds between two looks when there is nothing to do yet
 _SET_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
 
 
-def work(path: Path, records: Path, number: int = 0, parent: int | None = None) -> None:
+def work(path: Path, store: Path, number: int = 0, parent: int | None = None) -> None:
     """Works on the sweep in a folder until no trial is left; `parent` is the process to end with.
 
     Raises:
@@ -38,9 +37,8 @@ def work(path: Path, records: Path, number: int = 0, parent: int | None = None) 
         raise UserError(f"{path} holds no sweep")
     beat(folder.workers)
     book = Book(spec, folder, worker=number + 1)
-    bench = Bench(spec, book, folder, records, print, lambda point, results: None, progress=False)
-    engine, loaded = None, ""
-    try:
+    bench = Bench(spec, book, folder, store, print, lambda point, results: None, progress=False)
+    with kind_of(spec).hand(bench) as do:
         while parent is None or os.getppid() == parent:
             asked = book.ask()
             if asked is None:
@@ -48,17 +46,11 @@ def work(path: Path, records: Path, number: int = 0, parent: int | None = None) 
                     return
                 time.sleep(_PAUSE)
                 continue
-            pair = asked.point["pair"]
             try:
-                if loaded != pair:
-                    _close(engine)
-                    engine, loaded = open_engine(checkpoints(spec, pair), spec.engine, lazily=True), pair
-                measure(bench, engine, [asked], stored_taus(spec, folder, pair))
+                do(asked)
             except BaseException as error:
                 book.give_up(asked, f"{type(error).__name__}: {error}", counted=True)
                 raise
-    finally:
-        _close(engine)
 
 
 def _over(book: Book) -> bool:
@@ -67,11 +59,6 @@ def _over(book: Book) -> bool:
     if any(trial.state in OPEN for trial in (*trials, *book.trials(book.references))):
         return False
     return book.spec.method in LISTED or sum(t.state in ENDED for t in trials) >= book.spec.run_cap
-
-
-def _close(engine: Engine | None) -> None:
-    if engine is not None:
-        engine.close()
 
 
 def end_with_parent() -> None:

@@ -5,11 +5,13 @@ from harness.tracking.log import log_result
 from harness.tracking.query import find_result, result_of_run
 from harness.tracking.store import resolve_store
 from harness.tracking.sync import SyncReport, sync
+from harness.tracking.training import Training
 from harness.tracking.views import Links, comparison_link
 
 __all__ = [
     "Links",
     "SyncReport",
+    "Training",
     "comparison_link",
     "find_result",
     "log_result",

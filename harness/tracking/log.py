@@ -27,7 +27,7 @@ def log_result(result: EvalResult, store: Path | str, experiment: str | None = N
     """
     try:
         with patience():
-            return write_run(result, Store.at(store), experiment, git=_git_sha())
+            return write_run(result, Store.at(store), experiment, git=git_sha())
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         warnings.warn(
@@ -109,7 +109,7 @@ def _fill(client: Any, run_id: str, result: EvalResult, files: str, now: int) ->
     client.log_artifacts(run_id, files)
 
 
-def _git_sha() -> str | None:
+def git_sha() -> str | None:
     """The commit of the checkout that this code runs from; None where it is installed otherwise."""
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():

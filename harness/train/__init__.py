@@ -1,18 +1,19 @@
-"""Reinforcement learning with verifiable rewards, through TRL: DAPO with dynamic sampling and reweighted advantages.
+"""Reinforcement learning with verifiable rewards: DAPO with dynamic sampling and reweighted advantages.
 
-`DapoSettings` and `TrainSpec` are data; what trains imports torch and TRL, and only when it is asked for.
+Through TRL on one machine, or through verl on many. Everything is imported when it is asked for: verl's processes,
+which have another environment, pass through here on their way to `harness.train.verl`.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from harness.train.settings import DapoSettings
-from harness.train.spec import TrainSpec, load_train
-
 if TYPE_CHECKING:
+    from harness.train.backends import Source, train
     from harness.train.cost import reweighting_cost
     from harness.train.dapo import DapoTrainer, train_dapo
     from harness.train.reward import accuracy
-    from harness.train.run import Source, run_training
+    from harness.train.run import run_training
+    from harness.train.settings import DapoSettings
+    from harness.train.spec import TrainSpec, load_train
 
 __all__ = [
     "DapoSettings",
@@ -23,15 +24,20 @@ __all__ = [
     "load_train",
     "reweighting_cost",
     "run_training",
+    "train",
     "train_dapo",
 ]
 
 _HOMES = {
+    "DapoSettings": "harness.train.settings",
     "DapoTrainer": "harness.train.dapo",
-    "Source": "harness.train.run",
+    "Source": "harness.train.backends",
+    "TrainSpec": "harness.train.spec",
     "accuracy": "harness.train.reward",
+    "load_train": "harness.train.spec",
     "reweighting_cost": "harness.train.cost",
     "run_training": "harness.train.run",
+    "train": "harness.train.backends",
     "train_dapo": "harness.train.dapo",
 }
 

@@ -15,8 +15,8 @@ tags: [rlvr, dapo]
 
 # {label} on {base}, seed {seed}
 
-Trained from `{base}` by reinforcement learning with verifiable rewards, by rlvr-dir {version} through TRL on {date}
-({machine}; {seconds:.0f} s of steps). The licence is the base's. The pair:
+Trained from `{base}` by reinforcement learning with verifiable rewards, by rlvr-dir {version} through {backend}
+on {date} ({machine}; {seconds:.0f} s of steps). The licence is the base's. The pair:
 
     rlvr-dir eval --pretrained {rl} --base {base}
 
@@ -43,6 +43,7 @@ def write_card(rl: Path, facts: dict[str, Any], records: list[dict[str, Any]]) -
         label=dapo.label,
         rl=rl.resolve(),
         version=facts["versions"]["rlvr-dir"],
+        backend={"trl": "TRL", "verl": "verl"}[facts["training"]["backend"]],
         machine=facts["machine"],
         date=facts["date"],
         seconds=facts["seconds"],

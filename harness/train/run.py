@@ -13,9 +13,8 @@ import random
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,31 +28,30 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, T
 from harness.errors import UserError
 from harness.records.files import make_folder
 from harness.records.lock import Lock
-from harness.train.card import write_card
+from harness.train.backends import OnRecord, OnSeed, Say, Scores, Source, conclude, validate_base
 from harness.train.dapo import DapoTrainer, make_trainer
-from harness.train.folder import Folder, SeedFolder, write_json
+from harness.train.folder import Folder, SeedFolder
 from harness.train.settings import DapoSettings
 from harness.train.spec import TrainSpec, check_machine
 from harness.train.summary import write_summary
 
-Scores = dict[str, dict[str, float]]  # by benchmark: avg, pass, tokens, ...
-Validate = Callable[[str, str, str, Path | None], Scores]  # base, rl, mode; results are written into the folder
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a training starts: the base, the problems of a seed (rows of `prompt` and `answer`), and who validates."""
-
-    base: str
-    problems: Callable[[int], list[dict[str, Any]]]
-    validate: Validate | None = None
-
 
 def run_training(
-    spec: TrainSpec, out: Path, source: Source, *, against: Path | None = None, say: Say = print
+    spec: TrainSpec,
+    out: Path,
+    source: Source,
+    *,
+    against: Path | None = None,
+    say: Say = print,
+    on_record: OnRecord = lambda seed, record: None,
+    on_seed: OnSeed = lambda seed, folder: None,
 ) -> dict[str, Any]:
     """Trains what is not trained yet and writes the summary over all seeds, which it returns.
+
+    Args:
+        on_record: is told of each line of a log once it is written; what it raises ends the training, which can be
+            gone on with.
+        on_seed: is told of each of the spec's seeds that is finished, also of those that were before.
 
     Raises:
         UserError: the machine lacks something, the folder is another training's or in use, or the data is too small.
@@ -66,11 +64,10 @@ def run_training(
     try:
         asked, spec = spec.seeds, folder.settle(spec)
         with _threads(spec.threads), _quiet():
-            if spec.validation.tasks and source.validate and not folder.base.is_file():
-                say("validating the base")
-                write_json(folder.base, source.validate(source.base, source.base, "base", None))
+            validate_base(spec, source, folder, say)
             for seed in asked:
-                _Run(spec, seed, folder.seed(seed), source, say).finish(problems[seed])
+                _Run(spec, seed, folder.seed(seed), source, say, on_record).finish(problems[seed])
+                on_seed(seed, folder.seed(seed))
         return write_summary(folder, spec, against)
     finally:
         lock.release()
@@ -88,8 +85,11 @@ def _enough(rows: list[dict[str, Any]], spec: TrainSpec) -> list[dict[str, Any]]
 class _Run:
     """One seed of a training."""
 
-    def __init__(self, spec: TrainSpec, seed: int, folder: SeedFolder, source: Source, say: Say) -> None:
+    def __init__(
+        self, spec: TrainSpec, seed: int, folder: SeedFolder, source: Source, say: Say, on_record: OnRecord
+    ) -> None:
         self.spec, self.seed, self.folder, self.source, self.say = spec, seed, folder, source, say
+        self.on_record = on_record
         self.dapo: DapoSettings = spec.dapo.replace(seed=seed)
 
     def finish(self, problems: list[dict[str, Any]]) -> None:
@@ -101,20 +101,12 @@ class _Run:
         make_folder(folder.checkpoints)
         if not folder.rl.is_dir():
             self._train(problems)
-        scores: Scores = {}
-        if self.spec.validation.tasks and self.source.validate:
-            self.say(f"seed {self.seed}: validating")
-            make_folder(folder.results)
-            scores = self.source.validate(self.source.base, str(folder.rl.resolve()), "rl", folder.results)
-            last = {"step": self.dapo.steps, "validation": scores}
-            if last not in folder.records():
-                folder.append(last)
-        write_json(folder.pair, {"base": self.source.base, "rl": str(folder.rl.resolve())})
-        facts = self._facts(scores)
-        write_card(folder.rl, facts, folder.records())
-        if not self.spec.keep_checkpoints:
-            shutil.rmtree(folder.checkpoints)
-        write_json(folder.done, facts)
+        conclude(self.spec, self.seed, folder, self.source, self._facts, self.say, self.keep)
+
+    def keep(self, record: dict[str, Any]) -> None:
+        """Writes a line of the log, then tells of it."""
+        self.folder.append(record)
+        self.on_record(self.seed, record)
 
     def _train(self, problems: list[dict[str, Any]]) -> None:
         spec, folder = self.spec, self.folder
@@ -191,7 +183,7 @@ class _Steps(TrainerCallback):
             "grad_norm": logs["grad_norm"],
             "learning_rate": logs["learning_rate"],
         }
-        run.folder.append(record)
+        run.keep(record)
         accuracy, reward = (float("nan") if record[name] is None else record[name] for name in ("accuracy", "reward"))
         self.bar.set_postfix_str(f"accuracy {accuracy:.3f}, reward {reward:.3f}, {record['length']:.0f} tokens")
         self.bar.update()
@@ -213,7 +205,7 @@ class _Steps(TrainerCallback):
             export(model, self.trainer.processing_class, place, self.caches)
             scores = run.source.validate(run.source.base, str(place.resolve()), "rl", None)
         shutil.rmtree(place)
-        run.folder.append({"step": step, "validation": scores})
+        run.keep({"step": step, "validation": scores})
 
 
 def export(model: PreTrainedModel, tokenizer: Any, path: Path, caches: bool) -> None:

@@ -13,6 +13,8 @@ from pydantic import Field, model_validator
 from harness.errors import UserError, unknown
 from harness.spec import EngineSpec, Sampling, Spec, parse
 from harness.train.settings import DapoSettings
+from harness.train.verl.presets import with_preset
+from harness.train.verl.spec import Verl, refuse_unfit
 
 TINY = "tiny"
 INSTRUCTION = "\nPlease reason step by step, and put your final answer within \\boxed{}."  # the paper's
@@ -51,10 +53,13 @@ class Validation(Spec):
 class TrainSpec(Spec):
     """A training: `dapo` once for each of the `seeds`. `load_train` makes it.
 
+    `backend` is `trl`, in this process, or `verl`, on a cluster and in an environment of its own, as `verl` says.
+
     `data` is `tiny` or a JSONL file of `answer` and `prompt` (text or messages) or `problem`, to which `instruction` is
     added. `checkpoint_every` counts steps: what is lost when the process is killed.
     """
 
+    backend: Literal["trl", "verl"] = "trl"
     base: str = TINY
     data: str = TINY
     instruction: str = INSTRUCTION
@@ -65,6 +70,7 @@ class TrainSpec(Spec):
     keep_checkpoints: bool = False
     lora: Lora | None = None
     vllm: Vllm | None = None
+    verl: Verl | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     bf16: bool = False  # autocast; the weights are float32
     threads: int = Field(default=1, ge=1)  # of the CPU: on tiny matrices a second only waits
@@ -80,6 +86,11 @@ class TrainSpec(Spec):
             raise ValueError(f"data='tiny' is refused with base={self.base!r}: only the tiny model can read it")
         if self.lora and self.dapo.beta:
             raise ValueError(f"beta={self.dapo.beta} is refused with lora; accepted: 0")
+        if self.backend == "verl":
+            refuse_unfit(self)
+            return self
+        if self.verl:
+            raise ValueError("verl has no effect with backend='trl'; accepted: backend: verl")
         if self.validation.every and not self.validation.tasks:
             raise ValueError(f"validation.every={self.validation.every} has no effect without validation.tasks")
         if self.vllm and self.vllm.mode == "server" and not self.vllm.server_base_url:
@@ -89,11 +100,11 @@ class TrainSpec(Spec):
     @property
     def same(self) -> "TrainSpec":
         """Without the seeds: what has to be equal for a folder to be gone on with."""
-        return self.model_copy(update={"seeds": (0,)})
+        return self.model_copy(update={"seeds": (0,), "verl": self.verl and self.verl.same})
 
 
 def load_train(data: Mapping[str, Any], dapo: Mapping[str, Any] | None = None) -> TrainSpec:
-    """A training from its YAML; `dapo` has what is used where the file says nothing.
+    """A training from its YAML, over a `preset` where it names one; `dapo` has what is used where nothing is said.
 
     Raises:
         UserError: an unknown key (the sentence has the nearest one), a value that is refused, or parts that do not fit
@@ -101,6 +112,7 @@ def load_train(data: Mapping[str, Any], dapo: Mapping[str, Any] | None = None) -
     """
     if not isinstance(data, Mapping):
         raise UserError("the training is not a mapping of keys to values")
+    data = with_preset(data)
     _keys("training", data, TrainSpec)
     fields: dict[str, Any] = {name: value for name, value in data.items() if value is not None}
     given = fields.get("dapo") or {}
@@ -108,7 +120,7 @@ def load_train(data: Mapping[str, Any], dapo: Mapping[str, Any] | None = None) -
         raise UserError(f"dapo.seed={given['seed']!r} is refused: a training has seeds; accepted: seeds: [0, 1, 2]")
     if isinstance(given, Mapping):
         fields["dapo"] = {**(dapo or {}), **given}
-    parts = {"dapo": DapoSettings, "validation": Validation, "lora": Lora, "vllm": Vllm}
+    parts = {"dapo": DapoSettings, "validation": Validation, "lora": Lora, "vllm": Vllm, "verl": Verl}
     for name, part in parts.items():
         if name in fields:
             fields[name] = _part(part, fields[name], name)
@@ -131,6 +143,8 @@ def check_machine(spec: TrainSpec) -> None:
     import os
     from importlib.util import find_spec
 
+    if spec.backend == "verl":
+        return  # it has machines and an environment of its own, which `harness.train.verl` asks
     if find_spec("trl") is None:
         raise UserError("training needs TRL, which is not installed; install rlvr-dir[train]")
     if spec.lora and find_spec("peft") is None:

@@ -49,15 +49,24 @@ def _of_seed(folder: Folder, seed: int, facts: dict[str, Any]) -> dict[str, Any]
         "accuracy": [facts["accuracy"][0], facts["accuracy"][-1]],
         "length": [facts["length"][0], facts["length"][-1]],
         "entropy": [steps[0]["entropy"], steps[-1]["entropy"]],
-        "clip_fraction": mean([record["clip_fraction"] for record in learned]),
+        "clip_fraction": mean([value for record in learned if (value := record["clip_fraction"]) is not None]),
         "weight": mean([record["weight"] for record in learned]),
-        "gradient_share_below_0.3": mean([sum(record["gradient_share"][:3]) for record in learned]),
-        "token_share_below_0.3": mean([sum(record["token_share"][:3]) for record in learned]),
+        "gradient_share_below_0.3": mean(
+            [sum(record["gradient_share"][:3]) for record in learned if "gradient_share" in record]
+        ),
+        "token_share_below_0.3": mean(
+            [sum(record["token_share"][:3]) for record in learned if "token_share" in record]
+        ),
         "kept": sum(record["groups"]["kept"] for record in steps),
         "dropped": sum(record["groups"]["dropped"] for record in steps),
         "seconds": facts["seconds"],
-        "reweighting_share": facts["reweighting_seconds"] / facts["seconds"] if facts["seconds"] else 0.0,
+        "reweighting_share": _share(facts["reweighting_seconds"], facts["seconds"]),
     }
+
+
+def _share(part: float | None, whole: float) -> float | None:
+    """None where the backend does not measure it."""
+    return None if part is None else part / whole if whole else 0.0
 
 
 def _other(path: Path, found: dict[str, Any]) -> dict[str, Any]:
@@ -142,10 +151,10 @@ def text(found: dict[str, Any]) -> str:
         cells += [f"{_number(mass, '.0%')} ({_number(tokens, '.0%')} of tokens)"]
         cells += [f"{each['kept']} kept, {each['dropped']} dropped", f"{each['seconds']:.0f}"]
         lines.append(f"| {' | '.join(cells)} |")
-    share = max((each["reweighting_share"] for each in seeds.values()), default=0.0)
+    shares = [each["reweighting_share"] for each in seeds.values() if each["reweighting_share"] is not None]
     lines += ["", "Accuracy, tokens and entropy: of the rollouts of the first and of the last step."]
-    if training["dapo"]["method"] != "none":
-        lines.append(f"Reweighting took {100 * share:.2f} % of the time of the steps at most.")
+    if training["dapo"]["method"] != "none" and shares:
+        lines.append(f"Reweighting took {100 * max(shares):.2f} % of the time of the steps at most.")
     return "\n".join(lines)
 
 

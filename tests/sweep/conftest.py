@@ -50,7 +50,7 @@ class Host:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(30)
+        self.process.wait(120)  # a busy machine takes its time to end a process
 
 
 @pytest.fixture(scope="session")

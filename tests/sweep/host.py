@@ -84,6 +84,8 @@ def main():
     say("ready")
     for line in sys.stdin:
         out, _, changes = line.strip().partition(" ")
+        if '"kind": "train"' in changes:
+            import harness.train.run  # noqa: F401
         pid = os.fork()
         if pid == 0:
             code = 70

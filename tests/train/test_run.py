@@ -104,9 +104,27 @@ def test_the_log_has_a_line_a_step(uninterrupted):
 
 
 def test_a_finished_training_is_not_trained_again(uninterrupted):
-    said = []
-    run_training(load_train(SPEC), uninterrupted[0], source(), say=said.append)
+    said, seeds = [], []
+    run_training(
+        load_train(SPEC), uninterrupted[0], source(), say=said.append, on_seed=lambda seed, _: seeds.append(seed)
+    )
     assert said == ["seed 0 is done"]
+    assert seeds == [0]
+
+
+def test_what_is_told_of_is_what_is_written_and_may_end_the_training(tmp_path):
+    told = []
+
+    def stop(seed, record):
+        told.append((seed, record))
+        if record["step"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_training(load_train({"dapo": SPEC["dapo"]}), tmp_path, source(), say=quiet, on_record=stop)
+    seed = SeedFolder(tmp_path / "seed-0")
+    assert [record for _, record in told] == seed.records()
+    assert seed.last_checkpoint()[0] == 1
 
 
 def test_another_training_in_its_folder_is_refused(uninterrupted):
@@ -193,3 +211,32 @@ def test_a_killed_command_goes_on_to_the_same_weights(uninterrupted, tmp_path):
     assert "low_prob α0.2 top-p 0.98 from tiny, 5 steps" in done.output
     killed, whole = (folder / "seed-0" / "rl" / "model.safetensors" for folder in (out, uninterrupted[0]))
     assert killed.read_bytes() == whole.read_bytes()
+    assert steps_in_mlflow(tmp_path) == [1, 2, 3, 4, 5]
+    asked = [
+        "--tasks",
+        "tiny_easy",
+        "--limit",
+        "2",
+        "--samples",
+        "1",
+        "--max-tokens",
+        "24",
+        "--backend",
+        "transformers",
+    ]
+    scored = CliRunner().invoke(
+        app, ["eval", "--pair", str(out / "seed-0"), *asked, "--no-track", "--out", str(tmp_path / "eval")]
+    )
+    assert scored.exit_code == 0, scored.output
+    [result] = (json.loads(path.read_text()) for path in (tmp_path / "eval").glob("*.json"))
+    assert result["provenance"]["engine"]["pair"]["rl"] == str((out / "seed-0" / "rl").resolve())
+
+
+def steps_in_mlflow(folder):
+    """The steps of the only run, which two processes have written."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+    [run] = client.search_runs([client.get_experiment_by_name("rlvr-dir-train").experiment_id])
+    assert run.info.status == "FINISHED"
+    return [metric.step for metric in client.get_metric_history(run.info.run_id, "accuracy")]

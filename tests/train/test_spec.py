@@ -125,8 +125,8 @@ def test_the_command_refuses_quickly_and_prints_its_training():
     command = [sys.executable, "-m", "harness.cli", "train"]
     refused = subprocess.run([*command, "--alpha", "0.2"], capture_output=True, text=True)
     assert refused.returncode == 2
-    assert refused.stderr.splitlines()[-1].endswith(
-        "alpha=0.2 has no effect with method='none'; accepted: low_prob, dominate, ppl"
+    assert refused.stderr.splitlines()[-1] == (
+        "error: alpha=0.2 has no effect with method='none'; accepted: low_prob, dominate, ppl"
     )
     shown = subprocess.run([*command, "--method", "ppl", "--seeds", "0,1", "--dry-run"], capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr

@@ -1,0 +1,247 @@
+"""What every sweep says, whatever it tries: which values, chosen how, what counts as better, who works on it.
+
+`harness.spec.sweep` has sweeps of decodings, `harness.sweep.training` sweeps of trainings.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from math import prod
+from typing import Any, ClassVar, Literal, get_args
+
+from pydantic import Field
+
+from harness.errors import UserError, unknown
+from harness.spec.base import Spec, parse
+
+Method = Literal["grid", "random", "qmc", "tpe", "gp"]
+METHODS: tuple[str, ...] = get_args(Method)
+LISTED = ("grid", "random", "qmc")  # methods whose points are all known before anything runs
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+class Parameter(Spec):
+    """What one parameter may be: some `values`, or anything from `min` to `max` (`log`: evenly in its logarithm).
+
+    `ratio` is for `decode.tau`: thresholds for these replacement ratios are found from the base generation.
+    """
+
+    values: tuple[bool | int | float | str, ...] | None = None
+    min: float | None = None
+    max: float | None = None
+    log: bool = False
+    ratio: tuple[float, ...] | None = None
+
+    @property
+    def listed(self) -> tuple[bool | int | float | str, ...] | None:
+        """The values or ratios; None for a range."""
+        return self.values if self.values is not None else self.ratio
+
+
+class Metric(Spec):
+    """What is to become large or small; of several benchmarks the unweighted mean. Shares and scores are fractions."""
+
+    name: str
+    goal: Literal["maximize", "minimize"] = "maximize"
+
+
+class Bounds(Spec):
+    """Within which a metric has to stay for a point to be eligible as best."""
+
+    min: float | None = None
+    max: float | None = None
+
+
+class Workers(Spec):
+    """How many work at the same time; `gpus_each` gives every one its own GPUs."""
+
+    count: int = Field(default=1, ge=1)
+    gpus_each: int = Field(default=0, ge=0)
+
+
+class Search(Spec):
+    """The part of a sweep that says which points there are and which of them is best.
+
+    A kind of sweep adds what its points are made of, and `pairs`, `choices`, `metrics`.
+    """
+
+    grows: ClassVar[tuple[str, ...]] = ()  # further lists that may be extended
+
+    name: str
+    parameters: dict[str, Parameter]
+    method: Method = "grid"
+    metric: tuple[Metric, ...] = ()
+    constraints: dict[str, Bounds] = Field(default_factory=dict)
+    run_cap: int | None = Field(default=None, ge=1)
+    batch: int = Field(default=8, ge=1)
+    seed: int = Field(default=0, ge=0, lt=2**32)
+    workers: Workers = Workers()
+    storage: str = "journal"
+    retries: int = Field(default=3, ge=0)
+
+    @property
+    def pairs(self) -> Mapping[str, Any]:
+        """What points are tried on, by name."""
+        raise NotImplementedError
+
+    @property
+    def choices(self) -> Mapping[str, tuple[Any, ...]]:
+        """The parameters that are no numbers, with all that they can be."""
+        raise NotImplementedError
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics there are, the usual one first."""
+        raise NotImplementedError
+
+    def size(self) -> str:
+        """How many points there are, as a product: `5 tau x 3 gamma = 15 points`."""
+        factors = [(len(self.pairs), "pairs")] if len(self.pairs) > 1 else []
+        factors += [
+            (len(p.listed), name.partition(".")[2] + (" by ratio" if p.ratio else ""))
+            for name, p in self.parameters.items()
+            if p.listed is not None
+        ]
+        total = prod(count for count, _ in factors)
+        product = " x ".join(f"{count} {name}" for count, name in factors)
+        if self.method != "grid":
+            return f"{self.run_cap} points by {self.method}"
+        capped = f", the first {self.run_cap} of them" if self.run_cap and self.run_cap < total else ""
+        return f"{product} = {total} points{capped}"
+
+    def plain(self) -> dict[str, Any]:
+        """The sweep as plain values, everything said, that its kind's loader reads back."""
+        data = self.model_dump(mode="json")
+        data["parameters"] = {
+            name: {key: value for key, value in parameter.items() if value is not None and value is not False}
+            for name, parameter in data["parameters"].items()
+        }
+        return data
+
+
+def check_search(spec: Search) -> None:
+    """What one field alone cannot tell.
+
+    Raises:
+        UserError: naming the first thing that does not fit.
+    """
+    if not _NAME.fullmatch(spec.name):
+        raise UserError(f"name={spec.name!r} is refused: it names a folder; accepted: letters, digits, '.', '_', '-'")
+    for name, bounds in spec.constraints.items():
+        if bounds.min is None and bounds.max is None:
+            raise UserError(f"constraints.{name} has neither min nor max")
+    for name, parameter in spec.parameters.items():
+        if parameter.listed is None and spec.method == "grid":
+            raise UserError(f"parameters.{name} has a range, and method=grid needs values; or use method=random")
+    if spec.method != "grid" and spec.run_cap is None:
+        raise UserError(f"run_cap is missing: method={spec.method} needs the number of points to try")
+    scheme = spec.storage.partition(":")[0]
+    if scheme not in ("journal", "postgresql", "sqlite") and not spec.storage.startswith("$"):
+        raise unknown("storage", spec.storage, ("journal", "postgresql://...", "sqlite:///..."))
+    if scheme == "sqlite" and spec.workers.count > 1:
+        raise UserError(
+            f"storage=sqlite is refused with {spec.workers.count} workers: it cannot lock rows, so two workers take "
+            "one point; accepted: journal (one machine), postgresql://... (many)"
+        )
+
+
+def corners(spec: Search, alias: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """Points with every value of every parameter at least once, the others at their first; `alias` renames them."""
+    every = {
+        name: [((alias or {}).get(name, name), value) for value in p.listed or (p.min, p.max)]
+        for name, p in spec.parameters.items()
+    }
+    first = dict(values[0] for values in every.values())
+    return [{**first, key: value} for values in every.values() for key, value in values]
+
+
+def fields_of(data: Mapping[str, Any], spec: type[Search], required: Iterable[str]) -> dict[str, Any]:
+    """The fields of a sweep's YAML with what all kinds share already read, except `parameters`.
+
+    Raises:
+        UserError: an unknown key, a missing one, or a value that is refused.
+    """
+    if not isinstance(data, Mapping):
+        raise UserError("the sweep is not a mapping of keys to values")
+    known_keys("sweep", data, spec.model_fields)
+    fields: dict[str, Any] = {name: value for name, value in data.items() if value is not None}
+    for name in required:
+        if not fields.get(name):
+            raise UserError(f"the sweep has no {name}")
+    if "workers" in fields:
+        fields["workers"] = part(Workers, fields["workers"], "workers")
+    metrics = fields.get("metric") or []
+    metrics = metrics if isinstance(metrics, list | tuple) else [metrics]
+    fields["metric"] = tuple(part(Metric, {"name": m} if isinstance(m, str) else m, "metric") for m in metrics)
+    fields["constraints"] = {
+        name: part(Bounds, value, f"constraints.{name}") for name, value in (fields.get("constraints") or {}).items()
+    }
+    return fields
+
+
+def parameter_of(where: str, value: Any, *, numeric: bool) -> Parameter:
+    """One entry of `parameters`, its numbers as numbers.
+
+    Raises:
+        UserError: it is neither values nor a range nor ratios, or more than one of them.
+    """
+    if not isinstance(value, Mapping):
+        raise UserError(f"{where}={value!r} is refused; accepted: values: [...] or min: and max:")
+    given = dict(value)
+    known_keys(where, given, Parameter.model_fields)
+    for key in ("values", "ratio"):
+        if key in given:
+            each = given[key] if isinstance(given[key], list | tuple) else [given[key]]
+            given[key] = tuple(number(where, v) if numeric else v for v in each)
+    for key in ("min", "max"):
+        if given.get(key) is not None:
+            given[key] = number(where, given[key])
+    parameter = parse(Parameter, given, where=f"{where}.")
+    ways = [parameter.values is not None, parameter.ratio is not None]
+    ways.append(parameter.min is not None or parameter.max is not None)
+    if sum(ways) != 1:
+        raise UserError(f"{where} needs one of: values, min and max" + (", ratio" if "ratio" in given else ""))
+    if parameter.listed is not None:
+        if not parameter.listed or len(set(parameter.listed)) < len(parameter.listed):
+            raise UserError(f"{where} is empty or names a value twice")
+        return parameter
+    if not numeric:
+        return parameter
+    if parameter.min is None or parameter.max is None or parameter.min >= parameter.max:
+        raise UserError(f"{where} needs min below max")
+    if parameter.log and parameter.min <= 0:
+        raise UserError(f"{where}.log needs min above 0")
+    return parameter
+
+
+def number(where: str, value: Any) -> float:
+    """A number, also one that YAML reads as text (1e-3).
+
+    Raises:
+        UserError: it is none.
+    """
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise UserError(f"{where}: {value!r} is not a number") from None
+
+
+def part(spec: type[Any], value: Any, where: str) -> Any:
+    """A mapping as a part of a sweep.
+
+    Raises:
+        UserError: it is no mapping, or what `parse` refuses.
+    """
+    if isinstance(value, spec):
+        return value
+    if not isinstance(value, Mapping):
+        raise UserError(f"{where}={value!r} is refused; accepted: a mapping of {', '.join(spec.model_fields)}")
+    known_keys(where, value, spec.model_fields)
+    return parse(spec, value, where=f"{where}.")
+
+
+def known_keys(where: str, given: Mapping[str, Any], accepted: Iterable[str]) -> None:
+    """Refuses a key that is not accepted, with the nearest one that is."""
+    accepted = list(accepted)
+    for key in given:
+        if key not in accepted:
+            raise unknown(f"key of {where}", key, accepted)

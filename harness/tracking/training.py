@@ -1,0 +1,193 @@
+"""A training as MLflow runs, one a seed, told step by step while it trains; what a run has been told is not told again.
+
+    told = Training("runs", "DAPO", {"seeds": [0], ...})
+    told.record(0, {"step": 1, "accuracy": 0.3})
+    told.done(0, facts, records, [Path("runs/train/DAPO/seed-0/log.jsonl")])
+
+Nothing depends on it: what fails is a warning, the training goes on, and `done`, now or in the next run of the command,
+logs what is missing.
+"""
+
+import hashlib
+import json
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.tracking.log import git_sha
+from harness.tracking.owner import owner
+from harness.tracking.store import Store, patience
+
+EXPERIMENT = "rlvr-dir-train"
+_LONGEST = 6000  # characters of a parameter
+_NAMES = ("accuracy", "reward", "length", "truncated", "entropy", "clip_fraction", "weight", "loss", "grad_norm")
+_BINS = 3  # of ten: tokens of probability below 0.3
+_INVALID = re.compile(r"[^\w./: -]")  # in a metric's name, as verl's `acc/mean@32`
+
+
+class Training:
+    """The runs of one training. `where` is a folder or a tracking URI; None logs nothing.
+
+    Args:
+        label: the run's name, as `low_prob α0.2`; the seed comes behind it.
+        training: everything that was asked, as plain values with `seeds`; without these it tells trainings apart.
+        parent: the id of a run that these belong under.
+    """
+
+    def __init__(
+        self,
+        where: Path | str | None,
+        label: str,
+        training: Mapping[str, Any],
+        *,
+        experiment: str = EXPERIMENT,
+        parent: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        self._where, self._label, self._experiment = where, label, experiment
+        self._training = {name: value for name, value in training.items() if name != "seeds"}
+        self._tags = {**(tags or {}), **({"mlflow.parentRunId": parent} if parent else {})}
+        self._runs: dict[int, tuple[str, int]] = {}  # by seed: the run's id and the last step it was told
+        self._failed = where is None
+        self._client: Any = None
+
+    def record(self, seed: int, record: Mapping[str, Any]) -> None:
+        """Tells of one line of the log."""
+        if not self._failed:
+            self._try(lambda: self._tell(seed, [record]))
+
+    def done(
+        self, seed: int, facts: Mapping[str, Any], records: Sequence[Mapping[str, Any]], files: Sequence[Path] = ()
+    ) -> None:
+        """Tells what was not told of a finished seed, its scores and its files, and ends its run."""
+        if self._where is not None:
+            self._try(lambda: self._done(seed, facts, records, files))
+
+    def interrupted(self) -> None:
+        """Ends runs that are not finished as KILLED; the same command goes on in them."""
+        if self._client is not None:
+            for run, _ in self._runs.values():
+                self._try(lambda run=run: self._client.set_terminated(run, "KILLED"))
+            self._runs.clear()
+
+    def _try(self, act: Callable[[], None]) -> None:
+        try:
+            with patience():
+                act()
+        except Exception as error:
+            self._failed = True
+            reason = " ".join(str(error).split())[:200]
+            warnings.warn(
+                f"MLflow at {self._where} was not told of the training ({type(error).__name__}: {reason}); its folder "
+                "has everything, and the same command logs what is missing",
+                stacklevel=3,
+            )
+
+    def _run(self, seed: int) -> tuple[str, int] | None:
+        """The run of a seed and the last step it knows, made where there is none; None for a finished one."""
+        if seed in self._runs:
+            return self._runs[seed]
+        store = Store.at(self._where)
+        self._client = client = self._client or store.client()
+        key = hashlib.sha256(json.dumps([self._training, seed], sort_keys=True).encode()).hexdigest()[:16]
+        with store.locked():
+            experiment = store.experiment_id(client, self._experiment)
+            found = client.search_runs([experiment], f"tags.config_hash = '{key}'", max_results=1)
+            if not found:
+                tags = {"kind": "train", "config_hash": key, "label": self._label, "mlflow.source.name": "rlvr-dir"}
+                tags |= {"seed": str(seed), "owner": owner(), **self._tags}
+                if git := git_sha():
+                    tags |= {"git_sha": git, "mlflow.source.git.commit": git}
+                name = f"{self._label} seed {seed}"
+                run = client.create_run(experiment, run_name=name, tags=tags).info.run_id
+                self._params(run, seed)
+                self._runs[seed] = run, 0
+                return self._runs[seed]
+        run = found[0].info.run_id
+        if found[0].info.status == "FINISHED":
+            return None
+        client.update_run(run, status="RUNNING")
+        client.set_tag(run, "owner", owner())
+        told = client.get_metric_history(run, "length")
+        self._runs[seed] = run, max((metric.step for metric in told), default=0)
+        return self._runs[seed]
+
+    def _params(self, run: str, seed: int) -> None:
+        from mlflow.entities import Param
+
+        values = {"seed": seed, **dict(_flat(self._training))}
+        self._client.log_batch(run, params=[Param(name, str(value)[:_LONGEST]) for name, value in values.items()])
+
+    def _tell(self, seed: int, records: Sequence[Mapping[str, Any]]) -> None:
+        from mlflow.entities import Metric
+
+        known = self._run(seed)
+        if known is None:
+            return
+        run, last = known
+        now = int(1000 * time.time())
+        new = [record for record in records if self._is_new(run, last, record)]
+        metrics = [
+            Metric(name, value, now, record["step"]) for record in new for name, value in metrics_of(record).items()
+        ]
+        for start in range(0, len(metrics), 1000):  # MLflow's limit
+            self._client.log_batch(run, metrics=metrics[start : start + 1000])
+        steps = [record["step"] for record in new if "validation" not in record]
+        self._runs[seed] = run, max([last, *steps])
+
+    def _is_new(self, run: str, last: int, record: Mapping[str, Any]) -> bool:
+        if "validation" not in record:
+            return record["step"] > last
+        name = next(iter(metrics_of(record)), None)
+        return name is not None and record["step"] not in {m.step for m in self._client.get_metric_history(run, name)}
+
+    def _done(
+        self, seed: int, facts: Mapping[str, Any], records: Sequence[Mapping[str, Any]], files: Sequence[Path]
+    ) -> None:
+        from mlflow.entities import Metric
+
+        if self._run(seed) is None:
+            return
+        self._tell(seed, records)
+        run, _ = self._runs.pop(seed)
+        now = int(1000 * time.time())
+        final = {**scores_of(facts.get("scores") or {}), "seconds": facts["seconds"]}
+        self._client.log_batch(run, metrics=[Metric(name, value, now, 0) for name, value in final.items()])
+        for file in files:
+            self._client.log_artifact(run, str(file))
+        self._client.set_terminated(run, "FINISHED")
+
+
+def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
+    """A line of a training's log as MLflow metrics: fractions stay fractions, validation scores become percent."""
+    theirs = {f"verl/{_INVALID.sub('_', name)}": float(value) for name, value in (record.get("verl") or {}).items()}
+    if "validation" in record:
+        return {**{f"validation/{name}": value for name, value in scores_of(record["validation"]).items()}, **theirs}
+    found = {name: record.get(name) for name in _NAMES}
+    found |= {f"groups/{name}": value for name, value in (record.get("groups") or {}).items()}
+    for name in ("gradient_share", "token_share"):
+        if bins := record.get(name):
+            found[f"{name}_below_0.3"] = sum(bins[:_BINS])
+    return {**{name: float(value) for name, value in found.items() if isinstance(value, int | float)}, **theirs}
+
+
+def scores_of(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Scores by benchmark as `tiny_medium/avg_at_8`, in percent with two decimals."""
+    found: dict[str, float] = {}
+    for task, score in scores.items():
+        samples = int(score["samples"])
+        found[f"{task}/avg_at_{samples}"] = round(100 * score["avg"], 2)
+        found[f"{task}/pass_at_{max(1, samples // 2)}"] = round(100 * score["pass"], 2)
+        found[f"{task}/mean_tokens"] = round(score["tokens"], 1)
+    return found
+
+
+def _flat(values: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{where}{name}.")
+        elif value is not None:
+            yield where + name, value

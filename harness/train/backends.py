@@ -1,0 +1,79 @@
+"""What a backend of training is given, what it does once the model is trained, and the choice of one.
+
+    train(spec, Path("runs/train/x"), Source(base, problems), say=print)
+
+What lies in rooms this one may not enter comes in as `Source`.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.records.files import make_folder
+from harness.train.card import write_card
+from harness.train.folder import Folder, SeedFolder, write_json
+
+if TYPE_CHECKING:
+    from harness.train.spec import TrainSpec
+
+Scores = dict[str, dict[str, float]]  # by benchmark: avg, pass, tokens, ...
+Validate = Callable[[str, str, str, Path | None], Scores]  # base, rl, mode; results are written into the folder
+Say = Callable[[str], None]
+OnRecord = Callable[[int, dict[str, Any]], None]  # seed, a line of its log
+OnSeed = Callable[[int, SeedFolder], None]  # seed, its finished folder
+
+_BACKENDS = {"trl": "harness.train.run", "verl": "harness.train.verl.run"}
+
+
+class TrainerError(Exception):
+    """A trainer in a process of its own ended before it was done; one sentence, which says where its output is."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a training starts: the base, the problems of a seed (rows of `prompt` and `answer`), and who validates."""
+
+    base: str
+    problems: Callable[[int], list[dict[str, Any]]]
+    validate: Validate | None = None
+
+
+def train(spec: "TrainSpec", out: Path, source: Source, **options: Any) -> dict[str, Any]:
+    """Trains by the spec's backend; everything else as `harness.train.run.run_training` has it."""
+    return import_module(_BACKENDS[spec.backend]).run_training(spec, out, source, **options)
+
+
+def validate_base(spec: "TrainSpec", source: Source, folder: Folder, say: Say) -> None:
+    """Validates the base, where that is asked for and not done."""
+    if spec.validation.tasks and source.validate and not folder.base.is_file():
+        say("validating the base")
+        write_json(folder.base, source.validate(source.base, source.base, "base", None))
+
+
+def conclude(
+    spec: "TrainSpec",
+    seed: int,
+    folder: SeedFolder,
+    source: Source,
+    facts: Callable[[Scores], dict[str, Any]],
+    say: Say,
+    keep: Callable[[dict[str, Any]], None],
+) -> None:
+    """Makes a trained seed a finished one: validates it, writes its pair and its card, and says that it is done."""
+    scores: Scores = {}
+    if spec.validation.tasks and source.validate:
+        say(f"seed {seed}: validating")
+        make_folder(folder.results)
+        scores = source.validate(source.base, str(folder.rl.resolve()), "rl", folder.results)
+        last = {"step": spec.dapo.steps, "validation": scores}
+        if last not in folder.records():
+            keep(last)
+    write_json(folder.pair, {"base": source.base, "rl": str(folder.rl.resolve())})
+    found = facts(scores)
+    write_card(folder.rl, found, folder.records())
+    if not spec.keep_checkpoints:
+        shutil.rmtree(folder.checkpoints)
+    write_json(folder.done, found)

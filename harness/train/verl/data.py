@@ -1,0 +1,48 @@
+"""Problems as rows of verl's dataset: messages, the right answer, and where they are from."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.records.files import write_file
+from harness.train.spec import TrainSpec
+
+
+def rows(
+    problems: Sequence[dict[str, Any]], spec: TrainSpec, name: str, least: int | None = None
+) -> list[dict[str, Any]]:
+    """The problems, once it is known that verl can train on them.
+
+    Raises:
+        UserError: fewer than `least` (default a step's groups), or a prompt that is plain text: verl puts every prompt
+            through the model's chat template.
+    """
+    least = spec.dapo.prompts if least is None else least
+    if len(problems) < least:
+        raise UserError(
+            f"dapo.prompts={spec.dapo.prompts} is refused: data={name!r} has {len(problems)} problems; "
+            "a step needs that many different ones"
+        )
+    for number, row in enumerate(problems):
+        if isinstance(row["prompt"], str):
+            raise UserError(
+                f"problem {number} of {name} has a text for a prompt, which verl cannot take; accepted: 'problem', or "
+                "a prompt of messages"
+            )
+    return list(problems)
+
+
+def write(path: Path, problems: Sequence[dict[str, Any]], source: str) -> None:
+    """Writes them, whole or not at all; `source` is what verl's validation metrics are named after."""
+    lines = (
+        {
+            "data_source": source,
+            "prompt": row["prompt"],
+            "reward_model": {"style": "rule", "ground_truth": row["answer"]},
+            "extra_info": {"index": index},
+        }
+        for index, row in enumerate(problems)
+    )
+    write_file(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())

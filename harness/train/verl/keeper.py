@@ -1,0 +1,87 @@
+"""A program between us and verl that ends verl, and all that it started, when it is told to and when we are gone.
+
+    python -I -S keeper.py GRACE_SECONDS OUTPUT COMMAND...
+
+It writes `pid N`, later `exit STATUS` (negative: a signal). The end of its standard input, which comes however we end,
+means SIGTERM to the command's process group, and SIGKILL after the grace; SIGTERM to the keeper means SIGKILL now. As a
+subreaper it becomes the parent of whatever loses its own, so that even what left the group is found. What the command
+leaves behind when it ends by itself is ended in the same way. Linux; Python's own library alone.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+_PDEATHSIG, _SUBREAPER = 1, 36  # linux/prctl.h
+_LEFT_BEHIND = 10.0  # seconds that Ray's own processes may take to follow the command
+_libc = ctypes.CDLL(None)
+
+
+def main(grace: float, output: str, command: list[str]) -> None:
+    """Runs the command to its end, or to ours."""
+    hurry, told = os.pipe()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: os.write(told, b"k"))
+    _libc.prctl(_SUBREAPER, 1)
+    try:
+        with open(output, "ab") as file:
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, process_group=0, preexec_fn=_die_with_us
+            )
+    except OSError as error:
+        print("error", error, flush=True)
+        return
+    print("pid", child.pid, flush=True)
+    ended = os.pidfd_open(child.pid)
+    ready = select.select([0, hurry, ended], [], [])[0]
+    if ended in ready:
+        grace = min(grace, _LEFT_BEHIND)
+    else:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGTERM)
+    until = time.monotonic() + grace
+    if ended not in ready and hurry not in ready:
+        select.select([ended, hurry], [], [], grace)
+    _end_descendants(until, hurry)
+    with suppress(BrokenPipeError):  # there may be nobody to tell
+        print("exit", child.wait(), flush=True)
+
+
+def _die_with_us() -> None:
+    _libc.prctl(_PDEATHSIG, signal.SIGKILL)
+
+
+def _end_descendants(until: float, hurry: int) -> None:
+    """SIGTERM, and SIGKILL when the time is up, to every descendant until there is none."""
+    told: set[int] = set()
+    while pids := _descendants():
+        late = time.monotonic() >= until or bool(select.select([hurry], [], [], 0)[0])
+        for pid in pids if late else [pid for pid in pids if pid not in told]:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
+        told.update(pids)
+        select.select([hurry], [], [], 0.02) if not late else time.sleep(0.02)
+
+
+def _descendants() -> list[int]:
+    """Processes below this one, without those that have ended and wait to be reaped."""
+    parent: dict[int, int] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError), open(f"/proc/{name}/stat") as file:
+            state, above = file.read().rpartition(")")[2].split()[:2]
+            if state not in "ZX":
+                parent[int(name)] = int(above)
+    found = {os.getpid()}
+    while more := {pid for pid, above in parent.items() if above in found} - found:
+        found |= more
+    return sorted(found - {os.getpid()})
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]), sys.argv[2], sys.argv[3:])

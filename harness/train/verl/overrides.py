@@ -1,0 +1,251 @@
+"""A training as verl's arguments: one list, every entry with the key of ours that it comes from.
+
+[line.text for line in overrides(spec, run)]    # ["data.train_batch_size=512", ...]
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.train.spec import TrainSpec
+from harness.train.verl.spec import Verl
+
+LOSS, TRAINER = "rlvr_dir", "rlvr_dir"  # as `plugin` and `hook` register them in verl's processes
+MODULES = ("harness.train.verl.plugin", "harness.train.verl.hook")
+_PLAIN = re.compile(r"[A-Za-z0-9_./-]+")
+_SPECIAL = re.compile(r"(?i)null|true|false|nan|[+-]?inf|[+-]?[0-9][0-9_.e+-]*")
+_KEY = re.compile(r"(\+\+|\+|~)?([^=]+)=(.*)", re.DOTALL)
+
+# verl 0.9 composes these as before and never reads them: with a published DAPO script there would be no length
+# penalty, and verl's own grader.
+LEGACY = {
+    "reward_model.reward_manager": "reward.reward_manager.name",
+    "reward_model.reward_kwargs": "reward.reward_kwargs",
+    "reward_model.num_workers": "reward.num_workers",
+    "reward_model.reward_loop_source": "reward.reward_manager.source",
+    "reward_model.reward_loop_module_path": "reward.reward_manager.module.path",
+    "reward_model.reward_loop_class_name": "reward.reward_manager.module.name",
+    "reward_model.model.path": "reward.reward_model.model_path",
+    "reward_model": "reward.reward_model",
+    "custom_reward_function": "reward.custom_reward_function",
+    "sandbox_fusion": "reward.sandbox_fusion",
+    "algorithm.filter_groups.max_num_gen_batches": "algorithm.filter_groups.max_inflight_gen_batches",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One argument: verl's key (with `+` where verl's configuration does not have it), its value, our key."""
+
+    key: str
+    value: Any
+    ours: str
+
+    @property
+    def text(self) -> str:
+        """As verl takes it."""
+        return f"{self.key}={quoted(self.value)}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a training's arguments say of one seed: its seed, its base, and absolute paths."""
+
+    seed: int
+    base: str
+    train: Path
+    val: Path | None
+    checkpoints: Path
+    log: Path
+    name: str
+
+
+def overrides(spec: TrainSpec, place: Place) -> list[Line]:
+    """All arguments of `verl.trainer.main_ppo` for one seed, the user's own last.
+
+    Raises:
+        UserError: an argument of `verl.overrides` that is none, that verl ignores, or that one of ours sets.
+    """
+    lines = list(_ours(spec, spec.verl or Verl(), place))
+    set_by = {line.key.lstrip("+"): line.ours for line in lines}
+    return [*lines, *(_theirs(text, set_by) for text in (spec.verl or Verl()).overrides)]
+
+
+def environment(log: Path) -> dict[str, str]:
+    """The variables that every process of verl needs; `VERL_USE_EXTERNAL_MODULES` makes a missing plugin an error."""
+    return {"VERL_FILE_LOGGER_PATH": str(log), "VERL_USE_EXTERNAL_MODULES": ",".join(MODULES)}
+
+
+def _ours(spec: TrainSpec, verl: Verl, place: Place) -> Iterator[Line]:
+    dapo, actor, rollout = spec.dapo, "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+    model, sampling = "actor_rollout_ref.model", spec.validation.sampling
+    tokens = verl.tokens_per_gpu or 2 * (verl.max_prompt_tokens + dapo.max_response_tokens)
+
+    def section(prefix: str, **keys: tuple[Any, str]) -> Iterator[Line]:
+        for key, (value, ours) in keys.items():
+            yield Line(f"{prefix}.{key}", value, ours)
+
+    yield from section(
+        "data",
+        train_files=(str(place.train), "data"),
+        val_files=(str(place.val or place.train), "verl.val_data"),
+        val_max_samples=(-1 if place.val else 1, "verl.val_data"),  # verl wants a file even where it never validates
+        train_batch_size=(dapo.prompts, "dapo.prompts"),
+        max_prompt_length=(verl.max_prompt_tokens, "verl.max_prompt_tokens"),
+        max_response_length=(dapo.max_response_tokens, "dapo.max_response_tokens"),
+        truncation=("left", "verl.max_prompt_tokens"),
+        seed=(place.seed, "seeds"),
+        trust_remote_code=(spec.trust_remote_code, "trust_remote_code"),
+    )
+    yield from section(
+        model,
+        path=(place.base, "base"),
+        trust_remote_code=(spec.trust_remote_code, "trust_remote_code"),
+        enable_gradient_checkpointing=(dapo.gradient_checkpointing, "dapo.gradient_checkpointing"),
+        use_remove_padding=(True, "backend"),
+    )
+    yield from section(
+        "algorithm",
+        adv_estimator=("grpo", "backend"),
+        use_kl_in_reward=(False, "dapo.beta"),
+    )
+    yield Line("algorithm.filter_groups.enable", dapo.dynamic_sampling, "dapo.dynamic_sampling")
+    # Never the reward: lengths differ, and groups of wrong responses would pass for mixed.
+    yield Line("algorithm.filter_groups.metric", "acc", "dapo.dynamic_sampling")
+    # pi_old is the policy's own, before top-p: what weighs must not come from the engine.
+    yield Line("algorithm.rollout_correction.bypass_mode", False, "backend")
+    yield from section(
+        actor,
+        ppo_mini_batch_size=(dapo.prompts // dapo.minibatches, "dapo.minibatches"),
+        clip_ratio_low=(dapo.clip_low, "dapo.clip_low"),
+        clip_ratio_high=(dapo.clip_high, "dapo.clip_high"),
+        clip_ratio_c=(dapo.delta, "dapo.delta"),
+        loss_agg_mode=("token-mean", "backend"),
+        entropy_coeff=(0, "backend"),
+        use_kl_loss=(dapo.beta > 0, "dapo.beta"),
+        kl_loss_coef=(dapo.beta, "dapo.beta"),
+        kl_loss_type=("low_var_kl", "dapo.beta"),
+        ppo_epochs=(1, "backend"),
+        grad_clip=(1.0, "backend"),
+        use_dynamic_bsz=(True, "backend"),
+        ppo_max_token_len_per_gpu=(tokens, "verl.tokens_per_gpu"),
+        ulysses_sequence_parallel_size=(verl.sequence_parallel, "verl.sequence_parallel"),
+        data_loader_seed=(place.seed, "seeds"),
+    )
+    yield from section(
+        f"{actor}.optim",
+        lr=(dapo.learning_rate, "dapo.learning_rate"),
+        lr_scheduler_type=("constant", "backend"),
+        # verl moves its schedule once a step, not once an update.
+        lr_warmup_steps=(dapo.warmup_updates // dapo.minibatches, "dapo.warmup_updates"),
+        weight_decay=(dapo.weight_decay, "dapo.weight_decay"),
+    )
+    for key in ("param_offload", "optimizer_offload"):
+        yield Line(f"{actor}.fsdp_config.{key}", verl.offload, "verl.offload")
+    if dapo.beta:
+        yield Line("actor_rollout_ref.ref.fsdp_config.param_offload", verl.offload, "verl.offload")
+    if dapo.method in ("low_prob", "dominate"):
+        yield from section(
+            f"{actor}.policy_loss",
+            _target_=("harness.train.verl.plugin.ReweightedLossConfig", "dapo.method"),
+            loss_mode=(LOSS, "dapo.method"),
+        )
+        yield Line(f"+{actor}.policy_loss.method", dapo.method, "dapo.method")
+        yield Line(f"+{actor}.policy_loss.alpha", dapo.alpha, "dapo.alpha")
+        yield Line(f"+{actor}.policy_loss.pi_source", dapo.pi_source, "dapo.pi_source")
+    else:
+        yield Line(f"{actor}.policy_loss.loss_mode", "vanilla", "dapo.method")
+    yield from section(
+        rollout,
+        name=("vllm", "backend"),
+        n=(dapo.samples, "dapo.samples"),
+        temperature=(dapo.temperature, "dapo.temperature"),
+        top_p=(dapo.top_p, "dapo.top_p"),
+        top_k=(-1, "dapo.top_p"),
+        seed=(place.seed, "seeds"),
+        tensor_model_parallel_size=(verl.tensor_parallel, "verl.tensor_parallel"),
+        gpu_memory_utilization=(verl.gpu_memory_utilization, "verl.gpu_memory_utilization"),
+    )
+    yield from section(
+        f"{rollout}.val_kwargs",
+        n=(sampling.samples, "validation.sampling.samples"),
+        temperature=(sampling.temperature, "validation.sampling.temperature"),
+        top_p=(sampling.top_p, "validation.sampling.top_p"),
+        do_sample=(sampling.temperature > 0, "validation.sampling.temperature"),
+    )
+    reward = "reward.custom_reward_function"
+    yield Line(f"{reward}.path", "pkg://harness.train.verl.reward", "dapo.grader")
+    yield Line(f"{reward}.name", "compute_score", "dapo.grader")
+    yield Line(f"+{reward}.reward_kwargs.grader", dapo.grader, "dapo.grader")
+    yield Line("reward.reward_manager.name", "dapo", "dapo.overlong_buffer")
+    if dapo.overlong_buffer:
+        overlong = "+reward.reward_kwargs.overlong_buffer_cfg"
+        yield Line("+reward.reward_kwargs.max_resp_len", dapo.max_response_tokens, "dapo.max_response_tokens")
+        yield Line(f"{overlong}.enable", True, "dapo.overlong_buffer")
+        yield Line(f"{overlong}.len", dapo.overlong_buffer, "dapo.overlong_buffer")
+        yield Line(f"{overlong}.penalty_factor", dapo.overlong_penalty, "dapo.overlong_penalty")
+        yield Line(f"{overlong}.log", False, "dapo.overlong_buffer")
+    yield from section(
+        "trainer",
+        nnodes=(verl.nnodes, "verl.nnodes"),
+        n_gpus_per_node=(verl.gpus_per_node, "verl.gpus_per_node"),
+        total_training_steps=(dapo.steps, "dapo.steps"),
+        total_epochs=(dapo.steps, "dapo.steps"),  # never the one that ends it: an epoch has a step or more
+        save_freq=(spec.checkpoint_every, "checkpoint_every"),
+        max_actor_ckpt_to_keep=(None if spec.keep_checkpoints else 1, "keep_checkpoints"),
+        default_local_dir=(str(place.checkpoints), "out"),
+        resume_mode=("auto", "backend"),
+        test_freq=(spec.validation.every or -1, "validation.every"),
+        val_before_train=(bool(spec.validation.every), "validation.every"),
+        logger=(["console", "file"], "backend"),
+        project_name=("rlvr-dir", "out"),
+        experiment_name=(place.name, "out"),
+        use_v1=(True, "backend"),
+    )
+    yield Line("trainer.v1.trainer_mode", TRAINER, "backend")
+    if dapo.method == "ppl":
+        yield Line("+rlvr_dir.method", "ppl", "dapo.method")
+        yield Line("+rlvr_dir.alpha", dapo.alpha, "dapo.alpha")
+        yield Line("+rlvr_dir.scope", dapo.ppl_scope, "dapo.ppl_scope")
+    for name, value in environment(place.log).items():  # to the nodes of a cluster that runs already, too
+        yield Line(f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}", value, "out")
+
+
+def _theirs(text: str, set_by: Mapping[str, str]) -> Line:
+    match = _KEY.fullmatch(text)
+    if not match or match[1] == "~":
+        raise UserError(f"verl.overrides has {text!r}, which is refused; accepted: KEY=VALUE, or +KEY=VALUE")
+    sign, key, value = match[1] or "", match[2].strip(), match[3]
+    for old, new in LEGACY.items():
+        if key == old or key.startswith(old + "."):
+            new = f"{'+' if 'reward_kwargs' in new else ''}{new}{key.removeprefix(old)}"
+            raise UserError(f"verl.overrides has {key}, which verl takes and ignores; accepted: {new}")
+    for other, ours in set_by.items():
+        if key == other or key.startswith(other + ".") or other.startswith(key + "."):
+            raise UserError(f"verl.overrides has {key}, which is refused: {ours} says it; change that instead")
+    return Line(sign + key, _Raw(value), "verl.overrides")
+
+
+class _Raw(str):
+    """A value that is in verl's syntax already."""
+
+
+def quoted(value: Any) -> str:
+    """A value in verl's (Hydra's) syntax: text that could be read as something else, or cut in two, is quoted."""
+    if isinstance(value, _Raw):
+        return value
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, list):
+        return f"[{','.join(quoted(each) for each in value)}]"
+    if isinstance(value, str):
+        if _PLAIN.fullmatch(value) and not _SPECIAL.fullmatch(value):
+            return value
+        escaped = re.sub(r"(\\*)'", r"\1\1\\'", value)
+        escaped = re.sub(r"(\\+)$", r"\1\1", escaped).replace("${", "\\${")
+        return f"'{escaped}'"
+    return repr(value)

@@ -1,0 +1,160 @@
+"""verl as a child of ours: started, followed line by line, told to end, and never left behind.
+
+child = Child(command, cwd=..., env=..., output=..., lock=..., grace=60)
+try:
+    status = follow(child, log, on_line, hang=7200)
+finally:
+    child.end()
+"""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+
+POLL = 0.2  # seconds
+_KEEPER = str(Path(__file__).with_name("keeper.py"))
+
+
+class Hung(Exception):
+    """Nothing was logged for too long."""
+
+
+class Child:
+    """A command and all that it starts, under a keeper that ends them when this process ends, even by SIGKILL.
+
+    `lock` is held by the keeper: as long as something of an earlier run is still being ended, no other may begin.
+
+    Raises:
+        UserError: the lock was held for longer than the grace, or the command could not be started.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: Path, lock: Path, grace: float
+    ) -> None:
+        held = _locked(lock, grace + 15)
+        try:
+            self._keeper = subprocess.Popen(
+                [sys.executable, "-I", "-S", _KEEPER, str(grace), str(output), *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd=cwd,
+                env=dict(env),
+                pass_fds=[held],
+                start_new_session=True,  # a terminal's Ctrl-C is for us
+            )
+        finally:
+            os.close(held)  # the keeper's copy stays
+        word, _, rest = self._keeper.stdout.readline().decode().strip().partition(" ")
+        if word != "pid":
+            self.end()
+            raise UserError(f"{command[0]} could not be started: {rest}")
+        self.pid = int(rest)
+
+    def wait(self, seconds: float) -> int | None:
+        """The command's exit status (negative: a signal) once it and all that it started have ended; None before."""
+        try:
+            self._keeper.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        word, _, rest = self._keeper.stdout.read().decode().strip().rpartition("\n")[2].partition(" ")
+        if word == "exit":
+            return int(rest)
+        with suppress(ProcessLookupError):  # somebody killed the keeper
+            os.killpg(self.pid, signal.SIGKILL)
+        return -signal.SIGKILL
+
+    def end(self) -> None:
+        """Asks the command to end, ends it after the grace, and returns when nothing of it is left.
+
+        A second Ctrl-C ends it at once.
+        """
+        while True:
+            try:
+                self._keeper.stdin.close()
+                self._keeper.wait()
+                self._keeper.stdout.close()
+                return
+            except KeyboardInterrupt:
+                self._keeper.terminate()
+
+
+def follow(child: Child, log: Path, on_line: Callable[[dict[str, Any]], None], hang: float) -> int:
+    """The command's exit status; `on_line` is told of each line of JSON that it adds to `log`.
+
+    Raises:
+        Hung: no line came for `hang` seconds.
+    """
+    lines, last = Lines(log), time.monotonic()
+    while True:
+        status = child.wait(POLL)
+        for line in lines.new():
+            on_line(line)
+            last = time.monotonic()
+        if status is not None:
+            return status
+        if time.monotonic() - last > hang:
+            raise Hung
+
+
+class Lines:
+    """Whole lines of JSON that a growing file has and that were not given yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._at = path, 0
+
+    def new(self) -> Iterator[dict[str, Any]]:
+        """The next ones; a line that is still being written comes later."""
+        if not self._path.is_file():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._at += len(line)
+                with suppress(ValueError):
+                    yield json.loads(line)
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM ends this process the way Ctrl-C does, by an exception (SystemExit, status 143)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _locked(path: Path, seconds: float) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+        except BlockingIOError:
+            if time.monotonic() > until:
+                os.close(descriptor)
+                raise UserError(
+                    f"{path.parent} still has a trainer of an earlier run; end it, then run again"
+                ) from None
+            time.sleep(POLL)

@@ -1,0 +1,299 @@
+"""A training through verl: every seed checked, launched, followed, merged and saved; a killed one goes on.
+
+    run_training(spec, Path("runs/train/x"), Source(base, problems), say=print)
+
+The same folder and the same lines of log as with TRL, and in each seed's:
+
+verl/overrides.txt       verl's arguments, a line each
+verl/train.jsonl         the problems, as verl reads them
+verl/log-N.jsonl         what verl logged in its N-th run, verl/output-N.txt what it printed
+checkpoints/             verl's own; what a run goes on from
+"""
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+import harness
+from harness.errors import UserError
+from harness.records.files import make_folder, write_file
+from harness.records.lock import Lock
+from harness.train.backends import OnRecord, OnSeed, Say, Scores, Source, TrainerError, conclude, validate_base
+from harness.train.data import read_problems
+from harness.train.folder import Folder, SeedFolder
+from harness.train.spec import TrainSpec
+from harness.train.summary import write_summary
+from harness.train.verl import data, log
+from harness.train.verl.overrides import Line, Place, environment, overrides
+from harness.train.verl.process import Child, Hung, follow, terminable
+from harness.train.verl.spec import Verl
+from harness.train.verl.validate import Checked, interpreter, validate
+
+_NOISE = re.compile(r"(?:\x1b\[[0-9;]*m)+|^\((?:[\w.]+ )?pid=[^)]*\)\s*")  # colours; then Ray's name of a worker
+_ERROR = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Killed)\b.*")
+
+
+def run_training(
+    spec: TrainSpec,
+    out: Path,
+    source: Source,
+    *,
+    against: Path | None = None,
+    say: Say = print,
+    on_record: OnRecord = lambda seed, record: None,
+    on_seed: OnSeed = lambda seed, folder: None,
+) -> dict[str, Any]:
+    """Trains what is not trained yet and writes the summary over all seeds, which it returns.
+
+    Args:
+        on_record: is told of each line of a log once it is written; what it raises ends verl, and the training can be
+            gone on with.
+        on_seed: is told of each of the spec's seeds that is finished, also of those that were before.
+
+    Raises:
+        UserError: verl's environment lacks something, an argument does not fit, the folder is another training's or in
+            use, or the data is too small.
+        TrainerError: verl crashed, hung or was killed.
+    """
+    lines = {seed: arguments(spec, seed, out, source.base) for seed in spec.seeds}
+    checked = checked_for_training(spec, lines[spec.seeds[0]])
+    problems = {seed: data.rows(source.problems(seed), spec, spec.data) for seed in spec.seeds}
+    val = spec.verl and spec.verl.val_data
+    val_rows = data.rows(read_problems(val, spec.instruction), spec, val, least=1) if val else None
+    make_folder(out)
+    folder = Folder(out)
+    lock = Lock(folder.lock, f"the training in {out}")
+    try:
+        asked, spec = spec.seeds, folder.settle(spec)
+        validate_base(spec, source, folder, say)
+        for seed in asked:
+            run = _Run(spec, seed, folder.seed(seed), source, checked, say, on_record)
+            run.finish(problems[seed], val_rows)
+            on_seed(seed, run.folder)
+        return write_summary(folder, spec, against)
+    finally:
+        lock.release()
+
+
+def arguments(spec: TrainSpec, seed: int, out: Path, base: str, attempt: int = 1) -> list[Line]:
+    """verl's arguments for one seed of a training in `out`.
+
+    Raises:
+        UserError: what `overrides` refuses.
+    """
+    folder = SeedFolder(out.resolve() / f"seed-{seed}")
+    verl = folder.path / "verl"
+    val = verl / "val.jsonl" if spec.verl and spec.verl.val_data else None
+    place = Place(
+        seed=seed,
+        base=base,
+        train=verl / "train.jsonl",
+        val=val,
+        checkpoints=folder.checkpoints,
+        log=verl / f"log-{attempt}.jsonl",
+        name=f"{out.name} seed {seed}",
+    )
+    return overrides(spec, place)
+
+
+def checked_for_training(spec: TrainSpec, lines: Sequence[Line]) -> Checked:
+    """`validate`, and that the environment can train too.
+
+    Raises:
+        UserError: what `validate` refuses, or a package that is missing.
+    """
+    python = (spec.verl or Verl()).python
+    checked = validate(python, lines)
+    if checked.missing:
+        raise UserError(
+            f"verl.python={python!r} can check a training and not run it: {' and '.join(checked.missing)} not "
+            "installed there; accepted: an environment with verl's extras, as docs/train-verl.md says, or --dry-run"
+        )
+    return checked
+
+
+class _Run:
+    """One seed of a training."""
+
+    def __init__(
+        self,
+        spec: TrainSpec,
+        seed: int,
+        folder: SeedFolder,
+        source: Source,
+        checked: Checked,
+        say: Say,
+        on_record: OnRecord,
+    ) -> None:
+        self.spec, self.seed, self.folder, self.source = spec, seed, folder, source
+        self.checked, self.say, self.on_record = checked, say, on_record
+        self.dapo, self.verl = spec.dapo.replace(seed=seed), spec.verl or Verl()
+        self.work = folder.path / "verl"
+
+    def finish(self, problems: list[dict[str, Any]], val: list[dict[str, Any]] | None) -> None:
+        """Trains and merges unless that is done, then validates, writes the card and says that the seed is done."""
+        if self.folder.facts():
+            self.say(f"seed {self.seed} is done")
+            return
+        make_folder(self.folder.checkpoints)
+        make_folder(self.work)
+        if not self.folder.rl.is_dir():
+            data.write(self.work / "train.jsonl", problems, "train")
+            if val is not None:
+                data.write(self.work / "val.jsonl", val, Path(self.verl.val_data or "").stem)
+            with terminable():
+                if latest(self.folder.checkpoints) < self.dapo.steps:
+                    self._train()
+                self._merge()
+        conclude(self.spec, self.seed, self.folder, self.source, self._facts, self.say, self._keep)
+
+    def _keep(self, record: dict[str, Any]) -> None:
+        self.folder.append(record)
+        self.on_record(self.seed, record)
+
+    def _train(self) -> None:
+        step = settle(self.folder.checkpoints, keep=self.spec.keep_checkpoints)
+        self.folder.trim(step)
+        if step:
+            self.say(f"seed {self.seed}: going on after step {step}")
+        attempt = 1 + len(list(self.work.glob("output-*.txt")))
+        lines = arguments(self.spec, self.seed, self.folder.path.parent, self.source.base, attempt)
+        texts = [line.text for line in lines]
+        write_file(self.work / "overrides.txt", "".join(text + "\n" for text in texts).encode())
+        with tqdm(total=self.dapo.steps, initial=step, desc=f"seed {self.seed}", unit="step", smoothing=0.1) as bar:
+
+            def on_line(line: dict[str, Any]) -> None:
+                record = log.record_of(line, self.dapo)
+                self._keep(record)
+                if "validation" not in record:
+                    shown = (("accuracy", ".3f"), ("reward", ".3f"), ("length", ".0f"))
+                    known = [(name, form) for name, form in shown if record[name] is not None]
+                    bar.set_postfix_str(", ".join(f"{name} {record[name]:{form}}" for name, form in known))
+                    bar.update()
+
+            self._call(
+                ["-m", "verl.trainer.main_ppo", *texts],
+                f"output-{attempt}.txt",
+                log=self.work / f"log-{attempt}.jsonl",
+                on_line=on_line,
+                hang=60 * self.verl.hang_minutes,
+            )
+        if (step := latest(self.folder.checkpoints)) < self.dapo.steps:
+            raise TrainerError(
+                f"seed {self.seed}: verl ended without an error, and its last checkpoint is of step {step} of "
+                f"{self.dapo.steps}; see {self.work / f'output-{attempt}.txt'}"
+            )
+
+    def _merge(self) -> None:
+        """verl's shards as a model that others load: whole or not at all."""
+        new = self.folder.rl.with_name("rl.new")
+        shutil.rmtree(new, ignore_errors=True)
+        self.say(f"seed {self.seed}: merging the checkpoint")
+        actor = self.folder.checkpoints / f"global_step_{self.dapo.steps}" / "actor"
+        trust = ["--trust-remote-code"] if self.spec.trust_remote_code else []
+        command = ["-m", "verl.model_merger", "merge", "--backend", "fsdp", "--local_dir", str(actor.resolve())]
+        self._call([*command, "--target_dir", str(new.resolve()), *trust], "merge.txt")
+        if not (new / "config.json").is_file() or not list(new.glob("*.safetensors")):
+            raise TrainerError(f"seed {self.seed}: verl's merger wrote no model into {new}; see {self.work}/merge.txt")
+        os.replace(new, self.folder.rl)
+
+    def _call(
+        self,
+        arguments: list[str],
+        output: str,
+        *,
+        log: Path = Path(os.devnull),
+        on_line: Callable[[dict[str, Any]], None] = lambda line: None,
+        hang: float = float("inf"),
+    ) -> None:
+        """Runs a module of verl's to its end.
+
+        Raises:
+            TrainerError: it did not end with status 0, or logged nothing for too long.
+        """
+        file = self.work / output
+        child = Child(
+            [str(interpreter(self.verl.python)), *arguments],
+            cwd=self.work,
+            env=os.environ | {"PYTHONUNBUFFERED": "1", "HYDRA_FULL_ERROR": "1"} | environment(log.absolute()),
+            output=file.absolute(),
+            lock=self.work / "lock",
+            grace=self.verl.grace_seconds,
+        )
+        again = "the same command goes on from the last checkpoint"
+        try:
+            status = follow(child, log, on_line, hang)
+        except Hung:
+            child.end()
+            raise TrainerError(
+                f"seed {self.seed}: verl logged no step for verl.hang_minutes={self.verl.hang_minutes:g} and was ended "
+                f"(last: {last_words(file)}); {again}; see {file}"
+            ) from None
+        finally:
+            child.end()
+        if status:
+            how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+            raise TrainerError(f"seed {self.seed}: verl {how} ({last_words(file)}); {again}; see {file}")
+
+    def _facts(self, scores: Scores) -> dict[str, Any]:
+        steps = [record for record in self.folder.records() if "validation" not in record]
+        return {
+            "base": self.source.base,
+            "seed": self.seed,
+            "dapo": self.dapo.model_dump(),
+            "training": self.spec.model_dump(mode="json", exclude={"dapo", "seeds"}),
+            "scores": scores,
+            "accuracy": [record["accuracy"] for record in steps],
+            "length": [record["length"] for record in steps],
+            "seconds": round(sum(record["seconds"] or 0.0 for record in steps), 1),
+            "reweighting_seconds": None,  # it happens inside verl's own work
+            "versions": {**self.checked.versions, "rlvr-dir": harness.__version__},
+            "machine": f"{self.verl.nnodes} x {self.verl.gpus_per_node} GPUs",
+            "date": time.strftime("%Y-%m-%d"),
+            "command": " ".join(sys.argv),
+        }
+
+
+def latest(checkpoints: Path) -> int:
+    """The step of verl's last complete checkpoint, 0 for none: `data.pt` is what it writes last into one."""
+    steps = [int(path.name.rpartition("_")[2]) for path in checkpoints.glob("global_step_*") if _whole(path)]
+    return max(steps, default=0)
+
+
+def settle(checkpoints: Path, *, keep: bool) -> int:
+    """Leaves checkpoints as verl can go on from, after whatever ended it; the step of the last, 0 for none.
+
+    verl goes where `latest_checkpointed_iteration.txt` points, which it overwrites in place: it can be cut short, or
+    point to what is gone. Incomplete checkpoints are deleted, and older ones unless they are kept.
+    """
+    step = latest(checkpoints)
+    for path in checkpoints.glob("global_step_*"):
+        if not _whole(path) or (not keep and path.name != f"global_step_{step}"):
+            shutil.rmtree(path)
+    tracker = checkpoints / "latest_checkpointed_iteration.txt"
+    if step:
+        write_file(tracker, str(step).encode())
+    else:
+        tracker.unlink(missing_ok=True)
+    return step
+
+
+def last_words(file: Path, size: int = 20_000) -> str:
+    """The error in the end of a program's output, else its last line, on one line."""
+    with file.open("rb") as output:
+        output.seek(max(0, file.stat().st_size - size))
+        lines = output.read().decode(errors="replace").splitlines()
+    lines = [clean for line in lines if (clean := _NOISE.sub("", _NOISE.sub("", line)).strip())]
+    errors = [line for line in lines if _ERROR.match(line)]
+    return " ".join((errors or lines or ["no output"])[-1].split())[:300]
+
+
+def _whole(path: Path) -> bool:
+    return (path / "data.pt").is_file() and (path / "actor").is_dir()

@@ -1,0 +1,256 @@
+"""Sweeps of trainings: what a file may say, and that a killed sweep ends with the very values of an undisturbed one."""
+
+import json
+import time
+
+import pytest
+import yaml
+
+from harness.errors import UserError
+from harness.sweep import sweeps_dir
+from harness.sweep.folder import Folder
+from harness.sweep.kinds import kind_of, load
+from harness.sweep.points import key, listed_points
+from harness.sweep.study import Book
+from harness.sweep.training.estimate import estimate
+from harness.sweep.training.spec import PARAMETERS
+from harness.sweep.training.summary import summarise
+from harness.sweep.training.trial import folder_of
+from harness.train.settings import DapoSettings
+from tests.sweep.made import TRAINING, sweep
+from tests.sweep.test_kills import PATIENCE, alive, children, kill
+
+TRAIN = {"kind": "train"}
+
+
+def train(**parts):
+    """The small file with parts of its `train` changed."""
+    return {"train": {**TRAINING["train"], **parts}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"kind": "trian"}, "kind='trian' is not known; accepted: decode, train; did you mean 'train'?"),
+        ({"parameters": {"train.alhpa": {"values": [1]}}}, "did you mean 'train.alpha'?"),
+        ({"parameters": {"decode.tau": {"values": [-1]}}}, "key of parameters='decode.tau' is not known"),
+        ({"parameters": {"train.alpha": {"values": [20]}}}, "dapo.alpha=20.0 is refused"),
+        ({"parameters": {"train.alpha": {"ratio": [0.1]}}}, "accepted: values, or min and max"),
+        ({"parameters": {"train.prompts": {"min": 4, "max": 8}}}, "parameters.train.prompts has a range"),
+        (
+            {"parameters": {"train.prompts": {"values": [16, 5]}, "train.samples": {"values": [3]}}, **train(dapo={})},
+            "minibatches=4 does not divide prompts x samples = 15",
+        ),
+        ({"parameters": {"train.method": {"values": ["low_porb"]}}, **train(dapo={})}, "did you mean 'low_prob'?"),
+        ({"parameters": {"train.method": {"values": ["ppl"]}}}, "train.method is both fixed (train.dapo.method)"),
+        ({"parameters": {"train.alpha": {"min": 0.1, "max": 1}}}, "method=grid needs values"),
+        ({"parameters": {"train.pi_source": {"values": ["old", "now"]}}}, "accepted: old, current"),
+        ({"seeds": [0, 0]}, "names one twice"),
+        (train(seeds=[1]), "train.seeds=[1] is refused"),
+        (train(dapo={"metod": 1}), "key of dapo='metod' is not known"),
+        (train(dapo={"alpha": 0.1}), "alpha=0.1 has no effect with method='none'"),
+        (train(validation={"tasks": []}), "train.validation.tasks is missing"),
+        ({"metric": "avg_at_32"}, "metric='avg_at_32' is not known; accepted: avg_at_2"),
+        ({"pruner": "wilcoxon"}, "pruner='wilcoxon' is not known; accepted: none, median"),
+        ({"pruner": "median"}, "give train.validation.every in steps"),
+        (
+            {"train": {"preset": "qwen25-math-7b", "validation": {"tasks": ["aime24"]}}, "pruner": "median"},
+            "backend='verl'",
+        ),
+        ({"tasks": ["tiny_easy"]}, "key of sweep='tasks' is not known"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_mistake_is_one_sentence(changes, words):
+    with pytest.raises(UserError) as caught:
+        sweep(**{**TRAIN, **changes})
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_point_is_what_rlvr_dir_train_would_train_and_the_reference_is_plain():
+    spec = sweep(**TRAIN, **train(dapo={**TRAINING["train"]["dapo"], "clip_high": 0.3}))
+    one, other = (spec.training(point).dapo for point in listed_points(spec))
+    assert (one.method, one.alpha, other.alpha, one.clip_high, one.steps) == ("low_prob", 0.2, 2.0, 0.3, 3)
+    plain = spec.plain_dapo
+    assert (plain.dapo.method, plain.dapo.alpha, plain.dapo.clip_high, plain.dapo.steps) == ("none", 0, 0.3, 3)
+    assert plain.seeds == (0, 1)
+
+
+def test_every_setting_but_the_seed_and_the_grader_can_be_a_parameter():
+    assert {name.removeprefix("train.") for name in PARAMETERS} == set(DapoSettings.model_fields) - {"seed", "grader"}
+    spec = sweep(
+        **TRAIN, parameters={"train.dynamic_sampling": {"values": [True, False]}, "train.delta": {"values": ["1e1"]}}
+    )
+    found = [spec.training(point).dapo for point in listed_points(spec)]
+    assert [(each.dynamic_sampling, each.delta) for each in found] == [(True, 10.0), (False, 10.0)]
+
+
+def test_plain_values_are_read_back():
+    spec = sweep(**TRAIN, pruner={"median": {"startup": 2}}, **train(validation={"tasks": ["tiny_easy"], "every": 1}))
+    assert load(yaml.safe_load(yaml.safe_dump(spec.plain()))) == spec
+
+
+@pytest.mark.parametrize("name", ["alpha", "reweight", "rollout_top_p"])
+def test_shipped_sweeps_of_trainings_have_plain_dapo_and_a_tiny_twin(name, tmp_path):
+    paper, tiny = (load(yaml.safe_load((sweeps_dir() / f"{each}.yaml").read_text())) for each in (name, f"tiny_{name}"))
+    assert paper.parameters == tiny.parameters
+    assert (paper.plain_dapo.backend, tiny.plain_dapo.backend) == ("verl", "trl")
+    for spec, seeds in ((paper, "1 seed"), (tiny, "5 seeds")):
+        assert load(yaml.safe_load(yaml.safe_dump(spec.plain()))) == spec
+        told = estimate(spec, tmp_path).text(points=True)
+        assert f"4 trainings x {seeds}\n" in told
+        assert "| DAPO " in told
+
+
+def test_a_folder_is_a_function_of_what_was_asked_and_not_of_its_seeds(tmp_path):
+    spec = sweep(**TRAIN)
+    one, other = (spec.training(point) for point in listed_points(spec))
+    assert folder_of(one, tmp_path) == folder_of(one.replace(seeds=(5,)), tmp_path) != folder_of(other, tmp_path)
+    assert folder_of(one, tmp_path).name.startswith("low_prob-0.2-")
+
+
+@pytest.fixture(scope="module")
+def whole(host, tmp_path_factory):
+    out = tmp_path_factory.mktemp("trainings")
+    assert host.run(out, **TRAIN, track=True) == 0
+    return out
+
+
+def values(out, **changes):
+    """Each point's metrics and each of its seeds', by point."""
+    spec = sweep(**TRAIN, **changes)
+    folder = Folder.of(spec, out)
+    book = Book(spec, folder)
+    trials = (*book.complete(book.references), *book.complete())
+    keys = [key(trial.user_attrs["point"]) for trial in trials]
+    assert len(set(keys)) == len(keys) == 3, "each point once"
+    assert {t.state.name for s in (book.points, book.references) for t in book.trials(s)} <= {"COMPLETE", "FAIL"}
+    return {key(t.user_attrs["point"]): (t.user_attrs["metrics"], t.user_attrs["seeds"]) for t in trials}
+
+
+def test_a_trial_is_the_mean_over_its_seeds_and_each_is_kept(whole):
+    for metrics, seeds in values(whole).values():
+        assert list(seeds) == ["0", "1"]
+        for name, mean in metrics.items():
+            assert mean == pytest.approx((seeds["0"][name] + seeds["1"][name]) / 2)
+    spec = sweep(**TRAIN)
+    folder = Folder.of(spec, whole)
+    [trial, *_] = Book(spec, folder).complete()
+    for file, seed in zip(trial.user_attrs["results"], ("0", "1"), strict=True):
+        facts = json.loads((whole / "trainings" / file).read_text())
+        assert facts["scores"]["tiny_easy"]["avg"] == trial.user_attrs["seeds"][seed]["avg_at_2"]
+    assert trial.value == trial.user_attrs["metrics"]["avg_at_2"]
+
+
+def test_the_summary_pairs_seeds_with_plain_dapo(whole):
+    spec = sweep(**TRAIN)
+    folder = Folder.of(spec, whole)
+    made = summarise(spec, Book(spec, folder), folder)
+    assert [entry.label for entry in made.entries] == ["DAPO", "low_prob α0.2", "low_prob α2"]
+    plain, one, _ = (entry.values("tiny_easy") for entry in made.entries)
+    assert [row.label for row in made.rows] == ["low_prob α0.2", "low_prob α2"]
+    assert made.rows[0].difference.mean == pytest.approx((one - plain).mean())
+    told = (folder.path / "summary.md").read_text()
+    assert "Best of 2 on these seeds and problems: low_prob" in told
+    assert "| DAPO " in told
+    assert "seed 1" in told
+    assert (folder.path / "differences.svg").is_file()
+    data = json.loads((folder.path / "summary.json").read_text())
+    assert [row["seeds"] for row in data["comparisons"]] == [2, 2]
+    bases = list((whole / "trainings" / "bases").iterdir())
+    assert len(bases) == 1, "the base is validated once"
+
+
+def test_the_sweep_and_each_seed_are_runs(whole):
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{whole / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("rlvr-dir-trained").experiment_id
+    runs = client.search_runs([experiment])
+    [parent] = [run for run in runs if run.data.tags["kind"] == "sweep"]
+    mine = [run for run in runs if run.data.tags["kind"] == "train"]
+    assert sorted((r.data.tags["label"], r.data.tags["seed"]) for r in mine) == [
+        (label, seed) for label in ("DAPO", "low_prob α0.2", "low_prob α2") for seed in "01"
+    ]
+    assert {run.data.tags["mlflow.parentRunId"] for run in mine} == {parent.info.run_id}
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert [m.step for m in client.get_metric_history(mine[0].info.run_id, "accuracy")] == [1, 2, 3]
+    assert mine[0].data.metrics["tiny_easy/avg_at_2"] >= 0
+
+
+def test_a_changed_sweep_is_refused_and_more_points_need_extend(host, whole):
+    assert host.run(whole, **TRAIN, seeds=[0]) != 0
+    more = {"parameters": {"train.alpha": {"values": [0.2, 2.0, 3.0]}}}
+    assert host.run(whole, **TRAIN, **more) != 0
+
+
+def logs(out):
+    return {p: p.read_text().splitlines() for p in sorted(out.glob("trainings/*/seed-*/log.jsonl"))}
+
+
+def moment(pid, out, lines):
+    """Waits until the logs have so many lines, with a training in the middle of its steps."""
+    until = time.monotonic() + PATIENCE
+    while alive(pid) and time.monotonic() < until:
+        found = list(logs(out).values())
+        if sum(map(len, found)) >= lines and any(1 <= len(each) < 3 for each in found):
+            return
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_sweep_goes_on_from_its_checkpoints_to_the_same_values(host, whole, tmp_path, workers):
+    changes = {"workers": {"count": workers}}
+    kept = {}
+    for lines in (2, 8) if workers == 1 else (3,):
+        pid = host.start(tmp_path, **TRAIN, **changes)
+        moment(pid, tmp_path, lines)
+        if workers > 1 and (mine := children(pid)):
+            kill(mine[0])
+        kill(pid)
+        assert host.answer() == "-9"
+        kept |= {path: found[0] for path, found in logs(tmp_path).items() if len(found) >= 2}
+    assert host.run(tmp_path, **TRAIN, **changes) == 0
+    assert kept, "nothing was killed in the middle"
+    now = logs(tmp_path)
+    for path, first in kept.items():  # with its seconds: a training that was begun anew would have others
+        assert now[path][0] == first
+    assert values(tmp_path, **changes) == values(whole)
+
+
+def test_a_point_behind_the_median_is_pruned_at_a_validation(host, tmp_path):
+    """A learning rate of 0.3 ruins the model; the tiny base is right now and then."""
+    changes = {
+        "parameters": {"train.learning_rate": {"values": [1e-6, 1e-5, 0.3]}},
+        "pruner": {"median": {"startup": 2}},
+        **train(
+            dapo={"steps": 2, "prompts": 4, "samples": 4, "minibatches": 1, "max_response_tokens": 40},
+            validation={**TRAINING["train"]["validation"], "every": 1},
+        ),
+    }
+    assert host.run(tmp_path, **TRAIN, **changes) == 0
+    spec = sweep(**TRAIN, **changes)
+    book = Book(spec, Folder.of(spec, tmp_path))
+    found = {t.user_attrs["point"]["train.learning_rate"]: t for t in book.trials()}
+    assert [found[rate].state.name for rate in (1e-6, 1e-5, 0.3)] == ["COMPLETE", "COMPLETE", "PRUNED"]
+    after = found[0.3].user_attrs["pruned_after"]
+    assert (after["seed"], after["step"]) == (0, 1)
+    assert after["value"] < after["median"]
+
+
+def test_confirm_trains_the_winner_and_plain_dapo_with_new_seeds(whole):
+    from harness.sweep.run import Places
+
+    spec = sweep(**TRAIN)
+    folder, places = Folder.of(spec, whole), Places.under(whole, track=False)
+    confirm = kind_of(spec).confirm
+    with pytest.raises(UserError, match=r"seeds=1 is refused; .* none of the sweep's own \(0, 1\)"):
+        confirm(spec, folder, places, [1])
+    with pytest.raises(UserError, match="rlvr-dir eval --pair"):
+        confirm(spec, folder, places, [2], ["tiny_hard"])
+    told = confirm(spec, folder, places, [2, 3], say=lambda text: None)
+    assert "| tiny_easy " in told
+    assert "new seeds 2, 3" in told
+    assert json.loads((folder.path / "confirm.json").read_text())[0]["before"] is not None
+    assert summarise(spec, Book(spec, folder), folder).reference.results[-1].seed == 1, "the sweep keeps its own seeds"

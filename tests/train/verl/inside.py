@@ -1,0 +1,159 @@
+"""Run by the Python of verl's environment: does there what the tests ask for, once for all of them.
+
+PYTHON inside.py FOLDER < asked.json > answers.json
+"""
+
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.pop(0)  # this folder
+
+
+def loss(case):
+    """verl's registered loss on given numbers, by the configuration that the arguments make."""
+    import torch
+    from hydra import compose, initialize_config_module
+    from verl.trainer.ppo.core_algos import get_policy_loss_fn
+    from verl.utils.config import omega_conf_to_dataclass
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        actor = omega_conf_to_dataclass(compose("ppo_trainer", overrides=case["overrides"]).actor_rollout_ref.actor)
+    old, new, advantages = (torch.tensor(case[name], dtype=torch.float64) for name in ("old", "new", "advantages"))
+    new.requires_grad_()
+    value, metrics = get_policy_loss_fn(actor.policy_loss.loss_mode)(
+        old_log_prob=old,
+        log_prob=new,
+        advantages=advantages,
+        response_mask=torch.tensor(case["mask"]),
+        loss_agg_mode=actor.loss_agg_mode,
+        config=actor,
+    )
+    value.backward()
+    return {"loss": value.item(), "gradient": new.grad.tolist(), "metrics": metrics, "kind": type(actor).__name__}
+
+
+class Queue:
+    """verl's TransferQueue as a dictionary of rows."""
+
+    def __init__(self, rows):
+        self.rows = rows  # by key: field -> tensor (a row's own length) or anything else
+
+    def kv_batch_get(self, keys, partition_id, select_fields=None):
+        import torch
+        from tensordict import TensorDict
+        from tensordict.tensorclass import NonTensorData, NonTensorStack
+
+        found = {}
+        for name in [name for name in select_fields if name in self.rows[keys[0]]]:
+            values = [self.rows[key][name] for key in keys]
+            if isinstance(values[0], torch.Tensor):
+                found[name] = torch.nested.as_nested_tensor(values, layout=torch.jagged)
+            else:
+                found[name] = NonTensorStack(*[NonTensorData(value) for value in values])
+        return TensorDict(found, batch_size=len(keys))
+
+    def kv_batch_put(self, keys, partition_id, fields):
+        for name in list(fields.keys()):
+            for key, value in zip(keys, fields[name].unbind(), strict=True):
+                self.rows[key][name] = value
+        return Batch(keys, self.tags)
+
+
+class Batch:
+    def __init__(self, keys, tags):
+        self.keys, self.tags, self.partition_id = keys, tags, "train"
+
+    def __len__(self):
+        return len(self.keys)
+
+
+def hook(case):
+    """Our trainer's step behind verl's advantages, on a stubbed queue; verl's own step is what filled the queue."""
+    import torch
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.v1 import get_trainer_cls
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    from harness.train.verl import hook as module
+
+    rows = {}
+    for key, row in case["rows"].items():
+        tensors = {name: torch.tensor(row[name]) for name in ("response_mask", "old_log_probs", "advantages")}
+        rows[key] = {**tensors, "uid": row["uid"], "extra_fields": {"reward_extra_info": row["verdict"]}}
+    queue = module.tq = Queue(rows)
+    keys = list(rows)
+    queue.tags = [{"is_padding": case["rows"][key].get("padding", False)} for key in keys]
+    cls = get_trainer_cls("rlvr_dir")
+    trainer = cls.__new__(cls)
+    trainer.trainer_mode = "rlvr_dir"  # as PPOTrainer.__init__ does
+    trainer.config = OmegaConf.create({"rlvr_dir": case["settings"]} if case["settings"] else {})
+    before, PPOTrainerSync._compute_advantage = PPOTrainerSync._compute_advantage, lambda self, batch, metrics: batch
+    try:
+        metrics = {}
+        trainer._compute_advantage(Batch(keys, queue.tags), metrics)
+    finally:
+        PPOTrainerSync._compute_advantage = before
+    return {
+        "advantages": {key: rows[key]["advantages"].tolist() for key in keys},
+        "metrics": metrics,
+        "mode": trainer.trainer_mode,
+    }
+
+
+def reward(case):
+    """The reward as verl finds and calls it."""
+    from hydra import compose, initialize_config_module
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        score = get_custom_reward_fn(compose("ppo_trainer", overrides=case["overrides"]))
+    return [
+        score(data_source="train", solution_str=response, ground_truth=gold, extra_info={})
+        for gold, response in case["pairs"]
+    ]
+
+
+def shards(case):
+    """A checkpoint of one FSDP rank as verl writes it, of a small model; its weights are the answer."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    base, actor = case["base"], Path(case["actor"])
+    (actor / "huggingface").mkdir(parents=True)
+    config = AutoConfig.from_pretrained(base)
+    config.save_pretrained(actor / "huggingface")
+    AutoTokenizer.from_pretrained(base).save_pretrained(actor / "huggingface")
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config)
+    torch.save(model.state_dict(), actor / "model_world_size_1_rank_0.pt")
+    (actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 1, "world_size": 1}))
+    return {name: float(value.double().sum()) for name, value in model.state_dict().items()}
+
+
+def checks(requests):
+    """`check.py` on many requests in one process."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    from harness.train.verl import validate
+
+    spec = spec_from_file_location("check", Path(validate.__file__).with_name("check.py"))
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {name: module.check(request)["problems"] for name, request in requests.items()}
+
+
+if __name__ == "__main__":
+    os.environ["VERL_USE_EXTERNAL_MODULES"] = "harness.train.verl.plugin,harness.train.verl.hook"
+    asked = json.load(sys.stdin)
+    with contextlib.redirect_stdout(sys.stderr):
+        answers = {
+            "losses": {name: loss(case) for name, case in asked["losses"].items()},
+            "hooks": {name: hook(case) for name, case in asked["hooks"].items()},
+            "rewards": reward(asked["reward"]),
+            "shards": shards(asked["shards"]),
+            "checks": checks(asked["checks"]),
+        }
+    print(json.dumps(answers))

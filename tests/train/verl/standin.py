@@ -1,0 +1,105 @@
+"""A stand-in for the Python of verl's environment: takes the same commands, logs and saves as verl, trains nothing.
+
+Tests put `#!PYTHON` before it. Its folder may hold `plan.json`, read and removed by the next training: `crash_at`,
+`kill_at`, `hang_at`, `stop_at` (steps), `deaf` (to SIGTERM, with a child in a session of its own), `no_model`.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def check():
+    request = json.load(sys.stdin)
+    assert request["overrides"]
+    assert request["modules"]
+    versions = {"verl": "0.9.1", "rlvr-dir": "0.1.0", "torch": "2.11.0"}
+    file = HERE / "answer.json"
+    print(json.dumps(json.loads(file.read_text()) if file.is_file() else {
+        "problems": [], "missing": [], "versions": versions,
+    }))  # fmt: skip
+
+
+def train(overrides):
+    asked = dict(text.lstrip("+").split("=", 1) for text in overrides)
+    steps, every = int(asked["trainer.total_training_steps"]), int(asked["trainer.save_freq"])
+    checkpoints = Path(asked["trainer.default_local_dir"])
+    rows = [json.loads(line) for line in Path(asked["data.train_files"]).read_text().splitlines()]
+    assert rows[0]["prompt"][0]["role"] == "user"
+    assert rows[0]["reward_model"]["ground_truth"] == "1"
+    plan = {}
+    if (HERE / "plan.json").is_file():
+        plan = json.loads((HERE / "plan.json").read_text())
+        (HERE / "plan.json").unlink()
+    pids = [os.getpid()]
+    if plan.get("deaf"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sleeper = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
+        other = subprocess.Popen([sys.executable, "-c", sleeper], stdout=subprocess.PIPE, start_new_session=True)
+        other.stdout.readline()
+        pids.append(other.pid)
+    tracker = checkpoints / "latest_checkpointed_iteration.txt"
+    start = int(tracker.read_text()) if tracker.is_file() else 0
+    if start:
+        assert (checkpoints / f"global_step_{start}" / "actor" / "shard").read_text() == str(start)
+    print(f"(TaskRunner pid=7) step {start}: training", flush=True)
+    with open(os.environ["VERL_FILE_LOGGER_PATH"], "wb", buffering=0) as log:  # truncated, as verl does
+        if not start:
+            log.write(json.dumps({"step": 0, "data": {"val-core/held/acc/mean@8": 0.25}}).encode() + b"\n")
+        for step in range(start + 1, steps + 1):
+            if step == plan.get("crash_at"):
+                (checkpoints / f"global_step_{step}" / "actor").mkdir(parents=True)
+                tracker.write_text("")  # cut short
+                raise RuntimeError(f"CUDA out of memory at step {step}")
+            if step == plan.get("kill_at"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            if step == plan.get("hang_at"):
+                (HERE / "pids").with_suffix(".new").write_text(" ".join(map(str, pids)))
+                (HERE / "pids.new").rename(HERE / "pids")
+                while True:
+                    signal.pause()
+            if step == plan.get("stop_at"):
+                return
+            data = {
+                "rlvr_dir/accuracy": step / 10, "critic/score/mean": -0.5, "response_length/mean": 20.0 + step,
+                "response_length/clip_ratio": 0.1, "actor/entropy": 0.5, "actor/pg_clipfrac": 0.01, "actor/lr": 1e-6,
+                "actor/pg_loss": 0.0, "actor/grad_norm": 0.1, "timing_s/step": 2.0, "actor/advantage_weight": 1.1,
+                "training/filter_groups/evicted_samples": 3, "val-core/held/acc/mean@8": None,
+            }  # fmt: skip
+            line = json.dumps({"step": step, "data": data}).encode() + b"\n"
+            log.write(line[:40])
+            log.write(line[40:])
+            if step % every == 0 or step == steps:
+                place = checkpoints / f"global_step_{step}"
+                (place / "actor").mkdir(parents=True)
+                (place / "actor" / "shard").write_text(str(step))
+                (place / "data.pt").write_text("")
+                tracker.write_text(str(step))
+    if plan.get("no_model"):
+        (HERE / "no_model").touch()
+
+
+def merge(arguments):
+    target = Path(arguments[arguments.index("--target_dir") + 1])
+    shard = Path(arguments[arguments.index("--local_dir") + 1]) / "shard"
+    if (HERE / "no_model").exists():
+        (HERE / "no_model").unlink()
+        return
+    target.mkdir(parents=True)
+    (target / "config.json").write_text(json.dumps({"step": int(shard.read_text())}))
+    (target / "model.safetensors").write_text("")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:3] == ["-m", "verl.trainer.main_ppo"]:
+        train(sys.argv[3:])
+    elif sys.argv[1:4] == ["-m", "verl.model_merger", "merge"]:
+        merge(sys.argv[4:])
+    else:
+        assert sys.argv[1].endswith("check.py")
+        check()

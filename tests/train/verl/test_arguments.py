@@ -1,0 +1,195 @@
+"""verl's arguments, and what is refused before anything starts; without verl's environment."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UserError
+from harness.train import load_train
+from harness.train.verl import check
+from harness.train.verl.log import record_of
+from harness.train.verl.overrides import Place, overrides, quoted
+from harness.train.verl.presets import PRESETS
+
+HOUSE = Path(__file__).parents[3] / "harness"
+
+
+def values(spec, **place):
+    found = {
+        "seed": 0,
+        "base": spec.base,
+        "train": Path("/t"),
+        "val": None,
+        "checkpoints": Path("/c"),
+        "log": Path("/l"),
+    }
+    return {line.key.lstrip("+"): line.value for line in overrides(spec, Place(**{**found, "name": "x", **place}))}
+
+
+def verl_spec(**changes):
+    return load_train({"preset": "qwen25-math-7b", **changes})
+
+
+@pytest.mark.parametrize(("name", "tokens", "alpha"), [("qwen25-math-7b", 8192, 0.2), ("qwen3-8b-base", 20480, 0.1)])
+def test_the_presets_are_the_papers_settings(name, tokens, alpha):
+    """paper.tex, "RLVR Training Details"."""
+    spec = load_train({"preset": name, "dapo": {"method": "low_prob"}})
+    found = values(spec)
+    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+    expected = {
+        "data.train_batch_size": 512, f"{rollout}.n": 16, f"{actor}.ppo_mini_batch_size": 32,
+        f"{actor}.clip_ratio_low": 0.2, f"{actor}.clip_ratio_high": 0.28, f"{actor}.optim.lr": 1e-6,
+        f"{actor}.optim.lr_warmup_steps": 10, "data.max_response_length": tokens,
+        "reward.reward_kwargs.max_resp_len": tokens, "reward.reward_kwargs.overlong_buffer_cfg.len": 4096,
+        "reward.reward_manager.name": "dapo", f"{actor}.loss_agg_mode": "token-mean", f"{actor}.use_kl_loss": False,
+        f"{actor}.policy_loss.alpha": alpha, "algorithm.filter_groups.metric": "acc", f"{rollout}.top_p": 1.0,
+    }  # fmt: skip
+    assert {key: found[key] for key in expected} == expected
+    for method, its_alpha, high in (("dominate", 0.1, 0.24), ("ppl", 0.01, 0.28)):
+        dapo = load_train({"preset": name, "dapo": {"method": method}}).dapo
+        assert (dapo.alpha, dapo.clip_high) == (its_alpha, high)
+    assert set(PRESETS) == {"qwen25-math-7b", "qwen3-8b-base"}
+    assert load_train({"preset": name, "dapo": {"method": "low_prob", "alpha": 0.3}, "seeds": [1]}).dapo.alpha == 0.3
+
+
+def test_no_length_penalty_and_no_filter():
+    found = values(verl_spec(dapo={"overlong_buffer": 0, "dynamic_sampling": False}))
+    assert not [key for key in found if "overlong" in key]
+    assert found["algorithm.filter_groups.enable"] is False
+
+
+def test_validation_by_verl():
+    spec = verl_spec(validation={"every": 10, "sampling": {"samples": 32}}, verl={"val_data": "aime24.jsonl"})
+    found = values(spec, val=Path("/v"))
+    assert (found["trainer.test_freq"], found["trainer.val_before_train"], found["data.val_files"]) == (10, True, "/v")
+    assert found["actor_rollout_ref.rollout.val_kwargs.n"] == 32
+    without = values(verl_spec())
+    assert (without["trainer.test_freq"], without["data.val_files"], without["data.val_max_samples"]) == (-1, "/t", 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"preset": "x"}, "preset='x' is not known; accepted: qwen25-math-7b, qwen3-8b-base"),
+        ({"backend": "trl"}, "verl has no effect with backend='trl'"),
+        ({"lora": {}}, "lora is refused with backend='verl'"),
+        ({"vllm": {}}, "vllm is refused with backend='verl': it has its own engine; accepted: verl.tensor_parallel"),
+        ({"device": "cuda"}, "device='cuda' is refused with backend='verl'"),
+        ({"threads": 4}, "threads=4 is refused with backend='verl'"),
+        ({"dapo": {"accumulation": 2}}, "dapo.accumulation=2 is refused with backend='verl': verl.tokens_per_gpu"),
+        ({"dapo": {"max_generation_rounds": 9}}, "dapo.max_generation_rounds=9 is refused with backend='verl'"),
+        ({"dapo": {"delta": None}}, "dapo.delta=None is refused .*; accepted: a number above 1"),
+        ({"dapo": {"prompts": 24}}, "dapo.minibatches=16 is refused .*: it divides groups and not responses"),
+        ({"dapo": {"warmup_updates": 10}}, "dapo.warmup_updates=10 is refused .*; accepted: a multiple of that"),
+        ({"verl": {"tensor_parallel": 3}}, "verl.tensor_parallel=3 does not divide nnodes x gpus_per_node = 64"),
+        ({"verl": {"tokens_per_gpu": 2000}}, "verl.tokens_per_gpu=2000 on 4 GPUs .* accepted: at least 2560"),
+        ({"verl": {"pyton": "x"}}, "key of verl='pyton' is not known; .* did you mean 'python'"),
+        ({"verl": 3}, "verl=3 is refused; accepted: a mapping"),
+        ({"validation": {"every": 5}}, "validation.every=5 and verl.val_data=None go together"),
+        ({"data": "tiny"}, "data='tiny' is refused with base='Qwen/Qwen2.5-Math-7B'"),
+    ],
+)
+def test_what_cannot_work_is_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        verl_spec(**changes)
+
+
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [
+        ("reward_model.reward_manager=dapo", "verl takes and ignores; accepted: reward.reward_manager.name"),
+        (
+            "+reward_model.reward_kwargs.overlong_buffer_cfg.len=4096",
+            r"verl takes and ignores; accepted: \+reward.reward_kwargs.overlong_buffer_cfg.len",
+        ),
+        ("++reward_model.enable=True", "verl takes and ignores; accepted: reward.reward_model.enable"),
+        ("reward_model.model.path=x", "verl takes and ignores; accepted: reward.reward_model.model_path"),
+        ("custom_reward_function.path=x.py", "accepted: reward.custom_reward_function.path"),
+        ("sandbox_fusion.url=x", "accepted: reward.sandbox_fusion.url"),
+        (
+            "algorithm.filter_groups.max_num_gen_batches=10",
+            "accepted: algorithm.filter_groups.max_inflight_gen_batches",
+        ),
+        ("data.train_batch_size=64", "has data.train_batch_size, which is refused: dapo.prompts says it"),
+        ("trainer={}", "has trainer, which is refused: verl.nnodes says it"),
+        ("trainer.v1.trainer_mode=sync", "has trainer.v1.trainer_mode, which is refused: backend says it"),
+        ("~data.shuffle", "which is refused; accepted: KEY=VALUE"),
+        ("nothing", "which is refused; accepted: KEY=VALUE"),
+    ],
+)
+def test_arguments_that_verl_ignores_or_ours_set_are_refused(added, message):
+    with pytest.raises(UserError, match=message):
+        values(verl_spec(verl={"overrides": [added]}))
+
+
+def test_every_legacy_key_of_a_published_script_is_caught():
+    """recipe/dapo/test_dapo_7b_math.sh of verl v0.5.0."""
+    for key in ("reward_manager", *(f"reward_kwargs.overlong_buffer_cfg.{each}" for each in ("enable", "len", "log"))):
+        with pytest.raises(UserError, match=f"reward_model.{key}, which verl takes and ignores"):
+            values(verl_spec(verl={"overrides": [f"reward_model.{key}=x"]}))
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        (None, "verl is not installed there"),
+        ("0.5.0", "verl 0.5.0 is refused; accepted: at least 0.9.1 and below 0.10"),
+        ("0.9.0", "verl 0.9.0 is refused"),
+        ("0.10.0", "verl 0.10.0 is refused"),
+    ],
+)
+def test_a_verl_of_another_version_is_refused(version, message):
+    assert message in check._versions({"verl": version}, {"versions": {}})[0]
+
+
+def test_versions_and_grader_have_to_be_the_same():
+    from harness.grading import code_digest
+
+    versions = {"verl": "0.9.1.post2", "rlvr-dir": "0.1.0", "math-verify": None}
+    request = {"versions": {"rlvr-dir": "0.1.0"}, "grading": code_digest()}
+    assert check._versions(versions, request) == []
+    assert "rlvr-dir is 0.1.0 there" in check._versions(versions, {**request, "versions": {"rlvr-dir": "0.2"}})[0]
+    assert "math-verify is not installed" in check._versions(versions, {**request, "versions": {"math-verify": "1"}})[0]
+    assert "grades by other code" in check._versions(versions, {**request, "grading": "0"})[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"), (None, "null"), (1e-6, "1e-06"), ("a/b-1.jsonl", "a/b-1.jsonl"), ("null", "'null'"),
+        ("1e5", "'1e5'"), ("a b", "'a b'"), ("it's", r"'it\'s'"), ("a\\", r"'a\\'"), (["console"], "[console]"),
+    ],
+)  # fmt: skip
+def test_values_in_verls_syntax(value, text):
+    assert quoted(value) == text
+
+
+def test_a_step_without_what_our_trainer_adds():
+    dapo = verl_spec().dapo
+    record = record_of({"step": 3, "data": {"critic/score/mean": 0.5, "x": None, "val-core/a/acc/mean@8": 1.0}}, dapo)
+    assert (record["accuracy"], record["reward"], record["weight"], record["responses"]) == (None, 0.5, 1.0, 8192)
+    assert record["verl"] == {"critic/score/mean": 0.5, "val-core/a/acc/mean@8": 1.0}
+
+
+def test_verl_is_imported_in_its_own_processes_alone():
+    """And what is loaded there brings none of our requirements along."""
+    inside = {"plugin.py", "hook.py", "check.py"}
+    for path in (HOUSE / "train").rglob("*.py"):
+        if path.name not in inside:
+            text = path.read_text()
+            assert "import verl" not in text, path
+            assert "from verl" not in text, path
+    code = "import sys, harness.train.verl, harness.train.verl.reward; print({'torch', 'pydantic'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_a_dry_run_without_an_environment_says_so(tmp_path):
+    command = [sys.executable, "-m", "harness.cli", "train", "--backend", "verl", "--preset", "qwen25-math-7b"]
+    command += ["--method", "low_prob", "--dry-run", "--set", f"verl.python={tmp_path}/none"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "not checked: there is no" in done.stderr
+    assert "actor_rollout_ref.actor.policy_loss.loss_mode=rlvr_dir" in done.stdout.splitlines()

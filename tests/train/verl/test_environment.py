@@ -1,0 +1,249 @@
+"""In verl's own environment: arguments, loss, trainer and reward are what we say. Skipped where there is none."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+import harness
+from harness.grading import code_digest, grade
+from harness.policy import log_perplexity, reweight, standardise
+from harness.tiny import tiny_pair
+from harness.train import load_train
+from harness.train.verl.overrides import MODULES
+from harness.train.verl.run import arguments
+from harness.train.verl.spec import PYTHON
+
+HOUSE = Path(__file__).parents[3]
+ENVIRONMENT = HOUSE / PYTHON
+pytestmark = pytest.mark.skipif(not ENVIRONMENT.exists(), reason=f"no {PYTHON}: `make verl-env` makes it")
+
+METHODS = {
+    "none": {},
+    "low_prob": {"method": "low_prob", "alpha": 0.2},
+    "low_prob current": {"method": "low_prob", "alpha": 0.2, "pi_source": "current"},
+    "dominate": {"method": "dominate", "alpha": 0.1},
+    "dominate current": {"method": "dominate", "alpha": 0.1, "pi_source": "current"},
+    "alpha 0": {"method": "low_prob", "alpha": 0.0},
+}
+# What a user may add, and what is said of it: None is taken.
+ADDED = {
+    "actor_rollout_ref.actor.fsdp_config.fsdp_size=32": None,
+    "+actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_dtype=fp8": None,
+    "algorithm.norm_adv_by_std_in_grpo=False": None,
+    "data.train_batch_sise=3": "data.train_batch_sise is not known to verl; its nearest is data.train_batch_size",
+    "+data.shufle=False": "data.shufle is not known to verl; its nearest is data.shuffle",
+    "trainer.total_epocs=1": "trainer.total_epocs is not known to verl; its nearest is trainer.total_epochs",
+    "+nothing.like.it=1": "nothing.like.it is not known to verl",
+    "+actor_rollout_ref.actor.alpha=1": "actor_rollout_ref.actor.alpha is not known to verl; its nearest is",
+    "actor_rollout_ref.model.override_config.x=1": "accepted: +actor_rollout_ref.model.override_config.x",
+    "data.shuffle.x=1": "data.shuffle.x is not known to verl: data.shuffle is a value",
+    "actor_rollout_ref.actor.calculate_entropy=[1": "verl refuses the training: ",
+    "critic.ppo_epochs=x": None,  # of no effect without a critic: verl does not look either
+}
+
+
+def spec_of(preset="qwen25-math-7b", verl=(), **dapo):
+    return load_train({"preset": preset, "dapo": dapo, "verl": {"overrides": list(verl)} if verl else {}})
+
+
+def texts(spec, seed=0, base=None):
+    return [line.text for line in arguments(spec, seed, Path("/runs/x"), base or spec.base)]
+
+
+def request(lines, **changes):
+    versions = {"rlvr-dir": harness.__version__, "math-verify": "0.9.0"}
+    return {"overrides": lines, "modules": MODULES, "versions": versions, "grading": code_digest(), **changes}
+
+
+def numbers():
+    draw = torch.Generator().manual_seed(1)
+    old = -torch.rand(6, 9, generator=draw, dtype=torch.float64) * 4
+    new = old + torch.randn(6, 9, generator=draw, dtype=torch.float64) * 0.5
+    new[0, 0] = old[0, 0] + 3.0  # beyond the dual clip, where the advantage is negative
+    advantages = torch.randn(6, 1, generator=draw, dtype=torch.float64).expand(6, 9).clone()
+    advantages[0] = -1.5
+    mask = torch.rand(6, 9, generator=draw) < 0.8
+    return old, new, advantages, mask
+
+
+def rows():
+    """Three groups of four in mixed order, of different lengths, and a row of padding."""
+    draw = torch.Generator().manual_seed(2)
+    order = torch.randperm(12, generator=draw).tolist()
+    found = {}
+    for place in order:
+        length = 3 + place % 4
+        verdict = {"acc": float(place % 3 == 0), "ungraded": float(place == 5)}
+        found[f"u{place // 4}_{place % 4}_0"] = {
+            "uid": f"u{place // 4}",
+            "response_mask": [1] * (length - 1) + [place % 2],
+            "old_log_probs": (-torch.rand(length, generator=draw) * 3).tolist(),
+            "advantages": [float(torch.randn(1, generator=draw))] * length,
+            "verdict": verdict,
+        }
+    found["pad"] = {
+        "uid": "u0", "response_mask": [0], "old_log_probs": [0.0], "advantages": [0.0], "verdict": {"acc": 1.0},
+        "padding": True,
+    }  # fmt: skip
+    return found
+
+
+PAIRS = [
+    ("1/2", r"so \boxed{0.5}"), ("204", r"\boxed{204}"), ("204", r"\boxed{205}"), ("204", "204"),
+    ("7", r"\boxed{9^{9^{9^9}}}"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    actor = tmp_path_factory.mktemp("checkpoint") / "actor"
+    old, new, advantages, mask = numbers()
+    case = {"old": old.tolist(), "new": new.tolist(), "advantages": advantages.tolist(), "mask": mask.tolist()}
+    ppl = {"method": "ppl", "alpha": 0.3}
+    asked = {
+        "losses": {name: {**case, "overrides": texts(spec_of(**dapo))} for name, dapo in METHODS.items()},
+        "hooks": {
+            "batch": {"rows": rows(), "settings": {**ppl, "scope": "batch"}},
+            "group": {"rows": rows(), "settings": {**ppl, "scope": "group"}},
+            "none": {"rows": rows(), "settings": None},
+        },
+        "reward": {"overrides": texts(spec_of()), "pairs": PAIRS},
+        "shards": {"base": tiny_pair().base, "actor": str(actor)},
+        "checks": {
+            "odd names": request(texts(spec_of(), base="/a b/it's ${x}, [1]=2\\")),
+            **{f"{preset} {name}": request(texts(spec_of(preset, **dapo)))
+               for preset in ("qwen25-math-7b", "qwen3-8b-base")
+               for name, dapo in {**METHODS, "ppl": {"method": "ppl"}, "kl": {"beta": 0.001}}.items()},
+            **{added: request(texts(spec_of("qwen3-8b-base", [added]))) for added in ADDED},
+            "other release": request(texts(spec_of()), versions={"rlvr-dir": "0.0.1"}),
+            "other grader": request(texts(spec_of()), grading="0" * 16),
+            "no plugin": request([text.replace("=rlvr_dir", "=rlvr_dirt") for text in texts(spec_of())]),
+        },
+    }  # fmt: skip
+    done = subprocess.run(
+        [ENVIRONMENT, Path(__file__).with_name("inside.py")],
+        input=json.dumps(asked), capture_output=True, text=True, env=os.environ | {"RLVR_DIR_NO_AUTOLOAD": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return {**json.loads(done.stdout.splitlines()[-1]), "actor": actor}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_loss_and_gradient_are_ours(answers, name):
+    """Our weights in TRL's formula: min(min(r, delta) A, clip(r) A), mean over the tokens."""
+    old, new, advantages, mask = numbers()
+    spec = spec_of(**METHODS[name]).dapo
+    new.requires_grad_()
+    source = old if spec.pi_source == "old" else new
+    weighed = reweight(advantages, source, mask, spec.method, spec.alpha)
+    ratio = (new - old).exp()
+    clipped = ratio.clamp(1 - spec.clip_low, 1 + spec.clip_high)
+    loss = -(torch.minimum(ratio.clamp(max=spec.delta) * weighed, clipped * weighed) * mask).sum() / mask.sum()
+    loss.backward()
+    theirs = answers["losses"][name]
+    assert theirs["kind"] == "FSDPActorConfig"
+    assert theirs["loss"] == pytest.approx(loss.item(), rel=1e-12)
+    torch.testing.assert_close(torch.tensor(theirs["gradient"], dtype=torch.float64), new.grad, rtol=1e-6, atol=1e-12)
+    assert torch.count_nonzero(new.grad) > 10
+    if spec.method != "none":
+        weight = (weighed / advantages)[mask].mean().item()
+        assert theirs["metrics"]["actor/advantage_weight"] == pytest.approx(weight, rel=1e-6)
+
+
+def test_alpha_0_is_verls_own_loss_to_the_bit(answers):
+    for part in ("loss", "gradient"):
+        assert answers["losses"]["alpha 0"][part] == answers["losses"]["none"][part]
+
+
+def test_reweighting_changes_no_clipping(answers):
+    fractions = {name: answers["losses"][name]["metrics"]["actor/pg_clipfrac"] for name in ("none", "low_prob")}
+    assert fractions["none"] == fractions["low_prob"] > 0
+
+
+@pytest.mark.parametrize("scope", ["batch", "group"])
+def test_the_trainer_weighs_by_perplexity(answers, scope):
+    given = rows()
+    real = {key: row for key, row in given.items() if not row.get("padding")}
+    found = answers["hooks"][scope]["advantages"]
+    sets = [real] if scope == "batch" else [
+        {key: row for key, row in real.items() if row["uid"] == uid} for uid in ("u0", "u1", "u2")
+    ]  # fmt: skip
+    for members in sets:
+        perplexity = torch.cat([
+            log_perplexity(torch.tensor([row["old_log_probs"]]), torch.tensor([row["response_mask"]]))
+            for row in members.values()
+        ])  # fmt: skip
+        for (key, row), z in zip(members.items(), standardise(perplexity).tolist(), strict=True):
+            for value, before, inside in zip(found[key], row["advantages"], row["response_mask"], strict=True):
+                assert value == pytest.approx(before * (1 - 0.3 * z) if inside else before, rel=1e-5)
+    assert found["pad"] == [0.0]
+    assert answers["hooks"][scope]["mode"] == "sync"
+
+
+def test_the_trainer_counts_verdicts_and_leaves_other_advantages_alone(answers):
+    hook = answers["hooks"]["none"]
+    assert hook["metrics"] == {"rlvr_dir/responses": 12, "rlvr_dir/ungraded": 1, "rlvr_dir/accuracy": 4 / 11}
+    for key, row in rows().items():
+        assert hook["advantages"][key] == pytest.approx(row["advantages"])
+
+
+def test_the_reward_is_the_graders(answers):
+    for (gold, response), reward in zip(PAIRS, answers["rewards"], strict=True):
+        verdict = grade(gold, response)
+        assert reward == {"score": 2.0 * verdict.correct - 1, "acc": verdict.correct, "ungraded": not verdict.graded}
+
+
+@pytest.mark.parametrize("preset", ["qwen25-math-7b", "qwen3-8b-base"])
+@pytest.mark.parametrize("name", [*METHODS, "ppl", "kl"])
+def test_verl_takes_the_arguments(answers, preset, name):
+    assert answers["checks"][f"{preset} {name}"] == []
+
+
+@pytest.mark.parametrize("added", ADDED)
+def test_a_users_argument_is_taken_or_named(answers, added):
+    problems = answers["checks"][added]
+    assert (problems == []) if ADDED[added] is None else (ADDED[added] in problems[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("other release", "rlvr-dir is 0.1.0 there and 0.0.1 here"),
+        ("other grader", "its copy of rlvr-dir grades by other code"),
+        ("no plugin", "verl refuses the training: Unknown trainer 'rlvr_dirt'"),
+    ],
+)
+def test_an_environment_that_does_not_fit_is_named(answers, name, message):
+    assert message in answers["checks"][name][0]
+
+
+def test_any_text_reaches_verl(answers):
+    assert answers["checks"]["odd names"] == []
+
+
+def test_verls_merger_makes_a_model_that_loads(answers, tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    command = ["-m", "verl.model_merger", "merge", "--backend", "fsdp", "--local_dir", answers["actor"]]
+    done = subprocess.run(
+        [ENVIRONMENT, *command, "--target_dir", tmp_path / "rl"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    state = AutoModelForCausalLM.from_pretrained(tmp_path / "rl").state_dict()
+    for name, total in answers["shards"].items():
+        assert float(state[name].double().sum()) == pytest.approx(total, abs=0.5)  # bfloat16
+
+
+def test_the_command_says_that_verl_took_everything(tmp_path):
+    command = [HOUSE / ".venv/bin/rlvr-dir", "train", "--preset", "qwen3-8b-base", "--method", "ppl", "--dry-run"]
+    if not command[0].exists():
+        pytest.skip("not set up by `make setup`")
+    done = subprocess.run([*command, "--out", tmp_path / "x"], capture_output=True, text=True, cwd=HOUSE)
+    assert done.returncode == 0, done.stderr
+    assert "checked by verl 0.9.1" in done.stderr
+    assert "+rlvr_dir.method=ppl" in done.stdout.splitlines()
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,286 @@
+"""A training through verl is followed, ended and gone on with, whatever happens to it; a stand-in replaces verl."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UserError
+from harness.train import Source, TrainSpec, load_train
+from harness.train.backends import TrainerError, train
+from harness.train.folder import SeedFolder
+from harness.train.verl.run import last_words, settle
+
+ROWS = [{"prompt": [{"role": "user", "content": f"{n} + 1?"}], "answer": str(n + 1)} for n in range(4)]
+SOURCE = Source("base/model", lambda seed: ROWS)
+STEPS = 5
+
+
+@pytest.fixture
+def standin(tmp_path):
+    """The stand-in's program; `plan` beside it says what the next training does."""
+    file = tmp_path / "standin" / "python"
+    file.parent.mkdir()
+    file.write_text(f"#!{sys.executable}\n" + Path(__file__).with_name("standin.py").read_text())
+    file.chmod(0o755)
+    return file
+
+
+def plan(standin, **what):
+    (standin.parent / "plan.json").write_text(json.dumps(what))
+
+
+def spec(standin, **changes) -> TrainSpec:
+    verl = {"python": str(standin), "gpus_per_node": 1, "grace_seconds": 0.2, **changes.pop("verl", {})}
+    dapo = {"steps": STEPS, "prompts": 4, "samples": 2, "minibatches": 2, **changes.pop("dapo", {})}
+    return load_train(
+        {"backend": "verl", "base": "base/model", "data": "problems.jsonl", "checkpoint_every": 2, "verl": verl,
+         "dapo": dapo, **changes}
+    )  # fmt: skip
+
+
+def steps(folder: SeedFolder) -> list[int]:
+    return [record["step"] for record in folder.records() if "validation" not in record]
+
+
+def gone(pids) -> bool:
+    def runs(pid):
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        except OSError:
+            return False
+
+    return not any(runs(pid) for pid in pids)
+
+
+def wait_for(condition, seconds=300):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.02)
+
+
+def unlocked(path: Path) -> bool:
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def test_a_training_from_arguments_to_summary(standin, tmp_path):
+    out, told, done = tmp_path / "x", [], []
+    asked = spec(standin, seeds=[3, 4], dapo={"method": "low_prob"})
+    options = {"say": lambda text: None, "on_record": lambda seed, record: told.append((seed, record["step"]))}
+    summary = train(asked, out, SOURCE, **options, on_seed=lambda seed, folder: done.append((seed, folder.path.name)))
+    folder = SeedFolder(out / "seed-3")
+    first, *lines = folder.records()
+    assert first == {"step": 0, "validation": {}, "verl": {"val-core/held/acc/mean@8": 0.25}}
+    assert steps(folder) == [1, 2, 3, 4, 5]
+    assert lines[0]["accuracy"] == 0.1
+    assert lines[0]["groups"] == {"kept": 4, "dropped": 3}
+    assert lines[0]["weight"] == lines[0]["verl"]["actor/advantage_weight"] == 1.1
+    assert told == [(seed, step) for seed in (3, 4) for step in range(STEPS + 1)]
+    assert done == [(3, "seed-3"), (4, "seed-4")]
+    assert json.loads((folder.rl / "config.json").read_text()) == {"step": STEPS}
+    assert json.loads(folder.pair.read_text()) == {"base": "base/model", "rl": str(folder.rl)}
+    assert folder.facts()["versions"]["verl"] == "0.9.1"
+    assert not folder.checkpoints.exists()
+    assert "through verl" in (folder.rl / "README.md").read_text()
+    arguments = (folder.path / "verl/overrides.txt").read_text().splitlines()
+    assert "data.seed=3" in arguments
+    assert "+actor_rollout_ref.actor.policy_loss.alpha=0.2" in arguments
+    assert summary["seeds"]["4"]["dropped"] == 3 * STEPS
+    assert summary["seeds"]["4"]["gradient_share_below_0.3"] is None
+    text = (out / "summary.md").read_text()
+    assert "| 3 | 0.100 → 0.500 |" in text
+    assert "Reweighting took" not in text
+    again = []
+    train(asked, out, SOURCE, say=again.append)
+    assert again == ["seed 3 is done", "seed 4 is done"]
+    with pytest.raises(UserError, match=r"dapo.alpha=0.3 is refused: .* was begun with 0.2"):
+        train(spec(standin, dapo={"method": "low_prob", "alpha": 0.3}), out, SOURCE)
+
+
+def test_a_crash_is_one_sentence_and_the_same_call_goes_on(standin, tmp_path):
+    plan(standin, crash_at=4)
+    with pytest.raises(TrainerError) as caught:
+        train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
+    folder = SeedFolder(tmp_path / "x/seed-0")
+    assert str(caught.value) == (
+        "seed 0: verl ended with status 1 (RuntimeError: CUDA out of memory at step 4); "
+        f"the same command goes on from the last checkpoint; see {folder.path}/verl/output-1.txt"
+    )
+    assert steps(folder) == [1, 2, 3]
+    assert (folder.checkpoints / "latest_checkpointed_iteration.txt").read_text() == ""  # verl would fail on it
+    said = []
+    train(spec(standin, verl={"grace_seconds": 3}), tmp_path / "x", SOURCE, say=said.append)
+    assert said == ["seed 0: going on after step 2", "seed 0: merging the checkpoint"]
+    assert steps(folder) == [1, 2, 3, 4, 5]
+    assert folder.records()[0]["step"] == 0
+    assert (folder.path / "verl/output-2.txt").read_text() == "(TaskRunner pid=7) step 2: training\n"
+
+
+def test_a_killed_trainer_is_named_by_its_signal(standin, tmp_path):
+    plan(standin, kill_at=1)
+    with pytest.raises(TrainerError, match=r"seed 0: verl was ended by signal 9 \(step 0: training\); the same"):
+        train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
+
+
+def test_a_trainer_that_stops_early_is_not_taken_for_done(standin, tmp_path):
+    plan(standin, stop_at=4)
+    with pytest.raises(TrainerError, match="verl ended without an error, and its last checkpoint is of step 2 of 5"):
+        train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
+
+
+def test_a_hanging_trainer_is_ended_with_all_that_it_started(standin, tmp_path):
+    plan(standin, hang_at=3, deaf=True)
+    out = tmp_path / "x"
+    with pytest.raises(TrainerError, match=r"verl logged no step for verl.hang_minutes=0.05 and was ended \(last: "):
+        train(spec(standin, verl={"hang_minutes": 0.05}), out, SOURCE, say=lambda text: None)
+    pids = [int(pid) for pid in (standin.parent / "pids").read_text().split()]
+    assert len(pids) == 2
+    assert gone(pids)
+    train(spec(standin), out, SOURCE, say=lambda text: None)
+    assert steps(SeedFolder(out / "seed-0")) == [1, 2, 3, 4, 5]
+
+
+def test_what_a_listener_raises_ends_the_trainer(standin, tmp_path):
+    class Pruned(Exception):
+        pass
+
+    def prune(seed, record):
+        if record["step"] == 2:
+            wait_for((standin.parent / "pids").exists)
+            raise Pruned
+
+    plan(standin, hang_at=3, deaf=True)
+    with pytest.raises(Pruned):
+        train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None, on_record=prune)
+    assert gone(int(pid) for pid in (standin.parent / "pids").read_text().split())
+    train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
+    assert (tmp_path / "x/summary.md").is_file()
+
+
+def test_a_merger_without_a_model_is_named(standin, tmp_path):
+    plan(standin, no_model=True)
+    with pytest.raises(TrainerError, match=r"seed 0: verl's merger wrote no model into .*rl.new; see .*merge.txt"):
+        train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
+    said = []
+    train(spec(standin), tmp_path / "x", SOURCE, say=said.append)
+    assert said == ["seed 0: merging the checkpoint"]  # nothing was trained again
+
+
+COMMAND = [
+    sys.executable, "-m", "harness.cli", "train", "--backend", "verl", "--steps", "5", "--no-track",
+    "--base", "base/model",
+    "--set", "dapo.prompts=4", "--set", "dapo.samples=2", "--set", "dapo.minibatches=2", "--set", "checkpoint_every=2",
+    "--set", "verl.gpus_per_node=1", "--set", "verl.grace_seconds=0.2",
+]  # fmt: skip
+
+
+def command(standin, out):
+    data = standin.with_name("problems.jsonl")
+    data.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return [*COMMAND, "--data", str(data), "--set", f"verl.python={standin}", "--out", str(out)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_trainer_ends_however_the_command_ends(standin, tmp_path, number):
+    plan(standin, hang_at=4, deaf=True)
+    out, file = tmp_path / "x", standin.parent / "pids"
+    with subprocess.Popen(command(standin, out), stderr=subprocess.PIPE, text=True) as ours:
+        try:
+            wait_for(lambda: file.exists() or ours.poll() is not None)
+            assert ours.poll() is None, ours.stderr.read()
+            pids = [int(pid) for pid in file.read_text().split()]
+            assert not gone(pids)
+            wait_for(lambda: steps(SeedFolder(out / "seed-0")) == [1, 2, 3])
+            ours.send_signal(number)
+            _, errors = ours.communicate()
+        finally:
+            ours.kill()
+    assert ours.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
+    if number == signal.SIGKILL:
+        wait_for(lambda: unlocked(out / "seed-0/verl/lock"))
+    else:
+        assert "Traceback" not in errors
+    assert gone(pids)
+    done = subprocess.run(command(standin, out), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "going on after step 2" in done.stderr
+    assert steps(SeedFolder(out / "seed-0")) == [1, 2, 3, 4, 5]
+
+
+def test_the_command_says_what_happened_on_one_line(standin, tmp_path):
+    plan(standin, crash_at=1)
+    done = subprocess.run(command(standin, tmp_path / "x"), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: seed 0: verl ended with status 1 (RuntimeError: CUDA out")
+    (standin.parent / "answer.json").write_text(json.dumps({"problems": ["verl 0.5.0 is refused"], "missing": []}))
+    done = subprocess.run(command(standin, tmp_path / "y"), capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == f"error: verl.python={str(standin)!r}: verl 0.5.0 is refused"
+    assert not (tmp_path / "y").exists()
+
+
+def test_an_environment_that_can_only_check_is_refused(standin, tmp_path):
+    (standin.parent / "answer.json").write_text(json.dumps({"problems": [], "missing": ["vllm"], "versions": {}}))
+    with pytest.raises(UserError, match=r"can check a training and not run it: vllm not installed there"):
+        train(spec(standin), tmp_path / "x", SOURCE)
+    with pytest.raises(UserError, match=r"verl.python='/no/such' is no program"):
+        train(spec(standin, verl={"python": "/no/such"}), tmp_path / "x", SOURCE)
+    with pytest.raises(UserError, match=r"verl.python='.*' could not check the training: "):
+        train(spec(standin, verl={"python": "/bin/false"}), tmp_path / "x", SOURCE)
+
+
+def test_data_that_verl_cannot_take_is_named(standin, tmp_path):
+    with pytest.raises(UserError, match=r"dapo.prompts=4 is refused: data='problems.jsonl' has 3 problems"):
+        train(spec(standin), tmp_path / "x", Source("b", lambda seed: ROWS[:3]))
+    with pytest.raises(UserError, match=r"problem 0 of problems.jsonl has a text for a prompt"):
+        train(spec(standin), tmp_path / "x", Source("b", lambda seed: [{**row, "prompt": "1?"} for row in ROWS]))
+
+
+def test_checkpoints_are_left_as_verl_can_go_on(tmp_path):
+    for step, whole in ((2, True), (4, True), (6, False)):
+        (tmp_path / f"global_step_{step}" / "actor").mkdir(parents=True)
+        if whole:
+            (tmp_path / f"global_step_{step}" / "data.pt").touch()
+    assert settle(tmp_path, keep=True) == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "global_step_2", "global_step_4", "latest_checkpointed_iteration.txt",
+    ]  # fmt: skip
+    assert settle(tmp_path, keep=False) == 4
+    assert not (tmp_path / "global_step_2").exists()
+    assert (tmp_path / "latest_checkpointed_iteration.txt").read_text() == "4"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no output"),
+        ("a\nb\n\n", "b"),
+        ("\x1b[36m(TaskRunner pid=12, ip=10.0.0.1)\x1b[0m ValueError: no\n(raylet) ends\n", "ValueError: no"),
+        ("ray.exceptions.RayTaskError(X): much\nshutdown\n", "ray.exceptions.RayTaskError(X): much"),
+    ],
+)
+def test_last_words(tmp_path, text, words):
+    (tmp_path / "output").write_text(text)
+    assert last_words(tmp_path / "output") == words
+
+
+def test_the_environment_of_the_child_is_ours_and_verls(standin, tmp_path):
+    """What makes the plugin load in every process, and where verl logs."""
+    train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
+    arguments = (tmp_path / "x/seed-0/verl/overrides.txt").read_text()
+    variables = "+ray_kwargs.ray_init.runtime_env.env_vars"
+    assert f"{variables}.VERL_USE_EXTERNAL_MODULES='harness.train.verl.plugin,harness.train.verl.hook'" in arguments
+    assert f"{variables}.VERL_FILE_LOGGER_PATH={tmp_path}/x/seed-0/verl/log-1.jsonl" in arguments
+    assert os.environ.get("VERL_FILE_LOGGER_PATH") is None
