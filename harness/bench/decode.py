@@ -1,4 +1,4 @@
-"""Decoding speed in one run: the RL model alone in vLLM, the pair engine, the transformers pair.
+"""Decoding speed in one run: the RL model alone in vLLM, the pair engine, the transformers pair, one token a call.
 
 Each engine lives in a process of its own and they take turns, one round at a time, so that a busy machine slows all of
 them alike. Speeds are tokens per CPU-second; ratios are medians over rounds of the ratio within a round. Two forwards
@@ -12,22 +12,24 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UserError
+from harness.errors import UserError, unknown
 from harness.spec import Pair
 
-KINDS = ("single", "pair", "transformers")
+KINDS = ("single", "pair", "transformers", "calls")
+MOST_CALLS = 240  # sequences; a call a token costs a request each, more of them show nothing new
 
 
 def bench_decode(
     *,
     pair: Pair | None = None,
-    sequences: int = 240,
+    sequences: Sequence[int] = (240,),
+    kinds: Sequence[str] = KINDS,
     tokens: int = 64,
     rounds: int = 3,
     threads: int = 1,
@@ -37,21 +39,28 @@ def bench_decode(
 
     Args:
         pair: checkpoints to run; default a random 4-layer, 256-wide pair with a vocabulary of 1024, made for the run.
-        sequences: decoded at once, on 30 prompts.
+        sequences: how many are asked for at once, on 30 prompts; several numbers are measured in turn.
+        kinds: which engines; `calls` is two engines that are asked for one token a call, the published way.
         tokens: at most this many new tokens each.
         rounds: measured, after one that warms up.
         threads: of each engine; two threads on a tiny model have been tens of times slower than one.
         say: is told how far the run is.
 
     Returns:
-        A plain object: `ratios` (pair_to_single, pair_to_transformers), `tokens_per_cpu_second` (medians),
-        `rounds` (each one's figures), `machine`, `settings`, `limit`.
+        A plain object: `sizes`, one for each number of sequences, with `ratios` (pair_to_single, pair_to_transformers,
+        pair_to_calls), `tokens_per_cpu_second` (medians) and `rounds` (each one's figures); `machine`, `settings`,
+        `limit`.
 
     Raises:
-        UserError: vLLM is not installed, or an engine did not start.
+        UserError: vLLM is not installed, an engine is not known or did not start.
     """
     from importlib.util import find_spec
 
+    for kind in kinds:
+        if kind not in KINDS:
+            raise unknown("engine", kind, KINDS)
+    if "pair" not in kinds:
+        raise UserError(f"engines={','.join(kinds)} is refused: all are compared with pair; accepted: a list with it")
     if find_spec("vllm") is None:
         raise UserError("bench decode compares with vLLM, which is not installed; install the extra [cpu] or [gpu]")
     with ExitStack() as stack:
@@ -61,26 +70,34 @@ def bench_decode(
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlvr-dir-bench-")))
             pair = random_pair(directory, vocab=1004, hidden=256, layers=4)
         workers = {}
-        for kind in KINDS:  # started one after the other: loading is not measured
+        for kind in kinds:  # started one after the other: loading is not measured
             say(f"starting {kind}")
-            workers[kind] = stack.enter_context(_Worker(kind, pair, sequences, tokens, threads))
-        measured: list[dict[str, dict[str, float]]] = []
+            workers[kind] = stack.enter_context(_Worker(kind, pair, tokens, threads))
+        measured: dict[int, list[dict[str, dict[str, float]]]] = {size: [] for size in sequences}
         for number in range(rounds + 1):
             say(f"round {number} of {rounds}" if number else "warming up")
-            measured.append({kind: worker.round(number) for kind, worker in workers.items()})
-    speeds = [{kind: r["tokens"] / r["cpu"] for kind, r in one.items()} for one in measured[1:]]
-    median = {kind: statistics.median(speed[kind] for speed in speeds) for kind in KINDS}
+            for size in sequences:
+                turn = {kind: worker for kind, worker in workers.items() if kind != "calls" or size <= MOST_CALLS}
+                measured[size].append({kind: worker.round(number, size) for kind, worker in turn.items()})
+    return {
+        "sizes": [{"sequences": size, **_figures(each[1:])} for size, each in measured.items()],
+        "limit": {"pair_to_single": 0.5},
+        "settings": {"tokens": tokens, "threads": threads, "pair": pair.model_dump()},
+        "machine": machine(),
+        "date": date.today().isoformat(),
+    }
+
+
+def _figures(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
+    speeds = [{kind: r["tokens"] / r["cpu"] for kind, r in one.items()} for one in rounds]
     return {
         "ratios": {
             f"pair_to_{kind}": round(statistics.median(s["pair"] / s[kind] for s in speeds), 3)
-            for kind in ("single", "transformers")
+            for kind in speeds[0]
+            if kind != "pair"
         },
-        "tokens_per_cpu_second": {kind: round(speed, 1) for kind, speed in median.items()},
-        "limit": {"pair_to_single": 0.5},
-        "rounds": measured[1:],
-        "settings": {"sequences": sequences, "tokens": tokens, "threads": threads, "pair": pair.model_dump()},
-        "machine": machine(),
-        "date": date.today().isoformat(),
+        "tokens_per_cpu_second": {kind: round(statistics.median(s[kind] for s in speeds), 1) for kind in speeds[0]},
+        "rounds": rounds,
     }
 
 
@@ -98,9 +115,9 @@ def machine() -> str:
 class _Worker:
     """A worker process, one line each way a round."""
 
-    def __init__(self, kind: str, pair: Pair, sequences: int, tokens: int, threads: int) -> None:
+    def __init__(self, kind: str, pair: Pair, tokens: int, threads: int) -> None:
         self.kind = kind
-        command = [sys.executable, "-m", "harness.bench.worker", kind, pair.base, pair.rl, str(sequences), str(tokens)]
+        command = [sys.executable, "-m", "harness.bench.worker", kind, pair.base, pair.rl, str(tokens)]
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
             command,
@@ -115,9 +132,9 @@ class _Worker:
         self._read()
         return self
 
-    def round(self, number: int) -> dict[str, float]:
+    def round(self, number: int, sequences: int) -> dict[str, float]:
         """Has the worker decode once: tokens, cpu and wall seconds."""
-        print(number, file=self._process.stdin, flush=True)
+        print(number, sequences, file=self._process.stdin, flush=True)
         return self._read()
 
     def _read(self) -> dict[str, Any]:

@@ -1,14 +1,18 @@
-"""Random pairs of any size with a real tokenizer: for benchmarks and for tests of the engines, not for accuracy.
+"""Random pairs and adapters of any size, with a real tokenizer: to time and to test the engines, not for accuracy.
 
 A flat random model makes every truncation rule look alarming. The output layer is therefore scaled up and the RL
 model is base plus a small step, so that entropy, KL and replacement ratio are like a language model pair's.
 """
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from harness.spec import Pair
+
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -40,7 +44,14 @@ def tokenizer(vocab: int = 300) -> Any:
 
 
 def random_pair(
-    directory: Path, *, vocab: int = 300, hidden: int = 64, layers: int = 2, step: float = 0.0075, padding: int = 20
+    directory: Path,
+    *,
+    vocab: int = 300,
+    hidden: int = 64,
+    layers: int = 2,
+    step: float = 0.0075,
+    padding: int = 20,
+    positions: int = 1024,
 ) -> Pair:
     """Writes base and RL = base + `step` times another random model; RL also stops at <|im_end|>.
 
@@ -51,6 +62,7 @@ def random_pair(
         layers: of each model.
         step: size of the difference; 0.0075 redraws some tokens in a hundred at tau = -0.3.
         padding: outputs that belong to no token.
+        positions: the longest text the models read.
     """
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -63,8 +75,8 @@ def random_pair(
         config = Qwen3Config(
             vocab_size=len(tok) + padding, hidden_size=hidden, num_hidden_layers=layers,
             num_attention_heads=hidden // head, num_key_value_heads=max(1, hidden // head // 2), head_dim=head,
-            intermediate_size=3 * hidden, max_position_embeddings=1024, tie_word_embeddings=False, bos_token_id=None,
-            eos_token_id=1, pad_token_id=0, initializer_range=0.15 * (64 / hidden) ** 0.5,
+            intermediate_size=3 * hidden, max_position_embeddings=positions, tie_word_embeddings=False,
+            bos_token_id=None, eos_token_id=1, pad_token_id=0, initializer_range=0.15 * (64 / hidden) ** 0.5,
         )  # fmt: skip
         lm = Qwen3ForCausalLM(config).float()
         with torch.no_grad():
@@ -83,3 +95,45 @@ def random_pair(
         for ours, theirs in zip(base.parameters(), other.parameters(), strict=True):
             ours += step * theirs
     return Pair(base=base_path, rl=save("rl", base, [1, 3]))
+
+
+def random_adapter(
+    directory: Path,
+    base: str,
+    *,
+    rank: int = 4,
+    step: float = 0.02,
+    targets: Sequence[str] = PROJECTIONS,
+    seed: int = 0,
+    **config: Any,
+) -> Pair:
+    """Writes a LoRA adapter of `base` into `directory`, in PEFT's format, without a tokenizer.
+
+    Args:
+        directory: receives `adapter_config.json` and `adapter_model.safetensors`.
+        base: the checkpoint it adapts, a directory with one file of weights.
+        rank: of every term.
+        step: size of the change, as a share of the spread of a projection's weights.
+        targets: projections that are adapted, in every layer.
+        seed: of the terms.
+        config: further entries of PEFT's configuration, such as `use_rslora=True`, which leave the terms as they are.
+    """
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    directory.mkdir(parents=True, exist_ok=True)
+    config = {
+        "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base, "r": rank,
+        "lora_alpha": 2 * rank, "target_modules": list(targets), "bias": "none", **config,
+    }  # fmt: skip
+    generator, tensors = torch.Generator().manual_seed(seed), {}
+    for name, weight in sorted(load_file(Path(base, "model.safetensors")).items()):
+        path = name.removesuffix(".weight")
+        if path.rsplit(".", 1)[-1] in targets and weight.ndim == 2:
+            outputs, inputs = weight.shape
+            spread = weight.std().item() * step / 2 / rank**0.5  # B A has `rank` summands, alpha / rank is 2
+            for side, shape, scale in (("A", (rank, inputs), 1.0), ("B", (outputs, rank), spread)):
+                tensors[f"base_model.model.{path}.lora_{side}.weight"] = torch.randn(shape, generator=generator) * scale
+    save_file(tensors, directory / "adapter_model.safetensors")
+    (directory / "adapter_config.json").write_text(json.dumps(config, indent=2))
+    return Pair(base=base, rl=str(directory))

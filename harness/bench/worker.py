@@ -1,17 +1,18 @@
 """One engine in one process, told round by round what to decode.
 
-    python -m harness.bench.worker {single|pair|transformers} BASE RL SEQUENCES TOKENS
+    python -m harness.bench.worker {single|pair|transformers|calls} BASE RL TOKENS
 
-Reads a round's number per line from standard input and answers with one JSON line: tokens, CPU seconds (user +
-system of this process) and wall seconds of that round's generation, loading excluded.
+Reads a round's number and a number of sequences per line from standard input and answers with one JSON line: tokens,
+CPU seconds (user + system of this process and those it started) and wall seconds of that round's generation, loading
+excluded.
 """
 
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 from harness.spec import Decoding, EngineSpec, Pair, Sampling
 
@@ -20,26 +21,34 @@ TEXT = "Problem {}: let a be the sum of the first {} integers. What is a squared
 DECODING = Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
 
 
-def main(kind: str, base: str, rl: str, sequences: int, tokens: int) -> None:
+def main(kind: str, base: str, rl: str, tokens: int) -> None:
     """Loads the engine, says so, and serves rounds until its input closes."""
     answers = os.fdopen(os.dup(1), "w")  # engines print to standard output
     os.dup2(2, 1)
-    start = {"single": _single, "pair": _engine, "transformers": _engine}[kind]
-    run = start(kind, Pair(base=base, rl=rl), sequences, tokens)
+    start = {"single": _single, "pair": _engine, "transformers": _engine, "calls": _calls}[kind]
+    run = start(kind, Pair(base=base, rl=rl), tokens)
     print(json.dumps({"ready": kind}), file=answers, flush=True)
     for line in sys.stdin:
-        before, clock = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
-        generated = run(int(line))
-        after, wall = resource.getrusage(resource.RUSAGE_SELF), time.monotonic() - clock
-        cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+        before, clock = _cpu_seconds(), time.monotonic()
+        generated = run(*map(int, line.split()))
+        cpu, wall = _cpu_seconds() - before, time.monotonic() - clock
         print(json.dumps({"tokens": generated, "cpu": cpu, "wall": wall}), file=answers, flush=True)
 
 
-def _settings(kind: str, sequences: int) -> EngineSpec:
+def _cpu_seconds() -> float:
+    """Of this process and its living children."""
+    import psutil
+
+    here = psutil.Process()
+    times = [process.cpu_times() for process in (here, *here.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
+
+
+def _settings(kind: str) -> EngineSpec:
     return EngineSpec(
         backend="transformers" if kind == "transformers" else "vllm",
         dtype="float32",
-        max_num_seqs=min(sequences, 256),
+        max_num_seqs=256,
         enforce_eager=True,
         block_size=32 if kind != "transformers" else None,
         device="cpu",
@@ -47,12 +56,12 @@ def _settings(kind: str, sequences: int) -> EngineSpec:
     )
 
 
-def _engine(kind: str, pair: Pair, sequences: int, tokens: int) -> Callable[[int], int]:
+def _engine(kind: str, pair: Pair, tokens: int) -> Callable[[int, int], int]:
     from harness.decode import Request, open_engine
 
-    engine = open_engine(pair, _settings(kind, sequences))
+    engine = open_engine(pair, _settings(kind))
 
-    def run(number: int) -> int:
+    def run(number: int, sequences: int) -> int:
         sampling = Sampling(max_tokens=tokens, seed=number)
         requests = [
             Request(TEXT.format(i % PROMPTS, 3 + i % PROMPTS), f"bench/{i % PROMPTS}", i // PROMPTS, DECODING, sampling)
@@ -63,33 +72,75 @@ def _engine(kind: str, pair: Pair, sequences: int, tokens: int) -> Callable[[int
     return run
 
 
-def _single(kind: str, pair: Pair, sequences: int, tokens: int) -> Callable[[int], int]:
-    """The RL model alone, as one would run it in vLLM: its own sampler, no statistics asked for."""
+def _llm(kind: str, checkpoint: str) -> Any:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    from vllm import LLM, SamplingParams
+    from vllm import LLM
 
-    spec = _settings(kind, sequences)
-    llm = LLM(
-        pair.rl,
+    spec = _settings(kind)
+    return LLM(
+        checkpoint,
         dtype=spec.dtype,
         max_num_seqs=spec.max_num_seqs,
         enforce_eager=spec.enforce_eager,
         block_size=spec.block_size,
         kv_cache_memory_bytes=2**30,  # half the pair's: as many tokens
         disable_log_stats=True,
+        max_logprobs=50,
     )
-    tokenizer = llm.get_tokenizer()
-    prompts = [
-        {"prompt_token_ids": tokenizer.encode(TEXT.format(i % PROMPTS, 3 + i % PROMPTS))} for i in range(sequences)
-    ]
 
-    def run(number: int) -> int:
+
+def _prompts(tokenizer: Any, sequences: int) -> list[list[int]]:
+    texts = [tokenizer.encode(TEXT.format(i, 3 + i)) for i in range(PROMPTS)]
+    return [texts[i % PROMPTS] for i in range(sequences)]
+
+
+def _single(kind: str, pair: Pair, tokens: int) -> Callable[[int, int], int]:
+    """The RL model alone, as one would run it in vLLM: its own sampler, no statistics asked for."""
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    llm = _llm(kind, pair.rl)
+    from vllm import SamplingParams
+
+    def run(number: int, sequences: int) -> int:
+        prompts = [{"prompt_token_ids": ids} for ids in _prompts(llm.get_tokenizer(), sequences)]
         params = SamplingParams(temperature=1.0, top_p=0.7, max_tokens=tokens, detokenize=False)
         return sum(len(output.outputs[0].token_ids) for output in llm.generate(prompts, params, use_tqdm=False))
 
     return run
 
 
+def _calls(kind: str, pair: Pair, tokens: int) -> Callable[[int, int], int]:
+    """The published way: two engines, each asked for one token and its likeliest 50 log-probabilities a call.
+
+    A quarter of the tokens: its calls grow dearer with length, so this flatters it, and it is slow.
+    """
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"  # two engines do not fit into one process
+    llms = [_llm(kind, checkpoint) for checkpoint in (pair.base, pair.rl)]
+    import numpy as np
+    from vllm import SamplingParams
+
+    def run(number: int, sequences: int) -> int:
+        texts = [list(ids) for ids in _prompts(llms[0].get_tokenizer(), sequences)]
+        draw, written = np.random.default_rng(number), 0
+        for _ in range(max(1, tokens // 4)):
+            params = SamplingParams(temperature=1.0, top_p=0.7, max_tokens=1, logprobs=50, detokenize=False)
+            prompts = [{"prompt_token_ids": ids} for ids in texts]
+            base, rl = ([one.outputs[0] for one in llm.generate(prompts, params, use_tqdm=False)] for llm in llms)
+            for ids, proposal, target in zip(texts, base, rl, strict=True):
+                token = proposal.token_ids[0]
+                ours, theirs = ({i: one.logprob for i, one in out.logprobs[0].items()} for out in (proposal, target))
+                if token not in theirs or theirs[token] - ours[token] < DECODING.tau:
+                    names = np.array([i for i in theirs if i in ours] or [token])
+                    beyond = np.array([theirs.get(i, 0) + DECODING.gamma * (theirs.get(i, 0) - ours[i]) for i in names])
+                    weights = np.exp(beyond - beyond.max())
+                    order = np.argsort(-weights)
+                    kept = order[: 1 + np.searchsorted(np.cumsum(weights[order]), 0.7 * weights.sum())]
+                    token = int(draw.choice(names[kept], p=weights[kept] / weights[kept].sum()))
+                ids.append(token)
+                written += 1
+        return written
+
+    return run
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))

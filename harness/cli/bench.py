@@ -1,4 +1,4 @@
-"""`rlvr-dir bench`: speed, measured side by side in one run."""
+"""`rlvr-dir bench`: speed and memory, measured side by side in one run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,36 +6,45 @@ from typing import Annotated
 import typer
 
 from harness.cli.base import group
+from harness.errors import unknown
 
-app = group("Speed, measured side by side in one run.")
+app = group("Speed and memory, measured side by side in one run.")
 
 Threads = Annotated[int, typer.Option(help="CPU threads an engine; one is right for tiny models.", min=1)]
 
 
 @app.command("decode")
 def bench_decode_command(
-    sequences: Annotated[int, typer.Option(help="Decoded at once, on 30 prompts.", min=1)] = 240,
+    sequences: Annotated[str, typer.Option(help="Asked for at once, on 30 prompts; comma-separated.")] = "240",
+    engines: Annotated[str, typer.Option(help="Comma-separated; pair is what others are compared with.")] = (
+        "single,pair,transformers,calls"
+    ),
     tokens: Annotated[int, typer.Option(help="New tokens of each, at most.", min=1)] = 64,
     rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 3,
     threads: Threads = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
-    """Tokens per CPU-second of the RL model alone, the pair engine and the transformers pair, in one run."""
+    """Tokens per CPU-second of the RL model alone, the pair engine, the transformers pair and one token a call."""
     import json
 
     from harness.bench.decode import bench_decode
 
     found = bench_decode(
-        sequences=sequences, tokens=tokens, rounds=rounds, threads=threads, say=lambda text: typer.echo(text, err=True)
-    )
+        sequences=_whole("sequences", sequences), kinds=engines.split(","), tokens=tokens, rounds=rounds,
+        threads=threads, say=lambda text: typer.echo(text, err=True),
+    )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(found))
         return
-    typer.echo(f"{found['machine']}, {found['date']}; {sequences} sequences x {tokens} tokens, {threads} thread(s)\n")
-    for kind, speed in found["tokens_per_cpu_second"].items():
-        typer.echo(f"{kind:>14}  {speed:>10,.0f} tokens per CPU-second")
-    typer.echo(f"\npair / single        {found['ratios']['pair_to_single']:.2f}   (two forwards sharing nothing: 0.50)")
-    typer.echo(f"pair / transformers  {found['ratios']['pair_to_transformers']:.2f}")
+    typer.echo(f"{found['machine']}, {found['date']}; {tokens} tokens a sequence, {threads} thread(s)")
+    for size in found["sizes"]:
+        typer.echo(f"\n{size['sequences']} sequences")
+        for kind, speed in size["tokens_per_cpu_second"].items():
+            ratio = size["ratios"].get(f"pair_to_{kind}")
+            typer.echo(
+                f"{kind:>14}  {speed:>10,.0f} tokens per CPU-second" + (f"   pair: {ratio:.2f} x" if ratio else "")
+            )
+    typer.echo("\nTwo forwards that share nothing: pair at 0.50 x single. calls: two engines, one token a call.")
 
 
 @app.command("decision")
@@ -63,6 +72,113 @@ def bench_decision_command(
         for name, ms in parts.items():
             typer.echo(f"{name:>18}  {ms:8.3f} ms a row")
         typer.echo(f"{'memory':>18}  {found['memory'][shape]:8.1f} batches of logits at most, beside the two given")
+
+
+@app.command("lora")
+def bench_lora_command(
+    hidden: Annotated[int, typer.Option(help="Width of the models, a multiple of 64.", min=64)] = 512,
+    layers: Annotated[int, typer.Option(help="Of each model.", min=1)] = 8,
+    rank: Annotated[int, typer.Option(help="Of the adapter's terms.", min=1)] = 16,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
+) -> None:
+    """Memory of a pair whose RL model is a LoRA adapter, beside base alone and beside two whole models."""
+    import json
+
+    from harness.bench.lora import KINDS, bench_lora
+
+    found = bench_lora(hidden=hidden, layers=layers, rank=rank, say=lambda text: typer.echo(text, err=True))
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(f"{found['machine']}, {found['date']}; {layers} layers x {hidden}, rank {rank}, float32, in MiB\n")
+    typer.echo(f"{'':>22}  {'weights':>8}  {'resident':>8}")
+    for kind, name in KINDS.items():
+        of = found["bytes"][kind]
+        typer.echo(f"{name:>22}  {of['weights'] / 2**20:8.1f}  {of['resident'] / 2**20:8.1f}")
+    typer.echo(f"\nfiles: base {found['base'] / 2**20:.1f}, adapter {found['terms'] / 2**20:.1f}")
+
+
+@app.command("train")
+def bench_train_command(
+    method: Annotated[
+        list[str] | None, typer.Option(help="low_prob, dominate or ppl; give it again for more. Default all.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 3,
+    threads: Threads = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
+) -> None:
+    """The share of a DAPO training that reweighting takes, and its processor time beside plain DAPO's, in one run."""
+    import json
+
+    from harness.bench.train import METHODS, bench_train
+
+    for each in method or ():
+        if each not in METHODS:
+            raise unknown("method", each, METHODS)
+    found = bench_train(
+        methods=method or METHODS, rounds=rounds, threads=threads, say=lambda text: typer.echo(text, err=True)
+    )
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    sizes = found["settings"]
+    typer.echo(
+        f"{found['machine']}, {found['date']}; {rounds} rounds of {sizes['steps']} steps of {sizes['prompts']} x "
+        f"{sizes['samples']} responses, {threads} thread(s)\n"
+    )
+    for name, share in found["shares"].items():
+        plain, reweighted = found["seconds"][name]
+        typer.echo(
+            f"{name:>9}  {100 * share:6.2f} % of the time is reweighting;  {reweighted:.1f} s beside {plain:.1f} s of "
+            f"plain DAPO, ratio {found['ratios'][name]:.3f}"
+        )
+
+
+@app.command("draft")
+def bench_draft_command(
+    batches: Annotated[str, typer.Option(help="Responses decoded at once, comma-separated.")] = "1,4,16,64",
+    contexts: Annotated[str, typer.Option(help="Tokens of their prompts, comma-separated.")] = "64",
+    tokens: Annotated[int, typer.Option(help="New tokens of each.", min=2)] = 48,
+    tau: Annotated[float, typer.Option(help="Of delta_logp: it sets the replacement ratio.")] = -0.3,
+    rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 3,
+    threads: Threads = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
+) -> None:
+    """Drafting against lock-step in the transformers pair: where it pays, by batch and context."""
+    import json
+
+    from harness.bench.draft import bench_draft
+
+    found = bench_draft(
+        batches=_whole("batches", batches), contexts=_whole("contexts", contexts), tokens=tokens, tau=tau,
+        rounds=rounds, threads=threads, say=lambda text: typer.echo(text, err=True),
+    )  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(f"{found['machine']}, {found['date']}; {tokens} tokens a response, {threads} thread(s)\n")
+    typer.echo("batch  context  replaced   k=4: speed  reads   auto: speed  reads   tokens")
+    for cell in found["cells"]:
+        (fixed, auto), (reads, auto_reads) = cell["speedup"].values(), list(cell["reads"].values())[1:]
+        typer.echo(
+            f"{cell['batch']:>5}  {cell['context']:>7}  {cell['ratio']:>8.1%}  {fixed:>11.2f}  {reads:>5.2f}  "
+            f"{auto:>12.2f}  {auto_reads:>5.2f}   {'the same' if cell['same'] else 'NOT THE SAME'}"
+        )
+    typer.echo(
+        "\nspeed: of lock-step, after the prompt is read; reads: of a model's weights, a token and row (lock-step 2)"
+    )
+
+
+def _whole(name: str, text: str) -> tuple[int, ...]:
+    from harness.errors import UserError
+
+    try:
+        found = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or min(found) < 1:
+        raise UserError(f"{name}={text!r} is refused; accepted: whole numbers from 1, comma-separated")
+    return found
 
 
 @app.command("grade")
@@ -94,3 +210,111 @@ def bench_grade_command(
             typer.echo(f"{family:>14}  " + ", ".join(f"{kind} {count}" for kind, count in kinds.items()))
     if found["skipped"]:
         typer.echo(f"\n{found['skipped']}")
+
+
+@app.command("report")
+def bench_report_command(
+    samples: Annotated[int, typer.Option(help="Of each problem.", min=1)] = 32,
+    rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
+) -> None:
+    """Seconds to read 68 results, to build their report and to write it."""
+    import json
+
+    from harness.bench.report import bench_report
+
+    found = bench_report(samples=samples, rounds=rounds, say=lambda text: typer.echo(text, err=True))
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(f"{found['machine']}, {found['date']}; {found['results']} results of {samples} samples a problem\n")
+    for name, seconds in found["seconds"].items():
+        typer.echo(f"{name:>6}  {seconds:7.2f} s")
+    typer.echo(f"\nbuild / read {found['build_to_read']:.1f}, write / read {found['write_to_read']:.1f}")
+    typer.echo(f"report.html: {found['page'] / 1e6:.1f} MB")
+
+
+@app.command("start")
+def bench_start_command(
+    rounds: Annotated[int, typer.Option(help="Fresh processes of each; of vLLM at most two.", min=1)] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
+) -> None:
+    """Seconds to `--help`, of the start-up hook, and to the first token of the tiny pair in vLLM."""
+    import json
+
+    from harness.bench.start import bench_start
+
+    found = bench_start(rounds=rounds, say=lambda text: typer.echo(text, err=True))
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(f"{found['machine']}, {found['date']}; medians of fresh processes, caches warm\n")
+    for name, seconds in found["seconds"].items():
+        limit = found["limit"][name]
+        typer.echo(f"{name:>32}  {seconds:9.4f} s" + (f"   (wanted: {limit:g})" if limit else ""))
+
+
+ALL = (
+    ("decode", "--sequences", "240,960"),
+    ("decision",),
+    ("draft", "--contexts", "64,1024", "--batches", "1,4,16"),
+    ("lora",),
+    ("grade",),
+    ("train",),
+    ("report",),
+    ("start",),
+)
+
+
+@app.command("all")
+def bench_all_command(
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for one JSON file a benchmark; default: tables on standard output.")
+    ] = None,
+) -> None:
+    """Every table of docs/performance.md, one benchmark after the other, each in a process of its own (an hour)."""
+    import subprocess
+    import sys
+
+    for name, *options in ALL:
+        typer.echo(f"rlvr-dir bench {' '.join((name, *options))}", err=True)
+        command = [sys.executable, "-m", "harness.cli", "bench", name, *options]
+        done = subprocess.run([*command, "--json"] if out else command, stdout=subprocess.PIPE, text=True)
+        if done.returncode:
+            raise typer.Exit(done.returncode)
+        if out is None:
+            typer.echo(f"# {name}\n\n{done.stdout}")
+        else:
+            from harness.records.files import make_folder, write_file
+
+            make_folder(out)
+            write_file(out / f"{name}.json", done.stdout.encode())
+
+
+@app.command("checklist")
+def bench_checklist_command(
+    shapes: Annotated[
+        str, typer.Option(help="Of the models whose speed is measured (random weights): tiny, 1.5b, 7b.")
+    ] = "1.5b,7b",
+    sequences: Annotated[str, typer.Option(help="Decoded at once, comma-separated.")] = "256,960",
+    tokens: Annotated[int, typer.Option(help="New tokens of each.", min=1)] = 128,
+    out: Annotated[Path | None, typer.Option(help="Write it all to this JSON file as well.")] = None,
+) -> None:
+    """What to look at where the engine has not run yet, a GPU above all: docs/gpu.md. Exit status 1: a step failed."""
+    import json
+
+    from harness.bench.checklist import run_checklist
+
+    found = run_checklist(
+        shapes=shapes.split(","), sequences=_whole("sequences", sequences), tokens=tokens,
+        say=lambda text: typer.echo(text, err=True),
+    )  # fmt: skip
+    if out is not None:
+        out.write_text(json.dumps(found, indent=1) + "\n")
+    typer.echo(f"{found['machine']}, {found['date']}\n")
+    for title, one in found["steps"].items():
+        one = {name: value for name, value in one.items() if name != "engine"}
+        verdict = {True: "ok", False: "FAILED", None: ""}[one.pop("ok")]
+        typer.echo(f"{verdict:>6}  {title}: " + json.dumps(one))
+    if any(one["ok"] is False for one in found["steps"].values()):
+        raise typer.Exit(1)

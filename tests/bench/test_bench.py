@@ -14,16 +14,20 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 
 def test_the_ratios_are_those_of_the_rounds(peaked_pair):
     said = []
-    found = bench_decode(pair=peaked_pair, sequences=6, tokens=8, rounds=2, say=said.append)
+    found = bench_decode(pair=peaked_pair, sequences=(6, 300), tokens=8, rounds=2, say=said.append)
     assert said[-1] == "round 2 of 2"
-    assert len(found["rounds"]) == 2
-    for one in found["rounds"]:
-        assert one.keys() == set(KINDS)
-        assert all(0 < figures["tokens"] <= 6 * 8 and figures["cpu"] > 0 for figures in one.values())
-    for kind in ("single", "transformers"):
-        speeds = [{k: f["tokens"] / f["cpu"] for k, f in one.items()} for one in found["rounds"]]
-        expected = statistics.median(s["pair"] / s[kind] for s in speeds)
-        assert found["ratios"][f"pair_to_{kind}"] == pytest.approx(expected, abs=1e-3)
+    few, many = found["sizes"]
+    assert (few["sequences"], many["sequences"]) == (6, 300)
+    for size, kinds in ((few, set(KINDS)), (many, set(KINDS) - {"calls"})):
+        assert len(size["rounds"]) == 2
+        for one in size["rounds"]:
+            assert one.keys() == kinds
+            most = size["sequences"] * 8
+            assert all(0 < figures["tokens"] <= most and figures["cpu"] > 0 for figures in one.values())
+        for kind in kinds - {"pair"}:
+            speeds = [{k: f["tokens"] / f["cpu"] for k, f in one.items()} for one in size["rounds"]]
+            expected = statistics.median(s["pair"] / s[kind] for s in speeds)
+            assert size["ratios"][f"pair_to_{kind}"] == pytest.approx(expected, abs=1e-3)
     assert json.loads(json.dumps(found)) == found
 
 
@@ -33,7 +37,16 @@ def test_an_engine_that_cannot_start_is_named(tmp_path):
 
     nowhere = str(tmp_path / "nothing")
     with pytest.raises(UserError, match="bench: the single engine ended early"):
-        bench_decode(pair=Pair(base=nowhere, rl=nowhere), sequences=1, tokens=1, rounds=1)
+        bench_decode(pair=Pair(base=nowhere, rl=nowhere), sequences=(1,), tokens=1, rounds=1)
+
+
+def test_engines_that_are_not_known_or_lack_the_pair_are_refused():
+    from harness.errors import UserError
+
+    with pytest.raises(UserError, match="engine='pear' is not known; accepted: "):
+        bench_decode(kinds=("single", "pear"))
+    with pytest.raises(UserError, match="engines=single is refused: all are compared with pair"):
+        bench_decode(kinds=("single",))
 
 
 def test_the_command_teaches():

@@ -1,0 +1,89 @@
+"""Cold start: what a person waits for before anything happens. Seconds of wall time, medians over fresh processes."""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from harness.bench.decode import machine
+
+FIRST_TOKEN = """
+import os, sys
+out = os.fdopen(os.dup(1), "w"); os.dup2(2, 1)
+from harness.decode import Request, open_engine
+from harness.spec import EngineSpec, Sampling
+from harness.tiny import tiny_pair
+spec = EngineSpec(backend="vllm", enforce_eager=True, self_test=sys.argv[1] == "test")
+with open_engine(tiny_pair(), spec) as engine:
+    list(engine.generate([Request("1 + 1 =", "start", sampling=Sampling(max_tokens=1))]))
+    print("token", file=out, flush=True)
+"""
+LIMITS = {"help": 0.5, "hook": 0.001, "first token": 15.0, "first token after the self-test": None}
+
+
+def bench_start(*, rounds: int = 5, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+    """Measures `rlvr-dir --help`, the start-up hook, and the first token of the tiny pair in vLLM.
+
+    Args:
+        rounds: fresh processes of each, after one that fills the caches; of vLLM at most two.
+        say: is told how far the run is.
+
+    Returns:
+        A plain object: `seconds` (medians) and `limit` of `help`, `hook` (what it adds to any start of Python),
+        `first token` and, where vLLM is installed, `first token after the self-test`; `machine`, `date`.
+    """
+    from importlib.util import find_spec
+
+    say("help")
+    found = {"help": _median(lambda: _run([sys.executable, "-m", "harness.cli", "--help"]), rounds)}
+    say("hook")
+    found["hook"] = _median(_hook, rounds)
+    if find_spec("vllm") is not None:
+        for name, test in (("first token", "no"), ("first token after the self-test", "test")):
+            say(name)
+            found[name] = _median(lambda test=test: _first_token(test), min(rounds, 2))
+    return {
+        "seconds": {name: round(seconds, 5) for name, seconds in found.items()},
+        "limit": LIMITS,
+        "settings": {"rounds": rounds},
+        "machine": machine(),
+        "date": date.today().isoformat(),
+    }
+
+
+def _median(measure: Callable[[], float], rounds: int) -> float:
+    measure()
+    return statistics.median(measure() for _ in range(rounds))
+
+
+def _run(command: list[str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+def _hook() -> float:
+    """What the `.pth` file does in every Python, in one that has not done it yet."""
+    import harness
+
+    root = str(Path(harness.__file__).parents[1])
+    code = "import sys, time; began = time.perf_counter(); import harness._autoload; print(time.perf_counter() - began)"
+    command = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": root})
+    return float(done.stdout)
+
+
+def _first_token(test: str) -> float:
+    began = time.perf_counter()
+    with subprocess.Popen(
+        [sys.executable, "-c", FIRST_TOKEN, test], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        if process.stdout.readline().strip() != "token":
+            raise RuntimeError("the tiny pair gave no token")
+        return time.perf_counter() - began

@@ -1,0 +1,28 @@
+"""The drafting benchmark decodes the same tokens each way and reports ratios of what it measured."""
+
+import json
+
+from typer.testing import CliRunner
+
+from harness.bench.draft import bench_draft
+from harness.cli import app
+from harness.tiny import tiny_pair
+
+
+def test_every_cell_is_measured_each_way():
+    found = bench_draft(pair=tiny_pair(), batches=(1, 3), contexts=(20, 40), tokens=12, tau=-0.1, rounds=1)
+    assert [(cell["context"], cell["batch"]) for cell in found["cells"]] == [(20, 1), (20, 3), (40, 1), (40, 3)]
+    for cell in found["cells"]:
+        assert cell["same"]
+        assert 0 < cell["tokens"] <= 12 * cell["batch"]
+        seconds = cell["seconds"]
+        assert cell["speedup"].keys() == {"4", "auto"} == seconds.keys() - {"None"}
+        assert cell["reads"]["None"] == 2
+        assert cell["reads"]["4"] < 2
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_a_list_that_is_none_is_refused():
+    done = CliRunner().invoke(app, ["bench", "draft", "--batches", "1,many"])
+    assert done.exit_code == 2
+    assert "batches='1,many' is refused; accepted: whole numbers from 1, comma-separated" in done.output
