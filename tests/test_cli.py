@@ -32,6 +32,7 @@ def test_help_names_every_command():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["bench", "draft", "--batches", "1,many"], "batches='1,many' is refused; accepted: whole numbers from 1"),
         (["eval", "--tasks", "aime99"], "task='aime99' is not known; accepted: "),
         (["eval", "--tasks", "tiny_easy", "--mode", "nope"], "mode='nope' is refused"),
         (["eval", "--tasks", "tiny_easy", "--mode", "replace"], "tau is missing"),

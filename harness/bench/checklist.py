@@ -73,7 +73,7 @@ def run_checklist(
         from harness.bench.random_pair import random_pair
 
         folder = Path(scratch)
-        pair = random_pair(folder / "pair", vocab=1004, hidden=512, layers=6)
+        pair = random_pair(folder / "pair", vocab=1004, hidden=256, layers=4)
         cache = {"VLLM_CACHE_ROOT": str(folder / "cache")}
         for runner, chosen in RUNNERS.items():
             for heat in ("a cold", "a warm"):

@@ -128,7 +128,7 @@ def test_works_from_a_thread_and_from_many():
 
 
 def test_a_killed_worker_is_replaced():
-    assert grade("x+1", boxed("1+x")).correct
+    assert grade("x+1791", boxed("1791+x")).correct  # asked nowhere else: a verdict that is remembered needs no worker
     victim = pool._idle[-1].process
     os.killpg(victim.pid, signal.SIGKILL)
     victim.wait()
