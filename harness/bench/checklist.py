@@ -114,7 +114,7 @@ def write_shape(folder: Path, shape: str) -> Pair:
         file = place / "tokenizer.json"
         data = json.loads(file.read_text())
         vocab = data["model"]["vocab"]
-        vocab |= {f"<unused{i}>": i for i in range(len(vocab), VOCAB)}
+        vocab |= {f"<unused{i}>": i for i in range(len(vocab), VOCAB - 1)}  # <|endoftext|> comes last
         file.write_text(json.dumps(data))
         config = Qwen2Config(
             vocab_size=VOCAB, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,

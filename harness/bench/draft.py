@@ -24,7 +24,7 @@ def bench_draft(
     pair: Pair | None = None,
     batches: Sequence[int] = (1, 4, 16, 64),
     contexts: Sequence[int] = (64,),
-    tokens: int = 48,
+    tokens: int = 96,
     tau: float = -0.3,
     rounds: int = 3,
     threads: int = 1,

@@ -72,7 +72,7 @@ def _hook() -> float:
     import harness
 
     root = str(Path(harness.__file__).parents[1])
-    code = "import sys, time; began = time.perf_counter(); import harness._autoload; print(time.perf_counter() - began)"
+    code = "import os, time; began = time.perf_counter(); import harness._autoload; print(time.perf_counter() - began)"
     command = [sys.executable, "-S", "-c", code]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": root})
     return float(done.stdout)

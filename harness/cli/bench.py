@@ -138,7 +138,7 @@ def bench_train_command(
 def bench_draft_command(
     batches: Annotated[str, typer.Option(help="Responses decoded at once, comma-separated.")] = "1,4,16,64",
     contexts: Annotated[str, typer.Option(help="Tokens of their prompts, comma-separated.")] = "64",
-    tokens: Annotated[int, typer.Option(help="New tokens of each.", min=2)] = 48,
+    tokens: Annotated[int, typer.Option(help="New tokens of each.", min=2)] = 96,
     tau: Annotated[float, typer.Option(help="Of delta_logp: it sets the replacement ratio.")] = -0.3,
     rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 3,
     threads: Threads = 1,

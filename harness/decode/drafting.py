@@ -87,7 +87,7 @@ class Pace:
         """The number of tokens to draft next, at most `most`."""
         if self.fixed is not None:
             return min(self.fixed, most)
-        if self.rounds < 6:  # two different k are needed before costs can be told apart
+        if self.rounds < 4:  # two different k are needed before costs can be told apart
             return min(most, 1 if self.rounds % 2 else 4)
         best = self._best(most)
         if self.rounds % PROBE_EVERY == 0:
