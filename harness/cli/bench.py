@@ -257,7 +257,8 @@ def bench_start_command(
 ALL = (
     ("decode", "--sequences", "240,960"),
     ("decision",),
-    ("draft", "--contexts", "64,1024", "--batches", "1,4,16"),
+    ("draft", "--batches", "1,4,16"),
+    ("draft", "--batches", "1", "--contexts", "1024"),
     ("lora",),
     ("grade",),
     ("train",),
@@ -288,7 +289,7 @@ def bench_all_command(
             from harness.records.files import make_folder, write_file
 
             make_folder(out)
-            write_file(out / f"{name}.json", done.stdout.encode())
+            write_file(out / f"{'-'.join((name, *(o.strip('-') for o in options)))}.json", done.stdout.encode())
 
 
 @app.command("checklist")

@@ -240,3 +240,31 @@ def steps_in_mlflow(folder):
     [run] = client.search_runs([client.get_experiment_by_name("rlvr-dir-train").experiment_id])
     assert run.info.status == "FINISHED"
     return [metric.step for metric in client.get_metric_history(run.info.run_id, "accuracy")]
+
+
+def test_adapters_are_trained_merged_and_gone_on_with(tmp_path):
+    """Low-rank adapters on every projection: whole models come out, the same ones after an interruption."""
+    pytest.importorskip("peft", reason="peft is not installed")
+
+    def stop(base, rl, mode, folder):
+        if mode == "rl":
+            raise KeyboardInterrupt
+        return {"made_up": SCORE}
+
+    def go_on(*_):
+        return {"made_up": SCORE}
+
+    asked = {**SPEC, "dapo": {**SPEC["dapo"], "steps": 3}, "lora": {"rank": 4}}
+    with pytest.raises(KeyboardInterrupt):
+        run_training(load_train(asked), tmp_path / "killed", source(stop), say=quiet)
+    said = []
+    run_training(load_train(asked), tmp_path / "killed", source(go_on), say=said.append)
+    assert "seed 0: going on after step 1" in said
+    run_training(load_train(asked), tmp_path / "whole", source(go_on), say=quiet)
+    killed, whole = (weights(tmp_path / name / "seed-0" / "rl") for name in ("killed", "whole"))
+    base = weights(tiny_pair().base)
+    assert same(killed, whole)
+    assert whole.keys() == base.keys()
+    changed = {name for name, weight in whole.items() if not torch.equal(weight, base[name])}
+    assert changed
+    assert all("_proj." in name for name in changed)
