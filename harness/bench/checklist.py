@@ -180,6 +180,7 @@ def logits(pair: Pair, settings: Found) -> Found:
 
 def law(pair: Pair, settings: Found) -> Found:
     """6,000 one-token draws of a replacement and of an extrapolation against their closed form: chi-square."""
+    count = settings.get("draws", 6000)
     from scipy import stats
 
     from harness.decode.plan import rule_row
@@ -194,7 +195,7 @@ def law(pair: Pair, settings: Found) -> Found:
     }
     with _open(pair, settings) as engine:
         draws = {
-            name: [r.token_ids[0] for r in engine.generate(_requests(6000, decoding, sampling, vary=False))]
+            name: [r.token_ids[0] for r in engine.generate(_requests(count, decoding, sampling, vary=False))]
             for name, decoding in rules.items()
         }
         prompt, vocab = engine.tokenizer.encode(TEXT.format(0, 3)), engine.checkpoints.vocab_size
@@ -202,7 +203,7 @@ def law(pair: Pair, settings: Found) -> Found:
         base, rl = (x[-1:, :vocab].cpu() for x in reference.logits(prompt))
     for name, decoding in rules.items():
         expected, _ = distribution(base, rl, Rule([rule_row(decoding, sampling)]))
-        expected = expected[0].double().numpy() * 6000
+        expected = expected[0].double().numpy() * count
         counts = np.bincount(draws[name], minlength=vocab)
         order = np.argsort(-expected)
         cells = max(2, int((expected >= 5).sum()))  # the last one holds all that is rarer
