@@ -31,7 +31,7 @@ SHAPES = {  # hidden, layers, heads, KV heads, intermediate: of Qwen2.5
     "7b": (3584, 28, 28, 4, 18944),
 }
 VOCAB = 151_936
-CLOSE = {"float32": 1e-3, "bfloat16": 0.35}  # nats of delta log p against transformers on the same device and type
+CLOSE = {"float32": 1e-3, "bfloat16": 0.75}  # nats of delta log p against transformers on the same device and type
 LIKELY = 1e-4  # below this p the law of the draws is called wrong
 RUNNERS = {"the default runner": {}, "runner V1": {"VLLM_USE_V2_MODEL_RUNNER": "0"}}
 
@@ -188,7 +188,7 @@ def law(pair: Pair, settings: Found) -> Found:
     from harness.policy import Rule, distribution
 
     found: Found = {}
-    sampling = Sampling(top_p=0.9, max_tokens=1)
+    sampling = Sampling(temperature=2.5, top_p=0.98, max_tokens=1)  # flat enough for many kinds of token
     rules = {
         "replace": Decoding(mode="replace", tau=-0.1),
         "extrapolate": Decoding(mode="extrapolate", tau=0.0, gamma=0.5),
