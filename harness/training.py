@@ -95,12 +95,14 @@ def validator(spec: "TrainSpec") -> "Validate":
 
 def _remembered(validate: "Validate", spec: "TrainSpec", folder: Path) -> "Validate":
     """`validate`, but that of a base once for all trainings that ask the same of it."""
+    from harness.records.config import fingerprint
     from harness.train.folder import read_json, write_json
 
     def once(base: str, rl: str, mode: str, results: Path | None) -> "Scores":
         if mode != "base":
             return validate(base, rl, mode, results)
-        asked = json.dumps([base, spec.dapo.grader, spec.validation.replace(every=0).canonical()])
+        weights = fingerprint(base)  # a place may hold other weights by now
+        asked = json.dumps([weights, spec.dapo.grader, spec.validation.replace(every=0).canonical()])
         file = folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:16]}.json"
         if not file.is_file():
             write_json(file, validate(base, rl, mode, results))

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Self
 
@@ -110,7 +111,10 @@ class PairEngine(ABC):
                 yield from self.decode(own, Shared(bar))
             for gamma, group in beyond.items():
                 self.close()
-                with expo_pair(self.pair, gamma) as pair, type(self)(pair, self.spec) as engine:
+                settings = self.spec.replace(dtype=self.dtype, max_model_len=self.max_model_len)
+                with expo_pair(self.pair, gamma) as pair, type(self)(pair, settings) as engine:
+                    ends = self.checkpoints.eos_token_ids  # of both models: the folder knows RL's only
+                    engine.checkpoints = replace(engine.checkpoints, eos_token_ids=ends)
                     yield from engine.generate([plan.request for plan in group], progress=Shared(bar))
         finally:
             bar.close()

@@ -94,6 +94,16 @@ def test_one_call_decodes_it_beside_everything_else(peaked_pair, requests):
             assert one.n_replaced == 0
 
 
+def test_it_ends_where_either_model_would(peaked_pair):
+    """Here only base ends at <|im_end|>; written past it, a response would be cut at the limit and wrong."""
+    swapped = Pair(base=peaked_pair.rl, rl=peaked_pair.base)
+    requests = [replace(r, decoding=EXPO) for r in make_requests(40, samples=2, max_tokens=200)]
+    with open_engine(swapped, TRANSFORMERS) as engine:
+        done = list(engine.generate(requests))
+    assert any(r.token_ids[-1] == 3 for r in done)
+    assert not any(3 in r.token_ids[:-1] for r in done)
+
+
 @pytest.mark.vllm
 def test_both_engines_agree(peaked_pair, requests, tmp_path):
     pytest.importorskip("vllm", reason="vLLM is not installed")
