@@ -39,6 +39,8 @@ class TransformersPair(PairEngine):
         """Loads both models; see `start`. Where RL is a LoRA adapter, it is base loaded once more with it merged in."""
         from transformers import AutoModelForCausalLM
 
+        from harness.decode.caches import group_heads
+
         pair = self.pair
 
         def load(name: str, revision: str | None) -> Any:
@@ -48,7 +50,9 @@ class TransformersPair(PairEngine):
                 dtype=getattr(torch, self.dtype),
                 trust_remote_code=pair.trust_remote_code,
             )
-            return model.to(self.device).eval()
+            model = model.to(self.device).eval()
+            group_heads(model)
+            return model
 
         adapter = self.checkpoints.adapter
         with _quiet(self.checkpoints.small):

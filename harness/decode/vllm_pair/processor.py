@@ -20,7 +20,7 @@ try:
     from vllm.v1.worker.gpu.sample.logits_processor.interface import LogitsProcessor as RunnerV2Processor
 
     _INTERFACES: tuple[type, ...] = (RunnerV1Processor, RunnerV2Processor)
-except ModuleNotFoundError:  # vLLM before its model runner V2
+except ModuleNotFoundError:  # vLLM 0.25: its runner V2 takes no processors, and gives way to V1 where one is asked for
     _INTERFACES = (RunnerV1Processor,)
 
 EXTRA_ARG = "rlvr"
