@@ -21,7 +21,7 @@ from typing import Any
 from harness.errors import UserError, unknown
 from harness.spec import Pair
 
-KINDS = ("single", "pair", "transformers", "calls")
+KINDS = ("single", "pair", "transformers", "stock", "calls")
 MOST_CALLS = 240  # sequences; a call a token costs a request each, more of them show nothing new
 
 
@@ -40,15 +40,16 @@ def bench_decode(
     Args:
         pair: checkpoints to run; default a random 4-layer, 256-wide pair with a vocabulary of 1024, made for the run.
         sequences: how many are asked for at once, on 30 prompts; several numbers are measured in turn.
-        kinds: which engines; `calls` is two engines that are asked for one token a call, the published way.
+        kinds: which engines; `stock` is the transformers pair with transformers' own caches and attention, the plain
+            way to write it; `calls` is two engines that are asked for one token a call, the published way.
         tokens: at most this many new tokens each.
         rounds: measured, after one that warms up.
         threads: of each engine; two threads on a tiny model have been tens of times slower than one.
         say: is told how far the run is.
 
     Returns:
-        A plain object: `sizes`, one for each number of sequences, with `ratios` (pair_to_single, pair_to_transformers,
-        pair_to_calls), `tokens_per_cpu_second` (medians) and `rounds` (each one's figures); `machine`, `settings`,
+        A plain object: `sizes`, one for each number of sequences, with `ratios` (pair_to_single, and so on for each
+        kind), `tokens_per_cpu_second` (medians) and `rounds` (each one's figures); `machine`, `settings`,
         `limit`.
 
     Raises:

@@ -1,6 +1,6 @@
 """One engine in one process, told round by round what to decode.
 
-    python -m harness.bench.worker {single|pair|transformers|calls} BASE RL TOKENS
+    python -m harness.bench.worker {single|pair|transformers|stock|calls} BASE RL TOKENS
 
 Reads a round's number and a number of sequences per line from standard input and answers with one JSON line: tokens,
 CPU seconds (user + system of this process and those it started) and wall seconds of that round's generation, loading
@@ -25,7 +25,7 @@ def main(kind: str, base: str, rl: str, tokens: int) -> None:
     """Loads the engine, says so, and serves rounds until its input closes."""
     answers = os.fdopen(os.dup(1), "w")  # engines print to standard output
     os.dup2(2, 1)
-    start = {"single": _single, "pair": _engine, "transformers": _engine, "calls": _calls}[kind]
+    start = {"single": _single, "pair": _engine, "transformers": _engine, "stock": _engine, "calls": _calls}[kind]
     run = start(kind, Pair(base=base, rl=rl), tokens)
     print(json.dumps({"ready": kind}), file=answers, flush=True)
     for line in sys.stdin:
@@ -46,11 +46,11 @@ def _cpu_seconds() -> float:
 
 def _settings(kind: str) -> EngineSpec:
     return EngineSpec(
-        backend="transformers" if kind == "transformers" else "vllm",
+        backend="transformers" if kind in ("transformers", "stock") else "vllm",
         dtype="float32",
         max_num_seqs=256,
         enforce_eager=True,
-        block_size=32 if kind != "transformers" else None,
+        block_size=32 if kind not in ("transformers", "stock") else None,
         device="cpu",
         self_test=False,
     )
@@ -59,7 +59,7 @@ def _settings(kind: str) -> EngineSpec:
 def _engine(kind: str, pair: Pair, tokens: int) -> Callable[[int, int], int]:
     from harness.decode import Request, open_engine
 
-    engine = open_engine(pair, _settings(kind))
+    engine = _stock(pair, _settings(kind)) if kind == "stock" else open_engine(pair, _settings(kind))
 
     def run(number: int, sequences: int) -> int:
         sampling = Sampling(max_tokens=tokens, seed=number)
@@ -70,6 +70,24 @@ def _engine(kind: str, pair: Pair, tokens: int) -> Callable[[int, int], int]:
         return sum(rollout.n_tokens for rollout in engine.generate(requests))
 
     return run
+
+
+def _stock(pair: Pair, spec: EngineSpec) -> Any:
+    """The transformers pair with transformers' own attention and caches: the plain way to write such a loop."""
+    from transformers import DynamicCache
+
+    from harness.decode.transformers_pair import TransformersPair
+
+    class Stock(TransformersPair):
+        def prepare(self, model: Any) -> Any:
+            return model
+
+        def new_cache(self) -> Any:
+            return DynamicCache()
+
+    engine = Stock(pair, spec)
+    engine.start()
+    return engine
 
 
 def _llm(kind: str, checkpoint: str) -> Any:

@@ -17,14 +17,14 @@ Threads = Annotated[int, typer.Option(help="CPU threads an engine; one is right 
 def bench_decode_command(
     sequences: Annotated[str, typer.Option(help="Asked for at once, on 30 prompts; comma-separated.")] = "240",
     engines: Annotated[str, typer.Option(help="Comma-separated; pair is what others are compared with.")] = (
-        "single,pair,transformers,calls"
+        "single,pair,transformers,stock,calls"
     ),
     tokens: Annotated[int, typer.Option(help="New tokens of each, at most.", min=1)] = 64,
     rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 3,
     threads: Threads = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
-    """Tokens per CPU-second of the RL model alone, the pair engine, the transformers pair and one token a call."""
+    """Tokens per CPU-second: RL alone, the pair, transformers as we and as others use it, one token a call."""
     import json
 
     from harness.bench.decode import bench_decode
@@ -44,7 +44,10 @@ def bench_decode_command(
             typer.echo(
                 f"{kind:>14}  {speed:>10,.0f} tokens per CPU-second" + (f"   pair: {ratio:.2f} x" if ratio else "")
             )
-    typer.echo("\nTwo forwards that share nothing: pair at 0.50 x single. calls: two engines, one token a call.")
+    typer.echo(
+        "\nTwo forwards that share nothing: pair at 0.50 x single. stock: transformers with its own caches and "
+        "attention. calls: two engines, one token a call."
+    )
 
 
 @app.command("decision")

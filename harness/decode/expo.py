@@ -7,11 +7,14 @@ temporary folder (TMPDIR says where; it is as large as RL's) and gone when its e
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from harness.decode.plan import Plan
+from harness.decode.progress import Progress, Shared
+from harness.decode.types import Rollout
 from harness.errors import UserError
 from harness.spec import Pair
 
@@ -27,16 +30,74 @@ def groups_of_expo(plans: Sequence[Plan]) -> dict[float, list[Plan]]:
     return found
 
 
+def decode_with_expo(
+    engine: Any,
+    plans: list[Plan],
+    progress: bool | Progress,
+    decode: Callable[[list[Plan], Progress], Iterator[Rollout]],
+    reopen: Callable[[Pair], Any],
+) -> Iterator[Rollout]:
+    """The rollouts of plans of which some have `mode=expo`: those come last, one gamma after the other.
+
+    Args:
+        engine: of both models, with its `pair` and `eos_token_ids`; closed before another model takes its place, and
+            left closed.
+        decode: how it decodes the plans that need both.
+        reopen: makes the engine of an extrapolated model.
+
+    Raises:
+        UserError: the checkpoints cannot be combined; at once, before anything is decoded.
+    """
+    check_expo(engine.pair)
+    return _decode_with_expo(engine, plans, Progress.of(progress, len(plans)), decode, reopen)
+
+
+def _decode_with_expo(
+    engine: Any,
+    plans: list[Plan],
+    bar: Progress,
+    decode: Callable[[list[Plan], Progress], Iterator[Rollout]],
+    reopen: Callable[[Pair], Any],
+) -> Iterator[Rollout]:
+    try:
+        if own := [plan for plan in plans if plan.request.decoding.mode != "expo"]:
+            yield from decode(own, Shared(bar))
+        for gamma, group in groups_of_expo(plans).items():
+            engine.close()
+            ends = engine.eos_token_ids
+            with expo_pair(engine.pair, gamma, ends) as pair, reopen(pair) as other:
+                yield from other.generate([plan.request for plan in group], progress=Shared(bar))
+    finally:
+        bar.close()
+
+
 @contextmanager
-def expo_pair(pair: Pair, gamma: float) -> Iterator[Pair]:
-    """The extrapolated model as a pair with itself, while the context lasts.
+def expo_pair(pair: Pair, gamma: float, eos_token_ids: frozenset[int] = frozenset()) -> Iterator[Pair]:
+    """The extrapolated model as a pair with itself, while the context lasts; it ends at `eos_token_ids` as well.
 
     Raises:
         UserError: the two checkpoints do not have the same tensors, or are not safetensors.
     """
     with tempfile.TemporaryDirectory(prefix="rlvr-dir-expo-") as folder:
         write_expo(pair, gamma, Path(folder))
+        _add_ends(Path(folder) / "generation_config.json", eos_token_ids)
         yield Pair(base=folder, rl=folder, trust_remote_code=pair.trust_remote_code)
+
+
+def check_expo(pair: Pair) -> None:
+    """Whether the weights can be extrapolated, from the files' headers alone: nothing large is read.
+
+    Raises:
+        UserError: as `expo_pair`.
+    """
+    _both(pair)
+
+
+def _add_ends(file: Path, more: frozenset[int]) -> None:
+    settings = json.loads(file.read_text()) if file.is_file() else {}
+    ends = settings.get("eos_token_id")
+    known = {ends} if isinstance(ends, int) else set(ends or ())
+    file.write_text(json.dumps(settings | {"eos_token_id": sorted(known | more)}))
 
 
 def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
@@ -48,16 +109,10 @@ def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
     from safetensors import safe_open
     from safetensors.torch import save_file
 
-    rl, base = _files(pair.rl, pair.rl_revision, "rl"), _files(pair.base, pair.base_revision, "base")
+    rl, base = _both(pair)
     for path in next(iter(rl.values())).parent.iterdir():
         if path.is_file() and not path.name.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf", INDEX)):
             shutil.copyfile(path, folder / path.name)
-    ours, theirs = set(rl), set(base)
-    if ours != theirs:
-        raise UserError(
-            f"mode=expo: base={pair.base!r} and rl={pair.rl!r} do not have the same tensors "
-            f"({min(ours ^ theirs)} is in one only); accepted: a pair of whole checkpoints of one architecture"
-        )
     places: dict[str, str] = {}
     for number, file in enumerate(dict.fromkeys(rl.values()), 1):
         moved = {}
@@ -66,11 +121,6 @@ def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
                 theta = tensors.get_tensor(name)
                 with safe_open(base[name], "pt") as others:
                     other = others.get_tensor(name)
-                if theta.shape != other.shape:
-                    raise UserError(
-                        f"mode=expo: {name} is {tuple(other.shape)} in base={pair.base!r} and {tuple(theta.shape)} in "
-                        f"rl={pair.rl!r}; accepted: the same shapes"
-                    )
                 if theta.is_floating_point():
                     wide = theta.float()
                     theta = (wide + gamma * (wide - other.float())).to(theta.dtype)
@@ -79,6 +129,34 @@ def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
         save_file(moved, folder / f"model-{number:05d}.safetensors", metadata={"format": "pt"})
     index = {"metadata": {}, "weight_map": places}
     (folder / INDEX).write_text(json.dumps(index))
+
+
+def _both(pair: Pair) -> tuple[dict[str, Path], dict[str, Path]]:
+    """The files of RL's tensors and of base's, which are the same tensors in the same shapes."""
+    rl, base = _files(pair.rl, pair.rl_revision, "rl"), _files(pair.base, pair.base_revision, "base")
+    if other := set(rl) ^ set(base):
+        raise UserError(
+            f"mode=expo: base={pair.base!r} and rl={pair.rl!r} do not have the same tensors "
+            f"({min(other)} is in one only); accepted: a pair of whole checkpoints of one architecture"
+        )
+    ours, theirs = _shapes(rl), _shapes(base)
+    for name, shape in ours.items():
+        if shape != theirs[name]:
+            raise UserError(
+                f"mode=expo: {name} is {theirs[name]} in base={pair.base!r} and {shape} in rl={pair.rl!r}; "
+                "accepted: the same shapes"
+            )
+    return rl, base
+
+
+def _shapes(files: dict[str, Path]) -> dict[str, tuple[int, ...]]:
+    from safetensors import safe_open
+
+    shapes = {}
+    for file in dict.fromkeys(files.values()):
+        with safe_open(file, "pt") as tensors:
+            shapes |= {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
+    return shapes
 
 
 def _files(name: str, revision: str | None, role: str) -> dict[str, Path]:

@@ -25,8 +25,6 @@ class LockStep:
     """The rows still alive, their caches, and what each has written so far."""
 
     def __init__(self, engine: "TransformersPair", plans: Sequence[Plan]) -> None:
-        from harness.decode.caches import growing_cache
-
         self.engine, self.plans, self.device = engine, plans, engine.device
         n, longest = len(plans), max(len(plan.prompt_token_ids) for plan in plans)
         self.input = torch.zeros(n, longest, dtype=torch.long)  # what both models have to read next
@@ -37,7 +35,7 @@ class LockStep:
             self.mask[i, longest - length :] = 1
         self.input, self.mask = self.input.to(self.device), self.mask.to(self.device)
         self.models = {"rl": engine.rl_model} if engine.single else {"base": engine.base_model, "rl": engine.rl_model}
-        self.caches = {role: growing_cache() for role in self.models}
+        self.caches = {role: engine.new_cache() for role in self.models}
         self.top = max((plan.request.trace or 0 for plan in plans), default=0)
         self.written: list[list[Facts]] = [[] for _ in plans]
         self.traces: dict[int, list[np.ndarray]] = {}

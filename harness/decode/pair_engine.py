@@ -2,14 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Self
 
 from harness.decode.checkpoints import Checkpoints, read_checkpoints
-from harness.decode.expo import expo_pair, groups_of_expo
+from harness.decode.expo import decode_with_expo, groups_of_expo
 from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests, template_digest
-from harness.decode.progress import Progress, Shared
+from harness.decode.progress import Progress
 from harness.decode.types import Request, Rollout
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
@@ -95,29 +94,21 @@ class PairEngine(ABC):
         loaded again when they are next needed.
         """
         plans = plan_requests(requests, self.checkpoints, self.max_model_len)
-        beyond = {} if self.single else groups_of_expo(plans)
-        if not beyond:
+        if self.single or not groups_of_expo(plans):
             self.start()
             return self.decode(plans, progress)
-        return self._generate_with_expo(plans, beyond, progress)
+        settings = self.spec.replace(dtype=self.dtype, max_model_len=self.max_model_len)
 
-    def _generate_with_expo(
-        self, plans: list[Plan], beyond: dict[float, list[Plan]], progress: bool | Progress
-    ) -> Iterator[Rollout]:
-        bar = Progress.of(progress, len(plans))
-        try:
-            if own := [plan for plan in plans if plan.request.decoding.mode != "expo"]:
-                self.start()
-                yield from self.decode(own, Shared(bar))
-            for gamma, group in beyond.items():
-                self.close()
-                settings = self.spec.replace(dtype=self.dtype, max_model_len=self.max_model_len)
-                with expo_pair(self.pair, gamma) as pair, type(self)(pair, settings) as engine:
-                    ends = self.checkpoints.eos_token_ids  # of both models: the folder knows RL's only
-                    engine.checkpoints = replace(engine.checkpoints, eos_token_ids=ends)
-                    yield from engine.generate([plan.request for plan in group], progress=Shared(bar))
-        finally:
-            bar.close()
+        def decode(own: list[Plan], bar: Progress) -> Iterator[Rollout]:
+            self.start()
+            return self.decode(own, bar)
+
+        return decode_with_expo(self, plans, progress, decode, lambda pair: type(self)(pair, settings))
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        """What ends a response: both models' end-of-text tokens."""
+        return self.checkpoints.eos_token_ids
 
     @property
     def single(self) -> bool:

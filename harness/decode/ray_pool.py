@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from harness.decode.expo import groups_of_expo
+from harness.decode.expo import decode_with_expo, groups_of_expo
 from harness.decode.plan import Plan, plan_requests
 from harness.decode.progress import Progress
 from harness.decode.ray_cluster import Cluster, quiet
@@ -78,6 +78,11 @@ class RayEngines:
         return self._one.chat_prompt(messages, add_generation_prompt=add_generation_prompt)
 
     @property
+    def eos_token_ids(self) -> frozenset[int]:
+        """What ends a response: both models' end-of-text tokens."""
+        return self._one.eos_token_ids
+
+    @property
     def pids(self) -> list[int]:
         """Process ids of the workers whose engines are loaded, on whichever host."""
         return [member.pid for member in self._crew.values() if member.pid]
@@ -111,10 +116,21 @@ class RayEngines:
             UserError: as `start` does; while it runs, every worker was lost again and again.
         """
         plans = plan_requests(requests, self._one.checkpoints, self._one.max_model_len)
-        if groups_of_expo(plans):
-            raise UserError(f"mode=expo is refused with workers={self.spec.workers}; accepted: workers=1")
-        self.start()
-        return self._generate(plans, progress)
+        if self._one.single or not groups_of_expo(plans):
+            self.start()
+            return self._generate(plans, progress)
+        if self._address is not None:
+            raise UserError(
+                f"mode=expo is refused with ray_address={self._address!r}: its weights are written on this machine; "
+                "accepted: a Ray of its own here (ray_address=local), or workers=1"
+            )
+        settings = self.spec.replace(dtype=self._one.dtype, max_model_len=self._one.max_model_len)
+
+        def decode(own: list[Plan], bar: Progress) -> Iterator[Rollout]:
+            self.start()
+            return self._generate(own, bar)
+
+        return decode_with_expo(self, plans, progress, decode, lambda pair: RayEngines(pair, settings))
 
     def _generate(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
         if self._generating:

@@ -39,8 +39,6 @@ class TransformersPair(PairEngine):
         """Loads both models; see `start`. Where RL is a LoRA adapter, it is base loaded once more with it merged in."""
         from transformers import AutoModelForCausalLM
 
-        from harness.decode.caches import group_heads
-
         pair = self.pair
 
         def load(name: str, revision: str | None) -> Any:
@@ -50,9 +48,7 @@ class TransformersPair(PairEngine):
                 dtype=getattr(torch, self.dtype),
                 trust_remote_code=pair.trust_remote_code,
             )
-            model = model.to(self.device).eval()
-            group_heads(model)
-            return model
+            return self.prepare(model.to(self.device).eval())
 
         adapter = self.checkpoints.adapter
         with _quiet(self.checkpoints.small):
@@ -64,6 +60,19 @@ class TransformersPair(PairEngine):
             else:
                 self.rl_model = load(pair.base, pair.base_revision)
                 adapter.merge_into(self.rl_model)
+
+    def prepare(self, model: Any) -> Any:
+        """A loaded model as it will be used."""
+        from harness.decode.caches import group_heads
+
+        group_heads(model)
+        return model
+
+    def new_cache(self) -> Any:
+        """An empty cache for one model and batch."""
+        from harness.decode.caches import growing_cache
+
+        return growing_cache()
 
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
         """Yields rollouts as they finish, `max_num_seqs` requests at a time; see `PairEngine.decode`."""

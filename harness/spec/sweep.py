@@ -142,7 +142,7 @@ def load_sweep(data: Mapping[str, Any]) -> SweepSpec:
     fields["decode"] = dict(fields.get("decode") or {})
     known_keys("decode", fields["decode"], Decoding.model_fields)
     fields["references"] = tuple(_reference(each) for each in fields.get("references") or ())
-    fields["references"] = tuple(d for d in fields["references"] if d.gated)
+    fields["references"] = tuple(d for d in fields["references"] if d.mode not in ("base", "rl"))
     known_keys("parameters", fields["parameters"], PARAMETERS)
     fields["parameters"] = {name: _parameter(name, value) for name, value in fields["parameters"].items()}
     fields["pruner"] = _pruner(fields.get("pruner"))

@@ -48,6 +48,8 @@ def test_the_weights_are_rl_and_a_step_beyond(peaked_pair):
         generation = json.loads((folder / "generation_config.json").read_text())
         assert generation["eos_token_id"] == [1, 3]  # RL's own
     assert not folder.exists()
+    with expo_pair(peaked_pair, 0.5, frozenset({1, 7})) as made:
+        assert json.loads((Path(made.rl) / "generation_config.json").read_text())["eos_token_id"] == [1, 3, 7]
 
 
 def test_shards_and_narrow_types_are_kept(peaked_pair, tmp_path):
@@ -168,6 +170,17 @@ def test_checkpoints_that_cannot_be_combined_are_refused(peaked_pair, tmp_path):
     del tensors["lm_head.weight"]
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match=r"do not have the same tensors \(lm_head.weight is in one only\)"):
+        write_expo(Pair(base=str(folder), rl=peaked_pair.rl), 0.1, tmp_path)
+    engine = open_engine(Pair(base=str(folder), rl=peaked_pair.rl), TRANSFORMERS, lazily=True)
+    requests = [
+        replace(r, decoding=d) for r, d in zip(make_requests(2, samples=1), (Decoding(mode="rl"), EXPO), strict=True)
+    ]
+    with pytest.raises(UserError, match="do not have the same tensors"):
+        engine.generate(requests)  # before anything is decoded
+    assert not engine.started
+    tensors["lm_head.weight"] = torch.zeros(3, 64)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"lm_head.weight is \(3, 64\) in base=.* and \(\d+, 64\) in rl="):
         write_expo(Pair(base=str(folder), rl=peaked_pair.rl), 0.1, tmp_path)
     (folder / "model.safetensors").unlink()
     with pytest.raises(UserError, match=r"base=.* holds no model\*\.safetensors"):

@@ -120,6 +120,12 @@ def test_two_workers_give_the_tokens_of_one_engine(pool, one):
     assert pool.info() == {**one.info(), "workers": 2}
 
 
+def test_extrapolated_weights_are_decoded_by_workers_too(pool, one):
+    decodings = (DECODING, Decoding(mode="expo", gamma=0.5))
+    requests = [replace(request, decoding=decodings[i % 2]) for i, request in enumerate(make_requests(4, samples=2))]
+    assert_same(pool.generate(requests), one.generate(requests))
+
+
 def test_a_killed_workers_work_is_done_again_and_nothing_twice(pool, whole, tmp_path):
     def kill():
         [victim, *_] = [member for member in pool._crew.values() if member.work]
@@ -200,6 +206,9 @@ def test_settings_that_are_refused(cluster, peaked_pair, monkeypatch):
         open_engine(peaked_pair, ONE.replace(workers=99))
     with pytest.raises(UserError, match="tensor_parallel_size=2 is refused by backend='transformers'"):
         open_engine(peaked_pair, TWO.replace(tensor_parallel_size=2))
+    afar = open_engine(peaked_pair, TWO.replace(ray_address=ray.get_runtime_context().gcs_address), lazily=True)
+    with pytest.raises(UserError, match=r"mode=expo is refused with ray_address=.*; accepted: .*ray_address=local"):
+        afar.generate([replace(make_requests(1)[0], decoding=Decoding(mode="expo", gamma=0.5))])
     assert parse_model_args({"workers": "2"}).engine.workers == 2
     monkeypatch.setattr("harness.decode.ray_cluster.find_spec", lambda name: None)
     with pytest.raises(
