@@ -88,7 +88,7 @@ class Pace:
         if self.fixed is not None:
             return min(self.fixed, most)
         if self.rounds < 4:  # two different k are needed before costs can be told apart
-            return min(most, 1 if self.rounds % 2 else 4)
+            return min(most, 2 if self.rounds % 2 else 4)
         best = self._best(most)
         if self.rounds % PROBE_EVERY == 0:
             return min(most, best + 2) if best == 1 or self.rounds % (2 * PROBE_EVERY) else max(1, best // 2)

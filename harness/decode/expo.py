@@ -97,7 +97,8 @@ def _add_ends(file: Path, more: frozenset[int]) -> None:
     settings = json.loads(file.read_text()) if file.is_file() else {}
     ends = settings.get("eos_token_id")
     known = {ends} if isinstance(ends, int) else set(ends or ())
-    file.write_text(json.dumps(settings | {"eos_token_id": sorted(known | more)}))
+    if more - known:
+        file.write_text(json.dumps(settings | {"eos_token_id": sorted(known | more)}))
 
 
 def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
