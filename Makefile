@@ -6,7 +6,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Bytecode for all that is imported, made once and on all cores: without it a start of vLLM takes 28 s in place of 13 where
+# Bytecode for all that is imported, made once and on all cores: without it a start of vLLM takes 28 s in place of 14 where
 # Python may not write its own (PYTHONDONTWRITEBYTECODE, a read-only disk).
 COMPILE := -m compileall -qq -j 0 -x '/tests?/|/testing/'
 # Tiny models: one thread is faster than two that wait for each other.

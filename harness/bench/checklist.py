@@ -180,7 +180,6 @@ def logits(pair: Pair, settings: Found) -> Found:
 
 def law(pair: Pair, settings: Found) -> Found:
     """6,000 one-token draws of a replacement and of an extrapolation against their closed form: chi-square."""
-    count = settings.get("draws", 6000)
     from scipy import stats
 
     from harness.decode.plan import rule_row
@@ -188,6 +187,7 @@ def law(pair: Pair, settings: Found) -> Found:
     from harness.policy import Rule, distribution
 
     found: Found = {}
+    count = settings.get("draws", 6000)
     sampling = Sampling(temperature=2.5, top_p=0.98, max_tokens=1)  # flat enough for many kinds of token
     rules = {
         "replace": Decoding(mode="replace", tau=-0.1),
