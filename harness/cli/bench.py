@@ -289,7 +289,7 @@ def bench_all_command(
         Path | None, typer.Option(help="Folder for one JSON file a benchmark; default: tables on standard output.")
     ] = None,
 ) -> None:
-    """Every table of docs/performance.md, one benchmark after the other, each in a process of its own (over half an hour)."""
+    """Every table of docs/performance.md, each benchmark in a process of its own, in turn (over half an hour)."""
     import subprocess
     import sys
 

@@ -1,7 +1,7 @@
 """What `transformers` pays for long contexts on a CPU, cut down: caches that grow in place, and heads in groups.
 
-Neither changes what is computed. `DynamicCache` copies every cached token for each new one; and its attention, wherever a batch
-is padded or more than one token is read, first copies the cache once more for each head that shares keys and values.
+Neither changes what is computed. `DynamicCache` copies every cached token for each new one; and attention, wherever a
+batch is padded or more than one token is read, first copies the cache once more for each head that shares it.
 `rlvr-dir bench decode` has both: `transformers` is with this module, `stock` without.
 """
 
