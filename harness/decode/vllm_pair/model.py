@@ -55,10 +55,17 @@ class RLVRPairForCausalLM(nn.Module):
         inputs_embeds: torch.Tensor | None = None,
         **_: Any,
     ) -> torch.Tensor:
-        """Hidden states of RL and base side by side: (tokens,) -> (tokens, 2 hidden)."""
+        """Hidden states of RL and base side by side: (tokens,) -> (tokens, 2 hidden).
+
+        RL's half is copied out before base runs. Under piecewise CUDA graphs a submodel's output lies in memory that
+        vLLM's graph pool hands to the next submodel ("only safe for the last graph"): read after base has run, it is
+        base's own hidden state, and every Delta log p is 0 without a word.
+        """
         rl = self.rl(input_ids, positions, intermediate_tensors, None)
-        base = self.base(input_ids, positions, intermediate_tensors, None)
-        return torch.cat([rl, base], dim=-1)
+        both = rl.new_empty((rl.shape[0], 2 * self.hidden_size))
+        both[:, : self.hidden_size] = rl
+        both[:, self.hidden_size :] = self.base(input_ids, positions, intermediate_tensors, None)
+        return both
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
         """RL's logits, (rows, 2 hidden) -> (rows, vocab); base's of the same rows stay on `base_logits`."""

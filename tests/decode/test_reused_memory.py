@@ -1,0 +1,67 @@
+"""Submodels whose outputs lie in memory that the next one reuses, as under vLLM's piecewise CUDA graphs."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+pytest.importorskip("vllm", reason="vLLM is not installed")
+pytestmark = pytest.mark.vllm
+
+HIDDEN, VOCAB = 4, 7
+
+
+class InPool(torch.nn.Module):
+    """A submodel that returns a view of one shared buffer, as the last piece of a captured graph does."""
+
+    def __init__(self, pool, value):
+        super().__init__()
+        self.pool, self.value = pool, value
+
+    def forward(self, input_ids, positions, intermediate_tensors=None, inputs_embeds=None):
+        view = self.pool[: len(input_ids)]
+        return view.fill_(self.value).add_(input_ids[:, None])
+
+    def compute_logits(self, hidden):
+        return hidden[:, :1].expand(-1, VOCAB) * 1.0
+
+
+def classes():
+    from harness.decode.vllm_pair.lora import RLVRLoRAPairForCausalLM
+    from harness.decode.vllm_pair.model import RLVRPairForCausalLM
+
+    return [RLVRPairForCausalLM, RLVRLoRAPairForCausalLM]
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["pair", "LoRA pair"])
+def test_rls_hidden_states_survive_bases_forward(which, monkeypatch):
+    made = classes()[which]
+    pool = torch.zeros(8, HIDDEN)
+
+    def build(self, vllm_config, prefix):
+        self.rl, self.base = InPool(pool, 100.0), InPool(pool, 200.0)
+
+    monkeypatch.setattr(made, "build", build)
+    config = SimpleNamespace(
+        model_config=SimpleNamespace(hf_config=SimpleNamespace(hidden_size=HIDDEN)),
+        compilation_config=SimpleNamespace(static_forward_context={}),
+    )
+    model = made(vllm_config=config)
+    ids = torch.arange(3)
+    hidden = model(ids, ids)
+    assert hidden.data_ptr() != pool.data_ptr()
+    pool.fill_(-1.0)  # what runs next reuses base's output as well
+    rl = model.compute_logits(hidden)
+    assert rl[:, 0].tolist() == [100.0, 101.0, 102.0]
+    assert model.base_logits[:, 0].tolist() == [200.0, 201.0, 202.0]
+
+
+def test_every_class_that_runs_two_submodels_is_tested_here():
+    from harness.decode.vllm_pair import plugin
+    from harness.decode.vllm_pair.model import RLVRPairForCausalLM, RLVRSingleForCausalLM
+
+    known = {RLVRPairForCausalLM, *RLVRPairForCausalLM.__subclasses__()}
+    assert known == {*classes(), RLVRSingleForCausalLM}  # the last runs one
+    assert {each.__name__ for each in known} == {
+        plugin.ARCHITECTURE, plugin.LORA_ARCHITECTURE, plugin.SINGLE_ARCHITECTURE
+    }  # fmt: skip
