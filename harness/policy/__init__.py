@@ -19,11 +19,23 @@ from harness.policy.advantages import (
 )
 from harness.policy.closed_form import distribution
 from harness.policy.criteria import CRITERIA, delta_logp, entropy, fires, kl_divergence
-from harness.policy.decision import GATES, Decision, Noise, Rule, RuleRow, decide, extrapolate, log_softmax, propose
+from harness.policy.decision import (
+    COLUMNS,
+    GATES,
+    Decision,
+    Noise,
+    Rule,
+    RuleRow,
+    decide,
+    extrapolate,
+    log_softmax,
+    propose,
+)
 from harness.policy.noise import GATE, PROPOSE, REDRAW, request_key, uniform
 from harness.policy.nucleus import draw, truncate
 
 __all__ = [
+    "COLUMNS",
     "CRITERIA",
     "GATE",
     "GATES",

@@ -30,7 +30,8 @@ def distribution(
     proposal = truncate(_primary(lb, lr, rule), rule.top_p)
     target = truncate(extrapolate(lb, lr, rule.gamma), rule.top_p)
     held = torch.zeros_like(proposal)  # f(y) for every token y
-    for gate, rows in rule.rows_of_gate.items():
+    for gate in rule.gates:
+        rows = rule.has(gate).nonzero().squeeze(1)
         if gate == "always":
             held[rows] = 1.0
         elif gate == "random":

@@ -15,6 +15,7 @@ from harness.policy.nucleus import draw
 from harness.policy.trace import trace
 
 GATES = ("never", "always", *CRITERIA)
+COLUMNS = ("gate", "proposes_rl", "tau", "gamma", "temperature", "top_p")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,47 +29,91 @@ class RuleRow:
     temperature: float = 1.0
     top_p: float = 1.0
 
+    def columns(self) -> tuple[float, ...]:
+        """The row as numbers, in the order of COLUMNS.
+
+        Raises ValueError for a gate or a primary that is not known.
+        """
+        if self.gate not in GATES:
+            raise ValueError(f"gate={self.gate!r} is not known; accepted: {', '.join(GATES)}")
+        if self.primary not in ("base", "rl"):
+            raise ValueError(f"primary={self.primary!r} is not known; accepted: base, rl")
+        numbers = (self.tau, self.gamma, self.temperature)
+        return (GATES.index(self.gate), float(self.primary == "rl"), *numbers, self.top_p)
+
 
 class Rule:
-    """The rules of n rows as tensors, with what can be known about the batch before any logits are seen."""
+    """The rules of n rows as one table, with what the host knows about them before any logits are seen.
+
+    `columns` is (n, 6) float64 on the logits' device, in the order of COLUMNS: the gate as its index in GATES, whether
+    RL proposes (0 or 1), tau, gamma, temperature, top-p. The rest are plain Python values that may also hold for rows
+    that are not among these n (`take` keeps them): `gates`, `primaries`, `unit_temperature`, `extrapolates`.
+    """
 
     def __init__(self, rows: Sequence[RuleRow], device: torch.device | str = "cpu") -> None:
         """Raises ValueError for a gate or a primary that is not known."""
-        for row in rows:
-            if row.gate not in GATES:
-                raise ValueError(f"gate={row.gate!r} is not known; accepted: {', '.join(GATES)}")
-            if row.primary not in ("base", "rl"):
-                raise ValueError(f"primary={row.primary!r} is not known; accepted: base, rl")
+        table = [row.columns() for row in rows]
+        self.columns = torch.tensor(table, dtype=torch.float64).reshape(len(table), len(COLUMNS)).to(device)
+        self._know(rows)
 
-        def column(values: list[float]) -> torch.Tensor:
-            return torch.tensor(values, dtype=torch.float32, device=device)
-
-        self.n = len(rows)
-        self.tau = column([row.tau for row in rows])
-        self.gamma = column([row.gamma for row in rows])
-        self.temperature = column([row.temperature for row in rows])
-        self.top_p = torch.tensor([row.top_p for row in rows], dtype=torch.float64, device=device)
-        self.proposes_rl = torch.tensor([row.primary == "rl" for row in rows], device=device)
+    def _know(self, rows: Sequence[RuleRow]) -> None:
+        self.gates = frozenset(row.gate for row in rows)
         self.primaries = frozenset(row.primary for row in rows)
         self.unit_temperature = all(row.temperature == 1 for row in rows)
         self.extrapolates = any(row.gamma for row in rows)
-        self.rows_of_gate = {
-            gate: torch.tensor([i for i, row in enumerate(rows) if row.gate == gate], device=device)
-            for gate in sorted({row.gate for row in rows})
-        }
+
+    @classmethod
+    def known(cls, columns: torch.Tensor, rows: Sequence[RuleRow]) -> "Rule":
+        """The rules of a table that lies on a device already: (n, 6) float64, made of some of `rows`."""
+        made = cls.__new__(cls)
+        made.columns = columns
+        made._know(rows)
+        return made
 
     def take(self, index: torch.Tensor) -> "Rule":
         """The rules of rows `index` (m,) int64, in that order; a row may be taken several times."""
         taken = copy(self)
-        taken.n = len(index)
-        for name in ("tau", "gamma", "temperature", "top_p", "proposes_rl"):
-            setattr(taken, name, getattr(self, name)[index])
-        taken.rows_of_gate = {
-            gate: found
-            for gate, rows in self.rows_of_gate.items()
-            if len(found := torch.isin(index, rows).nonzero().squeeze(1))
-        }
+        taken.columns = self.columns.index_select(0, index)
         return taken
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return self.columns.shape[0]
+
+    @property
+    def gate(self) -> torch.Tensor:
+        """(n,) float64, the index of each row's gate in GATES."""
+        return self.columns[:, 0]
+
+    @property
+    def proposes_rl(self) -> torch.Tensor:
+        """(n,) bool."""
+        return self.columns[:, 1] > 0
+
+    @property
+    def tau(self) -> torch.Tensor:
+        """(n,) float32."""
+        return self.columns[:, 2].float()
+
+    @property
+    def gamma(self) -> torch.Tensor:
+        """(n,) float32."""
+        return self.columns[:, 3].float()
+
+    @property
+    def temperature(self) -> torch.Tensor:
+        """(n,) float32."""
+        return self.columns[:, 4].float()
+
+    @property
+    def top_p(self) -> torch.Tensor:
+        """(n,) float64."""
+        return self.columns[:, 5]
+
+    def has(self, gate: str) -> torch.Tensor:
+        """Which rows have this gate: (n,) bool."""
+        return self.gate == GATES.index(gate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,28 +179,42 @@ def decide(
         proposed = draw(_primary(lb, lr, rule), rule.top_p, noise.propose)
     delta = delta_logp(lb, lr, proposed)
 
+    if dense is None:
+        dense = lb.device.type != "cpu"
     replaced = torch.zeros(rule.n, dtype=torch.bool, device=lb.device)
-    for gate, rows in rule.rows_of_gate.items():
-        if gate == "always":
-            replaced[rows] = True
-        elif gate == "delta_logp":
-            replaced[rows] = fires(gate, delta[rows], rule.tau[rows])
-        elif gate != "never":
-            value = statistic(gate, lb[rows], lr[rows], proposed[rows], noise.gate[rows])
-            replaced[rows] = fires(gate, value, rule.tau[rows])
+    for gate in sorted(rule.gates - {"never"}):
+        if dense or len(rule.gates) == 1:
+            replaced |= rule.has(gate) & _fires(gate, lb, lr, proposed, delta, noise.gate, rule.tau)
+        elif len(rows := rule.has(gate).nonzero().squeeze(1)):
+            some = (each[rows] for each in (lb, lr, proposed, delta, noise.gate, rule.tau))
+            replaced[rows] = _fires(gate, *some)
 
     token = proposed
-    if rule.rows_of_gate.keys() != {"never"}:
-        if dense is None:
-            dense = lb.device.type != "cpu"
-        rows = torch.arange(rule.n, device=lb.device) if dense else replaced.nonzero().squeeze(1)
-        if len(rows):
+    if rule.gates != {"never"}:
+        if dense:
+            target = extrapolate(lb, lr, rule.gamma) if rule.extrapolates else lr
+            token = torch.where(replaced, draw(target, rule.top_p, noise.redraw), proposed)
+        elif len(rows := replaced.nonzero().squeeze(1)):
             target = extrapolate(lb[rows], lr[rows], rule.gamma[rows]) if rule.extrapolates else lr[rows]
-            redrawn = torch.empty_like(proposed)
-            redrawn[rows] = draw(target, rule.top_p[rows], noise.redraw[rows])
-            token = torch.where(replaced, redrawn, proposed)
+            token = proposed.index_copy(0, rows, draw(target, rule.top_p[rows], noise.redraw[rows]))
     facts = None if traced is None else trace(lb[traced], lr[traced], proposed[traced], top)
     return Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
+
+
+def _fires(
+    gate: str,
+    lb: torch.Tensor,
+    lr: torch.Tensor,
+    proposed: torch.Tensor,
+    delta: torch.Tensor,
+    rho: torch.Tensor,
+    tau: torch.Tensor,
+) -> torch.Tensor:
+    """Whether each row, all of this gate, redraws its proposal: -> (n,) bool."""
+    if gate == "always":
+        return torch.ones_like(proposed, dtype=torch.bool)
+    value = delta if gate == "delta_logp" else statistic(gate, lb, lr, proposed, rho)
+    return fires(gate, value, tau)
 
 
 def propose(
@@ -181,11 +240,10 @@ def propose(
     logp = log_softmax(logits[:, :vocab_size], rule)
     proposed = draw(logp, rule.top_p, noise.propose)
     fired = torch.zeros(rule.n, dtype=torch.bool, device=logp.device)
-    for gate in ("random", *(f"entropy_{primary}" for primary in rule.primaries)):
-        if gate in rule.rows_of_gate:
-            rows = rule.rows_of_gate[gate]
-            own = logp[rows]  # stands for both models: the criterion looks at this one only
-            fired[rows] = fires(gate, statistic(gate, own, own, proposed[rows], noise.gate[rows]), rule.tau[rows])
+    for gate in rule.gates & {"random", *(f"entropy_{primary}" for primary in rule.primaries)}:
+        # logp stands for both models: the criterion looks at this one only
+        held = fires(gate, statistic(gate, logp, logp, proposed, noise.gate), rule.tau)
+        fired |= rule.has(gate) & held
     return proposed, fired
 
 
