@@ -31,6 +31,7 @@ from harness.policy.decision import (
     log_softmax,
     propose,
 )
+from harness.policy.fused import decide_fused, force, fused_available
 from harness.policy.noise import GATE, PROPOSE, REDRAW, request_key, uniform
 from harness.policy.nucleus import draw, truncate
 
@@ -47,12 +48,15 @@ __all__ = [
     "Rule",
     "RuleRow",
     "decide",
+    "decide_fused",
     "delta_logp",
     "distribution",
     "draw",
     "entropy",
     "extrapolate",
     "fires",
+    "force",
+    "fused_available",
     "gradient_coefficient",
     "group_advantages",
     "kl_divergence",

@@ -1,0 +1,150 @@
+"""`decide` as four kernel launches, which read the logits twice and never wait for the host.
+
+    summarise   one tile of one row: maxima and sums for every normaliser, entropy and divergence
+    normalise   joins a row's tiles, in a fixed order
+    gather      one tile again: the integer mass of every token under the primary and under the target; the few tokens
+                that are likelier than 2^-10 are listed (at most 1024 can be)
+    decide      one row: the proposal, the gate, the new draw. The listed tokens nearly always settle a draw; where
+                they do not, the row's masses are counted into bins, and the bins that matter into finer ones
+
+`force` is the fifth. Masses are integers, so a row's result does not depend on the batch, nor on the rank of a tensor
+parallel engine. `kernels.py` has the kernels; it is imported at the first launch, since it needs Triton.
+"""
+
+import importlib.util
+
+import torch
+
+from harness.policy.decision import Decision, Rule, log_softmax
+from harness.policy.trace import trace
+
+TILE = 4096  # columns read at once; sums of floats, and so the last digits of a mass, depend on it
+
+
+def fused_available(device: torch.device | str) -> bool:
+    """Whether `decide_fused` can run on this device: a GPU that torch calls cuda, with Triton installed."""
+    return torch.device(device).type == "cuda" and importlib.util.find_spec("triton") is not None
+
+
+def decide_fused(
+    base_logits: torch.Tensor,
+    rl_logits: torch.Tensor,
+    rule: Rule,
+    keys: torch.Tensor,
+    positions: torch.Tensor,
+    *,
+    vocab_size: int | None = None,
+    traced: torch.Tensor | None = None,
+    top: int = 0,
+) -> Decision:
+    """One step of Algorithm 1 for n rows: `decide` with the noise `Noise.at(keys, positions)`.
+
+    The same tokens, unless a draw meets a step of the cumulative mass, or a statistic its threshold, to the last digits
+    of float32.
+
+    Args:
+        base_logits, rl_logits: (n, padded vocabulary), any float type, each row's columns side by side in memory.
+        rule: n rules, on the logits' device.
+        keys, positions: (n,) int64, as for `uniform`.
+        vocab_size: real tokens; logits beyond are padding and never drawn.
+        traced: (m,) int64, the rows whose facts are wanted; top: with so many of each model's likeliest tokens. For
+            these rows alone log-probabilities are written to memory, by torch.
+
+    Returns:
+        Decision, tensors of n rows (`trace`: m rows) on the logits' device.
+
+    Raises:
+        ValueError: shapes that differ, or columns that are not side by side.
+    """
+    return _run(base_logits, rl_logits, rule, keys, positions, vocab_size, traced, top)[0]
+
+
+def force(
+    logits: torch.Tensor,
+    decision: Decision,
+    decided: torch.Tensor | None = None,
+    *,
+    band: float,
+    limit: float,
+) -> torch.Tensor:
+    """Leave one finite logit in each row, on the decided token: band (1 + replaced + changed) + delta log p.
+
+    Args:
+        logits: (n, padded vocabulary), each row's columns side by side in memory; changed in place.
+        decision: of these rows.
+        decided: (n,) bool, the rows that are meant; by default all. The others are left as they are.
+        band, limit: of the number; delta log p is cut to [-limit, limit].
+
+    Returns:
+        The same `logits`.
+    """
+    from harness.policy import kernels
+
+    n, width = logits.shape
+    if n:
+        masked = decided is not None
+        kernels.force[(n, -(-width // TILE))](
+            logits, decided.view(torch.int8) if masked else decision.token, decision.token, decision.proposed,
+            decision.replaced.view(torch.int8), decision.delta_logp, band, limit, width, logits.stride(0),
+            MASKED=masked, TILE=TILE,
+        )  # fmt: skip
+    return logits
+
+
+def _run(
+    base_logits: torch.Tensor,
+    rl_logits: torch.Tensor,
+    rule: Rule,
+    keys: torch.Tensor,
+    positions: torch.Tensor,
+    vocab_size: int | None = None,
+    traced: torch.Tensor | None = None,
+    top: int = 0,
+    *,
+    tile: int = TILE,
+    chunk: int = 8,
+) -> tuple[Decision, torch.Tensor]:
+    """The decision, and the constants of the rows, (n, kernels.CONSTANTS) float32."""
+    from harness.policy import kernels
+
+    if base_logits.shape != rl_logits.shape or base_logits.stride(1) != 1 or rl_logits.stride(1) != 1:
+        raise ValueError(
+            f"base_logits {tuple(base_logits.shape)} and rl_logits {tuple(rl_logits.shape)}: accepted are two tensors "
+            "of one shape whose columns are side by side in memory"
+        )
+    (n, width), device = base_logits.shape, base_logits.device
+    vocab = vocab_size or width
+    tiles = -(-vocab // tile)
+
+    def empty(*shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    partials = empty(n, kernels.PARTIALS, tiles, dtype=torch.float32)
+    constants = empty(n, kernels.CONSTANTS, dtype=torch.float32)
+    lists, counts, totals = empty(n, 2, kernels.CANDIDATES), empty(n, 2, dtype=torch.int32), empty(n, 2)
+    bins = empty(n, kernels.BINS)
+    token, proposed = empty(n), empty(n)
+    replaced, delta = empty(n, dtype=torch.bool), empty(n, dtype=torch.float32)
+    if n:
+        logits, sizes = (base_logits, rl_logits), (vocab, width, base_logits.stride(0), rl_logits.stride(0))
+        exact = {"enable_fp_fusion": False}  # one mass, wherever it is computed
+        kernels.summarise[(n, tiles)](*logits, rule.columns, partials, *sizes, tiles, TILE=tile, num_warps=16, **exact)
+        kernels.normalise[(n,)](
+            rule.columns, partials, constants, counts, totals, tiles,
+            TILES=max(2, 1 << (tiles - 1).bit_length()), num_warps=1, **exact,
+        )  # fmt: skip
+        kernels.gather[(n, tiles)](
+            *logits, constants, lists, counts, totals, *sizes, TILE=tile, num_warps=16, **exact
+        )  # fmt: skip
+        kernels.decide[(n,)](
+            *logits, rule.columns, constants, lists, counts, totals, bins, keys, positions,
+            token, proposed, replaced.view(torch.int8), delta, *sizes,
+            TILE=tile, CHUNK=chunk, num_warps=16, **exact,
+        )  # fmt: skip
+    facts = None
+    if traced is not None:
+        rules = rule.take(traced)
+        lb, lr = (log_softmax(logits[traced][:, :vocab], rules) for logits in (base_logits, rl_logits))
+        facts = trace(lb, lr, proposed[traced], top)
+    decision = Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
+    return decision, constants
