@@ -36,6 +36,10 @@ STEPS: dict[str, Step] = {
     "self-test": Step("self_test", "the engine's own test at its start, bfloat16", 2, settings={"dtype": "bfloat16"}),
     "law": Step("law", "12,000 draws against the closed form", 2, settings=_EXACT),
     "shuffle": Step("shuffle", "same tokens in any order, float32: 98 %", 2, settings={**_EXACT, "least": 0.98}),
+    "shuffle-deterministic": Step(
+        "shuffle", "same tokens in any order, bfloat16 with deterministic=True: 100 %", 2, "small",
+        {"dtype": "bfloat16", "deterministic": True, "least": 1.0}, needs=("cuda",),
+    ),
     "decision": Step("decision", "cost and waits of Algorithm 1 on the device", 1),
     **{
         f"speed-{shape}-{kind}": Step(

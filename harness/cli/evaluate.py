@@ -63,6 +63,9 @@ def evaluate_command(
     gpu_memory_utilization: Annotated[float, typer.Option()] = 0.9,
     kv_cache_gib: Annotated[float | None, typer.Option(help="KV cache of both models together, in GiB.")] = None,
     enforce_eager: Annotated[bool, typer.Option(help="No compilation: starts sooner, runs slower.")] = False,
+    deterministic: Annotated[
+        bool, typer.Option(help="The same bits in any batch, for some speed: vLLM on NVIDIA GPUs.")
+    ] = False,
     trust_remote_code: Annotated[bool, typer.Option(help="Run code that a checkpoint brings along.")] = False,
     out: Annotated[Path, typer.Option(help="Receives one JSON file a result, and the MLflow store.")] = Path("runs"),
     track: Annotated[bool, typer.Option(help="Log each result to MLflow.")] = True,
@@ -99,7 +102,7 @@ def evaluate_command(
             "backend": backend, "dtype": dtype, "max_model_len": max_model_len, "max_num_seqs": max_num_seqs,
             "tensor_parallel_size": tensor_parallel_size, "gpu_memory_utilization": gpu_memory_utilization,
             "kv_cache_gib": kv_cache_gib, "enforce_eager": enforce_eager,
-            "workers": workers, "ray_address": ray_address,
+            "deterministic": deterministic, "workers": workers, "ray_address": ray_address,
             "draft": int(draft) if draft and draft.isdecimal() else draft,
         }
     )  # fmt: skip

@@ -29,6 +29,11 @@ class TransformersPair(PairEngine):
         for name in ("tensor_parallel_size", "pipeline_parallel_size"):
             if getattr(spec, name) != 1:
                 raise UserError(f"{name}={getattr(spec, name)} is refused by backend='transformers'; accepted: 1")
+        if spec.deterministic:
+            raise UserError(
+                "deterministic=True is refused by backend='transformers': its kernels sum in another order in another "
+                "batch; accepted: backend=vllm on an NVIDIA GPU"
+            )
         super().__init__(pair, spec)
         self.drafting = Counts()
         if spec.draft is not None:

@@ -13,6 +13,9 @@ BACKENDS: tuple[str, ...] = get_args(Backend)
 class EngineSpec(Spec):
     """Engine settings. `auto` takes vLLM where it is installed and transformers where it is not.
 
+    `deterministic` is for vLLM on NVIDIA GPUs: its batch-invariant kernels, with which the same requests give the same
+    bits in any batch, for some speed.
+
     `draft` is for transformers: so many tokens are drafted by the model that proposes before the other one scores them
     (`auto`: as many as pay); the tokens are the same. `workers` engines share the work, on Ray: the cluster at
     `ray_address` (or RAY_ADDRESS), else a private one here. `vllm_args` goes to `vllm.LLM` as it is, for what has no
@@ -32,6 +35,7 @@ class EngineSpec(Spec):
     enforce_eager: bool = False
     device: str | None = None
     self_test: bool = True
+    deterministic: bool = False
     draft: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] | None = None
     vllm_args: dict[str, Any] = Field(default_factory=dict)
     workers: int = Field(default=1, ge=1)

@@ -14,12 +14,13 @@ from harness.decode.plan import Plan, plan_requests, rollout
 from harness.decode.progress import Progress
 from harness.decode.trace import MAX_TOP, columns
 from harness.decode.types import Request, Rollout
-from harness.decode.vllm_pair import channel
+from harness.decode.vllm_pair import batch_invariance, channel
 from harness.decode.vllm_pair.plugin import ARCHITECTURE, LORA_ARCHITECTURE, SINGLE_ARCHITECTURE
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
 
 CPU_KV_CACHE_GIB = 2.0
+DEFAULT_GRAPHS = 512  # rows of the largest CUDA graph that vLLM captures by itself
 
 _REFUSED_ARGS = {
     "speculative_config": "speculative decoding verifies with one model only",
@@ -44,6 +45,8 @@ class VllmPair(PairEngine):
         """
         spec = spec or EngineSpec()
         refuse(spec)
+        if spec.deterministic:
+            batch_invariance.refuse()
         super().__init__(pair, spec)
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # read when vLLM is first imported
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
@@ -58,6 +61,7 @@ class VllmPair(PairEngine):
         Raises:
             UserError: vLLM cannot hold the pair, or the self-test found a submodel with wrong logits.
         """
+        batch_invariance.switch(self.spec.deterministic)
         self._llm = _start(self._arguments())
         self._engine = self._llm.llm_engine
         if _in_process():
@@ -96,6 +100,11 @@ class VllmPair(PairEngine):
             arguments["block_size"] = spec.block_size
         if spec.kv_cache_gib is not None or _on_cpu():
             arguments["kv_cache_memory_bytes"] = int((spec.kv_cache_gib or CPU_KV_CACHE_GIB) * 2**30)
+        if spec.max_num_seqs > DEFAULT_GRAPHS and not (
+            spec.enforce_eager or _on_cpu() or _sizes_graphs(spec.vllm_args)
+        ):
+            # beyond its default vLLM would decode full batches without a graph; sizes go up in steps of 16
+            arguments["max_cudagraph_capture_size"] = -(-spec.max_num_seqs // 16) * 16
         for name in spec.vllm_args:
             if name in arguments and name not in ("disable_log_stats", "use_tqdm_on_load"):
                 raise UserError(
@@ -224,6 +233,7 @@ class VllmPair(PairEngine):
             device="cpu" if _on_cpu() else "cuda",
             tensor_parallel_size=self.spec.tensor_parallel_size,
             self_test=self.self_test,
+            **({"deterministic": True} if self.spec.deterministic else {}),  # others' records keep their hash
         )
 
     def close(self) -> None:
@@ -255,6 +265,13 @@ def refuse(spec: EngineSpec) -> None:
     for name, why in _REFUSED_ARGS.items():
         if name in spec.vllm_args:
             raise UserError(f"vllm_args: {name} is refused with a pair: {why}")
+
+
+def _sizes_graphs(vllm_args: dict[str, Any]) -> bool:
+    """Whether a user's own arguments say for which sizes CUDA graphs are captured."""
+    compilation = vllm_args.get("compilation_config", {})
+    own = {*vllm_args, *(compilation if isinstance(compilation, dict) else ("cudagraph_capture_sizes",))}
+    return bool(own & {"cudagraph_capture_sizes", "max_cudagraph_capture_size"})
 
 
 def _in_process() -> bool:

@@ -1,0 +1,121 @@
+"""What vLLM is told for a pair: CUDA graphs for full batches, and batch-invariant kernels only where there are some."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from harness.decode import open_engine
+from harness.decode.checkpoints import read_checkpoints
+from harness.decode.vllm_pair import batch_invariance, engine
+from harness.errors import UserError
+from harness.records.config import RecordConfig
+from harness.spec import Decoding, EngineSpec, Sampling
+
+pytestmark = pytest.mark.vllm
+pytest.importorskip("vllm", reason="vLLM is not installed")
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    """As far as the arguments of the engine are concerned."""
+    monkeypatch.setattr(engine, "_on_cpu", lambda: False)
+
+
+def largest_graph(pair, **settings):
+    made = open_engine(pair, EngineSpec(backend="vllm", **settings), lazily=True)
+    return made._arguments().get("max_cudagraph_capture_size")
+
+
+def test_full_batches_are_decoded_by_graphs(peaked_pair, on_a_gpu):
+    from vllm.engine.arg_utils import EngineArgs
+
+    assert "max_cudagraph_capture_size" in EngineArgs.__dataclass_fields__
+    assert largest_graph(peaked_pair, max_num_seqs=512) is None  # vLLM's own default reaches as far
+    assert largest_graph(peaked_pair, max_num_seqs=960) == 960
+    assert largest_graph(peaked_pair, max_num_seqs=961) == 976
+    assert largest_graph(peaked_pair, max_num_seqs=960, enforce_eager=True) is None
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"cudagraph_capture_sizes": [8, 16]},
+        {"compilation_config": {"max_cudagraph_capture_size": 64}},
+        {"compilation_config": {"cudagraph_capture_sizes": [64]}},
+    ],
+)
+def test_sizes_that_the_user_gives_are_kept(peaked_pair, on_a_gpu, own):
+    assert largest_graph(peaked_pair, max_num_seqs=960, vllm_args=own) is None
+    assert largest_graph(peaked_pair, max_num_seqs=960, vllm_args={"max_cudagraph_capture_size": 64}) == 64
+    assert largest_graph(peaked_pair, max_num_seqs=960, vllm_args={"compilation_config": {"mode": 3}}) == 960
+
+
+def test_a_cpu_has_no_graphs(peaked_pair):
+    assert largest_graph(peaked_pair, max_num_seqs=960) is None
+
+
+def platform(monkeypatch, **facts):
+    import vllm.platforms
+
+    version = SimpleNamespace(as_version_str=lambda: "7.5")
+    stand_in = SimpleNamespace(
+        is_cuda=lambda: facts.get("cuda", True), is_cpu=lambda: not facts.get("cuda", True), device_name="cuda",
+        has_device_capability=lambda least: facts["capability"] >= least, get_device_capability=lambda: version,
+    )  # fmt: skip
+    monkeypatch.setattr(vllm.platforms, "current_platform", stand_in)
+
+
+def test_deterministic_is_refused_where_there_are_no_such_kernels(peaked_pair, monkeypatch):
+    for backend, why in (("vllm", "on a CPU: vLLM has no batch-inv"), ("transformers", "by backend='transformers'")):
+        with pytest.raises(UserError, match=f"deterministic=True is refused {why}.*; accepted: .*NVIDIA GPU"):
+            open_engine(peaked_pair, EngineSpec(backend=backend, deterministic=True))
+    platform(monkeypatch, capability=75)
+    with pytest.raises(UserError, match=r"refused on compute capability 7\.5; accepted: an NVIDIA GPU"):
+        open_engine(peaked_pair, EngineSpec(backend="vllm", deterministic=True))
+
+
+def test_deterministic_is_part_of_the_hash_only_where_it_is_on(peaked_pair, monkeypatch):
+    def config(**settings):
+        made = open_engine(peaked_pair, EngineSpec(backend="vllm", **settings), lazily=True)
+        return RecordConfig.of(peaked_pair, Decoding(mode="rl"), Sampling(), made.info())
+
+    plain = config()
+    assert "deterministic" not in plain.engine
+    platform(monkeypatch, capability=90)
+    assert config(deterministic=True).engine == {**plain.engine, "device": "cuda", "deterministic": True}
+    assert config(deterministic=True).hash() != plain.hash()
+
+
+def test_the_variable_is_set_for_an_engine_and_taken_back_for_the_next(monkeypatch):
+    monkeypatch.delenv(batch_invariance.VARIABLE, raising=False)
+    batch_invariance.switch(False)
+    assert batch_invariance.VARIABLE not in os.environ
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    batch_invariance.switch(True)
+    assert os.environ[batch_invariance.VARIABLE] == "1"
+    batch_invariance.switch(False)
+    assert batch_invariance.VARIABLE not in os.environ
+    monkeypatch.setenv(batch_invariance.VARIABLE, "1")  # the user's own
+    batch_invariance.switch(True)
+    batch_invariance.switch(False)
+    assert os.environ[batch_invariance.VARIABLE] == "1"
+
+
+def test_kernels_that_were_loaded_without_it_are_not_taken_for_others(monkeypatch):
+    import sys
+
+    monkeypatch.delenv(batch_invariance.VARIABLE, raising=False)
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    monkeypatch.setitem(sys.modules, batch_invariance._LATE, SimpleNamespace(is_batch_invariant=False))
+    with pytest.raises(UserError, match="other kernels are loaded in this process already; accepted: a new process"):
+        batch_invariance.switch(True)
+    assert batch_invariance.VARIABLE not in os.environ
+
+
+def test_checkpoints_are_not_read_before_a_setting_is_refused(peaked_pair):
+    missing = peaked_pair.replace(rl="./no/such/model")
+    with pytest.raises(UserError, match="deterministic=True is refused"):
+        open_engine(missing, EngineSpec(backend="vllm", deterministic=True))
+    with pytest.raises(UserError, match="is no directory"):
+        read_checkpoints(missing)
