@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.decode.vllm_pair import channel
 from harness.policy import Noise, Rule, RuleRow, decide, request_key
@@ -40,15 +41,30 @@ ROWS = [
 
 
 def processor_and_logits(vocab=40, padded=48):
-    from harness.decode.vllm_pair.model import CONTEXT_KEY
+    from harness.decode.vllm_pair.plugin import CONTEXT_KEY
     from harness.decode.vllm_pair.processor import PairProcessor
 
     generator = torch.Generator().manual_seed(1)
     base = torch.randn(6, padded, generator=generator) * 2
     rl = base + torch.randn(6, padded, generator=generator) * 0.3
     context = {CONTEXT_KEY: SimpleNamespace(base_logits=base)}
-    config = SimpleNamespace(compilation_config=SimpleNamespace(static_forward_context=context))
+    config = SimpleNamespace(
+        compilation_config=SimpleNamespace(static_forward_context=context),
+        scheduler_config=SimpleNamespace(max_num_seqs=16),
+    )
     return PairProcessor, config, base, rl, vocab
+
+
+V2_STATES = SimpleNamespace(max_num_reqs=16, device=torch.device("cpu"))
+
+
+def v2_context(slots, position):
+    """A step of runner V2 as its processors see it: rows in any order, named by slots."""
+    return SimpleNamespace(
+        idx_mapping_np=np.array(slots),
+        idx_mapping=torch.tensor(slots, dtype=torch.int32),
+        pos=torch.as_tensor(position),
+    )
 
 
 def params(row, key, vocab):
@@ -91,7 +107,8 @@ def test_both_interfaces_force_the_decided_token(interface):
     else:
         from vllm import SamplingParams
 
-        processor = make(config, SimpleNamespace())
+        processor = make(config, V2_STATES)
+        processor.add_request(11, params(ROWS[3], 17, vocab))  # a request that has ended; nobody says so
         slot_of_row = [11, 3, 8, 0, 7, 4]  # V2 names requests by slots, in any order
         for k, row in enumerate(place):
             assert processor.add_request(slot_of_row[row], params(ROWS[k], keys[k], vocab))
@@ -99,7 +116,7 @@ def test_both_interfaces_force_the_decided_token(interface):
         assert not processor.add_request(7, SamplingParams())
         position = torch.zeros(6, dtype=torch.long)
         position[place] = torch.tensor([p + w - 1 for p, w in zip(prompt, written, strict=True)])
-        got = processor.apply(logits, SimpleNamespace(idx_mapping_np=np.array(slot_of_row), pos=position))
+        got = processor.apply(logits, v2_context(slot_of_row, position))
     want = expected(base[place], rl[place], ROWS, keys, [p + w for p, w in zip(prompt, written, strict=True)], vocab)
     facts = channel.encode(want.replaced, want.changed, want.delta_logp)
     result = forced(got)
@@ -158,7 +175,77 @@ def test_guided_decoding_is_refused():
 
 def test_several_logits_rows_a_request_are_refused():
     make, config, _, rl, vocab = processor_and_logits()
-    processor = make(config, SimpleNamespace())
+    processor = make(config, V2_STATES)
     processor.add_request(0, params(ROWS[0], 1, vocab))
     with pytest.raises(RuntimeError, match="speculative decoding is refused"):
-        processor.apply(rl.clone(), SimpleNamespace(idx_mapping_np=np.array([0]), pos=torch.zeros(6)))
+        processor.apply(rl.clone(), v2_context([0], torch.zeros(6)))
+
+
+# What makes the host wait for a GPU; and `lift_fresh`: a tensor made of numbers of the host, which is copied there.
+WAITS = ("_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "unique", "equal", "lift_fresh")
+
+
+class Watched(TorchDispatchMode):
+    """Notes the operators of torch's dispatcher that would wait for a GPU, or copy something to it."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.name().removeprefix("aten::").split(".")[0]
+        by_mask = name in ("index", "index_put", "index_put_") and any(
+            each is not None and each.dtype == torch.bool for each in args[1]
+        )
+        if by_mask or name in WAITS:
+            self.waits.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_watch_sees_what_it_is_there_for():
+    x = torch.arange(4.0)
+    with Watched() as watched:
+        x[x > 1]
+        x.max().item()
+        (x > 1).nonzero()
+        torch.tensor([1, 2])
+    assert {"index", "_local_scalar_dense", "nonzero", "lift_fresh"} <= {*watched.waits}
+
+
+@pytest.mark.parametrize("trace", [None, 2], ids=["plain", "traced"])
+@pytest.mark.parametrize("interface", ["V1", "V2"])
+def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interface, trace):
+    """As on a GPU (`dense`), on a CPU: what would be a wait or a copy there is an operator here as well."""
+    from vllm.v1.sample.logits_processor import BatchUpdate
+
+    make, config, base, rl, vocab = processor_and_logits(vocab=80, padded=96)
+    keys = [request_key(0, "p", s) for s in range(6)]
+    rules = [*ROWS, RuleRow("random", "base", 0.3, 0.0, 1.0, 0.8), RuleRow("entropy_rl", "rl", 0.3, 0.1, 1.0, 0.9)]
+    outputs = [[7] * s for s in range(6)]
+    wanted = []
+    for k, key in enumerate(keys):
+        wanted.append(params(rules[k], key, vocab))
+        wanted[k].extra_args["rlvr"]["trace"] = trace
+    if interface == "V1":
+        processor = make(config, torch.device("cpu"), False)
+        added = [(k, wanted[k], [1] * 4, outputs[k]) for k in range(6)]
+        processor.update_state(BatchUpdate(batch_size=6, removed=[], added=added, moved=[]))
+    else:
+        processor = make(config, V2_STATES)
+        for k in range(6):
+            processor.add_request(k + 3, wanted[k])
+        processor.apply_staged_writes()
+    processor.dense = True
+    context = v2_context(range(3, 9), [3 + len(output) for output in outputs])
+    for step in range(4):
+        logits = rl.clone() + 0.1 * step
+        with Watched() as watched:
+            got = processor.apply(logits, *([] if interface == "V1" else [context]))
+        if step:
+            assert watched.waits == []
+        positions = [4 + len(output) for output in outputs]
+        want = expected(base, rl + 0.1 * step, rules, keys, positions, vocab)
+        assert got.argmax(-1).tolist() == want.token.tolist()
+        for output, token in zip(outputs, want.token.tolist(), strict=True):
+            output.append(token)
+        context.pos += 1

@@ -65,3 +65,30 @@ def test_every_class_that_runs_two_submodels_is_tested_here():
     assert {each.__name__ for each in known} == {
         plugin.ARCHITECTURE, plugin.LORA_ARCHITECTURE, plugin.SINGLE_ARCHITECTURE
     }  # fmt: skip
+
+
+def test_the_first_step_rehearses_the_decision_where_memory_is_measured(monkeypatch):
+    from harness.decode.vllm_pair import model as module
+    from harness.decode.vllm_pair.step import rehearse
+
+    seen = []
+
+    def noted(base, rl):
+        seen.append((base.shape, rl.shape))
+        rehearse(base, rl)
+
+    def build(self, vllm_config, prefix):
+        self.rl, self.base = InPool(torch.zeros(8, HIDDEN), 1.0), InPool(torch.zeros(8, HIDDEN), 2.0)
+
+    monkeypatch.setattr(module, "rehearse", noted)
+    monkeypatch.setattr(module.RLVRPairForCausalLM, "build", build)
+    config = SimpleNamespace(
+        model_config=SimpleNamespace(hf_config=SimpleNamespace(hidden_size=HIDDEN)),
+        compilation_config=SimpleNamespace(static_forward_context={}),
+    )
+    for profiled, times in (((), 0), (("cpu",), 1)):
+        monkeypatch.setattr(module, "PROFILED", profiled)
+        model = module.RLVRPairForCausalLM(vllm_config=config)
+        for _ in range(2):
+            model.compute_logits(torch.zeros(5, 2 * HIDDEN))
+        assert seen == [((5, VOCAB), (5, VOCAB))] * times

@@ -15,6 +15,7 @@ band (ranks and ids negated, the others at most 30); asked for as many log-proba
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -65,7 +66,12 @@ def signs(width: int) -> np.ndarray:
 
 def encode_trace(table: torch.Tensor) -> torch.Tensor:
     """Statistics of n tokens as logits for their `slots`: (n, width) -> (n, width) float32."""
-    return table.float() * torch.from_numpy(signs(table.shape[1])).to(table.device)
+    return table.float() * _signs_on(table.device, table.shape[1])
+
+
+@lru_cache
+def _signs_on(device: torch.device, width: int) -> torch.Tensor:
+    return torch.from_numpy(signs(width)).to(device)  # once: a copy in every step would wait for the device
 
 
 def decode_trace(

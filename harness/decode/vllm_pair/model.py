@@ -15,7 +15,10 @@ from vllm.config.utils import replace
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.model_executor.models.utils import AutoWeightsLoader, init_vllm_registered_model, maybe_prefix
 
-CONTEXT_KEY = "rlvr_pair"  # where the logits processor finds the model, in the engine's own forward context
+from harness.decode.vllm_pair.plugin import CONTEXT_KEY
+from harness.decode.vllm_pair.step import rehearse
+
+PROFILED = ("cuda", "xpu")  # devices whose memory vLLM measures in a dummy step before it sizes the KV cache
 
 
 class RLVRPairForCausalLM(nn.Module):
@@ -30,6 +33,7 @@ class RLVRPairForCausalLM(nn.Module):
         self.hidden_size = self.config.hidden_size
         self.build(vllm_config, prefix)
         self.base_logits: torch.Tensor | None = None  # of the step in hand: same rows, same stream
+        self._rehearsed = False
         vllm_config.compilation_config.static_forward_context[CONTEXT_KEY] = self
 
     def build(self, vllm_config: VllmConfig, prefix: str) -> None:
@@ -70,8 +74,15 @@ class RLVRPairForCausalLM(nn.Module):
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
         """RL's logits, (rows, 2 hidden) -> (rows, vocab); base's of the same rows stay on `base_logits`."""
         rl, base = hidden_states.split(self.hidden_size, dim=-1)
-        self.base_logits = self.base.compute_logits(base.contiguous())
-        return self.rl.compute_logits(rl.contiguous())
+        return self._hand_over(self.base.compute_logits(base.contiguous()), self.rl.compute_logits(rl.contiguous()))
+
+    def _hand_over(self, base: torch.Tensor | None, rl: torch.Tensor | None) -> torch.Tensor | None:
+        """Keeps base's logits for the processor and gives RL's; the first step is the one whose memory is measured."""
+        self.base_logits = base
+        if not self._rehearsed and rl is not None and rl.device.type in PROFILED:
+            rehearse(base, rl)
+        self._rehearsed = True
+        return rl
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
         """Names from the base checkpoint arrive with the prefix `base.`; all others are RL's."""
@@ -100,8 +111,8 @@ class RLVRSingleForCausalLM(RLVRPairForCausalLM):
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
         """The model's logits, (rows, hidden) -> (rows, vocab), which are base's as well."""
-        self.base_logits = self.rl.compute_logits(hidden_states)
-        return self.base_logits
+        logits = self.rl.compute_logits(hidden_states)
+        return self._hand_over(logits, logits)
 
 
 def submodel(vllm_config: VllmConfig, prefix: str, architecture: str, **facts: str) -> nn.Module:

@@ -3,6 +3,7 @@
 ARCHITECTURE = "RLVRPairForCausalLM"
 LORA_ARCHITECTURE = "RLVRLoRAPairForCausalLM"
 SINGLE_ARCHITECTURE = "RLVRSingleForCausalLM"
+CONTEXT_KEY = "rlvr_pair"  # where the logits processor finds the model, in the engine's own forward context
 
 
 def register() -> None:

@@ -7,13 +7,16 @@ the RL model as in any vLLM engine.
 
 from typing import Any
 
+import numpy as np
 import torch
 from vllm.v1.sample.logits_processor import LogitsProcessor as RunnerV1Processor
 from vllm.v1.sample.logits_processor import MoveDirectionality
 
 from harness.decode.vllm_pair import channel
-from harness.decode.vllm_pair.model import CONTEXT_KEY
-from harness.policy import Decision, Noise, Rule, RuleRow, decide
+from harness.decode.vllm_pair.plugin import CONTEXT_KEY
+from harness.decode.vllm_pair.slots import Batch, SlotRow, SlotTable, to_device
+from harness.decode.vllm_pair.step import decide_step, force
+from harness.policy import Decision, RuleRow
 from harness.policy.trace import columns
 
 try:
@@ -32,17 +35,6 @@ def extra_args(row: RuleRow, key: int, vocab_size: int, trace: int | None = None
     return {EXTRA_ARG: {**fields, "key": key, "vocab_size": vocab_size, "trace": trace}}
 
 
-class _Row:
-    """One request in the batch: its rule, its noise key, and where it is (`runner` V1 only)."""
-
-    __slots__ = ("key", "output", "prompt_length", "rule", "trace", "vocab_size")
-
-    def __init__(self, fields: dict[str, Any], prompt_length: int = 0, output: list[int] | None = None) -> None:
-        self.rule = RuleRow(**{name: fields[name] for name in RuleRow.__slots__})
-        self.key, self.vocab_size, self.trace = fields["key"], fields["vocab_size"], fields["trace"]
-        self.prompt_length, self.output = prompt_length, output if output is not None else []
-
-
 class PairProcessor(*_INTERFACES):
     """Decides and forces the token of every pair request in the batch."""
 
@@ -56,7 +48,7 @@ class PairProcessor(*_INTERFACES):
         fields = (sampling_params.extra_args or {}).get(EXTRA_ARG)
         if fields is None:
             return
-        Rule([_Row(fields).rule])
+        SlotRow(fields)
         neutral = {
             "n": 1, "temperature": 0.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0,
             "min_tokens": 0, "min_p": 0.0, "seed": None, "logit_bias": None, "bad_words": None,
@@ -67,11 +59,16 @@ class PairProcessor(*_INTERFACES):
             if given != value and given not in ([], {}):
                 raise ValueError(f"{name}={given!r} is refused in a request decoded by a pair; accepted: {value!r}")
 
+    dense: bool | None = None  # as for `decide`: None lets the device say
+
     def __init__(self, vllm_config: Any, device_or_states: Any, is_pin_memory: bool | None = None) -> None:
         """V1 passes (config, device, is_pin_memory), V2 (config, request states)."""
         self._context = vllm_config.compilation_config.static_forward_context
-        self._slots: dict[int, _Row] = {}  # V1: batch index -> row; V2: request slot -> row
-        self._batch: tuple[Any, ...] | None = None  # what can be kept while the batch stays the same
+        if is_pin_memory is None:
+            self._table = SlotTable(device_or_states.max_num_reqs, device_or_states.device)
+        else:  # V1's slots are the rows of its batch
+            self._table = SlotTable(vllm_config.scheduler_config.max_num_seqs, device_or_states)
+        self._positions: tuple[list[int], torch.Tensor] | None = None  # V1: of the step before, host and device
 
     # Model runner V1 -------------------------------------------------------------------------------------------
 
@@ -83,94 +80,80 @@ class PairProcessor(*_INTERFACES):
         """Follows requests in, out and around the batch; order: removed, added, moved (indices are reused)."""
         if batch_update is None:
             return
-        self._batch = None
+        table = self._table
         for index in batch_update.removed:
-            self._slots.pop(index, None)
+            table.put(index, None)
         for index, params, prompt_token_ids, output_token_ids in batch_update.added:
             fields = (params.extra_args or {}).get(EXTRA_ARG)
-            self._slots.pop(index, None)
-            if fields is not None:
-                self._slots[index] = _Row(fields, len(prompt_token_ids or ()), output_token_ids)
+            known = None if fields is None else SlotRow(fields, len(prompt_token_ids or ()), output_token_ids)
+            table.put(index, known)
         for source, target, direction in batch_update.moved:
-            moved, displaced = self._slots.pop(source, None), self._slots.pop(target, None)
-            if moved is not None:
-                self._slots[target] = moved
-            if direction == MoveDirectionality.SWAP and displaced is not None:
-                self._slots[source] = displaced
+            moved, displaced = table.rows.get(source), table.rows.get(target)
+            table.put(target, moved)
+            table.put(source, displaced if direction == MoveDirectionality.SWAP else None)
+        table.flush()
+
+    def _written(self, batch: Batch) -> torch.Tensor:
+        """The position of each row's next token: (n,) int64. A row that is not ours has none, and says 0.
+
+        The output may hold placeholders: its length counts, not its content. From one step to the next all lengths
+        grow by one, unless a prompt is still being read; then they are copied to the device once more.
+        """
+        positions = [row.prompt_length + len(row.output) if row else 0 for row in batch.rows]
+        before = self._positions
+        if before is not None and before[0] == positions:
+            return before[1]
+        if before is not None and [each + 1 for each in before[0]] == positions:
+            on_device = before[1].add_(1)
+        else:
+            on_device = to_device(positions, torch.long, batch.device)
+        self._positions = positions, on_device
+        return on_device
 
     # Model runner V2 -------------------------------------------------------------------------------------------
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
         """Takes over a recycled slot; True if the request's logits are changed here."""
         fields = (sampling_params.extra_args or {}).get(EXTRA_ARG)
-        self._slots.pop(req_idx, None)
-        self._batch = None
-        if fields is not None:
-            self._slots[req_idx] = _Row(fields)
+        self._table.put(req_idx, None if fields is None else SlotRow(fields))
         return fields is not None
+
+    def apply_staged_writes(self) -> None:
+        """Writes what `add_request` was told to the device, before the step's forward pass."""
+        self._table.flush()
 
     # Both ------------------------------------------------------------------------------------------------------
 
     def apply(self, logits: torch.Tensor, ctx: Any = None) -> torch.Tensor:
         """Forces the decided token of every pair row: (rows, vocab) -> the same tensor, changed in place."""
-        if not self._slots:
+        if not self._table.rows:
             return logits
-        slots = range(logits.shape[0]) if ctx is None else ctx.idx_mapping_np.tolist()
+        slots = np.arange(logits.shape[0]) if ctx is None else ctx.idx_mapping_np
         if len(slots) != logits.shape[0]:
             raise RuntimeError("speculative decoding is refused with a pair: a request has several logits rows")
-        if ctx is not None or self._batch is None:  # V2 reorders its rows at every step
-            self._batch = self._describe(slots, logits.device)
-        rows, indices, rule, keys, prompt_lengths, vocab_size, traced = self._batch
-        if not rows:
+        batch = self._table.batch(slots, None if ctx is None else ctx.idx_mapping)
+        if not any(batch.rows):
             return logits
-        base_logits = self._context[CONTEXT_KEY].base_logits
-        if ctx is None:
-            lengths = torch.tensor([len(row.output) for row in rows], device=logits.device)
-            positions = prompt_lengths + lengths  # the output may hold placeholders: its length counts, not its content
-        else:
-            positions = ctx.pos[indices].long() + 1
-        everything = len(rows) == logits.shape[0]
-        decision = decide(
-            base_logits if everything else base_logits[indices],
-            logits if everything else logits[indices],
-            rule,
-            Noise.at(keys, positions),
-            vocab_size=vocab_size,
-            traced=traced,
-            top=max(row.trace or 0 for row in rows),
+        decision = decide_step(
+            self._context[CONTEXT_KEY].base_logits,
+            logits,
+            batch.rule,
+            batch.keys,
+            self._written(batch) if ctx is None else ctx.pos.long() + 1,
+            vocab_size=batch.vocab_size,
+            traced=batch.traced,
+            top=max(top for top, _ in batch.traced_alike) if batch.traced_alike else 0,
+            dense=self.dense,
         )
-        facts = channel.encode(decision.replaced, decision.changed, decision.delta_logp).to(logits.dtype)
-        if everything:
-            logits.fill_(float("-inf"))
-        else:
-            logits[indices] = float("-inf")
-        if traced is not None:
-            self._write_trace(logits, rows, indices, decision, traced)
-        logits[indices, decision.token] = facts
+        force(logits, decision, batch.decided)
+        if batch.traced is not None:
+            self._write_trace(logits, batch, decision)
         return logits
 
-    def _write_trace(
-        self, logits: torch.Tensor, rows: list[_Row], indices: torch.Tensor, decision: Decision, traced: torch.Tensor
-    ) -> None:
+    @staticmethod
+    def _write_trace(logits: torch.Tensor, batch: Batch, decision: Decision) -> None:
         """Puts the statistics of traced rows beside their forced tokens, of each row as many as it asked for."""
-        tops = [row.trace for row in rows if row.trace is not None]
-        for top in sorted(set(tops)):
-            mine = torch.tensor([i for i, each in enumerate(tops) if each == top], device=logits.device)
-            width, at = columns(top), traced[mine]
+        for top, mine in batch.traced_alike:
+            at, width = batch.traced[mine], columns(top)
             beside = channel.slots(decision.token[at], width)
-            logits[indices[at][:, None], beside] = channel.encode_trace(decision.trace[mine, :width]).to(logits.dtype)
-
-    def _describe(self, slots: Any, device: torch.device) -> tuple[Any, ...]:
-        """The pair rows of a batch and their rules as tensors."""
-        present = [(index, self._slots[slot]) for index, slot in enumerate(slots) if slot in self._slots]
-        rows = [row for _, row in present]
-        traced = [i for i, row in enumerate(rows) if row.trace is not None]
-        return (
-            rows,
-            torch.tensor([index for index, _ in present], dtype=torch.long, device=device),
-            Rule([row.rule for row in rows], device),
-            torch.tensor([row.key for row in rows], dtype=torch.long, device=device),
-            torch.tensor([row.prompt_length for row in rows], dtype=torch.long, device=device),
-            rows[0].vocab_size if rows else None,
-            torch.tensor(traced, dtype=torch.long, device=device) if traced else None,
-        )
+            logits[at[:, None], beside] = channel.encode_trace(decision.trace[mine, :width]).to(logits.dtype)

@@ -1,0 +1,124 @@
+"""What the running requests ask for, as a table on the device: written when requests come, read at every step.
+
+A steady step, one that has the requests of the step before, copies nothing to the device and waits for nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.policy import COLUMNS, Rule, RuleRow
+
+_NOTHING = RuleRow()  # the rule of a slot whose request is not ours: decided like any other, and then not written
+
+
+class SlotRow:
+    """One request: its rule, its noise key, and how it is traced (`trace` likeliest tokens; None: not at all).
+
+    Model runner V1 says where a request is by its prompt's length and the list of what it has written.
+    """
+
+    __slots__ = ("key", "output", "prompt_length", "rule", "trace", "vocab_size")
+
+    def __init__(self, fields: dict[str, Any], prompt_length: int = 0, output: Sequence[int] = ()) -> None:
+        """Reads the fields that `extra_args` wrote; raises ValueError for a gate or a primary that is not known."""
+        self.rule = RuleRow(**{name: fields[name] for name in RuleRow.__slots__})
+        self.rule.columns()
+        self.key, self.vocab_size, self.trace = fields["key"], fields["vocab_size"], fields["trace"]
+        self.prompt_length, self.output = prompt_length, output
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The rows of one step, in the order of its logits: what does not change while the same requests run."""
+
+    rule: Rule
+    keys: torch.Tensor  # (n,) int64, of the noise
+    decided: torch.Tensor | None  # (n,) bool, which rows are ours; None: all of them
+    rows: list[SlotRow | None]
+    device: torch.device
+
+    @property
+    def vocab_size(self) -> int | None:
+        """Real tokens, the same for every request of an engine."""
+        return next((row.vocab_size for row in self.rows if row), None)
+
+    @cached_property
+    def traced(self) -> torch.Tensor | None:
+        """(m,) int64, the rows whose statistics are wanted; None: no row's."""
+        wanted = [i for i, row in enumerate(self.rows) if row and row.trace is not None]
+        return to_device(wanted, torch.long, self.device) if wanted else None
+
+    @cached_property
+    def traced_alike(self) -> list[tuple[int, torch.Tensor]]:
+        """The traced rows by how many likeliest tokens they list: (top, indices into `traced`)."""
+        tops = [row.trace for row in self.rows if row and row.trace is not None]
+        return [
+            (top, to_device([i for i, each in enumerate(tops) if each == top], torch.long, self.device))
+            for top in sorted(set(tops))
+        ]
+
+
+class SlotTable:
+    """The rules and noise keys of up to `capacity` requests, by slot."""
+
+    def __init__(self, capacity: int, device: torch.device | str) -> None:
+        self.device = torch.device(device)
+        self.rows: dict[int, SlotRow] = {}  # slot -> request; V2 never says that one has ended
+        self._changed = set(range(capacity))  # slots to be written
+        self._columns = torch.zeros(capacity, len(COLUMNS), dtype=torch.float64, device=self.device)
+        self._keys = torch.zeros(capacity, dtype=torch.long, device=self.device)
+        self._batch: tuple[np.ndarray, Batch] | None = None
+        self.flush()
+
+    def put(self, slot: int, row: SlotRow | None) -> None:
+        """Gives a slot to a request, or to one that is not ours (None); on the device from the next `flush` on."""
+        if row is None:
+            self.rows.pop(slot, None)
+        else:
+            self.rows[slot] = row
+        self._changed.add(slot)
+        self._batch = None
+
+    def flush(self) -> None:
+        """Writes what has changed to the device, without waiting for it."""
+        if not self._changed:
+            return
+        slots = sorted(self._changed)
+        self._changed.clear()
+        rows = [self.rows.get(slot) for slot in slots]
+        index = to_device(slots, torch.long, self.device)
+        rules = [(row.rule if row else _NOTHING).columns() for row in rows]
+        self._columns.index_copy_(0, index, to_device(rules, torch.float64, self.device))
+        self._keys.index_copy_(0, index, to_device([row.key if row else 0 for row in rows], torch.long, self.device))
+
+    def batch(self, slots: np.ndarray, on_device: torch.Tensor | None = None) -> Batch:
+        """The batch whose n rows are these slots: (n,) integers, on the host and, if they are there, on the device.
+
+        The same object as before, while the same requests run in the same order.
+        """
+        if self._batch is not None and np.array_equal(self._batch[0], slots):
+            return self._batch[1]
+        self.flush()
+        index = to_device(slots.tolist(), torch.long, self.device) if on_device is None else on_device
+        rows = [self.rows.get(slot) for slot in slots.tolist()]
+        ours = [row is not None for row in rows]
+        batch = Batch(
+            rule=Rule.known(self._columns.index_select(0, index), [row.rule if row else _NOTHING for row in rows]),
+            keys=self._keys.index_select(0, index),
+            decided=None if all(ours) else to_device(ours, torch.bool, self.device),
+            rows=rows,
+            device=self.device,
+        )
+        self._batch = slots.copy(), batch
+        return batch
+
+
+def to_device(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Plain values as a tensor; to a GPU it goes through pinned memory, so that nothing waits for the copy."""
+    made = torch.tensor(values, dtype=dtype)
+    return made if device.type == "cpu" else made.pin_memory().to(device, non_blocking=True)
