@@ -1,10 +1,10 @@
 """Run as a process of its own: decodes the shared requests in another vLLM engine than the test's.
 
-    python -m tests.decode.apart {few_blocks|client|two_ranks} BASE RL OUT
+    python -m tests.decode.apart {few_blocks|client|two_ranks|fused} BASE RL OUT
 
 A second engine cannot live in the process of the first. `few_blocks` has a KV cache far too small for its requests;
-`client` runs its engine in yet another process; `two_ranks` cuts both models in two (tensor parallel). Writes a pickle
-of (preemptions or None, rollouts).
+`client` runs its engine in yet another process; `two_ranks` cuts both models in two (tensor parallel); `fused` decides
+with the GPU's kernels, in Triton's interpreter. Writes a pickle of (preemptions or None, rollouts).
 """
 
 import os
@@ -19,12 +19,15 @@ REQUESTS = {
     "few_blocks": {"n": 30, "samples": 2, "max_tokens": 120},
     "client": {"n": 30, "samples": 2, "max_tokens": 120},
     "two_ranks": {"n": 6, "samples": 1, "max_tokens": 12},  # two ranks on two busy cores wait for each other
+    "fused": {"n": 18, "samples": 1, "max_tokens": 16},
 }
 
 
 def main(how, base, rl, out):
     if how == "client":
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
+    if how == "fused":
+        os.environ |= {"TRITON_INTERPRET": "1", "RLVR_DIR_DECISION": "triton"}
     if how == "two_ranks":
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"
     from harness.decode import open_engine
@@ -33,6 +36,7 @@ def main(how, base, rl, out):
 
     changes = {
         "client": {},
+        "fused": {},
         "few_blocks": {"kv_cache_gib": BLOCKS * 32 * 1024 / 2**30},
         "two_ranks": {"tensor_parallel_size": 2, "kv_cache_gib": 0.125},
     }
@@ -44,6 +48,8 @@ def main(how, base, rl, out):
             scheduler, preempted = core.engine_core.scheduler, []
             preempt = scheduler._preempt_request
             scheduler._preempt_request = lambda request, *a, **k: preempted.append(1) or preempt(request, *a, **k)
+        if how == "fused":
+            assert engine.info()["decision"] == "triton"
         rollouts = list(engine.generate(make_requests(**REQUESTS[how])))
     Path(out).write_bytes(pickle.dumps((preempted and len(preempted), rollouts)))
 

@@ -249,3 +249,20 @@ def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interf
         for output, token in zip(outputs, want.token.tolist(), strict=True):
             output.append(token)
         context.pos += 1
+
+
+@pytest.mark.parametrize("asked", ["auto", "torch", "triton", "cuda"])
+def test_the_environment_chooses_the_path_of_the_decision(asked, monkeypatch):
+    from harness.decode.vllm_pair import step
+    from harness.errors import UserError
+
+    monkeypatch.setenv(step.VARIABLE, asked)
+    step.decision_path.cache_clear()
+    try:
+        if asked == "cuda":
+            with pytest.raises(UserError, match="RLVR_DIR_DECISION='cuda' is not known; accepted: auto, triton, torch"):
+                step.decision_path("cpu")
+        else:
+            assert step.decision_path("cpu") == ("triton" if asked == "triton" else "torch")
+    finally:
+        step.decision_path.cache_clear()

@@ -178,7 +178,9 @@ def test_plain_requests_beside_ours_change_nothing_and_sample_from_rl(vllm_engin
 
 
 @pytest.mark.parametrize(
-    "how", ["few_blocks", "client", "two_ranks"], ids=["preempted", "engine-in-another-process", "tensor-parallel"]
+    "how",
+    ["few_blocks", "client", "two_ranks", "fused"],
+    ids=["preempted", "engine-in-another-process", "tensor-parallel", "fused-decision"],
 )
 def test_another_engine_gives_the_same_tokens(vllm_engine, peaked_pair, tmp_path, how):
     out = tmp_path / "rollouts.pickle"

@@ -227,10 +227,15 @@ class VllmPair(PairEngine):
         """What was run; see `Engine.info`."""
         import vllm
 
+        from harness.decode.vllm_pair.step import decision_path
+
+        device = "cpu" if _on_cpu() else "cuda"
+        path = decision_path(device)
         return self.facts(
             backend="vllm",
             vllm=vllm.__version__,
-            device="cpu" if _on_cpu() else "cuda",
+            device=device,
+            **({"decision": path} if path != "torch" else {}),  # near-ties may fall otherwise than in torch
             tensor_parallel_size=self.spec.tensor_parallel_size,
             self_test=self.self_test,
             **({"deterministic": True} if self.spec.deterministic else {}),  # others' records keep their hash

@@ -1,9 +1,47 @@
-"""The decision of one step: both models' logits in, one forced token a row out."""
+"""The decision of one step: both models' logits in, one forced token a row out.
+
+On a GPU with Triton it is the fused kernel of `harness.policy.fused`, elsewhere torch's `decide`, its reference. The
+environment variable RLVR_DIR_DECISION says otherwise: `torch`, or `triton` (on a CPU in Triton's interpreter only).
+"""
+
+import logging
+import os
+from functools import cache
 
 import torch
 
+from harness.decode.plan import DELTA_LIMIT
 from harness.decode.vllm_pair import channel
-from harness.policy import Decision, Noise, Rule, RuleRow, decide
+from harness.errors import UserError
+from harness.policy import Decision, Noise, Rule, RuleRow, decide, decide_fused, fused_available
+from harness.policy import force as force_fused
+
+PATHS = ("triton", "torch")
+VARIABLE = "RLVR_DIR_DECISION"
+
+log = logging.getLogger("rlvr_dir")
+
+
+@cache
+def decision_path(device_type: str) -> str:
+    """Which of PATHS decides on a device of this type (`cuda`, `cpu`, ...), said in the log the first time.
+
+    Raises:
+        UserError: RLVR_DIR_DECISION names no path.
+    """
+    asked = os.environ.get(VARIABLE, "auto")
+    if asked not in ("auto", *PATHS):
+        raise UserError(f"{VARIABLE}={asked!r} is not known; accepted: auto, {', '.join(PATHS)}")
+    path = asked if asked != "auto" else "triton" if fused_available(device_type) else "torch"
+    slow = path == "torch" and asked == "auto" and device_type == "cuda"
+    log.log(
+        logging.WARNING if slow else logging.INFO,
+        "the decision of a step runs in %s on %s%s",
+        path,
+        device_type,
+        ": Triton is not installed, so a step takes longer" if slow else "",
+    )
+    return path
 
 
 def decide_step(
@@ -19,10 +57,10 @@ def decide_step(
     dense: bool | None = None,
 ) -> Decision:
     """Decides n rows of (n, padded vocabulary) logits; keys and positions (n,) int64; the rest as for `decide`."""
-    noise = Noise.at(keys, positions)
-    return decide(
-        base_logits, rl_logits, rule, noise, vocab_size=vocab_size, dense=dense, traced=traced, top=top
-    )  # fmt: skip
+    facts = {"vocab_size": vocab_size, "traced": traced, "top": top}
+    if decision_path(rl_logits.device.type) == "triton":
+        return decide_fused(base_logits, rl_logits, rule, keys, positions, **facts)
+    return decide(base_logits, rl_logits, rule, Noise.at(keys, positions), dense=dense, **facts)
 
 
 def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None) -> None:
@@ -30,6 +68,9 @@ def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None
 
     Rows that are not `decided` (n,) bool are left as they are.
     """
+    if decision_path(logits.device.type) == "triton":
+        force_fused(logits, decision, decided, band=channel.BAND, limit=DELTA_LIMIT)
+        return
     token = decision.token[:, None]
     facts = channel.encode(decision.replaced, decision.changed, decision.delta_logp).to(logits.dtype)[:, None]
     if decided is None:
