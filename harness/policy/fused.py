@@ -56,7 +56,7 @@ def decide_fused(
     Raises:
         ValueError: shapes that differ, or columns that are not side by side.
     """
-    return _run(base_logits, rl_logits, rule, keys, positions, vocab_size, traced, top)[0]
+    return run_kernels(base_logits, rl_logits, rule, keys, positions, vocab_size, traced, top)[0]
 
 
 def force(
@@ -91,7 +91,7 @@ def force(
     return logits
 
 
-def _run(
+def run_kernels(
     base_logits: torch.Tensor,
     rl_logits: torch.Tensor,
     rule: Rule,

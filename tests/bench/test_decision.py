@@ -12,3 +12,12 @@ def test_every_part_of_both_shapes_is_measured():
         assert set(parts) == {"decision", "extrapolate", "both log-softmax", "full sort"}
     assert all(times > 0 for times in found["memory"].values())
     assert json.loads(json.dumps(found)) == found
+
+
+def test_a_fused_decision_is_five_launches_and_no_wait():
+    paths = bench_decision(rows=1, vocab=300, rounds=1)["paths"]
+    for counts in paths["fused"].values():
+        assert counts["launches"] == 5
+        assert counts["waits"] == []
+        assert counts["operators"] < 30  # allocations and views
+    assert all(counts["waits"] for counts in paths["torch"].values())  # the count sees a path that looks

@@ -1,54 +1,24 @@
 """The fused decision in Triton's interpreter, on a CPU: TRITON_INTERPRET=1 python -m tests.policy.interpreted IN OUT.
 
-A process of its own, since Triton asks for the variable when it is first imported. IN holds a list of keyword arguments
-of `run` (torch.save), OUT gets the list of what it returns.
+A process of its own, since Triton asks for the variable when it is first imported. IN holds a list of (name of a
+function below, its arguments), OUT gets the list of what they return (torch.save).
 """
 
 import sys
 import warnings
 
 import torch
-import triton
-import triton.language as tl
 from triton.runtime import interpreter
 
-from harness.policy import kernels
-from harness.policy.decision import Decision, Rule, RuleRow
-from harness.policy.fused import _run, force
+from harness.bench.fused import Batch, Outcome, outcome
+from harness.policy import Decision
+from harness.policy.fused import force
 
 
-@triton.jit
-def _spell_out(base, rl, constants, masses, width, stride, TILE: tl.constexpr):
-    """The mass of every token under both policies, as the kernels compute it. Grid (n,)."""
-    i = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, TILE)
-    b = tl.load(base + i * stride + column, mask=column < width, other=-float("inf")).to(tl.float32)
-    r = tl.load(rl + i * stride + column, mask=column < width, other=-float("inf")).to(tl.float32)
-    for policy in tl.static_range(2):
-        mass = kernels._policy_mass(b, r, constants + i * kernels.CONSTANTS, policy)
-        tl.store(masses + (i * 2 + policy) * width + column, mass, mask=column < width)
-
-
-def run(
-    base: torch.Tensor,
-    rl: torch.Tensor,
-    rows: list[RuleRow],
-    keys: torch.Tensor,
-    positions: torch.Tensor,
-    vocab_size: int | None = None,
-    tile: int = 4096,
-    chunk: int = 128,
-) -> dict[str, torch.Tensor]:
-    """A decision by the kernels: its tensors, `statistics` (n, 4), `mass` (n, 2, vocab) float32 of both policies."""
-    decision, constants = _run(base, rl, Rule(rows), keys, positions, vocab_size, tile=tile, chunk=chunk)
-    n, vocab = len(base), vocab_size or base.shape[1]
-    mass = torch.empty(n, 2, vocab)
-    b, r = (logits[:, :vocab].contiguous() for logits in (base, rl))
-    size = 1 << (vocab - 1).bit_length()
-    _spell_out[(n,)](b, r, constants, mass, vocab, vocab, TILE=size)
-    found = {name: getattr(decision, name) for name in ("token", "proposed", "replaced", "delta_logp")}
-    first = kernels.STATISTICS_AT
-    return {**found, "statistics": constants[:, first : first + 4].clone(), "mass": mass}
+def run(batch: Batch, tile: int | None = None) -> Outcome:
+    """Decides, in few and large tiles, which are fast here."""
+    size = 1 << (batch.vocab_size - 1).bit_length()
+    return outcome(batch, tile=tile or min(1 << 16, size), chunk=128)
 
 
 def forced(logits: torch.Tensor, decided: torch.Tensor | None, decision: Decision) -> torch.Tensor:

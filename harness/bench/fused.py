@@ -1,0 +1,278 @@
+"""The fused decision checked row by row: against brute force, float64 and the torch path, on a GPU or interpreted.
+
+Three questions, of rows of every kind under every rule:
+
+    exact     is each draw the one that sorting the kernels' own masses gives, and each gate what the kernels' own
+              statistics say? No tolerance.
+    numbers   are masses, statistics and delta log p those of float64? To the rounding of float32.
+    torch     does `decide` say the same? But where rounding decides: then the draw's point is within `CLOSE` of the
+              token's place in the cumulative mass, or the statistic within 1e-5 of its threshold.
+"""
+
+import itertools
+import random
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+import torch
+import triton
+import triton.language as tl
+
+from harness.policy import GATES, Decision, Noise, Rule, RuleRow, decide, kernels
+from harness.policy.criteria import entropy, fires, kl_divergence
+from harness.policy.decision import extrapolate
+from harness.policy.fused import TILE, run_kernels
+
+CLOSE = 2e-6  # float32's error in a cumulative mass: of the normaliser, and of the logits over the temperature
+NATS = 1e-5  # accepted of a statistic
+AT_ONCE = 64  # rows that are checked together: in float64, sorted
+
+TAUS = {"delta_logp": (-1.0, -0.1, 0.1), "random": (0.1, 0.6), "never": (0.0,), "always": (0.0,)}
+RULES = tuple(
+    RuleRow(gate, primary, tau, gamma, temperature, top_p)
+    for gate in GATES
+    for tau, primary, gamma, temperature, top_p in itertools.product(
+        TAUS.get(gate, (0.01, 0.5, 1.2)),
+        ("base", "rl"),
+        (0.0, 0.1, 0.7, -0.4, -1.0),
+        (1.0, 0.6, 1.7),
+        (0.7, 0.95, 1.0, 1e-6),
+    )
+)
+# Row i is of kind i % 8: deviation of base's logits, and of RL's from them.
+KINDS = {
+    "peaked": (8.0, 0.5),
+    "usual": (2.5, 0.5),
+    "flat": (0.3, 0.2),
+    "tied": (2.0, 0.4),  # multiples of a half
+    "alike": (0.0, 0.0),  # all tokens of a row
+    "impossible": (2.0, 0.5),  # some tokens, for base, RL or both
+    "one or all": (1.0, 0.5),  # every second such row has one possible token
+    "close": (3.0, 0.1),
+}
+
+
+@dataclass
+class Batch:
+    """Rows to decide, each with its rule."""
+
+    base: torch.Tensor  # (n, padded vocabulary)
+    rl: torch.Tensor
+    rows: list[RuleRow]
+    keys: torch.Tensor  # (n,) int64
+    positions: torch.Tensor
+    vocab_size: int
+
+    def take(self, index: list[int]) -> "Batch":
+        """Some of the rows, in this order."""
+        tensors = (each[index] for each in (self.base, self.rl, self.keys, self.positions))
+        base, rl, keys, positions = tensors
+        return Batch(base, rl, [self.rows[i] for i in index], keys, positions, self.vocab_size)
+
+
+def mixed_batch(
+    n: int,
+    vocab: int,
+    *,
+    seed: int = 0,
+    padded: int = 0,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Batch:
+    """n rows of every kind, under rules drawn from `RULES`; `padded` columns behind them hold what must not be read."""
+    generator = torch.Generator(device).manual_seed(seed)
+
+    def normal() -> torch.Tensor:
+        return torch.randn(n, vocab, generator=generator, device=device)
+
+    kind = torch.arange(n, device=device)[:, None] % len(KINDS)
+    deviations = torch.tensor(list(KINDS.values()), device=device)[kind[:, 0]]
+    base = normal() * deviations[:, :1]
+    rl = base + normal() * deviations[:, 1:]
+    order = list(KINDS)
+    base, rl = (torch.where(kind == order.index("tied"), (each * 2).round() / 2, each) for each in (base, rl))
+    sparse = kind == order.index("impossible")
+    single = (kind == order.index("one or all")) & (torch.arange(n, device=device)[:, None] % 16 < len(KINDS))
+    for each in (base, rl):
+        gone = (sparse & (torch.rand(n, vocab, generator=generator, device=device) < 0.3)) | single
+        gone[:, min(3, vocab - 1)] = False
+        each.masked_fill_(gone, float("-inf"))
+    if padded:
+        base = torch.nn.functional.pad(base, (0, padded), value=50.0)
+        rl = torch.nn.functional.pad(rl, (0, padded), value=float("nan"))
+    return Batch(
+        base=base.to(dtype),
+        rl=rl.to(dtype),
+        rows=random.Random(seed).choices(RULES, k=n),
+        keys=torch.randint(-(2**62), 2**62, (n,), generator=generator, device=device),
+        positions=torch.randint(0, 30_000, (n,), generator=generator, device=device),
+        vocab_size=vocab,
+    )
+
+
+@triton.jit
+def _spell_out(base, rl, constants, masses, vocab, base_stride, rl_stride, TILE: tl.constexpr):  # noqa: ANN001, ANN202
+    """The mass of every token under both policies, as the kernels compute it. Grid (n, tiles)."""
+    i = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    b = tl.load(base + i * base_stride + column, mask=column < vocab, other=-float("inf")).to(tl.float32)
+    r = tl.load(rl + i * rl_stride + column, mask=column < vocab, other=-float("inf")).to(tl.float32)
+    for policy in tl.static_range(2):
+        mass = kernels._policy_mass(b, r, constants + i * kernels.CONSTANTS, policy)
+        tl.store(masses + (i * 2 + policy) * vocab + column, mask=column < vocab, value=mass)
+
+
+@dataclass
+class Outcome:
+    """What the kernels made of a batch."""
+
+    decision: Decision
+    statistics: torch.Tensor  # (n, 4) float32: entropy of base and of RL, KL(RL || base), KL(base || RL)
+    mass: torch.Tensor  # (n, 2, vocabulary) float32: of every token under the primary and under the target
+
+
+def outcome(batch: Batch, *, tile: int = TILE, chunk: int = 8) -> Outcome:
+    """Runs the kernels, and spells out the masses that they drew from."""
+    decision, constants = run_kernels(
+        batch.base, batch.rl, Rule(batch.rows, batch.base.device), batch.keys, batch.positions,
+        batch.vocab_size, tile=tile, chunk=chunk,
+    )  # fmt: skip
+    n, vocab = len(batch.rows), batch.vocab_size
+    mass = torch.empty(n, 2, vocab, device=batch.base.device)
+    _spell_out[(n, -(-vocab // tile))](
+        batch.base, batch.rl, constants, mass, vocab, batch.base.stride(0), batch.rl.stride(0),
+        TILE=tile, enable_fp_fusion=False,
+    )  # fmt: skip
+    first = kernels.STATISTICS_AT
+    return Outcome(decision, constants[:, first : first + 4].clone(), mass)
+
+
+def check(batch: Batch, got: Outcome) -> dict[str, float]:
+    """How far the kernels are from what they should have done.
+
+    Returns:
+        Over all rows: `rows`; `inexact`, draws and gates that do not follow from the kernels' own numbers; `mass`, the
+        largest error of a probability in units of what float32's rounding allows; `nats`, the largest error of a
+        statistic or of delta log p; `differ`, rows decided otherwise than by `decide`; `unexplained`, those of them
+        that rounding does not explain. Right are: inexact 0, mass at most 1, nats at most `NATS`, unexplained 0.
+    """
+    found = {"rows": 0, "inexact": 0, "mass": 0.0, "nats": 0.0, "differ": 0, "unexplained": 0}
+    for start in range(0, len(batch.rows), AT_ONCE):
+        index = list(range(start, min(start + AT_ONCE, len(batch.rows))))
+        some = batch.take(index)
+        part = Outcome(
+            Decision(*(getattr(got.decision, name)[index] for name in ("token", "proposed", "replaced", "delta_logp"))),
+            got.statistics[index],
+            got.mass[index],
+        )
+        found["rows"] += len(index)
+        found["inexact"] += _inexact(some, part)
+        mass, nats = _errors(some, part)
+        found["mass"], found["nats"] = max(found["mass"], mass), max(found["nats"], nats)
+        differ, unexplained = _differences(some, part)
+        found["differ"] += differ
+        found["unexplained"] += unexplained
+    return found
+
+
+def _inexact(batch: Batch, got: Outcome) -> int:
+    """Rows whose proposal, gate or token does not follow from the kernels' own masses and statistics."""
+    rule, noise = Rule(batch.rows, batch.base.device), Noise.at(batch.keys, batch.positions)
+    top_p = [row.top_p for row in batch.rows]
+    proposed = _brute_force(got.mass[:, 0], top_p, noise.propose)
+    redrawn = _brute_force(got.mass[:, 1], top_p, noise.redraw)
+    base, rl, rl_base, base_rl = got.statistics.unbind(1)
+    values = {
+        "delta_logp": got.decision.delta_logp, "entropy_base": base, "entropy_rl": rl, "kl_rl_base": rl_base,
+        "kl_base_rl": base_rl, "kl": 0.5 * (rl_base + base_rl), "random": noise.gate,
+    }  # fmt: skip
+    replaced = rule.has("always")
+    for gate, value in values.items():
+        replaced = replaced | (rule.has(gate) & fires(gate, value, rule.tau))
+    token = torch.where(replaced, redrawn, proposed)
+    right = (got.decision.proposed == proposed) & (got.decision.replaced == replaced) & (got.decision.token == token)
+    return int((~right).sum())
+
+
+def _brute_force(mass: torch.Tensor, top_p: list[float], u: torch.Tensor) -> torch.Tensor:
+    """Draws by sorting: (n, vocab) float32 masses, summed up as integers -> (n,) tokens. u is a multiple of 2^-53."""
+    mass, order = torch.sort(mass, dim=1, descending=True, stable=True)
+    weights = mass.long()
+    upto = weights.cumsum(1)
+    total = upto[:, -1].tolist()
+    limits = [ceil(Fraction(p) * 2**60) if p < 1 else whole for p, whole in zip(top_p, total, strict=True)]
+    limit = torch.tensor(limits, device=mass.device)[:, None]
+    nucleus = weights.where(upto - weights < limit, 0).sum(1).tolist()
+    points = [(int(x * 2**53) * whole) >> 53 for x, whole in zip(u.tolist(), nucleus, strict=True)]
+    at = torch.searchsorted(upto, torch.tensor(points, device=mass.device)[:, None], right=True)
+    return order.gather(1, at.clamp(max=mass.shape[1] - 1))[:, 0]
+
+
+def _truth(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Log-probabilities in float64: of base, of RL, of the primary, of the target."""
+    rule = Rule(batch.rows, batch.base.device)
+    lb, lr = (
+        torch.log_softmax(logits[:, : batch.vocab_size].double() / rule.temperature[:, None].double(), -1)
+        for logits in (batch.base, batch.rl)
+    )
+    return lb, lr, torch.where(rule.proposes_rl[:, None], lr, lb), extrapolate(lb, lr, rule.gamma.double())
+
+
+def _errors(batch: Batch, got: Outcome) -> tuple[float, float]:
+    """The largest error of a mass, in units of what rounding allows, and of a statistic, in nats."""
+    lb, lr, primary, target = _truth(batch)
+    rule = Rule(batch.rows, batch.base.device)
+    largest = torch.stack([each[:, : batch.vocab_size].float() for each in (batch.base, batch.rl)])
+    largest = largest.abs().where(largest.isfinite(), 0.0).amax((0, 2))
+    allowed = 1e-6 + 1.2e-7 * largest * (1 + 2 * rule.gamma.abs()) / rule.temperature
+    drawn = ~rule.has("never")  # of the others the target's masses are not made
+    worst = 0.0
+    for policy, logp, rows in ((0, primary, drawn | True), (1, target, drawn)):
+        if rows.any():
+            p, mass = logp[rows].exp(), got.mass[rows, policy].double() / 2**60
+            worst = max(worst, float(((p - mass).abs() / (p * allowed[rows, None] + 1e-30)).max()))
+    expected = [entropy(lb), entropy(lr), kl_divergence(lr, lb), kl_divergence(lb, lr)]
+    pairs = [*zip(expected, got.statistics.unbind(1), strict=True)]
+    pairs.append(((lr - lb).gather(1, got.decision.proposed[:, None])[:, 0], got.decision.delta_logp))
+    nats = torch.stack([torch.where(right == value, 0.0, right - value.double()) for right, value in pairs])
+    return worst, float(nats.abs().nan_to_num(torch.inf).max())
+
+
+def _differences(batch: Batch, got: Outcome) -> tuple[int, int]:
+    """Rows decided otherwise than by `decide`, and those of them that rounding does not explain."""
+    rule, noise = Rule(batch.rows, batch.base.device), Noise.at(batch.keys, batch.positions)
+    torchs = decide(batch.base, batch.rl, rule, noise, vocab_size=batch.vocab_size)
+    ours = got.decision
+    same = (ours.proposed == torchs.proposed) & (ours.replaced == torchs.replaced) & (ours.token == torchs.token)
+    rows = (~same).nonzero()[:, 0].tolist()
+    if not rows:
+        return 0, 0
+    lb, lr, primary, target = _truth(batch)
+    unexplained = 0
+    for i in rows:
+        p = batch.rows[i].top_p
+        if ours.proposed[i] != torchs.proposed[i]:
+            explained = _near(primary[i], p, noise.propose[i], ours.proposed[i])
+        elif ours.replaced[i] != torchs.replaced[i]:
+            explained = _at_threshold(batch.rows[i], lb[i : i + 1], lr[i : i + 1], ours.proposed[i : i + 1])
+        else:
+            explained = _near(target[i], p, noise.redraw[i], ours.token[i])
+        unexplained += not explained
+    return len(rows), unexplained
+
+
+def _near(logp: torch.Tensor, top_p: float, u: torch.Tensor, token: torch.Tensor) -> bool:
+    """Whether u's point of the cumulative mass is the token's, or within `CLOSE` of it: (vocab,) float64."""
+    p, order = torch.sort(logp.exp(), descending=True, stable=True)
+    upto = p.cumsum(0)
+    least, most = ((upto - p < top_p + error).mul(p).sum() for error in (-CLOSE, CLOSE))
+    at = int((order == token).nonzero())
+    return bool(u * least - CLOSE <= upto[at]) and bool(u * most + CLOSE >= upto[at] - p[at])
+
+
+def _at_threshold(row: RuleRow, lb: torch.Tensor, lr: torch.Tensor, token: torch.Tensor) -> bool:
+    """Whether the row's statistic is within `NATS` of its threshold: (1, vocab) float64."""
+    from harness.policy.criteria import statistic
+
+    return bool((statistic(row.gate, lb, lr, token, token.double()) - row.tau).abs() <= NATS)
