@@ -172,11 +172,62 @@ def plain_speed(pair: Pair, settings: Found) -> Found:
     return {"ok": None, "sizes": sizes, "sizes_top_p": truncated, "start_s": round(started, 1), **_cache(llm, 1)}
 
 
+def fused(pair: Pair, settings: Found) -> Found:
+    """The fused decision against the torch path, rules of every gate mixed; and against itself in another order.
+
+    Of rows that are not peaked only the statistics are judged: there float32 sums of many small probabilities, which
+    the torch path makes, place a draw only up to some tokens.
+    """
+    import torch
+
+    from harness.policy import GATES, Noise, Rule, RuleRow, decide, decide_fused
+
+    draw, found, good = random.Random(0), {}, True
+    device, n, vocab = settings.get("device", "cuda"), settings.get("rows", 128), settings.get("vocab", VOCAB)
+    kinds = {
+        "peaked": (10.0, 0.2), "ties": (8.0, 0.5), "impossible": (8.0, 0.5), "broad": (2.5, 0.5), "flat": (0.3, 0.2),
+    }  # fmt: skip
+    for kind, (scale, step) in kinds.items():
+        generator = torch.Generator(device).manual_seed(0)
+        base, rl, gone = torch.randn(3, n, vocab, device=device, generator=generator)
+        base *= scale
+        rl = base + step * rl
+        if kind == "ties":
+            base, rl = (2 * base).round() / 2, (2 * rl).round() / 2
+        if kind == "impossible":
+            base[gone < -0.5], rl[gone > 0.5] = float("-inf"), float("-inf")
+        base[:, -100:], rl[:, -100:] = 50.0, float("nan")  # padding, which must not even be looked at
+        rows = [
+            RuleRow(
+                draw.choice(GATES), draw.choice(("base", "rl")), draw.choice((-1.0, -0.1, 0.1, 0.6)),
+                draw.choice((0.0, 0.1, 0.7, -0.4)), draw.choice((1.0, 0.6, 1.7)), draw.choice((0.7, 0.95, 1.0, 1e-6)),
+            )
+            for _ in range(n)
+        ]  # fmt: skip
+        rule, real = Rule(rows, device), {"vocab_size": vocab - 100}
+        keys = torch.randint(2**62, (n,), device=device, generator=generator)
+        places, order = torch.arange(n, device=device), torch.randperm(n, device=device)
+        theirs = decide(base, rl, rule, Noise.at(keys, places), **real)
+        ours = decide_fused(base, rl, rule, keys, places, **real)
+        again = decide_fused(base[order], rl[order], rule.take(order), keys[order], places[order], **real)
+        one, other = ours.delta_logp, theirs.delta_logp
+        compared = (ours.proposed == theirs.proposed) & (one != other)  # both may be infinite
+        found[kind] = {
+            "same_tokens": int((ours.token == theirs.token).sum()),
+            "same_gates": int((ours.replaced == theirs.replaced).sum()),
+            "delta_error": float((one - other)[compared].abs().max()) if compared.any() else 0.0,
+            "any_order": bool((again.token == ours.token[order]).all()),
+        }
+        enough = kind in ("broad", "flat") or found[kind]["same_tokens"] >= 0.98 * n
+        good &= found[kind]["any_order"] and found[kind]["delta_error"] < 1e-4 and enough
+    return {"ok": good, "of": n, **found}
+
+
 def decision(pair: Pair, settings: Found) -> Found:
     """Milliseconds and bytes of Algorithm 1 for a whole batch at VOCAB columns, on the device, and its waits for it."""
     import torch
 
-    from harness.policy import Noise, Rule, RuleRow, decide
+    from harness.policy import Noise, Rule, RuleRow, decide, decide_fused, fused_available
 
     cuda = torch.cuda.is_available()
     device, found = "cuda" if cuda else "cpu", {}
@@ -186,36 +237,46 @@ def decision(pair: Pair, settings: Found) -> Found:
         "extrapolate": RuleRow(gate="delta_logp", tau=-0.3, gamma=0.05, top_p=0.7),
         "kl": RuleRow(gate="kl", tau=0.1, gamma=0.05, top_p=0.7),
     }
+    paths: dict[str, Callable[..., Any]] = {
+        "torch": lambda base, rl, rule, keys: decide(base, rl, rule, Noise.at(keys, keys))
+    }
+    if fused_available(device):
+        paths["fused"] = lambda base, rl, rule, keys: decide_fused(base, rl, rule, keys, keys)
     for rows in settings["rows"] if cuda else (8,):
         generator = torch.Generator(device).manual_seed(0)
         base = 10.0 * torch.randn(rows, VOCAB, device=device, generator=generator)
         rl = base + 0.2 * torch.randn(rows, VOCAB, device=device, generator=generator)
         keys = torch.arange(rows, device=device)
-        noise = Noise.at(keys, keys)
-        for name, row in kinds.items():
-            rule, times = Rule([row] * rows, device), []
-
-            def run(rule: Rule = rule, base: Any = base, rl: Any = rl, noise: Noise = noise) -> Any:
-                return decide(base, rl, rule, noise)
-
-            for _ in range(12):
-                _wait(device)
-                began = time.perf_counter()
-                run()
-                _wait(device)
-                times.append(time.perf_counter() - began)
-            one: Found = {"ms": round(1000 * float(np.median(times[2:])), 3)}
-            if cuda:
-                held = torch.cuda.memory_allocated()
-                torch.cuda.reset_peak_memory_stats()
-                one["waits"] = _waits(run)
-                one["bytes_a_logit"] = round((torch.cuda.max_memory_allocated() - held) / base.numel(), 1)
-            found[f"{name}, {rows} rows"] = one
+        for path, decide_by in paths.items():
+            for name, row in kinds.items():
+                found[f"{path}, {name}, {rows} rows"] = _cost(decide_by, base, rl, Rule([row] * rows, device), keys)
     return {"ok": None, "device": device, **found}
 
 
+def _cost(run: Callable[..., Any], base: Any, rl: Any, rule: Any, keys: Any) -> Found:
+    """The median milliseconds of a call, and on a GPU its waits for it and the most it holds, as bytes a logit."""
+    import torch
+
+    times, cuda = [], base.is_cuda
+    for _ in range(12):
+        if cuda:
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+        run(base, rl, rule, keys)
+        if cuda:
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - began)
+    one: Found = {"ms": round(1000 * float(np.median(times[2:])), 3)}
+    if cuda:
+        held = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        one["waits"] = _waits(lambda: run(base, rl, rule, keys))
+        one["bytes_a_logit"] = round((torch.cuda.max_memory_allocated() - held) / base.numel(), 1)
+    return one
+
+
 CHECKS: dict[str, Callable[[Pair, Found], Found]] = {
-    each.__name__: each for each in (logits, self_test, law, shuffle, speed, plain_speed, decision)
+    each.__name__: each for each in (logits, self_test, law, shuffle, speed, plain_speed, fused, decision)
 }
 
 
@@ -307,13 +368,6 @@ def _cache(llm: Any, models: int) -> Found:
     token = models * model.num_hidden_layers * 2 * model.num_key_value_heads * head * size
     room = (cache.num_gpu_blocks or 0) * cache.block_size
     return {"kv_bytes_a_token": token, "kv_tokens": room, "kv_gib": round(room * token / 2**30, 2)}
-
-
-def _wait(device: str) -> None:
-    import torch
-
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 def _waits(run: Callable[[], Any]) -> int:
