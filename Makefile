@@ -14,7 +14,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format ui bench clean setup verl-env paper-tiny
+.PHONY: help demo test lint typecheck format coverage hooks ui bench clean setup browser verl-env paper-tiny
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -43,12 +43,29 @@ $(VERL)/.installed: requirements/verl.lock pyproject.toml
 demo: $(STAMP) ## Decode the tiny pair every way, score it, print one table
 	$(BIN)/rlvr-dir demo
 
-test: lint ## Format check, lint, and all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+CHROMIUM := $(VENV)/chromium/.installed
+browser: $(CHROMIUM) ## The headless Chromium of the browser tests (70 MB)
+
+$(CHROMIUM): tests/chromium.py $(STAMP)
+	$(BIN)/python -m tests.chromium
+	@mkdir -p $(@D) && touch $@
+
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+test: lint $(CHROMIUM) $(VERL)/.installed ## Format check, lint, and all tests: what they need is installed, none is skipped
+	$(PYTEST) --no-skips
+
+coverage: $(STAMP) ## All tests that can run here, and which lines of harness/ they reach
+	$(PYTEST) --cov --cov-report=term:skip-covered
 
 lint: $(STAMP) ## ruff: format check and lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+typecheck: $(STAMP) ## basedpyright: types
+	$(BIN)/basedpyright
+
+hooks: $(STAMP) ## Check every commit before it is made (pre-commit)
+	$(BIN)/pre-commit install
 
 format: $(STAMP) ## ruff: format and fix in place
 	$(BIN)/ruff format .

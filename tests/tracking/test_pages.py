@@ -17,7 +17,6 @@ from harness.tracking import comparison_link, find_result, log_result
 from harness.tracking.store import Store
 from tests.tracking.made import GRID, result
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 UI = [sys.executable, "-m", "harness.cli", "ui"]
 
 
@@ -59,19 +58,6 @@ def _wait_for(url, process):
     pytest.fail(f"{url} did not answer within two minutes")
 
 
-def dom(url, profile, expected):
-    """The page's elements after its scripts have run; opened again while what is expected is not there yet."""
-    command = [
-        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-        f"--user-data-dir={profile}", "--window-size=1720,1100", "--virtual-time-budget=60000", "--dump-dom", url,
-    ]  # fmt: skip
-    for _ in range(4):
-        page = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
-        if expected in page:
-            break
-    return page
-
-
 def test_the_links_are_printed_and_the_pages_start(pages):
     folder, address, printed = pages
     links = comparison_link(folder, "rlvr-dir-aime24", int(address.rpartition(":")[2]))
@@ -102,22 +88,28 @@ def test_over_http_as_well(pages):
     assert comparison_link(address, "rlvr-dir-amc").charts.startswith(address)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-def test_the_links_open_on_a_readable_comparison(pages, tmp_path):
+def test_the_links_open_on_a_readable_comparison(pages, visitor):
     folder, address, _ = pages
     links = comparison_link(folder, "rlvr-dir-aime24", int(address.rpartition(":")[2]))
-    table = dom(links.table, tmp_path / "profile", "avg_at_4")
-    header = dict(
-        re.findall(r'role="columnheader"[^>]*aria-colindex="(\d+)" col-id="(?:metrics|params)\.`(\w+)`"', table)
-    )
-    order = [header[index] for index in sorted(header, key=int)]
+
+    table = visitor.open(links.table, 1720, 1100)
+    table.wait_for_selector("[role=columnheader][col-id^='metrics.']")
+    columns = re.compile(r"(?:metrics|params)\.`(\w+)`")
+    headers = {
+        int(one.get_attribute("aria-colindex")): columns.match(one.get_attribute("col-id"))
+        for one in table.locator("[role=columnheader][aria-colindex][col-id]").all()
+    }
+    order = [found.group(1) for _, found in sorted(headers.items()) if found]
     assert order == ["avg_at_4", "avg_at_4_se", "pass_at_2", "replacement_ratio", "tau", "gamma"]
     for name in ("base", "rl", "τ-0.3 replace", "τ-0.3 γ0.05 extra", "τ-0.1 γ0.1 extra"):
-        assert f">{name}<" in table
-    charts = dom(links.charts, tmp_path / "profile", "parcoords")
-    for part in ("replacement_ratio vs. avg_at_4", "scatterlayer", "Parallel Coordinates", "parcoords", "barlayer"):
-        assert part in charts
-    assert "Error loading shared view state" not in table + charts
+        table.get_by_text(name, exact=True).first.wait_for()
+
+    charts = visitor.open(links.charts, 1720, 1100)
+    for part in ("replacement_ratio vs. avg_at_4", "Parallel Coordinates"):
+        charts.get_by_text(part).first.wait_for()
+    for drawn in (".scatterlayer", ".parcoords", ".barlayer"):
+        charts.locator(drawn).first.wait_for(state="attached")
+    assert "Error loading shared view state" not in table.content() + charts.content()
 
 
 def test_no_host_or_machine_path_in_the_saved_view(pages):

@@ -411,7 +411,7 @@ class Viewer {
     slider.addEventListener("input", () => { const value = Math.round(1000 * slider.value) / 1000; this.tau = Math.fround(value); tau.value = value; this.chosen = true; this.update(); });
     tau.addEventListener("input", () => { if (tau.value !== "" && Number.isFinite(tau.valueAsNumber)) { this.tau = Math.fround(tau.valueAsNumber); slider.value = tau.valueAsNumber; this.chosen = true; this.update(); } });
     kind.addEventListener("change", () => { this.kind = kind.value; });
-    find.addEventListener("keydown", event => { 
+    find.addEventListener("keydown", event => {
       if (event.key !== "Enter" || !find.value) return;
       const i = this.current.find(find.value);
       if (i >= 0) this.current.go(i, false); else this.tell(`“${visible(cut(find.value, 40))}” is not in ${visible(this.current.data.label)}.`);
