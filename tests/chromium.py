@@ -13,7 +13,6 @@ import os
 import platform
 import shutil
 import sys
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,8 +50,7 @@ def fetch() -> Path:
         found = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
         if found != SHA512:
             raise RuntimeError(f"{PACKAGE} has the SHA-512 {found}, expected {SHA512}")
-        with tarfile.open(archive) as file:
-            file.extractall(work, filter="data")
+        shutil.unpack_archive(archive, work, "gztar")
         packed = sorted((work / "package" / "bin").glob("*.br"))
         node(["-e", INFLATE, *map(str, packed)])
         ready = work / "ready"
@@ -60,8 +58,7 @@ def fetch() -> Path:
         for path in packed:
             inflated = path.with_suffix("")
             if inflated.suffix == ".tar":
-                with tarfile.open(inflated) as file:
-                    file.extractall(ready, filter="data")
+                shutil.unpack_archive(inflated, ready, "tar")
             else:
                 inflated.rename(ready / inflated.name)
         (ready / "chromium").chmod(0o755)

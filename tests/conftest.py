@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from harness.bench.random_pair import random_pair
-from tests.no_skips import pytest_addoption, pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
+from tests.skips import pytest_addoption, pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 torch.set_num_threads(1)
 

@@ -1,4 +1,4 @@
-"""A skip is a failure under `--no-skips`, however it is asked for; what cannot be installed is excused."""
+"""A skip is a failure under `--allow-skips`, however it is asked for; what cannot be installed is excused."""
 
 import os
 import subprocess
@@ -19,29 +19,32 @@ FILES = {
 }
 
 
-def run(folder, *options, **environment):
+def run(folder, *options):
     for name, text in FILES.items():
         (folder / name).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.skips", "--rootdir", folder, "-c", os.devnull]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "tests.no_skips", "--rootdir", folder, "-c", os.devnull, *options],
+        [*command, "--continue-on-collection-errors", *options, folder],
         capture_output=True, text=True, cwd=Path(__file__).parents[1],
-        env={**{k: v for k, v in os.environ.items() if k != "RLVR_DIR_DATA"}, **environment},
     )  # fmt: skip
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]])
-def test_every_kind_of_skip_fails_but_the_excused(tmp_path, workers):
-    said = run(tmp_path, "--no-skips", "--continue-on-collection-errors", *workers, str(tmp_path))
+def test_every_kind_of_skip_fails_but_the_allowed(tmp_path, workers):
+    said = run(tmp_path, "--allow-skips=gpu,data", *workers)
     assert "1 failed, 1 passed, 2 skipped, 1 xfailed, 3 errors" in said
     for reason in ("no browser", "no server", "no verl", "could not import 'no_such_module'"):
-        assert f"--no-skips allows no skip: {reason}" in said
+        assert f"skipped, and --allow-skips=gpu,data: {reason}" in said
 
 
-def test_named_data_that_is_not_there_is_not_excused(tmp_path):
-    said = run(tmp_path, "--no-skips", str(tmp_path / "test_data.py"), RLVR_DIR_DATA="/nowhere")
-    assert "1 failed" in said
+def test_less_may_be_allowed(tmp_path):
+    assert "2 failed, 1 passed, 1 skipped, 1 xfailed, 3 errors" in run(tmp_path, "--allow-skips=gpu")
+
+
+def test_a_kind_that_is_not_known_is_refused(tmp_path):
+    assert "'cpu' is not known; accepted: gpu,data" in run(tmp_path, "--allow-skips=gpu,cpu")
 
 
 def test_without_the_option_skips_are_skips(tmp_path):
-    assert "1 passed, 6 skipped, 1 xfailed" in run(tmp_path, str(tmp_path))
+    assert "1 passed, 6 skipped, 1 xfailed" in run(tmp_path)

@@ -1,0 +1,45 @@
+"""`pytest --allow-skips gpu,data`: a test that is skipped fails with its reason, unless it needs one of these.
+
+`make test` and CI set it, so that no test goes missing unseen. Without it pytest lists what was skipped and why.
+"""
+
+import pytest
+
+# What no package registry has, and how a reason begins that asks for it.
+KINDS = {"gpu": "needs a GPU", "data": "needs the benchmarks' data"}
+
+
+def _kinds(text):
+    kinds = text.split(",")
+    if unknown := set(kinds) - set(KINDS):
+        raise pytest.UsageError(f"--allow-skips={text}: {min(unknown)!r} is not known; accepted: {','.join(KINDS)}")
+    return kinds
+
+
+def pytest_addoption(parser):
+    parser.addoption("--allow-skips", type=_kinds, metavar="gpu,data", help="a skip for any other reason is a failure")
+
+
+def _refuse_skip(report, config):
+    """Turn a report of a skip that is not allowed into one of a failure."""
+    kinds = config.getoption("--allow-skips")
+    if kinds is None or not report.skipped or hasattr(report, "wasxfail"):
+        return
+    *_, reason = report.longrepr
+    reason = reason.removeprefix("Skipped: ")
+    if not reason.startswith(tuple(KINDS[kind] for kind in kinds)):
+        report.outcome, report.longrepr = "failed", f"skipped, and --allow-skips={','.join(kinds)}: {reason}"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    _refuse_skip(report, item.config)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    _refuse_skip(report, collector.config)
+    return report
