@@ -29,7 +29,8 @@ def kl_divergence(lp: torch.Tensor, lq: torch.Tensor) -> torch.Tensor:
 
 def _expectation(logp: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     p = logp.exp()
-    return torch.where(p > 0, p * value, 0.0).sum(-1)  # where, not the bare product: 0 * inf is NaN
+    impossible = ~(p > 0)
+    return p.mul_(value).masked_fill_(impossible, 0.0).sum(-1)  # not the bare product: 0 * inf is NaN
 
 
 def statistic(

@@ -11,7 +11,7 @@ import torch
 
 from harness.policy.criteria import CRITERIA, delta_logp, fires, statistic
 from harness.policy.noise import GATE, PROPOSE, REDRAW, uniform
-from harness.policy.nucleus import draw
+from harness.policy.nucleus import UNIT, draw, draw_by_mass
 from harness.policy.trace import trace
 
 GATES = ("never", "always", *CRITERIA)
@@ -165,39 +165,89 @@ def decide(
         rule: n rules.
         noise: n uniform numbers for each stream.
         vocab_size: real tokens; logits beyond are padding and never drawn.
-        dense: redraw every row and select (no device-to-host wait), or only the rows where the gate fired (less
-            work). Default: dense anywhere but on the CPU.
+        dense: redraw every row and select, looking at no value (a GPU is not waited for), or only the rows where the
+            gate fired (less work on a CPU). Default: dense anywhere but on the CPU.
         proposed: (n,) int64, what `propose` gave for these very rows; by default it is drawn here.
         traced: (m,) int64, the rows whose facts are wanted; top: with so many of each model's likeliest tokens.
 
     Returns:
         Decision, tensors of n rows (`trace`: m rows) on the logits' device.
     """
+    if dense is None:
+        dense = base_logits.device.type != "cpu"
+    if dense:
+        return _decide_dense(base_logits, rl_logits, rule, noise, vocab_size, proposed, traced, top)
     lb = log_softmax(base_logits[:, :vocab_size], rule)
     lr = log_softmax(rl_logits[:, :vocab_size], rule)
     if proposed is None:
         proposed = draw(_primary(lb, lr, rule), rule.top_p, noise.propose)
     delta = delta_logp(lb, lr, proposed)
 
-    if dense is None:
-        dense = lb.device.type != "cpu"
     replaced = torch.zeros(rule.n, dtype=torch.bool, device=lb.device)
     for gate in sorted(rule.gates - {"never"}):
-        if dense or len(rule.gates) == 1:
-            replaced |= rule.has(gate) & _fires(gate, lb, lr, proposed, delta, noise.gate, rule.tau)
+        if len(rule.gates) == 1:
+            replaced |= _fires(gate, lb, lr, proposed, delta, noise.gate, rule.tau)
         elif len(rows := rule.has(gate).nonzero().squeeze(1)):
             some = (each[rows] for each in (lb, lr, proposed, delta, noise.gate, rule.tau))
             replaced[rows] = _fires(gate, *some)
 
     token = proposed
-    if rule.gates != {"never"}:
-        if dense:
-            target = extrapolate(lb, lr, rule.gamma) if rule.extrapolates else lr
-            token = torch.where(replaced, draw(target, rule.top_p, noise.redraw), proposed)
-        elif len(rows := replaced.nonzero().squeeze(1)):
-            target = extrapolate(lb[rows], lr[rows], rule.gamma[rows]) if rule.extrapolates else lr[rows]
-            token = proposed.index_copy(0, rows, draw(target, rule.top_p[rows], noise.redraw[rows]))
+    if rule.gates != {"never"} and len(rows := replaced.nonzero().squeeze(1)):
+        target = extrapolate(lb[rows], lr[rows], rule.gamma[rows]) if rule.extrapolates else lr[rows]
+        token = proposed.index_copy(0, rows, draw(target, rule.top_p[rows], noise.redraw[rows]))
     facts = None if traced is None else trace(lb[traced], lr[traced], proposed[traced], top)
+    return Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
+
+
+def _decide_dense(
+    base_logits: torch.Tensor,
+    rl_logits: torch.Tensor,
+    rule: Rule,
+    noise: Noise,
+    vocab_size: int | None,
+    proposed: torch.Tensor | None,
+    traced: torch.Tensor | None,
+    top: int,
+) -> Decision:
+    """`decide` that looks at no value, and so never waits for a GPU: every row is redrawn, and the gate selects.
+
+    Log-probabilities are not kept: a policy is its logits and the logarithm of its normaliser, (n, vocab) and (n, 1).
+    """
+    base, rl = (_tempered(logits[:, :vocab_size], rule) for logits in (base_logits, rl_logits))
+    zb, zr = base.logsumexp(1, keepdim=True), rl.logsumexp(1, keepdim=True)
+    if proposed is None:
+        if len(rule.primaries) == 1:
+            primary, z = (rl, zr) if "rl" in rule.primaries else (base, zb)
+        else:
+            primary, z = (torch.where(rule.proposes_rl[:, None], *pair) for pair in ((rl, base), (zr, zb)))
+        proposed = draw_by_mass(_mass(primary - z), rule.top_p, noise.propose)
+        del primary
+    at = proposed[:, None]
+    delta = ((rl.gather(1, at) - zr) - (base.gather(1, at) - zb)).squeeze(1)
+
+    replaced = rule.has("always")
+    if "delta_logp" in rule.gates:
+        replaced = replaced | (rule.has("delta_logp") & fires("delta_logp", delta, rule.tau))
+    statistics = rule.gates - {"never", "always", "delta_logp"}
+    if statistics:
+        lb, lr = base - zb, rl - zr
+        for gate in sorted(statistics):
+            value = statistic(gate, lb, lr, proposed, noise.gate)
+            replaced = replaced | (rule.has(gate) & fires(gate, value, rule.tau))
+        del lb, lr
+
+    token = proposed
+    if rule.gates != {"never"}:
+        if rule.extrapolates:
+            gamma = rule.gamma[:, None]
+            target = rl - base
+            target.sub_(zr - zb).mul_(gamma).nan_to_num_(0.0, 0.0, 0.0)  # without a ratio: the RL weight
+            target.add_(rl).sub_(zr)
+            target.sub_(target.logsumexp(1, keepdim=True).where(gamma != 0, 0.0))
+        else:
+            target = rl - zr
+        token = torch.where(replaced, draw_by_mass(_mass(target), rule.top_p, noise.redraw), proposed)
+    facts = None if traced is None else trace_rows(base_logits, rl_logits, rule, vocab_size, proposed, traced, top)
     return Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
 
 
@@ -217,8 +267,23 @@ def _fires(
     return fires(gate, value, tau)
 
 
+def trace_rows(
+    base_logits: torch.Tensor,
+    rl_logits: torch.Tensor,
+    rule: Rule,
+    vocab_size: int | None,
+    proposed: torch.Tensor,
+    traced: torch.Tensor,
+    top: int,
+) -> torch.Tensor:
+    """`trace` of some rows of a batch, (m,) int64: log-probabilities are made of these alone."""
+    rules = rule.take(traced)
+    lb, lr = (log_softmax(logits[traced][:, :vocab_size], rules) for logits in (base_logits, rl_logits))
+    return trace(lb, lr, proposed[traced], top)
+
+
 def propose(
-    logits: torch.Tensor, rule: Rule, noise: Noise, *, vocab_size: int | None = None
+    logits: torch.Tensor, rule: Rule, noise: Noise, *, vocab_size: int | None = None, dense: bool | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What `decide` proposes, from the primary's logits alone, and where it is already known to be redrawn.
 
@@ -226,7 +291,7 @@ def propose(
 
     Args:
         logits: (n, padded vocabulary), of the primary.
-        rule, noise, vocab_size: as for `decide`.
+        rule, noise, vocab_size, dense: as for `decide`.
 
     Returns:
         proposed (n,) int64; fires (n,) bool, where a criterion that needs only the primary (its entropy, or none:
@@ -238,7 +303,13 @@ def propose(
     if len(rule.primaries) != 1:
         raise ValueError("the rows have several primaries; accepted: one, for all of them")
     logp = log_softmax(logits[:, :vocab_size], rule)
-    proposed = draw(logp, rule.top_p, noise.propose)
+    if dense is None:
+        dense = logits.device.type != "cpu"
+    if dense:  # to the bit as `decide` makes it
+        tempered = _tempered(logits[:, :vocab_size], rule)
+        proposed = draw_by_mass(_mass(tempered - tempered.logsumexp(1, keepdim=True)), rule.top_p, noise.propose)
+    else:
+        proposed = draw(logp, rule.top_p, noise.propose)
     fired = torch.zeros(rule.n, dtype=torch.bool, device=logp.device)
     for gate in rule.gates & {"random", *(f"entropy_{primary}" for primary in rule.primaries)}:
         # logp stands for both models: the criterion looks at this one only
@@ -249,8 +320,18 @@ def propose(
 
 def log_softmax(logits: torch.Tensor, rule: Rule) -> torch.Tensor:
     """Log-probabilities over the whole vocabulary at each row's temperature, float32: (n, vocab) -> (n, vocab)."""
+    return torch.log_softmax(_tempered(logits, rule), dim=-1)
+
+
+def _tempered(logits: torch.Tensor, rule: Rule) -> torch.Tensor:
+    """float32 logits over the temperature; no copy where both are so already."""
     logits = logits.float()
-    return torch.log_softmax(logits if rule.unit_temperature else logits / rule.temperature[:, None], dim=-1)
+    return logits if rule.unit_temperature else logits / rule.temperature[:, None]
+
+
+def _mass(logp: torch.Tensor) -> torch.Tensor:
+    """Probabilities as `draw_by_mass` takes them, in place of the log-probabilities."""
+    return logp.exp_().mul_(2.0**UNIT)
 
 
 def extrapolate(lb: torch.Tensor, lr: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:

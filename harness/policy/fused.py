@@ -15,8 +15,7 @@ import importlib.util
 
 import torch
 
-from harness.policy.decision import Decision, Rule, log_softmax
-from harness.policy.trace import trace
+from harness.policy.decision import Decision, Rule, trace_rows
 
 TILE = 4096  # columns read at once; sums of floats, and so the last digits of a mass, depend on it
 
@@ -143,8 +142,6 @@ def run_kernels(
         )  # fmt: skip
     facts = None
     if traced is not None:
-        rules = rule.take(traced)
-        lb, lr = (log_softmax(logits[traced][:, :vocab], rules) for logits in (base_logits, rl_logits))
-        facts = trace(lb, lr, proposed[traced], top)
+        facts = trace_rows(base_logits, rl_logits, rule, vocab_size, proposed, traced, top)
     decision = Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
     return decision, constants

@@ -3,6 +3,10 @@
 The nucleus of a policy is the smallest set of tokens, taken in order of falling probability (equal ones by token id),
 whose mass reaches top-p. A draw walks the cumulative mass in that order up to u times the nucleus' mass, so a small u
 always means a likely token, whichever policy is drawn from. top-p 1 truncates nothing.
+
+`draw` is for CPUs: it looks at values to do little work. `draw_by_mass` never looks, so that a GPU need not be waited
+for, and sums integers, so that no order of summation can change a token. Both draw the same tokens but for a cumulative
+mass that meets its limit to the last digits.
 """
 
 import torch
@@ -10,13 +14,17 @@ import torch
 HEAD = 256  # most nuclei end within this many tokens
 _SHIFT, _BUCKETS = 16, 0x3F80 + 1  # float32 probabilities by their upper bits: 1.0 is 0x3F800000
 
+UNIT = 60  # a probability p as an integer is floor(2^60 p)
+_LEAST = 0x3F800000  # bits of the float 1.0, the least mass that counts
+_PLACES, _FINE = 29, 15  # 2^29 masses are told apart: 2^14 bins, of 2^15 each
+
 
 def draw(logp: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, *, head: int = HEAD) -> torch.Tensor:
     """One token a row from the nucleus of each policy.
 
     Only the `head` likeliest tokens of a row are sorted. Rows whose draw those do not settle are drawn from all of
-    their tokens: on a CPU by buckets, of which two are sorted, else by a full sort. The result is the same for any
-    `head`, but for a cumulative mass that meets its limit to the last of sixteen digits.
+    their tokens, by buckets, of which two are sorted. The result is the same for any `head`, but for a cumulative mass
+    that meets its limit to the last of sixteen digits.
 
     Args:
         logp: (n, vocab) float32 log-probabilities, normalised; -inf for impossible tokens.
@@ -37,13 +45,73 @@ def draw(logp: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, *, head: int 
     settled = decisive > p[:, -1]
     if not bool(settled.all()):
         rest = (~settled).nonzero().squeeze(1)
-        p = logp[rest].exp()
-        if p.device.type == "cpu":
-            drawn = [_draw_bucketed(*row) for row in zip(p, top_p[rest].tolist(), u[rest].tolist(), strict=True)]
-            token[rest] = torch.tensor(drawn)
-        else:  # a sum over buckets has no fixed order on a GPU
-            token[rest] = _draw_ordered(*_by_probability(p), top_p[rest], u[rest])[0]
+        each = zip(logp[rest].exp(), top_p[rest].tolist(), u[rest].tolist(), strict=True)
+        token[rest] = torch.tensor([_draw_bucketed(*row) for row in each], device=token.device)
     return token
+
+
+def draw_by_mass(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    """One token a row from the nucleus of each policy, without a sort and without looking at a value.
+
+    The mass is counted into bins by its upper bits, which are in the order of probability, and one bin into finer ones,
+    each of a single mass: once for where the nucleus ends, once for where the draw falls.
+
+    Args:
+        mass: (n, vocab) float32, probabilities times 2^60; overwritten.
+        top_p: (n,) float64 in (0, 1].
+        u: (n,) float64 in [0, 1), multiples of 2^-53.
+
+    Returns:
+        (n,) int64 token ids.
+    """
+    weight = mass.long()
+    total = weight.sum(1)
+    limit = (top_p * 2.0**UNIT).ceil().long().clamp(min=1).minimum(total).where(top_p < 1, total)
+    # Places in order, likeliest first: 0 up to 2^29 - 2; the last is that of masses below 1, which weigh nothing.
+    place = mass.view(torch.int32).sub_(_LEAST - 1).clamp_(min=0).mul_(-1).add_((1 << _PLACES) - 1)
+    coarse = _cumulative(place >> _FINE, weight, 1 << (_PLACES - _FINE))
+
+    def find(point: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Where points of the cumulative mass fall: the place, a token's mass there, the sum of all larger masses."""
+        bin, before = _before(coarse, point)
+        inside = (place ^ (bin << _FINE)[:, None].int()).clamp_(max=1 << _FINE)  # others into one bin more
+        fine = _cumulative(inside, weight, (1 << _FINE) + 1)
+        part, within = _before(fine, point - before)
+        found = (bin << _FINE) | part
+        bits = (1 << _PLACES) - 1 - found + (_LEAST - 1)
+        return found, bits.int().view(torch.float32).long().clamp(min=1), before + within
+
+    _, each, before = find(limit - 1)
+    # Of equal tokens as many as are needed; where all are needed, those below 1 too, which is to say none.
+    nucleus = torch.where(limit < total, before + ((limit - 1 - before) // each + 1) * each, total)
+    point = _times(u, nucleus)
+    found, each, before = find(point)
+    rank = (place == found[:, None].int()).int().cumsum_(1)  # among equal tokens, by id
+    index = ((point - before) // each + 1).int()
+    return torch.searchsorted(rank, index[:, None])[:, 0].clamp(max=mass.shape[1] - 1)
+
+
+def _cumulative(bins: torch.Tensor, weight: torch.Tensor, size: int) -> torch.Tensor:
+    """Sums of a row's weights up to and with each bin: (n, vocab) int32, overwritten, and int64 -> (n, size) int64."""
+    n = len(bins)
+    counted = torch.zeros(n * size, dtype=torch.int64, device=bins.device)
+    rows = torch.arange(n, dtype=torch.int32, device=bins.device)[:, None] * size
+    return counted.index_add_(0, bins.add_(rows).view(-1), weight.view(-1)).view(n, size).cumsum_(1)
+
+
+def _before(upto: torch.Tensor, point: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The first bin whose cumulative mass is beyond a point, and the mass before it: (n, size), (n,) -> (n,), (n,)."""
+    index = torch.searchsorted(upto, point[:, None], right=True).clamp_(max=upto.shape[1] - 1)
+    before = upto.gather(1, (index - 1).clamp_(min=0)).where(index > 0, 0)
+    return index[:, 0], before[:, 0]
+
+
+def _times(u: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
+    """floor(u mass), exactly: the product of 53 and 61 bits has no integer type, so it is made of parts."""
+    bits = (u * 2.0**53).long()
+    a, b = bits >> 27, bits & ((1 << 27) - 1)
+    c, d = mass >> 31, mass & ((1 << 31) - 1)
+    return (a * c << 5) + ((a * d + (b * c << 4) + (b * d >> 27)) >> 26)
 
 
 def _draw_bucketed(p: torch.Tensor, top_p: float, u: float) -> int:

@@ -2,7 +2,7 @@
 
 import json
 
-from harness.bench.decision import SHAPES, bench_decision
+from harness.bench.decision import SHAPES, VOCAB, bench_decision, count_paths
 
 
 def test_every_part_of_both_shapes_is_measured():
@@ -14,10 +14,14 @@ def test_every_part_of_both_shapes_is_measured():
     assert json.loads(json.dumps(found)) == found
 
 
-def test_a_fused_decision_is_five_launches_and_no_wait():
-    paths = bench_decision(rows=1, vocab=300, rounds=1)["paths"]
+def test_what_a_gpu_runs_waits_for_nothing_and_holds_little():
+    paths = count_paths(VOCAB)
     for counts in paths["fused"].values():
         assert counts["launches"] == 5
         assert counts["waits"] == []
-        assert counts["operators"] < 30  # allocations and views
-    assert all(counts["waits"] for counts in paths["torch"].values())  # the count sees a path that looks
+        assert counts["operators"] < 20  # allocations and views
+    for rule, most in (("decision", 20), ("extrapolate", 60)):
+        assert paths["torch dense"][rule]["waits"] == []
+        assert paths["torch dense"][rule]["bytes"] <= most
+        assert paths["torch"][rule]["bytes"] <= most
+        assert paths["torch"][rule]["waits"]  # the count sees a path that looks

@@ -6,6 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
+from harness.bench.decision import watched
 from harness.policy import CRITERIA, GATES, Noise, Rule, RuleRow, decide, distribution, propose
 from tests.policy import oracle
 
@@ -132,7 +133,8 @@ def test_a_row_does_not_depend_on_its_batch():
     assert torch.equal(whole.replaced[order], shuffled.replaced)
 
 
-def test_padding_and_impossible_tokens_never_give_nan():
+@pytest.mark.parametrize("dense", [False, True])
+def test_padding_and_impossible_tokens_never_give_nan(dense):
     n, vocab, padded = 200, 20, 32
     base, rl = logits(n, padded, seed=6)
     base[:, vocab:] = 50.0  # padding must not even be looked at
@@ -142,7 +144,7 @@ def test_padding_and_impossible_tokens_never_give_nan():
     base[:, 7] = rl[:, 7] = float("-inf")  # impossible for both
     for gate, primary, gamma, top_p in itertools.product(GATES, ("base", "rl"), (0.0, 0.5), (0.7, 1.0)):
         rule = Rule([RuleRow(gate, primary, 0.1, gamma, 1.0, top_p)] * n)
-        got = decide(base, rl, rule, noise(n), vocab_size=vocab)
+        got = decide(base, rl, rule, noise(n), vocab_size=vocab, dense=dense)
         law, replaced = distribution(base, rl, rule, vocab_size=vocab)
         assert (got.token < vocab).all()
         assert (got.token != 7).all()
@@ -174,17 +176,18 @@ def test_gates_are_the_criteria_and_two_constants():
     assert set(GATES) == {*CRITERIA, "never", "always"}
 
 
+@pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("primary", ["base", "rl"])
-def test_a_proposal_from_the_primary_alone_is_that_of_the_whole_decision(primary):
+def test_a_proposal_from_the_primary_alone_is_that_of_the_whole_decision(primary, dense):
     rows = [row for row in every_rule() if row.primary == primary]
     base, rl = logits(len(rows), vocab=9, seed=5)
     draws, rule = noise(len(rows), seed=6), Rule(rows)
-    whole = decide(base, rl, rule, draws, vocab_size=8)
-    proposed, fires = propose(base if primary == "base" else rl, rule, draws, vocab_size=8)
+    whole = decide(base, rl, rule, draws, vocab_size=8, dense=dense)
+    proposed, fires = propose(base if primary == "base" else rl, rule, draws, vocab_size=8, dense=dense)
     assert proposed.equal(whole.proposed)
     own = torch.tensor([row.gate in ("random", f"entropy_{primary}") for row in rows])
     assert fires.equal(whole.replaced & own)
-    again = decide(base, rl, rule, draws, vocab_size=8, proposed=proposed)
+    again = decide(base, rl, rule, draws, vocab_size=8, proposed=proposed, dense=dense)
     assert again.token.equal(whole.token)
     assert again.replaced.equal(whole.replaced)
     with pytest.raises(ValueError, match="several primaries"):
@@ -200,3 +203,16 @@ def test_rules_can_be_taken_in_any_order_and_twice():
     made = decide(base, rl, Rule([rows[i] for i in index]), draws)
     for name in ("token", "proposed", "replaced", "delta_logp"):
         assert getattr(taken, name).equal(getattr(made, name))
+
+
+def test_a_dense_decision_looks_at_no_value():
+    """On a GPU each of these operators would be waited for. Flat rows: no head of likely tokens settles them."""
+    rows = list(every_rule())
+    base, rl = logits(len(rows), vocab=600, scale=0.1)
+    draws, traced = noise(len(rows)), torch.arange(3)
+
+    def decided(dense):
+        return watched(lambda: decide(base, rl, Rule(rows), draws, vocab_size=599, dense=dense, traced=traced, top=2))
+
+    assert {*decided(dense=True)["waits"]} <= {"lift_fresh"}  # of the rules, which are tensors already in an engine
+    assert {"nonzero", "_local_scalar_dense"} <= {*decided(dense=False)["waits"]}

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from harness.policy import draw, nucleus, truncate
+from harness.policy.nucleus import draw_by_mass
 from tests.policy import oracle
 
 
@@ -98,3 +99,30 @@ def test_the_largest_u_still_draws_a_possible_token():
     for top_p in (0.7, 1.0):
         for head in (16, 128, 300):
             assert (draw(logp, torch.full((100,), top_p), u, head=head) < 100).all()
+
+
+@pytest.mark.parametrize("top_p", [1e-9, 0.3, 0.7, 0.999999, 1.0])
+def test_a_draw_by_mass_is_exact(top_p):
+    """Flat, peaked, tied, all alike, with zeros; masses near the edges of bins; u at its ends as well."""
+    rows = [policies(24, 300, scale, ties)[0] for scale in (0.05, 2.0, 6.0) for ties in (False, True)]
+    logp = torch.cat([*rows, torch.full((6, 300), -torch.log(torch.tensor(300.0)))])
+    logp[::5, ::3] = float("-inf")
+    mass = torch.log_softmax(logp, 1).exp() * 2.0**60
+    mass[1, 10:20] = 2.0**15  # the least of one bin, and the next smaller number
+    mass[2, 10:20] = torch.nextafter(torch.tensor(2.0**15), torch.tensor(0.0))
+    mass[3, 1:], mass[3, 0] = 0.75, 2.0**60  # below 1: nothing
+    u = torch.rand(len(mass), dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    u[:40:2], u[1:40:2] = 0.0, 1 - 2**-53
+    p = torch.full((len(mass),), top_p, dtype=torch.float64)
+    got = draw_by_mass(mass.clone(), p, u)
+    assert got.tolist() == [
+        oracle.draw_by_mass(row, top_p, x) for row, x in zip(mass.tolist(), u.tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("top_p", [0.05, 0.7, 0.95, 1.0])
+def test_a_draw_by_mass_is_a_draw(top_p, ties):
+    logp, u = policies(300, 12, 2.0, ties)
+    p = torch.full((300,), top_p, dtype=torch.float64)
+    assert draw_by_mass(logp.exp() * 2.0**60, p, u).equal(draw(logp, p, u))
