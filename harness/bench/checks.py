@@ -12,19 +12,19 @@ import random
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from harness.bench.random_weights import VOCAB
 from harness.bench.worker import TEXT
 from harness.spec import Decoding, EngineSpec, Pair, Sampling
 
 PROMPT = 76  # tokens: few enough that vLLM reads a prompt in a CUDA graph, alone or beside tokens that are decoded
-CLOSE = {"float32": 1e-3, "bfloat16": 0.75}  # nats of Δ log p against transformers in float32 on the same weights
-OF_DELTA = {"float32": 0.01, "bfloat16": 0.25}  # the mean error as a share of the mean |Δ log p|
+CLOSE = {"float32": 1e-3, "bfloat16": 1.5}  # nats of Δ log p against transformers in float32 on the same weights
+OF_DELTA = {"float32": 0.01, "bfloat16": 0.2}  # the mean error as a share of the mean |Δ log p|
 LIKELY = 1e-4  # below this p the law of the draws is called wrong
 
 Found = dict[str, Any]
@@ -151,8 +151,12 @@ def speed(pair: Pair, settings: Found) -> Found:
 def plain_speed(pair: Pair, settings: Found) -> Found:
     """Tokens a second of RL alone in vLLM as it comes, without any code of ours but the weights."""
     from vllm import LLM, SamplingParams
+    from vllm.platforms import current_platform
 
     began = time.monotonic()
+    if current_platform.is_cpu():  # as our engine does there: in this process, with a cache that does not take it all
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+        settings["vllm_args"]["kv_cache_memory_bytes"] = 2**30
     arguments = {name: settings[name] for name in ("dtype", "max_num_seqs", "max_model_len", "enforce_eager")}
     llm = LLM(pair.rl, disable_log_stats=True, **arguments, **settings["vllm_args"])
     started = time.monotonic() - began
@@ -172,111 +176,20 @@ def plain_speed(pair: Pair, settings: Found) -> Found:
     return {"ok": None, "sizes": sizes, "sizes_top_p": truncated, "start_s": round(started, 1), **_cache(llm, 1)}
 
 
-def fused(pair: Pair, settings: Found) -> Found:
-    """The fused decision against the torch path, rules of every gate mixed; and against itself in another order.
-
-    Of rows that are not peaked only the statistics are judged: there float32 sums of many small probabilities, which
-    the torch path makes, place a draw only up to some tokens.
-    """
-    import torch
-
-    from harness.policy import GATES, Noise, Rule, RuleRow, decide, decide_fused
-
-    draw, found, good = random.Random(0), {}, True
-    device, n, vocab = settings.get("device", "cuda"), settings.get("rows", 128), settings.get("vocab", VOCAB)
-    kinds = {
-        "peaked": (10.0, 0.2), "ties": (8.0, 0.5), "impossible": (8.0, 0.5), "broad": (2.5, 0.5), "flat": (0.3, 0.2),
-    }  # fmt: skip
-    for kind, (scale, step) in kinds.items():
-        generator = torch.Generator(device).manual_seed(0)
-        base, rl, gone = torch.randn(3, n, vocab, device=device, generator=generator)
-        base *= scale
-        rl = base + step * rl
-        if kind == "ties":
-            base, rl = (2 * base).round() / 2, (2 * rl).round() / 2
-        if kind == "impossible":
-            base[gone < -0.5], rl[gone > 0.5] = float("-inf"), float("-inf")
-        base[:, -100:], rl[:, -100:] = 50.0, float("nan")  # padding, which must not even be looked at
-        rows = [
-            RuleRow(
-                draw.choice(GATES), draw.choice(("base", "rl")), draw.choice((-1.0, -0.1, 0.1, 0.6)),
-                draw.choice((0.0, 0.1, 0.7, -0.4)), draw.choice((1.0, 0.6, 1.7)), draw.choice((0.7, 0.95, 1.0, 1e-6)),
-            )
-            for _ in range(n)
-        ]  # fmt: skip
-        rule, real = Rule(rows, device), {"vocab_size": vocab - 100}
-        keys = torch.randint(2**62, (n,), device=device, generator=generator)
-        places, order = torch.arange(n, device=device), torch.randperm(n, device=device)
-        theirs = decide(base, rl, rule, Noise.at(keys, places), **real)
-        ours = decide_fused(base, rl, rule, keys, places, **real)
-        again = decide_fused(base[order], rl[order], rule.take(order), keys[order], places[order], **real)
-        one, other = ours.delta_logp, theirs.delta_logp
-        compared = (ours.proposed == theirs.proposed) & (one != other)  # both may be infinite
-        found[kind] = {
-            "same_tokens": int((ours.token == theirs.token).sum()),
-            "same_gates": int((ours.replaced == theirs.replaced).sum()),
-            "delta_error": float((one - other)[compared].abs().max()) if compared.any() else 0.0,
-            "any_order": bool((again.token == ours.token[order]).all()),
-        }
-        enough = kind in ("broad", "flat") or found[kind]["same_tokens"] >= 0.98 * n
-        good &= found[kind]["any_order"] and found[kind]["delta_error"] < 1e-4 and enough
-    return {"ok": good, "of": n, **found}
-
-
 def decision(pair: Pair, settings: Found) -> Found:
-    """Milliseconds and bytes of Algorithm 1 for a whole batch at VOCAB columns, on the device, and its waits for it."""
+    """Algorithm 1 by itself: on a GPU the fused kernels checked and timed beside the torch path, else counted only."""
     import torch
 
-    from harness.policy import Noise, Rule, RuleRow, decide, decide_fused, fused_available
+    from harness.bench.decision import bench_decision, on_gpu
 
-    cuda = torch.cuda.is_available()
-    device, found = "cuda" if cuda else "cpu", {}
-    kinds = {
-        "rl": RuleRow(primary="rl", top_p=0.7),
-        "replace": RuleRow(gate="delta_logp", tau=-0.3, top_p=0.7),
-        "extrapolate": RuleRow(gate="delta_logp", tau=-0.3, gamma=0.05, top_p=0.7),
-        "kl": RuleRow(gate="kl", tau=0.1, gamma=0.05, top_p=0.7),
-    }
-    paths: dict[str, Callable[..., Any]] = {
-        "torch": lambda base, rl, rule, keys: decide(base, rl, rule, Noise.at(keys, keys))
-    }
-    if fused_available(device):
-        paths["fused"] = lambda base, rl, rule, keys: decide_fused(base, rl, rule, keys, keys)
-    for rows in settings["rows"] if cuda else (8,):
-        generator = torch.Generator(device).manual_seed(0)
-        base = 10.0 * torch.randn(rows, VOCAB, device=device, generator=generator)
-        rl = base + 0.2 * torch.randn(rows, VOCAB, device=device, generator=generator)
-        keys = torch.arange(rows, device=device)
-        for path, decide_by in paths.items():
-            for name, row in kinds.items():
-                found[f"{path}, {name}, {rows} rows"] = _cost(decide_by, base, rl, Rule([row] * rows, device), keys)
-    return {"ok": None, "device": device, **found}
-
-
-def _cost(run: Callable[..., Any], base: Any, rl: Any, rule: Any, keys: Any) -> Found:
-    """The median milliseconds of a call, and on a GPU its waits for it and the most it holds, as bytes a logit."""
-    import torch
-
-    times, cuda = [], base.is_cuda
-    for _ in range(12):
-        if cuda:
-            torch.cuda.synchronize()
-        began = time.perf_counter()
-        run(base, rl, rule, keys)
-        if cuda:
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - began)
-    one: Found = {"ms": round(1000 * float(np.median(times[2:])), 3)}
-    if cuda:
-        held = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        one["waits"] = _waits(lambda: run(base, rl, rule, keys))
-        one["bytes_a_logit"] = round((torch.cuda.max_memory_allocated() - held) / base.numel(), 1)
-    return one
+    if not torch.cuda.is_available():
+        return {"ok": None, **bench_decision(rows=4, rounds=1)}
+    found = on_gpu(rows=tuple(settings["rows"]), say=lambda text: print(text, file=sys.stderr, flush=True))
+    return {"ok": found["right"], **found}
 
 
 CHECKS: dict[str, Callable[[Pair, Found], Found]] = {
-    each.__name__: each for each in (logits, self_test, law, shuffle, speed, plain_speed, fused, decision)
+    each.__name__: each for each in (logits, self_test, law, shuffle, speed, plain_speed, decision)
 }
 
 
@@ -370,27 +283,11 @@ def _cache(llm: Any, models: int) -> Found:
     return {"kv_bytes_a_token": token, "kv_tokens": room, "kv_gib": round(room * token / 2**30, 2)}
 
 
-def _waits(run: Callable[[], Any]) -> int:
-    """How often a call makes the host wait for the device."""
-    import warnings
-
-    import torch
-
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            run()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    return sum("synchroniz" in str(each.message) for each in caught)
-
-
 def _end_with_parent() -> None:
     """Kills this process and those it started when the checklist is gone, whichever way it went."""
     import signal
 
-    sys.stdin.buffer.read()  # its other end is the checklist's
+    os.read(0, 1)  # nothing is ever written: it returns when the other end, the checklist's, is closed
     os.killpg(0, signal.SIGKILL)
 
 
@@ -398,7 +295,12 @@ if __name__ == "__main__":
     answers = os.fdopen(os.dup(1), "w")  # engines print to standard output
     os.dup2(2, 1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    outcome = CHECKS[sys.argv[1]](Pair.model_validate_json(sys.argv[2]), json.loads(sys.argv[3]))
-    print(json.dumps(outcome), file=answers, flush=True)
-    answers.close()
-    os._exit(0)  # nothing that hangs at the end of a process can take the answer away
+    status = 0
+    try:
+        outcome = CHECKS[sys.argv[1]](Pair.model_validate_json(sys.argv[2]), json.loads(sys.argv[3]))
+        print(json.dumps(outcome), file=answers, flush=True)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    sys.stderr.flush()
+    os._exit(status)  # nothing that hangs or dies at the end of a process can take the answer away

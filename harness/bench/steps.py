@@ -40,8 +40,7 @@ STEPS: dict[str, Step] = {
         "shuffle", "same tokens in any order, bfloat16 with deterministic=True: 100 %", 2, "small",
         {"dtype": "bfloat16", "deterministic": True, "least": 1.0}, needs=("cuda",),
     ),
-    "fused": Step("fused", "the fused decision against the torch path", 1, needs=("cuda",)),
-    "decision": Step("decision", "cost and waits of Algorithm 1 on the device", 1),
+    "decision": Step("decision", "the fused kernels checked, and timed beside the torch path", 2),
     **{
         f"speed-{shape}-{kind}": Step(
             check, does.format(shape), minutes, pair=shape, settings={"dtype": "bfloat16"},

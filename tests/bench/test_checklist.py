@@ -43,17 +43,9 @@ def test_a_step_runs_in_a_process_of_its_own_with_little_installed(tmp_path, bar
         assert b"ModuleNotFoundError" in done.stderr, name
     found = checklist.apart("decision", PAIR, {"rows": [4]}, bare, 300, tmp_path / "log")
     assert found.get("output") is None
-    assert found["device"] == "cpu"
-    assert found["torch, replace, 8 rows"]["ms"] > 0
+    assert found["ok"] is None  # on a CPU it only measures
+    assert found["paths"]["fused"]["extrapolate"]["waits"] == []
     assert "Usage" not in (tmp_path / "log").read_text()
-
-
-def test_the_fused_decision_is_compared_with_the_torch_path(tmp_path):
-    """In Triton's interpreter; on a GPU the same check runs on compiled kernels and whole vocabularies."""
-    settings = {"device": "cpu", "rows": 6, "vocab": 400}
-    found = checklist.apart("fused", PAIR, settings, {"TRITON_INTERPRET": "1"}, 300, tmp_path / "log")
-    assert found["ok"], found
-    assert found["impossible"]["same_gates"] == 6
 
 
 @pytest.mark.vllm
