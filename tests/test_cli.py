@@ -34,7 +34,7 @@ def test_help_names_every_command():
     [
         (["bench", "draft", "--batches", "1,many"], "batches='1,many' is refused; accepted: whole numbers from 1"),
         (["eval", "--tasks", "aime99"], "task='aime99' is not known; accepted: "),
-        (["eval", "--tasks", "tiny_easy", "--mode", "nope"], "mode='nope' is refused"),
+        (["eval", "--tasks", "tiny_easy", "--mode", "nope"], "mode='nope' is not known; accepted: base, rl"),
         (["eval", "--tasks", "tiny_easy", "--mode", "replace"], "tau is missing"),
         (["eval", "--tasks", "tiny_easy", "--pair", "dapo"], "pair='dapo' is not known"),
         (["eval", "--tasks", "tiny_easy", "--base", "x"], "is only half a pair"),
@@ -46,6 +46,7 @@ def test_help_names_every_command():
         (["eval", "--tasks", "tiny_easy", "--tracking", "ftp://x"], "tracking='ftp://x' is refused"),
         (["compare", "/nonexistent"], "results: '/nonexistent' does not exist"),
         (["eval", "--tasks", "tiny_easy", "--top-p", "0"], "top_p=0.0 is refused"),
+        (["eval", "/nonexistent.yaml"], "file='/nonexistent.yaml' cannot be read"),
         (["ui", "--store", "/nonexistent"], "store='/nonexistent' holds no mlflow.db"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",

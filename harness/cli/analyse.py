@@ -3,12 +3,14 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from harness.cli.base import group
+from harness.cli.options import spec_options
 from harness.errors import UserError
+from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 
 app = group("Token statistics, given text, training curves and Theorem 1; `rlvr-dir report` draws them.")
 
@@ -17,91 +19,58 @@ OUT = Path("runs/analysis")
 
 
 @app.command("tokens")
+@spec_options(EvalSpec, Pair, Sampling, EngineSpec, without=("grader", "golds"))
 def analyse_tokens(
-    tasks: Annotated[str, typer.Option("--tasks", help="Comma-separated: tiny_medium, aime24, …")] = "tiny_medium",
-    pretrained: Annotated[str | None, typer.Option(help="RL checkpoint: hub id or directory.")] = None,
-    base: Annotated[str | None, typer.Option(help="Base checkpoint: hub id or directory.")] = None,
-    pair: Annotated[str | None, typer.Option(help="A pair by name: dapo-32b, …; default tiny.")] = None,
-    samples: Annotated[int, typer.Option(help="Responses a problem, of each model.", min=1)] = 32,
-    temperature: Annotated[float, typer.Option()] = 1.0,
-    top_p: Annotated[float, typer.Option()] = 0.7,
-    max_tokens: Annotated[int, typer.Option(help="New tokens at most.")] = 20_000,
-    seed: Annotated[int, typer.Option()] = 0,
-    limit: Annotated[int | None, typer.Option(help="First problems only.")] = None,
+    options: dict[str, Any],
     ratio: Annotated[
         float, typer.Option(help="Share of base's tokens that each criterion picks.", min=0, max=1)
     ] = 0.08,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of <task>.jsonl files, instead of the hub.")] = None,
-    backend: Annotated[str, typer.Option(help="auto, vllm or transformers.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")] = "auto",
-    tensor_parallel_size: Annotated[int, typer.Option()] = 1,
-    enforce_eager: Annotated[bool, typer.Option(help="No compilation: starts sooner, runs slower.")] = False,
     records: Annotated[Path, typer.Option(help="Store of rollouts; what it holds is not decoded again.")] = Path(
         "runs/records"
     ),
     out: Out = OUT,
 ) -> None:
-    """Decode base and RL, score every token with both, count everything into OUT/tokens.json.
+    """Decode base and RL, score every token with both, count everything into OUT/tokens.json; default tiny_medium.
 
     \b
         rlvr-dir analyse tokens --tasks tiny_easy,tiny_medium --samples 16 --limit 60 --ratio 0.02
     """
     from harness.analysis.traced import token_statistics
-    from harness.evals.args import parse_model_args
-    from harness.spec import Sampling, parse
+    from harness.tiny import checkpoints
 
-    args = parse_model_args(
-        {
-            "pretrained": pretrained, "base": base, "pair": pair, "backend": backend, "dtype": dtype,
-            "tensor_parallel_size": tensor_parallel_size, "enforce_eager": enforce_eager,
-        }
-    )  # fmt: skip
-    the_pair = args.pair
-    if the_pair is None:
-        from harness.tiny import tiny_pair
-
-        the_pair = tiny_pair()
-    drawn = {"samples": samples, "temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed}
+    asked = load_eval({"tasks": "tiny_medium"}, options)
     found = token_statistics(
-        the_pair,
-        [name.strip() for name in tasks.split(",") if name.strip()],
+        checkpoints(asked.pair),
+        asked.tasks,
         records,
-        parse(Sampling, drawn),
-        limit=limit,
-        data_dir=str(data_dir) if data_dir else None,
-        engine_spec=args.engine,
+        asked.sampling,
+        limit=asked.limit,
+        data_dir=asked.data_dir,
+        engine_spec=asked.engine,
         selected=ratio,
     )
     _keep(out / "tokens.json", found)
 
 
 @app.command("texts")
+@spec_options(Pair, Sampling, EngineSpec, without=("top_p", "max_tokens", "samples", "seed", "backend"))
 def analyse_texts(
+    options: dict[str, Any],
     file: Annotated[Path, typer.Argument(help="JSON lines with 'response' and, if any, 'prompt'.")],
-    pretrained: Annotated[str | None, typer.Option(help="RL checkpoint: hub id or directory.")] = None,
-    base: Annotated[str | None, typer.Option(help="Base checkpoint: hub id or directory.")] = None,
-    pair: Annotated[str | None, typer.Option(help="A pair by name; default tiny.")] = None,
-    temperature: Annotated[float, typer.Option()] = 1.0,
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="Receives one JSON object a line; default standard output.")] = None,
 ) -> None:
     """Score given text with both models, teacher-forced: log-probabilities, Δ log p, entropies, KL, ranks a token."""
     from harness.analysis.texts import score_texts
     from harness.decode import open_engine
-    from harness.evals.args import parse_model_args
+    from harness.tiny import checkpoints
 
-    args = parse_model_args(
-        {"pretrained": pretrained, "base": base, "pair": pair, "backend": "transformers", "dtype": dtype}
-    )
-    the_pair = args.pair
-    if the_pair is None:
-        from harness.tiny import tiny_pair
-
-        the_pair = tiny_pair()
+    asked = load_eval({}, {**options, "backend": "transformers"})
     rows = list(_rows(file))
-    engine = open_engine(the_pair, args.engine)
+    engine = open_engine(checkpoints(asked.pair), asked.engine)
     try:
-        lines = (json.dumps(row, ensure_ascii=True) for row in score_texts(engine, iter(rows), temperature))
+        lines = (
+            json.dumps(row, ensure_ascii=True) for row in score_texts(engine, iter(rows), asked.sampling.temperature)
+        )
         if out is None:
             for line in lines:
                 typer.echo(line)

@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness.cli.options import spec_options
 from harness.cli.track import Tracking
+from harness.spec import EvalSpec
 
 if TYPE_CHECKING:
     from harness.evals import EvalResult
     from harness.report.groups import Entry
 
 
+@spec_options(EvalSpec, only=("grader", "golds", "data_dir"))
 def report(
+    options: dict[str, Any],
     places: Annotated[
         list[str] | None,
         typer.Argument(
@@ -23,9 +27,6 @@ def report(
     out: Annotated[Path, typer.Option(help="Receives report.html, report.md, tables and figures.")] = Path("report"),
     title: Annotated[str, typer.Option(help="Of the page.")] = "rlvr-dir report",
     store: Annotated[Path, typer.Option(help="Folder of records, for hashes.")] = Path("runs/records"),
-    grader: Annotated[str, typer.Option(help="Of records: robust or plain.")] = "robust",
-    golds: Annotated[str, typer.Option(help="Of records: version of Minerva's answers.")] = "published",
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of <task>.jsonl files, instead of the hub.")] = None,
     partial: Annotated[bool, typer.Option("--partial", help="Of unfinished records: what every problem has.")] = False,
     runs: Annotated[Path, typer.Option(help="Folder with the MLflow store, for run:ID.")] = Path("runs"),
     tracking: Tracking = None,
@@ -61,8 +62,7 @@ def report(
 
         return result_of_run(run_id, resolve_store(runs, tracking))
 
-    folder = str(data_dir) if data_dir else None
-    how = {"run": of_run, "grader": grader, "version": golds, "data_dir": folder, "partial": partial}
+    how = {"run": of_run, "partial": partial, **options}  # grader, golds and data_dir are asked of records
     entries = [entry for place in places or [] for entry in _read(place, store, how)]
     more = analysis_sections(analyses or [])
     more += [paper_section()] if tables_of_the_paper else []

@@ -1,12 +1,13 @@
 """`rlvr-dir sweep`: grids and searches."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli.base import group
 from harness.errors import UserError
+from harness.spec import read_yaml
 
 if TYPE_CHECKING:
     from harness.spec.search import Search
@@ -117,13 +118,11 @@ def sweep_work(name: Name, out: Out = OUT, records: Records = None) -> None:
 
 
 def read(file: str, changes: list[str]) -> "Search":
-    """The sweep of a file or of a shipped name, with `a.b=value` changes.
+    """Read the sweep of a file or of a shipped name, with `a.b=value` changes.
 
     Raises:
         UserError: no such file, not YAML, or what its kind refuses.
     """
-    import yaml
-
     from harness.sweep import sweeps_dir
     from harness.sweep.kinds import load
 
@@ -132,28 +131,7 @@ def read(file: str, changes: list[str]) -> "Search":
     if not path.is_file():
         names = ", ".join(sorted(each.stem for each in sweeps_dir().glob("*.yaml")))
         raise UserError(f"sweep={file!r} is no file, and none that ships: {names}")
-    try:
-        data: Any = yaml.safe_load(path.read_text())
-        for change in changes:
-            name, equals, value = change.partition("=")
-            if not equals:
-                raise UserError(f"set={change!r} is refused; accepted: KEY=VALUE, as sampling.samples=8")
-            _set(data, name.strip(), yaml.safe_load(value))
-    except yaml.YAMLError as error:
-        raise UserError(f"{path} is not YAML ({' '.join(str(error).split())[:160]})") from None
-    return load(data)
-
-
-def _set(data: Any, name: str, value: Any) -> None:
-    """Sets `parameters.decode.tau.values` and the like; parameter names have a dot of their own."""
-    parts = name.split(".")
-    if parts[0] == "parameters" and len(parts) > 2:
-        parts = ["parameters", ".".join(parts[1:3]), *parts[3:]]
-    for part in parts[:-1]:
-        data = data.setdefault(part, {})
-        if not isinstance(data, dict):
-            raise UserError(f"set={name!r} is refused: {part} holds no keys")
-    data[parts[-1]] = value
+    return load(read_yaml(path, changes))
 
 
 def _place(name: str, out: Path) -> Path:

@@ -7,6 +7,8 @@ import typer
 
 from harness.cli.track import Tracking
 from harness.errors import UserError
+from harness.spec import read_yaml
+from harness.spec.base import set_key
 
 if TYPE_CHECKING:
     from harness.train.folder import SeedFolder
@@ -99,30 +101,16 @@ def train_command(
 
 
 def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "TrainSpec":
-    """The training of a file, changed by options and by `a.b=value` changes.
+    """Read the training of a file, changed by options and by `a.b=value` changes.
 
     Raises:
         UserError: no such file, not YAML, or what `load_train` refuses.
     """
-    import yaml
-
     from harness.train.defaults import complete
 
-    try:
-        data = yaml.safe_load(file.read_text()) if file else {}
-        if not isinstance(data, dict):
-            raise UserError(f"{file} is not a mapping of keys to values")
-        for text in changes:
-            name, equals, value = text.partition("=")
-            if not equals:
-                raise UserError(f"set={text!r} is refused; accepted: KEY=VALUE, as dapo.samples=8")
-            _set(data, name.strip(), yaml.safe_load(value))
-    except FileNotFoundError:
-        raise UserError(f"file={str(file)!r} does not exist") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{file or 'set'} is not YAML ({' '.join(str(error).split())[:160]})") from None
+    data = read_yaml(file, changes)
     for name, value in options.items():
-        _set(data, name, value)
+        set_key(data, name, value)
     return complete(data)
 
 
@@ -142,16 +130,6 @@ def _show_verl(spec: "TrainSpec", out: Path) -> None:
     else:
         say(f"not checked: there is no {python}, which `make verl-env` makes (verl.python names another)")
     typer.echo("\n".join(line.text for line in lines))
-
-
-def _set(data: dict[str, Any], name: str, value: Any) -> None:
-    """Sets `dapo.steps` and the like."""
-    *parts, last = name.split(".")
-    for part in parts:
-        data = data.setdefault(part, {})
-        if not isinstance(data, dict):
-            raise UserError(f"set={name!r} is refused: {part} holds no keys")
-    data[last] = value
 
 
 def _numbers(text: str | None) -> list[int] | None:

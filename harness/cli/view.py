@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness.cli.evaluate import announce_tiny
+from harness.cli.options import spec_options
 from harness.errors import UserError
+from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 
 if TYPE_CHECKING:
     from harness.records import Snapshot
-    from harness.spec import Pair
 
 USUAL = ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=-0.1,gamma=0.1")
 
 
+@spec_options(EvalSpec, Pair, Sampling, EngineSpec, without=("limit", "samples", "grader", "golds"))
 def view(
+    options: dict[str, Any],
     records: Annotated[
         list[str] | None,
         typer.Argument(help="Records of one benchmark: folders, or the beginnings of hashes (/TASK where needed)."),
@@ -28,28 +32,16 @@ def view(
     tokenizer: Annotated[
         str | None, typer.Option(help="Where the tokenizer is; default the records' RL checkpoint.")
     ] = None,
-    tasks: Annotated[
-        str | None, typer.Option(help="Decode these benchmarks first, with every token's facts: tiny_medium, …")
-    ] = None,
     decoding: Annotated[
         list[str] | None,
         typer.Option("-d", "--decoding", help=f"With --tasks, as in eval; default {'; '.join(USUAL)}."),
     ] = None,
-    pair: Annotated[str | None, typer.Option(help="With --tasks: a pair by name; default the tiny pair.")] = None,
-    pretrained: Annotated[str | None, typer.Option(help="With --tasks: the RL checkpoint.")] = None,
-    base: Annotated[str | None, typer.Option(help="With --tasks: the base checkpoint.")] = None,
-    temperature: Annotated[float, typer.Option()] = 1.0,
-    top_p: Annotated[float, typer.Option()] = 0.7,
-    max_tokens: Annotated[int, typer.Option()] = 20_000,
-    seed: Annotated[int, typer.Option()] = 0,
     top: Annotated[int, typer.Option(help="How many of each model's likeliest tokens.", min=0, max=10)] = 5,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of <task>.jsonl files, instead of the hub.")] = None,
-    backend: Annotated[str, typer.Option(help="auto, vllm or transformers.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")] = "auto",
 ) -> None:
     """Write responses as a page: tokens coloured by what RL changed, the answers to a problem side by side.
 
-    Of stored records, or with --tasks decoded first (what a record holds already is not decoded again):
+    Of stored records, or with --tasks decoded first, with every token's facts (what a record holds already is not
+    decoded again); the options of pair, sampling and engine are for that:
 
     \b
         rlvr-dir view --tasks tiny_medium --limit 3 --out view.html
@@ -57,14 +49,12 @@ def view(
     """
     from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_html
 
-    if bool(records) == bool(tasks):
+    if bool(records) == bool(options.get("tasks")):
         raise UserError("records and tasks: give one of them; records are shown as they are, tasks are decoded first")
-    if tasks:
-        sampling = {
-            "samples": sample + 1, "temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed,
-        }  # fmt: skip
-        model = {"pair": pair, "pretrained": pretrained, "base": base, "backend": backend, "dtype": dtype}
-        many = _decoded(tasks, decoding or list(USUAL), model, sampling, store, top, limit, data_dir)
+    if not records:
+        decodings = list(dict.fromkeys(decoding or USUAL))
+        asked = load_eval({}, {**options, "decodings": decodings, "samples": sample + 1, "limit": limit})
+        many = _decoded(asked, store, top)
     else:
         many = [_read(records or [], store)]
     answers: dict[str, Any] = {}
@@ -85,46 +75,28 @@ def view(
     typer.echo(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
-def _decoded(
-    tasks: str,
-    decodings: list[str],
-    model: dict[str, str | None],
-    sampling: dict[str, Any],
-    store: Path,
-    top: int,
-    limit: int,
-    data_dir: Path | None,
-) -> "list[list[Snapshot]]":
-    """The records of each task, completed with traces."""
-    from harness.evals.args import parse_decoding, parse_model_args
+def _decoded(asked: EvalSpec, store: Path, top: int) -> "list[list[Snapshot]]":
+    """Return the records of each task, completed with traces."""
     from harness.evals.traces import traced
     from harness.records import RecordStore
-    from harness.spec import Sampling, parse
+    from harness.tiny import checkpoints
 
-    args = parse_model_args(model)
-    names = list(dict.fromkeys(name.strip() for name in tasks.split(",") if name.strip()))
+    announce_tiny(asked)
     works = traced(
-        args.pair or _tiny(),
-        list(dict.fromkeys(map(parse_decoding, decodings))),
-        names,
+        checkpoints(asked.pair),
+        asked.decodings,
+        list(dict.fromkeys(asked.tasks)),
         store,
-        parse(Sampling, sampling),
+        asked.sampling,
         top=top,
-        limit=limit,
-        data_dir=str(data_dir) if data_dir else None,
-        engine_spec=args.engine,
+        limit=asked.limit,
+        data_dir=asked.data_dir,
+        engine_spec=asked.engine,
     )
     by_task: dict[str, list[Snapshot]] = {}
     for work in works:
         by_task.setdefault(work.task, []).append(RecordStore(store).read(work.config.hash(), work.task))
     return list(by_task.values())
-
-
-def _tiny() -> "Pair":
-    from harness.tiny import tiny_pair
-
-    typer.echo("No pair was named: using the embedded tiny pair (a pipeline check, not a math model).", err=True)
-    return tiny_pair()
 
 
 def _read(names: list[str], store: Path) -> "list[Snapshot]":

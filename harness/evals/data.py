@@ -1,6 +1,6 @@
 """The problems of a benchmark: from the tiny generator, a local JSONL file or the hub, normalised and counted.
 
-Minerva has two published versions of its answers; `GOLDS` names them and `golds` gives one (docs/evaluate.md).
+Minerva has two published versions of its answers; `GOLDS` names them and `gold_answers` gives one (docs/evaluate.md).
 
 Order of places: `data_dir` (a setting: `--metadata '{"data_dir": "DIR"}'`, or `data_dir=` in the model arguments), then
 the environment variable RLVR_DIR_DATA, then the Hugging Face hub. A folder holds one `<task>.jsonl` a benchmark, each
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError, unknown
+from harness.spec import PUBLISHED, VERSIONS
 
 DATA_VARIABLE = "RLVR_DIR_DATA"
 
@@ -47,9 +48,7 @@ Problem = dict[str, Any]  # id, problem, answer: text; answers_<version>: a list
 
 # Versions of a benchmark's answers. `published` is the `answer` of its problems; of another one the file
 # <task>_<version>_answers.jsonl holds lists `answers`, of which any one counts.
-PUBLISHED = "published"
 GOLDS: dict[str, tuple[str, ...]] = {"minerva": (PUBLISHED, "r1zero")}
-VERSIONS: tuple[str, ...] = (PUBLISHED, "r1zero")
 
 _E_NOTATION = re.compile(r"([+-]?[0-9]*\.?[0-9]+)[eE]([+-]?[0-9]+)", re.ASCII)
 _INTEGRAL = re.compile(r"([+-]?[0-9]+)\.0+", re.ASCII)
@@ -85,7 +84,9 @@ def digest(benchmark: str, data_dir: str | None = None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def golds(benchmark: str, version: str = PUBLISHED, data_dir: str | None = None) -> dict[str, str | tuple[str, ...]]:
+def gold_answers(
+    benchmark: str, version: str = PUBLISHED, data_dir: str | None = None
+) -> dict[str, str | tuple[str, ...]]:
     """The right answer of each problem, by its id: text, or several of which any one counts.
 
     A benchmark that has only its published answers gives those, whatever the version.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.errors import UserError, unknown
-from harness.evals.data import BENCHMARKS, PUBLISHED, golds, golds_name
+from harness.evals.data import BENCHMARKS, PUBLISHED, gold_answers, golds_name
 from harness.evals.result import EvalResult
 from harness.evals.work import Sample
 from harness.grading import DEFAULT_GRADER, GRADERS, Gold, Verdict
@@ -18,7 +18,7 @@ def result_of_record(
     snapshot: Snapshot,
     *,
     grader: str = DEFAULT_GRADER,
-    version: str = PUBLISHED,
+    golds: str = PUBLISHED,
     data_dir: str | None = None,
     partial: bool = False,
 ) -> EvalResult:
@@ -34,7 +34,7 @@ def result_of_record(
     if snapshot.config is None:
         raise UserError(f"record {snapshot.name}: its config.json is damaged; run its command again")
     width, part = _complete(snapshot, partial)
-    verdicts, answers = _verdicts(snapshot, width, grader, version, data_dir)
+    verdicts, answers = _verdicts(snapshot, width, grader, golds, data_dir)
     rows: dict[str, list[dict[str, Any]]] = {}
     for problem, sample in snapshot.held:
         if sample < width:
@@ -92,7 +92,7 @@ def _complete(snapshot: Snapshot, partial: bool) -> tuple[int, str | None]:
 
 
 def _verdicts(
-    snapshot: Snapshot, width: int, grader: str, version: str, data_dir: str | None
+    snapshot: Snapshot, width: int, grader: str, golds: str, data_dir: str | None
 ) -> tuple[dict[tuple[str, int], Verdict], str]:
     """The verdicts, and the name of the answers they go by."""
     keys = [key for key in snapshot.held if key[1] < width]
@@ -103,21 +103,21 @@ def _verdicts(
         return {key: Verdict(stored[key]["kind"], stored[key].get("answer"), grader) for key in keys}, PUBLISHED
     if grader not in GRADERS:
         raise unknown("grader", grader, (*GRADERS, OFFICIAL))
-    answers = _answers(snapshot, version, data_dir)
+    answers = _answers(snapshot, golds, data_dir)
     rollouts = (StoredRollout.from_row(snapshot.row(key)) for key in keys)
-    head, judge = header(snapshot.config_hash, snapshot.task), judge_name(grader, version)
+    head, judge = header(snapshot.config_hash, snapshot.task), judge_name(grader, golds)
     asked = {key[0].removeprefix(f"{snapshot.task}/"): answers[key[0]] for key in keys}
-    return grade_record(snapshot.folder, head, rollouts, answers, judge, keep=False), golds_name(version, asked)
+    return grade_record(snapshot.folder, head, rollouts, answers, judge, keep=False), golds_name(golds, asked)
 
 
-def _answers(snapshot: Snapshot, version: str, data_dir: str | None) -> Mapping[str, Gold]:
+def _answers(snapshot: Snapshot, golds: str, data_dir: str | None) -> Mapping[str, Gold]:
     """The right answers: those of the benchmark, of an imported record those that came with it."""
     if snapshot.config is None or not snapshot.config.source:
         if snapshot.task not in BENCHMARKS:
             raise UserError(f"record {snapshot.name}: the right answers of {snapshot.task!r} are not known here")
-        return {f"{snapshot.task}/{key}": gold for key, gold in golds(snapshot.task, version, data_dir).items()}
-    if version != PUBLISHED:
-        raise UserError(f"golds={version!r}: the imported record {snapshot.name} has the answers it came with only")
+        return {f"{snapshot.task}/{key}": gold for key, gold in gold_answers(snapshot.task, golds, data_dir).items()}
+    if golds != PUBLISHED:
+        raise UserError(f"golds={golds!r}: the imported record {snapshot.name} has the answers it came with only")
     return {row["problem"]: str(row["gold"]) for row in read_verdicts(snapshot.folder, OFFICIAL).values()}
 
 

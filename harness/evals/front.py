@@ -10,6 +10,7 @@ from harness.errors import UserError
 from harness.evals import tasks_dir
 from harness.evals.args import parse_model_args
 from harness.evals.data import BENCHMARKS, GROUPS, problems
+from harness.spec import TINY, EvalSpec
 
 
 def prepare(config: Any) -> None:
@@ -28,11 +29,11 @@ def prepare(config: Any) -> None:
     args = config.model_args or {}
     parsed = parse_model_args(args)
     rest = {name: value for name, value in args.items() if name != "pair"}
-    if parsed.tiny:  # lm-eval names its output folder after `pretrained`
-        announce_tiny(args)
-        config.model_args = {"pretrained": "tiny", **rest}
+    if parsed.spec.pair == TINY:  # lm-eval names its output folder after `pretrained`
+        announce_tiny(parsed.spec, args)
+        config.model_args = {"pretrained": TINY, **rest}
     elif "pair" in args:
-        config.model_args = {"pretrained": parsed.pair.rl, "base": parsed.pair.base, **rest}
+        config.model_args = {"pretrained": parsed.spec.pair.rl, "base": parsed.spec.pair.base, **rest}
     names = config.tasks.split(",") if isinstance(config.tasks, str) else config.tasks or []
     check_data([part for name in names if isinstance(name, str) for part in name.split(",")], config.metadata or {})
     given = config.include_path or []
@@ -48,9 +49,9 @@ def check_data(tasks: Iterable[str], metadata: Mapping[str, Any]) -> None:
                 problems(benchmark, metadata.get("data_dir"))
 
 
-def announce_tiny(args: Mapping[str, Any]) -> None:
-    """Says on stderr that the tiny pair is used, where no pair was named."""
-    if not {"pair", "pretrained"} & set(args):
+def announce_tiny(spec: EvalSpec, args: Mapping[str, Any]) -> None:
+    """Say on stderr that the tiny pair is used, where no pair was named."""
+    if spec.pair == TINY and not {"pair", "pretrained"} & set(args):
         print("rlvr_dir: no pair named; using the tiny pair that ships with rlvr-dir", file=sys.stderr)
 
 

@@ -16,7 +16,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 from lm_eval.utils import simple_parse_args_string
 
-from harness.decode import Engine, Request
+from harness.decode import Engine, Request, open_engine
 from harness.errors import UserError
 from harness.evals.args import parse_model_args
 from harness.evals.data import BENCHMARKS, GOLDS, PUBLISHED, SOURCES, TINY
@@ -28,6 +28,7 @@ from harness.evals.work import Sample, Work, work_on
 from harness.grading import Gold
 from harness.records import RecordStore
 from harness.spec import Decoding
+from harness.tiny import checkpoints, tiny_pair
 
 CACHE_REFUSAL = (
     "use_cache is refused: lm-eval's response cache knows neither the models nor tau and gamma nor the sample, "
@@ -54,16 +55,15 @@ class RlvrDirLM(LM):
         super().__init__()
         args = parse_model_args(model_args)
         self.decoding = decoding if decoding is not None else args.decoding
-        self.seed, self.chat, self.progress = args.seed, args.chat, progress
-        self._samples = args.samples
-        self.grader, self.golds = args.grader, args.golds
-        self.records = RecordStore(args.records) if args.records else None
+        self.seed, self.chat, self.progress = args.seed, args.own.chat, progress
+        self._samples = args.own.samples
+        self.grader, self.golds = args.spec.grader, args.spec.golds
+        self.records = RecordStore(args.own.records) if args.own.records else None
         self.record_names: dict[str, str] = {}  # task -> <config hash>/<task> of what was decoded
         self._owned = engine is None
         if engine is None:
-            if args.tiny:
-                announce_tiny(model_args)
-            engine = _open(args)
+            announce_tiny(args.spec, model_args)
+            engine = open_engine(checkpoints(args.spec.pair), args.spec.engine)
             atexit.register(engine.close)  # lm-eval never closes a model
         self.engine = engine
         self._templated: set[str] = set()
@@ -241,19 +241,7 @@ def _gold(answers: Any) -> Gold:
     return answers if isinstance(answers, str) else tuple(answers)
 
 
-def _open(args: Any) -> Engine:
-    from harness.decode import open_engine
-
-    if args.pair is not None:
-        return open_engine(args.pair, args.engine)
-    from harness.tiny import tiny_pair
-
-    return open_engine(tiny_pair(), args.engine)
-
-
 def _is_tiny(engine: Engine) -> bool:
     """Whether an engine runs the embedded tiny pair, however it was opened."""
-    from harness.tiny import tiny_pair
-
     pair = engine.info().get("pair")
     return isinstance(pair, Mapping) and pair.get("rl") == tiny_pair().rl

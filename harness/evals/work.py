@@ -7,7 +7,7 @@ from typing import Any
 from harness.decode import Engine, Request, Rollout
 from harness.decode.trace import columns
 from harness.evals import tasks_dir
-from harness.evals.data import GOLDS, PUBLISHED, digest, golds, versions_at_hand
+from harness.evals.data import GOLDS, PUBLISHED, digest, gold_answers, versions_at_hand
 from harness.evals.sampling import sampling_of
 from harness.grading import Gold
 from harness.records import RecordConfig, StoredRollout
@@ -136,7 +136,7 @@ def _exam(
         prompts[instance.doc["id"]] = engine.chat_prompt([{"role": "user", "content": text}]) if chat else text
     others = [v for v in versions_at_hand(name, data_dir) if v != version]
     asked = version if version in GOLDS.get(name, (PUBLISHED,)) else PUBLISHED
-    gold = {v: golds(name, v, data_dir) for v in (asked, *[v for v in others if v != asked])}
+    gold = {v: gold_answers(name, v, data_dir) for v in (asked, *[v for v in others if v != asked])}
     return Exam(
         task=name,
         sampling=sampling or own,

@@ -3,23 +3,43 @@
 No torch here: reading a spec, printing `--help` and refusing a mistake stay instant.
 """
 
-from harness.spec.base import Spec, parse
-from harness.spec.decoding import CRITERIA, MODES, Criterion, Decoding, Mode, Primary, Sampling
+from harness.spec.base import Spec, parse, read_yaml
+from harness.spec.decoding import (
+    CRITERIA,
+    MODES,
+    Criterion,
+    Decoding,
+    Mode,
+    Primary,
+    Sampling,
+    parse_decoding,
+    with_controls,
+)  # fmt: skip
 from harness.spec.engine import BACKENDS, EngineSpec
-from harness.spec.pair import PRESETS, Pair
+from harness.spec.evaluation import PUBLISHED, VERSIONS, EvalSpec, load_eval
+from harness.spec.pair import PRESETS, TINY, Pair, find_pair
 
 __all__ = [
     "BACKENDS",
     "CRITERIA",
     "MODES",
     "PRESETS",
+    "PUBLISHED",
+    "TINY",
+    "VERSIONS",
     "Criterion",
     "Decoding",
     "EngineSpec",
+    "EvalSpec",
     "Mode",
     "Pair",
     "Primary",
     "Sampling",
     "Spec",
+    "find_pair",
+    "load_eval",
     "parse",
+    "parse_decoding",
+    "read_yaml",
+    "with_controls",
 ]

@@ -1,9 +1,18 @@
-"""The common base of all specs: frozen, closed to unknown keys, hashed canonically, refused in one sentence."""
+"""The common base of all specs, and their one loader: frozen, closed to unknown keys, refused in one sentence.
+
+    spec = parse(Decoding, {"mode": "replace", "tau": -0.3})
+    spec = parse(EvalSpec, read_yaml("spec.yaml", ["sampling.samples=8"]))
+
+Validators of a spec raise `ValueError` (or `UserError`) with a sentence that names the argument, its value and what
+would be accepted; `parse` hands it on. Everything pydantic finds by itself becomes such a sentence here.
+"""
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -13,18 +22,21 @@ from harness.errors import UserError, unknown
 class Spec(BaseModel):
     """Immutable validated data. Equal specs have equal hashes, in any process and in any key order."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # Schemas are built when first needed: a command line that only prints its help needs none.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    called: ClassVar[str] = ""  # what a sentence calls the whole of it: `key of sweep='taks' is not known`
 
     def canonical(self) -> str:
-        """The spec as JSON with sorted keys and no spaces: the text that is hashed."""
+        """Return the spec as JSON with sorted keys and no spaces: the text that is hashed."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
     def hash(self) -> str:
-        """First 16 hexadecimal digits of the SHA-256 of `canonical()`."""
+        """Return the first 16 hexadecimal digits of the SHA-256 of `canonical()`."""
         return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
 
     def replace(self, **changes: Any) -> Self:
-        """A validated copy with some fields changed.
+        """Return a validated copy with some fields changed.
 
         Raises:
             UserError: the changed spec is not valid.
@@ -35,20 +47,116 @@ class Spec(BaseModel):
 S = TypeVar("S", bound=Spec)
 
 
-def parse(spec: type[S], data: Mapping[str, Any], where: str = "") -> S:
-    """`data` as a `spec`, or one sentence saying what is wrong with it.
+def parse(spec: type[S], data: Any, where: str = "") -> S:
+    """Validate `data` as a `spec`; `where` is put before the names in the sentence (`decode.`, `pair.json `).
 
     Raises:
         UserError: names the first offending argument, its value and what would be accepted.
     """
+    if isinstance(data, spec):
+        return data
+    if not isinstance(data, Mapping):
+        raise _no_mapping(where.rstrip(". "), data, spec)
     try:
         return spec.model_validate(dict(data))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    name = where + ".".join(str(part) for part in first["loc"])
+        # A misspelt key explains a missing one, so it is named first.
+        first = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, ValueError):  # of a validator, which names the argument itself
+        raise cause if isinstance(cause, UserError) else UserError(str(cause))
+    names, inner, annotation = _walk(spec, first["loc"])
+    name = where + ".".join(names)
     if first["type"] == "extra_forbidden":
-        raise unknown("argument", name, spec.model_fields)
-    message = first["msg"].removeprefix("Value error, ")
-    if not first["loc"]:  # raised by a validator over the whole spec, which names the argument itself
-        raise UserError(message)
+        section = (where + ".".join(names[:-1])).rstrip(". ") or spec.called
+        raise unknown(f"key of {section}" if section else "argument", names[-1], inner.model_fields)
+    if first["type"] in ("model_type", "model_attributes_type"):
+        raise _no_mapping(name, first["input"], inner)
+    if first["type"] == "missing":
+        raise UserError(f"{name} is missing" + (f" in the {spec.called}" if spec.called else ""))
+    if first["type"] == "literal_error" and get_origin(annotation) is Literal:
+        raise unknown(name, first["input"], get_args(annotation))
+    message = first["msg"]
     raise UserError(f"{name}={first['input']!r} is refused: {message[0].lower()}{message[1:]}")
+
+
+def _no_mapping(name: str, value: object, spec: type[Spec]) -> UserError:
+    if not name:
+        return UserError(f"the {spec.called or spec.__name__} is not a mapping of keys to values")
+    return UserError(f"{name}={value!r} is refused; accepted: a mapping of {', '.join(spec.model_fields)}")
+
+
+def _walk(spec: type[Spec], location: Sequence[int | str]) -> tuple[list[str], type[Spec], Any]:
+    """Follow an error's location through the fields: the names on the way, the innermost spec that was met, and what
+    is annotated at the end.
+
+    Locations also hold pydantic's names for the members of a union; the way ends before them.
+    """
+    names: list[str] = []
+    at: Any = spec
+    for part in location:
+        origin = get_origin(at)
+        if isinstance(at, type) and issubclass(at, Spec):
+            spec = at
+            field = at.model_fields.get(str(part))
+            at = None if field is None else _not_none(field.annotation)
+        elif origin is dict:
+            at = _not_none(get_args(at)[1])
+        elif origin in (tuple, list):
+            at = _not_none(get_args(at)[0])
+        else:
+            break
+        names.append(str(part))
+    if isinstance(at, type) and issubclass(at, Spec):
+        spec = at
+    return names, spec, at
+
+
+def _not_none(annotation: Any) -> Any:
+    """`X` of `X | None`; other unions and plain types as they are."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        rest = [each for each in get_args(annotation) if each is not type(None)]
+        return rest[0] if len(rest) == 1 else annotation
+    return annotation
+
+
+def read_yaml(path: Path | str | None, changes: Iterable[str] = ()) -> dict[str, Any]:
+    """Read the mapping in a YAML file (None: an empty one), changed by texts `a.b=value`.
+
+    Raises:
+        UserError: no such file, not YAML, no mapping, or a change that names no key.
+    """
+    import yaml
+
+    try:
+        data = {} if path is None else yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8"))
+        if not isinstance(data, dict):
+            raise UserError(f"{path} is not a mapping of keys to values")
+        for change in changes:
+            name, equals, value = change.partition("=")
+            if not equals:
+                raise UserError(f"set={change!r} is refused; accepted: KEY=VALUE, as sampling.samples=8")
+            set_key(data, name.strip(), yaml.safe_load(value))
+    except OSError as error:
+        raise UserError(f"file={str(path)!r} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path or 'set'} is not YAML ({' '.join(str(error).split())[:160]})") from None
+    return data
+
+
+def set_key(data: dict[str, Any], name: str, value: Any) -> None:
+    """Set `sampling.samples` and the like; the parameters of a sweep have a dot of their own in their names.
+
+    Raises:
+        UserError: a part of the name holds no keys.
+    """
+    parts = name.split(".")
+    if parts[0] == "parameters" and len(parts) > 2:
+        parts = ["parameters", ".".join(parts[1:3]), *parts[3:]]
+    for part in parts[:-1]:
+        if data.get(part) is None:
+            data[part] = {}
+        data = data[part]
+        if not isinstance(data, dict):
+            raise UserError(f"set={name!r} is refused: {part} holds no keys")
+    data[parts[-1]] = value

@@ -1,11 +1,13 @@
 """How two models decode one response: Algorithm 1's settings, and the sampling around them."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from harness.spec.base import Spec
+from harness.errors import UserError, unknown
+from harness.spec.base import Spec, parse
 
 Mode = Literal["base", "rl", "replace", "extrapolate", "expo"]
 Primary = Literal["base", "rl"]
@@ -30,16 +32,18 @@ class Decoding(Spec):
     `tau` is the threshold of the criterion: `delta_logp` < tau, `random` < tau, all others > tau.
     """
 
-    mode: Mode = "rl"
-    primary: Primary | None = None
-    criterion: Criterion = "delta_logp"
-    tau: float | None = None
-    gamma: float = Field(default=0.0, ge=0.0, le=100.0)
+    mode: Mode = Field(default="rl", description="base, rl, replace, extrapolate or expo.")
+    primary: Primary | None = Field(
+        default=None, description="Who proposes each token of replace and extrapolate: base (default) or rl."
+    )
+    criterion: Criterion = Field(default="delta_logp", description=f"When a token is redrawn: {', '.join(CRITERIA)}.")
+    tau: float | None = Field(default=None, description="Threshold: delta_logp and random below it, others above.")
+    gamma: float = Field(default=0.0, ge=0.0, le=100.0, description="Extrapolation strength; 0 replaces.")
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: Any) -> Any:
-        """Settles what the mode implies, so that two ways of writing one decoding are equal and hash alike."""
+        """Settle what the mode implies, so that two ways of writing one decoding are equal and hash alike."""
         if not isinstance(data, dict):
             return data
         data = dict(data)
@@ -110,6 +114,35 @@ class Decoding(Spec):
         return " ".join(words)
 
 
+def parse_decoding(text: str) -> Decoding:
+    """Read a decoding from `rl`, `replace,tau=-0.3` or `mode=extrapolate,tau=-0.3,gamma=0.1`.
+
+    Raises:
+        UserError: an unknown name, or a value that is refused.
+    """
+    fields: dict[str, str] = {}
+    for i, part in enumerate(text.split(",")):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            name, value = "mode", name
+            if i:
+                raise UserError(f"decoding={text!r}: {part!r} is no name=value; accepted: MODE,name=value,…")
+        if name not in Decoding.model_fields:
+            raise unknown("decoding", name, Decoding.model_fields)
+        if name in fields:
+            raise UserError(f"decoding={text!r} gives {name} twice")
+        fields[name] = value
+    return parse(Decoding, fields)
+
+
+def with_controls(decodings: Sequence[Decoding]) -> tuple[Decoding, ...]:
+    """Put base and RL first, and before each extrapolation its gamma = 0 control: the same gate, redrawn from RL."""
+    found = [Decoding(mode="base"), Decoding(mode="rl")]
+    for decoding in decodings:
+        found += [decoding.control(), decoding]
+    return tuple(dict.fromkeys(found))
+
+
 class Sampling(Spec):
     """How many responses, and how each is drawn. The defaults are the paper's (temperature 1, top-p 0.7, 20k tokens).
 
@@ -117,8 +150,8 @@ class Sampling(Spec):
     (greedy decoding of a pair is `temperature=1e-4`). `top_p` truncates each policy before it is drawn from.
     """
 
-    temperature: float = Field(default=1.0, ge=1e-4, le=100.0)
-    top_p: float = Field(default=0.7, gt=0.0, le=1.0)
-    max_tokens: int = Field(default=20_000, ge=1)
-    samples: int = Field(default=32, ge=1)
-    seed: int = Field(default=0, ge=0, lt=2**63)
+    temperature: float = Field(default=1.0, ge=1e-4, le=100.0, description="Divides both models' logits.")
+    top_p: float = Field(default=0.7, gt=0.0, le=1.0, description="Nucleus of each policy.")
+    max_tokens: int = Field(default=20_000, ge=1, description="New tokens at most; the context may allow fewer.")
+    samples: int = Field(default=32, ge=1, description="Responses a problem: Avg@k and Pass@k, k up to this.")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="Key of the noise.")

@@ -13,30 +13,38 @@ BACKENDS: tuple[str, ...] = get_args(Backend)
 class EngineSpec(Spec):
     """Engine settings. `auto` takes vLLM where it is installed and transformers where it is not.
 
-    `deterministic` is for vLLM on NVIDIA GPUs: its batch-invariant kernels, with which the same requests give the same
-    bits in any batch, for some speed.
+    `deterministic` takes vLLM's batch-invariant kernels, with which the same requests give the same bits in any batch.
 
-    `draft` is for transformers: so many tokens are drafted by the model that proposes before the other one scores them
-    (`auto`: as many as pay); the tokens are the same. `workers` engines share the work, on Ray: the cluster at
-    `ray_address` (or RAY_ADDRESS), else a private one here. `vllm_args` goes to `vllm.LLM` as it is, for what has no
-    field here.
+    With `draft`, the model that proposes writes several tokens before the other one scores them; the tokens are the
+    same. `workers` engines share the work, on Ray: the cluster at `ray_address` (or RAY_ADDRESS), else a private one
+    here.
     """
 
-    backend: Backend = "auto"
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    max_model_len: int | None = Field(default=None, ge=8)
-    max_num_seqs: int = Field(default=256, ge=1)
-    max_num_batched_tokens: int | None = Field(default=None, ge=8)
-    tensor_parallel_size: int = Field(default=1, ge=1)
-    pipeline_parallel_size: int = Field(default=1, ge=1)
-    gpu_memory_utilization: float = Field(default=0.9, gt=0.0, le=1.0)
-    kv_cache_gib: float | None = Field(default=None, gt=0.0)
-    block_size: int | None = Field(default=None, ge=1)
-    enforce_eager: bool = False
-    device: str | None = None
-    self_test: bool = True
-    deterministic: bool = False
-    draft: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] | None = None
-    vllm_args: dict[str, Any] = Field(default_factory=dict)
-    workers: int = Field(default=1, ge=1)
-    ray_address: str | None = Field(default=None, min_length=1)
+    backend: Backend = Field(default="auto", description="auto, vllm or transformers.")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto", description="auto (the checkpoints' own), float32, bfloat16, float16."
+    )
+    max_model_len: int | None = Field(default=None, ge=8, description="Context in tokens; default the models' own.")
+    max_num_seqs: int = Field(default=256, ge=1, description="Responses decoded at once.")
+    max_num_batched_tokens: int | None = Field(default=None, ge=8, description="Tokens a step of vLLM, at most.")
+    tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs that share each layer.")
+    pipeline_parallel_size: int = Field(default=1, ge=1, description="Only 1: a pair cannot be cut by layers.")
+    gpu_memory_utilization: float = Field(default=0.9, gt=0.0, le=1.0, description="Share of a GPU that vLLM takes.")
+    kv_cache_gib: float | None = Field(default=None, gt=0.0, description="KV cache of both models together, in GiB.")
+    block_size: int | None = Field(default=None, ge=1, description="Tokens a block of vLLM's KV cache.")
+    enforce_eager: bool = Field(default=False, description="No compilation: starts sooner, runs slower.")
+    device: str | None = Field(default=None, description="cpu or cuda, for backend=transformers.")
+    self_test: bool = Field(default=True, description="Check the engine's decisions once at its start.")
+    deterministic: bool = Field(
+        default=False, description="The same bits in any batch, for some speed: vLLM on NVIDIA GPUs."
+    )
+    draft: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] | None = Field(
+        default=None, description="Tokens drafted at once, or auto; for backend=transformers, the same tokens."
+    )
+    vllm_args: dict[str, Any] = Field(
+        default_factory=dict, description="Further arguments of vllm.LLM, for what has no field here."
+    )
+    workers: int = Field(default=1, ge=1, description="Engines that share the work, on Ray (docs/scale-out.md).")
+    ray_address: str | None = Field(
+        default=None, min_length=1, description="HOST:PORT of a running Ray cluster, or auto; default this machine."
+    )

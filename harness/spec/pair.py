@@ -1,9 +1,11 @@
 """The two checkpoints under study, by path, hub id or the name of a preset."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
@@ -16,15 +18,15 @@ class Pair(Spec):
     `trust_remote_code` stays off unless the user says otherwise.
     """
 
-    base: str = Field(min_length=1)
-    rl: str = Field(min_length=1)
-    base_revision: str | None = None
-    rl_revision: str | None = None
-    trust_remote_code: bool = False
+    base: str = Field(min_length=1, description="Base checkpoint: hub id or directory.")
+    rl: str = Field(min_length=1, description="RL checkpoint, or LoRA adapter of base: hub id or directory.")
+    base_revision: str | None = Field(default=None, description="Branch, tag or commit of base on the hub.")
+    rl_revision: str | None = Field(default=None, description="Branch, tag or commit of the RL checkpoint on the hub.")
+    trust_remote_code: bool = Field(default=False, description="Run code that a checkpoint brings along.")
 
     @classmethod
     def preset(cls, name: str) -> "Pair":
-        """One of the paper's pairs (its section "Experiment setup" names the checkpoints).
+        """Return one of the paper's pairs (its section "Experiment setup" names the checkpoints).
 
         Raises:
             UserError: no preset has that name.
@@ -35,7 +37,7 @@ class Pair(Spec):
 
     @classmethod
     def of_folder(cls, folder: str | Path) -> "Pair":
-        """The pair in a directory: what its `pair.json` names (places in it are relative to it), or its `base`, `rl`.
+        """Read the pair in a directory: what its `pair.json` names (relative to it), or its `base` and `rl`.
 
         `rlvr-dir train` and `rlvr-dir tiny build` write such directories.
 
@@ -66,3 +68,70 @@ PRESETS: dict[str, Pair] = {
     "orz-32b": Pair(base="Qwen/Qwen2.5-32B", rl="Open-Reasoner-Zero/Open-Reasoner-Zero-32B"),
     "unireason-14b": Pair(base="Qwen/Qwen3-14B-Base", rl="ReasoningTransferability/UniReason-Qwen3-14B-RL"),
 }
+
+TINY: Literal["tiny"] = "tiny"  # the embedded pair; `harness.tiny.checkpoints` knows where its weights are
+OPTIONS = {"rl": "pretrained", "rl_revision": "revision"}  # lm-eval's names for two fields, and our commands'
+PAIR_OPTIONS = ("pair", *(OPTIONS.get(name, name) for name in Pair.model_fields))
+
+
+def find_pair(named: Any) -> "Pair | Literal['tiny']":
+    """Find a pair by its name (a preset, `tiny`), by its folder, or by a mapping of its fields.
+
+    Raises:
+        UserError: no such pair, or a field that is refused.
+    """
+    if isinstance(named, Pair) or named == TINY:
+        return named
+    if isinstance(named, Mapping):
+        return parse(Pair, named, where="pair.")
+    if named in PRESETS:
+        return PRESETS[named]
+    if isinstance(named, str | Path) and Path(named).expanduser().is_dir():
+        return Pair.of_folder(named)
+    raise unknown("pair", named, (*PRESETS, TINY, "a folder with base and rl"))
+
+
+NamedPair = Annotated[Pair | Literal["tiny"], BeforeValidator(find_pair)]
+
+
+def pair_of(options: Mapping[str, Any]) -> "Pair | Literal['tiny'] | None":
+    """Return the pair that options (`pair`, or `pretrained` and `base`, ...) name; None where they name none.
+
+    Raises:
+        UserError: half a pair, two pairs, or what `find_pair` refuses.
+    """
+    given = {name: options[name] for name in PAIR_OPTIONS if name in options}
+    if not given:
+        return None
+    further = [name for name in given if name != "pair"]
+    if "pair" in given:
+        clash = [name for name in ("pretrained", "base") if name in given]
+        if clash:
+            raise UserError(
+                f"pair={given['pair']!r} and {clash[0]}={given[clash[0]]!r} name two pairs; give one of them"
+            )
+        found = find_pair(str(given["pair"]))
+        if found == TINY:
+            if further:
+                raise UserError(
+                    f"{further[0]}={given[further[0]]!r} has no effect with pair='tiny', which ships with rlvr-dir"
+                )
+            return TINY
+        fields = found.model_dump()
+    elif given == {"pretrained": TINY}:
+        return TINY
+    else:
+        missing = [name for name in ("pretrained", "base") if name not in given]
+        if len(missing) == 2:
+            raise UserError(
+                f"{further[0]}={given[further[0]]!r} needs a pair: give pretrained=RL,base=BASE or pair=NAME"
+            )
+        if missing:
+            other = "pretrained" if missing == ["base"] else "base"
+            lacks = {"pretrained": "pretrained= (the RL checkpoint)", "base": "base= (the base checkpoint)"}[missing[0]]
+            raise UserError(f"{other}={given[other]!r} is only half a pair: give {lacks} too, or pair=NAME")
+        fields = {}
+    for field in Pair.model_fields:
+        if (name := OPTIONS.get(field, field)) in given:
+            fields[field] = given[name] if field == "trust_remote_code" else str(given[name])
+    return parse(Pair, fields)

@@ -4,11 +4,11 @@
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import prod
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
@@ -61,9 +61,11 @@ class Workers(Spec):
 class Search(Spec):
     """The part of a sweep that says which points there are and which of them is best.
 
-    A kind of sweep adds what its points are made of, and `pairs`, `choices`, `metrics`.
+    A kind of sweep adds what its points are made of, `accepted` and `numeric`, and `pairs`, `choices`, `metrics`.
     """
 
+    called: ClassVar[str] = "sweep"
+    accepted: ClassVar[tuple[str, ...]] = ()  # names of parameters
     grows: ClassVar[tuple[str, ...]] = ()  # further lists that may be extended
 
     name: str
@@ -74,27 +76,73 @@ class Search(Spec):
     run_cap: int | None = Field(default=None, ge=1)
     batch: int = Field(default=8, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**32)
-    workers: Workers = Workers()
+    workers: Workers = Field(default_factory=Workers)
     storage: str = "journal"
     retries: int = Field(default=3, ge=0)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, data: Any) -> Any:
+        """Take a key without a value for one that is not there."""
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, Mapping) else data
+
+    @field_validator("metric", mode="before")
+    @classmethod
+    def _read_metrics(cls, given: Any) -> Any:
+        each = given if isinstance(given, list | tuple) else [given]
+        return [{"name": metric} if isinstance(metric, str) else metric for metric in each]
+
+    @field_validator("parameters", mode="before")
+    @classmethod
+    def _read_parameters(cls, given: Any) -> dict[str, Parameter]:
+        if not isinstance(given, Mapping) or not given:
+            raise UserError("the sweep has no parameters")
+        for name in given:
+            if name not in cls.accepted:
+                raise unknown("key of parameters", name, cls.accepted)
+        return {name: cls.parameter(name, value) for name, value in given.items()}
+
+    @model_validator(mode="after")
+    def _check(self) -> "Search":
+        if not self.metric:
+            self.__dict__["metric"] = (Metric(name=self.metrics[0]),)
+        self.check()
+        return self
+
+    @classmethod
+    def parameter(cls, name: str, value: Any) -> Parameter:
+        """Read one entry of `parameters`.
+
+        Raises:
+            UserError: it is refused.
+        """
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Refuse what one field alone cannot tell.
+
+        Raises:
+            UserError: naming the first thing that does not fit.
+        """
+        check_search(self)
+
     @property
     def pairs(self) -> Mapping[str, Any]:
-        """What points are tried on, by name."""
+        """Return what points are tried on, by name."""
         raise NotImplementedError
 
     @property
     def choices(self) -> Mapping[str, tuple[Any, ...]]:
-        """The parameters that are no numbers, with all that they can be."""
+        """Return the parameters that are no numbers, with all that they can be."""
         raise NotImplementedError
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics there are, the usual one first."""
+        """Return the metrics there are, the usual one first."""
         raise NotImplementedError
 
     def size(self) -> str:
-        """How many points there are, as a product: `5 tau x 3 gamma = 15 points`."""
+        """Say how many points there are, as a product: `5 tau x 3 gamma = 15 points`."""
         factors = [(len(self.pairs), "pairs")] if len(self.pairs) > 1 else []
         factors += [
             (len(p.listed), name.partition(".")[2] + (" by ratio" if p.ratio else ""))
@@ -109,7 +157,7 @@ class Search(Spec):
         return f"{product} = {total} points{capped}"
 
     def plain(self) -> dict[str, Any]:
-        """The sweep as plain values, everything said, that its kind's loader reads back."""
+        """Return the sweep as plain values with its defaults filled in; `parse` restores it."""
         data = self.model_dump(mode="json")
         data["parameters"] = {
             name: {key: value for key, value in parameter.items() if value is not None and value is not False}
@@ -119,7 +167,7 @@ class Search(Spec):
 
 
 def check_search(spec: Search) -> None:
-    """What one field alone cannot tell.
+    """Refuse what one field alone cannot tell.
 
     Raises:
         UserError: naming the first thing that does not fit.
@@ -145,7 +193,10 @@ def check_search(spec: Search) -> None:
 
 
 def corners(spec: Search, alias: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """Points with every value of every parameter at least once, the others at their first; `alias` renames them."""
+    """Return points with every value of every parameter at least once, the others at their first.
+
+    `alias` renames parameters.
+    """
     every = {
         name: [((alias or {}).get(name, name), value) for value in p.listed or (p.min, p.max)]
         for name, p in spec.parameters.items()
@@ -154,32 +205,8 @@ def corners(spec: Search, alias: Mapping[str, str] | None = None) -> list[dict[s
     return [{**first, key: value} for values in every.values() for key, value in values]
 
 
-def fields_of(data: Mapping[str, Any], spec: type[Search], required: Iterable[str]) -> dict[str, Any]:
-    """The fields of a sweep's YAML with what all kinds share already read, except `parameters`.
-
-    Raises:
-        UserError: an unknown key, a missing one, or a value that is refused.
-    """
-    if not isinstance(data, Mapping):
-        raise UserError("the sweep is not a mapping of keys to values")
-    known_keys("sweep", data, spec.model_fields)
-    fields: dict[str, Any] = {name: value for name, value in data.items() if value is not None}
-    for name in required:
-        if not fields.get(name):
-            raise UserError(f"the sweep has no {name}")
-    if "workers" in fields:
-        fields["workers"] = part(Workers, fields["workers"], "workers")
-    metrics = fields.get("metric") or []
-    metrics = metrics if isinstance(metrics, list | tuple) else [metrics]
-    fields["metric"] = tuple(part(Metric, {"name": m} if isinstance(m, str) else m, "metric") for m in metrics)
-    fields["constraints"] = {
-        name: part(Bounds, value, f"constraints.{name}") for name, value in (fields.get("constraints") or {}).items()
-    }
-    return fields
-
-
 def parameter_of(where: str, value: Any, *, numeric: bool) -> Parameter:
-    """One entry of `parameters`, its numbers as numbers.
+    """Read one entry of `parameters`, its numbers as numbers.
 
     Raises:
         UserError: it is neither values nor a range nor ratios, or more than one of them.
@@ -187,7 +214,6 @@ def parameter_of(where: str, value: Any, *, numeric: bool) -> Parameter:
     if not isinstance(value, Mapping):
         raise UserError(f"{where}={value!r} is refused; accepted: values: [...] or min: and max:")
     given = dict(value)
-    known_keys(where, given, Parameter.model_fields)
     for key in ("values", "ratio"):
         if key in given:
             each = given[key] if isinstance(given[key], list | tuple) else [given[key]]
@@ -214,7 +240,7 @@ def parameter_of(where: str, value: Any, *, numeric: bool) -> Parameter:
 
 
 def number(where: str, value: Any) -> float:
-    """A number, also one that YAML reads as text (1e-3).
+    """Read a number, also one that YAML reads as text (1e-3).
 
     Raises:
         UserError: it is none.
@@ -225,23 +251,22 @@ def number(where: str, value: Any) -> float:
         raise UserError(f"{where}: {value!r} is not a number") from None
 
 
-def part(spec: type[Any], value: Any, where: str) -> Any:
-    """A mapping as a part of a sweep.
+P = TypeVar("P", bound=Spec)
+
+
+def read_pruner(value: Any, name: str, spec: type[P]) -> P | None:
+    """Read `pruner`: `none`, the `name` of this kind's pruner, or a mapping from that name to its settings.
 
     Raises:
-        UserError: it is no mapping, or what `parse` refuses.
+        UserError: another name, or settings that are refused.
     """
-    if isinstance(value, spec):
-        return value
+    if value in (None, "none") or isinstance(value, spec):
+        return None if isinstance(value, str) else value
+    if value == name:
+        return spec()
     if not isinstance(value, Mapping):
-        raise UserError(f"{where}={value!r} is refused; accepted: a mapping of {', '.join(spec.model_fields)}")
-    known_keys(where, value, spec.model_fields)
-    return parse(spec, value, where=f"{where}.")
-
-
-def known_keys(where: str, given: Mapping[str, Any], accepted: Iterable[str]) -> None:
-    """Refuses a key that is not accepted, with the nearest one that is."""
-    accepted = list(accepted)
-    for key in given:
-        if key not in accepted:
-            raise unknown(f"key of {where}", key, accepted)
+        raise unknown("pruner", value, ("none", name))
+    for key in value:
+        if key != name:
+            raise unknown("key of pruner", key, (name,))
+    return parse(spec, value.get(name) or {}, where=f"pruner.{name}.")

@@ -1,6 +1,6 @@
 """A sweep of decodings: ways of decoding to be tried on benchmarks, how they are chosen, and what counts as better.
 
-    spec = load_sweep(yaml.safe_load(text))
+    spec = parse(SweepSpec, read_yaml("sweeps/tiny_tau_gamma.yaml"))
 
 Everything is checked here, before any model loads. `sweeps/*.yaml` are examples, `docs/sweep.md` explains each key.
 """
@@ -8,27 +8,17 @@ Everything is checked here, before any model loads. `sweeps/*.yaml` are examples
 import re
 import warnings
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
-from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling
+from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, parse_decoding
 from harness.spec.engine import EngineSpec
-from harness.spec.pair import PRESETS, Pair
-from harness.spec.search import (
-    LISTED,
-    Metric,
-    Parameter,
-    Search,
-    check_search,
-    corners,
-    fields_of,
-    known_keys,
-    parameter_of,
-    part,
-)
+from harness.spec.evaluation import PUBLISHED, Golds, Grader, read_names
+from harness.spec.pair import PRESETS, TINY, Pair
+from harness.spec.search import LISTED, Parameter, Search, check_search, corners, parameter_of, read_pruner
 
 PARAMETERS = tuple(f"decode.{name}" for name in Decoding.model_fields)
 NUMBERS = ("decode.tau", "decode.gamma")
@@ -38,7 +28,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "decode.criterion": CRITERIA,
 }
 TAU, RATIO = "decode.tau", "decode.tau.ratio"  # a threshold, or the replacement ratio it is to reach
-TINY = "tiny"
 SHARES = ("replacement_ratio", "changed_ratio", "truncated_share", "no_box_share")
 _PASS = re.compile(r"pass_at_([0-9]+)")
 
@@ -54,55 +43,83 @@ class Wilcoxon(Spec):
     startup: int = Field(default=5, ge=2)
 
 
+def _read_pairs(value: Any) -> tuple[str | Pair, ...]:
+    """Read one pair or several; a name stays a name, by which points are known."""
+    found = []
+    for each in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(each, Mapping | Pair):
+            found.append(parse(Pair, each, where="pair."))
+        elif each == TINY or each in PRESETS:
+            found.append(str(each))
+        else:
+            raise unknown("pair", each, (*PRESETS, TINY))
+    return tuple(found)
+
+
+def _read_references(value: Any) -> tuple[Decoding, ...]:
+    """Read further references; base and RL are references anyway."""
+    found = [parse_decoding(d) if isinstance(d, str) else parse(Decoding, d, where="references.") for d in value or ()]
+    return tuple(each for each in found if each.mode not in ("base", "rl"))
+
+
+def _read_decode(value: Any) -> dict[str, Any]:
+    """Read what all points have in common."""
+    for key in value or {}:
+        if key not in Decoding.model_fields:
+            raise unknown("key of decode", key, Decoding.model_fields)
+    return dict(value or {})
+
+
 class SweepSpec(Search):
-    """A whole sweep. `load_sweep` makes it; pairs are names (`tiny`, a preset) or checkpoints.
+    """A whole sweep; pairs are names (`tiny`, a preset) or checkpoints.
 
     Base and RL are always decoded as references, and so is the gamma = 0 control of every extrapolation; `references`
     are more of them.
     """
 
+    accepted: ClassVar[tuple[str, ...]] = PARAMETERS
     grows: ClassVar[tuple[str, ...]] = ("references",)
 
     kind: Literal["decode"] = "decode"
-    pair: tuple[str | Pair, ...] = (TINY,)
-    tasks: tuple[str, ...]
+    pair: Annotated[tuple[str | Pair, ...], BeforeValidator(_read_pairs)] = (TINY,)
+    tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)]
     limit: int | None = Field(default=None, ge=1)
-    sampling: Sampling = Sampling()
-    decode: dict[str, Any] = Field(default_factory=dict)
-    references: tuple[Decoding, ...] = ()
-    pruner: Wilcoxon | None = None
-    engine: EngineSpec = EngineSpec()
-    grader: str = "robust"
-    golds: str = "published"
+    sampling: Sampling = Field(default_factory=Sampling)
+    decode: Annotated[dict[str, Any], BeforeValidator(_read_decode)] = Field(default_factory=dict)
+    references: Annotated[tuple[Decoding, ...], BeforeValidator(_read_references)] = ()
+    pruner: Annotated[Wilcoxon | None, BeforeValidator(lambda v: read_pruner(v, "wilcoxon", Wilcoxon))] = None
+    engine: EngineSpec = Field(default_factory=EngineSpec)
+    grader: Grader = "robust"
+    golds: Golds = PUBLISHED
     data_dir: str | None = None
 
     @property
     def choices(self) -> Mapping[str, tuple[str, ...]]:
-        """The parameters that are names, with all of these."""
+        """Return the parameters that are names, with all of these."""
         return CHOICES
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics there are, Avg@N first."""
+        """Return the metrics there are, Avg@N first."""
         return metric_names(self.sampling.samples)
 
     @property
-    def pairs(self) -> dict[str, Pair | None]:
-        """The pairs by name; None is the tiny pair, which the caller has."""
-        return {pair_name(p): _preset(p) if isinstance(p, str) else p for p in self.pair}
+    def pairs(self) -> dict[str, Pair | str]:
+        """Return the pairs by name; `harness.tiny.checkpoints` knows the one called `tiny`."""
+        return {pair_name(p): PRESETS.get(p, p) if isinstance(p, str) else p for p in self.pair}
 
     @property
     def extrapolates(self) -> bool:
-        """Whether a point's mode is `extrapolate` where nothing says otherwise: a gamma is named."""
+        """Tell whether a point's mode is `extrapolate` where nothing says otherwise: a gamma is named."""
         return "decode.gamma" in self.parameters or bool(self.decode.get("gamma"))
 
     @property
     def matched(self) -> bool:
-        """Whether thresholds are asked for by the replacement ratio they reach."""
+        """Tell whether thresholds are asked for by the replacement ratio they reach."""
         return TAU in self.parameters and self.parameters[TAU].ratio is not None
 
     def decoding(self, point: Mapping[str, Any], tau: float | None = None) -> Decoding:
-        """The decoding of a point; `tau` where the point names a ratio. gamma = 0 is plain replacement.
+        """Return the decoding of a point; `tau` where the point names a ratio. gamma = 0 is plain replacement.
 
         Raises:
             UserError: the point contradicts itself.
@@ -116,45 +133,71 @@ class SweepSpec(Search):
         return parse(Decoding, fields, where="decode.")
 
     def plain(self) -> dict[str, Any]:
-        """The sweep as plain values, everything said, that `load_sweep` reads back."""
+        """Return the sweep as plain values with its defaults filled in; `parse` restores it."""
         return {**super().plain(), "pruner": {"wilcoxon": self.pruner.model_dump()} if self.pruner else "none"}
+
+    def check(self) -> None:
+        """Refuse what one field alone cannot tell.
+
+        Raises:
+            UserError: naming the first thing that does not fit.
+        """
+        if not self.tasks:
+            raise UserError("the sweep has no tasks")
+        check_search(self)
+        names = [pair_name(pair) for pair in self.pair]
+        if len(set(names)) < len(names):
+            raise UserError(f"pair: {', '.join(names)} has one name twice")
+        for what in (*(m.name for m in self.metric), *self.constraints):
+            _metric(what, self.sampling.samples)
+        for name, bounds in self.constraints.items():
+            if name in SHARES and (bounds.max or 0) > 1:
+                raise UserError(f"constraints.{name}.max={bounds.max} is refused: shares are fractions, 0 to 1")
+        for name in self.parameters:
+            key = name.removeprefix("decode.")
+            if key in self.decode:
+                raise UserError(f"decode.{key} is both fixed (decode) and varied (parameters); give one of them")
+        if self.pruner is not None and len(self.metric) > 1:
+            raise UserError("pruner: pruning needs one metric; several metrics give a Pareto set without it")
+        if self.pruner is not None and self.metric[0].name != f"avg_at_{self.sampling.samples}":
+            raise UserError(
+                f"pruner: it tests avg_at_{self.sampling.samples} by problem; metric={self.metric[0].name!r}"
+            )
+        if len(self.pair) > 1 and self.method not in LISTED:
+            raise UserError(f"method={self.method} searches one pair; accepted with several: {', '.join(LISTED)}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a threshold of the unusual sign is said once it is decoded
+            for point in corners(self, {TAU: RATIO} if self.matched else {}):
+                self.decoding(point, 0.0 if RATIO in point else None)
+
+    @classmethod
+    def parameter(cls, name: str, value: Any) -> Parameter:
+        """Read one entry of `parameters`, its choices known.
+
+        Raises:
+            UserError: it is refused.
+        """
+        where = f"parameters.{name}"
+        parameter = parameter_of(where, value, numeric=name in NUMBERS)
+        if parameter.ratio is not None and name != TAU:
+            raise UserError(f"{where}.ratio is refused; accepted for {TAU} only")
+        if parameter.listed is None and name not in NUMBERS:
+            raise UserError(f"{where} has a range; accepted: values out of {', '.join(CHOICES[name])}")
+        for each in parameter.listed or ():
+            if name in CHOICES and each not in CHOICES[name]:
+                raise unknown(where, each, CHOICES[name])
+        if parameter.ratio is not None and not all(0 < r < 1 for r in parameter.ratio):
+            raise UserError(f"{where}.ratio={list(parameter.ratio)} is refused; accepted: fractions between 0 and 1")
+        return parameter
 
 
 def pair_name(pair: str | Pair) -> str:
-    """A short name for a pair: its preset's, or the last part of its RL checkpoint."""
+    """Return a short name for a pair: its preset's, or the last part of its RL checkpoint."""
     return pair if isinstance(pair, str) else pair.rl.rstrip("/").split("/")[-1]
 
 
-def load_sweep(data: Mapping[str, Any]) -> SweepSpec:
-    """A sweep from its YAML.
-
-    Raises:
-        UserError: an unknown key (the sentence has the nearest one), a value that is refused, or parts that do not fit
-            together.
-    """
-    fields = fields_of(data, SweepSpec, ("name", "tasks", "parameters"))
-    pairs = fields.get("pair", TINY)
-    fields["pair"] = tuple(_pair(each) for each in (pairs if isinstance(pairs, list | tuple) else [pairs]))
-    fields["tasks"] = [fields["tasks"]] if isinstance(fields["tasks"], str) else fields["tasks"]
-    for name, each in (("sampling", Sampling), ("engine", EngineSpec)):
-        if name in fields:
-            fields[name] = part(each, fields[name], name)
-    fields["decode"] = dict(fields.get("decode") or {})
-    known_keys("decode", fields["decode"], Decoding.model_fields)
-    fields["references"] = tuple(_reference(each) for each in fields.get("references") or ())
-    fields["references"] = tuple(d for d in fields["references"] if d.mode not in ("base", "rl"))
-    known_keys("parameters", fields["parameters"], PARAMETERS)
-    fields["parameters"] = {name: _parameter(name, value) for name, value in fields["parameters"].items()}
-    fields["pruner"] = _pruner(fields.get("pruner"))
-    spec = parse(SweepSpec, fields)
-    if not spec.metric:
-        spec = spec.model_copy(update={"metric": (Metric(name=spec.metrics[0]),)})
-    _check(spec)
-    return spec
-
-
 def metric_names(samples: int) -> tuple[str, ...]:
-    """The metrics there are with so many samples a problem (Pass@k also for every other k up to it)."""
+    """Return the metrics there are with so many samples a problem (Pass@k also for every other k up to it)."""
     powers = [2**i for i in range(samples.bit_length()) if 2**i <= samples]
     return (
         f"avg_at_{samples}",
@@ -165,83 +208,9 @@ def metric_names(samples: int) -> tuple[str, ...]:
     )
 
 
-def _check(spec: SweepSpec) -> None:
-    """What is to be said of decodings alone.
-
-    Raises:
-        UserError: naming the first thing that does not fit.
-    """
-    check_search(spec)
-    names = [pair_name(pair) for pair in spec.pair]
-    if len(set(names)) < len(names):
-        raise UserError(f"pair: {', '.join(names)} has one name twice")
-    for what in (*(m.name for m in spec.metric), *spec.constraints):
-        _metric(what, spec.sampling.samples)
-    for name, bounds in spec.constraints.items():
-        if name in SHARES and (bounds.max or 0) > 1:
-            raise UserError(f"constraints.{name}.max={bounds.max} is refused: shares are fractions, 0 to 1")
-    for name in spec.parameters:
-        key = name.removeprefix("decode.")
-        if key in spec.decode:
-            raise UserError(f"decode.{key} is both fixed (decode) and varied (parameters); give one of them")
-    if spec.pruner is not None and len(spec.metric) > 1:
-        raise UserError("pruner: pruning needs one metric; several metrics give a Pareto set without it")
-    if spec.pruner is not None and spec.metric[0].name != f"avg_at_{spec.sampling.samples}":
-        raise UserError(f"pruner: it tests avg_at_{spec.sampling.samples} by problem; metric={spec.metric[0].name!r}")
-    if len(spec.pair) > 1 and spec.method not in LISTED:
-        raise UserError(f"method={spec.method} searches one pair; accepted with several: {', '.join(LISTED)}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a threshold of the unusual sign is said once it is decoded
-        for point in corners(spec, {TAU: RATIO} if spec.matched else {}):
-            spec.decoding(point, 0.0 if RATIO in point else None)
-
-
 def _metric(name: str, samples: int) -> None:
     match = _PASS.fullmatch(name)
     if match and 1 <= int(match[1]) <= samples:
         return
     if name not in metric_names(samples):
         raise unknown("metric", name, metric_names(samples))
-
-
-def _parameter(name: str, value: Any) -> Parameter:
-    """One entry of `parameters`, its choices known."""
-    where = f"parameters.{name}"
-    parameter = parameter_of(where, value, numeric=name in NUMBERS)
-    if parameter.ratio is not None and name != TAU:
-        raise UserError(f"{where}.ratio is refused; accepted for {TAU} only")
-    if parameter.listed is None and name not in NUMBERS:
-        raise UserError(f"{where} has a range; accepted: values out of {', '.join(CHOICES[name])}")
-    for each in parameter.listed or ():
-        if name in CHOICES and each not in CHOICES[name]:
-            raise unknown(where, each, CHOICES[name])
-    if parameter.ratio is not None and not all(0 < r < 1 for r in parameter.ratio):
-        raise UserError(f"{where}.ratio={list(parameter.ratio)} is refused; accepted: fractions between 0 and 1")
-    return parameter
-
-
-def _pair(value: Any) -> str | Pair:
-    if isinstance(value, Mapping):
-        return part(Pair, value, "pair")
-    if value != TINY and value not in PRESETS:
-        raise unknown("pair", value, (*PRESETS, TINY))
-    return str(value)
-
-
-def _preset(name: str) -> Pair | None:
-    return None if name == TINY else Pair.preset(name)
-
-
-def _reference(value: Any) -> Decoding:
-    return part(Decoding, {"mode": value} if isinstance(value, str) else value, "references")
-
-
-def _pruner(value: Any) -> Wilcoxon | None:
-    if value in (None, "none"):
-        return None
-    if value == "wilcoxon":
-        return Wilcoxon()
-    if not isinstance(value, Mapping):
-        raise unknown("pruner", value, ("none", "wilcoxon"))
-    known_keys("pruner", value, ("wilcoxon",))
-    return part(Wilcoxon, value["wilcoxon"] or {}, "pruner.wilcoxon")

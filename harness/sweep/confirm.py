@@ -22,10 +22,10 @@ from harness.spec import Decoding, Sampling
 from harness.spec.sweep import SweepSpec
 from harness.sweep import track
 from harness.sweep.folder import Folder
-from harness.sweep.measure import checkpoints
 from harness.sweep.run import Places
 from harness.sweep.study import Book
 from harness.sweep.summary import Entry, summarise
+from harness.tiny import checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _decode(
 ) -> list[EvalResult]:
     winner = entry.decoding
     decodings = list(dict.fromkeys([Decoding(mode="base"), Decoding(mode="rl"), winner.control(), winner]))
-    engine = open_engine(checkpoints(spec, entry.pair), spec.engine, lazily=True)
+    engine = open_engine(checkpoints(spec.pairs[entry.pair]), spec.engine, lazily=True)
     try:
         return [
             result

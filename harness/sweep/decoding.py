@@ -18,13 +18,14 @@ from harness.sweep.bench import Bench
 from harness.sweep.confirm import confirm
 from harness.sweep.estimate import estimate
 from harness.sweep.folder import Folder
-from harness.sweep.measure import Taus, checkpoints, decoding_of, measure
+from harness.sweep.measure import Taus, decoding_of, measure
 from harness.sweep.points import Point, listed_points, reference
 from harness.sweep.progress import best_so_far
 from harness.sweep.study import Asked
 from harness.sweep.summary import summarise, write
 from harness.sweep.taus import find_taus, stored_taus, wanted
 from harness.sweep.track import Parent as parent
+from harness.tiny import checkpoints
 
 if TYPE_CHECKING:
     from harness.sweep.run import Places
@@ -75,7 +76,7 @@ def hand(bench: Bench) -> Iterator[Callable[[Asked], None]]:
         spec, pair = bench.spec, asked.point["pair"]
         if loaded != pair:
             _close(engine)
-            engine, loaded = open_engine(checkpoints(spec, pair), spec.engine, lazily=True), pair
+            engine, loaded = open_engine(checkpoints(spec.pairs[pair]), spec.engine, lazily=True), pair
         measure(bench, engine, [asked], stored_taus(spec, bench.folder, pair))
 
     try:
@@ -163,7 +164,7 @@ def _claim(bench: Bench, pair: str, held: dict[str, list[Asked]], taus: Taus) ->
 
 @contextmanager
 def _engine(spec: SweepSpec, pair: str) -> Iterator[Engine]:
-    engine = open_engine(checkpoints(spec, pair), spec.engine, lazily=True)
+    engine = open_engine(checkpoints(spec.pairs[pair]), spec.engine, lazily=True)
     try:
         yield engine
     finally:

@@ -14,10 +14,11 @@ from harness.records import RecordStore
 from harness.spec import Decoding
 from harness.spec.sweep import LISTED, RATIO, SweepSpec
 from harness.sweep.folder import Folder
-from harness.sweep.measure import Taus, checkpoints, decoding_of
+from harness.sweep.measure import Taus, decoding_of
 from harness.sweep.points import Point, listed_points
 from harness.sweep.progress import duration
 from harness.sweep.taus import stored_taus
+from harness.tiny import checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[Decoding], 
 
 
 def _works(spec: SweepSpec, pair: str, asked: Sequence[Decoding]) -> list[Work]:
-    engine = open_engine(checkpoints(spec, pair), spec.engine, lazily=True)
+    engine = open_engine(checkpoints(spec.pairs[pair]), spec.engine, lazily=True)
     try:
         names = list(preflight(spec.tasks, spec.data_dir, spec.golds))
         papers = exams(names, engine, spec.sampling, limit=spec.limit, data_dir=spec.data_dir, version=spec.golds)

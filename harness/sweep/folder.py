@@ -18,6 +18,7 @@ import yaml
 from harness.errors import UserError
 from harness.evals import EvalResult
 from harness.records.files import make_folder, write_file
+from harness.spec import read_yaml
 from harness.spec.search import Search
 from harness.sweep.kinds import load
 
@@ -56,10 +57,7 @@ class Folder:
         """
         if not self.spec.is_file():
             return None
-        try:
-            return load(yaml.safe_load(self.spec.read_text()))
-        except yaml.YAMLError as error:
-            raise UserError(f"{self.spec} is not YAML ({error})") from None
+        return load(read_yaml(self.spec))
 
     def settle(self, spec: Search, *, extend: bool = False) -> None:
         """Writes the sweep down, or checks it against the one that is.

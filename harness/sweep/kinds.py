@@ -25,24 +25,26 @@ from types import ModuleType
 from typing import Any
 
 from harness.errors import UserError, unknown
+from harness.spec.base import parse
 from harness.spec.search import Search
 
 KINDS = {"decode": "harness.sweep.decoding", "train": "harness.sweep.training.kind"}
-LOADERS = {"decode": "harness.spec.sweep", "train": "harness.sweep.training.spec"}
+SPECS = {"decode": "harness.spec.sweep:SweepSpec", "train": "harness.sweep.training.spec:TrainingSweep"}
 
 
 def load(data: Mapping[str, Any]) -> Search:
-    """A sweep of either kind from its YAML.
+    """Make a sweep of either kind from its YAML.
 
     Raises:
-        UserError: there is no such kind, or what the kind's own loader refuses.
+        UserError: there is no such kind, or what `parse` refuses.
     """
     if not isinstance(data, Mapping):
         raise UserError("the sweep is not a mapping of keys to values")
     kind = data.get("kind", "decode")
-    if kind not in LOADERS:
-        raise unknown("kind", kind, LOADERS)
-    return import_module(LOADERS[kind]).load_sweep(data)
+    if kind not in SPECS:
+        raise unknown("kind", kind, SPECS)
+    module, _, name = SPECS[kind].partition(":")
+    return parse(getattr(import_module(module), name), data)
 
 
 def kind_of(spec: Search) -> ModuleType:

@@ -10,7 +10,7 @@ from harness.evals import EvalResult, evaluate, preflight
 from harness.evals.stream import stream
 from harness.evals.work import Work, exams, works_of
 from harness.records import RecordStore
-from harness.spec import Decoding, Pair, parse
+from harness.spec import Decoding, parse
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.bench import Bench
 from harness.sweep.matched import Found
@@ -19,16 +19,6 @@ from harness.sweep.study import Asked
 
 Taus = dict[tuple[str, float], Found]  # by criterion and wanted ratio
 Trials = dict[Decoding, list[Asked]]  # points may be other words for one decoding
-
-
-def checkpoints(spec: SweepSpec, name: str) -> Pair:
-    """The pair of that name."""
-    pair = spec.pairs[name]
-    if pair is None:
-        from harness.tiny import tiny_pair
-
-        return tiny_pair()
-    return pair
 
 
 def decoding_of(spec: SweepSpec, point: Point, taus: Taus) -> Decoding:

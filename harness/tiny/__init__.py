@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.spec import Pair
+from harness.spec import TINY, Pair
 from harness.tiny.problems import TINY_TASKS, benchmark
 
-__all__ = ["TINY_TASKS", "WEIGHTS", "benchmark", "build", "tiny_pair"]
+__all__ = ["TINY_TASKS", "WEIGHTS", "benchmark", "build", "checkpoints", "tiny_pair"]
 
 WEIGHTS = Path(__file__).resolve().parent / "weights"
 
 
 def tiny_pair() -> Pair:
-    """The shipped pair, by absolute paths.
+    """Return the shipped pair, by absolute paths.
 
     Raises:
         UserError: this installation came without the weights.
@@ -29,6 +29,15 @@ def tiny_pair() -> Pair:
         if not (WEIGHTS / name / "model.safetensors").is_file():
             raise UserError(f"pair='tiny': {WEIGHTS / name} has no weights; make them with `rlvr-dir tiny build`")
     return Pair(base=str(WEIGHTS / "base"), rl=str(WEIGHTS / "rl"))
+
+
+def checkpoints(pair: Pair | str) -> Pair:
+    """Return the checkpoints of a pair, where it may also be named `tiny`.
+
+    Raises:
+        UserError: this installation came without the tiny weights.
+    """
+    return tiny_pair() if pair == TINY else Pair.model_validate(pair)
 
 
 def build(out: Path | str, **options: Any) -> Pair:

@@ -1,17 +1,18 @@
 """What is trained, on what, how often and how it is checked: a training as validated data.
 
-    spec = load_train(yaml.safe_load(text))
+    spec = load_train(read_yaml("training.yaml"))
 
 Everything that can be known without loading anything is refused here; `check_machine` asks what the machine has.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from harness.errors import UserError, unknown
+from harness.errors import UserError
 from harness.spec import EngineSpec, Sampling, Spec, parse
+from harness.spec.evaluation import read_names
 from harness.train.settings import DapoSettings
 from harness.train.verl.presets import with_preset
 from harness.train.verl.spec import Verl, refuse_unfit
@@ -43,11 +44,19 @@ class Validation(Spec):
     """Avg@k on held-out benchmarks by the evaluator of `rlvr-dir eval`: of the base, then every `every` steps
     (0: never), and in the end. Drawing is by its own noise: how often it happens changes no weight."""
 
-    tasks: tuple[str, ...] = ()
+    tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = ()
     sampling: Sampling = Sampling(samples=8, max_tokens=1024)
     limit: int | None = Field(default=None, ge=1)
     every: int = Field(default=0, ge=0)
     engine: EngineSpec = EngineSpec(backend="transformers")
+
+    @field_validator("sampling", "engine", mode="before")
+    @classmethod
+    def _over_defaults(cls, given: Any, info: ValidationInfo) -> Any:
+        """Put what is given over this spec's own defaults, which are not those of the section."""
+        if not isinstance(given, Mapping):
+            return given
+        return {**cls.model_fields[info.field_name].default.model_dump(), **given}
 
 
 class TrainSpec(Spec):
@@ -58,6 +67,8 @@ class TrainSpec(Spec):
     `data` is `tiny` or a JSONL file of `answer` and `prompt` (text or messages) or `problem`, to which `instruction` is
     added. `checkpoint_every` counts steps: what is lost when the process is killed.
     """
+
+    called: ClassVar[str] = "training"
 
     backend: Literal["trl", "verl"] = "trl"
     base: str = TINY
@@ -99,12 +110,12 @@ class TrainSpec(Spec):
 
     @property
     def same(self) -> "TrainSpec":
-        """Without the seeds: what has to be equal for a folder to be gone on with."""
+        """Return it without the seeds: what has to be equal for a folder to be gone on with."""
         return self.model_copy(update={"seeds": (0,), "verl": self.verl and self.verl.same})
 
 
 def load_train(data: Mapping[str, Any], dapo: Mapping[str, Any] | None = None) -> TrainSpec:
-    """A training from its YAML, over a `preset` where it names one; `dapo` has what is used where nothing is said.
+    """Make a training from its YAML, over a `preset` where it names one; `dapo` has what is used where nothing is said.
 
     Raises:
         UserError: an unknown key (the sentence has the nearest one), a value that is refused, or parts that do not fit
@@ -113,29 +124,24 @@ def load_train(data: Mapping[str, Any], dapo: Mapping[str, Any] | None = None) -
     if not isinstance(data, Mapping):
         raise UserError("the training is not a mapping of keys to values")
     data = with_preset(data)
-    _keys("training", data, TrainSpec)
     fields: dict[str, Any] = {name: value for name, value in data.items() if value is not None}
     given = fields.get("dapo") or {}
     if isinstance(given, Mapping) and "seed" in given:
         raise UserError(f"dapo.seed={given['seed']!r} is refused: a training has seeds; accepted: seeds: [0, 1, 2]")
     if isinstance(given, Mapping):
         fields["dapo"] = {**(dapo or {}), **given}
-    parts = {"dapo": DapoSettings, "validation": Validation, "lora": Lora, "vllm": Vllm, "verl": Verl}
-    for name, part in parts.items():
-        if name in fields:
-            fields[name] = _part(part, fields[name], name)
     return parse(TrainSpec, fields)
 
 
 def plain(spec: TrainSpec) -> dict[str, Any]:
-    """The training as plain values that `load_train` reads back."""
+    """Return the training as plain values that `load_train` reads back."""
     data = spec.model_dump(mode="json")
     del data["dapo"]["seed"]
     return data
 
 
 def check_machine(spec: TrainSpec) -> None:
-    """Refuses what this machine cannot do, before anything loads.
+    """Refuse what this machine cannot do, before anything loads.
 
     Raises:
         UserError: a GPU or a package that is missing, or more than one process.
@@ -162,26 +168,3 @@ def check_machine(spec: TrainSpec) -> None:
         raise UserError("bf16=True is refused: it needs a GPU; on a CPU leave it out")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError(f"WORLD_SIZE={os.environ['WORLD_SIZE']} is refused: this backend trains in one process")
-
-
-def _part(spec: type[Spec], value: Any, where: str) -> Any:
-    if isinstance(value, spec):
-        return value
-    if not isinstance(value, Mapping):
-        raise UserError(f"{where}={value!r} is refused; accepted: a mapping of {', '.join(spec.model_fields)}")
-    _keys(where, value, spec)
-    value = dict(value)
-    if where == "validation":
-        for name, inner in (("sampling", Sampling), ("engine", EngineSpec)):
-            if name in value:
-                default = spec.model_fields[name].default.model_dump()
-                value[name] = parse(inner, {**default, **value[name]}, where=f"validation.{name}.")
-        if isinstance(value.get("tasks"), str):
-            value["tasks"] = tuple(task.strip() for task in value["tasks"].split(","))
-    return parse(spec, value, where=f"{where}.")
-
-
-def _keys(where: str, given: Mapping[str, Any], spec: type[Spec]) -> None:
-    for key in given:
-        if key not in spec.model_fields:
-            raise unknown(f"key of {where}", key, spec.model_fields)

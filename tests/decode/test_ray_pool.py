@@ -209,7 +209,7 @@ def test_settings_that_are_refused(cluster, peaked_pair, monkeypatch):
     afar = open_engine(peaked_pair, TWO.replace(ray_address=ray.get_runtime_context().gcs_address), lazily=True)
     with pytest.raises(UserError, match=r"mode=expo is refused with ray_address=.*; accepted: .*ray_address=local"):
         afar.generate([replace(make_requests(1)[0], decoding=Decoding(mode="expo", gamma=0.5))])
-    assert parse_model_args({"workers": "2"}).engine.workers == 2
+    assert parse_model_args({"workers": "2"}).spec.engine.workers == 2
     monkeypatch.setattr("harness.decode.ray_cluster.find_spec", lambda name: None)
     with pytest.raises(
         UserError, match=r"workers=2: Ray is not installed; install the extra \[ray\], or use workers=1"

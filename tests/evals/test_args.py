@@ -5,7 +5,7 @@ import pytest
 from harness.errors import UserError
 from harness.evals.args import ACCEPTED, parse_model_args
 from harness.evals.sampling import sampling_of
-from harness.spec import PRESETS
+from harness.spec import PRESETS, TINY
 
 HALVES = {"pretrained": "rl-dir", "base": "base-dir"}
 
@@ -15,31 +15,30 @@ def test_everything_the_issue_names():
         HALVES | {"mode": "extrapolate", "criterion": "kl", "tau": "0.3", "gamma": 0.05, "seed": "7", "primary": "rl"}
         | {"dtype": "float32", "max_model_len": "512", "enforce_eager": True, "kv_cache_gib": "1.5", "revision": 12}
     )  # fmt: skip
-    assert (args.pair.rl, args.pair.base, args.pair.rl_revision) == ("rl-dir", "base-dir", "12")
+    pair, engine = args.spec.pair, args.spec.engine
+    assert (pair.rl, pair.base, pair.rl_revision) == ("rl-dir", "base-dir", "12")
     assert (args.decoding.tau, args.decoding.gamma, args.decoding.primary) == (0.3, 0.05, "rl")
-    assert (args.engine.max_model_len, args.engine.kv_cache_gib, args.seed) == (512, 1.5, 7)
-    assert not args.tiny
+    assert (engine.max_model_len, engine.kv_cache_gib, args.seed) == (512, 1.5, 7)
 
 
 def test_nothing_named_is_the_tiny_pair():
     for given in ({}, {"pair": "tiny"}, {"pretrained": "tiny"}, {"mode": "base"}):
-        args = parse_model_args(given)
-        assert (args.pair, args.tiny) == (None, True)
+        assert parse_model_args(given).spec.pair == TINY
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets(name):
-    assert parse_model_args({"pair": name}).pair == PRESETS[name]
-    assert parse_model_args({"pair": name, "revision": "v1"}).pair.rl_revision == "v1"
+    assert parse_model_args({"pair": name}).spec.pair == PRESETS[name]
+    assert parse_model_args({"pair": name, "revision": "v1"}).spec.pair.rl_revision == "v1"
 
 
 def test_lm_evals_own_options_do_not_get_in_the_way():
-    plain = parse_model_args({}).engine
-    assert parse_model_args({"batch_size": 1, "device": "cuda:0", "max_batch_size": None}).engine == plain
-    assert parse_model_args({"batch_size": "auto"}).engine == plain
-    assert parse_model_args({"batch_size": 64}).engine.max_num_seqs == 64
-    assert parse_model_args({"batch_size": 64, "max_num_seqs": 8}).engine.max_num_seqs == 8
-    assert parse_model_args({"device": "cpu"}).engine.device == "cpu"
+    plain = parse_model_args({}).spec.engine
+    assert parse_model_args({"batch_size": 1, "device": "cuda:0", "max_batch_size": None}).spec.engine == plain
+    assert parse_model_args({"batch_size": "auto"}).spec.engine == plain
+    assert parse_model_args({"batch_size": 64}).spec.engine.max_num_seqs == 64
+    assert parse_model_args({"batch_size": 64, "max_num_seqs": 8}).spec.engine.max_num_seqs == 8
+    assert parse_model_args({"device": "cpu"}).spec.engine.device == "cpu"
 
 
 @pytest.mark.parametrize(
@@ -51,14 +50,15 @@ def test_lm_evals_own_options_do_not_get_in_the_way():
         ({"revision": "x"}, "revision='x' needs a pair"),
         ({"pair": "dapo"}, "pair='dapo'.*did you mean 'dapo-32b'"),
         ({"pair": "tiny", "pretrained": "x"}, "name two pairs"),
-        ({"mode": "extrapolat", "tau": -1}, "mode='extrapolat' is refused"),
+        ({"mode": "extrapolat", "tau": -1}, "mode='extrapolat' is not known.*did you mean 'extrapolate'"),
         ({"mode": "replace"}, "tau is missing"),
         ({"mode": "replace", "tau": "low"}, "tau='low' is refused"),
-        ({"mode": "replace", "tau": -1, "criterion": "entropy"}, "criterion='entropy' is refused"),
+        ({"mode": "replace", "tau": -1, "criterion": "entropy"}, "criterion='entropy' is not known"),
         ({"tau": -0.3}, "tau=-0.3 has no effect with mode='rl'"),
         ({"seed": -1}, "seed=-1"),
         ({"samples": 0}, "samples=0"),
         ({"chat": "on"}, "chat='on'"),
+        ({"grader": "robst"}, "grader='robst' is not known.*did you mean 'robust'"),
         ({"backend": "sglang"}, "backend='sglang'"),
     ],
 )

@@ -15,8 +15,16 @@ from harness.spec import CRITERIA, PRESETS, Criterion, Decoding, EngineSpec, Pai
 @pytest.mark.parametrize(
     ("spec", "data", "message"),
     [
-        (Decoding, {"mode": "replcae", "tau": -1}, "mode='replcae' is refused: input should be 'base', 'rl'"),
-        (Decoding, {"mode": "replace", "tau": -1, "criterion": "entropy"}, "criterion='entropy' is refused"),
+        (
+            Decoding,
+            {"mode": "replcae", "tau": -1},
+            "mode='replcae' is not known; accepted: base, rl.*did you mean 'replace'",
+        ),
+        (
+            Decoding,
+            {"mode": "replace", "tau": -1, "criterion": "entropy"},
+            "criterion='entropy' is not known.*did you mean 'entropy_rl'",
+        ),
         (Decoding, {"mode": "replace"}, "tau is missing: mode='replace' needs the threshold"),
         (Decoding, {"mode": "replace", "tau": -0.3, "gamma": 0.1}, "gamma=0.1 is refused with mode='replace'"),
         (Decoding, {"mode": "rl", "tau": -0.3}, "tau=-0.3 has no effect with mode='rl'"),
@@ -27,8 +35,8 @@ from harness.spec import CRITERIA, PRESETS, Criterion, Decoding, EngineSpec, Pai
         (Sampling, {"top_p": 0}, "top_p=0 is refused"),
         (Sampling, {"temperature": 0}, "temperature=0 is refused"),
         (Sampling, {"samples": 0}, "samples=0 is refused"),
-        (EngineSpec, {"backend": "sglang"}, "backend='sglang' is refused: input should be 'auto'"),
-        (Pair, {"base": "x"}, "rl=.* is refused: field required"),
+        (EngineSpec, {"backend": "sglang"}, "backend='sglang' is not known; accepted: auto"),
+        (Pair, {"base": "x"}, "rl is missing"),
     ],
 )
 def test_mistakes_are_refused_in_one_sentence(spec, data, message):

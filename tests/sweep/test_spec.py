@@ -4,7 +4,8 @@ import pytest
 import yaml
 
 from harness.errors import UserError
-from harness.spec.sweep import load_sweep
+from harness.spec import parse, read_yaml
+from harness.spec.sweep import SweepSpec
 from harness.sweep import sweeps_dir
 from harness.sweep.decoding import references
 from harness.sweep.kinds import load
@@ -36,7 +37,7 @@ TAU = {"decode.tau": {"values": [-0.3, -0.1]}}
         ({"parameters": {**TAU, "decode.gamma": {"ratio": [0.1]}}}, "accepted for decode.tau only"),
         ({"parameters": TAU, "decode": {"tau": -0.3}}, "both fixed (decode) and varied"),
         ({"parameters": {"decode.gamma": {"values": [0.1]}}}, "tau is missing"),
-        ({"method": "grdi"}, "method='grdi' is refused"),
+        ({"method": "grdi"}, "did you mean 'grid'?"),
         ({"method": "tpe"}, "run_cap is missing"),
         ({"metric": "avg_at_32"}, "did you mean 'avg_at_2'?"),
         ({"metric": "pass_at_3"}, "metric='pass_at_3' is not known"),
@@ -112,7 +113,7 @@ def test_shipped_sweeps_are_valid_and_read_back_as_they_were(path):
 def test_the_papers_grids_ship_as_printed():
     grids = {"dapo32b": [-0.5, -0.4, -0.3, -0.2, -0.1], "unireason14b": [-0.5, -0.45, -0.4, -0.35, -0.3]}
     for name, taus in grids.items():
-        spec = load_sweep(yaml.safe_load((sweeps_dir() / f"{name}_tau_gamma.yaml").read_text()))
+        spec = parse(SweepSpec, read_yaml(sweeps_dir() / f"{name}_tau_gamma.yaml"))
         assert list(spec.parameters["decode.tau"].values) == taus
         assert list(spec.parameters["decode.gamma"].values) == [0.0, 0.05, 0.1]
         assert spec.sampling.samples == 32

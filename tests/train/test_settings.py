@@ -20,7 +20,7 @@ from harness.train import DapoSettings
         ({"top_p": 0}, "top_p=0 is refused"),
         ({"overlong_buffer": 129}, "overlong_buffer=129 is longer than max_response_tokens=128"),
         ({"alpha": 0.2}, "alpha=0.2 has no effect with method='none'"),
-        ({"method": "lowprob"}, "method='lowprob' is refused: input should be 'none', 'low_prob'"),
+        ({"method": "lowprob"}, "method='lowprob' is not known; accepted: none, low_prob"),
         ({"method": "dominate", "alpha": 1.5}, "alpha=1.5 turns advantages round"),
         ({"method": "ppl", "pi_source": "current"}, "pi_source='current' has no effect with method='ppl'"),
         ({"method": "low_prob", "ppl_scope": "group"}, "ppl_scope='group' has no effect"),

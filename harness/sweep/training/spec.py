@@ -1,6 +1,6 @@
 """A sweep of trainings: settings of DAPO to be tried, each with several seeds, beside plain DAPO.
 
-    spec = load_sweep(yaml.safe_load(text))
+    spec = parse(TrainingSweep, read_yaml("sweep.yaml"))
 
 `train` is a file of `rlvr-dir train` without its seeds; parameters are keys of its `dapo`, as `train.alpha`.
 """
@@ -8,24 +8,13 @@
 import types
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
-from harness.spec.base import Spec, parse
-from harness.spec.search import (
-    LISTED,
-    Metric,
-    Parameter,
-    Search,
-    check_search,
-    corners,
-    fields_of,
-    known_keys,
-    parameter_of,
-    part,
-)
+from harness.spec.base import Spec
+from harness.spec.search import LISTED, Metric, Parameter, Search, check_search, corners, parameter_of, read_pruner
 from harness.sweep.points import Point, listed_points
 from harness.train.defaults import complete
 from harness.train.settings import DapoSettings
@@ -46,16 +35,30 @@ class Median(Spec):
     after: int = Field(default=0, ge=0)
 
 
+def _read_train(value: Any) -> dict[str, Any]:
+    """Read what all points have in common: a file of `rlvr-dir train` without its seeds."""
+    if not isinstance(value, Mapping):
+        raise UserError(f"train={value!r} is refused; accepted: what a file of `rlvr-dir train` says")
+    for name in ("seed", "seeds"):
+        if name in value:
+            raise UserError(
+                f"train.{name}={value[name]!r} is refused: all points have the same; accepted: seeds: [0, 1]"
+            )
+    return dict(value)
+
+
 class TrainingSweep(Search):
-    """A whole sweep of trainings. `load_sweep` makes it.
+    """A whole sweep of trainings.
 
     Plain DAPO with everything else as `train` says it is always trained, with the same seeds, as the reference.
     """
 
+    accepted: ClassVar[tuple[str, ...]] = PARAMETERS
+
     kind: Literal["train"] = "train"
-    train: dict[str, Any] = Field(default_factory=dict)
+    train: Annotated[dict[str, Any], BeforeValidator(_read_train)] = Field(default_factory=dict)
     seeds: tuple[int, ...] = (0,)
-    pruner: Median | None = None
+    pruner: Annotated[Median | None, BeforeValidator(lambda value: read_pruner(value, "median", Median))] = None
 
     @cached_property
     def plain_dapo(self) -> TrainSpec:
@@ -98,84 +101,54 @@ class TrainingSweep(Search):
         return (f"avg_at_{samples}", f"pass_at_{max(1, samples // 2)}", *SHARED)
 
     def plain(self) -> dict[str, Any]:
-        """The sweep as plain values, everything said, that `load_sweep` reads back."""
+        """Return the sweep as plain values with its defaults filled in; `parse` restores it."""
         return {**super().plain(), "pruner": {"median": self.pruner.model_dump()} if self.pruner else "none"}
 
+    def check(self) -> None:
+        """Refuse what one field alone cannot tell.
 
-def load_sweep(data: Mapping[str, Any]) -> TrainingSweep:
-    """A sweep of trainings from its YAML.
+        Raises:
+            UserError: naming the first thing that does not fit.
+        """
+        check_search(self)
+        for name in self.parameters:
+            if (key := name.removeprefix("train.")) in self._dapo:
+                raise UserError(f"{name} is both fixed (train.dapo.{key}) and varied (parameters); give one of them")
+        if not self.plain_dapo.validation.tasks:
+            raise UserError("train.validation.tasks is missing: a point is judged by Avg@k on benchmarks")
+        for what in (*(metric.name for metric in self.metric), *self.constraints):
+            if what not in self.metrics:
+                raise unknown("metric", what, self.metrics)
+        if self.pruner is not None and self.metric != (Metric(name=self.metrics[0]),):
+            raise UserError(f"pruner: it compares {self.metrics[0]} alone; metric is another, or several")
+        if self.pruner is not None and self.plain_dapo.backend != "trl":
+            raise UserError(f"pruner: backend={self.plain_dapo.backend!r} is not scored on the way; accepted: none")
+        if self.pruner is not None and not self.plain_dapo.validation.every:
+            raise UserError("pruner: median needs validations on the way; give train.validation.every in steps")
+        every = listed_points(self) if self.method in LISTED else corners(self)
+        trained = [self.training(point).same for point in every]
+        for number, one in enumerate(trained):
+            if self.method == "grid" and one in trained[:number]:
+                raise UserError(f"parameters: two points are the same training, {one.dapo.label}")
 
-    Raises:
-        UserError: an unknown key (the sentence has the nearest one), a value that is refused, or parts that do not fit
-            together.
-    """
-    fields = fields_of(data, TrainingSweep, ("name", "parameters"))
-    train = fields.get("train") or {}
-    if not isinstance(train, Mapping):
-        raise UserError(f"train={train!r} is refused; accepted: what a file of `rlvr-dir train` says")
-    for name in ("seed", "seeds"):
-        if name in train:
-            raise UserError(
-                f"train.{name}={train[name]!r} is refused: all points have the same; accepted: seeds: [0, 1]"
-            )
-    fields["train"] = dict(train)
-    known_keys("parameters", fields["parameters"], PARAMETERS)
-    fields["parameters"] = {name: _parameter(name, value) for name, value in fields["parameters"].items()}
-    fields["pruner"] = _pruner(fields.get("pruner"))
-    spec = parse(TrainingSweep, fields)
-    complete({**spec.train, "seeds": list(spec.seeds)})  # its own mistakes first, under its own names
-    if not spec.metric:
-        spec = spec.model_copy(update={"metric": (Metric(name=spec.metrics[0]),)})
-    _check(spec)
-    return spec
+    @classmethod
+    def parameter(cls, name: str, value: Any) -> Parameter:
+        """Read one entry of `parameters`: numbers, or choices out of a field's own.
 
-
-def _check(spec: TrainingSweep) -> None:
-    check_search(spec)
-    for name in spec.parameters:
-        if (key := name.removeprefix("train.")) in spec._dapo:
-            raise UserError(f"{name} is both fixed (train.dapo.{key}) and varied (parameters); give one of them")
-    if not spec.plain_dapo.validation.tasks:
-        raise UserError("train.validation.tasks is missing: a point is judged by Avg@k on benchmarks")
-    for what in (*(metric.name for metric in spec.metric), *spec.constraints):
-        if what not in spec.metrics:
-            raise unknown("metric", what, spec.metrics)
-    if spec.pruner is not None and spec.metric != (Metric(name=spec.metrics[0]),):
-        raise UserError(f"pruner: it compares {spec.metrics[0]} alone; metric is another, or several")
-    if spec.pruner is not None and spec.plain_dapo.backend != "trl":
-        raise UserError(f"pruner: backend={spec.plain_dapo.backend!r} is not scored on the way; accepted: none")
-    if spec.pruner is not None and not spec.plain_dapo.validation.every:
-        raise UserError("pruner: median needs validations on the way; give train.validation.every in steps")
-    every = listed_points(spec) if spec.method in LISTED else corners(spec)
-    trained = [spec.training(point).same for point in every]
-    for number, one in enumerate(trained):
-        if spec.method == "grid" and one in trained[:number]:
-            raise UserError(f"parameters: two points are the same training, {one.dapo.label}")
-
-
-def _parameter(name: str, value: Any) -> Parameter:
-    where, kind = f"parameters.{name}", _annotation(name)
-    parameter = parameter_of(where, value, numeric=kind is float)
-    if parameter.ratio is not None:
-        raise UserError(f"{where}.ratio is refused; accepted: values, or min and max")
-    if parameter.listed is None and kind is not float:
-        raise UserError(f"{where} has a range; accepted: values")
-    accepted = _choices(name)
-    for each in parameter.listed or ():
-        if accepted and each not in accepted:
-            raise unknown(where, each, accepted)
-    return parameter
-
-
-def _pruner(value: Any) -> Median | None:
-    if value in (None, "none"):
-        return None
-    if value == "median":
-        return Median()
-    if not isinstance(value, Mapping):
-        raise unknown("pruner", value, ("none", "median"))
-    known_keys("pruner", value, ("median",))
-    return part(Median, value["median"] or {}, "pruner.median")
+        Raises:
+            UserError: it is refused.
+        """
+        where, kind = f"parameters.{name}", _annotation(name)
+        parameter = parameter_of(where, value, numeric=kind is float)
+        if parameter.ratio is not None:
+            raise UserError(f"{where}.ratio is refused; accepted: values, or min and max")
+        if parameter.listed is None and kind is not float:
+            raise UserError(f"{where} has a range; accepted: values")
+        accepted = _choices(name)
+        for each in parameter.listed or ():
+            if accepted and each not in accepted:
+                raise unknown(where, each, accepted)
+        return parameter
 
 
 def _annotation(name: str) -> Any:

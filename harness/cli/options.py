@@ -1,0 +1,83 @@
+"""Command-line options made from spec classes: an option is declared once, as a field with its description.
+
+    @spec_options(Sampling, EngineSpec, only=("seed", "dtype"))
+    def command(file: ..., options: dict[str, Any]) -> None:
+
+`options` then holds what was given, by the field's name (`pretrained` and `revision` for `rl` and `rl_revision`), for
+`harness.spec.load_eval`.
+"""
+
+import inspect
+from collections.abc import Callable, Collection
+from functools import wraps
+from typing import Annotated, Any, get_args
+
+import typer
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from harness.spec import EvalSpec, Pair, Spec
+from harness.spec.pair import OPTIONS
+
+
+def spec_options(
+    *specs: type[Spec], only: Collection[str] = (), without: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each field of some specs; `only` and `without` choose among them by name.
+
+    Every option is None where it is not given, so that a file can say it; the help names the field's own default.
+    Fields that hold other specs or free mappings get none.
+    """
+    made = {name: each for spec in specs for name, each in _options(spec) if name not in without}
+    if only:
+        made = {name: made[name] for name in only}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            options = {name: given.pop(name) for name in made}
+            command(**given, options={name: value for name, value in options.items() if value is not None})
+
+        signature = inspect.signature(command, eval_str=True)
+        own = [each for name, each in signature.parameters.items() if name != "options"]
+        ours = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            for name, annotation in made.items()
+        ]
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+        run.__signature__ = signature.replace(parameters=[*ours, *parameters])
+        run.__annotations__ = {each.name: each.annotation for each in (*ours, *parameters)}
+        return run
+
+    return decorate
+
+
+def _options(spec: type[Spec]) -> list[tuple[str, Any]]:
+    """Return the options of a spec, by name; a pair may also be named as a whole."""
+    found = [("pair", _option(EvalSpec.model_fields["pair"], str))] if spec is Pair else []
+    for field, info in spec.model_fields.items():
+        kind = _kind(info)
+        if info.description and kind is not None and not (spec is EvalSpec and field == "pair"):
+            found.append((OPTIONS.get(field, field), _option(info, kind)))
+    return found
+
+
+def _option(info: FieldInfo, kind: type) -> Any:
+    default = None if info.default in (None, (), PydanticUndefined, False) else info.default
+    shown = "" if default is None or f"{default}" in (info.description or "") else f" Default {default}."
+    return Annotated[kind | None, typer.Option(help=f"{info.description}{shown}")]
+
+
+def _kind(info: FieldInfo) -> type | None:
+    """Return the type of a field as a command line has it: numbers and switches by themselves, names as text."""
+    every = [info.annotation, *get_args(info.annotation)]
+    if any(isinstance(each, type) and issubclass(each, dict) for each in every) or dict in map(_origin, every):
+        return None
+    for kind in (bool, int, float):
+        if kind in every and "auto" not in str(info.annotation):
+            return kind
+    return str
+
+
+def _origin(annotation: Any) -> Any:
+    return getattr(annotation, "__origin__", None)

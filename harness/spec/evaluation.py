@@ -1,0 +1,123 @@
+"""What an evaluation is asked for: everything that determines its rollouts and its scores, under one hash.
+
+    spec = parse(EvalSpec, {"tasks": ["aime24"], "pair": "dapo-32b", "decodings": ["rl", "replace,tau=-0.3"]})
+
+Where rollouts, results and runs go is no part of it: that is asked of `harness.evals.evaluate` beside it.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from harness.errors import UserError
+from harness.spec.base import Spec, parse
+from harness.spec.decoding import Decoding, Sampling, parse_decoding, with_controls
+from harness.spec.engine import EngineSpec
+from harness.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
+
+Grader = Literal["plain", "robust"]
+Golds = Literal["published", "r1zero"]
+VERSIONS: tuple[str, ...] = get_args(Golds)  # of a benchmark's gold answers
+PUBLISHED: Golds = "published"
+DECODING_OPTIONS = tuple(Decoding.model_fields)
+SECTIONS: dict[str, type[Spec]] = {"sampling": Sampling, "engine": EngineSpec}
+
+
+def read_decodings(given: Any) -> tuple[Decoding, ...]:
+    """Read one decoding or several: a `Decoding`, a mapping of its fields, or text as `replace,tau=-0.3`.
+
+    Raises:
+        UserError: none, one twice, or one that is refused.
+    """
+    each = [given] if isinstance(given, str | Mapping | Decoding) else list(given or ())
+    found = tuple(
+        parse_decoding(one) if isinstance(one, str) else parse(Decoding, one, where=f"decodings.{i}.")
+        for i, one in enumerate(each)
+    )
+    if doubled := [one.label() for i, one in enumerate(found) if one in found[:i]]:
+        raise UserError(f"decodings: {doubled[0]} is asked for twice")
+    if not found:
+        raise UserError("decodings is empty")
+    return found
+
+
+def read_names(given: Any) -> Any:
+    """Read names from one text, `aime24,amc`, or leave a list as it is."""
+    return [name.strip() for name in given.split(",") if name.strip()] if isinstance(given, str) else given
+
+
+class EvalSpec(Spec):
+    """An evaluation: every decoding of a pair on every task.
+
+    `pair` is a pair, the name of one, or a folder; `sampling` None is each task's own. `controls: true` in a file adds
+    base, RL and the gamma = 0 control of each extrapolation to `decodings`.
+    """
+
+    called: ClassVar[str] = "evaluation"
+
+    tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
+        default=(), description="Comma-separated: aime24, aime25, amc, minerva, rlvr_math, tiny_easy, …"
+    )
+    pair: NamedPair = Field(
+        default=TINY, description="dapo-32b, orz-32b, unireason-14b, tiny, or a folder with base and rl."
+    )
+    decodings: Annotated[tuple[Decoding, ...], BeforeValidator(read_decodings)] = Field(
+        default_factory=lambda: (Decoding(),)
+    )
+    sampling: Sampling | None = Field(default_factory=Sampling)
+    limit: int | None = Field(default=None, ge=1, description="First problems only: for a look, not for a score.")
+    data_dir: str | None = Field(default=None, description="Folder of <task>.jsonl files, instead of the hub.")
+    grader: Grader = Field(default="robust", description="robust, or plain: math-verify alone, as in the paper.")
+    golds: Golds = Field(default=PUBLISHED, description="Version of Minerva's answers: published or r1zero.")
+    engine: EngineSpec = Field(default_factory=EngineSpec)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _add_controls(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and "controls" in data:
+            data = dict(data)
+            if data.pop("controls"):
+                data["decodings"] = with_controls(read_decodings(data.get("decodings", "rl")))
+        return data
+
+
+def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> EvalSpec:
+    """Make an `EvalSpec` from a file's mapping and flat options over it.
+
+    Options have the names of the command line and of lm-eval's model arguments: those of the pair (`pretrained`,
+    `base`, ...), of `Decoding`, `Sampling`, `EngineSpec`, and of `EvalSpec` itself. An option wins over the file; one
+    that says how to decode (`mode`, `tau`, ...) changes the file's decoding, which must then be only one.
+
+    Raises:
+        UserError: an unknown key, a value that is refused, or parts that do not fit together.
+    """
+    data = {name: value for name, value in data.items() if value is not None}
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    decoding = {name: given.pop(name) for name in DECODING_OPTIONS if name in given}
+    if decoding:
+        first = next(iter(decoding))
+        if "decodings" in given:
+            raise UserError(
+                f"{first}={decoding[first]!r} and decoding={given['decodings'][0]!r} both say how to decode; "
+                "give one of them"
+            )
+        held = read_decodings(data["decodings"]) if "decodings" in data else ()
+        if len(held) > 1:
+            raise UserError(f"{first}={decoding[first]!r} changes one decoding, and the file has {len(held)}; use -d")
+        given["decodings"] = [_changed(held[0] if held else None, decoding)]
+    pair = pair_of(given)
+    data |= {} if pair is None else {"pair": pair}
+    for section, spec in SECTIONS.items():
+        if mine := {name: given.pop(name) for name in spec.model_fields if name in given}:
+            held = data.get(section) or {}
+            data[section] = {**(held.model_dump() if isinstance(held, Spec) else dict(held)), **mine}
+            parse(spec, data[section])  # under the option's own name
+    data |= {name: value for name, value in given.items() if name not in PAIR_OPTIONS}
+    return parse(EvalSpec, data)
+
+
+def _changed(decoding: Decoding | None, changes: Mapping[str, Any]) -> Decoding:
+    """Change a decoding by options; another mode starts from nothing."""
+    keep = decoding is not None and changes.get("mode", decoding.mode) == decoding.mode
+    return parse(Decoding, {**(decoding.model_dump() if keep else {}), **changes})

@@ -1,0 +1,133 @@
+"""An evaluation as data: from a file, from options over it, under one hash."""
+
+import subprocess
+import sys
+
+import pytest
+
+from harness.errors import UserError
+from harness.grading import GRADERS
+from harness.spec import PRESETS, TINY, VERSIONS, Decoding, EvalSpec, Pair, Sampling, load_eval, parse, read_yaml
+from harness.spec.evaluation import DECODING_OPTIONS, Grader
+
+FILE = """
+tasks: [tiny_easy, tiny_medium]
+decodings:
+- rl
+- replace,tau=-0.3
+- {mode: extrapolate, tau: -0.3, gamma: 0.1}
+sampling: {samples: 8}
+engine: {backend: transformers}
+limit: 40
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "spec.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def test_a_file_is_the_whole_evaluation(file):
+    spec = load_eval(read_yaml(file))
+    assert spec == EvalSpec(
+        tasks=("tiny_easy", "tiny_medium"),
+        decodings=(Decoding(), Decoding(mode="replace", tau=-0.3), Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)),
+        sampling=Sampling(samples=8),
+        engine={"backend": "transformers"},
+        limit=40,
+    )
+    assert spec.pair == TINY
+    assert parse(EvalSpec, spec.model_dump()) == spec
+    assert parse(EvalSpec, spec.model_dump(mode="json")).hash() == spec.hash()
+
+
+def test_options_win_over_the_file(file):
+    options = {"limit": 3, "max_tokens": 60, "tasks": "tiny_hard", "pair": "dapo-32b", "dtype": "float32", "seed": None}
+    spec = load_eval(read_yaml(file, ["sampling.temperature=0.5"]), options)
+    assert (spec.limit, spec.tasks, spec.pair) == (3, ("tiny_hard",), PRESETS["dapo-32b"])
+    assert (spec.sampling.samples, spec.sampling.max_tokens, spec.sampling.temperature) == (8, 60, 0.5)
+    assert (spec.engine.backend, spec.engine.dtype) == ("transformers", "float32")
+    assert load_eval(read_yaml(file), {"decodings": ["base"]}).decodings == (Decoding(mode="base"),)
+
+
+def test_an_option_of_the_decoding_changes_the_only_one():
+    one = {"decodings": "extrapolate,tau=-0.3,gamma=0.1"}
+    [changed] = load_eval(one, {"tau": -0.1}).decodings
+    assert changed == Decoding(mode="extrapolate", tau=-0.1, gamma=0.1)
+    assert load_eval(one, {"mode": "rl"}).decodings == (Decoding(mode="rl"),)
+    with pytest.raises(UserError, match=r"tau=-0.1 changes one decoding, and the file has 2; use -d"):
+        load_eval({"decodings": ["rl", "base"]}, {"tau": -0.1})
+
+
+def test_controls_are_a_short_way_of_writing_more_decodings():
+    extra = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
+    spec = load_eval({"decodings": [extra.model_dump()], "controls": True})
+    assert spec.decodings == (Decoding(mode="base"), Decoding(mode="rl"), extra.control(), extra)
+    assert spec.hash() == load_eval({"decodings": ["base", "rl", extra.control(), extra]}).hash()
+
+
+def test_what_is_asked_has_one_hash_in_any_process():
+    code = "from harness.spec import *; print(load_eval({'tasks': 'amc', 'pair': 'dapo-32b'}, {'samples': '8'}).hash())"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    spec = EvalSpec(tasks=("amc",), pair=PRESETS["dapo-32b"], sampling=Sampling(samples=8))
+    assert other.stdout.strip() == spec.hash()
+    changes = [{"grader": "plain"}, {"limit": 2}, {"golds": "r1zero"}, {"tasks": ("aime24",)}, {"pair": "tiny"}]
+    assert len({spec.hash(), *(spec.replace(**change).hash() for change in changes)}) == 1 + len(changes)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"taks": "amc"}, "key of evaluation='taks' is not known; .*did you mean 'tasks'"),
+        ({"sampling": {"sample": 3}}, "key of sampling='sample' is not known; .*did you mean 'samples'"),
+        ({"sampling": 3}, "sampling=3 is refused; accepted: a mapping of temperature"),
+        ({"sampling": {"top_p": 3}}, "sampling.top_p=3 is refused"),
+        ({"engine": {"dtype": "bf16"}}, "engine.dtype='bf16' is not known; .*did you mean 'bfloat16'"),
+        ({"engine": {"draft": 900}}, "engine.draft=900 is refused"),
+        ({"decodings": [{"mod": "rl"}]}, "key of decodings.0='mod' is not known; .*did you mean 'mode'"),
+        ({"decodings": ["rl", {"mode": "replace"}]}, "tau is missing: mode='replace' needs the threshold"),
+        ({"decodings": ["rl", "rl"]}, "rl is asked for twice"),
+        ({"decodings": []}, "decodings is empty"),
+        ({"pair": "dapo32b"}, "pair='dapo32b' is not known; .*did you mean 'dapo-32b'"),
+        ({"pair": {"base": "x"}}, "pair.rl is missing"),
+        ({"pair": {"bsae": "x", "rl": "y"}}, "key of pair='bsae' is not known; .*did you mean 'base'"),
+        ({"grader": "robst"}, "grader='robst' is not known; .*did you mean 'robust'"),
+        ({"limit": 0}, "limit=0 is refused"),
+        ({"tasks": [1]}, "tasks.0=1 is refused"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_the_nearest_name(data, message):
+    with pytest.raises(UserError, match=message) as error:
+        load_eval(data)
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_are_none_are_refused(tmp_path):
+    with pytest.raises(UserError, match="cannot be read: No such file"):
+        read_yaml(tmp_path / "none.yaml")
+    (tmp_path / "bad.yaml").write_text("a: [")
+    with pytest.raises(UserError, match="is not YAML"):
+        read_yaml(tmp_path / "bad.yaml")
+    (tmp_path / "list.yaml").write_text("[1]")
+    with pytest.raises(UserError, match="is not a mapping"):
+        read_yaml(tmp_path / "list.yaml")
+    with pytest.raises(UserError, match="accepted: KEY=VALUE"):
+        read_yaml(None, ["limit"])
+    with pytest.raises(UserError, match="sampling holds no keys"):
+        read_yaml(None, ["sampling=3", "sampling.samples=4"])
+
+
+def test_a_pair_in_a_folder_is_found(tmp_path):
+    for role in ("base", "rl"):
+        (tmp_path / role).mkdir()
+    assert load_eval({"pair": str(tmp_path)}).pair == Pair(base=str(tmp_path / "base"), rl=str(tmp_path / "rl"))
+
+
+def test_names_agree_with_the_rooms_that_know_them():
+    from typing import get_args
+
+    assert get_args(Grader) == tuple(sorted(GRADERS))
+    assert VERSIONS == ("published", "r1zero")
+    assert set(DECODING_OPTIONS) == set(Decoding.model_fields)
