@@ -1,17 +1,19 @@
 """Start-up hook: makes `lm_eval --model rlvr_dir --tasks aime24` work with the stock lm-eval command.
 
 lm-eval 0.4.13 has no plugin discovery, so `rlvr_dir_autoload.pth` imports this module in every Python process. It
-imports nothing itself; it waits for two lm-eval modules and then (a) adds the model name `rlvr_dir` and (b) where a run
-asks for that model, puts our task files in front of lm-eval's own of the same name (its `aime24` is one greedy sample
-with another prompt) and checks the request before any model loads. Runs of other models are left alone.
+imports nothing itself; it waits for three lm-eval modules and then (a) adds the model name `rlvr_dir` and, where a run
+asks for that model, (b) puts our task files in front of lm-eval's own of the same name (its `aime24` is one greedy
+sample with another prompt), checks the request before any model loads, and (c) keeps its rollouts and logs its results.
+Runs of other models are left alone.
 
 RLVR_DIR_NO_AUTOLOAD=1 turns it off. Nothing here may ever break the start of Python: all of it is guarded.
 """
 
+import functools
 import os
 import sys
 
-_MODELS, _CONFIG = "lm_eval.models", "lm_eval.config.evaluate_config"
+_MODELS, _CONFIG, _EVALUATOR = "lm_eval.models", "lm_eval.config.evaluate_config", "lm_eval.evaluator"
 
 
 def _register(module: object) -> None:
@@ -37,7 +39,21 @@ def _wrap(module: object) -> None:
     config_class.process_tasks = process_tasks
 
 
-_AFTER = {_MODELS: _register, _CONFIG: _wrap}
+def _track(module: object) -> None:
+    """Makes an evaluation of our model keep and log what came of it, where its model arguments say so."""
+    original = module.simple_evaluate
+
+    def simple_evaluate(*args: object, **kwargs: object) -> object:
+        if args or kwargs.get("model") != "rlvr_dir":
+            return original(*args, **kwargs)
+        from harness.tracked import tracked
+
+        return tracked(original, kwargs)
+
+    module.simple_evaluate = functools.wraps(original)(simple_evaluate)
+
+
+_AFTER = {_MODELS: _register, _CONFIG: _wrap, _EVALUATOR: _track}
 
 
 class _Loader:
@@ -61,7 +77,7 @@ class _Loader:
 
 
 class _Finder:
-    """Finds exactly the two modules, through the finders that would have found them anyway."""
+    """Finds exactly these modules, through the finders that would have found them anyway."""
 
     @classmethod
     def find_spec(cls, name: str, path: object = None, target: object = None) -> object:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from harness.evals import EvalResult, evaluate
-from harness.spec import Decoding, EngineSpec, Sampling, parse
+from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling, parse
 
 TASKS = ("tiny_easy", "tiny_medium")
 PROBLEMS = 60  # of each benchmark: a demo is a look, the model card has the whole
@@ -34,17 +34,21 @@ def run_demo(
     Raises:
         UserError: what the engine or the evaluation refuses.
     """
-    from harness.tiny import tiny_pair
     from harness.tracking import comparison_link, log_result
 
     started = time.monotonic()
-    spec = parse(EngineSpec, {"backend": backend, "enforce_eager": True})
+    spec = EvalSpec(
+        tasks=TASKS,
+        decodings=DECODINGS,
+        sampling=Sampling(samples=samples, max_tokens=512),
+        limit=problems,
+        engine=parse(EngineSpec, {"backend": backend, "enforce_eager": True}),
+    )
     out.mkdir(parents=True, exist_ok=True)
     if backend == "auto" and find_spec("vllm") is None:
         say("vLLM is not installed: decoding with transformers, the slower reference engine.")
     say(f"Decoding {problems} problems x {samples} samples of {' and '.join(TASKS)}, {len(DECODINGS)} ways.")
-    sampling = Sampling(samples=samples, max_tokens=512)
-    results = evaluate(tiny_pair(), DECODINGS, TASKS, sampling, limit=problems, engine_spec=spec)
+    results = evaluate(spec, records=out / "records")
     for result in results:
         result.write(out)
         log_result(result, out, "rlvr-dir-demo")
@@ -83,12 +87,13 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
             interval = f"[{100 * d.low:+.1f}, {100 * d.high:+.1f}]"
             lines.append(f"- {task}: {name}: {100 * d.mean:+.1f} points {interval}, p = {d.p:.3g}")
     engine = results[0].provenance["engine"]
-    speed = results[-1].n_tokens.sum() / results[-1].seconds  # of the one stream that all were decoded in
+    last = results[-1]
+    speed = f"{last.n_tokens.sum() / last.seconds:,.0f} tokens/s, " if last.seconds else ""  # of the one stream
     lines += [
         "",
         f"s.e. is over problems ({problems} of each benchmark, {n} samples each). "
         f"Engine: {engine['backend']} {engine.get(engine['backend'], '')} on {engine['device']}, {engine['dtype']}; "
-        f"{speed:,.0f} tokens/s, {seconds:.0f} s in all.",
+        f"{speed}{seconds:.0f} s in all.",
         "",
     ]
     return "\n".join(lines)

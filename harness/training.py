@@ -62,17 +62,19 @@ def validator(spec: "TrainSpec") -> "Validate":
 
     def validate(base: str, rl: str, mode: str, folder: Path | None) -> "Scores":
         from harness.evals import evaluate
-        from harness.spec import Decoding, Pair
+        from harness.spec import Decoding, EvalSpec, Pair
 
         asked = spec.validation
         results = evaluate(
-            Pair(base=base, rl=rl, trust_remote_code=spec.trust_remote_code),
-            [Decoding(mode=mode)],
-            asked.tasks,
-            asked.sampling,
-            limit=asked.limit,
-            engine_spec=asked.engine,
-            grader=spec.dapo.grader,
+            EvalSpec(
+                pair=Pair(base=base, rl=rl, trust_remote_code=spec.trust_remote_code),
+                decodings=(Decoding(mode=mode),),
+                tasks=asked.tasks,
+                sampling=asked.sampling,
+                limit=asked.limit,
+                engine=asked.engine,
+                grader=spec.dapo.grader,
+            )
         )
         for result in results if folder else ():
             result.write(folder)

@@ -1,11 +1,11 @@
 """Token statistics of a pair: base and RL answer the same problems, both score every token, everything is counted.
 
-    found = token_statistics(pair, ["tiny_medium"], "runs/records", Sampling(samples=8))
+    found = token_statistics(EvalSpec(tasks=("tiny_medium",)), "runs/records")
 
 The result is plain JSON: a report is drawn from it, and nothing has to be decoded again for that.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,10 @@ from harness.analysis.clusters import Estimate, ratio, share
 from harness.analysis.histogram import as_json
 from harness.analysis.selected import Selection, selections
 from harness.analysis.tokens import DELTA_EDGES, PROBABILITY_EDGES, TAILS, Generation
-from harness.evals.run import opened
+from harness.evals.loop import opened
 from harness.evals.traces import rollouts, traced
 from harness.records import StoredRollout
-from harness.spec import Decoding, EngineSpec, Pair, Sampling
+from harness.spec import Decoding, EvalSpec
 
 TOP = 10  # likeliest tokens listed a position
 RATIO = 0.08  # of base's tokens that each criterion picks, as in the paper
@@ -26,43 +26,34 @@ TOKENS, WORDS, LEAST = 50, 100, 5  # tokens and words listed; how often a word m
 
 
 def token_statistics(
-    pair: Pair,
-    tasks: Sequence[str],
-    records: str | Path,
-    sampling: Sampling | None = None,
-    *,
-    limit: int | None = None,
-    data_dir: str | None = None,
-    engine_spec: EngineSpec | None = None,
-    selected: float = RATIO,
-    progress: bool = True,
+    spec: EvalSpec, records: str | Path, *, selected: float = RATIO, progress: bool = True
 ) -> dict[str, Any]:
-    """Decodes base and RL with traces (what the records hold is not decoded again) and counts their tokens.
+    """Decode base and RL, and nothing else of a spec, with traces, and count their tokens.
+
+    What the records hold is not decoded again.
 
     Raises:
         UserError: what `evaluate` refuses.
     """
-    with opened(pair, engine_spec) as engine:
-        works = traced(
-            engine, [Decoding(mode="base"), Decoding(mode="rl")], tasks, records, sampling,
-            top=TOP, limit=limit, data_dir=data_dir, progress=progress,
-        )  # fmt: skip
+    both = spec.model_copy(update={"decodings": (Decoding(mode="base"), Decoding(mode="rl"))})
+    with opened(spec) as engine:
+        jobs = traced(both, records, engine=engine, top=TOP, progress=progress)
         tokenizer, info = engine.tokenizer, engine.info()
 
     def read(mode: str) -> Iterator[StoredRollout]:
-        for work in works:
-            if work.decoding.mode == mode:
-                yield from rollouts(work, records)
+        for job in jobs:
+            if job.decoding.mode == mode:
+                yield from rollouts(job, records)
 
     base, rl = Generation("base").add_all(read("base")), Generation("rl").add_all(read("rl"))
-    chosen, positions = selections(lambda: read("base"), selected, works[0].sampling.top_p)
-    drawn = works[0].sampling
+    chosen, positions = selections(lambda: read("base"), selected, jobs[0].sampling.top_p)
+    drawn = jobs[0].sampling
     return {
         "kind": "tokens",
         "pair": info["pair"],
-        "tasks": list(dict.fromkeys(work.task for work in works)),
+        "tasks": list(dict.fromkeys(job.task for job in jobs)),
         "sampling": drawn.model_dump(mode="json"),
-        "records": [f"{work.config.hash()}/{work.task}" for work in works],
+        "records": [job.record for job in jobs],
         "generations": {one.who: _generation(one) for one in (base, rl)},
         "tails": _tails(base, rl),
         "by_delta": {"edges": list(DELTA_EDGES), **{one.who: _by_delta(one) for one in (base, rl)}},

@@ -36,17 +36,11 @@ def analyse_tokens(
         rlvr-dir analyse tokens --tasks tiny_easy,tiny_medium --samples 16 --limit 60 --ratio 0.02
     """
     from harness.analysis.traced import token_statistics
-    from harness.tiny import checkpoints
 
     asked = load_eval({"tasks": "tiny_medium"}, options)
     found = token_statistics(
-        checkpoints(asked.pair),
-        asked.tasks,
+        asked,
         records,
-        asked.sampling,
-        limit=asked.limit,
-        data_dir=asked.data_dir,
-        engine_spec=asked.engine,
         selected=ratio,
     )
     _keep(out / "tokens.json", found)

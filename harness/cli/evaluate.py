@@ -30,7 +30,7 @@ def evaluate_command(
     out: Annotated[Path, typer.Option(help="Receives one JSON file a result, and the MLflow store.")] = Path("runs"),
     track: Annotated[bool, typer.Option(help="Log each result to MLflow.")] = True,
     tracking: Tracking = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Do not take finished results from MLflow.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", hidden=True)] = False,  # what MLflow holds is never taken
     records: Annotated[Path | None, typer.Option(help="Store of rollouts; default OUT/records.")] = None,
 ) -> None:
     """Score ways of decoding a pair on benchmarks, all of them in one engine start.
@@ -46,8 +46,7 @@ def evaluate_command(
     from harness.evals import evaluate, preflight
     from harness.evals.compare import compare, markdown
     from harness.evals.show import score, table
-    from harness.tiny import checkpoints
-    from harness.tracking import comparison_link, find_result, log_result, resolve_store
+    from harness.tracking import comparison_link, log_result, resolve_store
 
     asked = load_eval(read_yaml(file), {**options, "decodings": decoding or None, "controls": controls or None})
     preflight(asked.tasks, asked.data_dir, asked.golds)
@@ -62,27 +61,8 @@ def evaluate_command(
         if track:
             log_result(result, place)
 
-    def known(config_hash: str) -> "EvalResult | None":
-        found = find_result(config_hash, place)
-        if found is not None:
-            say(f"{found.task}  {found.label}  is in MLflow already (config hash {config_hash}; --fresh ignores it)")
-        return found
-
     try:
-        results = evaluate(
-            checkpoints(asked.pair),
-            asked.decodings,
-            asked.tasks,
-            asked.sampling,
-            limit=asked.limit,
-            data_dir=asked.data_dir,
-            grader=asked.grader,
-            golds=asked.golds,
-            engine_spec=asked.engine,
-            records=store,
-            known=known if track and not fresh else None,
-            on_result=keep,
-        )
+        results = evaluate(asked, records=store, on_result=keep)
     except KeyboardInterrupt:
         say(f"interrupted; what was decoded is kept in {store}, and the same command goes on from there")
         raise

@@ -79,23 +79,11 @@ def _decoded(asked: EvalSpec, store: Path, top: int) -> "list[list[Snapshot]]":
     """Return the records of each task, completed with traces."""
     from harness.evals.traces import traced
     from harness.records import RecordStore
-    from harness.tiny import checkpoints
 
     announce_tiny(asked)
-    works = traced(
-        checkpoints(asked.pair),
-        asked.decodings,
-        list(dict.fromkeys(asked.tasks)),
-        store,
-        asked.sampling,
-        top=top,
-        limit=asked.limit,
-        data_dir=asked.data_dir,
-        engine_spec=asked.engine,
-    )
     by_task: dict[str, list[Snapshot]] = {}
-    for work in works:
-        by_task.setdefault(work.task, []).append(RecordStore(store).read(work.config.hash(), work.task))
+    for job in traced(asked, store, top=top):
+        by_task.setdefault(job.task, []).append(RecordStore(store).read(job.config.hash(), job.task))
     return list(by_task.values())
 
 

@@ -1,5 +1,6 @@
 """The model arguments of `--model rlvr_dir`: an `EvalSpec` and what concerns lm-eval alone."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -7,11 +8,16 @@ from typing import Any, Literal
 from pydantic import Field
 
 from harness.errors import unknown
-from harness.spec import Decoding, EngineSpec, EvalSpec, Spec, load_eval, parse
+from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Spec, load_eval, parse
 from harness.spec.pair import PAIR_OPTIONS
 
 ASKED = (*PAIR_OPTIONS, *Decoding.model_fields, *EngineSpec.model_fields, "seed", "data_dir", "grader", "golds")
 
+CACHE_REFUSAL = (
+    "use_cache is refused: lm-eval's response cache knows neither the models nor tau and gamma nor the sample, "
+    "so it would return one response for all samples and all settings"
+)
+OFF = "off"
 _LM_EVAL_DEVICE = "cuda:0"  # what lm-eval passes when the user said nothing
 
 
@@ -21,6 +27,17 @@ class OwnArgs(Spec):
     chat: Literal["auto", "off"] = "auto"
     samples: int | None = Field(default=None, ge=1)
     records: str | None = None
+    tracking: str | None = None
+
+    @property
+    def store(self) -> str | None:
+        """Return the folder of the record store, if rollouts are to be kept."""
+        return None if self.records == OFF else self.records
+
+    @property
+    def runs(self) -> str | None:
+        """Return the folder or server of MLflow, if results are to be logged."""
+        return None if self.tracking == OFF else self.tracking
 
 
 ACCEPTED = (*ASKED, *OwnArgs.model_fields)
@@ -63,8 +80,15 @@ def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
     own = {name: args.pop(name) for name in OwnArgs.model_fields if name in args}
     if isinstance(own.get("chat"), bool):
         own["chat"] = "auto" if own["chat"] else "off"
-    if "records" in own:
-        own["records"] = str(own["records"])
+    for name in ("records", "tracking"):
+        if name in own:  # `False` is how lm-eval reads `off`
+            own[name] = OFF if own[name] is False else str(own[name])
     if "data_dir" in args:
         args["data_dir"] = str(args["data_dir"])
     return ModelArgs(load_eval({}, args), parse(OwnArgs, own))
+
+
+def announce_tiny(spec: EvalSpec, args: Mapping[str, Any]) -> None:
+    """Say on stderr that the tiny pair is used, where no pair was named."""
+    if spec.pair == TINY and not {"pair", "pretrained"} & set(args):
+        print("rlvr_dir: no pair named; using the tiny pair that ships with rlvr-dir", file=sys.stderr)

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -43,6 +43,7 @@ SOURCES: dict[str, Source] = {
 TINY: tuple[str, ...] = ("tiny_easy", "tiny_medium", "tiny_hard")
 BENCHMARKS: tuple[str, ...] = (*SOURCES, *TINY)
 GROUPS: dict[str, tuple[str, ...]] = {"rlvr_math": tuple(SOURCES)}
+TASKS: tuple[str, ...] = (*BENCHMARKS, *GROUPS)
 
 Problem = dict[str, Any]  # id, problem, answer: text; answers_<version>: a list, where that version is at hand
 
@@ -52,6 +53,28 @@ GOLDS: dict[str, tuple[str, ...]] = {"minerva": (PUBLISHED, "r1zero")}
 
 _E_NOTATION = re.compile(r"([+-]?[0-9]*\.?[0-9]+)[eE]([+-]?[0-9]+)", re.ASCII)
 _INTEGRAL = re.compile(r"([+-]?[0-9]+)\.0+", re.ASCII)
+
+
+def preflight(tasks: Sequence[str], data_dir: str | None = None, version: str = PUBLISHED) -> dict[str, str]:
+    """Check names and data before any model loads: each benchmark asked for (groups expanded) and its data digest.
+
+    Raises:
+        UserError: an unknown or doubled task, or a benchmark without data or without that version of its answers (the
+            sentence says what to set).
+    """
+    if not tasks:
+        raise UserError(f"tasks is empty; accepted: {', '.join(TASKS)}")
+    names: list[str] = []
+    for task in tasks:
+        if task not in TASKS:
+            raise unknown("task", task, TASKS)
+        names.extend(GROUPS.get(task, (task,)))
+    if doubled := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"tasks={','.join(tasks)} asks for {doubled[0]} twice; name it once, alone or in its group")
+    found = {name: digest(name, data_dir) for name in names}
+    for name in names:
+        check_golds(name, version, data_dir)
+    return found
 
 
 def load(benchmark: str, data_dir: str | None = None, **_: Any) -> Any:

@@ -6,7 +6,6 @@ from typing import Any
 from harness.errors import UserError, unknown
 from harness.evals.data import BENCHMARKS, PUBLISHED, gold_answers, golds_name
 from harness.evals.result import EvalResult
-from harness.evals.work import Sample
 from harness.grading import DEFAULT_GRADER, GRADERS, Gold, Verdict
 from harness.records import Snapshot, StoredRollout, judge_name
 from harness.records.record import header
@@ -38,10 +37,10 @@ def result_of_record(
     rows: dict[str, list[dict[str, Any]]] = {}
     for problem, sample in snapshot.held:
         if sample < width:
-            verdict = verdicts[problem, sample]
-            facts = Sample.of_row(snapshot.row((problem, sample))).facts()
+            row, verdict = snapshot.row((problem, sample)), verdicts[problem, sample]
+            counts = {name: row[name] for name in ("n_tokens", "n_replaced", "n_changed", "finish_reason")}
             rows.setdefault(problem.removeprefix(f"{snapshot.task}/"), []).append(
-                {**facts, "verdict": verdict.kind, "answer": verdict.answer}
+                {**counts, "verdict": verdict.kind, "answer": verdict.answer}
             )
     config = snapshot.config
     provenance = {

@@ -1,5 +1,6 @@
 """What happens before the stock `lm_eval` command evaluates our model: our tasks put first, the request checked."""
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
@@ -8,26 +9,30 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.evals import tasks_dir
-from harness.evals.args import parse_model_args
+from harness.evals.args import CACHE_REFUSAL, announce_tiny, parse_model_args
 from harness.evals.data import BENCHMARKS, GROUPS, problems
-from harness.spec import TINY, EvalSpec
+from harness.spec import TINY
+
+# Where the stock command keeps rollouts and logs results, as `rlvr-dir eval` does; `off` declines.
+PLACES = {"records": "runs/records", "tracking": os.environ.get("RLVR_DIR_TRACKING_URI") or "runs"}
 
 
 def prepare(config: Any) -> None:
-    """Called with lm-eval's `EvaluatorConfig` when its model is `rlvr_dir`, before tasks are indexed or models load.
+    """Check and complete a request of the stock command for our model, before tasks are indexed or models load.
+
+    `config` is lm-eval's `EvaluatorConfig`.
 
     Raises:
         UserError: a cache that would mix samples up, a bad model argument, or a benchmark without data.
     """
     sys.excepthook = one_line(sys.excepthook)
-    from harness.evals.lm import CACHE_REFUSAL
-
     if config.use_cache:
         raise UserError(CACHE_REFUSAL)
     if config.cache_requests:
         raise UserError("cache_requests is refused: its key knows neither the data file nor the prompt of a task")
-    args = config.model_args or {}
+    args = {**PLACES, **(config.model_args or {})}
     parsed = parse_model_args(args)
+    config.model_args = args
     rest = {name: value for name, value in args.items() if name != "pair"}
     if parsed.spec.pair == TINY:  # lm-eval names its output folder after `pretrained`
         announce_tiny(parsed.spec, args)
@@ -47,12 +52,6 @@ def check_data(tasks: Iterable[str], metadata: Mapping[str, Any]) -> None:
         if any(fnmatch(name, pattern.strip()) for pattern in patterns):
             for benchmark in GROUPS.get(name, (name,)):
                 problems(benchmark, metadata.get("data_dir"))
-
-
-def announce_tiny(spec: EvalSpec, args: Mapping[str, Any]) -> None:
-    """Say on stderr that the tiny pair is used, where no pair was named."""
-    if spec.pair == TINY and not {"pair", "pretrained"} & set(args):
-        print("rlvr_dir: no pair named; using the tiny pair that ships with rlvr-dir", file=sys.stderr)
 
 
 def one_line(previous: Any) -> Any:

@@ -9,8 +9,8 @@ import atexit
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
@@ -18,22 +18,16 @@ from lm_eval.utils import simple_parse_args_string
 
 from harness.decode import Engine, Request, open_engine
 from harness.errors import UserError
-from harness.evals.args import parse_model_args
-from harness.evals.data import BENCHMARKS, GOLDS, PUBLISHED, SOURCES, TINY
-from harness.evals.front import announce_tiny
+from harness.evals.args import CACHE_REFUSAL, announce_tiny, parse_model_args
+from harness.evals.data import BENCHMARKS, GOLDS, PUBLISHED, SOURCES, TINY, VERSIONS
+from harness.evals.graders import GradedResponse
+from harness.evals.loop import Done, Job, make_job, run_jobs
 from harness.evals.response import Response
 from harness.evals.sampling import sampling_of
-from harness.evals.stream import stream
-from harness.evals.work import Sample, Work, work_on
-from harness.grading import Gold
+from harness.evals.scoring import gold_of
 from harness.records import RecordStore
 from harness.spec import Decoding
 from harness.tiny import checkpoints, tiny_pair
-
-CACHE_REFUSAL = (
-    "use_cache is refused: lm-eval's response cache knows neither the models nor tau and gamma nor the sample, "
-    "so it would return one response for all samples and all settings"
-)
 
 
 @register_model("rlvr_dir")
@@ -43,6 +37,8 @@ class RlvrDirLM(LM):
     Prompts go through the pair's chat template: by lm-eval with `--apply_chat_template`, else by this class
     (`chat=auto`), else not at all (`chat=off`); `get_model_info` says which.
     """
+
+    listeners: ClassVar[list[Callable[[Done], None]]] = []  # told of each job that is complete; tracking hangs here
 
     def __init__(
         self,
@@ -58,7 +54,7 @@ class RlvrDirLM(LM):
         self.seed, self.chat, self.progress = args.seed, args.own.chat, progress
         self._samples = args.own.samples
         self.grader, self.golds = args.spec.grader, args.spec.golds
-        self.records = RecordStore(args.own.records) if args.own.records else None
+        self.records = RecordStore(args.own.store) if args.own.store else None
         self.record_names: dict[str, str] = {}  # task -> <config hash>/<task> of what was decoded
         self._owned = engine is None
         if engine is None:
@@ -83,7 +79,7 @@ class RlvrDirLM(LM):
         return cls(**((additional_config or {}) | arg_dict))
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        """One response an entry, in order. lm-eval lists a request once a sample: the n-th time is sample n.
+        """Return one response an entry, in order. lm-eval lists a request once a sample: the n-th time is sample n.
 
         Raises:
             UserError: a request that cannot be served; nothing has been decoded then.
@@ -106,14 +102,16 @@ class RlvrDirLM(LM):
         start = time.perf_counter()
         responses: list[Response | None] = [None] * len(work)
         index = {(request.problem, request.sample): request.tag for request in work}
-        works = self._works(work, requests)
+        jobs = self._jobs(work, requests)
         progress = self.progress and not disable_tqdm
-        for done in stream(self.engine, works, self.records, grader=self.grader, progress=progress):
+        for done in run_jobs(self.engine, jobs, self.records, grader=self.grader, progress=progress):
             self.decoded += done.decoded
+            for listener in self.listeners:
+                listener(done)
             if self.records is not None:
-                self.record_names[done.work.task] = f"{done.work.config.hash()}/{done.work.task}"
-            for key, sample in done.samples.items():
-                responses[index[key]] = self._response(sample)
+                self.record_names[done.job.task] = done.job.record
+            for key, response in done.responses.items():
+                responses[index[key]] = self._response(response)
         self.seconds += time.perf_counter() - start
         if missing := responses.count(None):
             raise RuntimeError(f"the engine returned no response to {missing} of {len(work)} requests")
@@ -139,28 +137,28 @@ class RlvrDirLM(LM):
             tag=index,
         )
 
-    def _works(self, requests: list[Request], instances: list[Any]) -> list[Work]:
-        """One work a task. Answers are known of our own benchmarks only; lm-eval's filter grades the others."""
+    def _jobs(self, requests: list[Request], instances: list[Any]) -> list[Job]:
+        """Return one job a task. Gold answers are known of our own benchmarks; lm-eval grades the others."""
         rows: dict[str, list[tuple[Request, Mapping[str, Any]]]] = {}
         for request, instance in zip(requests, instances, strict=True):
             doc = instance.doc if isinstance(instance.doc, Mapping) else {}
             rows.setdefault(instance.task_name, []).append((request, doc))
-        works: list[Work] = []
+        jobs: list[Job] = []
         for task, pairs in rows.items():
-            gold = {}
+            first = pairs[0][1]
+            golds = {}
             if task in BENCHMARKS:
-                version = self.golds if self.golds in GOLDS.get(task, ()) else PUBLISHED
-                field = "answer" if version == PUBLISHED else f"answers_{version}"
-                gold = {version: {request.problem: _gold(doc[field]) for request, doc in pairs}}
-            data = pairs[0][1].get("data")
-            like = works[0].config if works else None
-            works.append(work_on(task, [request for request, _ in pairs], self.engine, data=data, gold=gold, like=like))
-        return works
+                asked = self.golds if self.golds in GOLDS.get(task, ()) else PUBLISHED
+                there = [v for v in VERSIONS if v == PUBLISHED or f"answers_{v}" in first]
+                golds = {v: {r.problem: gold_of(doc, v) for r, doc in pairs} for v in dict.fromkeys([asked, *there])}
+            mine = [request for request, _ in pairs]
+            jobs.append(make_job(task, mine, self.engine, first.get("data"), golds, jobs[0] if jobs else None))
+        return jobs
 
-    def _response(self, sample: Sample) -> Response:
-        info = sample.facts()
-        self._totals.update({name: info[name] for name in ("n_tokens", "n_replaced", "n_changed")}, responses=1)
-        return Response(sample.text, info)
+    def _response(self, response: GradedResponse) -> Response:
+        counts = response.counts()
+        self._totals.update({name: counts[name] for name in ("n_tokens", "n_replaced", "n_changed")}, responses=1)
+        return Response(response.text, {**counts, "verdicts": response.verdicts} if response.verdicts else counts)
 
     def _prompt(self, prompt: str) -> str:
         if prompt in self._templated:
@@ -235,10 +233,6 @@ class RlvrDirLM(LM):
         if self._owned:
             atexit.unregister(self.engine.close)
             self.engine.close()
-
-
-def _gold(answers: Any) -> Gold:
-    return answers if isinstance(answers, str) else tuple(answers)
 
 
 def _is_tiny(engine: Engine) -> bool:

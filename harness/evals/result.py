@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from harness import stats
 from harness.errors import UserError
-from harness.evals.metrics import pass_ks
+from harness.evals.metrics import responses_of
 from harness.spec import Decoding, Sampling, parse
 
 # What of a result's provenance can change its numbers: the settings of its tokens, the answers, and who graded.
@@ -61,8 +61,8 @@ class EvalResult:
         value = np.asarray(table, dtype=bool if flags else np.int64)
         if value.shape != shape or not shape[0]:
             raise UserError(
-                f"{name} of {self.task} has shape {value.shape}, not {shape} (problems, samples): "
-                "a result is complete or it is none"
+                f"{name} of {self.task} has shape {value.shape}, not {shape} (problems, samples): refusing to "
+                "aggregate a part as if it were the whole"
             )
         value.setflags(write=False)
         return value
@@ -85,34 +85,19 @@ class EvalResult:
         """
         for key, row in samples.items():
             if len(row) != sampling.samples:
-                raise UserError(
-                    f"{task} {key} has {len(row)} of {sampling.samples} samples: a result is complete or it is none"
-                )
+                raise UserError(f"refusing to aggregate {task}: {key} has {len(row)} of {sampling.samples} samples")
 
-        def each(value: Callable[[Mapping[str, Any]], Any]) -> list[list[Any]]:
-            return [[value(sample) for sample in row] for row in samples.values()]
-
-        first = next(iter(samples.values()))[0]
+        rows = [responses_of(row) for row in samples.values()]
         return cls(
             task=task,
             decoding=decoding,
             sampling=sampling,
             problem_ids=tuple(samples),
-            correct=each(lambda sample: sample["verdict"] == "correct"),
-            n_tokens=each(lambda sample: sample["n_tokens"]),
-            n_replaced=each(lambda sample: sample["n_replaced"]),
-            n_changed=each(lambda sample: sample["n_changed"]),
-            truncated=each(lambda sample: sample["finish_reason"] == "length"),
-            no_box=each(lambda sample: sample["answer"] is None),
-            ungraded=each(lambda sample: sample["verdict"] in ("timed_out", "grader_error")),
-            votes=[_votes([sample["answer"] for sample in row]) for row in samples.values()],
-            correct_by={
-                name.removeprefix("verdict_"): each(lambda sample, name=name: sample[name] == "correct")
-                for name in first
-                if name.startswith("verdict_")
-            },
+            votes=[_votes(row.votes) for row in rows],
+            correct_by={version: [row.correct_by[version] for row in rows] for version in rows[0].correct_by},
             seconds=seconds,
             provenance=provenance or {},
+            **{name: [getattr(row, name) for row in rows] for name in ARRAYS},
         )
 
     @property
@@ -168,24 +153,23 @@ class EvalResult:
         return asked_hash(self.task, self.decoding, self.sampling, self.problem_ids, self.provenance)
 
     def metrics(self) -> dict[str, float]:
-        """Every metric by the name it has in lm-eval's tables, with the two error bars of Avg@n beside it."""
+        """Return every metric by the name it has in lm-eval's tables, with the two error bars of Avg@n beside it."""
         n = self.samples
-        per_response = self.n_replaced / np.maximum(1, self.n_tokens)
-        return {
-            f"avg@{n}": self.avg,
-            f"avg@{n}_se": self.standard_error,
-            f"avg@{n}_se_sampling": self.sampling_error,
-            **{f"pass@{k}": self.pass_at(k) for k in pass_ks(n)},
-            **({} if self.maj is None else {f"maj@{n}": self.maj}),
-            **{f"avg@{n}_{version}": float(correct.mean()) for version, correct in self.correct_by.items()},
-            "replacement_ratio": self.replacement_ratio,
-            "replacement_ratio_per_response": float(per_response.mean()),
-            "changed_ratio": float(self.n_changed.sum() / max(1, self.n_tokens.sum())),
-            "mean_tokens": float(self.n_tokens.mean()),
-            "truncated_share": float(self.truncated.mean()),
-            "no_box_share": float(self.no_box.mean()),
-            "ungraded_share": float(self.ungraded.mean()),
-        }
+        errors = {f"avg@{n}_se": self.standard_error, f"avg@{n}_se_sampling": self.sampling_error}
+        return {f"avg@{n}": self.avg, **errors, **stats.benchmark_metrics([self._responses(i) for i in self._rows])}
+
+    @property
+    def _rows(self) -> range:
+        return range(len(self.problem_ids))
+
+    def _responses(self, i: int) -> stats.Responses:
+        """Return the responses to the i-th problem."""
+        votes = None if self.votes is None else [None if vote < 0 else int(vote) for vote in self.votes[i]]
+        return stats.Responses(
+            votes=votes,
+            correct_by={version: table[i].tolist() for version, table in self.correct_by.items()},
+            **{name: getattr(self, name)[i].tolist() for name in ARRAYS},
+        )
 
     def minus(self, other: "EvalResult") -> stats.PairedDifference:
         """The difference of Avg@n to `other`, paired by problem.
@@ -217,9 +201,15 @@ class EvalResult:
         )
 
     def write(self, folder: Path) -> Path:
-        """Writes `to_json` into a file of `folder` named after what was asked: another setting never overwrites it."""
+        """Write `to_json` into a file of `folder` named after what was asked: another setting never overwrites it.
+
+        A file that is there and can be read has the same numbers, and is left: it may also know how long they took.
+        """
         path = folder / f"{self.task}-{self.decoding.mode}-{self.config_hash}.json"
-        path.write_text(self.to_json())
+        try:
+            type(self).from_json(path.read_text())
+        except (OSError, ValueError, KeyError, TypeError):
+            path.write_text(self.to_json())
         return path
 
     @classmethod

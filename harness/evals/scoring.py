@@ -8,9 +8,10 @@ from typing import Any
 from lm_eval.api.filter import Filter
 
 from harness.evals.data import PUBLISHED, VERSIONS
-from harness.evals.metrics import group_metrics, problem_metrics
+from harness.evals.metrics import group_metrics, responses_of
 from harness.evals.response import Response, facts
-from harness.grading import Verdict, grade_many
+from harness.grading import Gold, Verdict, grade_many
+from harness.stats import problem_metrics
 
 GROUP_METRICS = group_metrics()
 
@@ -18,10 +19,10 @@ GROUP_METRICS = group_metrics()
 class BoxedAnswers(Filter):
     """Replaces each response by its boxed answer (empty where it has none), the verdict riding along.
 
-    lm-eval hands a filter all responses of a task at once, so equal answers are graded once and the hard ones in
-    worker processes. Answers instead of texts keep the samples file small; the texts stay in `resps`. Where a document
-    has another version of its answers (`answers_<version>`), that is graded too and rides along as
-    `verdict_<version>`; `golds` says which version is *the* verdict.
+    Our model has graded its responses already; those of other models are graded here, all of a task at once. Answers
+    instead of texts keep the samples file small; the texts stay in `resps`. Where a document has another version of
+    its gold answers (`answers_<version>`), the verdict by it rides along as `verdict_<version>`; `golds` says which
+    version is *the* verdict.
     """
 
     def __init__(self, grader: str = "robust", golds: str = PUBLISHED, **kwargs: Any) -> None:
@@ -29,52 +30,61 @@ class BoxedAnswers(Filter):
         self.grader, self.golds = grader, golds
 
     def apply(self, resps: Iterable[Sequence[str]], docs: Sequence[dict[str, Any]]) -> list[list[Response]]:
-        """One row of answers a problem, in the order of its samples."""
+        """Return one row of answers a problem, in the order of its samples."""
         rows = [list(row) for row in resps]
-        others = [v for v in VERSIONS[1:] if docs and f"answers_{v}" in docs[0]]
-        verdicts = {version: self._grade(rows, docs, version) for version in (PUBLISHED, *others)}
-        chosen = verdicts.pop(self.golds if self.golds in verdicts else PUBLISHED)
-        if failed := Counter(verdict.kind for row in chosen for verdict in row if not verdict.graded):
+        versions = [PUBLISHED, *(v for v in VERSIONS[1:] if docs and f"answers_{v}" in docs[0])]
+        versions.sort(key=lambda version: version != self.golds)
+        known = [[self._known(text) for text in row] for row in rows]
+        todo = [
+            (version, doc, text, verdicts)
+            for row, doc, given in zip(rows, docs, known, strict=True)
+            for text, verdicts in zip(row, given, strict=True)
+            for version in versions
+            if version not in verdicts
+        ]
+        items = [
+            (gold_of(doc, version), str(text), facts(text).get("finish_reason", "stop"))
+            for version, doc, text, _ in todo
+        ]
+        for (version, _, _, verdicts), verdict in zip(todo, grade_many(items, grader=self.grader), strict=True):
+            verdicts[version] = verdict
+        if failed := Counter(each[versions[0]].kind for row in known for each in row if not each[versions[0]].graded):
             counts = ", ".join(f"{kind}: {count}" for kind, count in failed.items())
             logging.getLogger(__name__).warning("some answers could not be graded and count as wrong (%s)", counts)
         return [
-            [
-                _answer(text, chosen[i][j], {name: given[i][j].kind for name, given in verdicts.items()})
-                for j, text in enumerate(row)
-            ]
-            for i, row in enumerate(rows)
+            [_answer(text, verdicts, versions) for text, verdicts in zip(row, given, strict=True)]
+            for row, given in zip(rows, known, strict=True)
         ]
 
-    def _grade(self, rows: list[list[str]], docs: Sequence[dict[str, Any]], version: str) -> list[list[Verdict]]:
-        field = "answer" if version == PUBLISHED else f"answers_{version}"
-        items = [
-            (
-                str(doc[field]) if version == PUBLISHED else tuple(doc[field]),
-                str(text),
-                facts(text).get("finish_reason", "stop"),
-            )
-            for row, doc in zip(rows, docs, strict=True)
-            for text in row
-        ]
-        each = iter(grade_many(items, grader=self.grader))
-        return [[next(each) for _ in row] for row in rows]
+    def _known(self, text: str) -> dict[str, Verdict]:
+        """Return the verdicts that a response brings along, by this grader."""
+        verdicts = facts(text).get("verdicts", {})
+        return {version: verdict for version, verdict in verdicts.items() if verdict.grader == self.grader}
 
 
-def _answer(text: str, verdict: Verdict, others: dict[str, str]) -> Response:
+def gold_of(doc: dict[str, Any], version: str) -> Gold:
+    """Return a version of the gold answers of a document."""
+    return str(doc["answer"]) if version == PUBLISHED else tuple(doc[f"answers_{version}"])
+
+
+def _answer(text: str, verdicts: dict[str, Verdict], versions: Sequence[str]) -> Response:
+    chosen, *others = versions
+    verdict, counts = verdicts[chosen], facts(text)
+    counts.pop("verdicts", None)
     return Response(
         verdict.answer or "",
         {
             "verdict": verdict.kind,
             "answer": verdict.answer,
             "grader": verdict.grader,
-            **{f"verdict_{version}": kind for version, kind in others.items()},
-            **facts(text),
+            **{f"verdict_{version}": verdicts[version].kind for version in others},
+            **counts,
         },
     )
 
 
 def process_results(doc: dict[str, Any], results: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """The metrics of one problem. Puts the facts of each sample into `doc["samples"]`, which the samples file keeps."""
+    """Return the metrics of one problem; put the facts of its samples into `doc["samples"]`, for the samples file."""
     samples = [facts(answer) for answer in results[0]]
     doc["samples"] = samples
-    return problem_metrics(samples)
+    return problem_metrics(responses_of(samples))

@@ -1,89 +1,54 @@
-"""One recorded generation scored by both models as it is made: every criterion's value at every position of it."""
+"""Rollouts with their traces: the value of every criterion at every position, scored by both models as they decode."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from harness.decode import Engine, Trace
-from harness.evals.data import PUBLISHED
-from harness.evals.run import opened, preflight
-from harness.evals.stream import stream
-from harness.evals.work import Work, exams, works_of
+from harness.evals.loop import Job, jobs_of, opened, run_jobs
 from harness.records import RecordStore, StoredRollout
-from harness.spec import CRITERIA, Decoding, EngineSpec, Pair, Sampling
+from harness.spec import CRITERIA, EvalSpec
 
 MEASURABLE = tuple(name for name in CRITERIA if name != "random")
 
 
 def traced(
-    engine_or_pair: Engine | Pair,
-    decodings: Sequence[Decoding],
-    tasks: Sequence[str],
-    records: str | Path,
-    sampling: Sampling | None = None,
-    *,
-    top: int = 0,
-    limit: int | None = None,
-    data_dir: str | None = None,
-    engine_spec: EngineSpec | None = None,
-    progress: bool = True,
-) -> list[Work]:
-    """Decodes, or completes, rollouts with their traces in the record store; `rollouts` reads them back.
+    spec: EvalSpec, records: str | Path, *, engine: Engine | None = None, top: int = 0, progress: bool = True
+) -> list[Job]:
+    """Decode, or complete, rollouts with their traces in the record store; `rollouts` reads them back.
 
     The tokens are those of an evaluation without traces, so a record serves both; what it holds without a trace is
-    decoded once more.
+    decoded once more. `top` likeliest tokens of each model are kept a position.
 
     Raises:
         UserError: what `evaluate` refuses.
     """
-    names = list(preflight(tasks, data_dir))
-    with opened(engine_or_pair, engine_spec) as engine:
-        papers = exams(names, engine, sampling, limit=limit, data_dir=data_dir, version=PUBLISHED)
-        works = works_of(papers, decodings, engine, trace=top)
-        for _ in stream(engine, works, RecordStore(records), progress=progress):
+    with opened(spec, engine) as engine:
+        jobs = jobs_of(spec, engine, trace=top)
+        for _ in run_jobs(engine, jobs, RecordStore(records), grader=spec.grader, progress=progress):
             pass
-    return works
+    return jobs
 
 
-def rollouts(work: Work, records: str | Path) -> Iterator[StoredRollout]:
-    """The stored rollouts of finished work, in the order of its requests."""
-    snapshot = RecordStore(records).read(work.config.hash(), work.task)
-    for request in work.requests:
+def rollouts(job: Job, records: str | Path) -> Iterator[StoredRollout]:
+    """Yield the stored rollouts of a finished job, in the order of its requests."""
+    snapshot = RecordStore(records).read(job.config.hash(), job.task)
+    for request in job.requests:
         yield StoredRollout.from_row(snapshot.row((request.problem, request.sample)))
 
 
 def criterion_values(
-    engine_or_pair: Engine | Pair,
-    tasks: Sequence[str],
-    records: str | Path,
-    sampling: Sampling | None = None,
-    *,
-    decoding: Decoding | None = None,
-    limit: int | None = None,
-    data_dir: str | None = None,
-    engine_spec: EngineSpec | None = None,
-    progress: bool = True,
+    spec: EvalSpec, records: str | Path, *, engine: Engine | None = None, progress: bool = True
 ) -> dict[str, np.ndarray]:
-    """The value of every criterion but `random` at every position of one generation (default: base's own).
+    """Return the value of every criterion but `random` at every position of the rollouts of a spec (base's own, say).
 
     Returns:
         By criterion, (positions,) float32: all tokens of all responses, tasks and problems in order.
     """
-    works = traced(
-        engine_or_pair,
-        [decoding or Decoding(mode="base")],
-        tasks,
-        records,
-        sampling,
-        limit=limit,
-        data_dir=data_dir,
-        engine_spec=engine_spec,
-        progress=progress,
-    )
     parts: dict[str, list[np.ndarray]] = {name: [] for name in MEASURABLE}
-    for work in works:
-        for rollout in rollouts(work, records):
+    for job in traced(spec, records, engine=engine, progress=progress):
+        for rollout in rollouts(job, records):
             table = Trace(rollout.trace)
             for name, values in parts.items():
                 values.append(table.fact(name))

@@ -9,7 +9,7 @@ Interrupt it anywhere and run it again. Plain files; `harness.records.record` sa
 
 from harness.records.config import Drawing, RecordConfig, fingerprint
 from harness.records.record import Record
-from harness.records.resume import resume, through
+from harness.records.resume import resume
 from harness.records.rollout import Key, StoredRollout, digest
 from harness.records.store import RecordStore, Snapshot
 from harness.records.verdicts import judge_name
@@ -26,5 +26,4 @@ __all__ = [
     "fingerprint",
     "judge_name",
     "resume",
-    "through",
 ]

@@ -23,29 +23,3 @@ def resume(record: Record, generate: Callable[[list[Key]], Iterable[Any]]) -> It
     if left := record.missing():
         raise RuntimeError(f"no rollout came back for {len(left)} of {len(missing)} missing keys, {left[0]} first")
     record.finish()
-
-
-def through(
-    requests: Iterable[Any],
-    record_of: Callable[[Any], Record],
-    generate: Callable[[list[Any]], Iterable[Any]],
-) -> Iterator[tuple[Any, StoredRollout]]:
-    """One engine stream over many records: yields (request, rollout), the held ones first.
-
-    Args:
-        requests: with the attributes `problem` and `sample` (`harness.decode.Request`).
-        record_of: the open record that a request belongs to.
-        generate: an engine's `generate`; given the requests whose rollouts are not held, and not called if there is
-            none. What it yields has the attribute `request`.
-
-    Finishing the records is left to the caller, who knows when all of them are complete.
-    """
-    missing = []
-    for request in requests:
-        stored = record_of(request).get(request.problem, request.sample)
-        if stored is None:
-            missing.append(request)
-        else:
-            yield request, stored
-    for rollout in generate(missing) if missing else ():
-        yield rollout.request, record_of(rollout.request).add(rollout)

@@ -99,19 +99,6 @@ class RecordStore:
             trace_columns=trace_columns,
         )
 
-    def reopen(self, config_hash: str, task: str) -> Record:
-        """A record that exists, asked for what it holds.
-
-        Raises:
-            UserError: there is no such record, it holds nothing, or another process writes it.
-        """
-        snapshot = self.read(config_hash, task)
-        keys = snapshot.held
-        if snapshot.config is None or not keys:
-            raise UserError(f"record {snapshot.name} holds no rollouts, or its config.json is damaged")
-        problems = list(dict.fromkeys(problem for problem, _ in keys))
-        return self.open(snapshot.config, task, problems, 1 + max(sample for _, sample in keys))
-
     def names(self) -> list[tuple[str, str]]:
         """(config hash, task) of every record, sorted."""
         return sorted((path.parent.parent.name, path.parent.name) for path in self.folder.glob(f"*/*/{JOURNAL}"))

@@ -25,18 +25,13 @@ def counts(snapshot: Snapshot) -> dict[str, Any]:
     rows = [snapshot.row(key) for key in snapshot.held]
     if not rows:
         return {"rollouts": 0, "problems": 0}
-    tokens, replaced, changed = (
-        np.array([row[name] for row in rows]) for name in ("n_tokens", "n_replaced", "n_changed")
-    )
+    counted = {name: [row[name] for row in rows] for name in ("n_tokens", "n_replaced", "n_changed")}
+    all_in_one = stats.Responses(truncated=[row["finish_reason"] == "length" for row in rows], **counted)
     return {
         "rollouts": len(rows),
         "problems": len({row["problem"] for row in rows}),
-        "tokens": int(tokens.sum()),
-        "mean_tokens": float(tokens.mean()),
-        "replacement_ratio": float(replaced.sum() / max(1, tokens.sum())),
-        "replacement_ratio_per_response": float(np.mean(replaced / np.maximum(1, tokens))),
-        "changed_ratio": float(changed.sum() / max(1, tokens.sum())),
-        "truncated_share": float(np.mean([row["finish_reason"] == "length" for row in rows])),
+        "tokens": sum(counted["n_tokens"]),
+        **stats.benchmark_metrics([all_in_one]),
     }
 
 
@@ -68,8 +63,8 @@ def scores(snapshot: Snapshot, grader: str) -> dict[str, Any]:
     """Avg@n and Pass@k with error bars; of imported records also those by seed, and by problem and seed together."""
     correct = correctness(snapshot, grader)
     n = correct.shape[1]
-    found: dict[str, Any] = {f"avg@{n}": stats.avg_at_k(correct), f"avg@{n}_se": stats.standard_error(correct)}
-    found |= {f"pass@{k}": stats.pass_at_k(correct, k) for k in (2**i for i in range(1, 12)) if k <= n}
+    found: dict[str, Any] = stats.benchmark_metrics([stats.Responses(correct=row) for row in correct.tolist()])
+    found[f"avg@{n}_se"] = stats.standard_error(correct)
     per_seed = snapshot.config.source.get("per_seed") if snapshot.config else None
     if per_seed and n % per_seed == 0:
         errors = clustered_errors(correct, per_seed)

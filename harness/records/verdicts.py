@@ -83,6 +83,43 @@ def write_verdicts(folder: Path, judge: str, head: dict[str, Any], rows: Iterabl
     write_file(verdict_path(folder, judge), b"".join(lines.encode(row) for row in (head, *rows)))
 
 
+class StoredVerdicts:
+    """A judge's verdicts beside a record: those that still hold, and new ones until they are written.
+
+    A stored verdict holds for the text, the gold answer and the grader's versions it was given for. One that the
+    machinery failed to give (`timed_out`, `grader_error`) does not: it is tried again.
+    """
+
+    def __init__(self, folder: Path, head: dict[str, Any], judge: str) -> None:
+        self.grader = judge.split("+")[0]
+        self._folder, self._judge, self._head = folder, judge, {**head, **versions(judge)}
+        self._rows = read_verdicts(folder, judge, self._head)
+        self._new = 0
+
+    def get(self, rollout: StoredRollout, gold: Gold) -> Verdict | None:
+        """Return the verdict on a rollout, None where none holds."""
+        row = self._rows.get(rollout.key)
+        if row is None or (row["text"], row["gold"]) != (digest(rollout.text), _plain(gold)):
+            return None
+        verdict = Verdict(row["kind"], row["answer"], self.grader)
+        return verdict if verdict.graded else None
+
+    def add(self, rollout: StoredRollout, gold: Gold, verdict: Verdict) -> None:
+        """Take a new verdict, which `write` stores."""
+        self._rows[rollout.key] = verdict_row(rollout, gold, verdict.kind, verdict.answer)
+        self._new += 1
+
+    def write(self) -> None:
+        """Replace the file, where there is something new.
+
+        Raises:
+            UserError: the disk is full.
+        """
+        if self._new:
+            write_verdicts(self._folder, self._judge, self._head, [self._rows[key] for key in sorted(self._rows)])
+        self._new = 0
+
+
 def grade_record(
     folder: Path,
     head: dict[str, Any],
@@ -92,32 +129,26 @@ def grade_record(
     *,
     keep: bool = True,
 ) -> dict[Key, Verdict]:
-    """Verdicts on `rollouts`: the stored ones where they still hold, the rest graded now, and all stored (`keep`).
-
-    A verdict that the machinery failed to give (`timed_out`, `grader_error`) is tried again.
+    """Return verdicts on `rollouts`: the stored ones where they still hold, the rest graded now, and stored (`keep`).
 
     Raises:
         UserError: a problem has no gold answer, no grader has that name, or the disk is full.
     """
-    head, grader = {**head, **versions(judge)}, judge.split("+")[0]
-    stored = read_verdicts(folder, judge, head)
+    stored = StoredVerdicts(folder, head, judge)
     known: dict[Key, Verdict] = {}
     todo: list[StoredRollout] = []
     for rollout in rollouts:
         if rollout.problem not in gold:
             raise UserError(f"gold has no answer of {rollout.problem!r}")
-        row = stored.get(rollout.key)
-        if row and (row["text"], row["gold"]) == (digest(rollout.text), _plain(gold[rollout.problem])):
-            verdict = Verdict(row["kind"], row["answer"], grader)
-            if verdict.graded:
-                known[rollout.key] = verdict
-                continue
-        todo.append(rollout)
+        verdict = stored.get(rollout, gold[rollout.problem])
+        if verdict is None:
+            todo.append(rollout)
+        else:
+            known[rollout.key] = verdict
     items = [(gold[rollout.problem], rollout.text, rollout.finish_reason) for rollout in todo]
-    fresh = dict(zip(todo, grade_many(items, grader=grader), strict=True))
-    if fresh and keep:
-        rows = stored | {
-            r.key: verdict_row(r, gold[r.problem], verdict.kind, verdict.answer) for r, verdict in fresh.items()
-        }
-        write_verdicts(folder, judge, head, [rows[key] for key in sorted(rows)])
-    return known | {rollout.key: verdict for rollout, verdict in fresh.items()}
+    for rollout, verdict in zip(todo, grade_many(items, grader=stored.grader), strict=True):
+        known[rollout.key] = verdict
+        stored.add(rollout, gold[rollout.problem], verdict)
+    if keep:
+        stored.write()
+    return known

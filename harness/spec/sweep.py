@@ -7,7 +7,7 @@ Everything is checked here, before any model loads. `sweeps/*.yaml` are examples
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -16,7 +16,7 @@ from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
 from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, parse_decoding
 from harness.spec.engine import EngineSpec
-from harness.spec.evaluation import PUBLISHED, Golds, Grader, read_names
+from harness.spec.evaluation import PUBLISHED, EvalSpec, Golds, Grader, read_names
 from harness.spec.pair import PRESETS, TINY, Pair
 from harness.spec.search import LISTED, Parameter, Search, check_search, corners, parameter_of, read_pruner
 
@@ -131,6 +131,12 @@ class SweepSpec(Search):
         if fields["mode"] == "extrapolate" and not fields.get("gamma"):
             fields |= {"mode": "replace", "gamma": 0.0}
         return parse(Decoding, fields, where="decode.")
+
+    def evaluation(self, pair: str, decodings: Sequence[Decoding], **changes: Any) -> EvalSpec:
+        """Return the evaluation of some decodings of the pair of that name, with some fields changed."""
+        names = ("tasks", "sampling", "limit", "engine", "grader", "golds", "data_dir")
+        asked = {name: getattr(self, name) for name in names}
+        return EvalSpec(pair=self.pairs[pair], decodings=tuple(decodings), **{**asked, **changes})
 
     def plain(self) -> dict[str, Any]:
         """Return the sweep as plain values with its defaults filled in; `parse` restores it."""

@@ -3,6 +3,7 @@
 from harness.stats.bootstrap import bootstrap_interval
 from harness.stats.errors import sampling_error, standard_error, t_interval
 from harness.stats.majority import maj_at_k
+from harness.stats.metrics import Responses, benchmark_metrics, problem_metrics, ratio
 from harness.stats.paired import PairedDifference, paired_difference, sign_flip_p
 from harness.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem
 from harness.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
@@ -10,8 +11,10 @@ from harness.stats.tables import holm, mean_over_benchmarks
 
 __all__ = [
     "PairedDifference",
+    "Responses",
     "Spread",
     "avg_at_k",
+    "benchmark_metrics",
     "bootstrap_interval",
     "detectable_gain",
     "holm",
@@ -22,7 +25,9 @@ __all__ = [
     "pass_at_k",
     "pass_at_k_per_problem",
     "power",
+    "problem_metrics",
     "problems_needed",
+    "ratio",
     "sampling_error",
     "sign_flip_p",
     "standard_error",

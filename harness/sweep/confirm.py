@@ -18,7 +18,7 @@ from harness.evals import EvalResult, evaluate, preflight
 from harness.evals.show import markdown_table
 from harness.records.files import make_folder, write_file
 from harness.records.lock import Lock
-from harness.spec import Decoding, Sampling
+from harness.spec import Decoding, EvalSpec
 from harness.spec.sweep import SweepSpec
 from harness.sweep import track
 from harness.sweep.folder import Folder
@@ -95,27 +95,24 @@ def confirm(
 def _decode(
     spec: SweepSpec, entry: Entry, places: Places, seeds: Sequence[int], tasks: Sequence[str], limit: int | None
 ) -> list[EvalResult]:
-    winner = entry.decoding
-    decodings = list(dict.fromkeys([Decoding(mode="base"), Decoding(mode="rl"), winner.control(), winner]))
     engine = open_engine(checkpoints(spec.pairs[entry.pair]), spec.engine, lazily=True)
     try:
         return [
             result
             for seed in seeds
-            for result in evaluate(
-                engine,
-                decodings,
-                tasks,
-                Sampling(**{**spec.sampling.model_dump(), "seed": seed}),
-                limit=limit or spec.limit,
-                data_dir=spec.data_dir,
-                grader=spec.grader,
-                golds=spec.golds,
-                records=places.records,
-            )
+            for result in evaluate(_again(spec, entry, seed, tasks, limit), engine=engine, records=places.records)
         ]
     finally:
         engine.close()
+
+
+def _again(spec: SweepSpec, entry: Entry, seed: int, tasks: Sequence[str], limit: int | None) -> EvalSpec:
+    """Return the evaluation of the winner, its control, base and RL with another seed."""
+    decodings = list(
+        dict.fromkeys([Decoding(mode="base"), Decoding(mode="rl"), entry.decoding.control(), entry.decoding])
+    )
+    sampling = spec.sampling.replace(seed=seed)
+    return spec.evaluation(entry.pair, decodings, sampling=sampling, tasks=tuple(tasks), limit=limit or spec.limit)
 
 
 def _rows(entry: Entry, found: Sequence[EvalResult], before: Sequence[Entry]) -> list[Row]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from harness.decode import open_engine
 from harness.errors import UserError
 from harness.evals import preflight
+from harness.evals.loop import Job, jobs_of
 from harness.evals.show import markdown_table
-from harness.evals.work import Work, exams, works_of
 from harness.records import RecordStore
 from harness.spec import Decoding
 from harness.spec.sweep import LISTED, RATIO, SweepSpec
@@ -85,17 +85,17 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
     for pair in spec.pairs:
         asked, unknown = _decodings(spec, pair, stored_taus(spec, folder, pair))
         try:
-            works = _works(spec, pair, asked)
+            jobs = _jobs(spec, pair, asked)
         except Exception as error:  # checkpoints that are on another machine: its sizes are known all the same
             reason = str(error) if isinstance(error, UserError) else type(error).__name__
             notes.append(f"{pair}: the checkpoints cannot be read here, so neither can their records ({reason[:120]})")
             each = _responses(spec)
             rows += [Row(pair, decoding.label(), each, None) for decoding in asked]
         else:
-            each = sum(len(work.requests) for work in works) // max(1, len(asked))
+            each = sum(len(job.requests) for job in jobs) // max(1, len(asked))
             for decoding in asked:
-                mine = [work for work in works if work.decoding == decoding]
-                held = [tokens for work in mine for tokens in _held(store, work)]
+                mine = [job for job in jobs if job.decoding == decoding]
+                held = [tokens for job in mine for tokens in _held(store, job)]
                 lengths += held
                 rows.append(Row(pair, decoding.label(), each, len(held)))
         rows += [Row(pair, label, each, 0) for label in unknown]
@@ -133,12 +133,10 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[Decoding], 
     return list(dict.fromkeys([*first, *mine])), list(dict.fromkeys(unknown))
 
 
-def _works(spec: SweepSpec, pair: str, asked: Sequence[Decoding]) -> list[Work]:
+def _jobs(spec: SweepSpec, pair: str, asked: Sequence[Decoding]) -> list[Job]:
     engine = open_engine(checkpoints(spec.pairs[pair]), spec.engine, lazily=True)
     try:
-        names = list(preflight(spec.tasks, spec.data_dir, spec.golds))
-        papers = exams(names, engine, spec.sampling, limit=spec.limit, data_dir=spec.data_dir, version=spec.golds)
-        return works_of(papers, asked, engine)
+        return jobs_of(spec.evaluation(pair, asked), engine)
     finally:
         engine.close()
 
@@ -150,13 +148,13 @@ def _responses(spec: SweepSpec) -> int:
     return spec.sampling.samples * sum(min(spec.limit or 10**9, len(problems(name, spec.data_dir))) for name in names)
 
 
-def _held(store: RecordStore, work: Work) -> list[int]:
-    """The lengths of the responses of some work that are in the records."""
+def _held(store: RecordStore, job: Job) -> list[int]:
+    """Return the lengths of the responses of a job that are in the records."""
     try:
-        snapshot = store.read(work.config.hash(), work.task)
+        snapshot = store.read(job.config.hash(), job.task)
     except UserError:
         return []
-    asked = {(request.problem, request.sample) for request in work.requests}
+    asked = {(request.problem, request.sample) for request in job.requests}
     return [snapshot.row(key)["n_tokens"] for key in snapshot.held if key in asked]
 
 

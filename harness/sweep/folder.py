@@ -74,12 +74,6 @@ class Folder:
         write_file(self.results / name, result.to_json().encode())
         return name
 
-    def known(self, config_hash: str) -> EvalResult | None:
-        """The result of that hash, if it is here."""
-        for path in self.results.glob(f"*-{config_hash}.json"):
-            return self.result(path.name)
-        return None
-
     def result(self, name: str) -> EvalResult | None:
         """A result by its file's name; None where the file is missing or damaged."""
         try:

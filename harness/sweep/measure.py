@@ -7,8 +7,7 @@ from typing import Any
 
 from harness.decode import Engine
 from harness.evals import EvalResult, evaluate, preflight
-from harness.evals.stream import stream
-from harness.evals.work import Work, exams, works_of
+from harness.evals.loop import Job, jobs_of, run_jobs
 from harness.records import RecordStore
 from harness.spec import Decoding, parse
 from harness.spec.sweep import RATIO, SweepSpec
@@ -32,7 +31,7 @@ def decoding_of(spec: SweepSpec, point: Point, taus: Taus) -> Decoding:
 
 
 def measure(bench: Bench, engine: Engine, asked: Sequence[Asked], taus: Taus) -> None:
-    """Decodes what is missing of all trials in one stream, and tells each when it is complete; with a pruner, those
+    """Decode what is missing of all trials in one stream, and tells each when it is complete; with a pruner, those
     that are clearly worse than the best so far are ended early.
 
     Raises:
@@ -60,20 +59,13 @@ def _evaluate(bench: Bench, engine: Engine, by: Trials) -> None:
                 bench.on_finish(asked.point, mine)
 
     if by:
-        evaluate(
-            engine,
-            list(by),
-            spec.tasks,
-            spec.sampling,
-            limit=spec.limit,
-            data_dir=spec.data_dir,
-            grader=spec.grader,
-            golds=spec.golds,
-            records=bench.store,
-            progress=bench.progress,
-            known=bench.folder.known,
-            on_result=have,
-        )
+        asked = spec.evaluation(_pair(by), list(by))
+        evaluate(asked, engine=engine, records=bench.store, progress=bench.progress, on_result=have)
+
+
+def _pair(by: Trials) -> str:
+    """Return the name of the pair of some trials; they have one engine, so one pair."""
+    return next(iter(by.values()))[0].point["pair"]
 
 
 def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:
@@ -98,32 +90,25 @@ def survivors(bench: Bench, engine: Engine, by: Trials) -> Trials:
     import numpy as np
 
     spec, pruner = bench.spec, bench.spec.pruner
-    papers = exams(
-        list(preflight(spec.tasks, spec.data_dir, spec.golds)),
-        engine,
-        spec.sampling,
-        limit=spec.limit,
-        data_dir=spec.data_dir,
-        version=spec.golds,
-    )
-    works: dict[Decoding, list[Work]] = {d: [] for d in by}
-    for work in works_of(papers, list(by), engine):
-        works[work.decoding].append(work)
-    problems = list(dict.fromkeys(request.problem for work in next(iter(works.values())) for request in work.requests))
+    jobs: dict[Decoding, list[Job]] = {decoding: [] for decoding in by}
+    for job in jobs_of(spec.evaluation(_pair(by), list(by)), engine):
+        jobs[job.decoding].append(job)
+    problems = list(dict.fromkeys(request.problem for job in next(iter(jobs.values())) for request in job.requests))
     problems = [problems[i] for i in np.random.default_rng(spec.seed).permutation(len(problems))]
     alive = dict(by)
     for start in range(0, len(problems), pruner.chunk):
         chunk = {problem: start + i for i, problem in enumerate(problems[start : start + pruner.chunk])}
         parts = [
-            replace(work, requests=tuple(request for request in work.requests if request.problem in chunk))
+            replace(job, requests=tuple(request for request in job.requests if request.problem in chunk))
             for decoding in alive
-            for work in works[decoding]
+            for job in jobs[decoding]
         ]
         rights: dict[Decoding, dict[str, list[bool]]] = {decoding: {} for decoding in alive}
         store = RecordStore(bench.store)
-        for done in stream(engine, [p for p in parts if p.requests], store, grader=spec.grader, progress=False):
-            for (problem, _), verdict in next(iter(done.verdicts.values())).items():
-                rights[done.work.decoding].setdefault(problem, []).append(verdict.correct)
+        for done in run_jobs(engine, [p for p in parts if p.requests], store, grader=spec.grader):
+            version = next(iter(done.job.golds))
+            for (problem, _), response in done.responses.items():
+                rights[done.job.decoding].setdefault(problem, []).append(response.verdicts[version].correct)
         seen = start + len(chunk)
         for decoding, trials in list(alive.items()):
             for asked in [asked for asked in trials if not asked.is_reference]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from harness.decode import Engine
 from harness.evals.traces import criterion_values
 from harness.records.files import write_file
+from harness.spec import Decoding
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.folder import Folder
 from harness.sweep.matched import Found, tau_for
@@ -40,9 +41,8 @@ def find_taus(spec: SweepSpec, folder: Folder, pair: str, engine: Engine, record
         return taus
     values = {}
     if any(criterion != "random" for criterion, _ in missing):
-        values = criterion_values(
-            engine, spec.tasks, records, spec.sampling, limit=spec.limit, data_dir=spec.data_dir, progress=progress
-        )
+        base = spec.evaluation(pair, [Decoding(mode="base")])
+        values = criterion_values(base, records, engine=engine, progress=progress)
     for criterion, ratio in missing:
         taus[criterion, ratio] = tau_for(criterion, values.get(criterion, ()), ratio)
     rows = [

@@ -2,7 +2,7 @@
 
 from harness.tracking.describe import metrics_of, params_of
 from harness.tracking.log import log_result
-from harness.tracking.query import find_result, result_of_run
+from harness.tracking.query import result_of_run
 from harness.tracking.store import resolve_store
 from harness.tracking.sync import SyncReport, sync
 from harness.tracking.training import Training
@@ -13,7 +13,6 @@ __all__ = [
     "SyncReport",
     "Training",
     "comparison_link",
-    "find_result",
     "log_result",
     "metrics_of",
     "params_of",

@@ -10,19 +10,24 @@ import yaml
 
 from harness.analysis.histogram import Histogram, as_json
 from harness.errors import UserError
+from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 from harness.records import Key, RecordStore, Snapshot, StoredRollout, digest, judge_name
 from harness.records.verdicts import read_verdicts
 
-RESULT, TABLE = "result.json", "per_problem.json"
+RESULT, TABLE, LM_EVAL = "result.json", "per_problem.json", "lm_eval.json"
 
 
-def write_artifacts(result: EvalResult, folder: Path) -> None:
-    """Writes all files of a result into an empty folder.
+def write_artifacts(result: EvalResult | LmEvalResult, folder: Path) -> None:
+    """Write all files of a result into an empty folder.
 
     `samples.jsonl.gz` and `delta_logp_hist.json` come from the record that the provenance names, and only where every
     rollout of the result is in it with the length that was scored; otherwise there are none.
     """
+    if isinstance(result, LmEvalResult):
+        _write(folder / LM_EVAL, result.to_json())
+        _write(folder / "config.yaml", _config(result))
+        return
     _write(folder / RESULT, result.to_json())
     _write(folder / "config.yaml", _config(result))
     _write(folder / TABLE, json.dumps(_table(result), ensure_ascii=False))

@@ -1,10 +1,12 @@
 """What a run says of its result: name, parameters, rounded metrics, tags and a description, for people to read."""
 
 import math
+import re
 import shlex
 from pathlib import Path
 from typing import Any
 
+from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 
 DESCRIPTION = "mlflow.note.content"  # MLflow shows this tag, as Markdown, at the top of a run's page
@@ -36,13 +38,13 @@ def run_name(result: EvalResult) -> str:
     return " ".join(words)
 
 
-def metrics_of(result: EvalResult) -> dict[str, float]:
-    """MLflow's names and figures: `avg_at_32` (MLflow refuses `@`), in percent with two decimals, lengths with one.
+def metrics_of(result: EvalResult | LmEvalResult) -> dict[str, float]:
+    """Return MLflow's names and figures: `avg_at_32` (MLflow refuses `@`), in percent; lengths with one decimal.
 
     A metric without meaning is left out: an error bar from one problem, and what was replaced in the RL model alone
-    (of the base model alone it is 0, where τ goes to −∞).
+    (of the base model alone it is 0, where τ goes to −∞). What lm-eval computed of other tasks is kept in its units.
     """
-    values: dict[str, float] = {}
+    values = {name: round(value, 6) for name, value in result.scores.items()} if _foreign(result) else {}
     for name, value in result.metrics().items():
         if not math.isfinite(value) or (
             result.decoding.mode in ("rl", "expo") and name.startswith(("replacement", "changed"))
@@ -50,8 +52,19 @@ def metrics_of(result: EvalResult) -> dict[str, float]:
             continue
         values[name.replace("@", "_at_")] = round(value, 1) if name == "mean_tokens" else round(100 * value, 2)
     if result.seconds:
-        values["tokens_per_second"] = round(float(result.n_tokens.sum()) / result.seconds, 1)
-    return values
+        tokens = result.n_tokens if _foreign(result) else result.n_tokens.sum()
+        values["tokens_per_second"] = round(float(tokens) / result.seconds, 1)
+    return {_allowed(name): value for name, value in values.items()}
+
+
+def _foreign(result: EvalResult | LmEvalResult) -> bool:
+    """Tell whether the scores are lm-eval's own."""
+    return isinstance(result, LmEvalResult)
+
+
+def _allowed(name: str) -> str:
+    """Return a metric's name as MLflow takes it."""
+    return re.sub(r"[^\w./ :-]", "_", name)
 
 
 def params_of(result: EvalResult) -> dict[str, str]:
@@ -116,14 +129,9 @@ def colour(result: EvalResult) -> str:
 def description(result: EvalResult) -> str:
     """Markdown: what was decoded, what came out with its error bar, and the command that does it again."""
     n, sampling, provenance = result.samples, result.sampling, result.provenance
-    half = max(1, n // 2)
-    words = [
-        f"**Avg@{n} {100 * result.avg:.2f} ± {_error(result.standard_error)} %** (s.e. over "
-        f"{len(result.problem_ids)} problems; ± {_error(result.sampling_error)} from sampling alone), "
-        f"Pass@{half} {100 * result.pass_at(half):.2f} %"
-    ]
+    words = [_scores(result)]
     if result.decoding.gated:
-        words.append(f", {100 * result.replacement_ratio:.2f} % of tokens replaced")
+        words.append(f", {100 * result.metrics()['replacement_ratio']:.2f} % of tokens replaced")
     lines = [
         "".join(words) + ".",
         f"`{result.decoding.label()}` of {pair_name(result) or 'an unnamed pair'} on {result.task}: "
@@ -133,11 +141,24 @@ def description(result: EvalResult) -> str:
     if result.partial:
         lines.append(f"Only a part: {result.partial}.")
     if limit := provenance.get("limit"):
-        lines.append(f"The first {limit} problems only: for a look, not for a score.")
+        lines.append(f"The first {limit:g} problems only: for a look, not for a score.")
     if argv := provenance.get("argv"):
         command = shlex.join([Path(str(argv[0])).name, *map(str, argv[1:])])
         lines.append(f"To do it again:\n\n    {command}")
     return "\n\n".join(lines)
+
+
+def _scores(result: EvalResult | LmEvalResult) -> str:
+    """Return the headline: Avg@n with its error bars, or what lm-eval computed."""
+    if _foreign(result):
+        return ", ".join(f"**{name} {value:.4g}**" for name, value in result.scores.items() if "_stderr" not in name)
+    n = result.samples
+    half = max(1, n // 2)
+    return (
+        f"**Avg@{n} {100 * result.avg:.2f} ± {_error(result.standard_error)} %** (s.e. over "
+        f"{len(result.problem_ids)} problems; ± {_error(result.sampling_error)} from sampling alone), "
+        f"Pass@{half} {100 * result.pass_at(half):.2f} %"
+    )
 
 
 def _error(value: float) -> str:

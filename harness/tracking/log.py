@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 from harness.tracking.artifacts import TABLE, write_artifacts
 from harness.tracking.describe import metrics_of, params_of, run_name, tags_of
@@ -17,7 +18,7 @@ from harness.tracking.query import find_run
 from harness.tracking.store import Store, patience
 
 
-def log_result(result: EvalResult, store: Path | str, experiment: str | None = None) -> str | None:
+def log_result(result: EvalResult | LmEvalResult, store: Path | str, experiment: str | None = None) -> str | None:
     """Logs a result that has just been made; the run's id, or None (with a warning) where that failed.
 
     `store` is a folder with a sqlite store in it, made where it is missing, or a tracking URI. A result whose config
@@ -39,7 +40,7 @@ def log_result(result: EvalResult, store: Path | str, experiment: str | None = N
 
 
 def write_run(
-    result: EvalResult,
+    result: EvalResult | LmEvalResult,
     store: Store,
     experiment: str | None = None,
     *,
@@ -80,8 +81,9 @@ def start_run(client: Any, experiment_id: str, result: EvalResult, *, start: int
         **tags_of(result),
         "owner": owner(),
         "mlflow.source.name": "rlvr-dir",
-        "mlflow.loggedArtifacts": json.dumps([{"path": TABLE, "type": "table"}]),  # as `log_table` would say
     }
+    if isinstance(result, EvalResult):
+        tags["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])  # as `log_table` would say
     if git:
         tags |= {"git_sha": git, "mlflow.source.git.commit": git}
     run = client.create_run(experiment_id, run_name=run_name(result), start_time=start, tags=tags)

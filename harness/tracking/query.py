@@ -1,6 +1,5 @@
-"""Finished runs by config hash, and their results rebuilt: what has been evaluated once need not be again."""
+"""Runs of a store: found by config hash, listed, and their exact results read back for `run:ID`."""
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,34 +9,6 @@ from harness.errors import UserError
 from harness.evals.result import EvalResult
 from harness.tracking.artifacts import RESULT
 from harness.tracking.store import Store, patience
-
-
-def find_result(config_hash: str, store: Path | str) -> EvalResult | None:
-    """The result of that hash in any experiment of a store, exact, from its artifact; None where there is none.
-
-    A store that does not exist is not made. Where MLflow or the artifact cannot be read: a warning, and None.
-    """
-    try:
-        place = Store.at(store)
-        if not place.exists:
-            return None
-        with patience():
-            client = place.client()
-            run = find_run(client, config_hash, [e.experiment_id for e in experiments(client)])
-            if run is None:
-                return None
-            with TemporaryDirectory() as folder:
-                path = client.download_artifacts(run.info.run_id, RESULT, folder)
-                result = EvalResult.from_json(Path(path).read_text(encoding="utf-8"))
-        if result.config_hash != config_hash:
-            raise ValueError(f"its {RESULT} has config hash {result.config_hash}")
-        return result
-    except Exception as error:
-        reason = " ".join(str(error).split())[:200]
-        warnings.warn(
-            f"MLflow at {store} could not be asked for {config_hash} ({type(error).__name__}: {reason})", stacklevel=2
-        )
-        return None
 
 
 def result_of_run(run_id: str, store: Path | str) -> EvalResult:

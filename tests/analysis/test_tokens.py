@@ -148,15 +148,17 @@ def test_from_the_tiny_pair_to_a_section(tmp_path):
     """End to end on the reference engine: records, counts, plain JSON, figures without a gap."""
     from harness.analysis.traced import token_statistics
     from harness.report.tokens import token_section
-    from harness.spec import EngineSpec, Sampling
-    from harness.tiny import tiny_pair
+    from harness.spec import EngineSpec, EvalSpec, Sampling
+
+    spec = EvalSpec(
+        tasks=("tiny_easy",),
+        sampling=Sampling(samples=2, max_tokens=48),
+        limit=4,
+        engine=EngineSpec(backend="transformers"),
+    )
 
     def run():
-        spec = EngineSpec(backend="transformers")
-        sampling = Sampling(samples=2, max_tokens=48)
-        return token_statistics(
-            tiny_pair(), ["tiny_easy"], tmp_path, sampling, limit=4, engine_spec=spec, selected=0.05, progress=False
-        )
+        return token_statistics(spec, tmp_path, selected=0.05, progress=False)
 
     found = run()
     assert json.loads(json.dumps(found, allow_nan=False)) == run()  # the second time from the records

@@ -18,7 +18,7 @@ from harness.decode.expo import INDEX, expo_pair, write_expo
 from harness.errors import UserError
 from harness.evals import evaluate
 from harness.records import RecordConfig
-from harness.spec import Decoding, EngineSpec, Pair, Sampling, parse
+from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
 from harness.tiny import tiny_pair
 from tests.conftest import vllm_spec
 from tests.decode.requests import assert_same, by_key, make_requests
@@ -130,11 +130,12 @@ def test_both_engines_agree(peaked_pair, requests, tmp_path):
 
 def test_an_evaluation_has_it_as_one_decoding_among_others(tmp_path):
     decodings = [Decoding(mode="rl"), EXPO]
-    how = {"sampling": Sampling(samples=2, max_tokens=80), "limit": 3, "records": tmp_path, "progress": False}
-    first = evaluate(tiny_pair(), decodings, ["tiny_easy"], engine_spec=TRANSFORMERS, **how)
+    sampling = Sampling(samples=2, max_tokens=80)
+    spec = EvalSpec(decodings=decodings, tasks=("tiny_easy",), sampling=sampling, limit=3, engine=TRANSFORMERS)
+    first = evaluate(spec, records=tmp_path, progress=False)
     assert [result.decoding for result in first] == decodings
     assert first[0].config_hash != first[1].config_hash
-    again = evaluate(tiny_pair(), decodings, ["tiny_easy"], engine_spec=TRANSFORMERS, **how)  # from the records
+    again = evaluate(spec, records=tmp_path, progress=False)  # from the records
     assert [(r.correct == a.correct).all() for r, a in zip(first, again, strict=True)] == [True, True]
     assert {r.provenance["engine"]["pair"]["rl"] for r in first} == {tiny_pair().rl}  # not a temporary folder
 

@@ -19,10 +19,10 @@ from harness.decode.ray_cluster import Cluster
 from harness.decode.ray_pool import _Member
 from harness.decode.ray_worker import _Beat, _Inbox
 from harness.errors import UserError
-from harness.evals import evaluate
 from harness.evals.args import parse_model_args
 from harness.spec import Decoding, EngineSpec, Pair, Sampling
 from tests.decode.requests import assert_same, by_key, make_requests
+from tests.evals.asked import evaluate
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (the extra [ray])")
 

@@ -41,6 +41,14 @@ def test_lm_evals_own_options_do_not_get_in_the_way():
     assert parse_model_args({"device": "cpu"}).spec.engine.device == "cpu"
 
 
+def test_places_are_kept_unless_they_are_off():
+    own = parse_model_args({"records": "r", "tracking": "http://h:1"}).own
+    assert (own.store, own.runs) == ("r", "http://h:1")
+    for off in ("off", False):
+        own = parse_model_args({"records": off, "tracking": off}).own
+        assert (own.store, own.runs) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -58,6 +66,7 @@ def test_lm_evals_own_options_do_not_get_in_the_way():
         ({"seed": -1}, "seed=-1"),
         ({"samples": 0}, "samples=0"),
         ({"chat": "on"}, "chat='on'"),
+        ({"trackin": "off"}, "model_args='trackin' is not known.*did you mean 'tracking'"),
         ({"grader": "robst"}, "grader='robst' is not known.*did you mean 'robust'"),
         ({"backend": "sglang"}, "backend='sglang'"),
     ],

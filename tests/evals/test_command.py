@@ -15,10 +15,10 @@ import pytest
 LM_EVAL = str(Path(sys.executable).with_name("lm_eval"))
 
 
-def run(*words, env=None, program=LM_EVAL):
+def run(*words, env=None, program=LM_EVAL, cwd=None):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RLVR_DIR")}
     environment |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"} | (env or {})
-    return subprocess.run([program, *words], capture_output=True, text=True, timeout=300, env=environment)
+    return subprocess.run([program, *words], capture_output=True, text=True, timeout=300, env=environment, cwd=cwd)
 
 
 def refused(done):
@@ -34,12 +34,13 @@ def finished(peaked_pair, data_dir, tmp_path_factory):
     done = run(
         "--model", "rlvr_dir",
         "--model_args", f"pretrained={peaked_pair.rl},base={peaked_pair.base},mode=extrapolate,criterion=delta_logp,"
-        "tau=-0.2,gamma=0.05,seed=3,backend=transformers",
+        "tau=-0.2,gamma=0.05,seed=3,backend=transformers,records=off,tracking=off",
         "--tasks", "aime24", "--samples", '{"aime24": [5, 7]}', "--metadata", '{"repeats": 4}',
         "--gen_kwargs", "max_gen_toks=10,temperature=2.0,top_p=1.0", "--log_samples", "--output_path", str(out),
-        env={"RLVR_DIR_DATA": data_dir},
+        env={"RLVR_DIR_DATA": data_dir}, cwd=out,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
+    assert not (out / "runs").exists()
     [results] = out.rglob("results_*.json")
     [samples] = out.rglob("samples_aime24_*.jsonl")
     rows = [json.loads(line) for line in samples.read_text().splitlines()]
@@ -77,8 +78,8 @@ def test_the_samples_file_has_the_facts_of_each_sample(finished):
 
 def test_the_command_equals_the_python_api(finished, engine, data_dir):
     """Another process, another batch, problems 5 and 7 among eight: the same key gives the same tokens."""
-    from harness.evals import evaluate
     from harness.spec import Decoding, Sampling
+    from tests.evals.asked import evaluate
 
     [result] = evaluate(
         engine,

@@ -5,11 +5,13 @@ import json
 import numpy as np
 import pytest
 
+from harness import evals
 from harness.decode import Request
 from harness.errors import UserError
-from harness.evals import EvalResult, evaluate, preflight
+from harness.evals import EvalResult, preflight
 from harness.evals.lm import CACHE_REFUSAL, RlvrDirLM
-from harness.spec import Decoding, Sampling
+from harness.spec import Decoding, EvalSpec, Sampling
+from tests.evals.asked import evaluate
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)
 REPLACE = Decoding(mode="replace", tau=-0.2)
@@ -202,11 +204,13 @@ def test_a_pairs_engine_loads_only_if_something_is_missing(peaked_pair, data_dir
     monkeypatch.setattr(TransformersPair, "load", lambda self: (loaded.append(True), load(self)))
     spec = EngineSpec(backend="transformers", dtype="float32", max_model_len=512)
 
+    asked = EvalSpec(
+        pair=peaked_pair, tasks=("aime24",), sampling=Sampling(samples=2, max_tokens=2), limit=2, data_dir=data_dir,
+        engine=spec,
+    )  # fmt: skip
+
     def run():
-        return evaluate(
-            peaked_pair, [Decoding()], ["aime24"], Sampling(samples=2, max_tokens=2), limit=2, data_dir=data_dir,
-            records=tmp_path, engine_spec=spec, progress=False,
-        )  # fmt: skip
+        return evals.evaluate(asked, records=tmp_path, progress=False)
 
     first = run()
     assert loaded == [True]
@@ -214,27 +218,13 @@ def test_a_pairs_engine_loads_only_if_something_is_missing(peaked_pair, data_dir
     assert loaded == [True]
 
 
-def test_results_come_as_they_complete_and_known_ones_are_not_decoded(engine, data_dir):
+def test_results_come_as_they_complete_and_another_grader_is_another_result(engine, data_dir):
     arguments = {"limit": 2, "data_dir": data_dir, "progress": False}
     come = []
     results = evaluate(engine, [REPLACE, Decoding()], ["amc"], SAMPLING, on_result=come.append, **arguments)
     assert sorted(r.label for r in come) == ["replace τ-0.2", "rl"]
     assert len({r.config_hash for r in results}) == 2
 
-    class Only:
-        """An engine that decodes nothing but the RL model's responses."""
-
-        def __getattr__(self, name):
-            return getattr(engine, name)
-
-        def generate(self, requests, **options):
-            assert {request.decoding.mode for request in requests} == {"rl"}
-            return engine.generate(requests, **options)
-
-    known = {results[0].config_hash: results[0]}.get
-    again = evaluate(Only(), [REPLACE, Decoding()], ["amc"], SAMPLING, known=known, **arguments)
-    assert again[0] is results[0]
-    assert again[1].metrics() == results[1].metrics()
     plain = evaluate(engine, [REPLACE], ["amc"], SAMPLING, grader="plain", **arguments)
     assert plain[0].config_hash != results[0].config_hash
     assert plain[0].provenance["settings"] == results[0].provenance["settings"]
@@ -295,6 +285,6 @@ def test_a_result_is_complete_or_none():
         "finish_reason": "stop",
     }
     samples = {str(i): [sample] * (4 - i) for i in range(2)}
-    with pytest.raises(UserError, match="has 3 of 4 samples"):
+    with pytest.raises(UserError, match="refusing to aggregate amc: 1 has 3 of 4 samples"):
         EvalResult.from_samples("amc", Decoding(), Sampling(samples=4), samples)
     assert EvalResult.from_samples("amc", Decoding(), Sampling(samples=4), {"0": [sample] * 4}).n_tokens.sum() == 4

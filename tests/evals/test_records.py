@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from harness.errors import UserError
-from harness.evals import evaluate
 from harness.evals.compare import compare, markdown, read_results
 from harness.evals.from_records import result_of_record
-from harness.evals.traces import criterion_values
 from harness.records import RecordStore
 from harness.records.verdicts import read_verdicts, write_verdicts
 from harness.spec import CRITERIA, Decoding, Sampling
+from tests.evals.asked import criterion_values, evaluate
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)
 REPLACE = Decoding(mode="replace", tau=-0.2)

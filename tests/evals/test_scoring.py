@@ -5,9 +5,11 @@ import pickle
 
 import pytest
 
-from harness.evals.metrics import group_metrics, metric_list, pass_ks, problem_metrics, ratio
+from harness.evals.metrics import group_metrics, metric_list, responses_of
 from harness.evals.response import Response, facts
 from harness.evals.scoring import BoxedAnswers, process_results
+from harness.stats import problem_metrics, ratio
+from harness.stats.metrics import pass_ks
 
 
 def response(text, tokens=10, replaced=1, changed=1, finish="stop"):
@@ -58,7 +60,7 @@ def test_names_follow_the_number_of_samples():
     for n in (1, 6, 8, 32):
         declared = {metric["metric"] for metric in metric_list(n)}
         sample = {"verdict": "wrong", "answer": "1", "n_tokens": 5, "n_replaced": 0, "n_changed": 0}
-        assert set(problem_metrics([sample | {"finish_reason": "stop"}] * n)) == declared
+        assert set(problem_metrics(responses_of([sample | {"finish_reason": "stop"}] * n))) == declared
         grouped = {metric["metric"] for metric in group_metrics()}
         assert {name for name in declared if "@" in name} <= grouped
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.errors import UserError
-from harness.records import RecordStore, StoredRollout, fingerprint, lines, resume, through
+from harness.records import RecordStore, StoredRollout, fingerprint, lines, resume
 from harness.records.record import in_order
 from harness.spec import Decoding, Sampling
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record
@@ -229,28 +229,6 @@ def test_an_incomplete_record_is_not_finished(tmp_path):
             record.add(made("another/0", 0))
         again = record.add(made(PROBLEMS[0], 0, length=3))  # the one that is held stays
         assert again.token_ids == made(PROBLEMS[0], 0).token_ids
-
-
-def test_one_stream_serves_several_records(tmp_path):
-    asked = []
-
-    def generate(requests):
-        asked.extend(requests)
-        return (made(request.problem, request.sample) for request in reversed(requests))
-
-    requests = [made(f"{task}/{i}", s).request for i in range(5) for task in ("easy", "hard") for s in range(2)]
-    for _ in range(2):
-        books = {
-            task: RecordStore(tmp_path).open(config(), task, [f"{task}/{i}" for i in range(5)], 2)
-            for task in ("easy", "hard")
-        }
-        answers = list(through(requests, lambda request, books=books: books[request.problem.split("/")[0]], generate))
-        for book in books.values():
-            book.finish()
-            book.close()
-        assert len(answers) == 20
-        assert all((request.problem, request.sample) == rollout.key for request, rollout in answers)
-        assert len(asked) == 20, "the second time all are held"
 
 
 def test_verdicts_are_kept_until_text_gold_or_grader_changes(tmp_path, monkeypatch):

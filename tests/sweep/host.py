@@ -75,12 +75,13 @@ def main():
     torch.set_num_threads(1)
     from harness.decode import open_engine
     from harness.evals import evaluate
-    from harness.spec import Decoding, EngineSpec, Sampling
+    from harness.spec import EngineSpec, EvalSpec, Sampling
     from harness.sweep import confirm, fleet, plots, worker  # noqa: F401
     from harness.tiny import tiny_pair
 
     with open_engine(tiny_pair(), EngineSpec(backend="transformers")) as engine:  # imports everything
-        evaluate(engine, [Decoding()], ["tiny_easy"], Sampling(samples=1, max_tokens=8), limit=1, progress=False)
+        asked = EvalSpec(tasks=("tiny_easy",), sampling=Sampling(samples=1, max_tokens=8), limit=1)
+        evaluate(asked, engine=engine, progress=False)
     say("ready")
     for line in sys.stdin:
         out, _, changes = line.strip().partition(" ")

@@ -99,7 +99,7 @@ def test_a_file_or_a_shipped_name_with_changes(tmp_path):
     ("arguments", "words"),
     [
         (["run", "nope"], "is no file, and none that ships"),
-        (["run", "tiny_criteria", "--set", "method=grdi"], "method='grdi' is refused"),
+        (["run", "tiny_criteria", "--set", "method=grdi"], "did you mean 'grid'?"),
         (["resume", "nope"], "has not been begun"),
         (["confirm", "nope"], "has not been begun"),
     ],

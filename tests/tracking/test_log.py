@@ -18,7 +18,6 @@ from harness.evals import EvalResult
 from harness.spec import Decoding
 from harness.tracking import (
     comparison_link,
-    find_result,
     log_result,
     metrics_of,
     params_of,
@@ -160,14 +159,11 @@ def test_logged_twice_is_one_run(store):
     assert log_result(result(seed=1), store) != log_result(one, store)
 
 
-def test_a_finished_result_is_found_by_its_hash(store):
+def test_a_run_holds_the_exact_result(store):
     one = result()
-    assert find_result(one.config_hash, store) is None
-    log_result(one, store)
-    found = find_result(one.config_hash, store)
+    found = result_of_run(log_result(one, store), store)
     assert found.metrics() == one.metrics()
     assert found.provenance == one.provenance
-    assert find_result("0" * 16, store) is None
 
 
 def test_a_run_compares_like_a_file(store, tmp_path):
@@ -185,7 +181,6 @@ def test_a_run_compares_like_a_file(store, tmp_path):
 
 
 def test_looking_does_not_make_a_store(tmp_path):
-    assert find_result("0" * 16, tmp_path / "none") is None
     assert comparison_link(tmp_path / "none", "x") is None
     assert not (tmp_path / "none").exists()
 
@@ -233,8 +228,6 @@ def test_a_damaged_store_does_no_harm(tmp_path):
     (tmp_path / "mlflow.db").write_text("this is no database" * 99)
     with pytest.warns(UserWarning, match="was not logged to MLflow"):
         assert log_result(result(), tmp_path) is None
-    with pytest.warns(UserWarning, match="could not be asked"):
-        assert find_result("0" * 16, tmp_path) is None
 
 
 def test_a_server_that_is_down_is_given_up_soon(free_port):
@@ -242,8 +235,6 @@ def test_a_server_that_is_down_is_given_up_soon(free_port):
     with pytest.warns(UserWarning, match="`rlvr-dir track sync` logs it later"):
         assert log_result(result(), f"http://127.0.0.1:{free_port}") is None
     assert time.monotonic() - started < 15
-    with pytest.warns(UserWarning, match="could not be asked"):
-        assert find_result("0" * 16, f"http://127.0.0.1:{free_port}") is None
 
 
 def test_a_server_that_never_answers_is_given_up(monkeypatch):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.tracking import comparison_link, find_result, log_result
+from harness.tracking import comparison_link, log_result, result_of_run
 from harness.tracking.store import Store
 from tests.tracking.made import GRID, result
 
@@ -83,7 +83,7 @@ def test_over_http_as_well(pages):
     run_id = log_result(one, address)
     assert run_id
     assert log_result(one, address) == run_id
-    assert find_result(one.config_hash, address).metrics() == one.metrics()
+    assert result_of_run(run_id, address).metrics() == one.metrics()
     assert Store.at(address).client().get_run(run_id).inputs.dataset_inputs[0].dataset.digest == one.provenance["data"]
     assert comparison_link(address, "rlvr-dir-amc").charts.startswith(address)
 

@@ -110,6 +110,7 @@ class TrainingSweep(Search):
         Raises:
             UserError: naming the first thing that does not fit.
         """
+        self._complete(self._dapo)  # its own mistakes first, under its own names
         check_search(self)
         for name in self.parameters:
             if (key := name.removeprefix("train.")) in self._dapo:

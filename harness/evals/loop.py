@@ -1,0 +1,307 @@
+"""The loop of every evaluation, to be read from top to bottom.
+
+    results = evaluate(EvalSpec(tasks=("tiny_easy",), decodings=("base", "rl")), records="runs/records")
+
+1. what is asked: a job for each decoding on each task, with its requests and the record they belong to;
+2. what the store holds is read, and only the rest is decoded, all jobs in one engine stream;
+3. every rollout is stored durably before anything else happens to it, then graded while others are decoded;
+4. a job's result is given as soon as its last response is there.
+
+`rlvr-dir eval`, the lm-eval adapter, sweeps, the validation of trainings and traces all come through here.
+"""
+
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from harness.decode import Engine, Request
+from harness.decode.trace import columns
+from harness.evals.data import golds_name, preflight
+from harness.evals.graders import Board, Golds, GradedResponse, Graders
+from harness.evals.prompts import PromptSet, prompt_sets
+from harness.evals.result import EvalResult
+from harness.records import Key, Record, RecordConfig, RecordStore
+from harness.records import digest as text_digest
+from harness.records.config import Drawing
+from harness.records.verdicts import versions as grading_versions
+from harness.spec import Decoding, EvalSpec, Pair, Sampling
+
+
+def evaluate(
+    spec: EvalSpec,
+    *,
+    engine: Engine | None = None,
+    records: str | Path | None = None,
+    progress: bool = True,
+    on_result: Callable[[EvalResult], None] | None = None,
+) -> list[EvalResult]:
+    """Evaluate every decoding on every task in one engine stream: results in that order, decoding by decoding.
+
+    Args:
+        engine: an open engine, whose pair is then evaluated; else that of `spec.pair` is opened, loads its weights only
+            if something has to be decoded, and is closed here.
+        records: a folder that holds every rollout as it finishes; what it holds already is not decoded again, so an
+            interrupted evaluation goes on where it stopped.
+        on_result: told of each result as soon as it is there, in the order of completion.
+
+    Prompts go through the pair's chat template where it has one.
+
+    Raises:
+        UserError: what `preflight` refuses, before any model loads, or what the engine refuses.
+    """
+    preflight(spec.tasks, spec.data_dir, spec.golds)
+    with opened(spec, engine) as engine:
+        jobs = jobs_of(spec, engine)
+        about = {"chat": _chat(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}
+        store = RecordStore(records) if records else None
+        results: dict[int, EvalResult] = {}
+        for done in run_jobs(engine, jobs, store, grader=spec.grader, progress=progress):
+            result = results[jobs.index(done.job)] = done.result(about)
+            if on_result is not None:
+                on_result(result)
+        return [results[index] for index in range(len(jobs))]
+
+
+# 1. What is asked
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """One decoding of one task: requests that differ in problem and sample only, and the settings of their record.
+
+    `golds` has the gold answer of each `request.problem`, by version; it is empty where they are not known here.
+    """
+
+    task: str
+    pair: Pair
+    requests: tuple[Request, ...]
+    config: RecordConfig
+    golds: Golds
+
+    @property
+    def decoding(self) -> Decoding:
+        """Return how all of it is decoded."""
+        return self.requests[0].decoding
+
+    @property
+    def sampling(self) -> Sampling:
+        """Return how all of it is drawn."""
+        return self.requests[0].sampling
+
+    @property
+    def record(self) -> str:
+        """Return the name of its record, `<config hash>/<task>`."""
+        return f"{self.config.hash()}/{self.task}"
+
+    def open(self, store: RecordStore) -> Record:
+        """Open its record for writing.
+
+        Raises:
+            UserError: another process writes it, or the disk is full.
+        """
+        prompts = {request.problem: text_digest(request.prompt) for request in self.requests}
+        trace = self.requests[0].trace
+        return store.open(
+            self.config,
+            self.task,
+            prompts,
+            self.sampling.samples,
+            about={"base": self.pair.base, "rl": self.pair.rl},
+            trace_columns=0 if trace is None else columns(trace),
+        )
+
+
+def jobs_of(spec: EvalSpec, engine: Engine, *, trace: int | None = None) -> list[Job]:
+    """Return a job for every decoding of every task, decoding by decoding; `trace` is that of the requests."""
+    jobs: list[Job] = []
+    sets = prompt_sets(spec, engine)
+    for decoding, prompts in product(spec.decodings, sets):
+        requests = _requests(prompts, decoding, trace)
+        golds = {v: {f"{prompts.task}/{key}": a for key, a in each.items()} for v, each in prompts.golds.items()}
+        jobs.append(make_job(prompts.task, requests, engine, prompts.data, golds, jobs[0] if jobs else None))
+    return jobs
+
+
+def _requests(prompts: PromptSet, decoding: Decoding, trace: int | None) -> list[Request]:
+    """Return the requests sample by sample: sample 0 of every problem comes first.
+
+    So what is there when it is interrupted, or looked at, is a smaller whole.
+    """
+    return [
+        Request(
+            prompt=prompt,
+            problem=f"{prompts.task}/{key}",
+            sample=sample,
+            decoding=decoding,
+            sampling=prompts.sampling,
+            stop=prompts.stop,
+            trace=trace,
+        )
+        for sample in range(prompts.sampling.samples)
+        for key, prompt in prompts.prompts.items()
+    ]
+
+
+def make_job(
+    task: str, requests: Sequence[Request], engine: Engine, data: str | None, golds: Golds, like: Job | None
+) -> Job:
+    """Make a job of requests; the first one's prompt stands for how they are made, `data` is a digest of the questions.
+
+    `like` is another job on this engine: its checkpoints are not read again to identify them.
+    """
+    info, first = engine.info(), requests[0]
+    pair, prompt = Pair(**info["pair"]), text_digest(first.prompt)
+    if like is None:
+        config = RecordConfig.of(pair, first.decoding, first.sampling, info, stop=first.stop, prompt=prompt, data=data)
+    else:
+        drawing = Drawing.of(first.sampling)
+        config = like.config.replace(
+            decoding=first.decoding, sampling=drawing, stop=tuple(first.stop), prompt=prompt, data=data
+        )
+    return Job(task, pair, tuple(requests), config, golds)
+
+
+# 2. to 4. Read what is held, decode the rest, store, grade, give
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Done:
+    """A job that is complete: a response to every request, with a verdict by every version of the gold answers.
+
+    `decoded` counts the rollouts that were not in the record; `tokens_per_second` is the stream's mean speed until
+    then, None where nothing was decoded. `engine` is what the engine says of itself, `store` the folder of records.
+    """
+
+    job: Job
+    responses: Mapping[Key, GradedResponse]
+    grader: str
+    engine: dict[str, Any]
+    store: Path | None
+    decoded: int
+    tokens_per_second: float | None
+
+    @property
+    def n_tokens(self) -> int:
+        """Return the generated tokens of all responses."""
+        return sum(response.n_tokens for response in self.responses.values())
+
+    @property
+    def seconds(self) -> float:
+        """Return its share of the engine's time, by the stream's mean speed; 0 where a record held a part."""
+        whole = self.decoded == len(self.responses) and self.tokens_per_second
+        return self.n_tokens / self.tokens_per_second if whole else 0.0
+
+    def provenance(self, about: Mapping[str, Any]) -> dict[str, Any]:
+        """Return where the numbers come from: settings, data, grader, gold answers, record, engine, and `about`."""
+        job, found = self.job, {"settings": self.job.config.hash(), "data": self.job.config.data}
+        if job.golds:
+            version, answers = next(iter(job.golds.items()))
+            asked = {request.problem: answers[request.problem] for request in job.requests}
+            by_id = {problem.removeprefix(f"{job.task}/"): gold for problem, gold in asked.items()}
+            found |= {"grader": self.grader, "graded_with": grading_versions(self.grader)}
+            found |= {"golds": golds_name(version, by_id)}
+        stored = {} if self.store is None else {"records": str(self.store.resolve()), "record": job.record}
+        return {**found, **about, **stored, "engine": self.engine}
+
+    def result(self, about: Mapping[str, Any]) -> EvalResult:
+        """Return the numbers of a job whose gold answers are known; `about` is put into the provenance."""
+        job, prefix = self.job, f"{self.job.task}/"
+        ids = list(dict.fromkeys(request.problem for request in job.requests))
+        rows: dict[str, list[dict[str, Any]]] = {key.removeprefix(prefix): [] for key in ids}
+        for problem, sample in sorted(self.responses, key=lambda key: key[1]):
+            facts = self.responses[problem, sample].facts(list(job.golds))
+            rows[problem.removeprefix(prefix)].append(facts)
+        return EvalResult.from_samples(
+            job.task, job.decoding, job.sampling, rows, seconds=self.seconds, provenance=self.provenance(about)
+        )
+
+
+def run_jobs(
+    engine: Engine, jobs: Sequence[Job], store: RecordStore | None = None, *, grader: str, progress: bool = False
+) -> Iterator[Done]:
+    """Decode what no record holds, and yield each job when it is complete, in the order of completion.
+
+    All of it is one stream: while the last rollouts of one job finish, those of the next are running. The engine is
+    asked for nothing if nothing is missing.
+
+    Raises:
+        UserError: another process writes one of the records, a request cannot be served, or the disk is full.
+    """
+    with ExitStack() as stack:
+        records = [stack.enter_context(job.open(store)) for job in jobs] if store else None
+        requests = [replace(request, tag=index) for index, job in enumerate(jobs) for request in job.requests]
+        missing = [r for r in requests if records is None or (r.problem, r.sample) not in records[r.tag]]
+        graders = stack.enter_context(closing(Graders([job.golds for job in jobs], records, grader)))
+        names = [(f"{job.task} {job.decoding.label()}", len(job.requests)) for job in jobs]
+        board = stack.enter_context(closing(Board(graders, names, len(missing), progress and bool(missing))))
+        responses: list[dict[Key, GradedResponse]] = [{} for _ in jobs]
+        decoded, complete = [0] * len(jobs), [False] * len(jobs)
+
+        def rollouts() -> Iterator[tuple[Request, Any]]:
+            """Yield what is held, then what is decoded, stored before anybody sees it."""
+            absent = {(request.tag, request.problem, request.sample) for request in missing}
+            for request in requests:
+                if (request.tag, request.problem, request.sample) not in absent:
+                    yield request, records[request.tag].get(request.problem, request.sample)
+            for rollout in engine.generate(missing, progress=board) if missing else ():
+                decoded[rollout.request.tag] += 1
+                yield rollout.request, rollout if records is None else records[rollout.request.tag].add(rollout)
+
+        for request, rollout in rollouts():
+            index, job = request.tag, jobs[request.tag]
+            responses[index][request.problem, request.sample] = graders.add(index, request.problem, rollout)
+            if len(responses[index]) < len(job.requests):
+                continue
+            if records is not None:
+                records[index].finish()
+            graders.finish(index)
+            if records is not None:
+                records[index].close()
+            speed = board.speed if decoded[index] else None
+            folder = store.folder if store else None
+            yield Done(job, responses[index], grader, engine.info(), folder, decoded[index], speed)
+            responses[index], complete[index] = {}, True
+        if lacking := [name for (name, _), whole in zip(names, complete, strict=True) if not whole]:
+            raise RuntimeError(f"the engine did not return every response of {', '.join(lacking)}")
+
+
+# What an evaluation stands on
+
+
+@contextmanager
+def opened(spec: EvalSpec, engine: Engine | None = None) -> Iterator[Engine]:
+    """Give an engine as it is, left open; or that of a spec, its weights loaded when needed, closed in the end."""
+    if engine is not None:
+        yield engine
+        return
+    from harness.decode import open_engine
+    from harness.tiny import checkpoints
+
+    engine = open_engine(checkpoints(spec.pair), spec.engine, lazily=True)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def _chat(engine: Engine) -> str:
+    return (
+        "rlvr_dir" if getattr(engine.tokenizer, "chat_template", None) else "none: the tokenizer has no chat template"
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what can change a score."""
+    found = {"python": platform.python_version()}
+    for name in ("rlvr-dir", "lm-eval", "math-verify", "latex2sympy2-extended", "sympy", "datasets"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,21 @@
+"""Evaluations of an open engine from loose parts, as tests write them."""
+
+from harness import evals
+from harness.evals import traces
+from harness.spec import EvalSpec, parse
+
+
+def asked(decodings, tasks, sampling, **fields):
+    """The spec of some decodings on some tasks."""
+    return parse(EvalSpec, {"tasks": tasks, "decodings": decodings, "sampling": sampling, **fields})
+
+
+def evaluate(engine, decodings, tasks, sampling, *, records=None, progress=False, on_result=None, **fields):
+    """`harness.evals.evaluate` with an engine of one's own."""
+    spec = asked(decodings, tasks, sampling, **fields)
+    return evals.evaluate(spec, engine=engine, records=records, progress=progress, on_result=on_result)
+
+
+def criterion_values(engine, tasks, records, sampling, *, progress=False, **fields):
+    """`harness.evals.traces.criterion_values` of base's own generation."""
+    return traces.criterion_values(asked("base", tasks, sampling, **fields), records, engine=engine, progress=progress)

@@ -1,0 +1,81 @@
+"""Grading beside decoding: every response once, stored verdicts taken, the score so far, failures told in the end."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from harness.decode.progress import Progress, time_left
+from harness.evals import graders as module
+from harness.evals.graders import Board, Graders
+
+
+def rollout(tag, problem, text, tokens=10):
+    request = SimpleNamespace(tag=tag, problem=problem)
+    return SimpleNamespace(
+        request=request, text=text, finish_reason="stop", n_tokens=tokens, n_replaced=1, n_changed=0
+    )  # fmt: skip
+
+
+def test_the_score_so_far_is_of_what_is_decoded_now():
+    graders = Graders([{"published": {"amc/0": "7"}}, {"published": {"amc/0": "8"}}], None, "robust")
+    board = Board(graders, [("amc rl", 3), ("amc base", 2)], 5, False)
+
+    def done(tag, text):
+        one = rollout(tag, "amc/0", text)
+        board.finished(one)
+        return graders.add(tag, "amc/0", one)
+
+    assert board.note() == ""
+    found = [done(0, text) for text in (r"\boxed{7}", r"\boxed{8}", "none")]
+    graders.finish(0)
+    assert [each.verdicts["published"].kind for each in found] == ["correct", "wrong", "no_box"]
+    assert board.note() == " | amc rl: 33.3 so far (3/3)"
+    done(1, r"\boxed{8}")
+    graders.finish(1)
+    assert board.note() == " | amc base: 100.0 so far (1/2)"
+    assert board.speed > 0
+    board.close()
+    graders.close()
+
+
+def test_every_version_of_the_answers_gives_a_verdict_and_the_first_one_counts():
+    graders = Graders([{"r1zero": {"x/0": ("8", "9")}, "published": {"x/0": "7"}}], None, "robust")
+    response = graders.add(0, "x/0", rollout(0, "x/0", r"\boxed{9}"))
+    graders.finish(0)
+    assert response.facts(["r1zero", "published"]) == {
+        "n_tokens": 10, "n_replaced": 1, "n_changed": 0, "finish_reason": "stop",
+        "verdict": "correct", "answer": "9", "verdict_published": "wrong",
+    }  # fmt: skip
+    assert (graders.right, graders.graded) == ([1], [1])
+    graders.close()
+
+
+def test_a_job_without_gold_answers_has_no_score():
+    graders = Graders([{}], None, "robust")
+    response = graders.add(0, "x/0", rollout(0, "x/0", r"\boxed{7}"))
+    graders.finish(0)
+    assert response.verdicts == {}
+    assert response.counts()["n_tokens"] == 10
+    graders.close()
+
+
+def test_a_grader_that_fails_is_told_when_the_job_is_finished(monkeypatch):
+    def broken(items, grader):
+        raise OSError("no grader today")
+
+    monkeypatch.setattr(module, "grade_many", broken)
+    graders = Graders([{"published": {"x/0": "7"}}], None, "robust")
+    graders.add(0, "x/0", rollout(0, "x/0", r"\boxed{7}"))
+    with pytest.raises(OSError, match="no grader today"):
+        graders.finish(0)
+
+
+def test_the_time_left_takes_the_rest_to_be_as_long_as_the_finished():
+    progress = Progress(10, False)
+    assert progress.tokens_left() is None
+    for _ in range(4):
+        progress.finished(rollout(0, "x", "", tokens=25))
+    assert progress.tokens_left(30) == 6 * 25 - 30
+    assert time_left(120.0, 2.0) == "01:00"
+    assert (time_left(None, 2.0), time_left(5.0, 0.0)) == ("?", "?")
+    progress.close()
