@@ -48,7 +48,7 @@ def run_demo(
     if backend == "auto" and find_spec("vllm") is None:
         say("vLLM is not installed: decoding with transformers, the slower reference engine.")
     say(f"Decoding {problems} problems x {samples} samples of {' and '.join(TASKS)}, {len(DECODINGS)} ways.")
-    results = evaluate(spec, records=out / "records")
+    results = evaluate(spec)
     for result in results:
         result.write(out)
         log_result(result, out, "rlvr-dir-demo")
@@ -87,13 +87,12 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
             interval = f"[{100 * d.low:+.1f}, {100 * d.high:+.1f}]"
             lines.append(f"- {task}: {name}: {100 * d.mean:+.1f} points {interval}, p = {d.p:.3g}")
     engine = results[0].provenance["engine"]
-    last = results[-1]
-    speed = f"{last.n_tokens.sum() / last.seconds:,.0f} tokens/s, " if last.seconds else ""  # of the one stream
+    speed = results[-1].n_tokens.sum() / results[-1].seconds  # of the one stream that all were decoded in
     lines += [
         "",
         f"s.e. is over problems ({problems} of each benchmark, {n} samples each). "
         f"Engine: {engine['backend']} {engine.get(engine['backend'], '')} on {engine['device']}, {engine['dtype']}; "
-        f"{speed}{seconds:.0f} s in all.",
+        f"{speed:,.0f} tokens/s, {seconds:.0f} s in all.",
         "",
     ]
     return "\n".join(lines)
