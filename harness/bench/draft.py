@@ -121,7 +121,7 @@ class _Prompt:
 
         decoding, sampling = Decoding(mode="replace", tau=tau), Sampling(max_tokens=self.tokens, top_p=0.95)
         requests = [Request("", f"bench/{i}", 0, decoding, sampling, self.ids) for i in range(n)]
-        return plan_requests(requests, self.engine.checkpoints, self.engine.max_model_len)
+        return plan_requests(requests, self.engine.checkpoints, self.engine.context)
 
     def respond(self, n: int, tau: float, draft: Any) -> tuple[float, list[Any], float]:
         """Decodes `n` responses: seconds, rollouts, reads of a model a token."""

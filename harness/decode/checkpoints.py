@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.decode.adapter import Adapter, has_tokenizer, is_adapter, read_adapter
+from harness.decode.context import Context
 from harness.errors import UserError
 from harness.spec import Pair
 
@@ -41,8 +42,7 @@ class Checkpoints:
     @property
     def max_model_len(self) -> int:
         """The context both models were configured for, in tokens."""
-        lengths = [getattr(c, "max_position_embeddings", None) for c in (self.config, self.base_config)]
-        return min([n for n in lengths if n] or [2048])
+        return Context.of(self).length
 
     @property
     def small(self) -> bool:

@@ -6,11 +6,11 @@ from itertools import islice
 from typing import Any, Self
 
 from harness.decode.checkpoints import Checkpoints, read_checkpoints
+from harness.decode.context import Context
 from harness.decode.expo import decode_with_expo, groups_of_expo
 from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests, template_digest
 from harness.decode.progress import Progress
 from harness.decode.types import Request, Rollout
-from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
 
 
@@ -25,19 +25,14 @@ class PairEngine(ABC):
         """Reads and checks the checkpoints; no weights yet.
 
         Raises:
-            UserError: the checkpoints do not fit together, or `max_model_len` is beyond what RL was built for.
+            UserError: the checkpoints do not fit together, or `max_model_len` is beyond what RL can be read at.
         """
         self.pair, self.spec = pair, spec
         self.started = False
         self.checkpoints: Checkpoints = read_checkpoints(pair)
         self.dtype = self.checkpoints.dtype if spec.dtype == "auto" else spec.dtype
-        self.max_model_len = spec.max_model_len or self.checkpoints.max_model_len
-        most = getattr(self.checkpoints.config, "max_position_embeddings", None)
-        if most and self.max_model_len > most:
-            raise UserError(
-                f"max_model_len={self.max_model_len} is refused: rl={pair.rl!r} was built for {most} positions; "
-                f"accepted: up to {most}"
-            )
+        self.context = Context.of(self.checkpoints, spec.max_model_len)
+        self.max_model_len = self.context.length
 
     def start(self) -> None:
         """Loads the weights, once.
@@ -73,6 +68,7 @@ class PairEngine(ABC):
             "algorithm": ALGORITHM,
             "dtype": self.dtype,
             "max_model_len": self.max_model_len,
+            **({} if self.context.rl_alone == self.max_model_len else {"max_model_len_rl": self.context.rl_alone}),
             "pair": self.pair.model_dump(),
             "chat_template": {"from": self.tokenizer.name_or_path, "sha256": template_digest(self.tokenizer)},
             "eos_token_ids": sorted(self.checkpoints.eos_token_ids),
@@ -93,7 +89,8 @@ class PairEngine(ABC):
         Requests of `mode=expo` come last: another model decodes them, in the place of this engine's two, which are
         loaded again when they are next needed.
         """
-        plans = plan_requests(requests, self.checkpoints, self.max_model_len)
+        plans = plan_requests(requests, self.checkpoints, self.context)
+        self.context.warn_of_cuts(plans)
         if self.single or not groups_of_expo(plans):
             self.start()
             return self.decode(plans, progress)

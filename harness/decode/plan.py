@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from harness.decode.checkpoints import Checkpoints
+from harness.decode.context import Context
 from harness.decode.trace import MAX_TOP, Trace, columns
 from harness.decode.types import Request, Rollout
 from harness.errors import UserError
@@ -41,10 +42,10 @@ def rule_row(decoding: Decoding, sampling: Sampling) -> RuleRow:
     )
 
 
-def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, max_model_len: int) -> list[Plan]:
+def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context: Context) -> list[Plan]:
     """Plans for all requests, each prompt tokenised once.
 
-    A response is given what the context leaves: `max_tokens`, or `max_model_len` minus the prompt.
+    A response is given what the context leaves: `max_tokens`, or the context minus the prompt.
 
     Raises:
         UserError: a prompt is empty or leaves no room for a single token.
@@ -59,11 +60,12 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, max_mod
                 ids = encoded[request.prompt] = encode_prompt(checkpoints.tokenizer, request.prompt)
         if not ids:
             raise UserError(f"problem={request.problem!r}: its prompt is empty; accepted: at least one token")
-        room = max_model_len - len(ids)
+        limit = context.limit(request.decoding)
+        room = limit - len(ids)
         if room < 1:
             raise UserError(
                 f"problem={request.problem!r}: its prompt has {len(ids)} tokens, which leaves no room for a response; "
-                f"accepted: fewer than max_model_len={max_model_len}"
+                f"accepted: fewer than max_model_len={limit}"
             )
         if min(ids) < 0 or max(ids) >= checkpoints.vocab_size:
             raise UserError(

@@ -115,7 +115,8 @@ class RayEngines:
         Raises:
             UserError: as `start` does; while it runs, every worker was lost again and again.
         """
-        plans = plan_requests(requests, self._one.checkpoints, self._one.max_model_len)
+        plans = plan_requests(requests, self._one.checkpoints, self._one.context)
+        self._one.context.warn_of_cuts(plans)
         if self._one.single or not groups_of_expo(plans):
             self.start()
             return self._generate(plans, progress)

@@ -74,7 +74,7 @@ class RecordConfig(Spec):
             stop=stop,
             prompt=prompt,
             data=data,
-            engine={name: value for name, value in _plain(info).items() if name not in NOT_HASHED},
+            engine={name: value for name, value in _plain(info, decoding).items() if name not in NOT_HASHED},
         )
 
     def label(self) -> str:
@@ -84,9 +84,15 @@ class RecordConfig(Spec):
         return str(self.source.get("folder", self.kind))
 
 
-def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
-    """An engine's facts without places: the chat template is known by its digest, wherever it was read."""
+def _plain(info: Mapping[str, Any], decoding: Decoding) -> dict[str, Any]:
+    """An engine's facts without places: the chat template is known by its digest, wherever it was read.
+
+    `max_model_len` becomes the length that holds for this decoding.
+    """
     facts = dict(info)
+    rl_alone = facts.pop("max_model_len_rl", None)
+    if rl_alone and not decoding.reads_base:
+        facts["max_model_len"] = rl_alone
     if isinstance(facts.get("chat_template"), Mapping):
         facts["chat_template"] = facts["chat_template"].get("sha256")
     return facts

@@ -96,6 +96,11 @@ class Decoding(Spec):
         """Whether a criterion is asked at all (`replace` and `extrapolate`)."""
         return self.mode in ("replace", "extrapolate")
 
+    @property
+    def reads_base(self) -> bool:
+        """Whether base's logits can change a token; RL alone needs none of them."""
+        return self.mode != "rl"
+
     def control(self) -> "Decoding":
         """The gamma = 0 control of an extrapolation: the same gate, redrawn from RL. Anything else is its own."""
         return self.replace(mode="replace", gamma=0.0) if self.mode == "extrapolate" else self

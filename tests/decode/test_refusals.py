@@ -111,7 +111,6 @@ def test_settings_that_a_pair_cannot_have(peaked_pair):
         ({"vllm_args": {"enable_lora": True}}, "enable_lora is refused"),
         ({"vllm_args": {"logprobs_mode": "raw_logprobs"}}, "logprobs_mode is refused"),
         ({"vllm_args": {"dtype": "bfloat16"}}, "dtype is refused there"),
-        ({"max_model_len": 4096}, "max_model_len=4096 is refused: .* accepted: up to 1024"),
     ]:
         with pytest.raises(UserError, match=name):
             open_engine(peaked_pair, EngineSpec(backend="vllm", **settings))
@@ -120,11 +119,6 @@ def test_settings_that_a_pair_cannot_have(peaked_pair):
 def test_the_reference_engine_has_no_parallelism(peaked_pair):
     with pytest.raises(UserError, match="tensor_parallel_size=2 is refused by backend='transformers'; accepted: 1"):
         open_engine(peaked_pair, EngineSpec(backend="transformers", tensor_parallel_size=2))
-
-
-def test_a_context_beyond_the_models(peaked_pair):
-    with pytest.raises(UserError, match=r"max_model_len=4096 is refused: .* accepted: up to 1024"):
-        open_engine(peaked_pair, EngineSpec(backend="transformers", max_model_len=4096))
 
 
 def test_vllm_asked_for_and_absent(peaked_pair, monkeypatch):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.decode.context import positions
 from harness.decode.expo import groups_of_expo
 from harness.decode.pair_engine import PairEngine
 from harness.decode.plan import Plan, plan_requests, rollout
@@ -82,7 +83,7 @@ class VllmPair(PairEngine):
             **self._models(),
             "trust_remote_code": pair.trust_remote_code,
             "dtype": self.dtype,
-            "max_model_len": self.max_model_len,
+            "max_model_len": max(self.context.length, self.context.rl_alone),
             "max_num_seqs": spec.max_num_seqs,
             "tensor_parallel_size": spec.tensor_parallel_size,
             "gpu_memory_utilization": spec.gpu_memory_utilization,
@@ -115,7 +116,9 @@ class VllmPair(PairEngine):
     def _models(self) -> dict[str, Any]:
         """What vLLM is opened on: RL, with base's weights beside it; or base, where RL is an adapter of it."""
         pair, found = self.pair, self.checkpoints
-        named = {"rlvr_architecture": found.architecture}
+        named: dict[str, Any] = {"rlvr_architecture": found.architecture}
+        if (built := positions(found.config)) and self.max_model_len > built:
+            named["max_position_embeddings"] = self.max_model_len  # else the table of rotary angles ends before
         if self.single:
             overrides = {"architectures": [SINGLE_ARCHITECTURE], **named}
             return {"model": pair.rl, "revision": pair.rl_revision, "hf_overrides": overrides}
@@ -145,7 +148,7 @@ class VllmPair(PairEngine):
         return self._generate(map(self._plan, waiting), 0, progress)  # a generator would not go on once it has ended
 
     def _plan(self, request: Request) -> Plan:
-        plan = plan_requests([request], self.checkpoints, self.max_model_len)[0]
+        plan = plan_requests([request], self.checkpoints, self.context)[0]
         if groups_of_expo([plan]) and not self.single:
             raise UserError("mode=expo is refused among requests that keep coming; accepted: generate")
         return plan

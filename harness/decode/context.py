@@ -1,0 +1,107 @@
+"""How many tokens a prompt and its response may have together, and a word where that cuts responses short.
+
+A model was built for so many positions (`max_position_embeddings`). Where a decoding reads both models the smaller
+number counts; `mode=rl` takes nothing from base, so RL's alone does, though base is computed all the same (its part of
+Δ log p is then extrapolation). A `max_model_len` that somebody states counts for every decoding, beyond the positions
+too where rotary embeddings can go on.
+"""
+
+import warnings
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import UserError
+from harness.spec import Decoding
+
+if TYPE_CHECKING:
+    from harness.decode.checkpoints import Checkpoints
+    from harness.decode.plan import Plan
+
+UNKNOWN = 2048  # where neither configuration names its positions
+# Rotary embeddings whose angles do not depend on how many positions the configuration names.
+_GO_ON = ("default", "linear", "llama3")
+
+
+@dataclass(frozen=True)
+class Context:
+    """The lengths that hold for an engine; `of` settles them."""
+
+    length: int  # where both models are read
+    rl_alone: int  # where RL is
+    stated: bool = False
+    base: tuple[str, int | None] = ("", None)  # each model's name and positions, None where it does not say
+    rl: tuple[str, int | None] = ("", None)
+
+    @classmethod
+    def of(cls, checkpoints: "Checkpoints", stated: int | None = None) -> "Context":
+        """The context of a pair; warns where `stated` is beyond what a model was built for.
+
+        Raises:
+            UserError: a model cannot go on beyond its positions.
+        """
+        pair, configs = checkpoints.pair, {"base": checkpoints.base_config, "rl": checkpoints.config}
+        names = {role: (getattr(pair, role), positions(config)) for role, config in configs.items()}
+        base, rl = (names[role][1] for role in ("base", "rl"))
+        if stated is None:
+            both = min([n for n in (base, rl) if n] or [UNKNOWN])
+            return cls(both, rl if rl and _goes_on(configs["base"]) else both, **names)
+        beyond = [role for role, (_, n) in names.items() if n and stated > n]
+        for role in beyond:
+            name, n = names[role]
+            if not _goes_on(configs[role]):
+                raise UserError(
+                    f"max_model_len={stated} is refused: {role}={name!r} was built for {n} positions, and its position "
+                    f"embeddings end there; accepted: up to {n}"
+                )
+        if beyond:
+            built = " and ".join(
+                f"{role}={names[role][0]!r} was built for {names[role][1]} positions" for role in beyond
+            )
+            warnings.warn(f"max_model_len={stated}: {built}; what is beyond them is extrapolation", stacklevel=3)
+        return cls(stated, stated, True, **names)
+
+    def limit(self, decoding: Decoding) -> int:
+        """The length for a decoding."""
+        return self.length if decoding.reads_base else self.rl_alone
+
+    def warn_of_cuts(self, plans: Sequence["Plan"]) -> None:
+        """A word on responses that may have to end before `max_tokens` because the context does: how many and where."""
+        cut: dict[tuple[int, int], dict[tuple[int, ...], int]] = defaultdict(dict)
+        asked = set()
+        for plan in plans:
+            most = plan.request.sampling.max_tokens
+            asked.add(plan.prompt_token_ids)
+            if plan.max_new_tokens < most:
+                cut[most, self.limit(plan.request.decoding)][plan.prompt_token_ids] = plan.max_new_tokens
+        for (most, limit), rooms in cut.items():
+            least, largest = min(rooms.values()), max(rooms.values())
+            after = f"{least}" if least == largest else f"{least} to {largest}"
+            warnings.warn(
+                f"max_tokens={most} has no room after {len(rooms)} of {len(asked)} prompts: responses are cut after "
+                f"{after} tokens, {self._whose(limit)}; accepted: max_tokens up to {least}, or "
+                f"max_model_len={limit - least + most}",
+                stacklevel=3,
+            )
+
+    def _whose(self, limit: int) -> str:
+        """Why a length is what it is."""
+        (base, ours), (rl, theirs) = self.base, self.rl
+        if self.stated:
+            return f"where max_model_len={limit} ends"
+        if ours == limit and theirs != limit:
+            return f"where the {limit} positions of base={base!r} end (rl={rl!r} has {theirs or 'no limit'})"
+        return f"where the {limit} positions of rl={rl!r} end"
+
+
+def positions(config: Any) -> int | None:
+    """What a configuration says its model was built for."""
+    return getattr(config, "max_position_embeddings", None)
+
+
+def _goes_on(config: Any) -> bool:
+    rope = getattr(config, "rope_parameters", None)
+    if not isinstance(rope, dict):
+        return False
+    return rope.get("rope_type", rope.get("type", "default")) in _GO_ON if "rope_theta" in rope else False
