@@ -100,6 +100,7 @@ def run_checklist(
             _write(out, found)
             say(f"{name} (about {step.minutes:g} min on an H100)")
             settings = _settings(step, sequences, tokens)
+            compiled = len(list((place / "cache").glob("torch_compile_cache/*/*")))
             try:
                 pair = _pair(step.pair, place)
                 done = apart(
@@ -107,7 +108,7 @@ def run_checklist(
                 )
             except Exception as error:  # a pair that cannot be written
                 done = {"ok": False, "error": f"{type(error).__name__}: {error}"}
-            found["steps"][name] = done
+            found["steps"][name] = {**done, "compiled_before": compiled}
             found["ratios"] = _ratios(found["steps"])
             _write(out, found)
             say(f"  {verdict(done)} {done.get('error', '')} ({done.get('seconds', 0):.0f} s)")

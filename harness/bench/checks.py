@@ -153,10 +153,14 @@ def plain_speed(pair: Pair, settings: Found) -> Found:
     from vllm import LLM, SamplingParams
     from vllm.platforms import current_platform
 
+    from harness.decode.vllm_pair.engine import DEFAULT_GRAPHS
+
     began = time.monotonic()
     if current_platform.is_cpu():  # as our engine does there: in this process, with a cache that does not take it all
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         settings["vllm_args"]["kv_cache_memory_bytes"] = 2**30
+    elif settings["max_num_seqs"] > DEFAULT_GRAPHS:  # as our engine does: a graph for every full batch
+        settings["vllm_args"]["max_cudagraph_capture_size"] = -(-settings["max_num_seqs"] // 16) * 16
     arguments = {name: settings[name] for name in ("dtype", "max_num_seqs", "max_model_len", "enforce_eager")}
     llm = LLM(pair.rl, disable_log_stats=True, **arguments, **settings["vllm_args"])
     started = time.monotonic() - began
@@ -267,7 +271,7 @@ def _timed(decode: Callable[[int], tuple[int, int]], sequences: list[int]) -> di
         spent = time.perf_counter() - began
         sizes[count] = {
             "tokens": written, "seconds": round(spent, 3), "tokens_per_second": round(written / spent, 1),
-            "replaced": round(replaced / written, 4),
+            "ms_a_step": round(1000 * spent * count / written, 2), "replaced": round(replaced / written, 4),
         }  # fmt: skip
     return sizes
 

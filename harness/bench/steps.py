@@ -33,7 +33,10 @@ STEPS: dict[str, Step] = {
     "logits-bfloat16-eager": Step(
         "logits", "the same in bfloat16, graphs off", 1, "wide", {"dtype": "bfloat16", **_EAGER}
     ),
-    "self-test": Step("self_test", "the engine's own test at its start, bfloat16", 2, settings={"dtype": "bfloat16"}),
+    "self-test": Step(
+        "self_test", "the engine's own test at its start, bfloat16, in another process", 2,
+        settings={"dtype": "bfloat16"}, environment={"VLLM_ENABLE_V1_MULTIPROCESSING": "1"},
+    ),
     "law": Step("law", "12,000 draws against the closed form", 2, settings=_EXACT),
     "shuffle": Step("shuffle", "same tokens in any order, float32: 98 %", 2, settings={**_EXACT, "least": 0.98}),
     "shuffle-deterministic": Step(

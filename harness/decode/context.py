@@ -9,7 +9,7 @@ too where rotary embeddings can go on.
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
@@ -33,6 +33,7 @@ class Context:
     stated: bool = False
     base: tuple[str, int | None] = ("", None)  # each model's name and positions, None where it does not say
     rl: tuple[str, int | None] = ("", None)
+    told: set[tuple[int, int]] = field(default_factory=set, compare=False)  # what `warn_of_cuts` has said
 
     @classmethod
     def of(cls, checkpoints: "Checkpoints", stated: int | None = None) -> "Context":
@@ -67,7 +68,10 @@ class Context:
         return self.length if decoding.reads_base else self.rl_alone
 
     def warn_of_cuts(self, plans: Sequence["Plan"]) -> None:
-        """A word on responses that may have to end before `max_tokens` because the context does: how many and where."""
+        """A word on responses that may have to end before `max_tokens` because the context does: how many and where.
+
+        Once for each `max_tokens` and length: a sweep asks its engine again and again.
+        """
         cut: dict[tuple[int, int], dict[tuple[int, ...], int]] = defaultdict(dict)
         asked = set()
         for plan in plans:
@@ -76,6 +80,9 @@ class Context:
             if plan.max_new_tokens < most:
                 cut[most, self.limit(plan.request.decoding)][plan.prompt_token_ids] = plan.max_new_tokens
         for (most, limit), rooms in cut.items():
+            if (most, limit) in self.told:
+                continue
+            self.told.add((most, limit))
             least, largest = min(rooms.values()), max(rooms.values())
             after = f"{least}" if least == largest else f"{least} to {largest}"
             warnings.warn(
