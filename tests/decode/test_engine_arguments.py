@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from harness.decode import open_engine
-from harness.decode.checkpoints import read_checkpoints
 from harness.decode.vllm_pair import batch_invariance, engine
 from harness.errors import UserError
 from harness.records.config import RecordConfig
@@ -111,11 +110,3 @@ def test_kernels_that_were_loaded_without_it_are_not_taken_for_others(monkeypatc
     with pytest.raises(UserError, match="other kernels are loaded in this process already; accepted: a new process"):
         batch_invariance.switch(True)
     assert batch_invariance.VARIABLE not in os.environ
-
-
-def test_checkpoints_are_not_read_before_a_setting_is_refused(peaked_pair):
-    missing = peaked_pair.replace(rl="./no/such/model")
-    with pytest.raises(UserError, match="deterministic=True is refused"):
-        open_engine(missing, EngineSpec(backend="vllm", deterministic=True))
-    with pytest.raises(UserError, match="is no directory"):
-        read_checkpoints(missing)

@@ -46,8 +46,6 @@ class VllmPair(PairEngine):
         """
         spec = spec or EngineSpec()
         refuse(spec)
-        if spec.deterministic:
-            batch_invariance.refuse()
         super().__init__(pair, spec)
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # read when vLLM is first imported
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
@@ -62,6 +60,8 @@ class VllmPair(PairEngine):
         Raises:
             UserError: vLLM cannot hold the pair, or the self-test found a submodel with wrong logits.
         """
+        if self.spec.deterministic:
+            batch_invariance.refuse()  # here, not where it is made: a pool's first process may have no GPU
         batch_invariance.switch(self.spec.deterministic)
         self._llm = _start(self._arguments())
         self._engine = self._llm.llm_engine
