@@ -1,6 +1,6 @@
 """vLLM calls `register` in every process it starts (entry point group `vllm.general_plugins`)."""
 
-from harness.decode.vllm_pair.watch import end_with_parent
+from harness.watch import end_with_parent
 
 ARCHITECTURE = "RLVRPairForCausalLM"
 LORA_ARCHITECTURE = "RLVRLoRAPairForCausalLM"

@@ -14,9 +14,9 @@ from typing import Any
 
 from harness.decode.types import EngineLost
 from harness.decode.vllm_pair.output import Output
-from harness.decode.vllm_pair.watch import owning
 from harness.errors import UserError
 from harness.spec import EngineSpec
+from harness.watch import owning
 
 QUIET = "ERROR"  # the level that vLLM logs at where the user has not chosen one
 

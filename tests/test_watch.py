@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import multiprocessing, os, time
-from harness.decode.vllm_pair.watch import end_with_parent, owning
+from harness.watch import end_with_parent, owning
 
 def core(deeper):
     end_with_parent()
@@ -33,16 +33,17 @@ if __name__ == "__main__":
 def test_children_and_theirs_end_when_their_owner_is_killed(tmp_path, method):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.format(method=method))
-    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True, env=here) as owner:
         children = [psutil.Process(int(owner.stdout.readline())) for _ in range(2)]
+        assert all(child.is_running() for child in children)
         owner.send_signal(signal.SIGKILL)
         assert psutil.wait_procs(children, timeout=60)[1] == []
 
 
 OTHERS = """
 import multiprocessing, threading
-from harness.decode.vllm_pair.watch import end_with_parent, owning
+from harness.watch import end_with_parent, owning
 
 def other():
     end_with_parent()
@@ -63,6 +64,6 @@ def test_nobody_else_watches(tmp_path):
     """Neither an owner, nor a process that plain vLLM has started, which loads the same plugin."""
     program = tmp_path / "program.py"
     program.write_text(OTHERS)
-    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=here, check=True)
     assert done.stdout.split() == ["MainThread", "MainThread"]
