@@ -152,6 +152,8 @@ class TransformersPair(PairEngine):
         """Drops both models; see `PairEngine.close`."""
         self.base_model = self.rl_model = None
         self.started = False
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
 
 @contextmanager

@@ -106,6 +106,7 @@ def fit_gpu(spec: TrainSpec, sizes: Sizes, prompt_tokens: int, gpu: Gpu) -> Fit:
     trained = sizes.parameters if spec.lora is None else _adapter(sizes, spec.lora.rank)
     # float32 weights, with Adam's two moments; gradients, and the copies that autocast makes, while an update is made
     kept = 4 * sizes.parameters + 8 * trained + (4 * trained if spec.lora else 0)
+    kept += 4 * sizes.parameters if dapo.beta else 0  # the reference of the KL term
     updating = kept + 4 * trained + (2 * sizes.parameters if bf16 else 0)
     if updating > usable:
         what = "all weights with" if spec.lora is None else "adapters beside the weights, with"

@@ -7,6 +7,7 @@ uninterrupted run, bit for bit. What lies in rooms this one may not enter comes 
 """
 
 import copy
+import gc
 import os
 import platform
 import random
@@ -285,7 +286,9 @@ def _give_back(trainer: DapoTrainer) -> None:
         llm.llm_engine.engine_core.shutdown()
         del trainer.vllm_generation.llm
     trainer.accelerator.free_memory()
+    trainer.optimizer = trainer.lr_scheduler = None
     trainer.model.to("cpu")
+    gc.collect()
     torch.cuda.empty_cache()
 
 

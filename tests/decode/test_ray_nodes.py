@@ -31,13 +31,13 @@ class OnGpus(RayEngines):
 class Nodes:
     """A head without GPUs, one node with one and one with two, on the loopback interface."""
 
-    def __init__(self, folder):
+    def __init__(self):
         quiet()
         import ray
         from ray.cluster_utils import Cluster
 
         with _private(ray):
-            shared = {"temp_dir": folder, "object_store_memory": 80 << 20}
+            shared = {"object_store_memory": 80 << 20}
             quick = {"health_check_period_ms": 1000}  # of a lost node, which takes Ray 15 seconds otherwise
             self.cluster = Cluster(True, head_node_args={**shared, "include_dashboard": False, "_system_config": quick})
             self.one, self.two = (self.cluster.add_node(num_gpus=gpus, wait=False, **shared) for gpus in (1, 2))
@@ -62,7 +62,9 @@ def nodes():
     folder = tempfile.mkdtemp(prefix="rlvr-nodes-", dir="/tmp")  # the names of sockets must be short
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("RAY_ADDRESS", raising=False)
-        nodes = Nodes(folder)
+        patch.setenv("RAY_TMPDIR", folder)
+        os.mkdir(f"{folder}/ray")
+        nodes = Nodes()
         try:
             yield nodes
         finally:

@@ -85,6 +85,13 @@ def test_without_sleep_vllm_keeps_its_share(sizes):
     assert awake.accumulation > asleep.accumulation
 
 
+def test_a_reference_for_the_kl_term_takes_memory_too(sizes):
+    gpu = Gpu(34 * GIB, 33 * GIB)
+    fit_gpu(training(vllm={}, dapo={"max_response_tokens": 512}), sizes["1.5B"], PROMPT, gpu)
+    with pytest.raises(UserError, match="is refused on this GPU: training all weights"):
+        fit_gpu(training(vllm={}, dapo={"max_response_tokens": 512, "beta": 0.01}), sizes["1.5B"], PROMPT, gpu)
+
+
 def test_gradient_checkpointing_comes_last(sizes):
     spec = training(vllm={}, lora={"rank": 16})
     fit = fit_gpu(spec, sizes["7B"], PROMPT, Gpu(64 * GIB, 63 * GIB))
