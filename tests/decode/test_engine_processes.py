@@ -56,7 +56,9 @@ def kill_and_watch(process):
 
 
 def core_of(process):
-    [core] = [child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())]
+    """The child that is vLLM's core, which has given itself a name; another one is multiprocessing's."""
+    children = psutil.Process(process.pid).children()
+    [core] = [child for child in children if "resource_tracker" not in " ".join(child.cmdline())]
     return core
 
 

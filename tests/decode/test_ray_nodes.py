@@ -32,18 +32,14 @@ class Nodes:
     """A head without GPUs, one node with one and one with two, on the loopback interface."""
 
     def __init__(self):
-        quiet()
-        import ray
         from ray.cluster_utils import Cluster
 
-        with _private(ray):
-            shared = {"object_store_memory": 80 << 20}
-            quick = {"health_check_period_ms": 1000}  # of a lost node, which takes Ray 15 seconds otherwise
-            self.cluster = Cluster(True, head_node_args={**shared, "include_dashboard": False, "_system_config": quick})
-            self.one, self.two = (self.cluster.add_node(num_gpus=gpus, wait=False, **shared) for gpus in (1, 2))
-            self.cluster.wait_for_nodes()
+        shared = {"object_store_memory": 80 << 20}
+        quick = {"health_check_period_ms": 1000}  # of a lost node, which takes Ray 15 seconds otherwise
+        self.cluster = Cluster(True, head_node_args={**shared, "include_dashboard": False, "_system_config": quick})
+        self.one, self.two = (self.cluster.add_node(num_gpus=gpus, wait=False, **shared) for gpus in (1, 2))
+        self.cluster.wait_for_nodes()
         self.address = self.cluster.address
-        self.shut_down = self.cluster.shutdown
 
     @staticmethod
     def raylet(node):
@@ -59,8 +55,11 @@ class Nodes:
 
 @pytest.fixture(scope="module")
 def nodes():
+    quiet()
+    import ray
+
     folder = tempfile.mkdtemp(prefix="rlvr-nodes-", dir="/tmp")  # the names of sockets must be short
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, _private(ray):
         patch.delenv("RAY_ADDRESS", raising=False)
         patch.setenv("RAY_TMPDIR", folder)
         os.mkdir(f"{folder}/ray")
@@ -68,7 +67,7 @@ def nodes():
         try:
             yield nodes
         finally:
-            nodes.shut_down()
+            nodes.cluster.shutdown()
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -69,12 +69,13 @@ class VllmPair(PairEngine):
         batch_invariance.switch(self.spec.deterministic)
         if self.dtype == "float32":
             exact_float32()
+        arguments = self._arguments()
         self._output = prepare(self.spec)
         if _open_here and in_process():
             raise UserError(
                 "backend='vllm': another vLLM engine is open in this process, which can hold one; close it first"
             )
-        self._llm = start_vllm(self._arguments(), self._output)
+        self._llm = start_vllm(arguments, self._output)
         self._engine, self._lost = self._llm.llm_engine, False
         if in_process():
             _open_here.add(id(self))
