@@ -6,6 +6,9 @@ asks for that model, (b) puts our task files in front of lm-eval's own of the sa
 sample with another prompt), checks the request before any model loads, and (c) keeps its rollouts and logs its results.
 Runs of other models are left alone.
 
+It has one more errand: in a process that one of our vLLM engines has spawned it begins to watch the parent, before vLLM
+is imported (`harness.watch`).
+
 RLVR_DIR_NO_AUTOLOAD=1 turns it off. Nothing here may ever break the start of Python: all of it is guarded.
 """
 
@@ -107,5 +110,9 @@ def install() -> None:
 try:
     if os.environ.get("RLVR_DIR_NO_AUTOLOAD", "") in ("", "0"):
         install()
+        if "RLVR_DIR_ENGINE_OWNER" in os.environ and "--multiprocessing-fork" in sys.orig_argv:
+            from harness.watch import end_with_parent
+
+            end_with_parent()
 except Exception:
     pass

@@ -75,8 +75,6 @@ class Adapter:
         where = f"rl={self.name!r} is a LoRA adapter and base={base!r}"
         if config.model_type not in MODEL_TYPES:
             raise UserError(f"{where} is of type {config.model_type!r}; accepted: {', '.join(MODEL_TYPES)}")
-        if getattr(config, "quantization_config", None):
-            raise UserError(f"{where} is quantised; accepted: a base checkpoint that is not, or a merged RL checkpoint")
         sizes = _sizes(config)
         for path, (inputs, _, outputs) in self.shapes.items():
             layer, name = int(path.split(".")[2]), path.rsplit(".", 1)[1]

@@ -17,6 +17,8 @@ _MAY_DIFFER = {
     "max_window_layers", "pad_token_id", "torch_dtype", "transformers_version", "use_cache",
 }  # fmt: skip
 
+_QUANTISED = ("quantization_config", "compression_config")  # where a configuration says how its weights are quantised
+
 _SMALL_BYTES = 2 * 2**30
 
 _PROBES = (
@@ -55,8 +57,8 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
     """Loads tokenizers and configurations (no weights) and checks that they belong together.
 
     Raises:
-        UserError: a checkpoint cannot be read, the two differ in tokenizer, vocabulary order, vocabulary size or
-            architecture, or RL is an adapter that cannot be served.
+        UserError: a checkpoint cannot be read or is quantised, the two differ in tokenizer, vocabulary order,
+            vocabulary size or architecture, or RL is an adapter that cannot be served.
     """
     adapter = read_adapter(pair.rl, pair.rl_revision)
     if adapter is None:
@@ -118,12 +120,24 @@ def _read(pair: Pair, role: str, of: dict[str, Any] | None = None) -> dict[str, 
         else:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(f"{role}={name!r} cannot be read as a checkpoint: {reason}") from None
+    _check_unquantised(role, name, config)
     try:
         generation = GenerationConfig.from_pretrained(name, revision=options["revision"])
     except OSError:  # a checkpoint need not have generation settings
         generation = None
     eos = _ids(tokenizer.eos_token_id) | _ids(getattr(config, "eos_token_id", None))
     return {"config": config, "tokenizer": tokenizer, "eos": eos | _ids(getattr(generation, "eos_token_id", None))}
+
+
+def _check_unquantised(role: str, name: str, config: Any) -> None:
+    """Refuses quantised weights: both engines would load them, and nobody has compared what then comes out."""
+    for key in _QUANTISED:
+        if how := getattr(config, key, None):
+            method = (how if isinstance(how, dict) else how.to_dict()).get("quant_method", key)
+            raise UserError(
+                f"{role}={name!r} is quantised ({method}), which has not been tested with a pair; "
+                "accepted: a checkpoint in bfloat16, float16 or float32"
+            )
 
 
 def _warn_of_another_base(pair: Pair, adapter: Adapter) -> None:

@@ -279,6 +279,10 @@ class RayEngines:
             return mine
         return "cuda" if self._joined().gpus else "cpu"
 
+    def _on_gpus(self) -> bool:
+        """Whether Ray reserves GPUs for a worker."""
+        return self._device() != "cpu"
+
     def _resources(self) -> dict[str, Any]:
         """What Ray reserves for each worker.
 
@@ -286,7 +290,7 @@ class RayEngines:
             UserError: all of them together are more than the cluster has.
         """
         cluster, spec = self._joined(), self.spec
-        if self._device() != "cpu":
+        if self._on_gpus():
             most = cluster.gpus // spec.tensor_parallel_size
             if spec.workers > most:
                 raise UserError(

@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Any
 
 from harness.decode.progress import Progress
-from harness.decode.types import Request, Rollout
+from harness.decode.types import EngineLost, Request, Rollout
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
 
@@ -73,7 +73,7 @@ class Worker:
                     for rollout in engine.serve(self._inbox, self._beat):
                         self._outbox.put(rollout)
         except BaseException as error:
-            if type(error).__name__ == "EngineDeadError":  # vLLM's core, where it is another process, is gone
+            if isinstance(error, EngineLost):  # the parent starts another worker in this one's place
                 os._exit(1)
             if isinstance(error, UserError):
                 error = UserError(f"process {os.getpid()} on {socket.gethostname()}: {error}")

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import torch
 
 from harness.decode.drafting import Counts, Drafted, Pace
 from harness.decode.lock_step import LockStep
+from harness.decode.memory import Shape, check_rows, check_weights
 from harness.decode.pair_engine import PairEngine
 from harness.decode.plan import Plan
+from harness.decode.precision import exact_float32
 from harness.decode.progress import Progress
 from harness.decode.types import Rollout
 from harness.errors import UserError
@@ -45,6 +48,9 @@ class TransformersPair(PairEngine):
         from transformers import AutoModelForCausalLM
 
         pair = self.pair
+        check_weights(self.shape, self.models, self.dtype, self.device)
+        if self.dtype == "float32":
+            exact_float32()
 
         def load(name: str, revision: str | None) -> Any:
             model = AutoModelForCausalLM.from_pretrained(
@@ -92,7 +98,7 @@ class TransformersPair(PairEngine):
 
     def _batches(self, plans: list[Plan]) -> Iterator[LockStep]:
         """`max_num_seqs` plans at a time; in a batch that drafts all have the same primary."""
-        size, draft = self.spec.max_num_seqs, self.spec.draft
+        size, draft = self._rows(plans), self.spec.draft
         if draft is None or self.single:
             yield from (LockStep(self, plans[start : start + size]) for start in range(0, len(plans), size))
             return
@@ -100,6 +106,25 @@ class TransformersPair(PairEngine):
             mine = [plan for plan in plans if plan.row.primary == primary]
             pace = Pace(draft)
             yield from (Drafted(self, mine[at : at + size], pace, self.drafting) for at in range(0, len(mine), size))
+
+    def _rows(self, plans: list[Plan]) -> int:
+        """Rows of a batch: `max_num_seqs`, or what the device has memory for."""
+        if not plans:
+            return 1
+        prompt = max(len(plan.prompt_token_ids) for plan in plans)
+        new = max(plan.max_new_tokens for plan in plans)
+        wanted = min(self.spec.max_num_seqs, len(plans))
+        return check_rows(self.shape, self.models, prompt, new, self.dtype, self.device, wanted)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Of either model."""
+        return Shape.of(self.checkpoints.base_config, self.pair.trust_remote_code)
+
+    @property
+    def models(self) -> int:
+        """How many are held."""
+        return 1 if self.single else 2
 
     def _check_drafting(self) -> None:
         config = self.checkpoints.config
@@ -127,6 +152,8 @@ class TransformersPair(PairEngine):
         """Drops both models; see `PairEngine.close`."""
         self.base_model = self.rl_model = None
         self.started = False
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
 
 @contextmanager

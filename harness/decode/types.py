@@ -7,7 +7,12 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from harness.decode.trace import Trace
+from harness.errors import UserError
 from harness.spec import Decoding, Sampling
+
+
+class EngineLost(UserError):
+    """An engine's processes are gone while it decoded; what it had handed back stands, and another can do the rest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ uninterrupted run, bit for bit. What lies in rooms this one may not enter comes 
 """
 
 import copy
+import gc
 import os
 import platform
 import random
@@ -31,6 +32,7 @@ from harness.records.lock import Lock
 from harness.train.backends import OnRecord, OnSeed, Say, Scores, Source, conclude, validate_base
 from harness.train.dapo import DapoTrainer, make_trainer
 from harness.train.folder import Folder, SeedFolder
+from harness.train.gpu import Fit, fit_here
 from harness.train.settings import DapoSettings
 from harness.train.spec import TrainSpec, check_machine
 from harness.train.summary import write_summary
@@ -58,6 +60,10 @@ def run_training(
     """
     check_machine(spec)
     problems = {seed: _enough(source.problems(seed), spec) for seed in spec.seeds}
+    fit = fit_here(spec, source.base, (row["prompt"] for rows in problems.values() for row in rows))
+    spec = spec.model_copy(update={"bf16": fit is not None and fit.bf16})
+    for sentence in fit.said if fit else ():
+        say(sentence)
     make_folder(out)
     folder = Folder(out)
     lock = Lock(folder.lock, f"the training in {out}")
@@ -66,7 +72,7 @@ def run_training(
         with _threads(spec.threads), _quiet():
             validate_base(spec, source, folder, say)
             for seed in asked:
-                _Run(spec, seed, folder.seed(seed), source, say, on_record).finish(problems[seed])
+                _Run(spec, seed, folder.seed(seed), source, say, on_record, fit).finish(problems[seed])
                 on_seed(seed, folder.seed(seed))
         return write_summary(folder, spec, against)
     finally:
@@ -86,11 +92,18 @@ class _Run:
     """One seed of a training."""
 
     def __init__(
-        self, spec: TrainSpec, seed: int, folder: SeedFolder, source: Source, say: Say, on_record: OnRecord
+        self,
+        spec: TrainSpec,
+        seed: int,
+        folder: SeedFolder,
+        source: Source,
+        say: Say,
+        on_record: OnRecord,
+        fit: Fit | None,
     ) -> None:
         self.spec, self.seed, self.folder, self.source, self.say = spec, seed, folder, source, say
-        self.on_record = on_record
-        self.dapo: DapoSettings = spec.dapo.replace(seed=seed)
+        self.on_record, self.fit = on_record, fit
+        self.dapo: DapoSettings = fitted(spec.dapo, fit).replace(seed=seed)
 
     def finish(self, problems: list[dict[str, Any]]) -> None:
         """Trains unless that is done, then validates, writes the card and says that the seed is done."""
@@ -122,7 +135,13 @@ class _Run:
         caches = model.config.use_cache
         steps = _Steps(self, caches)
         trainer = make_trainer(
-            model, tokenizer, problems, self.dapo, folder.checkpoints, callbacks=[steps], **_trl(spec)
+            model,
+            tokenizer,
+            problems,
+            self.dapo,
+            folder.checkpoints,
+            callbacks=[steps],
+            **trl_arguments(spec, self.fit),
         )
         steps.trainer = trainer
         if resumed:
@@ -131,6 +150,8 @@ class _Run:
             steps.bar = bar
             trainer.train(resume_from_checkpoint=str(resumed[1]) if resumed else None)
         export(trainer.accelerator.unwrap_model(trainer.model), tokenizer, folder.rl, caches)
+        if self.fit:
+            _give_back(trainer)
 
     def _facts(self, scores: Scores) -> dict[str, Any]:
         steps = [record for record in self.folder.records() if "validation" not in record]
@@ -224,14 +245,26 @@ def export(model: PreTrainedModel, tokenizer: Any, path: Path, caches: bool) -> 
     os.replace(new, path)
 
 
-def _trl(spec: TrainSpec) -> dict[str, Any]:
-    """The machine's part of TRL's configuration, and the adapter."""
-    found: dict[str, Any] = {"bf16": spec.bf16}
+def fitted(dapo: DapoSettings, fit: Fit | None) -> DapoSettings:
+    """The settings as they fit the GPU, if there is one."""
+    if fit is None:
+        return dapo
+    return dapo.replace(accumulation=fit.accumulation, gradient_checkpointing=fit.gradient_checkpointing)
+
+
+def trl_arguments(spec: TrainSpec, fit: Fit | None) -> dict[str, Any]:
+    """The machine's part of TRL's configuration, and the adapter; `fit` is for a GPU."""
+    found: dict[str, Any] = {"bf16": bool(spec.bf16)}
     if spec.device != "auto":
         found["use_cpu"] = spec.device == "cpu"
     if spec.vllm:
-        found |= {"use_vllm": True}
-        found |= {f"vllm_{name}": value for name, value in spec.vllm.model_dump(exclude_none=True).items()}
+        settings = spec.vllm.model_dump(exclude_none=True)
+        if fit and spec.vllm.mode == "colocate":
+            settings |= {
+                "gpu_memory_utilization": fit.gpu_memory_utilization,
+                "max_model_length": fit.max_model_length,
+            }
+        found |= {"use_vllm": True} | {f"vllm_{name}": value for name, value in settings.items()}
     if spec.lora:
         from peft import LoraConfig
 
@@ -244,6 +277,19 @@ def _trl(spec: TrainSpec) -> dict[str, Any]:
             task_type="CAUSAL_LM",
         )
     return found
+
+
+def _give_back(trainer: DapoTrainer) -> None:
+    """Ends the trainer's own vLLM and gives the GPU's memory back: what follows needs it."""
+    llm = getattr(getattr(trainer, "vllm_generation", None), "llm", None)
+    if llm is not None:
+        llm.llm_engine.engine_core.shutdown()
+        del trainer.vllm_generation.llm
+    trainer.accelerator.free_memory()
+    trainer.optimizer = trainer.lr_scheduler = None
+    trainer.model.to("cpu")
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 @contextmanager

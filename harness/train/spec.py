@@ -31,12 +31,17 @@ class Lora(Spec):
 
 
 class Vllm(Spec):
-    """Rollouts by vLLM instead of transformers: TRL's `vllm_*` settings. Needs a GPU."""
+    """Rollouts by vLLM instead of transformers: TRL's `vllm_*` settings. Needs a GPU.
+
+    Where it shares the GPU with the training (`colocate`), `gpu_memory_utilization` is what the training leaves, and
+    `max_model_length` the longest prompt and a response; asleep it holds nothing while an update is made.
+    """
 
     mode: Literal["colocate", "server"] = "colocate"
-    gpu_memory_utilization: float = Field(default=0.3, gt=0, le=1)
+    gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
     tensor_parallel_size: int = Field(default=1, ge=1)
     max_model_length: int | None = Field(default=None, ge=8)
+    enable_sleep_mode: bool = True
     server_base_url: str | None = None
 
 
@@ -83,7 +88,7 @@ class TrainSpec(Spec):
     vllm: Vllm | None = None
     verl: Verl | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    bf16: bool = False  # autocast; the weights are float32
+    bf16: bool | None = None  # autocast, weights stay float32; None: on a GPU that can
     threads: int = Field(default=1, ge=1)  # of the CPU: on tiny matrices a second only waits
     trust_remote_code: bool = False
 
@@ -106,12 +111,28 @@ class TrainSpec(Spec):
             raise ValueError(f"validation.every={self.validation.every} has no effect without validation.tasks")
         if self.vllm and self.vllm.mode == "server" and not self.vllm.server_base_url:
             raise ValueError("vllm.mode='server' needs vllm.server_base_url")
+        if self.vllm and self.vllm.mode == "colocate":
+            self._check_colocated()
         return self
+
+    def _check_colocated(self) -> None:
+        """Refuses what cannot live in one process with the training's own vLLM."""
+        if self.vllm.tensor_parallel_size != 1:
+            raise ValueError(
+                f"vllm.tensor_parallel_size={self.vllm.tensor_parallel_size} is refused with vllm.mode='colocate', "
+                "which is one process on one GPU; accepted: 1, or vllm.mode: server"
+            )
+        if self.validation.tasks and self.validation.engine.backend != "transformers":
+            raise ValueError(
+                f"validation.engine.backend={self.validation.engine.backend!r} is refused with vllm.mode='colocate': "
+                "a process can hold one vLLM, and the training has it; accepted: transformers, vllm.mode: server, or "
+                "validation.tasks: [] and `rlvr-dir eval` afterwards"
+            )
 
     @property
     def same(self) -> "TrainSpec":
         """Return it without the seeds: what has to be equal for a folder to be gone on with."""
-        return self.model_copy(update={"seeds": (0,), "verl": self.verl and self.verl.same})
+        return self.model_copy(update={"seeds": (0,), "bf16": bool(self.bf16), "verl": self.verl and self.verl.same})
 
 
 def load_train(data: Mapping[str, Any], dapo: Mapping[str, Any] | None = None) -> TrainSpec:

@@ -18,7 +18,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 @pytest.fixture
 def on_a_gpu(monkeypatch):
     """As far as the arguments of the engine are concerned."""
-    monkeypatch.setattr(engine, "_on_cpu", lambda: False)
+    monkeypatch.setattr(engine, "on_cpu", lambda: False)
 
 
 def largest_graph(pair, **settings):

@@ -240,12 +240,6 @@ def test_a_base_whose_adapters_cannot_be_served(copy_of, tmp_path, entry, value,
     refused(pair.replace(base=str(base)), words)
 
 
-def test_quantisation_is_refused_beside_an_adapter(adapted):
-    pytest.importorskip("vllm", reason="vLLM is not installed")
-    with pytest.raises(UserError, match="quantization is refused where rl is an adapter"):
-        open_engine(adapted, EngineSpec(backend="vllm", vllm_args={"quantization": "fp8"}))
-
-
 def test_another_base_is_a_warning(copy_of, adapted):
     with pytest.warns(UserWarning, match=r"says it was trained on 'Qwen/Qwen3-4B'; it is applied to base="):
         read_checkpoints(copy_of(base_model_name_or_path="Qwen/Qwen3-4B"))

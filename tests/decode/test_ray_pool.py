@@ -21,6 +21,7 @@ from harness.decode.ray_worker import _Beat, _Inbox
 from harness.errors import UserError
 from harness.evals.args import parse_model_args
 from harness.spec import Decoding, EngineSpec, Pair, Sampling
+from tests.conftest import vllm_spec
 from tests.decode.requests import assert_same, by_key, make_requests
 from tests.evals.asked import evaluate
 
@@ -33,8 +34,14 @@ TASK, DECODING = "tiny_easy", Decoding(mode="replace", tau=-0.05)
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A private Ray that all pools of this module share, so that it is started once."""
-    with pytest.MonkeyPatch.context() as patch, closing(Cluster(None, workers=2)) as cluster:
+    """A private Ray that all pools of this module share, so that it is started once.
+
+    In its workers vLLM's core is a process of its own, as on a GPU.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+        cluster = Cluster(None, workers=2)
+    with pytest.MonkeyPatch.context() as patch, closing(cluster):
         patch.delenv("RAY_ADDRESS", raising=False)
         yield cluster
 
@@ -229,6 +236,19 @@ def test_every_server_of_a_private_ray_is_on_loopback(cluster):
 def test_one_worker_needs_no_ray():
     code = "import sys, harness.decode.ray_pool; print('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+
+
+@pytest.mark.vllm
+def test_vllms_processes_end_with_a_killed_worker(cluster, peaked_pair):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    alone = vllm_spec(workers=1, ray_address=ray.get_runtime_context().gcs_address, self_test=False)
+    with closing(open_engine(peaked_pair, alone)) as pool, closing(pool.generate(make_requests(40))) as rollouts:
+        next(rollouts)
+        [worker] = map(psutil.Process, pool.pids)
+        started = worker.children(recursive=True)
+        assert any("EngineCore" in " ".join(process.cmdline()) for process in started)
+        worker.kill()
+        assert psutil.wait_procs([worker, *started], timeout=60)[1] == []
 
 
 @pytest.mark.vllm

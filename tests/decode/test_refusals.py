@@ -91,6 +91,22 @@ def test_what_is_allowed_to_differ(copy_of):
     assert checkpoints.eos_token_ids == {1, 3, 5}
 
 
+@pytest.mark.parametrize(
+    ("entry", "how"),
+    [
+        ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "awq"),
+        ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {}}}, "compressed-tensors"),
+        ({"compression_config": {"format": "int-quantized"}}, "compression_config"),
+    ],
+)
+def test_a_quantised_checkpoint(copy_of, entry, how):
+    pair = copy_of("config.json", lambda content: content.update(entry))
+    refused(pair, f"is quantised ({how}), which has not been tested with a pair; accepted: a checkpoint in bfloat16")
+    swapped = Pair(base=pair.rl, rl=pair.base)
+    with pytest.raises(UserError, match=r"^base=.* is quantised"):
+        read_checkpoints(swapped)
+
+
 @pytest.mark.parametrize("role", ["base", "rl"])
 def test_a_missing_directory(peaked_pair, role):
     pair = peaked_pair.replace(**{role: "./no/such/model"})
@@ -110,6 +126,10 @@ def test_settings_that_a_pair_cannot_have(peaked_pair):
         ({"vllm_args": {"speculative_config": {}}}, "speculative_config is refused"),
         ({"vllm_args": {"enable_lora": True}}, "enable_lora is refused"),
         ({"vllm_args": {"logprobs_mode": "raw_logprobs"}}, "logprobs_mode is refused"),
+        (
+            {"vllm_args": {"quantization": "fp8"}},
+            "quantization is refused with a pair: quantised weights have not been",
+        ),
         ({"vllm_args": {"dtype": "bfloat16"}}, "dtype is refused there"),
     ]:
         with pytest.raises(UserError, match=name):

@@ -12,11 +12,13 @@ from harness.decode.context import positions
 from harness.decode.expo import groups_of_expo
 from harness.decode.pair_engine import PairEngine
 from harness.decode.plan import Plan, plan_requests, rollout
+from harness.decode.precision import exact_float32
 from harness.decode.progress import Progress
 from harness.decode.trace import MAX_TOP, columns
 from harness.decode.types import Request, Rollout
 from harness.decode.vllm_pair import batch_invariance, channel
 from harness.decode.vllm_pair.plugin import ARCHITECTURE, LORA_ARCHITECTURE, SINGLE_ARCHITECTURE
+from harness.decode.vllm_pair.start import QUIET, clean_up, in_process, lost, on_cpu, prepare, start_vllm
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
 
@@ -30,6 +32,8 @@ _REFUSED_ARGS = {
     "logits_processors": "the pair's own processor decides each token",
     "logprobs_mode": "the log-probability channel carries the facts of each token",
     "hf_overrides": "they name the pair model",
+    "quantization": "quantised weights have not been tested with a pair",
+    "quantization_config": "quantised weights have not been tested with a pair",
 }
 
 _open_here: set[int] = set()  # engines whose workers live in this process: vLLM's distributed state is global
@@ -47,11 +51,12 @@ class VllmPair(PairEngine):
         spec = spec or EngineSpec()
         refuse(spec)
         super().__init__(pair, spec)
-        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # read when vLLM is first imported
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", QUIET)  # read when vLLM is first imported
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         self._numbers = count()
         self._generating = False
-        self._llm = self._engine = None
+        self._llm = self._engine = self._output = None
+        self._lost = False  # whether vLLM's processes ended by themselves
         self.self_test = "off"
 
     def load(self) -> None:
@@ -63,9 +68,17 @@ class VllmPair(PairEngine):
         if self.spec.deterministic:
             batch_invariance.refuse()  # here, not where it is made: a pool's first process may have no GPU
         batch_invariance.switch(self.spec.deterministic)
-        self._llm = _start(self._arguments())
-        self._engine = self._llm.llm_engine
-        if _in_process():
+        if self.dtype == "float32":
+            exact_float32()
+        arguments = self._arguments()
+        self._output = prepare(self.spec)
+        if _open_here and in_process():
+            raise UserError(
+                "backend='vllm': another vLLM engine is open in this process, which can hold one; close it first"
+            )
+        self._llm = start_vllm(arguments, self._output)
+        self._engine, self._lost = self._llm.llm_engine, False
+        if in_process():
             _open_here.add(id(self))
         if self.spec.self_test:
             from harness.decode.vllm_pair.self_test import self_test
@@ -99,11 +112,9 @@ class VllmPair(PairEngine):
             arguments["max_num_batched_tokens"] = spec.max_num_batched_tokens
         if spec.block_size is not None:
             arguments["block_size"] = spec.block_size
-        if spec.kv_cache_gib is not None or _on_cpu():
+        if spec.kv_cache_gib is not None or on_cpu():
             arguments["kv_cache_memory_bytes"] = int((spec.kv_cache_gib or CPU_KV_CACHE_GIB) * 2**30)
-        if spec.max_num_seqs > DEFAULT_GRAPHS and not (
-            spec.enforce_eager or _on_cpu() or _sizes_graphs(spec.vllm_args)
-        ):
+        if spec.max_num_seqs > DEFAULT_GRAPHS and not (spec.enforce_eager or on_cpu() or _sizes_graphs(spec.vllm_args)):
             # beyond its default vLLM would decode full batches without a graph; sizes go up in steps of 16
             arguments["max_cudagraph_capture_size"] = -(-spec.max_num_seqs // 16) * 16
         for name in spec.vllm_args:
@@ -126,8 +137,6 @@ class VllmPair(PairEngine):
             named |= {"rlvr_base": pair.base, "rlvr_base_revision": pair.base_revision}
             overrides = {"architectures": [ARCHITECTURE], **named}
             return {"model": pair.rl, "revision": pair.rl_revision, "hf_overrides": overrides}
-        if "quantization" in self.spec.vllm_args:
-            raise UserError("vllm_args: quantization is refused where rl is an adapter: it is added to plain weights")
         named |= {"rlvr_adapter": pair.rl, "rlvr_adapter_revision": pair.rl_revision}
         own = found.tokenizer.name_or_path == pair.rl
         return {
@@ -166,7 +175,7 @@ class VllmPair(PairEngine):
                     running[self._submit(plan)] = plan
                 if not running:
                     return
-                for output in self._engine.step():
+                for output in self._step():
                     plan = running.pop(output.request_id, None) if output.finished else None
                     if plan is not None:  # None: a plain vLLM request that somebody put beside ours
                         done = self._rollout(plan, output.outputs[0])
@@ -178,8 +187,22 @@ class VllmPair(PairEngine):
         finally:
             bar.close()
             self._generating = False
-            if running:
+            if running and not self._lost:
                 self._engine.abort_request(list(running))
+
+    def _step(self) -> list[Any]:
+        """What vLLM has finished in its next step.
+
+        Raises:
+            EngineLost: its processes are gone.
+        """
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        try:
+            return self._engine.step()
+        except EngineDeadError as error:
+            self._lost = True
+            raise lost(error, self._output) from None
 
     def _submit(self, plan: Plan) -> str:
         """Hands one plan to vLLM as a greedy request without a sampler of its own; gives the request's name."""
@@ -232,7 +255,7 @@ class VllmPair(PairEngine):
 
         from harness.decode.vllm_pair.step import decision_path
 
-        device = "cpu" if _on_cpu() else "cuda"
+        device = "cpu" if on_cpu() else "cuda"
         path = decision_path(device)
         return self.facts(
             backend="vllm",
@@ -246,15 +269,16 @@ class VllmPair(PairEngine):
 
     def close(self) -> None:
         """Shuts the engine down and frees its memory; see `PairEngine.close`."""
-        import gc
-
         self.started = False
         if self._llm is None:
             return
         self._engine.engine_core.shutdown()
-        _open_here.discard(id(self))
         self._llm = self._engine = None
-        gc.collect()
+        if id(self) in _open_here:
+            _open_here.discard(id(self))
+            clean_up()
+        if self._output is not None:
+            self._output.discard()
 
 
 def refuse(spec: EngineSpec) -> None:
@@ -280,40 +304,3 @@ def _sizes_graphs(vllm_args: dict[str, Any]) -> bool:
     compilation = vllm_args.get("compilation_config", {})
     own = {*vllm_args, *(compilation if isinstance(compilation, dict) else ("cudagraph_capture_sizes",))}
     return bool(own & {"cudagraph_capture_sizes", "max_cudagraph_capture_size"})
-
-
-def _in_process() -> bool:
-    import vllm.envs
-
-    return not vllm.envs.VLLM_ENABLE_V1_MULTIPROCESSING
-
-
-def _on_cpu() -> bool:
-    from vllm.platforms import current_platform
-
-    return current_platform.is_cpu()
-
-
-def _start(arguments: dict[str, Any]) -> Any:
-    """`vllm.LLM(**arguments)`, quiet, with its commonest failures said in one sentence."""
-    try:
-        from vllm import LLM
-    except RuntimeError as error:
-        if "torchvision::nms" in str(error):
-            raise UserError(
-                "vLLM cannot be imported beside a torchvision built for another torch; "
-                "run: pip uninstall torchvision torchaudio torchcodec"
-            ) from None
-        raise
-    if _on_cpu():
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # one process: no spawn guard, no start-up cost
-    if _open_here and _in_process():
-        raise UserError(
-            "backend='vllm': another vLLM engine is open in this process, which can hold one; close it first"
-        )
-    try:
-        return LLM(**arguments)
-    except TypeError as error:
-        raise UserError(f"vllm_args: {error}") from None
-    except ValueError as error:
-        raise UserError(f"vLLM refused to start: {str(error).strip().splitlines()[0]}") from None

@@ -1,5 +1,7 @@
 """vLLM calls `register` in every process it starts (entry point group `vllm.general_plugins`)."""
 
+from harness.watch import end_with_parent
+
 ARCHITECTURE = "RLVRPairForCausalLM"
 LORA_ARCHITECTURE = "RLVRLoRAPairForCausalLM"
 SINGLE_ARCHITECTURE = "RLVRSingleForCausalLM"
@@ -7,7 +9,11 @@ CONTEXT_KEY = "rlvr_pair"  # where the logits processor finds the model, in the 
 
 
 def register() -> None:
-    """Makes the pair models known by name; a class itself is imported only by an engine that uses it."""
+    """Makes the pair models known by name; a class itself is imported only by an engine that uses it.
+
+    A process that an engine of ours has started begins here to watch its parent.
+    """
+    end_with_parent()
     from vllm import ModelRegistry
 
     ModelRegistry.register_model(ARCHITECTURE, "harness.decode.vllm_pair.model:RLVRPairForCausalLM")

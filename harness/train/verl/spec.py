@@ -68,10 +68,10 @@ def refuse_unfit(spec: "TrainSpec") -> None:
             raise ValueError(f"{name} {with_verl}: {reason}")
     for name, only, reason in (
         ("device", "auto", "it needs GPUs"),
-        ("bf16", False, "it always computes in bfloat16, on float32 weights"),
+        ("bf16", None, "it always computes in bfloat16, on float32 weights"),
         ("threads", 1, "its processes set their own"),
     ):
-        if (value := getattr(spec, name)) != only:
+        if (value := getattr(spec, name)) not in (only, False):
             raise ValueError(f"{name}={value!r} {with_verl}: {reason}; leave it out")
     for name, reason in (
         ("accumulation", "verl.tokens_per_gpu sizes the pieces"),

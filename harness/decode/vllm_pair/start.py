@@ -1,0 +1,188 @@
+"""Starts vLLM: quietly, and with any failure said in one sentence that names the cause.
+
+Where vLLM's core has a process of its own, the error that reaches us says no more than that it failed; the cause is
+among what that process printed. So that is kept, and read.
+"""
+
+import os
+import re
+import signal
+import traceback
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+from harness.decode.types import EngineLost
+from harness.decode.vllm_pair.output import Output
+from harness.errors import UserError
+from harness.spec import EngineSpec
+from harness.watch import owning
+
+QUIET = "ERROR"  # the level that vLLM logs at where the user has not chosen one
+
+# What vLLM's log puts before each line: `(EngineCore pid=7) ERROR 11-21 21:49:22 [core.py:1510] `.
+_PREFIX = re.compile(r"^(?P<who>\([^()]* pid=\d+\)|) ?(?:[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\] ?)?")
+_TRACEBACK = "Traceback (most recent call last):"
+_CHAINED = ("During handling of the above", "The above exception was the direct cause")
+_PLAIN = {"UserError", "ValueError", "RuntimeError"}  # kinds that add nothing to their text
+# Errors that pass another process's on, and kinds that follow from its end.
+_PASSED_ON = re.compile(r"initialization failed|[Ss]ee (root cause|stack trace)|died unexpectedly")
+_FOLLOWS = {"BrokenPipeError", "ConnectionResetError", "EOFError", "EngineDeadError", "KeyboardInterrupt", "SystemExit"}
+
+
+def prepare(spec: EngineSpec) -> Output | None:
+    """Imports vLLM and settles how it starts processes; gives where they will print, None where there will be none.
+
+    On a CPU one process does everything, unless the user has said otherwise: no start-up cost, and scripts need no
+    guard. Elsewhere processes are spawned: forked after OpenMP or CUDA have started threads, a second engine can hang.
+
+    Raises:
+        UserError: vLLM cannot be imported.
+    """
+    try:
+        from vllm import LLM  # noqa: F401
+    except RuntimeError as error:
+        if "torchvision::nms" not in str(error):
+            raise
+        raise UserError(
+            "vLLM cannot be imported beside a torchvision built for another torch; "
+            "run: pip uninstall torchvision torchaudio torchcodec"
+        ) from None
+    if on_cpu():
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    else:
+        os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+    if (in_process() and spec.tensor_parallel_size == 1) or os.environ.get("VLLM_LOGGING_LEVEL") != QUIET:
+        return None  # the user has asked to see what vLLM logs
+    return Output()
+
+
+def on_cpu() -> bool:
+    """Whether the vLLM that is installed computes on the CPU."""
+    from vllm.platforms import current_platform
+
+    return current_platform.is_cpu()
+
+
+def in_process() -> bool:
+    """Whether vLLM's core runs in this process."""
+    import vllm.envs
+
+    return not vllm.envs.VLLM_ENABLE_V1_MULTIPROCESSING
+
+
+def start_vllm(arguments: dict[str, Any], output: Output | None) -> Any:
+    """`vllm.LLM(**arguments)`; what its processes print goes to `output`, if there is one.
+
+    Raises:
+        UserError: vLLM does not start. It says why, what would be accepted, and where everything can be read.
+    """
+    from vllm import LLM
+
+    try:
+        with owning(), output.catch(show_bars=arguments["use_tqdm_on_load"]) if output else nullcontext():
+            return LLM(**arguments)
+    except Exception as error:
+        if isinstance(error, UserError):
+            sentence = str(error)
+        elif isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+            sentence = f"vllm_args: {error}"
+        else:
+            cause = explain(cause_of(error, output.text() if output else ""), arguments)
+            log = (output or Output()).keep(traceback.format_exc())
+            sentence = f"vLLM does not start: {cause}; all that it said is in {log}"
+    if in_process():  # here, where `error` no longer holds on to half an engine
+        clean_up()
+    raise UserError(sentence)
+
+
+def lost(error: Exception, output: Output | None) -> EngineLost:
+    """The sentence for processes that ended while they decoded."""
+    cause = printed_cause(output.text()) if output else str(error)
+    cause = cause or "they printed no error, as when they are killed or memory runs out"
+    log = f"; all that they said is in {output.keep()}" if output else ""
+    return EngineLost(
+        f"vLLM's processes ended while they decoded: {cause}; what was recorded is kept, and the same command goes on "
+        f"from there{log}"
+    )
+
+
+def clean_up() -> None:
+    """Gives back what an engine in this process leaves behind: process groups, and the memory of its tensors."""
+    from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
+
+    cleanup_dist_env_and_memory()
+
+
+def cause_of(error: BaseException, printed: str) -> str:
+    """What failed first: the last line of its traceback where a process printed one, else the error itself."""
+    if found := printed_cause(printed):
+        return found
+    ended = re.search(r"'[\w-]+': -(\d+)", str(error))  # the exit status of a process
+    if ended:
+        name = signal.Signals(int(ended[1])).name
+        return f"its process was ended by {name}" + (", as Linux does where memory runs out" if ended[1] == "9" else "")
+    return _said(type(error).__name__, str(error))
+
+
+def printed_cause(printed: str) -> str | None:
+    """The first error that processes printed and that does not follow from another one's."""
+    errors = ((kind, text) for kind, text in _errors(printed) if kind not in _FOLLOWS and not _PASSED_ON.search(text))
+    return next((_said(kind, text) for kind, text in errors), None)
+
+
+def _errors(printed: str) -> Iterator[tuple[str, str]]:
+    """Kind and text of the error that each traceback ends with, process by process; of a chain's the last only."""
+    processes: dict[str, list[str]] = {}
+    for line in printed.splitlines():
+        prefix = _PREFIX.match(line)
+        processes.setdefault(prefix["who"], []).append(line[prefix.end() :])
+    for lines in processes.values():
+        for block in "\n".join(lines).split(_TRACEBACK)[1:]:
+            ends = [line for line in block.splitlines()[1:] if line[:1].strip()]
+            if ends and not any(line.startswith(_CHAINED) for line in ends):
+                kind, _, text = block[block.index("\n" + ends[0]) + 1 :].partition(": ")
+                if kind.replace(".", "").isidentifier():
+                    yield kind.rpartition(".")[2], text
+                else:
+                    yield ends[0].rpartition(".")[2], ""
+
+
+def _said(kind: str, text: str) -> str:
+    """An error as part of a sentence: without what pydantic puts around it, or vLLM's link to its manual behind it."""
+    inner = re.search(r"Value error, (.*?)\s*(\[type=|$)", text, re.DOTALL)
+    lines = (inner[1] if inner else text).strip().splitlines() or [""]
+    line = re.sub(r"\s*See https?://\S+.*$", "", lines[0]).rstrip(". ")
+    return line if line and (inner or kind in _PLAIN) else f"{kind}: {line}".rstrip(": ")
+
+
+def explain(cause: str, arguments: dict[str, Any]) -> str:
+    """The cause in our words, with what would be accepted, where it is one of those that users meet."""
+    length = re.search(r"max seq len \((\d+)\), \(([\d.]+) GiB KV.*memory \(([\d.]+) GiB\)", cause)
+    if length:
+        most = re.search(r"maximum model length is (\d+)", cause)
+        return (
+            f"max_model_len={length[1]} does not fit: one response of that length takes {length[2]} GiB of KV cache, "
+            f"and there are {length[3]}; accepted: "
+            + (f"max_model_len up to {most[1]}, or " if most else "")
+            + "more room for the cache (gpu_memory_utilization, kv_cache_gib, tensor_parallel_size)"
+        )
+    free = re.search(r"Free memory on device \S+ \(([\d.]+)/([\d.]+) GiB\)", cause)
+    if free:
+        share = int(100 * float(free[1]) / float(free[2])) / 100
+        return (
+            f"gpu_memory_utilization={arguments['gpu_memory_utilization']} is refused: of the GPU's {free[2]} GiB, "
+            f"{free[1]} are free; accepted: up to {share}, or a GPU that nobody else uses"
+        )
+    if re.search("out of memory|No available memory for the cache", cause, re.IGNORECASE):
+        return (
+            f"both models do not fit ({cause}); accepted: tensor_parallel_size above "
+            f"{arguments['tensor_parallel_size']}, max_num_seqs below {arguments['max_num_seqs']}, a smaller "
+            "max_num_batched_tokens, or a GPU that nobody else uses"
+        )
+    if "before the current process has finished its bootstrapping" in cause or "freeze_support" in cause:
+        return (
+            "its core is a process of its own, which imports the main script again; accepted: a script that opens the "
+            "engine below `if __name__ == '__main__':`"
+        )
+    return cause

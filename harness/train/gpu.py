@@ -1,0 +1,245 @@
+"""What a training takes of one GPU, worked out before anything loads, and the settings with which it fits.
+
+    fit = fit_here(spec, base, prompts)
+
+On a CPU nothing of this applies: trainings there are as they were asked for, to the bit.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.errors import UserError
+from harness.train.spec import TrainSpec
+
+GIB = 2**30
+_USABLE = 0.9  # of the GPU: the rest is CUDA's own, the allocator's waste and what this estimate does not know
+_LOGIT = 16  # bytes for a logit of the loss: itself in float32, over the temperature, and the gradient of both
+_VLLM_OWN = 2 * GIB  # CUDA graphs, and the activations of a step of 4096 tokens (TRL's max_num_batched_tokens)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What there is of a GPU."""
+
+    total: int  # bytes
+    free: int
+    bf16: bool = True
+
+    @classmethod
+    def here(cls) -> "Gpu":
+        """This machine's first GPU."""
+        import torch
+
+        free, total = torch.cuda.mem_get_info()
+        return cls(total, free, torch.cuda.is_bf16_supported())
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a model's memory depends on."""
+
+    parameters: int
+    layers: int
+    hidden: int
+    intermediate: int
+    kv: int  # numbers a token in all layers: keys and values
+    vocab: int
+    context: int
+
+    @classmethod
+    def of(cls, config: Any, trust_remote_code: bool = False) -> "Sizes":
+        """The sizes of a transformers model that `config` describes, its parameters counted without making any."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+        text = config.get_text_config()
+        heads = text.num_attention_heads
+        head = getattr(text, "head_dim", None) or text.hidden_size // heads
+        return cls(
+            parameters=sum(parameter.numel() for parameter in model.parameters()),
+            layers=text.num_hidden_layers,
+            hidden=text.hidden_size,
+            intermediate=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
+            kv=2 * text.num_hidden_layers * (getattr(text, "num_key_value_heads", None) or heads) * head,
+            vocab=text.vocab_size,
+            context=getattr(text, "max_position_embeddings", None) or 2**31,
+        )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The settings with which a training fits a GPU, and what was changed to make it."""
+
+    bf16: bool
+    accumulation: int
+    gradient_checkpointing: bool
+    gpu_memory_utilization: float | None = None  # of vLLM, where it shares the GPU
+    max_model_length: int | None = None
+    said: tuple[str, ...] = ()
+
+
+def fit_gpu(spec: TrainSpec, sizes: Sizes, prompt_tokens: int, gpu: Gpu) -> Fit:
+    """The settings with which `spec` fits a GPU; what was asked for is changed only where it must be.
+
+    An update is computed in more pieces, and in the end without keeping activations (`gradient_checkpointing`): the
+    same update but for the order of its sums.
+
+    Args:
+        prompt_tokens: of the longest prompt.
+
+    Raises:
+        UserError: it cannot fit. The sentence says what takes how much, and what would.
+    """
+    dapo = spec.dapo
+    bf16 = gpu.bf16 if spec.bf16 is None else spec.bf16
+    length = prompt_tokens + dapo.max_response_tokens
+    if length > sizes.context:
+        raise UserError(
+            f"dapo.max_response_tokens={dapo.max_response_tokens} is refused: with the longest prompt, {prompt_tokens} "
+            f"tokens, that is beyond the {sizes.context} positions of base={spec.base!r}; accepted: up to "
+            f"{max(0, sizes.context - prompt_tokens)}"
+        )
+    usable = min(int(_USABLE * gpu.total), gpu.free)
+    trained = sizes.parameters if spec.lora is None else _adapter(sizes, spec.lora.rank)
+    # float32 weights, with Adam's two moments; gradients, and the copies that autocast makes, while an update is made
+    kept = 4 * sizes.parameters + 8 * trained + (4 * trained if spec.lora else 0)
+    kept += 4 * sizes.parameters if dapo.beta else 0  # the reference of the KL term
+    updating = kept + 4 * trained + (2 * sizes.parameters if bf16 else 0)
+    if updating > usable:
+        what = "all weights with" if spec.lora is None else "adapters beside the weights, with"
+        raise UserError(
+            f"base={spec.base!r} is refused on this GPU: training {what} gradients and Adam's moments takes "
+            f"{_gib(updating)} GiB of its {_gib(usable)}; accepted: "
+            + ("lora: {rank: 16}, " if spec.lora is None else "")
+            + "a smaller base, or backend: verl, on several GPUs"
+        )
+    fit = Fit(bf16, dapo.accumulation, dapo.gradient_checkpointing)
+    if spec.vllm is None:
+        _check_generation(spec, sizes, length, usable - kept)
+    elif spec.vllm.mode == "colocate":
+        fit = _beside_vllm(spec, sizes, length, kept, usable, gpu, fit)
+        if not spec.vllm.enable_sleep_mode:
+            usable -= int(fit.gpu_memory_utilization * gpu.total)
+    validating = kept + 2 * 4 * sizes.parameters  # base and the trained model, as they are saved
+    if spec.validation.every and spec.validation.engine.device != "cpu" and validating > usable:
+        raise UserError(
+            f"validation.every={spec.validation.every} is refused on this GPU: two models more take "
+            f"{_gib(validating - kept)} GiB, and {_gib(usable - kept)} are left beside the training; accepted: 0, or "
+            "validation.engine.device: cpu"
+        )
+    return _pieces(spec, sizes, prompt_tokens, usable - updating, fit)
+
+
+def fit_here(spec: TrainSpec, base: str, prompts: Iterable[Any]) -> Fit | None:
+    """How a training of the checkpoint `base` on these prompts (messages or text) fits this machine's GPU.
+
+    None where it runs on the CPU.
+
+    Raises:
+        UserError: it does not fit.
+    """
+    import torch
+    from transformers import AutoConfig, AutoTokenizer
+
+    if spec.device == "cpu" or not torch.cuda.is_available():
+        return None
+    config = AutoConfig.from_pretrained(base, trust_remote_code=spec.trust_remote_code)
+    tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=spec.trust_remote_code)
+    return fit_gpu(spec, Sizes.of(config, spec.trust_remote_code), longest(tokenizer, prompts), Gpu.here())
+
+
+def longest(tokenizer: Any, prompts: Iterable[Any]) -> int:
+    """Tokens of the longest prompt; messages through the chat template, as TRL writes them."""
+    texts = {
+        prompt
+        if isinstance(prompt, str)
+        else tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+        for prompt in prompts
+    }
+    return max(len(ids) for ids in tokenizer(sorted(texts), add_special_tokens=True)["input_ids"])
+
+
+def _pieces(spec: TrainSpec, sizes: Sizes, prompt_tokens: int, room: int, fit: Fit) -> Fit:
+    """The fewest pieces of an update whose activations and logits fit."""
+    dapo = spec.dapo
+    width = 2 if fit.bf16 else 4
+
+    def piece(rows: int, checkpointing: bool) -> int:
+        inside = width * (10 * sizes.hidden + 4 * sizes.intermediate)  # what a layer keeps of a token
+        layers = inside + width * sizes.hidden * sizes.layers if checkpointing else inside * sizes.layers
+        tokens = prompt_tokens + dapo.max_response_tokens
+        return rows * (tokens * layers + (dapo.max_response_tokens + 1) * sizes.vocab * _LOGIT)
+
+    asked = fit.accumulation
+    steps = [n for n in range(asked, dapo.minibatch + 1) if dapo.minibatch % n == 0]
+    for checkpointing in dict.fromkeys((fit.gradient_checkpointing, True)):
+        for accumulation in steps:
+            if piece(dapo.minibatch // accumulation, checkpointing) <= room:
+                said = []
+                if accumulation != asked:
+                    said.append(f"accumulation={accumulation} in place of {asked}")
+                if checkpointing != fit.gradient_checkpointing:
+                    said.append("gradient_checkpointing=True")
+                if said:
+                    said = [f"dapo: {' and '.join(said)}, so that an update fits the GPU"]
+                return replace(
+                    fit, accumulation=accumulation, gradient_checkpointing=checkpointing, said=(*fit.said, *said)
+                )
+    raise UserError(
+        f"dapo.max_response_tokens={dapo.max_response_tokens} is refused on this GPU: the update of a single response "
+        f"takes {_gib(piece(1, True))} GiB and {_gib(room)} are left beside the weights; accepted: fewer of them, or "
+        "backend: verl, on several GPUs"
+    )
+
+
+def _beside_vllm(spec: TrainSpec, sizes: Sizes, length: int, kept: int, usable: int, gpu: Gpu, fit: Fit) -> Fit:
+    """vLLM's share of the GPU, with a context of a prompt and a response."""
+    context = spec.vllm.max_model_length or length
+    if context < length:
+        raise UserError(
+            f"vllm.max_model_length={context} is less than the longest prompt and a response, {length} tokens; "
+            "accepted: at least that, or leave it out"
+        )
+    least = (2 * sizes.parameters + 2 * sizes.kv * context + _VLLM_OWN) / gpu.total  # bfloat16, a single response
+    most = (usable - kept) / gpu.total
+    # all responses of a step at once, if there is room; without sleep mode vLLM keeps its share while an update is made
+    wanted = least + 2 * sizes.kv * context * (spec.dapo.responses - 1) / gpu.total
+    share = spec.vllm.gpu_memory_utilization
+    if share is None:
+        share = min(wanted, most if spec.vllm.enable_sleep_mode else max(least, most / 2))
+        share = int(1000 * share) / 1000
+    if not least <= share <= most:
+        raise UserError(
+            f"vllm.gpu_memory_utilization={share:.3g} is refused: vLLM needs {least:.2f} of this GPU for its weights "
+            f"and one response of {context} tokens, and the training leaves it {max(most, 0):.2f}; accepted: "
+            + (f"{least:.2f} to {most:.2f}" if least <= most else "lora, a smaller base, or vllm: {mode: server}")
+        )
+    return replace(fit, gpu_memory_utilization=share, max_model_length=context)
+
+
+def _check_generation(spec: TrainSpec, sizes: Sizes, length: int, room: int) -> None:
+    """That transformers, which decodes all responses of a step at once, has room for their keys and values."""
+    each = length * sizes.kv * 4 * 2 + sizes.vocab * 8  # a cache that is copied as it grows
+    if spec.dapo.responses * each > room:
+        raise UserError(
+            f"dapo.prompts x samples={spec.dapo.responses} is refused on this GPU: transformers decodes them at once, "
+            f"which takes {_gib(spec.dapo.responses * each)} GiB, and {_gib(room)} are left beside the weights; "
+            f"accepted: up to {max(0, room // each)}, fewer max_response_tokens, or vllm: {{}}"
+        )
+
+
+def _adapter(sizes: Sizes, rank: int) -> int:
+    """Parameters of an adapter of all projections, roughly."""
+    heads = sizes.kv // (2 * sizes.layers)
+    return (
+        rank
+        * sizes.layers
+        * (2 * 2 * sizes.hidden + 2 * (sizes.hidden + heads) + 3 * (sizes.hidden + sizes.intermediate))
+    )
+
+
+def _gib(size: float) -> str:
+    return f"{max(size, 0) / GIB:.3g}"

@@ -1,0 +1,109 @@
+"""Run as a process of its own, to be watched and killed: opens vLLM engines that have processes of theirs.
+
+    python -m tests.decode.processes {owner|starting|two_ranks|again} BASE RL
+
+Says what has happened on standard output, a line of JSON each: a word, and what belongs to it.
+"""
+
+import gc
+import json
+import os
+import sys
+import weakref
+from itertools import count
+
+import psutil
+
+from tests.decode.requests import facts, make_requests
+
+TOO_SMALL = 0.0002  # GiB of KV cache: no room for a single response
+
+
+def say(word, fact=None):
+    """One line, past whatever else this process prints."""
+    print(json.dumps([word, fact]), file=sys.__stdout__, flush=True)
+
+
+def decode_for_ever(engine):
+    for n in count():
+        for _ in engine.generate(make_requests(40, max_tokens=100, seed=n)):
+            yield
+
+
+def owner(open_one):
+    """A start that fails, an engine that is lost, and one that this process leaves behind."""
+    from harness.decode.types import EngineLost
+    from harness.errors import UserError
+
+    try:
+        open_one(kv_cache_gib=TOO_SMALL)
+    except UserError as error:
+        say("refused", str(error))
+    engine = open_one()
+    decoding = decode_for_ever(engine)
+    next(decoding)
+    say("decoding", [child.pid for child in psutil.Process().children(recursive=True)])
+    try:
+        for _ in decoding:
+            pass
+    except EngineLost as error:
+        say("lost", str(error))
+    engine.close()
+    two_ranks(open_one)
+
+
+def two_ranks(open_one):
+    """An engine that decodes until this process is killed."""
+    for n, _ in enumerate(decode_for_ever(open_one())):
+        if n == 0:
+            say("decoding")
+
+
+def starting(open_one):
+    """Is killed while its engine starts."""
+    say("starting")
+    open_one()
+
+
+def again(open_one):
+    """In this process: a start that fails, then two engines one after the other; what the first leaves behind."""
+    from harness.errors import UserError
+
+    try:
+        open_one(kv_cache_gib=TOO_SMALL)
+    except UserError as error:
+        say("refused", str(error))
+    decoded = []
+    for _ in range(2):
+        with open_one() as engine:
+            runner = engine._engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
+            held = [*runner.model.parameters(), *runner.kv_caches]
+            say("held", sum(tensor.nbytes for tensor in held))
+            held = [weakref.ref(tensor) for tensor in held]
+            del runner
+            decoded.append(
+                [facts(r) for r in sorted(engine.generate(make_requests(6)), key=lambda r: r.request.problem)]
+            )
+        del engine
+        gc.collect()
+        say("left", sum(ref().nbytes for ref in held if ref() is not None))
+    say("same", decoded[0] == decoded[1])
+
+
+if __name__ == "__main__":
+    how, base, rl = sys.argv[1:]
+    if how != "again":
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
+    if how == "two_ranks":
+        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"
+    from harness.decode import open_engine
+    from harness.spec import Pair
+    from tests.conftest import vllm_spec
+
+    ranks = 2 if how == "two_ranks" else 1
+
+    def open_one(**changes):
+        settings = {"tensor_parallel_size": ranks, "self_test": False, "kv_cache_gib": 0.125, **changes}
+        return open_engine(Pair(base=base, rl=rl), vllm_spec(**settings))
+
+    {"owner": owner, "starting": starting, "two_ranks": two_ranks, "again": again}[how](open_one)

@@ -1,0 +1,121 @@
+"""Engines whose processes are really killed, and engines that are closed: nothing of them is left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.vllm
+pytest.importorskip("vllm", reason="vLLM is not installed")
+
+HERE = Path(__file__).parents[2]
+
+
+@contextmanager
+def running(how, pair, tmp_path):
+    """`tests.decode.processes` with its facts, one after the other; killed in the end with all that it started."""
+    command = [sys.executable, "-m", "tests.decode.processes", how, pair.base, pair.rl]
+    clean = {name: value for name, value in os.environ.items() if name != "VLLM_LOGGING_LEVEL"}
+    with (
+        (tmp_path / "stderr").open("w") as stderr,
+        subprocess.Popen(
+            command, cwd=HERE, stdout=subprocess.PIPE, stderr=stderr, text=True, env={**clean, "TMPDIR": str(tmp_path)}
+        ) as process,
+    ):
+        facts = (json.loads(line) for line in process.stdout if line.startswith('["'))
+        try:
+            yield process, facts
+        finally:
+            for left in [*started_by(process), process]:
+                left.kill()
+
+
+def started_by(process):
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def kill_and_watch(process):
+    """Kills a process with SIGKILL; gives those of its descendants that are still there a minute later."""
+    descendants = started_by(process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    _, left = psutil.wait_procs(descendants, timeout=60)
+    for one in left:
+        one.kill()
+    return descendants, left
+
+
+def core_of(process):
+    """The child that is vLLM's core, which has given itself a name; another one is multiprocessing's."""
+    children = psutil.Process(process.pid).children()
+    [core] = [child for child in children if "resource_tracker" not in " ".join(child.cmdline())]
+    return core
+
+
+def test_a_failed_start_a_lost_core_and_a_killed_owner(peaked_pair, tmp_path):
+    with running("owner", peaked_pair, tmp_path) as (process, facts):
+        word, sentence = next(facts)
+        assert word == "refused"
+        cause, _, log = sentence.partition("; all that it said is in ")
+        assert cause.startswith(
+            "vLLM does not start: max_model_len=1024 does not fit: one response of that length takes"
+        )
+        assert "accepted: max_model_len up to" in cause
+        assert "\n" not in sentence
+        assert "_check_enough_kv_cache_memory" in Path(log).read_text()
+        assert "Engine core initialization failed" in Path(log).read_text()
+
+        assert next(facts)[0] == "decoding"
+        core_of(process).kill()
+        word, sentence = next(facts)
+        assert word == "lost"
+        assert sentence.startswith("vLLM's processes ended while they decoded: ")
+        assert "what was recorded is kept, and the same command goes on from there" in sentence
+
+        assert next(facts)[0] == "decoding"
+        descendants, left = kill_and_watch(process)
+        assert len(descendants) >= 2
+        assert left == []
+    assert "Traceback" not in (tmp_path / "stderr").read_text()
+
+
+def test_tensor_parallel_ranks_end_with_their_owner(peaked_pair, tmp_path):
+    with running("two_ranks", peaked_pair, tmp_path) as (process, facts):
+        assert next(facts)[0] == "decoding"
+        descendants, left = kill_and_watch(process)
+        assert len(descendants) >= 3
+        assert left == []
+
+
+def test_an_engine_that_has_not_started_yet_ends_with_its_owner(peaked_pair, tmp_path):
+    with running("starting", peaked_pair, tmp_path) as (process, facts):
+        assert next(facts)[0] == "starting"
+        while not any("spawn_main" in " ".join(child.cmdline()) for child in started_by(process)):
+            assert process.poll() is None
+            time.sleep(0.05)
+        _, left = kill_and_watch(process)
+        assert left == []
+
+
+def test_two_engines_in_one_process_one_after_the_other(peaked_pair, tmp_path):
+    """A start that failed is in nobody's way; what is closed gives its weights and its KV cache back."""
+    with running("again", peaked_pair, tmp_path) as (_, facts):
+        word, sentence = next(facts)
+        assert word == "refused"
+        assert sentence.startswith("vLLM does not start: max_model_len=1024 does not fit")
+        for _ in range(2):
+            word, held = next(facts)
+            assert word == "held"
+            assert held > 2**26
+            assert next(facts) == ["left", 0]
+        assert next(facts) == ["same", True]

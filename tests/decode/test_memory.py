@@ -1,0 +1,115 @@
+"""What does not fit a GPU is refused before it loads, or decoded fewer rows at a time, with the same tokens."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, Qwen2Config
+
+from harness.decode import memory, open_engine
+from harness.decode.lock_step import LockStep
+from harness.decode.memory import GIB, Shape, batch_bytes, check_rows, check_weights, free_bytes, rows_that_fit
+from harness.errors import UserError
+from harness.spec import EngineSpec
+from tests.decode.requests import assert_same, make_requests
+
+QWEN_7B = Qwen2Config(
+    vocab_size=152_064, hidden_size=3584, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4,
+    intermediate_size=18_944, tie_word_embeddings=False,
+)  # fmt: skip
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.fixture(scope="module")
+def shape():
+    return Shape.of(QWEN_7B)
+
+
+def test_the_shape_of_a_known_model(shape):
+    assert shape.parameters == 7_615_616_512  # as Qwen2.5-Math-7B's card has it
+    assert shape.cached_numbers(1) * 2 == 57_344  # bytes a token in bfloat16
+
+
+def test_parameters_are_counted_as_a_loaded_model_has_them(peaked_pair):
+    model = AutoModelForCausalLM.from_pretrained(peaked_pair.rl)
+    assert Shape.of(model.config).parameters == model.num_parameters()
+
+
+def test_the_caches_of_a_real_batch_are_within_what_is_estimated(transformers_engine, monkeypatch):
+    """At every step, for the rows and tokens that it has."""
+    shape, steps = transformers_engine.shape, []
+    compact = LockStep.compact
+
+    def look(batch):
+        layers = [layer for cache in batch.caches.values() for layer in cache.layers]
+        held = sum(room.nbytes for layer in layers for room in layer._room.values())
+        steps.append((len(batch.running), layers[0].keys.shape[-2], held))
+        compact(batch)
+
+    monkeypatch.setattr(LockStep, "compact", look)
+    list(transformers_engine.generate(make_requests(6, samples=2, max_tokens=200)))
+    assert max(tokens for _, tokens, _ in steps) > 100
+    for rows, tokens, held in steps:
+        exact = 2 * rows * shape.cached_numbers(tokens) * 4
+        assert exact <= held <= batch_bytes(shape, 2, rows, tokens, 0, 4)
+
+
+@pytest.mark.parametrize(
+    ("free", "new", "expected"),
+    [(40 * GIB, 20_000, 13), (40 * GIB, 1_000, 180), (40 * GIB, 100, 256), (2 * GIB, 20_000, 0)],
+)
+def test_rows_that_fit(shape, free, new, expected):
+    rows = rows_that_fit(shape, 2, 200, new, 2, free, 256)
+    assert rows == expected
+    assert batch_bytes(shape, 2, rows, 200, new, 2) <= free
+    assert rows == 256 or batch_bytes(shape, 2, rows + 1, 200, new, 2) > 0.92 * free
+
+
+@pytest.fixture
+def a_gpu_with(monkeypatch):
+    """Describes the free memory of a device that this machine does not have."""
+    return lambda gib: monkeypatch.setattr(memory, "free_bytes", lambda device: int(gib * GIB))
+
+
+def test_two_models_that_do_not_fit_a_gpu(shape, a_gpu_with):
+    a_gpu_with(24)
+    with pytest.raises(UserError) as error:
+        check_weights(shape, 2, "bfloat16", GPU)
+    assert str(error.value).startswith(
+        "backend='transformers' is refused: 2 models of 7.6 billion parameters take 28.4 GiB in bfloat16, and cuda has "
+        "24 free; accepted: backend=vllm"
+    )
+    check_weights(shape, 1, "bfloat16", GPU)
+    with pytest.warns(UserWarning, match=r"take 28.4 GiB in bfloat16, and 24 GiB of this machine's memory are free"):
+        check_weights(shape, 2, "bfloat16", CPU)
+
+
+def test_rows_that_do_not_fit_a_gpu(shape, a_gpu_with):
+    a_gpu_with(40)
+    with pytest.warns(UserWarning, match=r"^13 rows are decoded at a time in place of 256: a row of 200 \+ 20000 tok"):
+        assert check_rows(shape, 2, 200, 20_000, "bfloat16", GPU, 256) == 13
+    with pytest.warns(UserWarning, match=r"^256 rows at a time may be too many: .* max_num_seqs sets how many"):
+        assert check_rows(shape, 2, 200, 20_000, "bfloat16", CPU, 256) == 256
+    a_gpu_with(2)
+    with pytest.raises(UserError, match=r"^max_tokens=20000 is refused by backend='transformers': .* accepted: fewer"):
+        check_rows(shape, 2, 200, 20_000, "bfloat16", GPU, 256)
+
+
+def test_fewer_rows_at_a_time_give_the_same_tokens(peaked_pair, transformers_engine, monkeypatch):
+    requests = make_requests(6)
+    whole = list(transformers_engine.generate(requests))
+    prompt = max(len(rollout.prompt_token_ids) for rollout in whole)
+    three = batch_bytes(transformers_engine.shape, 2, 3, prompt, 48, 4)
+    monkeypatch.setattr(memory, "LIMITED", {"cpu"})
+    sizes = []
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 200 << 20)
+    with open_engine(peaked_pair, EngineSpec(backend="transformers", dtype="float32")) as engine:
+        monkeypatch.setattr(memory, "free_bytes", lambda device: int(three / 0.92) + 1000)
+        batches = engine._batches
+        monkeypatch.setattr(engine, "_batches", lambda plans: (sizes.append(len(b.plans)) or b for b in batches(plans)))
+        with pytest.warns(UserWarning, match=r"^3 rows are decoded at a time in place of 12"):
+            assert_same(engine.generate(requests), whole)
+    assert sizes == [3, 3, 3, 3]
+
+
+def test_free_memory_of_this_machine():
+    free = free_bytes(CPU)
+    assert free is None or 0 < free < 2**50

@@ -1,0 +1,114 @@
+"""A cluster of several nodes, all on this machine: workers go where GPUs are, and a node may be lost in mid-run."""
+
+import os
+import shutil
+import signal
+import tempfile
+from contextlib import closing
+
+import psutil
+import pytest
+
+from harness.decode import open_engine
+from harness.decode.ray_cluster import _private, quiet
+from harness.decode.ray_pool import RayEngines
+from harness.errors import UserError
+from harness.spec import EngineSpec
+from tests.decode.requests import assert_same, make_requests
+
+pytest.importorskip("ray", reason="Ray is not installed (the extra [ray])")
+
+ONE = EngineSpec(backend="transformers", dtype="float32", max_num_seqs=4, device="cpu")
+
+
+class OnGpus(RayEngines):
+    """Engines that compute on the CPU, each with a GPU reserved: nodes can say that they have some."""
+
+    def _on_gpus(self):
+        return True
+
+
+class Nodes:
+    """A head without GPUs, one node with one and one with two, on the loopback interface."""
+
+    def __init__(self):
+        from ray.cluster_utils import Cluster
+
+        shared = {"object_store_memory": 80 << 20}
+        quick = {"health_check_period_ms": 1000}  # of a lost node, which takes Ray 15 seconds otherwise
+        self.cluster = Cluster(True, head_node_args={**shared, "include_dashboard": False, "_system_config": quick})
+        self.one, self.two = (self.cluster.add_node(num_gpus=gpus, wait=False, **shared) for gpus in (1, 2))
+        self.cluster.wait_for_nodes()
+        self.address = self.cluster.address
+
+    @staticmethod
+    def raylet(node):
+        """The process that is a node's other processes' parent."""
+        [info] = node.all_processes["raylet"]
+        return info.process.pid
+
+    def of(self, pid):
+        """The node that a worker is on."""
+        parent = psutil.Process(pid).ppid()
+        return next(node for node in (self.one, self.two) if self.raylet(node) == parent)
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    quiet()
+    import ray
+
+    folder = tempfile.mkdtemp(prefix="rlvr-nodes-", dir="/tmp")  # the names of sockets must be short
+    with pytest.MonkeyPatch.context() as patch, _private(ray):
+        patch.delenv("RAY_ADDRESS", raising=False)
+        patch.setenv("RAY_TMPDIR", folder)
+        os.mkdir(f"{folder}/ray")
+        nodes = Nodes()
+        try:
+            yield nodes
+        finally:
+            nodes.cluster.shutdown()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def load_all(pool):
+    """Waits until every worker's engine is loaded."""
+    pool.start()
+    while len(pool.pids) < pool.spec.workers:
+        pool._hear(None)
+
+
+def killing(pool, after, kill):
+    """The pool's rollouts; `kill` is called when so many have come back."""
+    for n, rollout in enumerate(pool, 1):
+        yield rollout
+        if n == after:
+            kill()
+
+
+def test_a_lost_node_loses_and_repeats_nothing(nodes, peaked_pair):
+    requests = make_requests(12)
+    with open_engine(peaked_pair, ONE) as one:
+        alone = list(one.generate(requests))
+    with closing(OnGpus(peaked_pair, ONE.replace(workers=2, ray_address=nodes.address))) as pool:
+        load_all(pool)
+        assert {nodes.of(pid) for pid in pool.pids} == {nodes.one, nodes.two}
+        [victim] = [member for member in pool._crew.values() if nodes.of(member.pid) is nodes.one]
+        process = psutil.Process(victim.pid)
+
+        def kill():
+            assert victim.work
+            os.kill(nodes.raylet(nodes.one), signal.SIGKILL)
+
+        with pytest.warns(UserWarning, match=r"worker . \(process \d+ on .*\) was lost: .*; another is started, [1-9]"):
+            many = list(killing(pool.generate(requests), 5, kill))
+        assert len(many) == len(requests) == len({id(rollout.request) for rollout in many})
+        assert_same(many, alone)
+        assert psutil.wait_procs([process], timeout=60)[1] == []
+
+        load_all(pool)
+        assert [nodes.of(pid) for pid in pool.pids] == [nodes.two, nodes.two]
+        with pytest.raises(
+            UserError, match=r"workers=3 with tensor_parallel_size=1 need 3 GPUs and Ray has 2; .* up to 2"
+        ):
+            OnGpus(peaked_pair, ONE.replace(workers=3, ray_address=nodes.address)).start()

@@ -1,0 +1,155 @@
+"""Failures of vLLM's start in one sentence: texts as its processes print them, and what becomes of them."""
+
+import os
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+from harness.decode.vllm_pair.output import Output
+from harness.decode.vllm_pair.start import cause_of, explain
+
+FAILED = RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}")
+ARGUMENTS = {"gpu_memory_utilization": 0.9, "tensor_parallel_size": 1, "max_num_seqs": 256}
+
+
+def logged(who, text):
+    """Lines as vLLM's log writes them."""
+    prefix = f"({who}) ERROR 11-21 21:49:22 [core.py:1510] "
+    return "".join(f"{prefix}{line}\n" for line in dedent(text).strip().splitlines())
+
+
+def traceback(error, line="raise ValueError("):
+    return f'Traceback (most recent call last):\n  File "/lib/vllm/core.py", line 1482, in run\n    {line}\n{error}'
+
+
+KV = (
+    "ValueError: To serve at least one request with the model's max seq len (32768), (3.5 GiB KV cache is needed, "
+    "which is larger than the available KV cache memory (1.25 GiB). Based on the available memory, the estimated "
+    "maximum model length is 11696. Try increasing `gpu_memory_utilization` or decreasing `max_model_len`. "
+    "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
+)
+OUT_OF_MEMORY = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.02 GiB. GPU 0 has a total capacity of 23.5 GiB"
+)
+PYDANTIC = (
+    "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n"
+    "  Value error, Model architectures ['Nonsense'] are not supported for now. [type=value_error, input_value=Args]\n"
+    "    For further information visit https://errors.pydantic.dev/2.12/v/value_error"
+)
+
+
+PASSED_ON = "Exception: WorkerProc initialization failed due to an exception in a background process."
+OURS = "base='b' holds no lm_head.weight; accepted: one that does"
+CASES = {
+    "core": (
+        logged("EngineCore pid=7", f"EngineCore failed to start.\n{traceback('KeyError: 17')}")
+        + f"Process EngineCore:\n{traceback('KeyError: 17')}\n",
+        "KeyError: 17",
+    ),
+    "the rank that failed first": (
+        logged("Worker_TP1 pid=9", traceback(OUT_OF_MEMORY))
+        + logged("Worker_TP0 pid=8", traceback("RuntimeError: Connection closed by peer [127.0.0.1]:4711"))
+        + logged("EngineCore pid=7", traceback(PASSED_ON)),
+        OUT_OF_MEMORY.removeprefix("torch."),
+    ),
+    "chained": (
+        logged("EngineCore pid=7", traceback("KeyError: 'x'"))
+        + logged("EngineCore pid=7", "\nDuring handling of the above exception, another exception occurred:\n")
+        + logged("EngineCore pid=7", traceback("ValueError: no such layer: x")),
+        "no such layer: x",
+    ),
+    "what follows from another's end": (
+        logged("Worker_TP0 pid=8", traceback("EOFError")) + logged("EngineCore pid=7", traceback("OSError: disk full")),
+        "OSError: disk full",
+    ),
+    "pydantic": (traceback(PYDANTIC), "Model architectures ['Nonsense'] are not supported for now"),
+    "ours": (logged("EngineCore pid=7", traceback(f"harness.errors.UserError: {OURS}")), OURS),
+}
+
+
+@pytest.mark.parametrize(("printed", "cause"), CASES.values(), ids=CASES)
+def test_the_cause_is_found_among_what_was_printed(printed, cause):
+    assert cause_of(FAILED, printed) == cause
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (RuntimeError("Failed core proc(s): {'EngineCore': -9}"),
+         "its process was ended by SIGKILL, as Linux does where memory runs out"),
+        (RuntimeError("Failed core proc(s): {'EngineCore': -11}"), "its process was ended by SIGSEGV"),
+        (ValueError("one\ntwo"), "one"),
+        (AssertionError(), "AssertionError"),
+        (KeyError("x"), "KeyError: 'x'"),
+    ],
+)  # fmt: skip
+def test_the_cause_where_nothing_was_printed(error, cause):
+    assert cause_of(error, "") == cause
+
+
+@pytest.mark.parametrize(
+    ("cause", "sentence"),
+    [
+        (KV.removeprefix("ValueError: "),
+         "max_model_len=32768 does not fit: one response of that length takes 3.5 GiB of KV cache, and there are 1.25; "
+         "accepted: max_model_len up to 11696, or more room for the cache (gpu_memory_utilization, kv_cache_gib, "
+         "tensor_parallel_size)"),
+        ("Free memory on device cuda:0 (20.5/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, "
+         "71.2 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes",
+         "gpu_memory_utilization=0.9 is refused: of the GPU's 79.1 GiB, 20.5 are free; accepted: up to 0.25, or a GPU "
+         "that nobody else uses"),
+        (OUT_OF_MEMORY, f"both models do not fit ({OUT_OF_MEMORY}); accepted: tensor_parallel_size above 1, "
+         "max_num_seqs below 256, a smaller max_num_batched_tokens, or a GPU that nobody else uses"),
+        ("An attempt has been made to start a new process before the current process has finished its bootstrapping "
+         "phase", "its core is a process of its own, which imports the main script again; accepted: a script that "
+         "opens the engine below `if __name__ == '__main__':`"),
+        ("no such layer: x", "no such layer: x"),
+    ],
+    ids=["context", "occupied", "memory", "no guard", "else"],
+)  # fmt: skip
+def test_the_sentence_says_what_would_be_accepted(cause, sentence):
+    assert explain(cause, ARGUMENTS) == sentence
+
+
+def test_what_is_printed_meanwhile_goes_to_the_file_and_bars_to_the_screen_too(capfd):
+    output = Output()
+    print("before")
+    with output.catch(show_bars=True):
+        subprocess.run(
+            [sys.executable, "-c", "import os; os.write(1, b'one\\n'); os.write(2, b'a bar:  50%|##  |\\r')"]
+        )
+        os.system("echo two >&2")
+    print("after")
+    shown = capfd.readouterr()
+    assert output.path.read_text().split("\n")[0] == "one"
+    assert output.text().endswith("two\n")
+    assert shown.out == "before\nafter\n"
+    assert shown.err.strip() == "a bar:  50%|##  |"
+    output.discard()
+    assert not output.path.exists()
+
+
+def test_a_file_that_is_kept_stays():
+    output = Output()
+    path = output.keep("why")
+    output.discard()
+    del output
+    assert path.read_text() == "why"
+    path.unlink()
+
+
+def test_processes_are_spawned_off_the_cpu(monkeypatch):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    from harness.decode.vllm_pair import start
+    from harness.spec import EngineSpec
+
+    monkeypatch.setattr(start, "on_cpu", lambda: False)
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    for given, expected in ((None, "spawn"), ("fork", "fork")):
+        monkeypatch.delenv("VLLM_WORKER_MULTIPROC_METHOD", raising=False)
+        if given:
+            monkeypatch.setenv("VLLM_WORKER_MULTIPROC_METHOD", given)
+        start.prepare(EngineSpec())
+        assert os.environ["VLLM_WORKER_MULTIPROC_METHOD"] == expected

@@ -1,0 +1,161 @@
+"""What TRL is given on a GPU that is described here, since none is at hand; on a CPU nothing is adapted."""
+
+import pytest
+from transformers import AutoTokenizer, Qwen2Config
+
+from harness.errors import UserError
+from harness.tiny import tiny_pair
+from harness.train import load_train
+from harness.train.dapo import grpo_config
+from harness.train.gpu import GIB, Gpu, Sizes, fit_gpu, fit_here, longest
+from harness.train.run import fitted, trl_arguments
+
+MATH_7B = Qwen2Config(
+    vocab_size=152_064, hidden_size=3584, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4,
+    intermediate_size=18_944, tie_word_embeddings=False, max_position_embeddings=4096,
+)  # fmt: skip
+MATH_1B = Qwen2Config(
+    vocab_size=151_936, hidden_size=1536, num_hidden_layers=28, num_attention_heads=12, num_key_value_heads=2,
+    intermediate_size=8960, tie_word_embeddings=True, max_position_embeddings=4096,
+)  # fmt: skip
+H100, RTX = Gpu(80 * GIB, 79 * GIB), Gpu(24 * GIB, 23 * GIB)
+PROMPT = 512
+
+
+@pytest.fixture(scope="module")
+def sizes():
+    return {"7B": Sizes.of(MATH_7B), "1.5B": Sizes.of(MATH_1B)}
+
+
+def training(**changes):
+    dapo = {"max_response_tokens": 3072, **changes.pop("dapo", {})}
+    return load_train({"base": "some/base", "data": "x.jsonl", "dapo": dapo, **changes})
+
+
+def test_sizes_of_known_models(sizes):
+    assert sizes["7B"].parameters == 7_615_616_512
+    assert sizes["1.5B"].parameters == 1_543_714_304  # the output layer is the embedding
+    assert sizes["7B"].kv * 2 == 57_344
+
+
+def test_defaults_on_one_gpu(sizes):
+    """1.5B, all weights, vLLM beside: context of prompt and response, bfloat16, asleep while an update is made."""
+    spec = training(vllm={})
+    fit = fit_gpu(spec, sizes["1.5B"], PROMPT, H100)
+    found = trl_arguments(spec.model_copy(update={"bf16": fit.bf16}), fit)
+    share = found.pop("vllm_gpu_memory_utilization")
+    assert found == {
+        "bf16": True, "use_vllm": True, "vllm_mode": "colocate", "vllm_max_model_length": PROMPT + 3072,
+        "vllm_tensor_parallel_size": 1, "vllm_enable_sleep_mode": True,
+    }  # fmt: skip
+    weights, kept = 2 * sizes["1.5B"].parameters, 12 * sizes["1.5B"].parameters
+    assert weights / 80 / GIB < share < 0.9 - kept / 80 / GIB
+    dapo = fitted(spec.dapo, fit)
+    rows = dapo.minibatch // dapo.accumulation
+    row = 3073 * 151_936 * 16 + (PROMPT + 3072) * 28 * 2 * (10 * 1536 + 4 * 8960)  # logits, and what layers keep
+    room = 0.9 * 80 * GIB - 18 * sizes["1.5B"].parameters  # weights, Adam, gradients, autocast's copies
+    assert rows * row <= room < 2 * rows * row
+    assert fit.said == (f"dapo: accumulation={dapo.accumulation} in place of 1, so that an update fits the GPU",)
+
+
+def test_trl_knows_every_argument(sizes, tmp_path):
+    spec = training(vllm={})
+    fit = fit_gpu(spec, sizes["1.5B"], PROMPT, H100)
+    given = trl_arguments(spec, fit)
+    config = grpo_config(fitted(spec.dapo, fit), tmp_path, **given)
+    assert {name: getattr(config, name) for name in given} == given
+    dapo = fitted(spec.dapo, fit)
+    assert config.gradient_accumulation_steps == dapo.accumulation
+    assert config.per_device_train_batch_size * dapo.accumulation == spec.dapo.minibatch
+
+
+def test_what_is_asked_for_and_fits_is_left_alone(sizes):
+    spec = training(
+        vllm={"gpu_memory_utilization": 0.25, "max_model_length": 4000}, bf16=False, dapo={"accumulation": 64}
+    )
+    fit = fit_gpu(spec, sizes["1.5B"], PROMPT, H100)
+    assert (fit.bf16, fit.gpu_memory_utilization, fit.max_model_length) == (False, 0.25, 4000)
+    assert fit.accumulation == 64
+    assert fit.said == ()
+
+
+def test_without_sleep_vllm_keeps_its_share(sizes):
+    awake = fit_gpu(training(vllm={"enable_sleep_mode": False}), sizes["1.5B"], PROMPT, H100)
+    asleep = fit_gpu(training(vllm={}), sizes["1.5B"], PROMPT, H100)
+    assert awake.accumulation > asleep.accumulation
+
+
+def test_a_reference_for_the_kl_term_takes_memory_too(sizes):
+    gpu = Gpu(34 * GIB, 33 * GIB)
+    fit_gpu(training(vllm={}, dapo={"max_response_tokens": 512}), sizes["1.5B"], PROMPT, gpu)
+    with pytest.raises(UserError, match="is refused on this GPU: training all weights"):
+        fit_gpu(training(vllm={}, dapo={"max_response_tokens": 512, "beta": 0.01}), sizes["1.5B"], PROMPT, gpu)
+
+
+def test_gradient_checkpointing_comes_last(sizes):
+    spec = training(vllm={}, lora={"rank": 16})
+    fit = fit_gpu(spec, sizes["7B"], PROMPT, Gpu(64 * GIB, 63 * GIB))
+    assert fit.gradient_checkpointing
+    assert fit.said == (
+        f"dapo: accumulation={fit.accumulation} in place of 1 and gradient_checkpointing=True, so that an update fits "
+        "the GPU",
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "changes", "message"),
+    [
+        ("7B", H100, {"vllm": {}}, "base='some/base' is refused on this GPU: training all weights .* takes 128 GiB of "
+         r"its 72; accepted: lora: \{rank: 16\}, a smaller base, or backend: verl"),
+        ("7B", RTX, {"vllm": {}, "lora": {}}, "adapters beside the weights, .* accepted: a smaller base, or backend"),
+        ("1.5B", RTX, {"lora": {}}, r"prompts x samples=256 is refused .* accepted: up to \d+, .* or vllm: \{\}"),
+        ("1.5B", H100, {"vllm": {"gpu_memory_utilization": 0.9}},
+         r"vllm.gpu_memory_utilization=0.9 is refused: .* accepted: 0.0\d to 0.\d+"),
+        ("1.5B", H100, {"vllm": {"max_model_length": 512}},
+         "vllm.max_model_length=512 is less than the longest prompt and a response, 3584 tokens"),
+        ("1.5B", H100, {"vllm": {}, "dapo": {"max_response_tokens": 4000}},
+         "max_response_tokens=4000 is refused: .* beyond the 4096 positions of base='some/base'; accepted: up to 3584"),
+        ("7B", Gpu(56 * GIB, 55 * GIB), {"vllm": {}, "lora": {}, "validation": {"tasks": "aime24", "every": 5}},
+         "validation.every=5 is refused on this GPU: two models more take 56.7 GiB, .*: 0, or validation.engine.dev"),
+    ],
+    ids=["all weights", "adapter", "transformers", "share", "context", "positions", "validation"],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_with_what_would(sizes, model, gpu, changes, message):
+    with pytest.raises(UserError, match=message) as error:
+        fit_gpu(training(**changes), sizes[model], PROMPT, gpu)
+    assert "\n" not in str(error.value)
+
+
+def test_a_response_that_no_update_has_room_for(sizes):
+    long = Sizes(**{**vars(sizes["1.5B"]), "context": 2**20})
+    with pytest.raises(UserError, match=r"max_response_tokens=32768 is refused on this GPU: the update of a single"):
+        fit_gpu(training(vllm={}, dapo={"max_response_tokens": 32_768}), long, PROMPT, H100)
+
+
+@pytest.mark.parametrize("backend", ["vllm", "auto"])
+def test_validation_does_not_meet_the_trainings_vllm(backend):
+    validation = {"tasks": "tiny_easy", "engine": {"backend": backend}}
+    with pytest.raises(UserError, match=f"validation.engine.backend='{backend}' is refused with vllm.mode='colocate'"):
+        training(vllm={}, validation=validation)
+    training(vllm={"mode": "server", "server_base_url": "http://127.0.0.1:8000"}, validation=validation)
+    training(vllm={}, validation={"tasks": "tiny_easy"})
+
+
+def test_one_gpu_is_not_cut():
+    with pytest.raises(UserError, match=r"vllm.tensor_parallel_size=2 is refused with vllm.mode='colocate'"):
+        training(vllm={"tensor_parallel_size": 2})
+
+
+def test_the_longest_prompt_is_counted_as_trl_writes_it():
+    tokenizer = AutoTokenizer.from_pretrained(tiny_pair().base)
+    chat = [{"role": "user", "content": "12 + 34 = ?"}]
+    written = tokenizer.apply_chat_template(chat, tokenize=True, add_generation_prompt=True, return_dict=False)
+    assert longest(tokenizer, [chat, "1"]) == len(written)
+    assert longest(tokenizer, [chat, "1 " * 100]) == len(tokenizer("1 " * 100)["input_ids"])
+
+
+def test_on_a_cpu_nothing_is_adapted():
+    spec = load_train({"dapo": {"steps": 2}, "device": "cpu"})
+    assert fit_here(spec, tiny_pair().base, ["1 + 1 ="]) is None
+    assert fitted(spec.dapo, None) is spec.dapo
+    assert trl_arguments(spec, None) == {"bf16": False, "use_cpu": True}
