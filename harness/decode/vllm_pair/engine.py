@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.decode.checkpoints import ties_head
 from harness.decode.expo import groups_of_expo
 from harness.decode.pair_engine import PairEngine
 from harness.decode.plan import Plan, plan_requests, rollout
@@ -115,7 +116,11 @@ class VllmPair(PairEngine):
     def _models(self) -> dict[str, Any]:
         """What vLLM is opened on: RL, with base's weights beside it; or base, where RL is an adapter of it."""
         pair, found = self.pair, self.checkpoints
-        named = {"rlvr_architecture": found.architecture}
+        named = {
+            "rlvr_architecture": found.architecture,
+            "rlvr_tied": ties_head(found.config),
+            "rlvr_base_tied": ties_head(found.base_config),
+        }
         if self.single:
             overrides = {"architectures": [SINGLE_ARCHITECTURE], **named}
             return {"model": pair.rl, "revision": pair.rl_revision, "hf_overrides": overrides}
@@ -312,5 +317,7 @@ def _start(arguments: dict[str, Any]) -> Any:
         return LLM(**arguments)
     except TypeError as error:
         raise UserError(f"vllm_args: {error}") from None
+    except UserError:  # of the pair model, where it lives in this process
+        raise
     except ValueError as error:
         raise UserError(f"vLLM refused to start: {str(error).strip().splitlines()[0]}") from None
