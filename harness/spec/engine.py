@@ -18,8 +18,8 @@ class EngineSpec(Spec):
 
     `draft` is for transformers: so many tokens are drafted by the model that proposes before the other one scores them
     (`auto`: as many as pay); the tokens are the same. `workers` engines share the work, on Ray: the cluster at
-    `ray_address` (or RAY_ADDRESS), else a private one here. `vllm_args` goes to `vllm.LLM` as it is, for what has no
-    field here.
+    `ray_address` (or RAY_ADDRESS), else a private one here. `self_test=full` compares models of any size with
+    transformers, which loads each once more. `vllm_args` goes to `vllm.LLM` as it is, for what has no field here.
     """
 
     backend: Backend = "auto"
@@ -34,7 +34,7 @@ class EngineSpec(Spec):
     block_size: int | None = Field(default=None, ge=1)
     enforce_eager: bool = False
     device: str | None = None
-    self_test: bool = True
+    self_test: bool | Literal["full"] = True
     deterministic: bool = False
     draft: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] | None = None
     vllm_args: dict[str, Any] = Field(default_factory=dict)

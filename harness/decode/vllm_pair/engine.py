@@ -71,7 +71,7 @@ class VllmPair(PairEngine):
             from harness.decode.vllm_pair.self_test import self_test
 
             try:
-                self.self_test = self_test(self)
+                self.self_test = self_test(self, full=self.spec.self_test == "full")
             except BaseException:
                 self.close()
                 raise
@@ -93,6 +93,7 @@ class VllmPair(PairEngine):
             "use_tqdm_on_load": not self.checkpoints.small,
             "logits_processors": ["harness.decode.vllm_pair.processor:PairProcessor"],
             "logprobs_mode": "processed_logits",
+            "worker_extension_cls": "harness.decode.vllm_pair.worker.PairWorker",
             "max_logprobs": 1 + columns(MAX_TOP),
         }
         if spec.max_num_batched_tokens is not None:
@@ -222,6 +223,14 @@ class VllmPair(PairEngine):
             returned = [(flat.token_ids[start:end], flat.logprobs[start:end]) for start, end in spans]
             trace = channel.decode_trace(token_ids, returned, columns(plan.request.trace))
         return rollout(plan, self.tokenizer, token_ids, replaced, changed, delta_logp, reason, trace)
+
+    def forget_prompts(self) -> None:
+        """Empties the prefix cache, so that prompts are computed again."""
+        self._llm.reset_prefix_cache()
+
+    def ask_worker(self, method: str, *args: Any) -> Any:
+        """What a method of `PairWorker` answers, in the first of vLLM's workers."""
+        return self._llm.collective_rpc(method, args=args)[0]
 
     def _unfinished_tokens(self) -> int:
         """Tokens of running requests, for the progress bar only; 0 where vLLM does not tell."""
