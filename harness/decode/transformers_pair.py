@@ -76,6 +76,8 @@ class TransformersPair(PairEngine):
                 f"{source}={name!r}: its files lack {missing[0]}; accepted: a checkpoint with every weight of its model"
             )
         model = self.prepare(model.to(self.device).eval())
+        if self.dtype != self.head_dtype:
+            _widen_head(model)
         if adapter is not None:
             adapter.merge_into(model)
         return model
@@ -141,6 +143,21 @@ class TransformersPair(PairEngine):
         """Drops both models; see `PairEngine.close`."""
         self.base_model = self.rl_model = None
         self.started = False
+
+
+def _widen_head(model: Any) -> None:
+    """Lets a model compute its logits in float32: in bfloat16 those between 16 and 32 would be 0.125 apart."""
+    head = model.get_output_embeddings()
+
+    def forward(hidden: torch.Tensor) -> torch.Tensor:
+        bias = getattr(head, "bias", None)
+        if hidden.is_cuda and hidden.dtype != torch.float32:  # as vLLM does: without a float32 copy of the weight
+            flat = torch.mm(hidden.flatten(0, -2), head.weight.t(), out_dtype=torch.float32)
+            logits = flat.unflatten(0, hidden.shape[:-1])
+            return logits if bias is None else logits + bias.float()
+        return torch.nn.functional.linear(hidden.float(), head.weight.float(), None if bias is None else bias.float())
+
+    head.forward = forward
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
     python -m tests.decode.apart_self_test BASE RL DTYPE OUT
 
-The pair counts as large, like any of the hub's. Writes a pickle of {how it was broken: what the self-test said}.
+The pair counts as large, like any of the hub's. Writes a pickle of {how it was broken: what the self-test said}; and
+under `info` what the engine says of itself, under `logits` of each submodel (type, share of bfloat16 numbers in them).
 """
 
 import os
@@ -147,6 +148,17 @@ BREAKS = {
 }
 
 
+def kind_of_logits(engine, role):
+    """The type of a submodel's logits, and how many of them bfloat16 could hold."""
+    from harness.decode.vllm_pair.self_test import _draw
+    from tests.decode.test_vllm_pair import worker_model
+
+    seen = []
+    with logits(worker_model(engine), role, lambda x: seen.append(x.clone()) or x):
+        _draw(engine)
+    return str(seen[0].dtype), float((seen[0].bfloat16().float() == seen[0]).float().mean())
+
+
 def main(base, rl, dtype, out):
     hub = Path(out).with_name(f"hub-{dtype}")
     for name, place in (("base", base), ("rl", rl)):
@@ -181,6 +193,7 @@ def main(base, rl, dtype, out):
                 said[how] = test(engine)
         with wrong_norm(model):
             said["wrong norm"], said["wrong norm, full"] = test(engine), test(engine, full=True)
+        said |= {"info": engine.info(), "logits": {role: kind_of_logits(engine, role) for role in ("base", "rl")}}
         said["mended"], said["full"] = test(engine), test(engine, full=True)
     Path(out).write_bytes(pickle.dumps(said))
 

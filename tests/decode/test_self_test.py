@@ -58,3 +58,11 @@ def test_only_another_program_sees_wrong_weights_that_every_route_shares(said):
 @pytest.mark.parametrize("value", [True, False, "full"])
 def test_the_setting(value):
     assert EngineSpec(self_test=value).self_test == value
+
+
+def test_logits_are_float32_numbers_whatever_the_models_type(said):
+    for kind, on_the_grid in said["logits"].values():
+        assert kind == "torch.float32"
+        assert on_the_grid < 0.05  # by chance one number in some hundred is
+    wide = {"float32": None, "bfloat16": "float32"}  # float32 records, of before this was told, keep their hash
+    assert said["info"].get("head_dtype") == wide[said["info"]["dtype"]]

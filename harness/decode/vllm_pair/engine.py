@@ -121,6 +121,7 @@ class VllmPair(PairEngine):
             "rlvr_architecture": found.architecture,
             "rlvr_tied": ties_head(found.config),
             "rlvr_base_tied": ties_head(found.base_config),
+            **({"head_dtype": self.head_dtype} if self.head_dtype != self.dtype else {}),
         }
         if self.single:
             overrides = {"architectures": [SINGLE_ARCHITECTURE], **named}
@@ -140,6 +141,19 @@ class VllmPair(PairEngine):
             "tokenizer_revision": pair.rl_revision if own else pair.base_revision,
             "hf_overrides": {"architectures": [LORA_ARCHITECTURE], **named},
         }
+
+    @property
+    def head_dtype(self) -> str:
+        """float32, or the model's own type where vLLM knows no other (0.25) or has no batch-invariant kernel for it."""
+        if self.dtype == "float32":
+            return self.dtype
+        from vllm.model_executor.layers.logits_processor import LogitsProcessor
+        from vllm.platforms import current_platform
+
+        mixed = hasattr(LogitsProcessor, "_apply_head")
+        if self.spec.deterministic:  # before Hopper vLLM replaces matrix products, and not the one of two types
+            mixed = mixed and current_platform.has_device_capability(90)
+        return "float32" if mixed else self.dtype
 
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
         """Yields rollouts as they finish; see `PairEngine.decode`."""
