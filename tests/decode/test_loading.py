@@ -44,7 +44,6 @@ def pairs(tmp_path_factory):
         ("tied", "other", 1),
         ("other", "tied", 3),
         ("equal", "untied", 1),
-        ("other", "equal", 1),
     ):
         name = f"base {base}, rl {rl}"
         sides = {role: kinds[kind] for role, kind in (("base", base), ("rl", rl))}
@@ -72,7 +71,6 @@ def incomplete(pairs, tmp_path_factory):
     found = {
         "no head": (broken("rl", "a", tied=False, change=drop(HEAD)), "rl", HEAD),
         "a third of a packed weight": (broken("base", "b", change=drop(QUERY), shards=2), "base", QUERY),
-        "a norm": (broken("rl", "c", change=drop(NORM)), "rl", NORM),
         "not a number": (
             broken("base", "d", change=lambda tensors: tensors[NORM][3:4].fill_(float("nan"))), "base", NORM
         ),
@@ -90,7 +88,7 @@ def opened(pairs, incomplete, tmp_path_factory):
     sources |= {name: (pair.base, pair.rl, {"self_test": False}) for name, (pair, *_) in incomplete.items()}
     (place / "sources").write_bytes(pickle.dumps(sources))
     command = [sys.executable, "-m", "tests.decode.apart_loading", str(place / "sources"), str(place / "out")]
-    subprocess.run(command, check=True, capture_output=True, timeout=600, cwd=Path(__file__).parents[2])
+    subprocess.run(command, check=True, capture_output=True, timeout=1200, cwd=Path(__file__).parents[2])
     return pickle.loads((place / "out").read_bytes())
 
 
@@ -99,7 +97,7 @@ def opened(pairs, incomplete, tmp_path_factory):
     "name",
     [
         "base tied, rl tied", "base tied, rl untied", "base untied, rl tied", "base tied, rl other",
-        "base other, rl tied", "base equal, rl untied", "base other, rl equal", "adapter on another head",
+        "base other, rl tied", "base equal, rl untied", "adapter on another head",
     ],
 )  # fmt: skip
 def test_whoever_ties_its_head_both_engines_give_the_same_tokens(pairs, opened, name):
@@ -121,7 +119,7 @@ def test_the_reference_takes_the_head_that_is_in_the_file(pairs):
                 assert (logits - expected).abs().max() < 1e-4
 
 
-CASES = ["no head", "a third of a packed weight", "a norm", "not a number", "no embeddings"]
+CASES = ["no head", "a third of a packed weight", "not a number", "no embeddings"]
 PACKED = {QUERY: QUERY.replace("q_proj", "qkv_proj")}  # as vLLM calls it
 
 

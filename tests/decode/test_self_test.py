@@ -18,7 +18,7 @@ def said(request, peaked_pair, tmp_path_factory):
     """{how the engine was broken: what the self-test said}"""
     out = tmp_path_factory.mktemp("said") / "said.pickle"
     command = [sys.executable, "-m", "tests.decode.apart_self_test", peaked_pair.base, peaked_pair.rl, request.param]
-    subprocess.run([*command, str(out)], check=True, capture_output=True, timeout=600, cwd=Path(__file__).parents[2])
+    subprocess.run([*command, str(out)], check=True, capture_output=True, timeout=1200, cwd=Path(__file__).parents[2])
     return pickle.loads(out.read_bytes())
 
 
