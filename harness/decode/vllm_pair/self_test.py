@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 PROMPTS = ("1 + 1 = 2, 2 + 2 =", "Find all real x such that", "The capital of", "def f(n):")
 TEXTS, TOKENS, PIECE = 16, 16, 8  # of texts, of tokens of each, and of those that one prompt leaves to be decoded
-# Nats, root mean square over the text: of a model's log-probabilities and entropies by two routes, or by two programs.
-TOLERANCE = {"float32": 0.005, "bfloat16": 0.2, "float16": 0.05}
+# Nats, root mean square over the text, that log-probabilities and entropies may differ by on two routes or from
+# transformers: never more than LIMIT, nor FLOOR and five times what the other submodel's differ by.
+LIMIT = {"float32": 0.01, "bfloat16": 0.2, "float16": 0.05}
+FLOOR = {"float32": 0.001, "bfloat16": 0.02, "float16": 0.005}
 FLAT = 1e-4  # nats from the entropy of a uniform distribution
 STRANGERS = 5.0  # nats of KL, either way, on average: a language model and noise
 SAMPLED = 64  # of the tensors in which two checkpoints differ
@@ -122,7 +124,7 @@ def _joined(engine: "VllmPair", texts: Sequence[Rollout]) -> Iterable[Rollout]:
 def _at_once(engine: "VllmPair", texts: Sequence[Rollout]) -> Iterable[Rollout]:
     """Every second position at the end of a prompt of its own."""
     engine.forget_prompts()
-    return engine.generate([_continued(text, start, 1) for text in texts for start in range(1, text.n_tokens, 2)])
+    return engine.generate([_continued(text, start, 1) for text in texts for start in range(0, text.n_tokens, 2)])
 
 
 def _request(i: int, prompt: tuple[int, ...], tokens: int) -> Request:
@@ -158,25 +160,23 @@ def _compare_routes(engine: "VllmPair", texts: Sequence[Rollout], again: Iterabl
         UserError: a submodel differs, or has become the other one.
     """
     drawn = {text.request.sample: text for text in texts}
-    seen: dict[str, list[np.ndarray]] = {role: [] for role in FACTS}
-    errors: dict[str, list[np.ndarray]] = {role: [] for role in FACTS}
+    log_ratio: list[np.ndarray] = []
+    errors: dict[str, list[np.ndarray]] = {role: [] for role in _roles(engine)}
     for other in again:
         text = drawn[other.request.sample]
         start = len(other.prompt_token_ids) - len(text.prompt_token_ids)
         pairs = zip(other.token_ids, text.token_ids[start:], strict=False)
         same = [mine == theirs for mine, theirs in pairs]
         common = (same.index(False) + 1) if False in same else len(same)  # what follows another token is another text
-        for role in FACTS:
-            then = _facts(text, role)[start : start + common]
+        part = slice(start, start + common)
+        for role, parts in errors.items():
             now = _facts(other, role)[:common]
             if False in same:
                 now[-1, 0] = np.nan  # log p of another token; the entropies of the position compare
-            seen[role].append(then)
-            errors[role].append(now - then)
-    stacked = {role: np.concatenate(parts) for role, parts in seen.items()}
-    apart = stacked["rl"][:, 0] - stacked["base"][:, 0]
-    for role in _roles(engine):
-        _judge(engine, role, np.concatenate(errors[role]), apart, f"against its own, {route}")
+            parts.append(now - _facts(text, role)[part])
+        log_ratio.append(_log_ratio(text)[part])
+    stacked = {role: np.concatenate(parts) for role, parts in errors.items()}
+    _judge(engine, stacked, np.concatenate(log_ratio), f"against its own, {route}")
 
 
 def _facts(rollout: Rollout, role: str) -> np.ndarray:
@@ -185,33 +185,43 @@ def _facts(rollout: Rollout, role: str) -> np.ndarray:
     return np.stack([rollout.trace.fact(name) for name in FACTS[role]], axis=1).astype(np.float64)
 
 
-def _judge(engine: "VllmPair", role: str, errors: np.ndarray, apart: np.ndarray, against: str) -> None:
-    """Refuses a submodel whose facts are off.
+def _log_ratio(rollout: Rollout) -> np.ndarray:
+    """(tokens,) float64: log p of each proposed token under RL minus that under base."""
+    return _facts(rollout, "rl")[:, 0] - _facts(rollout, "base")[:, 0]
+
+
+def _judge(engine: "VllmPair", errors: dict[str, np.ndarray], apart: np.ndarray, against: str) -> None:
+    """Refuses submodels whose facts are off by more than rounding.
+
+    Rounding depends on the models, but it is much the same for the two of a pair: it is the other submodel's error that
+    says what is too much for one of them, beneath a limit for both.
 
     Args:
         engine: for its dtype.
-        role: the submodel.
-        errors: (positions, 2) what its log p and its entropy differ by; NaN where they cannot be compared.
-        apart: (positions,) log p under RL minus log p under base, as they should be.
-        against: with what it was compared.
+        errors: of each submodel, (positions, 2): what its log p and its entropy differ by; NaN where they cannot.
+        apart: (positions,) log p under RL minus log p under base.
+        against: with what they were compared.
 
     Raises:
-        UserError: the errors are larger than rounding, or point from this submodel to the other one.
+        UserError: an error is too large, or leads from a submodel to the other one.
     """
-    if not np.isfinite(errors[:, 1]).all():
-        raise _wrong(role, f"are not finite {against}")
-    known = np.isfinite(errors[:, 0])
-    towards = apart[known] if role == "base" else -apart[known]
-    other = "rl" if role == "base" else "base"
-    if squared := float(towards @ towards):
-        moved = float(errors[known, 0] @ towards) / squared  # 1: log p has become the other model's
-        noise = float(np.sqrt(np.mean((errors[known, 0] - moved * towards) ** 2) / squared))
-        if moved > max(0.5, 6 * noise):
-            raise _wrong(role, f"are {other}'s ({moved:.0%} of the way from its own) {against}")
-    size = float(np.sqrt(np.nanmean(errors**2)))
-    tolerance = TOLERANCE.get(engine.dtype, TOLERANCE["bfloat16"])
-    if not size <= tolerance:
-        raise _wrong(role, f"are off by {size:.3g} nats {against} (root mean square; accepted: {tolerance})")
+    size = {role: float(np.sqrt(np.nanmean(each**2))) for role, each in errors.items()}
+    for role, each in errors.items():
+        if not np.isfinite(each[:, 1]).all():
+            raise _wrong(role, f"are not finite {against}")
+        other = "rl" if role == "base" else "base"
+        known = np.isfinite(each[:, 0])
+        towards = apart[known] if role == "base" else -apart[known]
+        if squared := float(towards @ towards):
+            moved = float(each[known, 0] @ towards) / squared  # 1: log p has become the other model's
+            noise = float(np.sqrt(np.mean((each[known, 0] - moved * towards) ** 2) / squared))
+            if moved > max(0.5, 6 * noise):
+                raise _wrong(role, f"are {other}'s ({moved:.0%} of the way from its own) {against}")
+        most = LIMIT.get(engine.dtype, LIMIT["bfloat16"])
+        if other in size:
+            most = min(most, FLOOR.get(engine.dtype, FLOOR["bfloat16"]) + 5 * size[other])
+        if size[role] > most:
+            raise _wrong(role, f"are off by {size[role]:.3g} nats {against} (root mean square; accepted: {most:.3g})")
 
 
 def _wrong(role: str, how: str) -> UserError:
@@ -239,7 +249,7 @@ def _check_each(engine: "VllmPair", texts: Sequence[Rollout], distinct: bool) ->
     kl = [np.concatenate([text.trace.fact(name) for text in texts]).mean() for name in ("kl_rl_base", "kl_base_rl")]
     if min(kl) > STRANGERS:
         raise _wrong("rl", f"have nothing in common with base's: {min(kl):.1f} nats of KL (accepted: {STRANGERS:.0f})")
-    if distinct and np.abs(facts["rl"][:, 0] - facts["base"][:, 0]).max() < 1e-6:
+    if distinct and max(np.abs(_log_ratio(text)).max() for text in texts) < 1e-6:
         raise _wrong("rl", "are base's on every token, although the two checkpoints differ")
 
 
@@ -299,9 +309,8 @@ def _compare_with_transformers(engine: "VllmPair", texts: Sequence[Rollout], ful
         if device == "cuda":
             torch.cuda.empty_cache()
     apart = expected["rl"][:, 0] - expected.get("base", expected["rl"])[:, 0]
-    for role, facts in expected.items():
-        ours = np.concatenate([_facts(text, role) for text in texts])
-        _judge(engine, role, ours - facts, apart, "against transformers on the same checkpoint")
+    errors = {role: np.concatenate([_facts(text, role) for text in texts]) - facts for role, facts in expected.items()}
+    _judge(engine, errors, apart, "against transformers on the same checkpoint")
 
 
 @torch.inference_mode()
