@@ -11,10 +11,11 @@ from harness.decode.context import Context
 from harness.errors import UserError
 from harness.spec import Pair
 
-# Configuration entries that may differ between the two models of a pair: names, provenance, and ids read elsewhere.
+# Configuration entries that may differ between the two models of a pair: names, provenance, ids read elsewhere, and
+# whether the output layer is the input embeddings, which each engine does as each checkpoint says.
 _MAY_DIFFER = {
     "_name_or_path", "architectures", "auto_map", "bos_token_id", "dtype", "eos_token_id", "max_position_embeddings",
-    "max_window_layers", "pad_token_id", "torch_dtype", "transformers_version", "use_cache",
+    "max_window_layers", "pad_token_id", "tie_word_embeddings", "torch_dtype", "transformers_version", "use_cache",
 }  # fmt: skip
 
 _QUANTISED = ("quantization_config", "compression_config")  # where a configuration says how its weights are quantised
@@ -204,6 +205,11 @@ def _check_configs(pair: Pair, base: Any, rl: Any) -> None:
             f"{where} are built differently: {', '.join(differ)} (such as {key}: {ours.get(key)!r} and "
             f"{theirs.get(key)!r}); accepted: an RL checkpoint trained from this base"
         )
+
+
+def ties_head(config: Any) -> bool:
+    """Whether a configuration says that the output layer is the input embeddings."""
+    return bool(getattr(config, "tie_word_embeddings", False))
 
 
 def _weight_bytes(name: str) -> float:

@@ -15,10 +15,9 @@ from typing import Any
 from harness.decode.plan import Plan
 from harness.decode.progress import Progress, Shared
 from harness.decode.types import Rollout
+from harness.decode.weights import INDEX, tensor_files
 from harness.errors import UserError
 from harness.spec import Pair
-
-INDEX = "model.safetensors.index.json"
 
 
 def groups_of_expo(plans: Sequence[Plan]) -> dict[float, list[Plan]]:
@@ -162,20 +161,7 @@ def _shapes(files: dict[str, Path]) -> dict[str, tuple[int, ...]]:
 
 def _files(name: str, revision: str | None, role: str) -> dict[str, Path]:
     """Each tensor of a checkpoint -> the file that holds it."""
-    from safetensors import safe_open
-
-    folder = Path(name).expanduser()
-    if not folder.is_dir():
-        from huggingface_hub import snapshot_download
-
-        kinds = ["*.safetensors", "*.json", "*.jinja", "*.txt", "*.model", "*.py"]
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=kinds))
-    if (index := folder / INDEX).is_file():
-        return {tensor: folder / file for tensor, file in json.loads(index.read_text())["weight_map"].items()}
-    found = {}
-    for file in sorted(folder.glob("model*.safetensors")):
-        with safe_open(file, "pt") as tensors:
-            found |= dict.fromkeys(tensors.keys(), file)
+    found = tensor_files(name, revision, fetch=True)
     if not found:
         raise UserError(f"mode=expo: {role}={name!r} holds no model*.safetensors; accepted: a whole checkpoint in them")
     return found

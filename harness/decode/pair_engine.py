@@ -58,6 +58,11 @@ class PairEngine(ABC):
         """The prompt text for a conversation, by the RL model's chat template."""
         return chat_prompt(self.tokenizer, messages, add_generation_prompt)
 
+    @property
+    def head_dtype(self) -> str:
+        """What the logits are computed in: float32, whatever the rest of the model is in."""
+        return "float32"
+
     def facts(self, **own: Any) -> dict[str, Any]:
         """The facts of `Engine.info` that both engines give, with the engine's `own` beside them."""
         import torch
@@ -67,6 +72,7 @@ class PairEngine(ABC):
             "torch": torch.__version__,
             "algorithm": ALGORITHM,
             "dtype": self.dtype,
+            **({"head_dtype": self.head_dtype} if self.head_dtype != self.dtype else {}),
             "max_model_len": self.max_model_len,
             **({} if self.context.rl_alone == self.max_model_len else {"max_model_len_rl": self.context.rl_alone}),
             "pair": self.pair.model_dump(),

@@ -44,33 +44,49 @@ class TransformersPair(PairEngine):
         self.device = torch.device(spec.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def load(self) -> None:
-        """Loads both models; see `start`. Where RL is a LoRA adapter, it is base loaded once more with it merged in."""
-        from transformers import AutoModelForCausalLM
+        """Loads both models; see `start`.
 
-        pair = self.pair
+        Raises:
+            UserError: the models do not fit into a GPU's memory; or as `load_model`.
+        """
         check_weights(self.shape, self.models, self.dtype, self.device)
         if self.dtype == "float32":
             exact_float32()
+        self.base_model = self.load_model("base")
+        self.rl_model = self.base_model if self.single else self.load_model("rl")
 
-        def load(name: str, revision: str | None) -> Any:
-            model = AutoModelForCausalLM.from_pretrained(
-                name,
-                revision=revision,
-                dtype=getattr(torch, self.dtype),
-                trust_remote_code=pair.trust_remote_code,
-            )
-            return self.prepare(model.to(self.device).eval())
+    def load_model(self, role: str) -> Any:
+        """One of the two models (`base`, `rl`). Where RL is a LoRA adapter, it is base with the adapter merged in.
 
-        adapter = self.checkpoints.adapter
+        Raises:
+            UserError: its files cannot be read, or lack a weight, which transformers would make up.
+        """
+        from transformers import AutoModelForCausalLM
+
+        adapter = self.checkpoints.adapter if role == "rl" else None
+        source = "base" if adapter else role
+        name = getattr(self.pair, source)
         with _quiet(self.checkpoints.small):
-            self.base_model = load(pair.base, pair.base_revision)
-            if self.single:
-                self.rl_model = self.base_model
-            elif adapter is None:
-                self.rl_model = load(pair.rl, pair.rl_revision)
-            else:
-                self.rl_model = load(pair.base, pair.base_revision)
-                adapter.merge_into(self.rl_model)
+            try:
+                model, found = AutoModelForCausalLM.from_pretrained(
+                    name,
+                    revision=getattr(self.pair, f"{source}_revision"),
+                    dtype=getattr(torch, self.dtype),
+                    trust_remote_code=self.pair.trust_remote_code,
+                    output_loading_info=True,
+                )
+            except OSError as error:
+                raise UserError(f"{source}={name!r} cannot be loaded: {str(error).splitlines()[0]}") from None
+        if missing := sorted(found["missing_keys"]):
+            raise UserError(
+                f"{source}={name!r}: its files lack {missing[0]}; accepted: a checkpoint with every weight of its model"
+            )
+        model = self.prepare(model.to(self.device).eval())
+        if self.dtype != self.head_dtype:
+            _widen_head(model)
+        if adapter is not None:
+            adapter.merge_into(model)
+        return model
 
     def prepare(self, model: Any) -> Any:
         """A loaded model as it will be used."""
@@ -154,6 +170,21 @@ class TransformersPair(PairEngine):
         self.started = False
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def _widen_head(model: Any) -> None:
+    """Lets a model compute its logits in float32: in bfloat16 those between 16 and 32 would be 0.125 apart."""
+    head = model.get_output_embeddings()
+
+    def forward(hidden: torch.Tensor) -> torch.Tensor:
+        bias = getattr(head, "bias", None)
+        if hidden.is_cuda and hidden.dtype != torch.float32:  # as vLLM does: without a float32 copy of the weight
+            flat = torch.mm(hidden.flatten(0, -2), head.weight.t(), out_dtype=torch.float32)
+            logits = flat.unflatten(0, hidden.shape[:-1])
+            return logits if bias is None else logits + bias.float()
+        return torch.nn.functional.linear(hidden.float(), head.weight.float(), None if bias is None else bias.float())
+
+    head.forward = forward
 
 
 @contextmanager

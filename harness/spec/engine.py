@@ -34,7 +34,9 @@ class EngineSpec(Spec):
     block_size: int | None = Field(default=None, ge=1, description="Tokens a block of vLLM's KV cache.")
     enforce_eager: bool = Field(default=False, description="No compilation: starts sooner, runs slower.")
     device: str | None = Field(default=None, description="cpu or cuda, for backend=transformers.")
-    self_test: bool = Field(default=True, description="Check the engine's decisions once at its start.")
+    self_test: bool | Literal["full"] = Field(
+        default=True, description="Check both models at the start; full: against transformers, whatever their size."
+    )
     deterministic: bool = Field(
         default=False, description="The same bits in any batch, for some speed: vLLM on NVIDIA GPUs."
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.decode.checkpoints import ties_head
 from harness.decode.context import positions
 from harness.decode.expo import groups_of_expo
 from harness.decode.pair_engine import PairEngine
@@ -84,7 +85,7 @@ class VllmPair(PairEngine):
             from harness.decode.vllm_pair.self_test import self_test
 
             try:
-                self.self_test = self_test(self)
+                self.self_test = self_test(self, full=self.spec.self_test == "full")
             except BaseException:
                 self.close()
                 raise
@@ -106,6 +107,7 @@ class VllmPair(PairEngine):
             "use_tqdm_on_load": not self.checkpoints.small,
             "logits_processors": ["harness.decode.vllm_pair.processor:PairProcessor"],
             "logprobs_mode": "processed_logits",
+            "worker_extension_cls": "harness.decode.vllm_pair.worker.PairWorker",
             "max_logprobs": 1 + columns(MAX_TOP),
         }
         if spec.max_num_batched_tokens is not None:
@@ -127,7 +129,12 @@ class VllmPair(PairEngine):
     def _models(self) -> dict[str, Any]:
         """What vLLM is opened on: RL, with base's weights beside it; or base, where RL is an adapter of it."""
         pair, found = self.pair, self.checkpoints
-        named: dict[str, Any] = {"rlvr_architecture": found.architecture}
+        named: dict[str, Any] = {
+            "rlvr_architecture": found.architecture,
+            "rlvr_tied": ties_head(found.config),
+            "rlvr_base_tied": ties_head(found.base_config),
+            **({"head_dtype": self.head_dtype} if self.head_dtype != self.dtype else {}),
+        }
         if (built := positions(found.config)) and self.max_model_len > built:
             named["max_position_embeddings"] = self.max_model_len  # else the table of rotary angles ends before
         if self.single:
@@ -146,6 +153,19 @@ class VllmPair(PairEngine):
             "tokenizer_revision": pair.rl_revision if own else pair.base_revision,
             "hf_overrides": {"architectures": [LORA_ARCHITECTURE], **named},
         }
+
+    @property
+    def head_dtype(self) -> str:
+        """float32, or the model's own type where vLLM knows no other (0.25) or has no batch-invariant kernel for it."""
+        if self.dtype == "float32":
+            return self.dtype
+        from vllm.model_executor.layers.logits_processor import LogitsProcessor
+        from vllm.platforms import current_platform
+
+        mixed = hasattr(LogitsProcessor, "_apply_head")
+        if self.spec.deterministic:  # before Hopper vLLM replaces matrix products, and not the one of two types
+            mixed = mixed and current_platform.has_device_capability(90)
+        return "float32" if mixed else self.dtype
 
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
         """Yields rollouts as they finish; see `PairEngine.decode`."""
@@ -243,6 +263,14 @@ class VllmPair(PairEngine):
             returned = [(flat.token_ids[start:end], flat.logprobs[start:end]) for start, end in spans]
             trace = channel.decode_trace(token_ids, returned, columns(plan.request.trace))
         return rollout(plan, self.tokenizer, token_ids, replaced, changed, delta_logp, reason, trace)
+
+    def forget_prompts(self) -> None:
+        """Empties the prefix cache, so that prompts are computed again."""
+        self._llm.reset_prefix_cache()
+
+    def ask_worker(self, method: str, *args: Any) -> Any:
+        """What a method of `PairWorker` answers, in the first of vLLM's workers."""
+        return self._llm.collective_rpc(method, args=args)[0]
 
     def _unfinished_tokens(self) -> int:
         """Tokens of running requests, for the progress bar only; 0 where vLLM does not tell."""

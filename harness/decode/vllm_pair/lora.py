@@ -18,9 +18,10 @@ from vllm.config import VllmConfig
 from vllm.distributed import tensor_model_parallel_all_reduce
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 from vllm.model_executor.layers.linear import LinearBase, RowParallelLinear
-from vllm.model_executor.models.utils import AutoWeightsLoader, maybe_prefix
+from vllm.model_executor.models.utils import maybe_prefix
 
 from harness.decode.adapter import read_adapter
+from harness.decode.vllm_pair.loading import load_whole
 from harness.decode.vllm_pair.model import RLVRPairForCausalLM, submodel
 
 Terms = Mapping[str, tuple[torch.Tensor, torch.Tensor]]  # projection -> A (rank, inputs), B (outputs, rank)
@@ -34,17 +35,16 @@ class RLVRLoRAPairForCausalLM(RLVRPairForCausalLM):
         config = self.config
         adapter = read_adapter(config.rlvr_adapter, config.rlvr_adapter_revision)
         shape = sha256(repr(sorted(adapter.shapes.items())).encode()).hexdigest()  # other terms, other compiled code
-        architecture = config.rlvr_architecture
-        self.base = submodel(vllm_config, maybe_prefix(prefix, "base"), architecture, rlvr_role="base")
+        tied = config.rlvr_base_tied
+        self.checkpoints = {"base": vllm_config.model_config.model}
+        self.base = submodel(vllm_config, maybe_prefix(prefix, "base"), tied, rlvr_role="base")
         with _Weightless():
-            self.rl = submodel(
-                vllm_config, maybe_prefix(prefix, "rl"), architecture, rlvr_role="rl", rlvr_adapter=shape
-            )
+            self.rl = submodel(vllm_config, maybe_prefix(prefix, "rl"), tied, rlvr_role="rl", rlvr_adapter=shape)
         share(self.rl, self.base, adapter.terms())
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
         """All weights are base's; RL has none to load."""
-        return AutoWeightsLoader(self).load_weights((f"base.{name}", weight) for name, weight in weights)
+        return load_whole(self, self.checkpoints, ((f"base.{name}", weight) for name, weight in weights))
 
 
 class LoRALinear(nn.Module):

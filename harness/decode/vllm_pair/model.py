@@ -4,6 +4,7 @@ Both submodels' attention layers land in the same KV cache manager, so paging, p
 preemption serve them together. The engine is opened on the RL checkpoint; base's weights are a secondary source.
 """
 
+import copy
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,8 +14,9 @@ from vllm.compilation.backends import set_model_tag
 from vllm.config import VllmConfig
 from vllm.config.utils import replace
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
-from vllm.model_executor.models.utils import AutoWeightsLoader, init_vllm_registered_model, maybe_prefix
+from vllm.model_executor.models.utils import init_vllm_registered_model, maybe_prefix
 
+from harness.decode.vllm_pair.loading import load_whole
 from harness.decode.vllm_pair.plugin import CONTEXT_KEY
 from harness.decode.vllm_pair.step import rehearse
 
@@ -24,8 +26,11 @@ PROFILED = ("cuda", "xpu")  # devices whose memory vLLM measures in a dummy step
 class RLVRPairForCausalLM(nn.Module):
     """Runs RL and base on the same tokens; `compute_logits` returns RL's logits and keeps base's beside them.
 
-    `config.rlvr_architecture` names the submodels' class and `config.rlvr_base` the base checkpoint.
+    `config.rlvr_architecture` names the submodels' class and `config.rlvr_base` the base checkpoint; `config.rlvr_tied`
+    and `config.rlvr_base_tied` say whose configuration ties the output layer to the input embeddings.
     """
+
+    checkpoints: dict[str, str]  # role -> what its weights are loaded from
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         super().__init__()
@@ -33,14 +38,16 @@ class RLVRPairForCausalLM(nn.Module):
         self.hidden_size = self.config.hidden_size
         self.build(vllm_config, prefix)
         self.base_logits: torch.Tensor | None = None  # of the step in hand: same rows, same stream
+        self.watched: list[tuple[int, int]] | None = None  # of each step: rows, and rows whose two halves are the same
         self._rehearsed = False
         vllm_config.compilation_config.static_forward_context[CONTEXT_KEY] = self
 
     def build(self, vllm_config: VllmConfig, prefix: str) -> None:
         """Makes `rl` and `base`, and says where base's weights come from."""
         config = self.config
-        self.rl = submodel(vllm_config, maybe_prefix(prefix, "rl"), config.rlvr_architecture, rlvr_role="rl")
-        self.base = submodel(vllm_config, maybe_prefix(prefix, "base"), config.rlvr_architecture, rlvr_role="base")
+        self.checkpoints = {"rl": vllm_config.model_config.model, "base": config.rlvr_base}
+        self.rl = submodel(vllm_config, maybe_prefix(prefix, "rl"), config.rlvr_tied, rlvr_role="rl")
+        self.base = submodel(vllm_config, maybe_prefix(prefix, "base"), config.rlvr_base_tied, rlvr_role="base")
         self.secondary_weights = [
             DefaultModelLoader.Source(
                 model_or_path=config.rlvr_base, revision=config.rlvr_base_revision, prefix="base."
@@ -74,6 +81,8 @@ class RLVRPairForCausalLM(nn.Module):
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
         """RL's logits, (rows, 2 hidden) -> (rows, vocab); base's of the same rows stay on `base_logits`."""
         rl, base = hidden_states.split(self.hidden_size, dim=-1)
+        if self.watched is not None:  # by the self-test alone: it waits for the device
+            self.watched.append((len(rl), int((rl == base).all(dim=-1).sum())))
         return self._hand_over(self.base.compute_logits(base.contiguous()), self.rl.compute_logits(rl.contiguous()))
 
     def _hand_over(self, base: torch.Tensor | None, rl: torch.Tensor | None) -> torch.Tensor | None:
@@ -85,10 +94,9 @@ class RLVRPairForCausalLM(nn.Module):
         return rl
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        """Names from the base checkpoint arrive with the prefix `base.`; all others are RL's."""
-        return AutoWeightsLoader(self).load_weights(
-            (name if name.startswith("base.") else f"rl.{name}", weight) for name, weight in weights
-        )
+        """Names from the base checkpoint arrive with the prefix `base.`; all others are RL's. See `load_whole`."""
+        named = ((name if name.startswith("base.") else f"rl.{name}", weight) for name, weight in weights)
+        return load_whole(self, self.checkpoints, named)
 
 
 class RLVRSingleForCausalLM(RLVRPairForCausalLM):
@@ -96,7 +104,8 @@ class RLVRSingleForCausalLM(RLVRPairForCausalLM):
 
     def build(self, vllm_config: VllmConfig, prefix: str) -> None:
         """Makes `rl` alone."""
-        self.rl = submodel(vllm_config, maybe_prefix(prefix, "rl"), self.config.rlvr_architecture, rlvr_role="rl")
+        self.checkpoints = {"rl": vllm_config.model_config.model}
+        self.rl = submodel(vllm_config, maybe_prefix(prefix, "rl"), self.config.rlvr_tied, rlvr_role="rl")
 
     def forward(
         self,
@@ -115,12 +124,19 @@ class RLVRSingleForCausalLM(RLVRPairForCausalLM):
         return self._hand_over(logits, logits)
 
 
-def submodel(vllm_config: VllmConfig, prefix: str, architecture: str, **facts: str) -> nn.Module:
+def submodel(vllm_config: VllmConfig, prefix: str, tied: bool, **facts: str) -> nn.Module:
     """One submodel with a compile cache of its own, by the `facts` that tell its code from others', `rlvr_role` first.
 
     Without the role in its configuration both submodels would share one cache key, and with some settings the second
     would load the first one's compiled code, KV cache and all (logits off by whole units).
+
+    `tied` is what the submodel's own configuration says: vLLM's is RL's, and newer versions untie it, for both, where
+    RL's files hold an `lm_head.weight`.
     """
     tagged = replace(vllm_config, additional_config={**(vllm_config.additional_config or {}), **facts})
+    config = copy.deepcopy(vllm_config.model_config.hf_config)
+    config.tie_word_embeddings = config.get_text_config().tie_word_embeddings = tied
     with set_model_tag(f"rlvr_{facts['rlvr_role']}"):
-        return init_vllm_registered_model(tagged, prefix=prefix, architectures=[architecture])
+        return init_vllm_registered_model(
+            tagged, prefix=prefix, hf_config=config, architectures=[config.rlvr_architecture]
+        )

@@ -1,103 +1,332 @@
 """The start-up self-test: refuses to run when a submodel's logits are wrong.
 
-Two mistakes would otherwise give plausible wrong numbers: a submodel that runs the other one's compiled code on the
-other one's KV cache, and weights that landed in the wrong place. Both are looked for through the public path, by
-decoding a few greedy tokens:
+It looks at the two submodels apart, on text that base draws at T = 1: on text that RL would write both agree, and one
+that stands in for the other is not seen. Every mistake below would otherwise give plausible wrong numbers.
 
-- against transformers, teacher-forced on the same tokens, where the checkpoints are small enough to load twice;
-- against the engine itself, always: tokens decoded one by one must have the same facts as when the first of them are
-  given in the prompt (one by one reads the KV cache, the prompt is computed at once).
+- **Three routes through the engine** to the same positions must lead to the same log-probabilities: token by token, as
+  the text was drawn; in steps that admit a request while others decode; and all at once, every position at the end of
+  a prompt of its own. Under CUDA graphs they run three kinds of code (whole graphs, piecewise graphs, none). Two
+  submodels that write into each other's memory or KV cache differ on some route.
+- **Both submodels are themselves**: their weights are those of their own checkpoint's files and not of the other's,
+  their logits are not flat; and where the files differ, so do their hidden states and logits.
+- **transformers**, on the same text, where the checkpoints are small or everything is asked for (`self_test=full`).
 """
 
-from typing import TYPE_CHECKING
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
+import torch
 
+from harness.decode.progress import Progress
 from harness.decode.types import Request, Rollout
+from harness.decode.weights import corners, tensor_files
 from harness.errors import UserError
-from harness.spec import Decoding, Sampling
+from harness.spec import Decoding, EngineSpec, Sampling
 
 if TYPE_CHECKING:
     from harness.decode.vllm_pair.engine import VllmPair
 
-TOKENS = 6
-TOLERANCE = {"float32": 0.01, "bfloat16": 0.75, "float16": 0.2}  # nats of delta log p
+PROMPTS = ("1 + 1 = 2, 2 + 2 =", "Find all real x such that", "The capital of", "def f(n):")
+TEXTS, TOKENS, PIECE = 16, 16, 8  # of texts, of tokens of each, and of those that one prompt leaves to be decoded
+# Nats, root mean square over the text, that log-probabilities and entropies may differ by on two routes or from
+# transformers: never more than LIMIT, nor FLOOR and five times what the other submodel's differ by.
+LIMIT = {"float32": 0.01, "bfloat16": 0.2, "float16": 0.05}
+FLOOR = {"float32": 0.001, "bfloat16": 0.02, "float16": 0.005}
+FLAT = 1e-4  # nats from the entropy of a uniform distribution
+STRANGERS = 5.0  # nats of KL, either way, on average: a language model and noise
+SAMPLED = 64  # of the tensors in which two checkpoints differ
+HEAD = "lm_head.weight"
+_ADVICE = (
+    "vLLM's compile cache may hold another model's code: clear it, or try enforce_eager=True; self_test=False runs all "
+    "the same, at your own risk"
+)
+FACTS = {"base": ("logp_base", "entropy_base"), "rl": ("logp_rl", "entropy_rl")}
 
-_GREEDY = Sampling(temperature=1.0, top_p=1e-6, max_tokens=TOKENS)
-_TEXT = "1 + 1 = 2, 2 + 2 ="
 
-
-def self_test(engine: "VllmPair") -> str:
+def self_test(engine: "VllmPair", full: bool = False) -> str:
     """Runs the test; gives what it compared with: `transformers` or `engine`.
+
+    Args:
+        engine: has been started.
+        full: compares with transformers whatever the size, on a GPU that has room, one model after the other.
 
     Raises:
         UserError: a submodel's logits are wrong.
     """
-    prompt = tuple(engine.tokenizer.encode(_TEXT))[: max(1, engine.max_model_len - TOKENS - 1)]
-    runs = {mode: _decode(engine, prompt, mode) for mode in ("base", "rl")}
-    tolerance = TOLERANCE.get(engine.dtype, 0.75)
-    for mode, run in runs.items():
-        half = run.n_tokens // 2
-        if not half:
-            continue
-        again = _decode(engine, prompt + run.token_ids[:half], mode)
-        _compare(mode, run, half, again.token_ids, again.delta_logp, tolerance, "the same tokens given as a prompt")
-    if not engine.checkpoints.small:
+    distinct = _distinct(engine)
+    try:
+        texts = _watch(engine, "token by token", distinct, _draw)
+        joined = _watch(engine, "in steps that admit requests", distinct, _joined, texts)
+        at_once = _watch(engine, "where all is read at once", distinct, _at_once, texts)
+    except UserError:
+        raise
+    except ValueError as error:  # no finite number to send back through the channel
+        raise UserError(f"self-test: a submodel's logits are no numbers ({error})") from None
+    _check_each(engine, texts, distinct)
+    _compare_routes(engine, texts, joined, "in steps that admit requests")
+    _compare_routes(engine, texts, at_once, "where all is read at once")
+    if not (full or engine.checkpoints.small):
         return "engine"
-    _against_transformers(engine, prompt, runs, tolerance)
+    _compare_with_transformers(engine, texts, full)
     return "transformers"
 
 
-def _decode(engine: "VllmPair", prompt: tuple[int, ...], mode: str) -> Rollout:
-    request = Request("", "self-test", decoding=Decoding(mode=mode), sampling=_GREEDY, prompt_token_ids=prompt)
-    return next(iter(engine.generate([request])))
+# The routes --------------------------------------------------------------------------------------------------------
 
 
-def _against_transformers(
-    engine: "VllmPair", prompt: tuple[int, ...], runs: dict[str, Rollout], tolerance: float
-) -> None:
-    import torch
+def _watch(
+    engine: "VllmPair", route: str, distinct: bool, decode: Callable[..., Iterable[Rollout]], *args: Any
+) -> list[Rollout]:
+    """The rollouts of `decode`, while the worker compares the hidden states of the two submodels.
 
+    Raises:
+        UserError: they are the same in most rows, although the checkpoints are `distinct`.
+    """
+    if not distinct:
+        return list(decode(engine, *args))
+    engine.ask_worker("rlvr_watch")
+    done = list(decode(engine, *args))
+    rows, same = engine.ask_worker("rlvr_watched")
+    if 2 * same > rows:
+        raise UserError(
+            f"self-test: both submodels have the same hidden states {route} ({same} of {rows} rows), although their "
+            f"weights differ; one has run in the other's place or memory; {_ADVICE}"
+        )
+    return done
+
+
+def _draw(engine: "VllmPair") -> list[Rollout]:
+    """The texts, drawn from base token by token: after the first step nobody joins."""
+    room = engine.max_model_len
+    prompts = [tuple(engine.tokenizer.encode(text))[: max(1, room // 2)] for text in PROMPTS]
+    requests = [_request(i, prompts[i % len(prompts)], TOKENS) for i in range(TEXTS)]
+    size = min(TEXTS, engine.spec.max_num_seqs)
+    drawn = []
+    for start in range(0, TEXTS, size):
+        drawn += engine.generate(requests[start : start + size])
+    return drawn
+
+
+def _joined(engine: "VllmPair", texts: Sequence[Rollout]) -> Iterable[Rollout]:
+    """The same tokens in pieces: each is decoded after a prompt that ends where it begins, and admitted by itself."""
+    engine.forget_prompts()
+    pieces = [
+        _continued(text, start, min(PIECE, text.n_tokens - start))
+        for text in texts
+        for start in range(0, text.n_tokens, PIECE)
+    ]
+    return engine.serve(_OneByOne(pieces), Progress(0, False))
+
+
+def _at_once(engine: "VllmPair", texts: Sequence[Rollout]) -> Iterable[Rollout]:
+    """Every second position at the end of a prompt of its own."""
+    engine.forget_prompts()
+    return engine.generate([_continued(text, start, 1) for text in texts for start in range(0, text.n_tokens, 2)])
+
+
+def _request(i: int, prompt: tuple[int, ...], tokens: int) -> Request:
+    sampling = Sampling(temperature=1.0, top_p=1.0, max_tokens=tokens)
+    return Request("", "self-test", i, Decoding(mode="base"), sampling, prompt_token_ids=prompt, trace=0)
+
+
+def _continued(text: Rollout, start: int, tokens: int) -> Request:
+    """Decodes again from token `start` on, by the same noise."""
+    return _request(text.request.sample, text.prompt_token_ids + text.token_ids[:start], tokens)
+
+
+class _OneByOne:
+    """An iterator that pretends to have ended after every request, so that the engine takes a step in between."""
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self._requests, self._pause = iter(requests), False
+
+    def __iter__(self) -> Iterator[Request]:
+        return self
+
+    def __next__(self) -> Request:
+        self._pause = not self._pause
+        if not self._pause:
+            raise StopIteration
+        return next(self._requests)
+
+
+def _compare_routes(engine: "VllmPair", texts: Sequence[Rollout], again: Iterable[Rollout], route: str) -> None:
+    """What the texts' tokens were given by another route, as far as it draws them again.
+
+    Raises:
+        UserError: a submodel differs, or has become the other one.
+    """
+    drawn = {text.request.sample: text for text in texts}
+    log_ratio: list[np.ndarray] = []
+    errors: dict[str, list[np.ndarray]] = {role: [] for role in _roles(engine)}
+    for other in again:
+        text = drawn[other.request.sample]
+        start = len(other.prompt_token_ids) - len(text.prompt_token_ids)
+        pairs = zip(other.token_ids, text.token_ids[start:], strict=False)
+        same = [mine == theirs for mine, theirs in pairs]
+        common = (same.index(False) + 1) if False in same else len(same)  # what follows another token is another text
+        part = slice(start, start + common)
+        for role, parts in errors.items():
+            now = _facts(other, role)[:common]
+            if False in same:
+                now[-1, 0] = np.nan  # log p of another token; the entropies of the position compare
+            parts.append(now - _facts(text, role)[part])
+        log_ratio.append(_log_ratio(text)[part])
+    stacked = {role: np.concatenate(parts) for role, parts in errors.items()}
+    _judge(engine, stacked, np.concatenate(log_ratio), f"against its own, {route}")
+
+
+def _facts(rollout: Rollout, role: str) -> np.ndarray:
+    """(tokens, 2) float64: log p of each proposed token under one model, and the model's entropy there."""
+    assert rollout.trace is not None
+    return np.stack([rollout.trace.fact(name) for name in FACTS[role]], axis=1).astype(np.float64)
+
+
+def _log_ratio(rollout: Rollout) -> np.ndarray:
+    """(tokens,) float64: log p of each proposed token under RL minus that under base."""
+    return _facts(rollout, "rl")[:, 0] - _facts(rollout, "base")[:, 0]
+
+
+def _judge(engine: "VllmPair", errors: dict[str, np.ndarray], apart: np.ndarray, against: str) -> None:
+    """Refuses submodels whose facts are off by more than rounding.
+
+    Rounding depends on the models, but it is much the same for the two of a pair: it is the other submodel's error that
+    says what is too much for one of them, beneath a limit for both.
+
+    Args:
+        engine: for its dtype.
+        errors: of each submodel, (positions, 2): what its log p and its entropy differ by; NaN where they cannot.
+        apart: (positions,) log p under RL minus log p under base.
+        against: with what they were compared.
+
+    Raises:
+        UserError: an error is too large, or leads from a submodel to the other one.
+    """
+    size = {role: float(np.sqrt(np.nanmean(each**2))) for role, each in errors.items()}
+    for role, each in errors.items():
+        if not np.isfinite(each[:, 1]).all():
+            raise _wrong(role, f"are not finite {against}")
+        other = "rl" if role == "base" else "base"
+        known = np.isfinite(each[:, 0])
+        towards = apart[known] if role == "base" else -apart[known]
+        if squared := float(towards @ towards):
+            moved = float(each[known, 0] @ towards) / squared  # 1: log p has become the other model's
+            noise = float(np.sqrt(np.mean((each[known, 0] - moved * towards) ** 2) / squared))
+            if moved > max(0.5, 6 * noise):
+                raise _wrong(role, f"are {other}'s ({moved:.0%} of the way from its own) {against}")
+        most = LIMIT.get(engine.dtype, LIMIT["bfloat16"])
+        if other in size:
+            most = min(most, FLOOR.get(engine.dtype, FLOOR["bfloat16"]) + 5 * size[other])
+        if size[role] > most:
+            raise _wrong(role, f"are off by {size[role]:.3g} nats {against} (root mean square; accepted: {most:.3g})")
+
+
+def _wrong(role: str, how: str) -> UserError:
+    return UserError(f"self-test: the {role} submodel's log-probabilities {how}; {_ADVICE}")
+
+
+def _roles(engine: "VllmPair") -> tuple[str, ...]:
+    return ("rl",) if engine.single else ("base", "rl")
+
+
+# Each submodel by itself -------------------------------------------------------------------------------------------
+
+
+def _check_each(engine: "VllmPair", texts: Sequence[Rollout], distinct: bool) -> None:
+    """That both submodels are language models, and two where the checkpoints are `distinct`.
+
+    Raises:
+        UserError: they are not.
+    """
+    uniform = float(np.log(engine.checkpoints.vocab_size))
+    facts = {role: np.concatenate([_facts(text, role) for text in texts]) for role in FACTS}
+    for role in _roles(engine):
+        if not np.isfinite(facts[role]).all() or uniform - facts[role][:, 1].mean() < FLAT:
+            raise _wrong(role, "are those of a model without an output layer: every token is as likely as any other")
+    kl = [np.concatenate([text.trace.fact(name) for text in texts]).mean() for name in ("kl_rl_base", "kl_base_rl")]
+    if min(kl) > STRANGERS:
+        raise _wrong("rl", f"have nothing in common with base's: {min(kl):.1f} nats of KL (accepted: {STRANGERS:.0f})")
+    if distinct and max(np.abs(_log_ratio(text)).max() for text in texts) < 1e-6:
+        raise _wrong("rl", "are base's on every token, although the two checkpoints differ")
+
+
+def _distinct(engine: "VllmPair") -> bool:
+    """Whether the two checkpoints are known to differ before the output layer; and that each submodel holds its own.
+
+    Read are the first numbers of tensors, from safetensors files here (a directory, or the hub's cache).
+
+    Raises:
+        UserError: a submodel holds the other checkpoint's numbers.
+    """
+    pair, adapter = engine.pair, engine.checkpoints.adapter
+    if engine.single:
+        return False
+    if adapter is not None:
+        return any(bool(b.any()) for _, b in adapter.terms().values())
+    files = {
+        "base": tensor_files(pair.base, pair.base_revision),
+        "rl": tensor_files(pair.rl, pair.rl_revision),
+    }
+    names = sorted(files["base"].keys() & files["rl"].keys(), key=lambda name: crc32(name.encode()))
+    numbers: dict[str, dict[str, list[float]]] = {}
+    dtype = getattr(torch, engine.dtype)
+    for name, *own in zip(names, *(corners(files[role], names) for role in ("base", "rl")), strict=True):
+        base, rl = (tensor.to(dtype).float().flatten().tolist() for _, tensor in own)
+        if base != rl:
+            numbers[name] = {"base": base, "rl": rl}
+        if len(numbers) == SAMPLED:
+            break
+    held = engine.ask_worker("rlvr_corners", [f"{role}.{name}" for name in numbers for role in FACTS])
+    for name, own in numbers.items():
+        for role, other in (("base", "rl"), ("rl", "base")):
+            if held.get(f"{role}.{name}") == own[other]:
+                raise UserError(f"self-test: the {role} submodel holds {other}'s {name} and not its own; {_ADVICE}")
+    return bool(numbers.keys() - {HEAD})
+
+
+# transformers ------------------------------------------------------------------------------------------------------
+
+
+def _compare_with_transformers(engine: "VllmPair", texts: Sequence[Rollout], full: bool) -> None:
+    """Both submodels' facts against transformers on the same checkpoints, one model in memory at a time.
+
+    Raises:
+        UserError: they differ.
+    """
     from harness.decode.transformers_pair import TransformersPair
-    from harness.spec import EngineSpec
 
-    vocab = engine.checkpoints.vocab_size
-    with TransformersPair(engine.pair, EngineSpec(dtype=engine.dtype, device="cpu")) as reference:
-        for mode, run in runs.items():
-            logits = reference.logits([*prompt, *run.token_ids[:-1]])
-            base, rl = (torch.log_softmax(x[len(prompt) - 1 :, :vocab], -1) for x in logits)
-            own = base if mode == "base" else rl
-            chosen = torch.tensor(run.token_ids)[:, None]
-            # the engine's token may differ from the reference's only where the two are as good as tied
-            lead = (own.max(-1).values - own.gather(1, chosen)[:, 0]).numpy()
-            delta = (rl - base).gather(1, chosen)[:, 0].numpy()
-            error = max(float(np.abs(run.delta_logp - delta).max()), float(lead.max()))
-            if not error <= tolerance:
-                raise _wrong(mode, error, tolerance, "transformers on the same checkpoints")
-
-
-def _compare(
-    mode: str,
-    run: Rollout,
-    skip: int,
-    token_ids: tuple[int, ...],
-    delta_logp: np.ndarray,
-    tolerance: float,
-    reference: str,
-) -> None:
-    """The facts of `run` after its first `skip` tokens, as far as both chose the same tokens, against a reference."""
-    for ours, theirs, one, other in zip(
-        run.token_ids[skip:], token_ids, run.delta_logp[skip:], delta_logp, strict=False
-    ):
-        if ours != theirs:  # a near tie; the facts of what follows cannot be compared
-            return
-        if not abs(one - other) <= tolerance:
-            raise _wrong(mode, abs(float(one - other)), tolerance, reference)
+    device = _device(engine) if full else "cpu"
+    reference = TransformersPair(engine.pair, EngineSpec(dtype=engine.dtype, device=device))
+    expected = {}
+    for role in _roles(engine):
+        model: Any = reference.load_model(role)
+        expected[role] = np.concatenate([_reference_facts(engine, model, text) for text in texts])
+        del model
+        gc.collect()
+        if device == "cuda":
+            torch.cuda.empty_cache()
+    apart = expected["rl"][:, 0] - expected.get("base", expected["rl"])[:, 0]
+    errors = {role: np.concatenate([_facts(text, role) for text in texts]) - facts for role, facts in expected.items()}
+    _judge(engine, errors, apart, "against transformers on the same checkpoint")
 
 
-def _wrong(mode: str, error: float, tolerance: float, reference: str) -> UserError:
-    return UserError(
-        f"self-test: the {mode} submodel's log-probabilities are off by {error:.3g} nats against {reference} "
-        f"(accepted: {tolerance}); vLLM's compile cache may hold another model's code: clear it, or try "
-        "enforce_eager=True; self_test=False runs all the same, at your own risk"
-    )
+@torch.inference_mode()
+def _reference_facts(engine: "VllmPair", model: Any, text: Rollout) -> np.ndarray:
+    """As `_facts`, by transformers: it reads the whole text at once. The text is base's: proposed and kept."""
+    ids = torch.tensor([*text.prompt_token_ids, *text.token_ids], device=model.device)
+    logits = model(ids[None, :-1]).logits[0, len(text.prompt_token_ids) - 1 :, : engine.checkpoints.vocab_size]
+    logp = torch.log_softmax(logits.float(), -1)
+    own = logp.gather(1, ids[len(text.prompt_token_ids) :, None])[:, 0]
+    return torch.stack([own, -(logp.exp() * logp).sum(-1)], dim=1).double().cpu().numpy()
+
+
+def _device(engine: "VllmPair") -> str:
+    """A GPU with room for twice a model's files, beside what vLLM has taken; else the CPU."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    files = tensor_files(engine.pair.base, engine.pair.base_revision)
+    size = sum(file.stat().st_size for file in set(files.values()))
+    return "cuda" if size and torch.cuda.mem_get_info()[0] > 2 * size else "cpu"

@@ -1,0 +1,49 @@
+"""Checkpoints in other shapes than a library saves them: heads tied or not, cut into shards, with tensors missing."""
+
+import json
+import shutil
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+
+HEAD, EMBEDDINGS = "lm_head.weight", "model.embed_tokens.weight"
+
+
+def variant(source, place, tied=None, change=lambda tensors: None, shards=1):
+    """Copies a checkpoint of one file.
+
+    Args:
+        source, place: directories.
+        tied: what its configuration says of its head; None leaves it.
+        change: edits the dictionary of tensors.
+        shards: into how many files they go, with an index where there are several.
+
+    Returns:
+        `place` as a string.
+    """
+    place = Path(place)
+    shutil.copytree(source, place, ignore=shutil.ignore_patterns("*.safetensors"))
+    tensors = load_file(Path(source, "model.safetensors"))
+    change(tensors)
+    if tied is not None:
+        config = json.loads((place / "config.json").read_text())
+        (place / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": tied}))
+    names = sorted(tensors)
+    files = {name: f"model-{i % shards + 1:05d}-of-{shards:05d}.safetensors" for i, name in enumerate(names)}
+    if shards == 1:
+        files = dict.fromkeys(names, "model.safetensors")
+    else:
+        (place / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
+    for file in set(files.values()):
+        save_file({name: tensors[name] for name in names if files[name] == file}, place / file, {"format": "pt"})
+    return str(place)
+
+
+def drop(*names):
+    """A `change` that leaves tensors out."""
+    return lambda tensors: [tensors.pop(name) for name in names]
+
+
+def head_of_embeddings(factor):
+    """A `change` that makes the head the input embeddings times `factor`; 1 makes the two equal."""
+    return lambda tensors: tensors.update({HEAD: tensors[EMBEDDINGS] * factor})

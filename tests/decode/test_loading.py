@@ -1,0 +1,153 @@
+"""Every weight of both models comes from its checkpoint, whoever ties its head, or the pair is refused by name."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from harness.bench.random_pair import random_adapter, random_pair
+from harness.decode import open_engine
+from harness.errors import UserError
+from harness.spec import EngineSpec, Pair
+from tests.decode.apart_loading import REQUESTS
+from tests.decode.checkpoints import EMBEDDINGS, HEAD, drop, head_of_embeddings, variant
+from tests.decode.requests import assert_same, make_requests
+
+QUERY, NORM = "model.layers.1.self_attn.q_proj.weight", "model.norm.weight"
+
+
+def without_a_head(tensors):
+    """As a tied model is saved; its embeddings are as peaked as the head was."""
+    del tensors[HEAD]
+    tensors[EMBEDDINGS] *= 6
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """{name: pair}: base and RL in all shapes that must load; the padded vocabulary is no multiple of vLLM's 64."""
+    place = tmp_path_factory.mktemp("heads")
+    untied, found = random_pair(place, padding=27), {}
+    kinds = {
+        "untied": {"tied": False},
+        "tied": {"tied": True, "change": without_a_head},
+        "equal": {"tied": True, "change": head_of_embeddings(1)},  # tied, and saved twice
+        "other": {"tied": True, "change": lambda tensors: None},  # says that it is tied, and has a head of its own
+    }
+    for base, rl, shards in (
+        ("tied", "tied", 3),
+        ("tied", "untied", 1),
+        ("untied", "tied", 2),
+        ("tied", "other", 1),
+        ("other", "tied", 3),
+        ("equal", "untied", 1),
+    ):
+        name = f"base {base}, rl {rl}"
+        sides = {role: kinds[kind] for role, kind in (("base", base), ("rl", rl))}
+        found[name] = Pair(
+            **{
+                role: variant(getattr(untied, role), place / name / role, shards=shards, **how)
+                for role, how in sides.items()
+            }
+        )
+    other = found["base other, rl tied"].base  # in shards, like a large base
+    whole = variant(untied.base, place / "adapted", tied=True)
+    found["adapter on another head"] = Pair(base=other, rl=random_adapter(place / "adapter", whole, step=0.01).rl)
+    return found
+
+
+@pytest.fixture(scope="module")
+def incomplete(pairs, tmp_path_factory):
+    """{name: (pair, what is missing in whose files)}"""
+    place = tmp_path_factory.mktemp("incomplete")
+    whole = random_pair(place)
+
+    def broken(role, name, **how):
+        return whole.replace(**{role: variant(getattr(whole, role), place / name, **how)})
+
+    found = {
+        "no head": (broken("rl", "a", tied=False, change=drop(HEAD)), "rl", HEAD),
+        "a third of a packed weight": (broken("base", "b", change=drop(QUERY), shards=2), "base", QUERY),
+        "not a number": (
+            broken("base", "d", change=lambda tensors: tensors[NORM][3:4].fill_(float("nan"))), "base", NORM
+        ),
+        "no embeddings": (broken("base", "e", tied=False, change=drop(EMBEDDINGS)), "base", EMBEDDINGS),
+    }  # fmt: skip
+    return found
+
+
+@pytest.fixture(scope="module")
+def opened(pairs, incomplete, tmp_path_factory):
+    """What vLLM says or decodes, for every pair."""
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    place = tmp_path_factory.mktemp("opened")
+    sources = {name: (pair.base, pair.rl, {"self_test": False}) for name, pair in pairs.items()}
+    sources |= {name: (pair.base, pair.rl, {"self_test": False}) for name, (pair, *_) in incomplete.items()}
+    (place / "sources").write_bytes(pickle.dumps(sources))
+    command = [sys.executable, "-m", "tests.decode.apart_loading", str(place / "sources"), str(place / "out")]
+    subprocess.run(command, check=True, capture_output=True, timeout=1200, cwd=Path(__file__).parents[2])
+    return pickle.loads((place / "out").read_bytes())
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize(
+    "name",
+    [
+        "base tied, rl tied", "base tied, rl untied", "base untied, rl tied", "base tied, rl other",
+        "base other, rl tied", "base equal, rl untied", "adapter on another head",
+    ],
+)  # fmt: skip
+def test_whoever_ties_its_head_both_engines_give_the_same_tokens(pairs, opened, name):
+    assert not isinstance(opened[name], str), opened[name]
+    with open_engine(pairs[name], EngineSpec(backend="transformers")) as engine:
+        assert_same(opened[name], engine.generate(make_requests(**REQUESTS)))
+    assert max(abs(rollout.delta_logp).max() for rollout in opened[name]) > 0.1
+
+
+def test_the_reference_takes_the_head_that_is_in_the_file(pairs):
+    """The oracle of the oracle: logits = head x hidden state, with the tensors as they were saved."""
+    for name in ("base tied, rl other", "base equal, rl untied"):
+        with open_engine(pairs[name], EngineSpec(backend="transformers")) as engine:
+            for role, model in (("base", engine.base_model), ("rl", engine.rl_model)):
+                saved = load_file(Path(getattr(pairs[name], role), "model.safetensors"))
+                hidden = model.model(torch.arange(5, 25)[None]).last_hidden_state[0]
+                logits = engine.logits(list(range(5, 25)))[role == "rl"]
+                expected = hidden @ saved.get(HEAD, saved[EMBEDDINGS]).T
+                assert (logits - expected).abs().max() < 1e-4
+
+
+CASES = ["no head", "a third of a packed weight", "not a number", "no embeddings"]
+PACKED = {QUERY: QUERY.replace("q_proj", "qkv_proj")}  # as vLLM calls it
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize("name", CASES)
+def test_a_weight_that_is_not_there_is_refused_by_name(incomplete, opened, name):
+    pair, role, missing = incomplete[name]
+    said = opened[name]
+    assert isinstance(said, str)
+    assert said.startswith(f"{role}={getattr(pair, role)!r}: its files lack {PACKED.get(missing, missing)}, or a part")
+    assert "accepted: a checkpoint with every weight" in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "not a number"])
+def test_the_reference_refuses_it_too(incomplete, name):
+    pair, role, missing = incomplete[name]
+    with pytest.raises(UserError, match=f"^{role}={getattr(pair, role)!r}: its files lack {missing}; accepted: "):
+        open_engine(pair, EngineSpec(backend="transformers"))
+
+
+def test_a_shard_that_is_not_there_is_refused_by_the_reference(pairs):
+    pair = pairs["base tied, rl tied"]
+    shard = next(Path(pair.rl).glob("*00002*"))
+    kept = load_file(shard)
+    shard.unlink()
+    try:
+        with pytest.raises(UserError, match=f"rl={pair.rl!r} cannot be loaded: .*{shard.name}"):
+            open_engine(pair, EngineSpec(backend="transformers"))
+    finally:
+        save_file(kept, shard, {"format": "pt"})

@@ -1,0 +1,68 @@
+"""The self-test refuses a broken engine, at any size, in float32 and bfloat16: each fault is made on purpose."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.spec import EngineSpec
+
+pytestmark = pytest.mark.vllm
+pytest.importorskip("vllm", reason="vLLM is not installed")
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def said(request, peaked_pair, tmp_path_factory):
+    """{how the engine was broken: what the self-test said}"""
+    out = tmp_path_factory.mktemp("said") / "said.pickle"
+    command = [sys.executable, "-m", "tests.decode.apart_self_test", peaked_pair.base, peaked_pair.rl, request.param]
+    subprocess.run([*command, str(out)], check=True, capture_output=True, timeout=1200, cwd=Path(__file__).parents[2])
+    return pickle.loads(out.read_bytes())
+
+
+def test_a_healthy_engine_passes(said):
+    assert said["as opened"] == said["mended"] == "engine"
+    assert said["full"] == "transformers"
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("overwritten", "both submodels have the same hidden states in steps that admit requests"),
+        ("overwritten below 256", "both submodels have the same hidden states token by token"),
+        ("base overwritten", "both submodels have the same hidden states in steps that admit requests"),
+        ("a little wrong", "the rl submodel's log-probabilities are off by"),
+        ("swapped", "the base submodel holds rl's"),
+        ("rl twice", "the base submodel holds rl's"),
+        ("rl's code", "both submodels have the same hidden states token by token"),
+        ("one cache", "submodel's log-probabilities are"),
+        ("no head", "the base submodel's log-probabilities are those of a model without an output layer"),
+        ("noise for a head", "the rl submodel's log-probabilities have nothing in common with base's"),
+        ("no numbers", "a submodel's logits are no numbers"),
+        ("wrong norm, full", "the base submodel's log-probabilities are off by"),
+    ],
+)
+def test_a_broken_engine_is_refused(said, how, words):
+    assert said[how].startswith("self-test: ")
+    assert words in said[how]
+    assert "\n" not in said[how]
+
+
+def test_only_another_program_sees_wrong_weights_that_every_route_shares(said):
+    assert said["wrong norm"] == "engine"
+    assert "against transformers on the same checkpoint" in said["wrong norm, full"]
+
+
+@pytest.mark.parametrize("value", [True, False, "full"])
+def test_the_setting(value):
+    assert EngineSpec(self_test=value).self_test == value
+
+
+def test_logits_are_float32_numbers_whatever_the_models_type(said):
+    for kind, on_the_grid in said["logits"].values():
+        assert kind == "torch.float32"
+        assert on_the_grid < 0.05  # by chance one number in some hundred is
+    wide = {"float32": None, "bfloat16": "float32"}  # float32 records, of before this was told, keep their hash
+    assert said["info"].get("head_dtype") == wide[said["info"]["dtype"]]
