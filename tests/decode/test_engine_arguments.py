@@ -79,11 +79,11 @@ def test_deterministic_is_part_of_the_hash_only_where_it_is_on(peaked_pair, monk
         made = open_engine(peaked_pair, EngineSpec(backend="vllm", **settings), lazily=True)
         return RecordConfig.of(peaked_pair, Decoding(mode="rl"), Sampling(), made.info())
 
-    plain = config()
-    assert "deterministic" not in plain.engine
+    assert "deterministic" not in config().engine
     platform(monkeypatch, capability=90)
-    assert config(deterministic=True).engine == {**plain.engine, "device": "cuda", "deterministic": True}
-    assert config(deterministic=True).hash() != plain.hash()
+    plain, exact = config(), config(deterministic=True)
+    assert exact.engine == {**plain.engine, "deterministic": True}
+    assert exact.hash() != plain.hash()
 
 
 def test_the_variable_is_set_for_an_engine_and_taken_back_for_the_next(monkeypatch):
