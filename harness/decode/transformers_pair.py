@@ -50,8 +50,6 @@ class TransformersPair(PairEngine):
             UserError: the models do not fit into a GPU's memory; or as `load_model`.
         """
         check_weights(self.shape, self.models, self.dtype, self.device)
-        if self.dtype == "float32":
-            exact_float32()
         self.base_model = self.load_model("base")
         self.rl_model = self.base_model if self.single else self.load_model("rl")
 
@@ -63,12 +61,14 @@ class TransformersPair(PairEngine):
         """
         from transformers import AutoModelForCausalLM
 
+        if self.dtype == "float32":
+            exact_float32()
         adapter = self.checkpoints.adapter if role == "rl" else None
         source = "base" if adapter else role
         name = getattr(self.pair, source)
         with _quiet(self.checkpoints.small):
             try:
-                model, found = AutoModelForCausalLM.from_pretrained(
+                loaded: Any = AutoModelForCausalLM.from_pretrained(
                     name,
                     revision=getattr(self.pair, f"{source}_revision"),
                     dtype=getattr(torch, self.dtype),
@@ -77,6 +77,7 @@ class TransformersPair(PairEngine):
                 )
             except OSError as error:
                 raise UserError(f"{source}={name!r} cannot be loaded: {str(error).splitlines()[0]}") from None
+        model, found = loaded
         if missing := sorted(found["missing_keys"]):
             raise UserError(
                 f"{source}={name!r}: its files lack {missing[0]}; accepted: a checkpoint with every weight of its model"

@@ -9,6 +9,7 @@ same, and then decides, as in transformers: equal to the input embeddings it sta
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -81,7 +82,7 @@ def _embeddings(submodel: nn.Module) -> list[nn.Module]:
 
 def _settle_head(submodel: nn.Module, weight: torch.Tensor, where: str) -> None:
     """A head from the file of a tied submodel: dropped where it equals the embeddings, else the submodel's own."""
-    head = submodel.lm_head
+    head: Any = submodel.lm_head
     own = nn.Parameter(torch.empty_like(head.weight), requires_grad=False)
     set_weight_attrs(own, {"input_dim": 1, "output_dim": 0, "weight_loader": head.weight_loader})
     head.weight_loader(own, weight)

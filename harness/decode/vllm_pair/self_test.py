@@ -102,7 +102,8 @@ def _draw(engine: "VllmPair") -> list[Rollout]:
     """The texts, drawn from base token by token: after the first step nobody joins."""
     room = engine.max_model_len
     prompts = [tuple(engine.tokenizer.encode(text))[: max(1, room // 2)] for text in PROMPTS]
-    requests = [_request(i, prompts[i % len(prompts)], TOKENS) for i in range(TEXTS)]
+    tokens = min(TOKENS, room - max(map(len, prompts)))
+    requests = [_request(i, prompts[i % len(prompts)], tokens) for i in range(TEXTS)]
     size = min(TEXTS, engine.spec.max_num_seqs)
     drawn = []
     for start in range(0, TEXTS, size):
@@ -181,8 +182,12 @@ def _compare_routes(engine: "VllmPair", texts: Sequence[Rollout], again: Iterabl
 
 def _facts(rollout: Rollout, role: str) -> np.ndarray:
     """(tokens, 2) float64: log p of each proposed token under one model, and the model's entropy there."""
+    return np.stack([_fact(rollout, name) for name in FACTS[role]], axis=1).astype(np.float64)
+
+
+def _fact(rollout: Rollout, name: str) -> np.ndarray:
     assert rollout.trace is not None
-    return np.stack([rollout.trace.fact(name) for name in FACTS[role]], axis=1).astype(np.float64)
+    return rollout.trace.fact(name)
 
 
 def _log_ratio(rollout: Rollout) -> np.ndarray:
@@ -246,7 +251,7 @@ def _check_each(engine: "VllmPair", texts: Sequence[Rollout], distinct: bool) ->
     for role in _roles(engine):
         if not np.isfinite(facts[role]).all() or uniform - facts[role][:, 1].mean() < FLAT:
             raise _wrong(role, "are those of a model without an output layer: every token is as likely as any other")
-    kl = [np.concatenate([text.trace.fact(name) for text in texts]).mean() for name in ("kl_rl_base", "kl_base_rl")]
+    kl = [np.concatenate([_fact(text, name) for text in texts]).mean() for name in ("kl_rl_base", "kl_base_rl")]
     if min(kl) > STRANGERS:
         raise _wrong("rl", f"have nothing in common with base's: {min(kl):.1f} nats of KL (accepted: {STRANGERS:.0f})")
     if distinct and max(np.abs(_log_ratio(text)).max() for text in texts) < 1e-6:
@@ -299,7 +304,7 @@ def _compare_with_transformers(engine: "VllmPair", texts: Sequence[Rollout], ful
     from harness.decode.transformers_pair import TransformersPair
 
     device = _device(engine) if full else "cpu"
-    reference = TransformersPair(engine.pair, EngineSpec(dtype=engine.dtype, device=device))
+    reference = TransformersPair(engine.pair, EngineSpec().replace(dtype=engine.dtype, device=device))
     expected = {}
     for role in _roles(engine):
         model: Any = reference.load_model(role)
