@@ -20,7 +20,7 @@ _forks_are_told = False
 
 @contextmanager
 def owning() -> Iterator[None]:
-    """Marks what is started meanwhile as this process's; only such processes watch anybody."""
+    """Mark what is started meanwhile as this process's; only such processes watch anybody."""
     os.environ[OWNER] = str(os.getpid())
     try:
         yield
@@ -29,7 +29,7 @@ def owning() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """Ends this process, at once and whatever it is doing, when the parent that started it for an engine has ended.
+    """End this process, at once and whatever it is doing, when the parent that started it for an engine has ended.
 
     In any other process, nothing. To be called by what is spawned; what is forked does by itself.
     """

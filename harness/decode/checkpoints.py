@@ -131,7 +131,7 @@ def _read(pair: Pair, role: str, of: dict[str, Any] | None = None) -> dict[str, 
 
 
 def _check_unquantised(role: str, name: str, config: Any) -> None:
-    """Refuses quantised weights: both engines would load them, and nobody has compared what then comes out."""
+    """Refuse quantised weights: both engines would load them, and nobody has compared what then comes out."""
     for key in _QUANTISED:
         if how := getattr(config, key, None):
             method = (how if isinstance(how, dict) else how.to_dict()).get("quant_method", key)

@@ -22,7 +22,7 @@ _DECISION = 64  # bytes a logit that a decision takes at its peak, both models' 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a model's memory depends on."""
+    """Hold what a model's memory depends on."""
 
     parameters: int
     layers: int
@@ -35,7 +35,7 @@ class Shape:
 
     @classmethod
     def of(cls, config: Any, trust_remote_code: bool = False) -> "Shape":
-        """The shape of a transformers model that `config` describes, its parameters counted without making any."""
+        """Read it from a transformers configuration; parameters are counted without making any."""
         from transformers import AutoModelForCausalLM
 
         with torch.device("meta"):
@@ -54,12 +54,12 @@ class Shape:
         )
 
     def cached_numbers(self, tokens: int) -> int:
-        """Keys and values of so many tokens of one row, in all layers."""
+        """Count the keys and values of so many tokens of one row, in all layers."""
         return 2 * self.layers * self.kv_heads * self.head_dim * tokens
 
 
 def batch_bytes(shape: Shape, models: int, rows: int, prompt: int, new: int, bytes_a_number: int) -> int:
-    """The most that a batch takes beside the weights, if every row becomes `prompt` + `new` tokens long.
+    """Estimate the most that a batch takes beside the weights, if every row becomes `prompt` + `new` tokens long.
 
     Caches with their room to grow, one layer's keys and values copied for each head that shares them, the prompts'
     activations and mask, and the decision.
@@ -74,12 +74,12 @@ def batch_bytes(shape: Shape, models: int, rows: int, prompt: int, new: int, byt
 
 
 def rows_that_fit(shape: Shape, models: int, prompt: int, new: int, bytes_a_number: int, free: int, wanted: int) -> int:
-    """How many rows of a batch fit into `free` bytes beside the weights, at most `wanted`; 0: not even one."""
+    """Return how many rows of a batch fit into `free` bytes beside the weights, at most `wanted`; 0: not even one."""
     return min(wanted, int(_USABLE * free / batch_bytes(shape, models, 1, prompt, new, bytes_a_number)))
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Memory that a device has left, with what torch keeps there for later; None where nobody says."""
+    """Return the memory that a device has left, with what torch keeps there for later; None where nobody says."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -97,7 +97,7 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def check_weights(shape: Shape, models: int, dtype: str, device: torch.device) -> None:
-    """That the models fit into what the device has left.
+    """Check that the models fit into what the device has left.
 
     Raises:
         UserError: they do not, on a GPU. Elsewhere that is a warning.
@@ -115,7 +115,7 @@ def check_weights(shape: Shape, models: int, dtype: str, device: torch.device) -
 
 
 def check_rows(shape: Shape, models: int, prompt: int, new: int, dtype: str, device: torch.device, wanted: int) -> int:
-    """How many rows to decode at once, at most `wanted`, once the weights are loaded; fewer come with a warning.
+    """Return how many rows to decode at once, at most `wanted`; the weights are loaded. Fewer come with a warning.
 
     Raises:
         UserError: not even one row fits, on a GPU.

@@ -13,7 +13,7 @@ IEEE_FLOAT32 = {
 
 
 def exact_float32() -> None:
-    """Has this process, and those it starts from now on, multiply float32 numbers as float32.
+    """Have this process, and those it starts from now on, multiply float32 numbers as float32.
 
     Both engines call it before they load a pair in float32: their tokens are compared with each other. A variable that
     the user has set is left as it is.

@@ -125,7 +125,7 @@ class TransformersPair(PairEngine):
             yield from (Drafted(self, mine[at : at + size], pace, self.drafting) for at in range(0, len(mine), size))
 
     def _rows(self, plans: list[Plan]) -> int:
-        """Rows of a batch: `max_num_seqs`, or what the device has memory for."""
+        """Return the rows of a batch: `max_num_seqs`, or what the device has memory for."""
         if not plans:
             return 1
         prompt = max(len(plan.prompt_token_ids) for plan in plans)
@@ -135,12 +135,12 @@ class TransformersPair(PairEngine):
 
     @cached_property
     def shape(self) -> Shape:
-        """Of either model."""
+        """Return the shape of either model."""
         return Shape.of(self.checkpoints.base_config, self.pair.trust_remote_code)
 
     @property
     def models(self) -> int:
-        """How many are held."""
+        """Return how many models are held."""
         return 1 if self.single else 2
 
     def _check_drafting(self) -> None:

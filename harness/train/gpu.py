@@ -20,7 +20,7 @@ _VLLM_OWN = 2 * GIB  # CUDA graphs, and the activations of a step of 4096 tokens
 
 @dataclass(frozen=True)
 class Gpu:
-    """What there is of a GPU."""
+    """Hold what there is of a GPU."""
 
     total: int  # bytes
     free: int
@@ -28,7 +28,7 @@ class Gpu:
 
     @classmethod
     def here(cls) -> "Gpu":
-        """This machine's first GPU."""
+        """Ask this machine's first GPU."""
         import torch
 
         free, total = torch.cuda.mem_get_info()
@@ -37,7 +37,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a model's memory depends on."""
+    """Hold what a model's memory depends on."""
 
     parameters: int
     layers: int
@@ -49,7 +49,7 @@ class Sizes:
 
     @classmethod
     def of(cls, config: Any, trust_remote_code: bool = False) -> "Sizes":
-        """The sizes of a transformers model that `config` describes, its parameters counted without making any."""
+        """Read them from a transformers configuration; parameters are counted without making any."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -71,7 +71,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Fit:
-    """The settings with which a training fits a GPU, and what was changed to make it."""
+    """Hold the settings with which a training fits a GPU, and what was changed to make it."""
 
     bf16: bool
     accumulation: int
@@ -82,7 +82,7 @@ class Fit:
 
 
 def fit_gpu(spec: TrainSpec, sizes: Sizes, prompt_tokens: int, gpu: Gpu) -> Fit:
-    """The settings with which `spec` fits a GPU; what was asked for is changed only where it must be.
+    """Return the settings with which `spec` fits a GPU; what was asked for is changed only where it must be.
 
     An update is computed in more pieces, and in the end without keeping activations (`gradient_checkpointing`): the
     same update but for the order of its sums.
@@ -134,7 +134,7 @@ def fit_gpu(spec: TrainSpec, sizes: Sizes, prompt_tokens: int, gpu: Gpu) -> Fit:
 
 
 def fit_here(spec: TrainSpec, base: str, prompts: Iterable[Any]) -> Fit | None:
-    """How a training of the checkpoint `base` on these prompts (messages or text) fits this machine's GPU.
+    """Return how a training of `base` on these prompts (messages or text) fits this machine's GPU.
 
     None where it runs on the CPU.
 
@@ -152,7 +152,7 @@ def fit_here(spec: TrainSpec, base: str, prompts: Iterable[Any]) -> Fit | None:
 
 
 def longest(tokenizer: Any, prompts: Iterable[Any]) -> int:
-    """Tokens of the longest prompt; messages through the chat template, as TRL writes them."""
+    """Count the tokens of the longest prompt; messages through the chat template, as TRL writes them."""
     texts = {
         prompt
         if isinstance(prompt, str)
@@ -163,7 +163,7 @@ def longest(tokenizer: Any, prompts: Iterable[Any]) -> int:
 
 
 def _pieces(spec: TrainSpec, sizes: Sizes, prompt_tokens: int, room: int, fit: Fit) -> Fit:
-    """The fewest pieces of an update whose activations and logits fit."""
+    """Find the fewest pieces of an update whose activations and logits fit."""
     dapo = spec.dapo
     width = 2 if fit.bf16 else 4
 
@@ -196,7 +196,7 @@ def _pieces(spec: TrainSpec, sizes: Sizes, prompt_tokens: int, room: int, fit: F
 
 
 def _beside_vllm(spec: TrainSpec, sizes: Sizes, length: int, kept: int, usable: int, gpu: Gpu, fit: Fit) -> Fit:
-    """vLLM's share of the GPU, with a context of a prompt and a response."""
+    """Find vLLM's share of the GPU, with a context of a prompt and a response."""
     context = spec.vllm.max_model_length or length
     if context < length:
         raise UserError(
@@ -221,7 +221,7 @@ def _beside_vllm(spec: TrainSpec, sizes: Sizes, length: int, kept: int, usable: 
 
 
 def _check_generation(spec: TrainSpec, sizes: Sizes, length: int, room: int) -> None:
-    """That transformers, which decodes all responses of a step at once, has room for their keys and values."""
+    """Check that transformers, which decodes all responses of a step at once, has room for their keys and values."""
     each = length * sizes.kv * 4 * 2 + sizes.vocab * 8  # a cache that is copied as it grows
     if spec.dapo.responses * each > room:
         raise UserError(
@@ -232,7 +232,7 @@ def _check_generation(spec: TrainSpec, sizes: Sizes, length: int, room: int) -> 
 
 
 def _adapter(sizes: Sizes, rank: int) -> int:
-    """Parameters of an adapter of all projections, roughly."""
+    """Count the parameters of an adapter of all projections, roughly."""
     heads = sizes.kv // (2 * sizes.layers)
     return (
         rank

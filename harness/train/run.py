@@ -246,14 +246,14 @@ def export(model: PreTrainedModel, tokenizer: Any, path: Path, caches: bool) -> 
 
 
 def fitted(dapo: DapoSettings, fit: Fit | None) -> DapoSettings:
-    """The settings as they fit the GPU, if there is one."""
+    """Return the settings as they fit the GPU, if there is one."""
     if fit is None:
         return dapo
     return dapo.replace(accumulation=fit.accumulation, gradient_checkpointing=fit.gradient_checkpointing)
 
 
 def trl_arguments(spec: TrainSpec, fit: Fit | None) -> dict[str, Any]:
-    """The machine's part of TRL's configuration, and the adapter; `fit` is for a GPU."""
+    """Return the machine's part of TRL's configuration, and the adapter; `fit` is for a GPU."""
     found: dict[str, Any] = {"bf16": bool(spec.bf16)}
     if spec.device != "auto":
         found["use_cpu"] = spec.device == "cpu"
@@ -280,7 +280,7 @@ def trl_arguments(spec: TrainSpec, fit: Fit | None) -> dict[str, Any]:
 
 
 def _give_back(trainer: DapoTrainer) -> None:
-    """Ends the trainer's own vLLM and gives the GPU's memory back: what follows needs it."""
+    """End the trainer's own vLLM and give the GPU's memory back: what follows needs it."""
     llm = getattr(getattr(trainer, "vllm_generation", None), "llm", None)
     if llm is not None:
         llm.llm_engine.engine_core.shutdown()

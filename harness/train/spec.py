@@ -116,7 +116,7 @@ class TrainSpec(Spec):
         return self
 
     def _check_colocated(self) -> None:
-        """Refuses what cannot live in one process with the training's own vLLM."""
+        """Refuse what cannot live in one process with the training's own vLLM."""
         if self.vllm.tensor_parallel_size != 1:
             raise ValueError(
                 f"vllm.tensor_parallel_size={self.vllm.tensor_parallel_size} is refused with vllm.mode='colocate', "

@@ -94,17 +94,17 @@ def test_a_lost_node_loses_and_repeats_nothing(nodes, peaked_pair):
         load_all(pool)
         assert {nodes.of(pid) for pid in pool.pids} == {nodes.one, nodes.two}
         [victim] = [member for member in pool._crew.values() if nodes.of(member.pid) is nodes.one]
-        process = psutil.Process(victim.pid)
 
         def kill():
             assert victim.work
-            os.kill(nodes.raylet(nodes.one), signal.SIGKILL)
+            raylet = psutil.Process(nodes.raylet(nodes.one))
+            for one in [raylet, *raylet.children(recursive=True)]:
+                one.kill()
 
         with pytest.warns(UserWarning, match=r"worker . \(process \d+ on .*\) was lost: .*; another is started, [1-9]"):
             many = list(killing(pool.generate(requests), 5, kill))
         assert len(many) == len(requests) == len({id(rollout.request) for rollout in many})
         assert_same(many, alone)
-        assert psutil.wait_procs([process], timeout=60)[1] == []
 
         load_all(pool)
         assert [nodes.of(pid) for pid in pool.pids] == [nodes.two, nodes.two]
@@ -112,3 +112,7 @@ def test_a_lost_node_loses_and_repeats_nothing(nodes, peaked_pair):
             UserError, match=r"workers=3 with tensor_parallel_size=1 need 3 GPUs and Ray has 2; .* up to 2"
         ):
             OnGpus(peaked_pair, ONE.replace(workers=3, ray_address=nodes.address)).start()
+
+        workers = [psutil.Process(pid) for pid in pool.pids]
+        os.kill(nodes.raylet(nodes.two), signal.SIGKILL)
+        assert psutil.wait_procs(workers, timeout=60)[1] == [], "they outlive their node"

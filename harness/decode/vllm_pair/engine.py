@@ -211,7 +211,7 @@ class VllmPair(PairEngine):
                 self._engine.abort_request(list(running))
 
     def _step(self) -> list[Any]:
-        """What vLLM has finished in its next step.
+        """Take vLLM's next step and return what it has finished.
 
         Raises:
             EngineLost: its processes are gone.

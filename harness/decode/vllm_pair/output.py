@@ -14,7 +14,7 @@ _BAR = re.compile(rb"\d+%( Completed \||\|)")  # a progress bar's: of weights th
 
 
 class Output:
-    """A file that other processes print into: `catch` them as they start.
+    """Own a file that other processes print into: `catch` them as they start.
 
     It is removed with this object, unless it is told to `keep`.
     """
@@ -26,7 +26,7 @@ class Output:
 
     @contextmanager
     def catch(self, show_bars: bool) -> Iterator[None]:
-        """Sends what this process and those that it starts meanwhile print into the file; the latter's for good.
+        """Send what this process and those that it starts meanwhile print into the file; the latter's for good.
 
         Args:
             show_bars: progress bars are shown all the same.
@@ -64,18 +64,18 @@ class Output:
             os.write(screen, b"\n")
 
     def text(self) -> str:
-        """All that was printed."""
+        """Read all that was printed."""
         return self.path.read_text(errors="replace")
 
     def keep(self, text: str = "") -> Path:
-        """Leaves the file for the user to read, with what this process knows at its end."""
+        """Leave the file for the user to read, with what this process knows at its end."""
         with self.path.open("a") as file:
             file.write(text)
         self._removal.detach()
         return self.path
 
     def discard(self) -> None:
-        """Removes the file, unless it is kept."""
+        """Remove the file, unless it is kept."""
         self._removal()
 
 

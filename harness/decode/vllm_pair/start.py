@@ -31,7 +31,7 @@ _FOLLOWS = {"BrokenPipeError", "ConnectionResetError", "EOFError", "EngineDeadEr
 
 
 def prepare(spec: EngineSpec) -> Output | None:
-    """Imports vLLM and settles how it starts processes; gives where they will print, None where there will be none.
+    """Import vLLM and settle how it starts processes; return where they will print, None where there will be none.
 
     On a CPU one process does everything, unless the user has said otherwise: no start-up cost, and scripts need no
     guard. Elsewhere processes are spawned: forked after OpenMP or CUDA have started threads, a second engine can hang.
@@ -58,21 +58,21 @@ def prepare(spec: EngineSpec) -> Output | None:
 
 
 def on_cpu() -> bool:
-    """Whether the vLLM that is installed computes on the CPU."""
+    """Say whether the vLLM that is installed computes on the CPU."""
     from vllm.platforms import current_platform
 
     return current_platform.is_cpu()
 
 
 def in_process() -> bool:
-    """Whether vLLM's core runs in this process."""
+    """Say whether vLLM's core runs in this process."""
     import vllm.envs
 
     return not vllm.envs.VLLM_ENABLE_V1_MULTIPROCESSING
 
 
 def start_vllm(arguments: dict[str, Any], output: Output | None) -> Any:
-    """`vllm.LLM(**arguments)`; what its processes print goes to `output`, if there is one.
+    """Return `vllm.LLM(**arguments)`; what its processes print goes to `output`, if there is one.
 
     Raises:
         UserError: vLLM does not start. It says why, what would be accepted, and where everything can be read.
@@ -97,7 +97,7 @@ def start_vllm(arguments: dict[str, Any], output: Output | None) -> Any:
 
 
 def lost(error: Exception, output: Output | None) -> EngineLost:
-    """The sentence for processes that ended while they decoded."""
+    """Return the error for processes that ended while they decoded."""
     cause = printed_cause(output.text()) if output else str(error)
     cause = cause or "they printed no error, as when they are killed or memory runs out"
     log = f"; all that they said is in {output.keep()}" if output else ""
@@ -108,14 +108,14 @@ def lost(error: Exception, output: Output | None) -> EngineLost:
 
 
 def clean_up() -> None:
-    """Gives back what an engine in this process leaves behind: process groups, and the memory of its tensors."""
+    """Give back what an engine in this process leaves behind: process groups, and the memory of its tensors."""
     from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
 
     cleanup_dist_env_and_memory()
 
 
 def cause_of(error: BaseException, printed: str) -> str:
-    """What failed first: the last line of its traceback where a process printed one, else the error itself."""
+    """Say what failed first: the last line of its traceback where a process printed one, else the error itself."""
     if found := printed_cause(printed):
         return found
     ended = re.search(r"'[\w-]+': -(\d+)", str(error))  # the exit status of a process
@@ -126,13 +126,13 @@ def cause_of(error: BaseException, printed: str) -> str:
 
 
 def printed_cause(printed: str) -> str | None:
-    """The first error that processes printed and that does not follow from another one's."""
+    """Return the first error that processes printed and that does not follow from another one's."""
     errors = ((kind, text) for kind, text in _errors(printed) if kind not in _FOLLOWS and not _PASSED_ON.search(text))
     return next((_said(kind, text) for kind, text in errors), None)
 
 
 def _errors(printed: str) -> Iterator[tuple[str, str]]:
-    """Kind and text of the error that each traceback ends with, process by process; of a chain's the last only."""
+    """Yield kind and text of each traceback's error, process by process; of a chain of them the last."""
     processes: dict[str, list[str]] = {}
     for line in printed.splitlines():
         prefix = _PREFIX.match(line)
@@ -149,7 +149,7 @@ def _errors(printed: str) -> Iterator[tuple[str, str]]:
 
 
 def _said(kind: str, text: str) -> str:
-    """An error as part of a sentence: without what pydantic puts around it, or vLLM's link to its manual behind it."""
+    """Put an error as part of a sentence, without what pydantic puts around it or vLLM's link to its manual."""
     inner = re.search(r"Value error, (.*?)\s*(\[type=|$)", text, re.DOTALL)
     lines = (inner[1] if inner else text).strip().splitlines() or [""]
     line = re.sub(r"\s*See https?://\S+.*$", "", lines[0]).rstrip(". ")
@@ -157,7 +157,7 @@ def _said(kind: str, text: str) -> str:
 
 
 def explain(cause: str, arguments: dict[str, Any]) -> str:
-    """The cause in our words, with what would be accepted, where it is one of those that users meet."""
+    """Put the cause in our words, with what would be accepted, where it is one of those that users meet."""
     length = re.search(r"max seq len \((\d+)\), \(([\d.]+) GiB KV.*memory \(([\d.]+) GiB\)", cause)
     if length:
         most = re.search(r"maximum model length is (\d+)", cause)
