@@ -48,6 +48,13 @@ CASES = {
         + f"Process EngineCore:\n{traceback('KeyError: 17')}\n",
         "KeyError: 17",
     ),
+    "core, which says more afterwards": (
+        logged(
+            "EngineCore pid=7",
+            traceback("KeyError: 17") + "\nWorker proc VllmWorker-0 died unexpectedly (exit code: 0)",
+        ),
+        "KeyError: 17",
+    ),
     "the rank that failed first": (
         logged("Worker_TP1 pid=9", traceback(OUT_OF_MEMORY))
         + logged("Worker_TP0 pid=8", traceback("RuntimeError: Connection closed by peer [127.0.0.1]:4711"))

@@ -139,13 +139,12 @@ def _errors(printed: str) -> Iterator[tuple[str, str]]:
         processes.setdefault(prefix["who"], []).append(line[prefix.end() :])
     for lines in processes.values():
         for block in "\n".join(lines).split(_TRACEBACK)[1:]:
-            ends = [line for line in block.splitlines()[1:] if line[:1].strip()]
-            if ends and not any(line.startswith(_CHAINED) for line in ends):
-                kind, _, text = block[block.index("\n" + ends[0]) + 1 :].partition(": ")
-                if kind.replace(".", "").isidentifier():
-                    yield kind.rpartition(".")[2], text
-                else:
-                    yield ends[0].rpartition(".")[2], ""
+            stack = block.splitlines()[1:]
+            ends = [at for at, line in enumerate(stack) if line[:1].strip()]  # code is indented
+            if ends and not any(stack[at].startswith(_CHAINED) for at in ends):
+                error = stack[ends[0] : ends[1] if len(ends) > 1 else None]
+                kind, _, text = "\n".join(error).partition(":")
+                yield kind.rpartition(".")[2], text.strip()
 
 
 def _said(kind: str, text: str) -> str:
