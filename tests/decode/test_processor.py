@@ -218,7 +218,7 @@ def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interf
     """As on a GPU (`dense`), on a CPU: what would be a wait or a copy there is an operator here as well."""
     from vllm.v1.sample.logits_processor import BatchUpdate
 
-    make, config, base, rl, vocab = processor_and_logits(vocab=80, padded=96)
+    make, config, base, rl, vocab = processor_and_logits(vocab=600, padded=608)
     keys = [request_key(0, "p", s) for s in range(6)]
     rules = [*ROWS, RuleRow("random", "base", 0.3, 0.0, 1.0, 0.8), RuleRow("entropy_rl", "rl", 0.3, 0.1, 1.0, 0.9)]
     outputs = [[7] * s for s in range(6)]
