@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.records.made import stored_count
+
 RLVR_DIR = Path(sys.executable).with_name("rlvr-dir")
 
 
@@ -107,19 +109,17 @@ def test_ctrl_c_keeps_what_was_decoded_and_the_same_command_goes_on(tmp_path):
 
     whole = run(*command("whole")[1:])
     with subprocess.Popen(command("cut"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while process.poll() is None and not any(
-            path.read_bytes().count(b"\n") > 20 for path in (tmp_path / "cut").rglob("journal.jsonl")
-        ):
+        while process.poll() is None and stored_count(tmp_path / "cut" / "records") < 20:
             pass
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
     assert process.returncode == 130, said
     assert "interrupted; what was decoded is kept in" in said
     assert "Traceback" not in said
-    [journal] = (tmp_path / "cut").rglob("journal.jsonl")
-    held = journal.read_bytes().count(b"\n") - 1
+    [config] = (tmp_path / "cut").rglob("config.json")
+    held = stored_count(tmp_path / "cut" / "records")
     assert 0 < held < 160
-    refused = run("compare", str(journal.parent))
+    refused = run("compare", str(config.parent))
     assert refused.returncode == 2
     assert f"has {held} of 160 rollouts" in refused.stderr
     rest = run(*command("cut")[1:])

@@ -38,7 +38,7 @@ ALLOWED = {
     "tracking": {"spec", "stats", "records", "evals", "analysis"},
     "train": {"policy", "spec", "grading", "stats", "records"},
     "tiny": {"spec", "decode", "grading", "stats", "train"},
-    "bench": {"spec", "policy", "decode", "grading", "evals", "tiny", "train", "report"},
+    "bench": {"spec", "policy", "decode", "grading", "records", "evals", "tiny", "train", "report"},
     "report": {"spec", "decode", "stats", "records", "evals", "analysis"},
     "sweep": {"spec", "decode", "stats", "records", "evals", "tracking", "tiny", "train", "training"},
 }

@@ -283,6 +283,52 @@ def bench_start_command(
         typer.echo(f"{name:>32}  {seconds:9.4f} s" + (f"   (wanted: {limit:g})" if limit else ""))
 
 
+@app.command("records")
+def bench_records_command(
+    responses: Annotated[int, typer.Option(help="Of each record; a multiple of 32, the samples of a problem.")] = 96,
+    tokens: Annotated[int, typer.Option(help="Of each response.")] = 20_000,
+    decodings: Annotated[int, typer.Option(help="Records in all: the first is written, the others are copies.")] = 3,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the store is made and deleted again; default: for temporary files.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
+) -> None:
+    """The record store on made-up rollouts: bytes a token; seconds and memory to write, open, resume, compare.
+
+    At the paper's size (17 decodings x 960 responses x 20,000 tokens) it writes about 1.6 GB and takes some minutes:
+
+    \b
+        rlvr-dir bench records --responses 960 --decodings 17
+    """
+    import json
+
+    from harness.bench.records import bench_records
+
+    found = bench_records(
+        responses=responses, tokens=tokens, decodings=decodings, folder=folder,
+        say=lambda text: typer.echo(text, err=True),
+    )  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    stages = found["stages"]
+    typer.echo(f"{found['machine']}, {found['date']}; {decodings} records of {responses} x {tokens:,} tokens\n")
+    typer.echo(f"a record: {found['bytes'] / 1e6:,.1f} MB, {found['bytes_a_token']:.2f} bytes a token (wanted: 6)")
+    typer.echo(
+        f"a response: {stages['write']['each_ms']:.1f} ms to compress, append and sync "
+        f"(slowest {stages['write']['slowest_ms']:.0f})\n"
+    )
+    for stage, what in (
+        ("read", "open to read: counts and lengths of one record"),
+        ("resume", "open to write: all bytes checked, a torn end cut off (wanted: 2 s, 200 MB)"),
+        ("verify", "read one record back whole"),
+        ("grade", "grade all records for the first time"),
+        ("compare", "compare all records (wanted: 60 s)"),
+        ("report", "report on all records (wanted: 60 s)"),
+    ):
+        typer.echo(f"{stages[stage]['seconds']:8.2f} s  {stages[stage]['peak_mib']:5.0f} MiB  {what}")
+
+
 ALL = (
     ("decode", "--sequences", "240,960", "--rounds", "2"),
     ("decision",),
@@ -293,6 +339,7 @@ ALL = (
     ("grade",),
     ("train",),
     ("report",),
+    ("records",),
     ("start",),
 )
 

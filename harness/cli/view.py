@@ -90,12 +90,12 @@ def _decoded(asked: EvalSpec, store: Path, top: int) -> "list[list[Snapshot]]":
 def _read(names: list[str], store: Path) -> "list[Snapshot]":
     """Records of one benchmark, by folder or by the beginning of a hash."""
     from harness.records import RecordStore
-    from harness.records.record import JOURNAL
+    from harness.records.store import is_record
 
     found = []
     for name in dict.fromkeys(names):
         folder = Path(name).resolve()
-        if (folder / JOURNAL).is_file():
+        if is_record(folder):
             found.append(RecordStore(folder.parents[1]).read(folder.parent.name, folder.name))
         else:
             found.append(RecordStore(store).one(name))

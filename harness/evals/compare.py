@@ -11,7 +11,7 @@ from harness.evals.from_records import result_of_record
 from harness.evals.result import EvalResult, asked_hash
 from harness.evals.show import markdown_table
 from harness.records import RecordStore
-from harness.records.record import JOURNAL
+from harness.records.store import is_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def _read(
     if path.is_file():
         return [_of_file(path)]
     if path.is_dir():
-        if (path / JOURNAL).is_file():
+        if is_record(path):
             return [result_of_record(RecordStore(path.parents[1]).read(path.parent.name, path.name), **how)]
         if files := sorted(path.glob("*.json"), key=lambda file: (file.stat().st_mtime, file.name)):
             return _newest([_of_file(file) for file in files])

@@ -7,8 +7,8 @@ from harness.errors import UserError, unknown
 from harness.evals.data import BENCHMARKS, PUBLISHED, gold_answers, golds_name
 from harness.evals.result import EvalResult
 from harness.grading import DEFAULT_GRADER, GRADERS, Gold, Verdict
-from harness.records import Snapshot, StoredRollout, judge_name
-from harness.records.record import header
+from harness.records import Snapshot, judge_name
+from harness.records.journal import header
 from harness.records.verdicts import OFFICIAL, grade_record, read_verdicts, versions
 from harness.spec import Decoding, Sampling, parse
 
@@ -37,8 +37,7 @@ def result_of_record(
     rows: dict[str, list[dict[str, Any]]] = {}
     for problem, sample in snapshot.held:
         if sample < width:
-            row, verdict = snapshot.row((problem, sample)), verdicts[problem, sample]
-            counts = {name: row[name] for name in ("n_tokens", "n_replaced", "n_changed", "finish_reason")}
+            counts, verdict = snapshot.entry((problem, sample)).counts(), verdicts[problem, sample]
             rows.setdefault(problem.removeprefix(f"{snapshot.task}/"), []).append(
                 {**counts, "verdict": verdict.kind, "answer": verdict.answer}
             )
@@ -103,10 +102,10 @@ def _verdicts(
     if grader not in GRADERS:
         raise unknown("grader", grader, (*GRADERS, OFFICIAL))
     answers = _answers(snapshot, golds, data_dir)
-    rollouts = (StoredRollout.from_row(snapshot.row(key)) for key in keys)
+    entries = map(snapshot.entry, keys)
     head, judge = header(snapshot.config_hash, snapshot.task), judge_name(grader, golds)
     asked = {key[0].removeprefix(f"{snapshot.task}/"): answers[key[0]] for key in keys}
-    return grade_record(snapshot.folder, head, rollouts, answers, judge, keep=False), golds_name(golds, asked)
+    return grade_record(snapshot.folder, head, entries, answers, judge, keep=False), golds_name(golds, asked)
 
 
 def _answers(snapshot: Snapshot, golds: str, data_dir: str | None) -> Mapping[str, Gold]:

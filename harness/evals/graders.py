@@ -9,7 +9,7 @@ from typing import Any
 from harness.decode import Rollout
 from harness.decode.progress import Progress
 from harness.grading import Gold, Verdict, grade_many
-from harness.records import Record, StoredRollout, judge_name
+from harness.records import Entry, Record, StoredRollout, judge_name
 from harness.records.verdicts import StoredVerdicts
 
 Golds = Mapping[str, Mapping[str, Gold]]  # by version of the gold answers, the one that counts first; by problem
@@ -30,7 +30,7 @@ class GradedResponse:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rollout: Rollout | StoredRollout) -> "GradedResponse":
+    def of(cls, rollout: Rollout | StoredRollout | Entry) -> "GradedResponse":
         """Make it from a rollout, decoded or stored."""
         return cls(rollout.text, rollout.finish_reason, rollout.n_tokens, rollout.n_replaced, rollout.n_changed)
 
@@ -53,7 +53,7 @@ class _Waiting:
     job: int
     version: str
     gold: Gold
-    rollout: Rollout | StoredRollout
+    rollout: Rollout | StoredRollout | Entry
     response: GradedResponse
 
 
@@ -77,7 +77,7 @@ class Graders:
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         Thread(target=self._work, daemon=True).start()
 
-    def add(self, job: int, problem: str, rollout: Rollout | StoredRollout) -> GradedResponse:
+    def add(self, job: int, problem: str, rollout: Rollout | StoredRollout | Entry) -> GradedResponse:
         """Take one rollout of a job; its verdicts appear in the response that is given back."""
         response = GradedResponse.of(rollout)
         for version, answers in self._golds[job].items():

@@ -248,7 +248,7 @@ def run_jobs(
             absent = {(request.tag, request.problem, request.sample) for request in missing}
             for request in requests:
                 if (request.tag, request.problem, request.sample) not in absent:
-                    yield request, records[request.tag].get(request.problem, request.sample)
+                    yield request, records[request.tag].held(request.problem, request.sample)
             for rollout in engine.generate(missing, progress=board) if missing else ():
                 decoded[rollout.request.tag] += 1
                 yield rollout.request, rollout if records is None else records[rollout.request.tag].add(rollout)

@@ -35,7 +35,7 @@ def rollouts(job: Job, records: str | Path) -> Iterator[StoredRollout]:
     """Yield the stored rollouts of a finished job, in the order of its requests."""
     snapshot = RecordStore(records).read(job.config.hash(), job.task)
     for request in job.requests:
-        yield StoredRollout.from_row(snapshot.row((request.problem, request.sample)))
+        yield snapshot.rollout((request.problem, request.sample))
 
 
 def criterion_values(

@@ -1,21 +1,23 @@
 """The resumable store of rollouts: appended durably as they finish, the same bytes in the end whatever happened.
 
     with RecordStore("runs/records").open(config, "aime24", problems, samples=32) as record:
-        for rollout in resume(record, decode_missing):  # decodes only what is missing
-            ...
+        for rollout in decode(record.missing()):
+            record.add(rollout)
+        record.finish()
 
-Interrupt it anywhere and run it again. Plain files; `harness.records.record` says which.
+Interrupt it anywhere and run it again. Plain files; docs/records.md says which.
 """
 
 from harness.records.config import Drawing, RecordConfig, fingerprint
+from harness.records.journal import Entry
 from harness.records.record import Record
-from harness.records.resume import resume
 from harness.records.rollout import Key, StoredRollout, digest
 from harness.records.store import RecordStore, Snapshot
 from harness.records.verdicts import judge_name
 
 __all__ = [
     "Drawing",
+    "Entry",
     "Key",
     "Record",
     "RecordConfig",
@@ -25,5 +27,4 @@ __all__ = [
     "digest",
     "fingerprint",
     "judge_name",
-    "resume",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 from harness.errors import UserError, unknown
 from harness.records.config import RecordConfig
 from harness.records.files import folder_name, write_file
+from harness.records.journal import Entry
 from harness.records.lock import Lock
 from harness.records.official import read_official
 from harness.records.record import LOCK, RECORD
@@ -41,14 +42,15 @@ def _row(snapshot: Snapshot) -> dict[str, Any]:
 
 def show_record(store: str | Path, name: str) -> dict[str, Any]:
     """Everything about one record but its rollouts: settings, sizes, damage, and each grader's scores."""
-    snapshot = RecordStore(store).one(name)
+    records = RecordStore(store)
+    snapshot = records.one(name)
     found: dict[str, Any] = {
         **_row(snapshot),
         "config": snapshot.config.model_dump(mode="json") if snapshot.config else None,
         "about": snapshot.about,
         "counts": counts(snapshot),
         "scores": {},
-        "damage": _findings(snapshot),
+        "damage": _findings(records.read(snapshot.config_hash, snapshot.task, whole=True)),
     }
     for grader in graders(snapshot):
         try:
@@ -61,8 +63,8 @@ def show_record(store: str | Path, name: str) -> dict[str, Any]:
 def export_record(store: str | Path, name: str, out: str | Path, form: str = "jsonl") -> Path:
     """Writes one record to a file.
 
-    `jsonl`: `record.jsonl` as it is; `texts`: one plain object a rollout (key, text, counts, verdicts) for other
-    programs; `summary`: the JSON of `show_record`.
+    `jsonl`: everything exact, a checksummed line a rollout, the same bytes however the record came about; `texts`: one
+    plain object a rollout (key, text, counts, verdicts) for other programs; `summary`: the JSON of `show_record`.
 
     Raises:
         UserError: the record is not finished (for `jsonl`), or there is no such form.
@@ -75,26 +77,25 @@ def export_record(store: str | Path, name: str, out: str | Path, form: str = "js
     if form == "summary":
         data: Any = json.dumps(show_record(store, name), indent=1).encode() + b"\n"
     elif form == "jsonl":
-        data = snapshot.lines()
+        data = snapshot.export()
     else:
         verdicts = {grader: read_verdicts(snapshot.folder, grader) for grader in graders(snapshot)}
-        data = (_plain(snapshot, key, verdicts) for key in snapshot.held)
+        data = (_plain(entry, verdicts) for entry in snapshot.entries())
     write_file(Path(out).expanduser(), data)
     return Path(out)
 
 
-def _plain(snapshot: Snapshot, key: tuple[str, int], verdicts: dict[str, dict[Any, dict[str, Any]]]) -> bytes:
-    row = snapshot.row(key)
+def _plain(entry: Entry, verdicts: dict[str, dict[Any, dict[str, Any]]]) -> bytes:
     names = ("problem", "sample", "text", "finish_reason", "n_tokens", "n_replaced", "n_changed")
-    given = {grader: rows[key]["kind"] for grader, rows in verdicts.items() if key in rows}
-    return json.dumps({**{name: row[name] for name in names}, "verdicts": given}).encode() + b"\n"
+    given = {grader: rows[entry.key]["kind"] for grader, rows in verdicts.items() if entry.key in rows}
+    return json.dumps({**{name: getattr(entry, name) for name in names}, "verdicts": given}).encode() + b"\n"
 
 
 def verify_records(store: str | Path, name: str | None = None) -> dict[str, list[str]]:
     """What is wrong, record by record (an empty list: nothing). Changes nothing; the next run repairs."""
     records = RecordStore(store)
     names = records.find(name) if name else records.names()
-    return {"/".join(each): _findings(records.read(*each)) for each in names}
+    return {"/".join(each): _findings(records.read(*each, whole=True)) for each in names}
 
 
 def _findings(snapshot: Snapshot) -> list[str]:
@@ -107,9 +108,9 @@ def _findings(snapshot: Snapshot) -> list[str]:
     elif not found.header:
         damage.append("the journal's first line is missing")
     if found.bad:
-        damage.append(f"{found.bad} damaged lines in the journal: their samples will be decoded again")
+        damage.append(f"{found.bad} damaged entries in the journal: their samples will be decoded again")
     if found.tail:
-        damage.append(f"a torn last line of {found.tail} bytes (an interrupted write, or one going on now)")
+        damage.append(f"a torn last entry of {found.tail} bytes (an interrupted write, or one going on now)")
     if (snapshot.folder / RECORD).is_file() and not snapshot.finished:
         damage.append("record.jsonl is not what the journal says: damaged, or more was decoded since")
     damage += [f"set aside earlier: {path.name}" for path in sorted(snapshot.folder.glob("*.corrupt-*"))]
@@ -130,7 +131,7 @@ def gc_records(store: str | Path, drop: Sequence[str] = (), *, delete: bool = Fa
         except UserError:
             continue
         try:
-            if name in dropped or not (snapshot.contents.places or snapshot.contents.damaged):
+            if name in dropped or not (snapshot.contents.entries or snapshot.contents.damaged):
                 reason = "named" if name in dropped else "no rollouts"
                 garbage = [(snapshot.folder, reason)]
             else:

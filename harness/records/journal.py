@@ -1,134 +1,322 @@
-"""The append-only journal of a record: one checksummed line a rollout, on the disk before anyone is told of it.
+"""The append-only journal of a record: every rollout, on the disk before anyone is told of it.
 
-The first line says which record the journal belongs to. Opening repairs: a torn tail is cut off; a damaged file is
-kept under another name and its good lines are carried over, so that only what was damaged is decoded again.
+`journal.bin` is a sequence of entries. The first is a line that says which record this is; each other one is a rollout:
+a line of JSON with its facts (`harness.records.lines`), the compressed columns that the line names, a newline. So facts
+are read by skipping from line to line, and a damaged stretch ends where the next line begins. docs/records.md shows how
+a few lines of Python read it.
+
+Format 1, `journal.jsonl`, had every column inside the line. Such a file is read like any other and goes on in the new
+form, new entries after old ones: nothing has to be converted, or can be lost by it.
+
+Opening repairs: a torn tail is cut off; a damaged file is kept under another name and its good entries are carried
+over, so that only what was damaged is decoded again.
 """
 
 import os
 import time
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from harness.errors import UserError
 from harness.records import lines
 from harness.records.files import disk_error, set_aside, write_file
-from harness.records.rollout import Key, StoredRollout
+from harness.records.rollout import FinishReason, Key, StoredRollout, digest, exact, unpacked
+
+JOURNAL, OLD_JOURNAL = "journal.bin", "journal.jsonl"
+FORMATS = (1, 2)
+_START = b'\n{"sha":"'  # between two entries
+_FACTS = {
+    "problem": str, "sample": int, "finish_reason": str, "n_tokens": int, "n_replaced": int, "n_changed": int,
+    "text_digest": str, "digest": str, "trace_columns": int,
+}  # fmt: skip
+
+
+def header(config_hash: str, task: str, form: int = 1) -> dict[str, Any]:
+    """Return the first line of a file: which record it belongs to. Exports and verdicts have kept format 1."""
+    return {"config": config_hash, "task": task, "format": form}
+
+
+def journal_path(folder: Path) -> Path:
+    """Return where the journal of a record is: a record of format 1 keeps its file."""
+    old = folder / OLD_JOURNAL
+    return old if old.is_file() and not (folder / JOURNAL).is_file() else folder / JOURNAL
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A stored rollout: its facts, and where the rest of it is, which is read when asked for.
+
+    `digest` is the checksum of everything exact in it, `text_digest` that of its text.
+    """
+
+    problem: str
+    sample: int
+    prompt: str | None
+    finish_reason: FinishReason
+    n_tokens: int
+    n_replaced: int
+    n_changed: int
+    text_digest: str
+    digest: str
+    trace_columns: int
+    path: Path
+    offset: int
+    length: int
+
+    @classmethod
+    def of(cls, row: dict[str, Any], path: Path, offset: int, length: int) -> "Entry":
+        """Make it from the row of its line.
+
+        Raises:
+            ValueError: the row is not that of a rollout.
+        """
+        if "columns" not in row:
+            try:
+                text = digest(row["text"])
+                row = {"trace_columns": 0, **row, "text_digest": text, "digest": lines.checksum(exact(row))}
+            except (KeyError, TypeError, AttributeError):
+                raise ValueError("no rollout") from None
+        facts: dict[str, Any] = {name: row.get(name) for name in _FACTS}
+        if any(type(facts[name]) is not kind or (kind is int and facts[name] < 0) for name, kind in _FACTS.items()):
+            raise ValueError("facts of another type")
+        if max(facts["n_replaced"], facts["n_changed"]) > facts["n_tokens"]:
+            raise ValueError("more tokens are flagged than there are")
+        prompt = row.get("prompt")
+        return cls(**facts, prompt=prompt if prompt is None else str(prompt), path=path, offset=offset, length=length)
+
+    @property
+    def key(self) -> Key:
+        """(problem, sample)"""
+        return self.problem, self.sample
+
+    @property
+    def text(self) -> str:
+        """The response.
+
+        Raises:
+            UserError: the entry is damaged.
+        """
+        row, payload = self._read()
+        try:
+            return unpacked(row, payload, "text")["text"] if "columns" in row else row["text"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._damaged(error) from None
+
+    def counts(self) -> dict[str, Any]:
+        """Return what the engine counted, by the names of lm-eval's samples file."""
+        return {name: getattr(self, name) for name in ("n_tokens", "n_replaced", "n_changed", "finish_reason")}
+
+    def load(self) -> StoredRollout:
+        """Return the whole rollout.
+
+        Raises:
+            UserError: the entry is damaged.
+        """
+        row, payload = self._read()
+        try:
+            return StoredRollout.unpack(row, payload)
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._damaged(error) from None
+
+    def manifest_row(self) -> dict[str, Any]:
+        """Return the exact facts: a line of `record.jsonl`."""
+        return {name: getattr(self, name) for name in (*_FACTS, "prompt") if name != "trace_columns"}
+
+    def _read(self) -> tuple[dict[str, Any], bytes]:
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            data = file.read(self.length)
+        line, payload = data[: data.find(b"\n") + 1], data[data.find(b"\n") + 1 : -1]
+        row = lines.decode(line)
+        if row is None or (row.get("problem"), row.get("sample")) != self.key:
+            raise self._damaged("it is not where it was")
+        if "columns" in row and zlib.crc32(payload) != row["crc"]:
+            raise self._damaged("its checksum does not fit")
+        return row, payload
+
+    def _damaged(self, why: object) -> UserError:
+        return UserError(
+            f"{self.path}: {self.problem} sample {self.sample} was damaged or moved while in use ({why}); run again: "
+            "`rlvr-dir records verify` names damage, and the command that decoded it decodes it again"
+        )
 
 
 @dataclass(slots=True)
 class Contents:
-    """What a journal's bytes hold: where the good rollouts are, and what is wrong with the rest."""
+    """What a journal holds: the good rollouts, and what is wrong with the rest."""
 
-    places: dict[Key, tuple[int, int]] = field(default_factory=dict)  # offset, length; the first line of a key counts,
-    traces: dict[Key, int] = field(default_factory=dict)  # unless a later one has a trace of more columns (0: none)
-    prompts: dict[Key, str | None] = field(default_factory=dict)
-    bad: int = 0  # damaged lines
+    path: Path
+    entries: dict[Key, Entry] = field(default_factory=dict)  # the first of a key, unless a later one has a wider trace
+    bad: int = 0  # damaged stretches
     tail: int = 0  # bytes of the torn tail
+    size: int = 0  # bytes before the torn tail
     header: bool = False  # the first line is there and belongs to this record
     foreign: bool = False  # it belongs to another one
 
     @property
     def damaged(self) -> bool:
         """Whether something other than an interrupted write has happened to the file."""
-        return bool(self.bad or self.foreign)
+        return bool(self.bad or self.foreign or (self.entries and not self.header))
 
 
-def contents(data: bytes, header: dict[str, Any]) -> Contents:
-    """Reads a journal; never fails, whatever the bytes are."""
-    found = Contents()
-    for line in lines.scan(data):
-        if line.torn:
-            found.tail = line.length
-        elif line.row is None:
-            found.bad += 1
-        elif "config" in line.row:
-            if line.row == header:
-                found.header = found.header or line.offset == 0
-            else:
-                found.foreign = True
-        else:
-            key = line.row["problem"], line.row["sample"]
-            width = line.row.get("trace_columns", 0)
-            if key not in found.places or width > found.traces[key]:
-                found.places[key], found.traces[key] = (line.offset, line.length), width
-            found.prompts.setdefault(key, line.row["prompt"])
+def contents(path: Path, config_hash: str, task: str, *, whole: bool) -> Contents:
+    """Read a journal; the columns are checked if `whole`, else skipped.
+
+    Raises:
+        UserError: the file cannot be read, or a later version of this program wrote it.
+    """
+    found = Contents(path)
+    try:
+        with path.open("rb") as file:
+            for offset, length, row in scan(file, whole=whole):
+                if row is None:
+                    found.bad += 1
+                elif not row:
+                    found.tail = length
+                    continue
+                elif "config" in row:
+                    if row.get("format") not in FORMATS:
+                        raise UserError(
+                            f"{path} is of format {row.get('format')}, which this version of rlvr-dir does not read; "
+                            f"accepted: {', '.join(map(str, FORMATS))}"
+                        )
+                    ours = (row["config"], row.get("task")) == (config_hash, task)
+                    found.header, found.foreign = found.header or (ours and not offset), found.foreign or not ours
+                else:
+                    _take(found, row, path, offset, length)
+                found.size = offset + length
+    except FileNotFoundError:
+        return found
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror})") from None
     if found.foreign:  # nothing in it can be trusted to be ours
-        found.places, found.prompts, found.traces = {}, {}, {}
+        found.entries = {}
     return found
+
+
+def _take(found: Contents, row: dict[str, Any], path: Path, offset: int, length: int) -> None:
+    try:
+        entry = Entry.of(row, path, offset, length)
+    except ValueError:
+        found.bad += 1
+        return
+    held = found.entries.get(entry.key)
+    if held is None or entry.trace_columns > held.trace_columns:
+        found.entries[entry.key] = entry
+
+
+def scan(file: BinaryIO, *, whole: bool) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
+    """Yield (offset, length, row) of all stretches of a journal, in order; never fails, whatever the bytes are.
+
+    The row is None where the stretch is damaged, and {} for a torn tail: the beginning of an entry, and the file's end.
+    """
+    size, at = os.fstat(file.fileno()).st_size, 0
+    while at < size:
+        file.seek(at)
+        line = file.readline()
+        row, end = lines.decode(line), at + len(line)
+        good, short = row is not None, not line.endswith(b"\n")
+        if row is not None and "columns" in row:
+            payload = _payload(row)
+            good, end = payload >= 0, end + payload + 1
+            short = end > size
+            if good and not short:
+                good = not whole or zlib.crc32(file.read(payload)) == row.get("crc")
+                file.seek(end - 1)
+                good = file.read(1) == b"\n" and good
+        if good and not short:
+            yield at, end - at, row
+            at = end
+            continue
+        following = _find(file, at, size)
+        yield at, following - at, {} if short and following == size else None
+        at = following
+
+
+def _payload(row: dict[str, Any]) -> int:
+    """The bytes of all columns; -1 where the row does not say it as it should."""
+    try:
+        sizes = [size for _, _, size in row["columns"]]
+    except (TypeError, ValueError):
+        return -1
+    return sum(sizes) if all(type(size) is int and size >= 0 for size in sizes) else -1
+
+
+def _find(file: BinaryIO, at: int, size: int) -> int:
+    """Where the next entry after `at` begins, in the middle of anything; `size` if there is none."""
+    step = 1 << 20
+    while at < size:
+        file.seek(at)
+        found = file.read(step + len(_START)).find(_START)
+        if found >= 0:
+            return at + found + 1
+        at += step
+    return size
 
 
 class Journal:
     """An open journal; its owner holds the record's lock.
 
-    Durability: `append` returns once the line is in the file, and killing the process loses nothing from then on. With
-    `sync_seconds` 0 the line is also forced to the disk first, so that a power cut loses nothing either; with more, a
-    power cut may lose the lines of the last so many seconds, which the next run decodes again to the same tokens.
+    Durability: `append` returns once the entry is in the file, and killing the process loses nothing from then on. With
+    `sync_seconds` 0 it is also forced to the disk first, so that a power cut loses nothing either; with more, a power
+    cut may lose the entries of the last so many seconds, which the next run decodes again to the same tokens.
     """
 
-    def __init__(self, path: Path, header: dict[str, Any], sync_seconds: float = 0.0) -> None:
+    def __init__(self, path: Path, config_hash: str, task: str, sync_seconds: float = 0.0) -> None:
         self.path, self.sync_seconds = path, sync_seconds
         self.repairs: list[str] = []
-        data = path.read_bytes() if path.exists() else b""
-        found = contents(data, header)
+        first = lines.encode(header(config_hash, task, 2))
+        found = contents(path, config_hash, task, whole=True)
         if found.damaged:
-            data, found = self._carry_over(data, found, header)
+            self._carry_over(found, first)
+            found = contents(path, config_hash, task, whole=True)
         elif found.tail:
-            data = data[: len(data) - found.tail]
-            self.repairs.append(f"{path}: a torn last line of {found.tail} bytes was cut off")
-            self._cut(len(data))
+            self.repairs.append(f"{path}: a torn last entry of {found.tail} bytes was cut off")
+            try:
+                os.truncate(path, found.size)
+            except OSError as error:
+                raise disk_error(error, path, "its torn last entry is still there") from None
         if not found.header:  # new, or torn before its first line was whole
-            data = lines.encode(header)
-            write_file(path, data, "nothing was written")
-        self._places, self.prompts, self.traces = found.places, found.prompts, found.traces
-        self._size = len(data)
+            write_file(path, first, "nothing was written")
+            found.size = len(first)
+        self.entries = found.entries
+        self._size = found.size
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._synced = time.monotonic()
 
-    def _carry_over(self, data: bytes, found: Contents, header: dict[str, Any]) -> tuple[bytes, Contents]:
-        """A fresh journal of the good lines, the damaged file kept beside it."""
-        good = [data[offset : offset + length] for offset, length in found.places.values()]
-        fresh = lines.encode(header) + b"".join(good)
+    def _carry_over(self, found: Contents, first: bytes) -> None:
+        """Write a fresh journal of the good entries, and keep the damaged file beside it."""
         aside = set_aside(self.path)
-        write_file(self.path, fresh, f"the damaged journal is as it was ({aside.name} is another name of it)")
-        what = "belongs to another record" if found.foreign else f"has {found.bad} damaged lines"
+
+        def good() -> Iterator[bytes]:
+            yield first
+            with aside.open("rb") as file:
+                for entry in found.entries.values():
+                    file.seek(entry.offset)
+                    yield file.read(entry.length)
+
+        write_file(self.path, good(), f"the damaged journal is as it was ({aside.name} is another name of it)")
+        what = "belongs to another record" if found.foreign else f"has {found.bad} damaged entries"
         self.repairs.append(
-            f"{self.path} {what}: set aside as {aside.name}; {len(good)} good rollouts kept, the others are redone"
+            f"{self.path} {what}: set aside as {aside.name}; {len(found.entries)} good rollouts kept, the others are "
+            "redone"
         )
-        return fresh, contents(fresh, header)
-
-    def _cut(self, size: int) -> None:
-        try:
-            os.truncate(self.path, size)
-        except OSError as error:
-            raise disk_error(error, self.path, "its torn last line is still there") from None
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self._places
-
-    def keys(self) -> list[Key]:
-        """Of all rollouts held, in order of arrival."""
-        return list(self._places)
-
-    def row(self, key: Key) -> dict[str, Any]:
-        """The stored row of a key that is held.
-
-        Raises:
-            UserError: the file was damaged since it was opened.
-        """
-        offset, length = self._places[key]
-        row = lines.decode(os.pread(self._fd, length, offset))
-        if row is None:
-            raise UserError(f"{self.path} was changed by something else while open; run again to repair it")
-        return row
 
     def append(self, rollout: StoredRollout) -> None:
-        """Stores a rollout whose key is not held yet, or held with fewer columns of trace.
+        """Store a rollout whose key is not held yet, or held with fewer columns of trace.
 
         Raises:
-            UserError: the disk is full or fails. Nothing of the line stays then, and all others are safe.
+            UserError: the disk is full or fails. Nothing of the entry stays then, and all others are safe.
+            RuntimeError: the key is held with other tokens.
         """
-        data = memoryview(line := lines.encode(rollout.row()))
+        row, payload = rollout.pack()
+        held = self.entries.get(rollout.key)
+        if held is not None and held.digest != row["digest"]:
+            raise RuntimeError(f"{rollout.key} was decoded again, for its trace, and came out with other tokens")
+        data = memoryview(entry := lines.encode(row) + payload + b"\n")
         at = self._size
         try:
             while data:
@@ -139,20 +327,18 @@ class Journal:
         except BaseException as error:  # Ctrl-C between two writes included
             os.ftruncate(self._fd, self._size)
             if isinstance(error, OSError):
-                raise disk_error(error, self.path, f"the {len(self._places)} rollouts before it are safe") from None
+                raise disk_error(error, self.path, f"the {len(self.entries)} rollouts before it are safe") from None
             raise
-        self._places[rollout.key] = self._size, len(line)
-        self.prompts[rollout.key] = rollout.prompt
-        self.traces[rollout.key] = 0 if rollout.trace is None else rollout.trace.shape[1]
+        self.entries[rollout.key] = Entry.of(row, self.path, self._size, len(entry))
         self._size = at
 
     def sync(self) -> None:
-        """Forces everything appended so far to the disk."""
+        """Force everything appended so far to the disk."""
         os.fsync(self._fd)
         self._synced = time.monotonic()
 
     def close(self) -> None:
-        """Syncs and closes."""
+        """Sync and close."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             try:

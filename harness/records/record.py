@@ -3,8 +3,9 @@
 A record is the folder `<store>/<config hash>/<task>`:
 
     config.json            the settings, canonically (`RecordConfig`)
-    journal.jsonl          every rollout as it finished, delta log p and traces included: the truth, all else follows
-    record.jsonl           once finished: all rollouts in order, exact facts only, the same bytes however it came about
+    journal.bin            every rollout as it finished (`harness.records.journal`): the truth, all else follows
+    record.jsonl           once finished: a line a rollout, in order: its counts and the digest of all that is exact in
+                           it, so the same bytes however it came about
     verdicts-<judge>.jsonl  what a grader said; apart, because graders change and tokens do not
     about.json             names and dates for people; nothing is computed from it
     lock                   held by the one process that writes
@@ -23,22 +24,17 @@ from harness.grading import DEFAULT_GRADER, Gold, Verdict
 from harness.records import lines
 from harness.records.config import RecordConfig
 from harness.records.files import make_folder, set_aside, write_file
-from harness.records.journal import Journal
+from harness.records.journal import Entry, Journal, header, journal_path
 from harness.records.lock import Lock
-from harness.records.rollout import Key, StoredRollout, exact
+from harness.records.rollout import Key, StoredRollout
 from harness.records.verdicts import grade_record
 
-CONFIG, JOURNAL, RECORD, ABOUT, LOCK = "config.json", "journal.jsonl", "record.jsonl", "about.json", "lock"
+CONFIG, RECORD, ABOUT, LOCK = "config.json", "record.jsonl", "about.json", "lock"
 _DIGITS = re.compile(r"([0-9]+)")
 
 
-def header(config_hash: str, task: str) -> dict[str, Any]:
-    """The first line of a journal and of a record: whose it is."""
-    return {"config": config_hash, "task": task, "format": 1}
-
-
 def in_order(keys: Iterable[Key]) -> list[Key]:
-    """Problems by their names, numbers in them as numbers (`aime24/2` before `aime24/10`), then samples.
+    """Sort problems by their names, numbers in them as numbers (`aime24/2` before `aime24/10`), then by samples.
 
     It needs no memory of what was asked when, so any history of limits and samples ends in the same bytes.
     """
@@ -50,11 +46,11 @@ def in_order(keys: Iterable[Key]) -> list[Key]:
     return sorted(keys, key=lambda key: (name(key[0]), key[1]))
 
 
-def record_lines(config_hash: str, task: str, rows: Iterable[dict[str, Any]]) -> Iterator[bytes]:
-    """The lines of `record.jsonl`, from rows in order."""
-    yield lines.encode(header(config_hash, task))
-    for row in rows:
-        yield lines.encode(exact(row))
+def manifest(config_hash: str, task: str, entries: Mapping[Key, Entry]) -> Iterator[bytes]:
+    """Yield the lines of `record.jsonl`."""
+    yield lines.encode(header(config_hash, task, 2))
+    for key in in_order(entries):
+        yield lines.encode(entries[key].manifest_row())
 
 
 class Record:
@@ -88,7 +84,7 @@ class Record:
         self._lock = Lock(folder / LOCK, f"record {self._hash}/{task}")
         try:
             self.repairs = self._settle_config()
-            self._journal = Journal(folder / JOURNAL, header(self._hash, task), sync_seconds)
+            self._journal = Journal(journal_path(folder), self._hash, task, sync_seconds)
             self.repairs += self._journal.repairs
             if isinstance(problems, Mapping):
                 self._check_prompts(problems)
@@ -112,38 +108,43 @@ class Record:
         return repairs
 
     def _check_prompts(self, prompts: Mapping[str, str]) -> None:
-        for problem, sample in self._asked:
-            held = self._journal.prompts.get((problem, sample))
-            if held is not None and held != prompts[problem]:
+        for key in self._asked:
+            held = self._journal.entries.get(key)
+            if held is not None and held.prompt is not None and held.prompt != prompts[held.problem]:
                 raise UserError(
-                    f"record {self._hash}/{self.task}: {problem} was decoded from another prompt, so it is another "
-                    "record; give the config the digest of the prompts"
+                    f"record {self._hash}/{self.task}: {held.problem} was decoded from another prompt, so it is "
+                    "another record; give the config the digest of the prompts"
                 )
 
     def _write_about(self, about: Mapping[str, Any]) -> None:
         path = self.folder / ABOUT
         try:
-            old = json.loads(path.read_bytes())
-        except (OSError, ValueError):
+            old = dict(json.loads(path.read_bytes()))
+        except (OSError, ValueError, TypeError):
             old = {"created": time.strftime("%Y-%m-%d %H:%M:%S")}
         new = {**old, **about, "asked": {"problems": len(self.problems), "samples": self.samples}}
         if new != old:
             write_file(path, json.dumps(new, indent=1).encode() + b"\n")
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._journal and self._journal.traces[key] >= self.trace_columns
+        return self.held(*key) is not None
+
+    def held(self, problem: str, sample: int) -> Entry | None:
+        """Return the facts of a rollout, None where it is not held as asked; its text and tokens are not read yet."""
+        entry = self._journal.entries.get((problem, sample))
+        return entry if entry is not None and entry.trace_columns >= self.trace_columns else None
 
     def missing(self) -> list[Key]:
-        """The keys that are asked and not held as asked, in the order they were asked."""
+        """Return the keys that are asked and not held as asked, in the order they were asked."""
         return [key for key in self._asked if key not in self]
 
     def get(self, problem: str, sample: int) -> StoredRollout | None:
-        """The rollout of a key, or None where it is not held as asked."""
-        key = problem, sample
-        return StoredRollout.from_row(self._journal.row(key)) if key in self else None
+        """Return the rollout of a key, or None where it is not held as asked."""
+        entry = self.held(problem, sample)
+        return None if entry is None else entry.load()
 
     def add(self, rollout: Any) -> StoredRollout:
-        """Stores a rollout (anything like `harness.decode.Rollout`) durably; one that is held already stays, but for
+        """Store a rollout (anything like `harness.decode.Rollout`) durably; one that is held already stays, but for
         a trace that it lacks.
 
         Raises:
@@ -153,20 +154,21 @@ class Record:
         stored = StoredRollout.of(rollout)
         if stored.key not in self._asked:
             raise ValueError(f"{stored.key} is not asked of this record")
-        if stored.key in self:
-            return StoredRollout.from_row(self._journal.row(stored.key))
-        if stored.key in self._journal and exact(self._journal.row(stored.key)) != exact(stored.row()):
-            raise RuntimeError(f"{stored.key} was decoded again, for its trace, and came out with other tokens")
+        if entry := self.held(*stored.key):
+            return entry.load()
         self._journal.append(stored)
         return stored
 
-    def rollouts(self, *, everything: bool = False) -> Iterator[StoredRollout]:
-        """What is asked and held, problem by problem; with `everything`, all that is held, in the record's order."""
-        keys = in_order(self._journal.keys()) if everything else [key for key in self._asked if key in self._journal]
-        return (StoredRollout.from_row(self._journal.row(key)) for key in keys)
+    def entries(self) -> Iterator[Entry]:
+        """Yield the facts of what is asked and held, problem by problem."""
+        return (self._journal.entries[key] for key in self._asked if key in self._journal.entries)
+
+    def rollouts(self) -> Iterator[StoredRollout]:
+        """Yield what is asked and held, problem by problem."""
+        return (entry.load() for entry in self.entries())
 
     def finish(self) -> Path:
-        """Writes `record.jsonl` with everything held and gives its path; does nothing where it is right already.
+        """Write `record.jsonl` of everything held and return its path; nothing is done where it is right already.
 
         Raises:
             UserError: something asked is missing, or the disk is full (the journal is safe then).
@@ -177,24 +179,21 @@ class Record:
                 "a record is complete or it is none"
             )
         self._journal.sync()
-        path = self.folder / RECORD
-        if not same_bytes(path, self._lines()):
-            write_file(path, self._lines(), "the journal is safe, and the same command finishes the record")
+        path, data = self.folder / RECORD, b"".join(manifest(self._hash, self.task, self._journal.entries))
+        if not same_bytes(path, (data,)):
+            write_file(path, data, "the journal is safe, and the same command finishes the record")
         return path
 
-    def _lines(self) -> Iterator[bytes]:
-        return record_lines(self._hash, self.task, map(self._journal.row, in_order(self._journal.keys())))
-
     def grade(self, gold: Mapping[str, Gold], judge: str = DEFAULT_GRADER) -> dict[Key, Verdict]:
-        """A verdict a rollout asked and held, `gold` being the answers of each problem; kept in `verdicts-<judge>`."""
-        return grade_record(self.folder, self.header(), self.rollouts(), gold, judge)
+        """Return a verdict a rollout asked and held, `gold` being the answers of each problem; they are stored."""
+        return grade_record(self.folder, self.header(), self.entries(), gold, judge)
 
     def header(self) -> dict[str, Any]:
-        """The first line of this record's files."""
+        """Return the first line of this record's verdicts."""
         return header(self._hash, self.task)
 
     def close(self) -> None:
-        """Closes the journal and lets the next process in."""
+        """Close the journal and let the next process in."""
         try:
             self._journal.close()
         finally:
@@ -208,7 +207,7 @@ class Record:
 
 
 def same_bytes(path: Path, pieces: Iterable[bytes]) -> bool:
-    """Whether a file exists and holds exactly these pieces."""
+    """Tell whether a file exists and holds exactly these pieces."""
     if not path.is_file():
         return False
     with path.open("rb") as file:

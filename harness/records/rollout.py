@@ -1,25 +1,35 @@
-"""A rollout as it is stored: its key, tokens, text and flags, which never vary, and delta log p, which is measured."""
+"""A rollout as it is stored: a row of facts and compressed columns, and how both are written and read.
 
+Tokens, flags and text are exact. `delta_logp` is float32 arithmetic whose last bits depend on who else was in the batch
+(by up to 1e-3, tests/records/test_kills.py), so it is kept as float16: off by at most `DELTA_ERROR` of its value, by
+0.00003 at the threshold -0.1. Beside a trace, which has 36 bytes a token and more, it is kept as float32.
+"""
+
+import zlib
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from harness.records.lines import checksum
 
 Key = tuple[str, int]  # problem, sample
-MEASURED = ("delta_logp", "trace", "trace_columns")  # of a stored row: what depends, in the last bits, on the batch
 FinishReason = Literal["stop", "length", "unknown"]
+DELTA_ERROR = 2.0**-11  # relative; below 6e-5 absolute, by at most 3e-8
+_MEASURED = ("delta_logp", "trace", "trace_columns")  # what depends, in its last bits, on the batch
+_MOST_BYTES = 1 << 30  # of one column, decompressed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredRollout:
     """One response. Arrays have one entry a generated token; names are those of `harness.decode.Rollout`.
 
-    Everything but `delta_logp` is exact: the noise is counter-based, so any batch and any engine run gives the same.
-    `delta_logp` is arithmetic in float32, whose last bits depend on who else was in the batch; it is kept to the bit as
-    it was measured, and kept out of what is compared by bytes; so is `trace`, the table of `harness.decode.trace` where
-    one was asked for. Imported rollouts have neither, and no token ids.
+    Everything but `delta_logp` and `trace` (the table of `harness.decode.trace`, where one was asked for) is exact: the
+    noise is counter-based, so any batch and any engine run gives the same. Imported rollouts have neither of the two,
+    and no token ids.
     """
 
     problem: str
@@ -61,31 +71,38 @@ class StoredRollout:
         """Positions where the token really became another one."""
         return int(self.changed.sum())
 
+    @property
+    def text_digest(self) -> str:
+        """The digest of the text, by which a verdict knows it."""
+        return digest(self.text)
+
     @classmethod
     def of(cls, rollout: Any) -> "StoredRollout":
-        """From anything with the attributes of `harness.decode.Rollout`; a `StoredRollout` is given back."""
-        if isinstance(rollout, cls):
+        """Make it from anything with the attributes of `harness.decode.Rollout`, delta log p as it will be kept."""
+        if not isinstance(rollout, cls):
+            request = rollout.request
+            rollout = cls(
+                problem=str(request.problem),
+                sample=int(request.sample),
+                text=rollout.text,
+                finish_reason=rollout.finish_reason,
+                replaced=np.asarray(rollout.replaced, dtype=bool),
+                changed=np.asarray(rollout.changed, dtype=bool),
+                token_ids=tuple(int(token) for token in rollout.token_ids),
+                prompt_token_ids=tuple(int(token) for token in rollout.prompt_token_ids),
+                prompt=digest(request.prompt) if request.prompt_token_ids is None else None,
+                delta_logp=np.asarray(rollout.delta_logp, dtype=np.float32),
+                trace=None if rollout.trace is None else np.asarray(rollout.trace.table, dtype=np.float32),
+            )
+        if rollout.delta_logp is None or rollout.trace is not None:
             return rollout
-        request = rollout.request
-        return cls(
-            problem=str(request.problem),
-            sample=int(request.sample),
-            text=rollout.text,
-            finish_reason=rollout.finish_reason,
-            replaced=np.asarray(rollout.replaced, dtype=bool),
-            changed=np.asarray(rollout.changed, dtype=bool),
-            token_ids=tuple(int(token) for token in rollout.token_ids),
-            prompt_token_ids=tuple(int(token) for token in rollout.prompt_token_ids),
-            prompt=digest(request.prompt) if request.prompt_token_ids is None else None,
-            delta_logp=np.asarray(rollout.delta_logp, dtype=np.float32),
-            trace=None if rollout.trace is None else np.asarray(rollout.trace.table, dtype=np.float32),
-        )
+        return replace(rollout, delta_logp=_half(rollout.delta_logp).astype(np.float32))
 
-    def row(self) -> dict[str, Any]:
-        """As plain JSON values; `from_row` reads it back. Flags are packed eight a byte, numbers little-endian."""
-        measured: dict[str, Any] = {"delta_logp": None if self.delta_logp is None else _floats(self.delta_logp)}
-        if self.trace is not None:
-            measured |= {"trace": _floats(self.trace), "trace_columns": self.trace.shape[1]}
+    def exact_row(self) -> dict[str, Any]:
+        """Return what is the same in every run, as plain JSON values: a line of `rlvr-dir records export`.
+
+        Flags are packed eight a byte. This was the row of format 1, so `digest` did not change with the format.
+        """
         return {
             "problem": self.problem,
             "sample": self.sample,
@@ -97,50 +114,142 @@ class StoredRollout:
             "n_tokens": self.n_tokens,
             "n_replaced": self.n_replaced,
             "n_changed": self.n_changed,
-            "replaced": _pack(self.replaced),
-            "changed": _pack(self.changed),
-            **measured,
+            "replaced": b64encode(np.packbits(self.replaced).tobytes()).decode(),
+            "changed": b64encode(np.packbits(self.changed).tobytes()).decode(),
         }
 
+    def pack(self) -> tuple[dict[str, Any], bytes]:
+        """Return the row of facts and the compressed columns, which `unpack` reads.
+
+        The row's `columns` say name, type and compressed bytes of each, in order; its `crc` is of all their bytes.
+        """
+        columns = [
+            ("text", "utf-8", self.text.encode("utf-8", "surrogatepass")),
+            ("replaced", "bits", np.packbits(self.replaced).tobytes()),
+            ("changed", "bits", np.packbits(self.changed).tobytes()),
+        ]
+        numbers = (
+            ("token_ids", "<u4", self.token_ids),
+            ("prompt_token_ids", "<u4", self.prompt_token_ids),
+            ("delta_logp", "<f4" if self.trace is not None else "<f2", self.delta_logp),
+            ("trace", "<f4", self.trace),
+        )
+        for name, kind, values in numbers:
+            if values is not None:
+                values = _half(values) if kind == "<f2" else np.asarray(values)
+                columns.append((name, kind, values.astype(kind).tobytes()))
+        packed = [zlib.compress(data) for _, _, data in columns]
+        payload = b"".join(packed)
+        row = {
+            "problem": self.problem,
+            "sample": self.sample,
+            "prompt": self.prompt,
+            "finish_reason": self.finish_reason,
+            "n_tokens": self.n_tokens,
+            "n_replaced": self.n_replaced,
+            "n_changed": self.n_changed,
+            "text_digest": self.text_digest,
+            "digest": checksum(self.exact_row()),
+            "trace_columns": 0 if self.trace is None else self.trace.shape[1],
+            "columns": [[name, kind, len(data)] for (name, kind, _), data in zip(columns, packed, strict=True)],
+            "crc": zlib.crc32(payload),
+        }
+        return row, payload
+
     @classmethod
-    def from_row(cls, row: dict[str, Any]) -> "StoredRollout":
-        """The rollout that `row` wrote, or the exact part of it."""
+    def unpack(cls, row: dict[str, Any], payload: bytes) -> "StoredRollout":
+        """Return the rollout that `pack` wrote, or that of a row of format 1.
+
+        Raises:
+            ValueError: the columns are damaged, or are not those of the row.
+        """
+        if "columns" not in row:
+            return cls._of_format_1(row)
+        columns = unpacked(row, payload)
+        n, trace = row["n_tokens"], columns.get("trace")
+        rollout = cls(
+            problem=row["problem"],
+            sample=row["sample"],
+            text=columns["text"],
+            finish_reason=row["finish_reason"],
+            replaced=_flags(columns["replaced"], n),
+            changed=_flags(columns["changed"], n),
+            token_ids=_tuple(columns.get("token_ids")),
+            prompt_token_ids=_tuple(columns.get("prompt_token_ids")),
+            prompt=row["prompt"],
+            delta_logp=columns["delta_logp"].astype(np.float32) if "delta_logp" in columns else None,
+            trace=None if trace is None else trace.reshape(n, row["trace_columns"]),
+        )
+        if (rollout.n_tokens, rollout.n_replaced, rollout.n_changed) != (n, row["n_replaced"], row["n_changed"]):
+            raise ValueError("the flags are not those that were counted")
+        return rollout
+
+    @classmethod
+    def _of_format_1(cls, row: dict[str, Any]) -> "StoredRollout":
+        """Everything in the row, arrays in base64, delta log p as float32."""
         n, delta, trace = row["n_tokens"], row.get("delta_logp"), row.get("trace")
-        ids, prompt_ids = row["token_ids"], row["prompt_token_ids"]
         return cls(
             problem=row["problem"],
             sample=row["sample"],
             text=row["text"],
             finish_reason=row["finish_reason"],
-            replaced=_unpack(row["replaced"], n),
-            changed=_unpack(row["changed"], n),
-            token_ids=None if ids is None else tuple(ids),
-            prompt_token_ids=None if prompt_ids is None else tuple(prompt_ids),
+            replaced=_flags(b64decode(row["replaced"]), n),
+            changed=_flags(b64decode(row["changed"]), n),
+            token_ids=_tuple(row["token_ids"]),
+            prompt_token_ids=_tuple(row["prompt_token_ids"]),
             prompt=row["prompt"],
             delta_logp=None if delta is None else np.frombuffer(b64decode(delta), dtype="<f4"),
-            trace=None
-            if trace is None
-            else np.frombuffer(b64decode(trace), dtype="<f4").reshape(-1, row["trace_columns"]),
+            trace=None if trace is None else np.frombuffer(b64decode(trace), "<f4").reshape(n, row["trace_columns"]),
         )
 
 
+def unpacked(row: dict[str, Any], payload: bytes, only: str | None = None) -> dict[str, Any]:
+    """Return the columns of a payload by name: a text, bytes of flags, arrays; `only` one of them.
+
+    Raises:
+        ValueError: a column is damaged.
+    """
+    found, at = {}, 0
+    for name, kind, size in row["columns"]:
+        if only in (None, name):
+            stream = zlib.decompressobj()
+            try:
+                data = stream.decompress(payload[at : at + size], _MOST_BYTES)
+            except zlib.error as error:
+                raise ValueError(f"column {name}: {error}") from None
+            if not stream.eof:
+                raise ValueError(f"column {name} is cut short, or too large")
+            if kind == "utf-8":
+                found[name] = data.decode("utf-8", "surrogatepass")
+            else:
+                found[name] = data if kind == "bits" else np.frombuffer(data, dtype=kind)
+        at += size
+    return found
+
+
 def exact(row: dict[str, Any]) -> dict[str, Any]:
-    """The part of a row that is the same in every run: all that was not `MEASURED`."""
-    return {name: value for name, value in row.items() if name not in MEASURED}
+    """Return the exact part of a row of format 1."""
+    return {name: value for name, value in row.items() if name not in _MEASURED}
 
 
 def digest(text: str) -> str:
-    """First 16 hexadecimal digits of the SHA-256 of a text."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of a text."""
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _floats(values: np.ndarray) -> str:
-    return b64encode(values.astype("<f4").tobytes()).decode()
+def _half(values: ArrayLike) -> np.ndarray:
+    """As float16, the nearest; what is finite stays finite."""
+    values, most = np.asarray(values, dtype=np.float32), float(np.finfo(np.float16).max)
+    return np.where(np.isfinite(values), np.clip(values, -most, most), values).astype(np.float16)
 
 
-def _pack(flags: np.ndarray) -> str:
-    return b64encode(np.packbits(flags).tobytes()).decode()
+def _flags(data: bytes, n: int) -> np.ndarray:
+    if len(data) != (n + 7) // 8:
+        raise ValueError(f"{len(data)} bytes of flags are not those of {n} tokens")
+    return np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=n).astype(bool)
 
 
-def _unpack(text: str, n: int) -> np.ndarray:
-    return np.unpackbits(np.frombuffer(b64decode(text), dtype=np.uint8), count=n).astype(bool)
+def _tuple(ids: Any) -> tuple[int, ...] | None:
+    if ids is None:
+        return None
+    return tuple(ids.tolist() if isinstance(ids, np.ndarray) else ids)

@@ -11,22 +11,24 @@ from harness.errors import UserError
 from harness.records import lines
 from harness.records.config import RecordConfig
 from harness.records.files import folder_name
-from harness.records.journal import Contents, contents
-from harness.records.record import ABOUT, CONFIG, JOURNAL, RECORD, Record, header, in_order, record_lines, same_bytes
+from harness.records.journal import JOURNAL, OLD_JOURNAL, Contents, Entry, contents, header, journal_path
+from harness.records.record import ABOUT, CONFIG, RECORD, Record, in_order, manifest, same_bytes
 from harness.records.rollout import Key, StoredRollout
 from harness.spec import parse
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A record as it is on the disk now, perhaps while another process writes it."""
+    """A record as it is on the disk now, perhaps while another process writes it.
+
+    The facts of all rollouts are at hand; texts and tokens are read when asked for, and checked then.
+    """
 
     folder: Path
     config_hash: str
     task: str
     config: RecordConfig | None  # None where config.json is damaged
     about: dict[str, Any]
-    journal: bytes
     contents: Contents
 
     @property
@@ -37,27 +39,43 @@ class Snapshot:
     @cached_property
     def held(self) -> list[Key]:
         """The keys of all good rollouts, in the record's order."""
-        return in_order(self.contents.places)
+        return in_order(self.contents.entries)
 
-    def row(self, key: Key) -> dict[str, Any]:
-        """A stored row."""
-        offset, length = self.contents.places[key]
-        row = lines.decode(self.journal[offset : offset + length])
-        assert row is not None  # `contents` has checked it
-        return row
+    def __contains__(self, key: Key) -> bool:
+        return key in self.contents.entries
+
+    def entry(self, key: Key) -> Entry:
+        """Return the facts of a rollout that is held."""
+        return self.contents.entries[key]
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the facts of all good rollouts, in the record's order."""
+        return (self.contents.entries[key] for key in self.held)
+
+    def rollout(self, key: Key) -> StoredRollout:
+        """Return a rollout that is held."""
+        return self.contents.entries[key].load()
 
     def rollouts(self) -> Iterator[StoredRollout]:
-        """All good rollouts, in the record's order."""
-        return (StoredRollout.from_row(self.row(key)) for key in self.held)
+        """Yield all good rollouts, in the record's order."""
+        return (entry.load() for entry in self.entries())
 
-    def lines(self) -> Iterator[bytes]:
-        """What `record.jsonl` is when the record is finished as it stands."""
-        return record_lines(self.config_hash, self.task, map(self.row, self.held))
+    def export(self) -> Iterator[bytes]:
+        """Yield the lines of `rlvr-dir records export`: everything exact, in the record's order."""
+        yield lines.encode(header(self.config_hash, self.task))
+        for rollout in self.rollouts():
+            yield lines.encode(rollout.exact_row())
 
     @property
     def finished(self) -> bool:
-        """Whether `record.jsonl` is there and is, byte for byte, what the journal says."""
-        return same_bytes(self.folder / RECORD, self.lines())
+        """Whether `record.jsonl` is there and is, byte for byte, what the journal says.
+
+        That of format 1 held all that is exported, so it may be what is exported, too.
+        """
+        path = self.folder / RECORD
+        if same_bytes(path, manifest(self.config_hash, self.task, self.contents.entries)):
+            return True
+        return self.contents.path.name == OLD_JOURNAL and same_bytes(path, self.export())
 
 
 class RecordStore:
@@ -65,7 +83,8 @@ class RecordStore:
 
     >>> store = RecordStore("runs/records")                                              # doctest: +SKIP
     >>> with store.open(config, "aime24", problems, samples=32) as record:               # doctest: +SKIP
-    ...     for rollout in resume(record, decode_missing): ...
+    ...     for problem, sample in record.missing(): record.add(decode(problem, sample))
+    ...     record.finish()
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -82,29 +101,22 @@ class RecordStore:
         sync_seconds: float = 0.0,
         trace_columns: int = 0,
     ) -> Record:
-        """The record of `config` and `task`, made if need be, locked and repaired; see `Record`.
+        """Return the record of `config` and `task`, made if need be, locked and repaired; see `Record`.
 
         Raises:
             UserError: another process writes it, or the disk is full.
         """
         folder = self.folder / config.hash() / folder_name("task", task)
-        return Record(
-            folder,
-            config,
-            task,
-            problems,
-            samples,
-            about=about,
-            sync_seconds=sync_seconds,
-            trace_columns=trace_columns,
-        )
+        how = {"about": about, "sync_seconds": sync_seconds, "trace_columns": trace_columns}
+        return Record(folder, config, task, problems, samples, **how)
 
     def names(self) -> list[tuple[str, str]]:
-        """(config hash, task) of every record, sorted."""
-        return sorted((path.parent.parent.name, path.parent.name) for path in self.folder.glob(f"*/*/{JOURNAL}"))
+        """Return (config hash, task) of every record, sorted."""
+        found = {path.parent for name in (JOURNAL, OLD_JOURNAL) for path in self.folder.glob(f"*/*/{name}")}
+        return sorted((folder.parent.name, folder.name) for folder in found)
 
     def find(self, name: str) -> list[tuple[str, str]]:
-        """The records that `name` means: the beginning of a config hash, with or without `/<task>`.
+        """Return the records that `name` means: the beginning of a config hash, with or without `/<task>`.
 
         Raises:
             UserError: none.
@@ -119,7 +131,7 @@ class RecordStore:
         return found
 
     def one(self, name: str) -> Snapshot:
-        """The one record that `name` means.
+        """Return the one record that `name` means.
 
         Raises:
             UserError: none, or several.
@@ -130,26 +142,29 @@ class RecordStore:
             raise UserError(f"record={name!r} means {len(found)} records ({names}); give more of the hash, or /TASK")
         return self.read(*found[0])
 
-    def read(self, config_hash: str, task: str) -> Snapshot:
-        """A record without locking or changing it.
+    def read(self, config_hash: str, task: str, *, whole: bool = False) -> Snapshot:
+        """Return a record without locking or changing it; every byte of its journal is checked if `whole`.
 
         Raises:
             UserError: there is none.
         """
         folder = self.folder / config_hash / task
-        try:
-            journal = (folder / JOURNAL).read_bytes()
-        except OSError:
-            raise UserError(f"there is no record {config_hash}/{task} in {str(self.folder)!r}") from None
-        found = contents(journal, header(config_hash, task))
-        about = _json(folder / ABOUT) or {}
-        return Snapshot(folder, config_hash, task, _config(folder / CONFIG, config_hash), about, journal, found)
+        if not is_record(folder):
+            raise UserError(f"there is no record {config_hash}/{task} in {str(self.folder)!r}")
+        found = contents(journal_path(folder), config_hash, task, whole=whole)
+        config, about = _config(folder / CONFIG, config_hash), _json(folder / ABOUT) or {}
+        return Snapshot(folder, config_hash, task, config, about, found)
+
+
+def is_record(folder: Path) -> bool:
+    """Tell whether a folder is that of a record, of either format."""
+    return journal_path(folder).is_file()
 
 
 def _json(path: Path) -> dict[str, Any] | None:
     try:
         value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from harness import stats
 from harness.errors import UserError
-from harness.records.clusters import clustered_errors
 from harness.records.store import Snapshot
 from harness.records.verdicts import read_verdicts, verdict_path
 
@@ -22,14 +21,14 @@ def counts(snapshot: Snapshot) -> dict[str, Any]:
     `replacement_ratio` is over all tokens; `replacement_ratio_per_response` is the plain mean of per-response ratios,
     which the authors' notebook prints.
     """
-    rows = [snapshot.row(key) for key in snapshot.held]
-    if not rows:
+    entries = [*snapshot.entries()]
+    if not entries:
         return {"rollouts": 0, "problems": 0}
-    counted = {name: [row[name] for row in rows] for name in ("n_tokens", "n_replaced", "n_changed")}
-    all_in_one = stats.Responses(truncated=[row["finish_reason"] == "length" for row in rows], **counted)
+    counted = {name: [getattr(entry, name) for entry in entries] for name in ("n_tokens", "n_replaced", "n_changed")}
+    all_in_one = stats.Responses(truncated=[entry.finish_reason == "length" for entry in entries], **counted)
     return {
-        "rollouts": len(rows),
-        "problems": len({row["problem"] for row in rows}),
+        "rollouts": len(entries),
+        "problems": len({entry.problem for entry in entries}),
         "tokens": sum(counted["n_tokens"]),
         **stats.benchmark_metrics([all_in_one]),
     }
@@ -67,7 +66,7 @@ def scores(snapshot: Snapshot, grader: str) -> dict[str, Any]:
     found[f"avg@{n}_se"] = stats.standard_error(correct)
     per_seed = snapshot.config.source.get("per_seed") if snapshot.config else None
     if per_seed and n % per_seed == 0:
-        errors = clustered_errors(correct, per_seed)
+        errors = stats.clustered_errors(correct, per_seed)
         found |= {f"avg@{n}_se_seeds": errors["over_seeds"], f"avg@{n}_se_both": errors["over_both"]}
     else:
         found[f"avg@{n}_se_sampling"] = stats.sampling_error(correct)

@@ -15,7 +15,8 @@ from harness.errors import UserError
 from harness.grading import Gold, Verdict, code_digest, grade_many
 from harness.records import lines
 from harness.records.files import folder_name, write_file
-from harness.records.rollout import Key, StoredRollout, digest
+from harness.records.journal import Entry
+from harness.records.rollout import Key, StoredRollout
 
 
 def judge_name(grader: str, golds: str = "published") -> str:
@@ -50,12 +51,12 @@ def versions(judge: str) -> dict[str, str]:
     return {"grader": judge.split("+")[0], "code": code_digest(), **_packages()}
 
 
-def verdict_row(rollout: StoredRollout, gold: Gold, kind: str, answer: str | None = None) -> dict[str, Any]:
+def verdict_row(rollout: Entry | StoredRollout, gold: Gold, kind: str, answer: str | None = None) -> dict[str, Any]:
     """One stored verdict, with what it was given for."""
     return {
         "problem": rollout.problem,
         "sample": rollout.sample,
-        "text": digest(rollout.text),
+        "text": rollout.text_digest,
         "gold": _plain(gold),
         "kind": kind,
         "answer": answer,
@@ -72,7 +73,7 @@ def read_verdicts(folder: Path, judge: str, expected: dict[str, Any] | None = No
     path = verdict_path(folder, judge)
     if not path.is_file():
         return {}
-    head, *rows = [line.row for line in lines.scan(path.read_bytes())] or [None]
+    head, *rows = [*lines.decode_all(path.read_bytes())] or [None]
     if expected is not None and head != expected:
         return {}
     return {(row["problem"], row["sample"]): row for row in rows if row is not None}
@@ -96,15 +97,15 @@ class StoredVerdicts:
         self._rows = read_verdicts(folder, judge, self._head)
         self._new = 0
 
-    def get(self, rollout: StoredRollout, gold: Gold) -> Verdict | None:
+    def get(self, rollout: Entry | StoredRollout, gold: Gold) -> Verdict | None:
         """Return the verdict on a rollout, None where none holds."""
         row = self._rows.get(rollout.key)
-        if row is None or (row["text"], row["gold"]) != (digest(rollout.text), _plain(gold)):
+        if row is None or (row["text"], row["gold"]) != (rollout.text_digest, _plain(gold)):
             return None
         verdict = Verdict(row["kind"], row["answer"], self.grader)
         return verdict if verdict.graded else None
 
-    def add(self, rollout: StoredRollout, gold: Gold, verdict: Verdict) -> None:
+    def add(self, rollout: Entry | StoredRollout, gold: Gold, verdict: Verdict) -> None:
         """Take a new verdict, which `write` stores."""
         self._rows[rollout.key] = verdict_row(rollout, gold, verdict.kind, verdict.answer)
         self._new += 1
@@ -123,7 +124,7 @@ class StoredVerdicts:
 def grade_record(
     folder: Path,
     head: dict[str, Any],
-    rollouts: Iterable[StoredRollout],
+    rollouts: Iterable[Entry | StoredRollout],
     gold: Mapping[str, Gold],
     judge: str,
     *,
@@ -136,7 +137,7 @@ def grade_record(
     """
     stored = StoredVerdicts(folder, head, judge)
     known: dict[Key, Verdict] = {}
-    todo: list[StoredRollout] = []
+    todo: list[Entry | StoredRollout] = []
     for rollout in rollouts:
         if rollout.problem not in gold:
             raise UserError(f"gold has no answer of {rollout.problem!r}")
@@ -145,7 +146,7 @@ def grade_record(
             todo.append(rollout)
         else:
             known[rollout.key] = verdict
-    items = [(gold[rollout.problem], rollout.text, rollout.finish_reason) for rollout in todo]
+    items = ((gold[rollout.problem], rollout.text, rollout.finish_reason) for rollout in todo)  # one text at a time
     for rollout, verdict in zip(todo, grade_many(items, grader=stored.grader), strict=True):
         known[rollout.key] = verdict
         stored.add(rollout, gold[rollout.problem], verdict)

@@ -1,6 +1,7 @@
 """Avg@k, Pass@k, Maj@k, error bars, paired tests and power of a problems x samples matrix; numpy and scipy, no I/O."""
 
 from harness.stats.bootstrap import bootstrap_interval
+from harness.stats.clusters import clustered_errors
 from harness.stats.errors import sampling_error, standard_error, t_interval
 from harness.stats.majority import maj_at_k
 from harness.stats.metrics import Responses, benchmark_metrics, problem_metrics, ratio
@@ -16,6 +17,7 @@ __all__ = [
     "avg_at_k",
     "benchmark_metrics",
     "bootstrap_interval",
+    "clustered_errors",
     "detectable_gain",
     "holm",
     "maj_at_k",

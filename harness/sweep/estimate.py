@@ -155,7 +155,7 @@ def _held(store: RecordStore, job: Job) -> list[int]:
     except UserError:
         return []
     asked = {(request.problem, request.sample) for request in job.requests}
-    return [snapshot.row(key)["n_tokens"] for key in snapshot.held if key in asked]
+    return [entry.n_tokens for entry in snapshot.entries() if entry.key in asked]
 
 
 def _speed(out: Path, spec: SweepSpec) -> float | None:

@@ -4,10 +4,7 @@ The journal's lock is `flock`, which ends with its process: with Optuna's own lo
 keeps the others waiting for half a minute.
 """
 
-import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +13,9 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 from harness.errors import UserError
+from harness.records.lock import flocked
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-
-@contextmanager
-def flocked(path: Path) -> Iterator[None]:
-    """Waits for, and holds, an advisory lock on a file, which is made and stays."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 class FileLock(JournalFileOpenLock):
@@ -36,17 +23,16 @@ class FileLock(JournalFileOpenLock):
 
     def __init__(self, journal: Path) -> None:
         super().__init__(str(journal))
-        self._path, self._held = journal.with_name(journal.name + ".flock"), None
+        self._path, self._held = journal.with_name(journal.name + ".flock"), -1
 
     def acquire(self) -> bool:
         """Waits until no other process writes."""
         self._held = flocked(self._path)
-        self._held.__enter__()
         return True
 
     def release(self) -> None:
         """Lets the next one write."""
-        self._held.__exit__(None, None, None)
+        os.close(self._held)
 
 
 def open_storage(storage: str, journal: Path) -> Any:

@@ -15,13 +15,14 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from harness.records.lock import locked
 from harness.spec.search import LISTED, Parameter, Search
 from harness.spec.sweep import Wilcoxon
 from harness.sweep.folder import Folder, check, dump
 from harness.sweep.kinds import load
 from harness.sweep.owner import dead, me
 from harness.sweep.points import Point, key, names
-from harness.sweep.storage import flocked, open_storage
+from harness.sweep.storage import open_storage
 
 OPEN = (TrialState.WAITING, TrialState.RUNNING)
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -165,7 +166,7 @@ class Book:
     def ask(self, *, references_only: bool = False) -> Asked | None:
         """Claims the next trial: a reference, else a waiting point, else one that the search proposes; None if there is
         none now."""
-        with flocked(self.folder.claim):
+        with locked(self.folder.claim):
             for study in (self.references,) if references_only else (self.references, self.points):
                 if any(trial.state == TrialState.WAITING for trial in self.trials(study)):
                     return self._claim(study)

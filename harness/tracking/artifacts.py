@@ -12,7 +12,7 @@ from harness.analysis.histogram import Histogram, as_json
 from harness.errors import UserError
 from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
-from harness.records import Key, RecordStore, Snapshot, StoredRollout, digest, judge_name
+from harness.records import Key, RecordStore, Snapshot, digest, judge_name
 from harness.records.verdicts import read_verdicts
 
 RESULT, TABLE, LM_EVAL = "result.json", "per_problem.json", "lm_eval.json"
@@ -51,7 +51,7 @@ def _write_samples(result: EvalResult, snapshot: Snapshot, keys: list[list[Key]]
     with gzip.open(path, "wt", compresslevel=1, encoding="ascii") as out:
         for row, problem in enumerate(result.problem_ids):
             for column, key in enumerate(keys[row]):
-                rollout = StoredRollout.from_row(snapshot.row(key))
+                rollout = snapshot.rollout(key)
                 if rollout.n_tokens != result.n_tokens[row, column]:
                     path.unlink()
                     return
@@ -121,6 +121,6 @@ def _record(result: EvalResult) -> tuple[Snapshot, list[list[Key]]] | None:
     # Our language model names a problem `<task>/<id>`; imported records keep their own names.
     for prefix in (f"{result.task}/", ""):
         keys = [[(prefix + problem, column) for column in range(result.samples)] for problem in result.problem_ids]
-        if all(key in snapshot.contents.places for row in keys for key in row):
+        if all(key in snapshot for row in keys for key in row):
             return snapshot, keys
     return None

@@ -1,9 +1,7 @@
 """The MLflow store: an explicit sqlite file, migrated once under a lock, or a server; a client that gives up soon."""
 
-import fcntl
 import logging
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.records.lock import locked
 
 VARIABLE = "RLVR_DIR_TRACKING_URI"
 _SQLITE, _SERVERS = "sqlite:///", ("http://", "https://")
@@ -77,16 +76,7 @@ class Store:
             yield
             return
         self.database.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.database.with_suffix(".lock"), "w") as lock:
-            until = time.monotonic() + _LOCK_SECONDS
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        raise TimeoutError(f"{lock.name} was held for {_LOCK_SECONDS:.0f} s") from None
-                    time.sleep(0.02)
+        with locked(self.database.with_suffix(".lock"), _LOCK_SECONDS):
             yield
 
     def client(self) -> Any:

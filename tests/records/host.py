@@ -17,9 +17,10 @@ SAMPLES = 3
 
 def decode(engine, folder):
     from harness.decode import Request
-    from harness.records import RecordConfig, RecordStore, resume
+    from harness.records import RecordConfig, RecordStore
     from harness.spec import Decoding, Sampling
     from tests.decode.requests import LONG
+    from tests.records.made import resume
 
     decoding = Decoding(mode="extrapolate", tau=-0.1, gamma=0.5)
     sampling = Sampling(max_tokens=40, samples=SAMPLES, seed=3)

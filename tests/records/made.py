@@ -1,10 +1,12 @@
-"""Rollouts without an engine: any key gives the same one, as the counter-based noise promises of real ones."""
+"""Rollouts without an engine, any key gives the same one, as the noise promises of real ones; and what tests share."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 
 from harness.records import RecordConfig, RecordStore
+from harness.records.journal import JOURNAL, scan
 from harness.spec import Decoding, Pair, Sampling
 
 TASK = "tiny_easy"
@@ -47,3 +49,29 @@ def fill(folder, samples=3, problems=PROBLEMS):
             record.add(made(*key))
         record.finish()
         return record.folder
+
+
+def resume(record, generate):
+    """Yields every rollout asked of `record`, facts of the held ones first; `generate` makes the rest; finishes it."""
+    missing = record.missing()
+    yield from record.entries()
+    for rollout in generate(missing) if missing else ():
+        yield record.add(rollout)
+    if left := record.missing():
+        raise RuntimeError(f"no rollout came back for {len(left)} of {len(missing)} missing keys, {left[0]} first")
+    record.finish()
+
+
+def stored(records):
+    """The keys of each record's rollouts in order of arrival, by config hash: one decoded twice is there twice."""
+    found = {}
+    for path in Path(records).glob(f"*/*/{JOURNAL}"):
+        with path.open("rb") as file:
+            rows = [row for _, _, row in scan(file, whole=False) if row and "problem" in row]
+        found[path.parent.parent.name] = [(row["problem"], row["sample"]) for row in rows]
+    return found
+
+
+def stored_count(records):
+    """How many rollouts are on the disk, in all records of a store."""
+    return sum(map(len, stored(records).values()))

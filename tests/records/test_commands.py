@@ -8,7 +8,6 @@ import pytest
 from harness import stats
 from harness.errors import UserError
 from harness.records import RecordStore
-from harness.records.clusters import clustered_errors
 from harness.records.commands import (
     export_record,
     gc_records,
@@ -17,6 +16,7 @@ from harness.records.commands import (
     show_record,
     verify_records,
 )
+from harness.records.journal import JOURNAL
 from harness.records.official import read_official
 from tests.records.fixture_official import FOLDER, notebook, write
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record
@@ -93,12 +93,12 @@ def test_official_folders_that_are_none_are_refused(tmp_path):
 def test_clustered_errors_are_the_known_ones_where_there_are_known_ones():
     rng = np.random.default_rng(0)
     x = rng.random((40, 12)) < 0.4
-    errors = clustered_errors(x, per_seed=4)
+    errors = stats.clustered_errors(x, per_seed=4)
     assert errors["over_problems"] == pytest.approx(stats.standard_error(x))
     per_seed = x.reshape(40, 3, 4).mean(axis=(0, 2))
     assert errors["over_seeds"] == pytest.approx(per_seed.std(ddof=1) / 3**0.5)
-    assert np.isnan(clustered_errors(x, per_seed=12)["over_seeds"])
-    assert clustered_errors(x, per_seed=12)["over_both"] == pytest.approx(errors["over_problems"], rel=0.05)
+    assert np.isnan(stats.clustered_errors(x, per_seed=12)["over_seeds"])
+    assert stats.clustered_errors(x, per_seed=12)["over_both"] == pytest.approx(errors["over_problems"], rel=0.05)
 
 
 def test_two_way_errors_cover_a_tilt_shared_by_a_seed():
@@ -109,7 +109,7 @@ def test_two_way_errors_cover_a_tilt_shared_by_a_seed():
         x = (
             rng.normal(size=(30, 1, 1)) * 0.8 + rng.normal(size=(1, 8, 1)) * 0.3 + rng.normal(size=(30, 8, 4)) * 0.3
         ).reshape(30, 32)
-        errors = clustered_errors(x, per_seed=4)
+        errors = stats.clustered_errors(x, per_seed=4)
         means.append(x.mean())
         both.append(errors["over_both"])
         problems_only.append(errors["over_problems"])
@@ -165,7 +165,10 @@ def test_export(tmp_path):
     with open_record(tmp_path / "s") as record:
         record.grade(dict.fromkeys(PROBLEMS, "1"))
     export_record(tmp_path / "s", NAME, tmp_path / "out")
-    assert (tmp_path / "out").read_bytes() == (folder / "record.jsonl").read_bytes()
+    told = [json.loads(line)["row"] for line in (folder / "record.jsonl").read_text().splitlines()]
+    lines = (tmp_path / "out").read_text().splitlines()
+    assert [json.loads(line)["sha"] for line in lines[1:]] == [row["digest"] for row in told[1:]]
+    assert json.loads(lines[1])["row"]["token_ids"] == list(made(PROBLEMS[0], 0).token_ids)
     rows = [
         json.loads(line)
         for line in export_record(tmp_path / "s", NAME, tmp_path / "t", "texts").read_text().splitlines()
@@ -180,19 +183,19 @@ def test_export(tmp_path):
 def test_verify_names_damage_and_changes_nothing(tmp_path):
     folder = fill(tmp_path)
     assert verify_records(tmp_path) == {NAME: []}
-    journal = (folder / "journal.jsonl").read_bytes()
+    journal = (folder / JOURNAL).read_bytes()
     damaged = journal.replace(b'"sample":1', b'"sample":2', 2) + b"torn"
-    (folder / "journal.jsonl").write_bytes(damaged)
+    (folder / JOURNAL).write_bytes(damaged)
     (folder / "config.json").write_text("{}")
     text = " | ".join(verify_records(tmp_path, NAME)[NAME])
-    for words in ("config.json is damaged", "2 damaged lines", "torn last line of 4 bytes", "record.jsonl is not"):
+    for words in ("config.json is damaged", "2 damaged entries", "torn last entry of 4 bytes", "record.jsonl is not"):
         assert words in text
-    assert (folder / "journal.jsonl").read_bytes() == damaged
+    assert (folder / JOURNAL).read_bytes() == damaged
 
 
 def test_gc_takes_what_nothing_needs_and_only_when_told(tmp_path):
     folder = fill(tmp_path)
-    (folder / "journal.corrupt-1.jsonl").write_text("x" * 10)
+    (folder / "journal.corrupt-1.bin").write_text("x" * 10)
     (folder / ".record.jsonl.new").write_text("x")
     with RecordStore(tmp_path).open(config(prompt="0" * 16), TASK, PROBLEMS, 3) as busy:
         assert [row["reason"] for row in gc_records(tmp_path)] == ["damaged, set aside", "half-written"]

@@ -17,8 +17,8 @@ import pytest
 
 from harness.errors import UserError
 from harness.records import journal as journal_module
-from harness.records import resume
-from tests.records.made import PROBLEMS, fill, made, open_record
+from harness.records.journal import JOURNAL, contents
+from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, resume
 
 ROOT = Path(__file__).parents[2]
 HOLDER = """
@@ -177,10 +177,10 @@ def test_ctrl_c_in_the_middle_of_a_write_leaves_whole_lines(tmp_path, monkeypatc
 
 
 def test_writes_that_the_system_cuts_short_are_completed(tmp_path, monkeypatch):
-    whole = (fill(tmp_path / "whole") / "journal.jsonl").read_bytes()
+    whole = (fill(tmp_path / "whole") / JOURNAL).read_bytes()
     write = os.pwrite
     monkeypatch.setattr(journal_module.os, "pwrite", lambda fd, data, at: write(fd, bytes(data)[:100], at))
-    assert (fill(tmp_path / "short") / "journal.jsonl").read_bytes() == whole
+    assert (fill(tmp_path / "short") / JOURNAL).read_bytes() == whole
 
 
 @contextlib.contextmanager
@@ -198,13 +198,14 @@ def files_at_most(size):
 def test_a_full_disk_is_one_sentence_and_nothing_is_torn(tmp_path):
     whole = (fill(tmp_path / "whole") / "record.jsonl").read_bytes()
     with open_record(tmp_path / "full") as record:
-        path = record.folder / "journal.jsonl"
+        path = record.folder / JOURNAL
         with files_at_most(4000), pytest.raises(UserError, match=r"no space is left for it\); the \d+ rollouts before"):
             list(resume(record, lambda missing: (made(*key) for key in missing)))
         assert path.stat().st_size <= 4000
-        assert path.read_bytes().endswith(b"}\n")
+        on_disk = contents(path, config().hash(), TASK, whole=True)
+        assert (on_disk.bad, on_disk.tail) == (0, 0)
         held = len(list(record.rollouts()))
-        assert held > 2
+        assert held == len(on_disk.entries) > 2
     with open_record(tmp_path / "full") as record:
         assert record.repairs == []
         assert len(record.missing()) == 36 - held
@@ -221,7 +222,7 @@ def test_a_disk_that_fills_while_finishing_leaves_the_journal_and_no_half_record
         assert sorted(path.name for path in record.folder.iterdir()) == [
             "about.json",
             "config.json",
-            "journal.jsonl",
+            JOURNAL,
             "lock",
         ]
     assert (fill(tmp_path / "full") / "record.jsonl").read_bytes() == whole

@@ -14,6 +14,7 @@ import pytest
 
 from harness.records import RecordStore
 from tests.records.host import PROBLEMS, SAMPLES
+from tests.records.made import stored_count
 
 ROOT = Path(__file__).parents[2]
 KILLS = 24
@@ -53,10 +54,6 @@ def host(request, peaked_pair):
     host.close()
 
 
-def journal_lines(folder):
-    return sum(path.read_bytes().count(b"\n") for path in folder.glob("*/*/journal.jsonl"))
-
-
 def alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -70,16 +67,16 @@ def only(folder):
 
 
 def kill_until_done(host, folder, seconds, rng, most):
-    """Starts and kills decoding processes (at most so often) until one lives to finish; journal lines after each."""
+    """Starts and kills decoding processes (at most so often) until one lives to finish; what was stored after each."""
     progress = []
     while True:
-        before = journal_lines(folder)
+        before = stored_count(folder)
         pid = host.start(folder)
-        # Half of the kills at any time at all (start, prefill, decoding), the others a moment after new lines.
+        # Half of the kills at any time at all (start, prefill, decoding), the others a moment after new rollouts.
         anytime = rng.random() < 0.5
         moment = time.monotonic() + (rng.random() * seconds / 4 if anytime else PATIENCE)
         wanted = 10**9 if anytime else before + rng.randrange(1, 4)
-        while alive(pid) and time.monotonic() < moment and journal_lines(folder) < wanted:
+        while alive(pid) and time.monotonic() < moment and stored_count(folder) < wanted:
             time.sleep(0.0005)
         time.sleep(rng.random() * 0.01)
         if len(progress) < most:
@@ -89,7 +86,7 @@ def kill_until_done(host, folder, seconds, rng, most):
         if status == "0":
             return progress
         assert status == "-9"
-        progress.append(journal_lines(folder))
+        progress.append(stored_count(folder))
 
 
 def test_killed_again_and_again_the_record_is_the_uninterrupted_runs_byte_for_byte(host, tmp_path):
@@ -111,7 +108,7 @@ def test_killed_again_and_again_the_record_is_the_uninterrupted_runs_byte_for_by
             assert (ours.folder / name).read_bytes() == (whole.folder / name).read_bytes()
         pairs = zip(ours.rollouts(), whole.rollouts(), strict=True)
         worst = max(worst, *(float(np.abs(mine.delta_logp - theirs.delta_logp).max()) for mine, theirs in pairs))
-        print(f"record {turn}: {len(progress)} kills, lines on the disk after each {progress}, then finished")
+        print(f"record {turn}: {len(progress)} kills, rollouts on the disk after each {progress}, then finished")
         if kills >= KILLS:
             break
     print(f"{kills} kills; {seconds:.2f} s uninterrupted; largest difference of delta log p {worst:.1e}")

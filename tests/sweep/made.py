@@ -1,7 +1,4 @@
-"""Small sweeps on the tiny pair, of decodings and of trainings, as their YAML says it; and what a store holds."""
-
-import json
-from pathlib import Path
+"""Small sweeps on the tiny pair, of decodings and of trainings, as their YAML says it."""
 
 from harness.sweep.kinds import load
 
@@ -36,12 +33,3 @@ def sweep(**changes):
         "engine": {"backend": "transformers", "max_num_seqs": 4},
     }
     return load({**data, **changes})
-
-
-def decoded(records):
-    """How many responses of each record are in its journal: a response that is decoded twice has two lines."""
-    found = {}
-    for path in Path(records).glob("*/*/journal.jsonl"):
-        rows = [json.loads(line)["row"] for line in path.read_text().splitlines()]
-        found[path.parent.parent.name] = [(row["problem"], row["sample"]) for row in rows if "problem" in row]
-    return found

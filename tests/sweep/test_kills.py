@@ -10,15 +10,12 @@ from pathlib import Path
 import pytest
 
 from harness.sweep.points import key, listed_points
-from tests.sweep.made import decoded, sweep
+from tests.records.made import stored, stored_count
+from tests.sweep.made import sweep
 
 PATIENCE = 120  # seconds for anything a sweep does
 LARGER = {"limit": 6, "sampling": {"samples": 4, "max_tokens": 40}}
 RESPONSES = 6 * 6 * 4
-
-
-def lines(out):
-    return sum(path.read_bytes().count(b"\n") for path in out.glob("records/*/*/journal.jsonl"))
 
 
 def alive(pid):
@@ -44,8 +41,8 @@ def wait_for_a_moment(pid, out, rng, seconds):
     """Half of the moments are any time at all, the others come just after new lines in some journal."""
     anytime = rng.random() < 0.5
     moment = time.monotonic() + (rng.random() * seconds if anytime else PATIENCE)
-    wanted = 10**9 if anytime else lines(out) + rng.randrange(1, 12)
-    while alive(pid) and time.monotonic() < moment and lines(out) < wanted:
+    wanted = 10**9 if anytime else stored_count(out / "records") + rng.randrange(1, 12)
+    while alive(pid) and time.monotonic() < moment and stored_count(out / "records") < wanted:
         time.sleep(0.001)
     time.sleep(rng.random() * 0.02)
 
@@ -60,7 +57,7 @@ def check(book, out, spec, responses):
     assert sorted(key(trial.user_attrs["point"]) for trial in complete) == sorted(map(key, listed_points(spec)))
     assert len([t for t in book.trials(book.references) if t.state.name == "COMPLETE"]) == 2
     assert {trial.state.name for trial in everything(book)} <= {"COMPLETE", "FAIL"}
-    found = decoded(out / "records")
+    found = stored(out / "records")
     for name, keys in found.items():
         assert len(keys) == len(set(keys)), f"record {name} has a response twice"
     assert sum(map(len, found.values())) == responses
@@ -103,11 +100,11 @@ def test_workers_and_parents_killed_leave_every_point_complete_once(host, look, 
             if workers and (killed["worker"] <= killed["parent"] or rng.random() < 0.3):
                 kill(rng.choice(workers))
                 killed["worker"] += 1
-                print(f"worker killed at {lines(out)} lines")
+                print(f"worker killed at {stored_count(out / 'records')} responses")
             elif alive(pid):
                 kill(pid)
                 killed["parent"] += 1
-                print(f"parent killed at {lines(out)} lines")
+                print(f"parent killed at {stored_count(out / 'records')} responses")
                 for worker in workers:
                     deadline = time.monotonic() + 10
                     while alive(worker) and time.monotonic() < deadline:

@@ -12,7 +12,8 @@ from harness.sweep.folder import Folder
 from harness.sweep.look import best, status
 from harness.sweep.points import key
 from harness.sweep.run import Places
-from tests.sweep.made import decoded, sweep
+from tests.records.made import stored
+from tests.sweep.made import sweep
 
 
 def points_of(book):
@@ -21,7 +22,7 @@ def points_of(book):
 
 def once(records):
     """Every response of every record has been decoded exactly once; how many there are."""
-    found = decoded(records)
+    found = stored(records)
     for name, keys in found.items():
         assert len(keys) == len(set(keys)), name
     return sum(map(len, found.values()))
@@ -57,9 +58,9 @@ def test_a_grid_runs_to_the_end_and_says_what_it_found(grid, look):
 
 
 def test_the_same_command_again_decodes_nothing(grid, host, look):
-    before = {path: path.stat().st_size for path in grid.glob("records/*/*/journal.jsonl")}
+    before = {path: path.stat().st_size for path in grid.glob("records/*/*/journal.bin")}
     assert host.run(grid) == 0
-    assert {path: path.stat().st_size for path in grid.glob("records/*/*/journal.jsonl")} == before
+    assert {path: path.stat().st_size for path in grid.glob("records/*/*/journal.bin")} == before
     assert len(look(grid)[0].trials()) == 4
 
 

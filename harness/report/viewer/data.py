@@ -1,7 +1,8 @@
 """What the viewer shows, as JSON: problems, their answers, and one column of numbers a fact.
 
-Columns are `TYPE:BASE64` of little-endian arrays (`u1`, `u4`, `i2` thousandths, `f4`). Criteria are float32 to the bit:
-a threshold set in the page marks exactly the positions that it marks in the engine. Everything else is rounded.
+Columns are `TYPE:BASE64` of little-endian arrays (`u1`, `u4`, `i2` thousandths, `f4`). Criteria of a trace are float32
+to the bit: a threshold set in the page marks exactly the positions that it marks in the engine. Everything else is
+rounded, delta log p that was kept without a trace too.
 """
 
 from base64 import b64encode
@@ -40,12 +41,12 @@ def answer_of(snapshot: Snapshot, problem: str, sample: int = 0, label: str | No
         UserError: the record does not hold it.
     """
     key = (full_name(snapshot, problem), sample)
-    if key not in snapshot.contents.places:
+    if key not in snapshot:
         held = ", ".join(problems_of(snapshot)[:5]) or "none"
         raise UserError(
             f"problem={problem!r}, sample={sample} is not in record {snapshot.name}; its problems begin with: {held}"
         )
-    rollout = StoredRollout.from_row(snapshot.row(key))
+    rollout = snapshot.rollout(key)
     row = read_verdicts(snapshot.folder, JUDGE).get(key, {})
     gold = row.get("gold")
     return Answer(

@@ -7,7 +7,6 @@ finally:
     child.end()
 """
 
-import fcntl
 import json
 import os
 import signal
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.records.lock import flocked
 
 POLL = 0.2  # seconds
 _KEEPER = str(Path(__file__).with_name("keeper.py"))
@@ -42,7 +42,10 @@ class Child:
     def __init__(
         self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: Path, lock: Path, grace: float
     ) -> None:
-        held = _locked(lock, grace + 15)
+        try:
+            held = flocked(lock, grace + 15)
+        except TimeoutError:
+            raise UserError(f"{lock.parent} still has a trainer of an earlier run; end it, then run again") from None
         try:
             self._keeper = subprocess.Popen(
                 [sys.executable, "-I", "-S", _KEEPER, str(grace), str(output), *command],
@@ -142,19 +145,3 @@ def terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _locked(path: Path, seconds: float) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    until = time.monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        except BlockingIOError:
-            if time.monotonic() > until:
-                os.close(descriptor)
-                raise UserError(
-                    f"{path.parent} still has a trainer of an earlier run; end it, then run again"
-                ) from None
-            time.sleep(POLL)

@@ -1,0 +1,293 @@
+"""The record store at the paper's size: bytes a token, seconds and memory, on rollouts made up as a model writes them.
+
+    python -m harness.bench.records {write|read|resume|verify|grade|compare|report} FOLDER SETTINGS
+
+is one stage in a process of its own, so that its peak memory is its own; it prints one JSON line.
+
+The rollouts have what storage depends on. Tokens follow a Zipf–Mandelbrot law over 151,936 ids (12.2 bits each), and
+half of each response repeats earlier spans of it, so that its text compresses (zlib: to 0.34) as this project's own
+docs and code do; a token has 4.1 characters. Of delta log p, three fifths are near zero at every scale and the rest has
+a Laplace law; 7 % of the tokens are replaced, half of them by another token. No two responses share anything.
+"""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from datetime import date
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.errors import UserError
+from harness.evals.data import gold_answers
+from harness.records import Record, RecordConfig, RecordStore, StoredRollout
+from harness.records.journal import JOURNAL, header
+from harness.records.lines import encode
+from harness.spec import Decoding, Pair, Sampling
+
+TASK, SAMPLES, VOCABULARY = "tiny_medium", 32, 151_936
+STAGES = ("write", "read", "resume", "verify", "grade", "compare", "report")
+_TORN = 1000  # bytes cut off the journal before `resume`
+_LETTERS = np.frombuffer(b"    eeetttaaooinnsshrrdlucmfwypvbgk0123456789\\{}^_=+-()", dtype=np.uint8)
+
+
+def bench_records(
+    *,
+    responses: int = 96,
+    tokens: int = 20_000,
+    decodings: int = 3,
+    folder: str | Path | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Write one record response by response, copy it under the names of other decodings, and measure what reads them.
+
+    Args:
+        responses: of each record, a multiple of 32 (samples of a problem).
+        tokens: of each response.
+        decodings: records in all, 2 at least.
+        folder: where the store is made, and deleted in the end; default: the system's folder for temporary files.
+        say: is told how far the run is.
+
+    Returns:
+        A plain object: `stages` ({stage: {"seconds", "peak_mib", ...}}), `bytes_a_token`, `bytes`, `settings`,
+        `machine`, `date`.
+
+    Raises:
+        UserError: the sizes do not fit, or the disk has no room.
+    """
+    from harness.bench.decode import machine
+
+    if responses < SAMPLES or responses % SAMPLES:
+        raise UserError(f"responses={responses} is refused; accepted: multiples of {SAMPLES}, the samples of a problem")
+    if responses // SAMPLES > (most := len(gold_answers(TASK))):
+        raise UserError(f"responses={responses} is refused; accepted: up to {most * SAMPLES}")
+    if tokens < 100 or decodings < 2:
+        raise UserError(f"tokens={tokens}, decodings={decodings}: accepted: 100 tokens and 2 decodings at least")
+    settings = {"responses": responses, "tokens": tokens, "decodings": decodings}
+    with tempfile.TemporaryDirectory(prefix="rlvr-dir-bench-", dir=folder) as directory:
+        needed = 6 * responses * tokens * decodings
+        if (free := shutil.disk_usage(directory).free) < 1.2 * needed:
+            raise UserError(f"{directory} has {free / 1e9:.1f} GB free; this run needs about {needed / 1e9:.1f} GB")
+        stages, store = {}, Path(directory, "records")
+        for stage in STAGES:
+            say(f"{stage}: started")
+            stages[stage] = _in_process(stage, store, settings)
+            say(f"{stage}: {stages[stage]['seconds']:.2f} s, {stages[stage]['peak_mib']:.0f} MiB")
+            if stage == "verify":
+                size = sum(path.stat().st_size for path in _folder(store, 0).iterdir())
+                for index in range(1, decodings):
+                    _copy(store, index)
+    return {
+        "stages": stages,
+        "bytes": size,
+        "bytes_a_token": size / (responses * tokens),
+        "settings": settings,
+        "machine": machine(),
+        "date": date.today().isoformat(),
+    }
+
+
+def _in_process(stage: str, folder: Path, settings: dict[str, int]) -> dict[str, Any]:
+    command = [sys.executable, "-m", "harness.bench.records", stage, str(folder), json.dumps(settings)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise UserError(f"bench records: stage {stage} ended early: {said}")
+    return json.loads(done.stdout)
+
+
+# Made-up rollouts
+
+
+@cache
+def _ranks() -> np.ndarray:
+    """The cumulated law of token ids, before they are shuffled."""
+    p = 1 / (np.arange(1, VOCABULARY + 1) + 2.7) ** 1.05
+    return np.cumsum(p / p.sum())
+
+
+@cache
+def _shuffled() -> np.ndarray:
+    return np.random.default_rng(0).permutation(VOCABULARY)
+
+
+@cache
+def _piece(token: int) -> bytes:
+    rng = np.random.default_rng(token)
+    length = int(np.clip(round(1 + rng.gamma(2.2, 1.4)), 1, 14))
+    return rng.choice(_LETTERS, size=length).tobytes()
+
+
+def made_rollout(problem: str, sample: int, tokens: int, gold: str) -> StoredRollout:
+    """Return a response of so many tokens, the same for the same key; every second one is right."""
+    rng = np.random.default_rng([sample, *problem.encode()])
+    fresh = _shuffled()[np.searchsorted(_ranks(), rng.random(tokens))]
+    ids, used = np.empty(tokens, dtype=np.int64), 0
+    while used < tokens:  # spans of 12 tokens on average, every second from earlier in the response
+        length = min(int(rng.geometric(1 / 12)), tokens - used)
+        start = int(rng.integers(0, used - length)) if used > length and rng.random() < 0.5 else None
+        ids[used : used + length] = fresh[used : used + length] if start is None else ids[start : start + length]
+        used += length
+    small = rng.normal(size=tokens) * 10.0 ** rng.uniform(-6, -2, tokens)
+    delta = np.where(rng.random(tokens) < 0.6, small, rng.laplace(size=tokens) * 0.25).astype(np.float32)
+    replaced = delta < np.quantile(delta, 0.07)
+    answer = gold if sample % 2 else "no answer"
+    return StoredRollout(
+        problem=problem,
+        sample=sample,
+        text=b"".join(map(_piece, ids.tolist())).decode() + rf" \boxed{{{answer}}}",
+        finish_reason="stop",
+        replaced=replaced,
+        changed=replaced & (rng.random(tokens) < 0.5),
+        token_ids=tuple(ids.tolist()),
+        prompt_token_ids=tuple(range(200)),
+        prompt="0" * 16,
+        delta_logp=delta,
+    )
+
+
+# The stages, each in a process of its own
+
+
+def _config(index: int) -> RecordConfig:
+    decoding = Decoding(mode="rl") if not index else Decoding(mode="replace", tau=-0.01 * index)
+    sampling = Sampling(samples=SAMPLES, max_tokens=20_000)
+    return RecordConfig.of(Pair(base="made/base", rl="made/rl"), decoding, sampling, {"backend": "made"})
+
+
+def _folder(store: Path, index: int) -> Path:
+    return store / _config(index).hash() / TASK
+
+
+def _golds(responses: int) -> dict[str, Any]:
+    return {f"{TASK}/{key}": gold for key, gold in islice(gold_answers(TASK).items(), responses // SAMPLES)}
+
+
+def _open(store: Path, responses: int, index: int = 0) -> Record:
+    return RecordStore(store).open(_config(index), TASK, [*_golds(responses)], SAMPLES)
+
+
+def _copy(store: Path, index: int) -> None:
+    """The first record again, as another decoding's: a journal says whose it is in its first line only."""
+    source, folder = _folder(store, 0), _folder(store, index)
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(_config(index).canonical() + "\n")
+    shutil.copyfile(source / "about.json", folder / "about.json")
+    with (source / JOURNAL).open("rb") as theirs, (folder / JOURNAL).open("wb") as ours:
+        theirs.readline()
+        ours.write(encode(header(_config(index).hash(), TASK, 2)))
+        shutil.copyfileobj(theirs, ours, 1 << 20)
+
+
+def _write(store: Path, settings: dict[str, int]) -> dict[str, Any]:
+    """`each_ms`: to compress, append and sync a response, without making it up."""
+    told, seconds, slowest = _golds(settings["responses"]), 0.0, 0.0
+    with _open(store, settings["responses"]) as record:
+        for problem, sample in record.missing():
+            rollout = made_rollout(problem, sample, settings["tokens"], str(told[problem]))
+            began = time.perf_counter()
+            record.add(rollout)
+            took = time.perf_counter() - began
+            seconds, slowest = seconds + took, max(slowest, took)
+        began = time.perf_counter()
+        record.finish()
+        seconds += time.perf_counter() - began
+    return {"seconds": seconds, "each_ms": 1e3 * seconds / settings["responses"], "slowest_ms": 1e3 * slowest}
+
+
+def _read(store: Path, settings: dict[str, int]) -> dict[str, Any]:
+    """Without a lock: whether it is finished, and the counts of every response."""
+    began = time.perf_counter()
+    snapshot = RecordStore(store).read(_config(0).hash(), TASK)
+    counted = sum(entry.n_tokens for entry in snapshot.entries())
+    assert snapshot.finished
+    assert counted == settings["responses"] * settings["tokens"]
+    return {"seconds": time.perf_counter() - began}
+
+
+def _resume(store: Path, settings: dict[str, int]) -> dict[str, Any]:
+    """For writing, the last response torn: every byte is checked, the tail is cut, what is missing is known."""
+    path = _folder(store, 0) / JOURNAL
+    os.truncate(path, path.stat().st_size - _TORN)
+    began = time.perf_counter()
+    with warnings.catch_warnings(action="ignore"), _open(store, settings["responses"]) as record:
+        missing = record.missing()
+        held = sum(entry.n_tokens for entry in record.entries())
+        seconds = time.perf_counter() - began
+        peak = _peak()
+        assert len(missing) == 1
+        assert held == (settings["responses"] - 1) * settings["tokens"]
+        [(problem, sample)] = missing
+        gold = str(_golds(settings["responses"])[problem])
+        record.add(made_rollout(problem, sample, settings["tokens"], gold))
+        record.finish()
+    return {"seconds": seconds, "peak_mib": peak}
+
+
+def _verify(store: Path, settings: dict[str, int]) -> dict[str, Any]:
+    """Every response read back whole: tokens, text, flags and delta log p."""
+    began = time.perf_counter()
+    snapshot = RecordStore(store).read(_config(0).hash(), TASK, whole=True)
+    counted = sum(rollout.n_tokens for rollout in snapshot.rollouts())
+    assert counted == settings["responses"] * settings["tokens"]
+    return {"seconds": time.perf_counter() - began}
+
+
+def _grade(store: Path, settings: dict[str, int]) -> dict[str, Any]:
+    """All records for the first time: every text is read once; `each_s` is a record's share."""
+    told, began = _golds(settings["responses"]), time.perf_counter()
+    for index in range(settings["decodings"]):
+        with _open(store, settings["responses"], index) as record:
+            record.finish()
+            verdicts = record.grade(told)
+            assert sum(verdict.correct for verdict in verdicts.values()) == settings["responses"] // 2
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "each_s": seconds / settings["decodings"]}
+
+
+def _compare(store: Path, settings: dict[str, int]) -> dict[str, Any]:
+    """Results of all records from counts and stored verdicts, and their paired differences: `rlvr-dir compare`."""
+    from harness.evals.compare import compare, read_results
+
+    began = time.perf_counter()
+    results = read_results([store])
+    rows = compare(results)
+    assert len(rows) == settings["decodings"] - 1
+    return {"seconds": time.perf_counter() - began}
+
+
+def _report(store: Path, settings: dict[str, int]) -> dict[str, Any]:
+    """The report of all records, read, built and written: `rlvr-dir report`."""
+    from harness.evals.compare import read_results
+    from harness.report.build import build
+    from harness.report.groups import with_names
+    from harness.report.write import write
+
+    began = time.perf_counter()
+    write(build(with_names(read_results([store]))), store.parent / "report")
+    return {"seconds": time.perf_counter() - began}
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main(stage: str, folder: str, settings: str) -> None:
+    """Run one stage and print what it found."""
+    stages = dict(zip(STAGES, (_write, _read, _resume, _verify, _grade, _compare, _report), strict=True))
+    found = stages[stage](Path(folder), json.loads(settings))
+    print(json.dumps({"peak_mib": _peak(), **found}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
