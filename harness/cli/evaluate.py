@@ -44,7 +44,7 @@ def evaluate_command(
         rlvr-dir eval spec.yaml --limit 10
     """
     from harness.evals import evaluate, preflight
-    from harness.evals.compare import compare, markdown
+    from harness.evals.compare import compare, markdown, settings_of
     from harness.evals.show import score, table
     from harness.tracking import comparison_link, log_result, resolve_store
 
@@ -56,7 +56,7 @@ def evaluate_command(
     out.mkdir(parents=True, exist_ok=True)
 
     def keep(result: "EvalResult") -> None:
-        say(f"{result.task}  {result.label}  {score(result)}")
+        say(f"{result.benchmark}  {result.label}  {score(result)}")
         result.write(out)
         if track:
             log_result(result, place)
@@ -68,7 +68,7 @@ def evaluate_command(
         raise
     typer.echo(table(results))
     if len(asked.decodings) > 1:
-        typer.echo("\n" + markdown(compare(results)))
+        typer.echo("\n" + markdown(compare(settings_of(results))))
     say(f"written to {out}: one JSON file a result; rollouts in {store}")
     for task in dict.fromkeys(result.task for result in results) if track else ():
         if links := comparison_link(place, f"rlvr-dir-{task}"):
@@ -93,12 +93,22 @@ def compare_command(
     options: dict[str, Any],
     results: Annotated[
         list[str],
-        typer.Argument(help="Result files or folders of them, records (folder, or the beginning of a hash), run:ID."),
+        typer.Argument(
+            help="Result files or folders of them, records (folder, or the beginning of a hash) or run:ID, each as "
+            "PLACE or NAME=PLACE: what RL is called there."
+        ),
     ],
     against: Annotated[
         str | None,
-        typer.Option(help="The reference: a decoding's label as printed, or a mode. Default rl, else the first."),
+        typer.Option(help="The reference: a label as printed, a mode, a NAME. Default base for rl, rl for others."),
     ] = None,
+    across: Annotated[
+        str,
+        typer.Option(
+            help="In what, comma-separated, compared results may differ: grader, golds, data, problems (the common "
+            "ones are taken), temperature, top_p, max_tokens."
+        ),
+    ] = "",
     store: Annotated[Path, typer.Option(help="Folder of records, for hashes.")] = Path("runs/records"),
     partial: Annotated[
         bool, typer.Option("--partial", help="Of unfinished records: the samples that every problem has, marked.")
@@ -106,13 +116,14 @@ def compare_command(
     runs: Annotated[Path, typer.Option(help="Folder with the MLflow store, for run:ID.")] = Path("runs"),
     tracking: Tracking = None,
 ) -> None:
-    """Paired differences to a reference, with intervals; p values are corrected over the table (Holm).
+    """Paired differences with intervals, of results that are alike; p values are corrected over the table (Holm).
 
     \b
         rlvr-dir compare runs/demo --against "replace τ-0.1"
+        rlvr-dir compare DAPO=runs/dapo Ours=runs/low_prob --against DAPO
         rlvr-dir compare 3f2a 9c01/aime24 --store runs/records --partial
     """
-    from harness.evals.compare import compare, markdown, read_results
+    from harness.evals.compare import compare, left_out, markdown, read_results, settings_of
 
     def of_run(run_id: str) -> "EvalResult":
         from harness.tracking import resolve_store, result_of_run
@@ -126,7 +137,10 @@ def compare_command(
         partial=partial,
         **options,  # grader, golds and data_dir are asked of records
     )
-    typer.echo(markdown(compare(found, against)))
+    names = [name.strip() for name in across.split(",") if name.strip()]
+    settings = settings_of(found, names)
+    rows = compare(settings, against, names)
+    typer.echo(markdown(rows, left_out(settings, rows, names)))
 
 
 def demo(

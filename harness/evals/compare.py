@@ -1,27 +1,59 @@
-"""Comparing finished results: paired differences with intervals, p values corrected over the whole table."""
+"""Comparing finished results: settings side by side, paired by problem, and only where they are alike.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+    settings = settings_of(read_results(["runs/demo"]))  # the seeds of a setting become one
+    print(markdown(compare(settings)))
+
+Results that differ in grader, gold answers, data, problems or sampling (`harness.evals.result.ALIKE`) never meet,
+unless that is asked for by name.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 from typing import Any
 
+import numpy as np
+
 from harness import stats
-from harness.errors import UserError
+from harness.errors import UserError, unknown
 from harness.evals.from_records import result_of_record
-from harness.evals.result import EvalResult, asked_hash
+from harness.evals.result import ALIKE, EvalResult, asked_hash
 from harness.evals.show import markdown_table
 from harness.records import RecordStore
 from harness.records.store import is_record
+from harness.spec import Decoding
+
+ENGINE = ("backend", "vllm", "transformers", "torch", "dtype", "device")  # what labels can say of an engine
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One row: `result` minus `reference` on the same problems. `holm_p` is corrected over the rows of its table."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting(stats.Scores):
+    """The results of one way of decoding one benchmark, which differ in nothing but their seed.
 
-    result: EvalResult
-    reference: EvalResult
-    difference: stats.PairedDifference
-    holm_p: float
+    `values` is (problems, samples of all seeds), 0 and 1. `label` is the decoding's, with what else tells the setting
+    from the others.
+    """
+
+    results: tuple[EvalResult, ...] = ()
+
+    @property
+    def first(self) -> EvalResult:
+        """Return the result of the first seed, which stands for all of them in what they share."""
+        return self.results[0]
+
+    @property
+    def decoding(self) -> Decoding:
+        """Return how it was decoded."""
+        return self.first.decoding
+
+    @property
+    def benchmark(self) -> str:
+        """Return the benchmark, marked where only some of its problems were asked."""
+        return self.first.benchmark
+
+
+Comparison = stats.Comparison[Setting]
 
 
 def read_results(
@@ -33,13 +65,19 @@ def read_results(
 ) -> list[EvalResult]:
     """Results from files and folders that `rlvr-dir eval` and `demo` wrote, from records, and from runs.
 
-    A place is a result file, a folder of them, a record's folder, a store of records, the beginning of a record's hash
-    (with or without `/TASK`) in `store`, or `run:ID`, which `run` looks up. `how` goes to `result_of_record`.
+    A place is a result file, a folder of them, a sweep's folder, a record's folder, a store of records, the beginning
+    of a record's hash (with or without `/TASK`) in `store`, or `run:ID`, which `run` looks up; NAME=PLACE says what its
+    RL model is called. `how` goes to `result_of_record`.
 
     Raises:
         UserError: a place that is none of these, a file that is no result, or a record that is not complete.
     """
-    found = [result for place in places for result in _read(str(place), store, run, how)]
+    found: list[EvalResult] = []
+    for place in map(str, places):
+        name, equals, path = place.partition("=")
+        if not equals or Path(place).expanduser().exists():
+            name, path = "", place
+        found += [replace(result, name=name) if name else result for result in _read(path, store, run, how)]
     if not found:
         raise UserError("results: nothing to read there; accepted: files or folders that eval has written, or records")
     return found
@@ -56,14 +94,25 @@ def _read(
     if path.is_dir():
         if is_record(path):
             return [result_of_record(RecordStore(path.parents[1]).read(path.parent.name, path.name), **how)]
+        path = path / "results" if (path / "results").is_dir() else path
         if files := sorted(path.glob("*.json"), key=lambda file: (file.stat().st_mtime, file.name)):
-            return _newest([_of_file(file) for file in files])
+            pruned = _pruned(path.parent / "summary.json")
+            found = _newest([_of_file(file) for file in files])
+            return [replace(result, provenance={**result.provenance, "pruned": pruned}) for result in found]
         names = [*RecordStore(path).names(), *RecordStore(path / "records").names()]
         at = path if RecordStore(path).names() else path / "records"
         return [result_of_record(RecordStore(at).read(*name), **how) for name in names]
     if store is not None and RecordStore(store).names():
         return [result_of_record(RecordStore(store).read(*name), **how) for name in RecordStore(store).find(place)]
     raise UserError(f"results: {place!r} does not exist; accepted: result files or folders of them, records, or run:ID")
+
+
+def _pruned(summary: Path) -> int:
+    """Return how many settings the search behind a folder of results has pruned; they left no result."""
+    try:
+        return int(json.loads(summary.read_text())["states"]["pruned"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def _newest(results: Sequence[EvalResult]) -> list[EvalResult]:
@@ -84,78 +133,264 @@ def _of_file(file: Path) -> EvalResult:
         raise UserError(f"results: {str(file)!r} is not a result of rlvr-dir ({type(error).__name__})") from None
 
 
-def compare(results: Sequence[EvalResult], reference: str | None = None) -> list[Comparison]:
-    """Each result minus the one whose decoding's label (or mode) is `reference`, benchmark by benchmark.
+def settings_of(results: Iterable[EvalResult], across: Collection[str] = ()) -> list[Setting]:
+    """Put the seeds of each setting together, and label settings by what tells them apart.
 
-    None takes `rl` where every benchmark has one such result, else the first result of each benchmark; and each
-    extrapolation minus its own gamma = 0 control as well, where that is among the results.
-
-    Holm's correction runs over all rows returned: they are one table.
+    Of one seed the result with the most samples counts: the others are its first samples. With `problems` in `across`,
+    results are cut to the problems that all results of their benchmark have.
 
     Raises:
-        UserError: no or several results of a benchmark are the reference, or problems or samplings do not match.
+        UserError: `across` has a name that is not in `ALIKE`, or results of a benchmark have no problem in common.
     """
-    rows: list[_Row] = []
-    tasks = list(dict.fromkeys(result.task for result in results))
-    default = reference is None
-    if default and all(sum(r.decoding.mode == "rl" for r in results if r.task == t) == 1 for t in tasks):
-        reference = "rl"
-    for task in tasks:
-        mine = [result for result in results if result.task == task]
-        if reference is None:
-            rows += [_pair(result, mine[0]) for result in mine[1:]]
-            rows += _controlled(mine, mine[0])
+    if wrong := [name for name in across if name not in ALIKE]:
+        raise unknown("across", wrong[0], ALIKE)
+    found = list(results)
+    groups: dict[str, list[EvalResult]] = {}
+    for result in _on_common_problems(found) if "problems" in across else found:
+        told = [result.task, result.decoding.model_dump(), result.name, result.pair, result.alike(), _engine(result)]
+        groups.setdefault(json.dumps(told, sort_keys=True), []).append(result)
+    settings = [_setting(mine) for group in groups.values() for mine in _by_seed(group)]
+    return [replace(setting, label=label) for setting, label in zip(settings, _labels(settings), strict=True)]
+
+
+def _on_common_problems(results: Sequence[EvalResult]) -> list[EvalResult]:
+    common: dict[str, list[str]] = {}
+    for result in results:
+        there = set(result.problem_ids)
+        common[result.task] = [key for key in common.get(result.task, result.problem_ids) if key in there]
+    for task, problems in common.items():
+        if not problems:
+            raise UserError(f"across=problems: results of {task} have no problem in common, so none can be paired")
+    return [result.only(common[result.task]) for result in results]
+
+
+def _by_seed(group: Sequence[EvalResult]) -> list[list[EvalResult]]:
+    """A result a seed; results that share a seed, but not the settings of their record, are settings of their own."""
+    by: dict[Any, dict[int, EvalResult]] = {}
+    for result in sorted(group, key=lambda result: -result.samples):
+        by.setdefault(result.provenance.get("settings"), {}).setdefault(result.sampling.seed, result)
+    seeds = [seed for mine in by.values() for seed in mine]
+    if len(set(seeds)) < len(seeds):
+        return [list(mine.values()) for mine in by.values()]
+    return [[result for mine in by.values() for result in mine.values()]]
+
+
+def _setting(results: Sequence[EvalResult]) -> Setting:
+    results = sorted(results, key=lambda result: result.sampling.seed)
+    first, seeds = results[0], tuple(result.sampling.seed for result in results)
+    values = np.hstack([result.correct for result in results])
+    return Setting(first.label, first.task, first.problem_ids, values, seeds, tuple(results))
+
+
+def _engine(result: EvalResult) -> dict[str, Any]:
+    engine = result.provenance.get("engine")
+    return {name: engine[name] for name in ENGINE if engine.get(name)} if isinstance(engine, dict) else {}
+
+
+def _labels(settings: Sequence[Setting]) -> list[str]:
+    """Each decoding's label with, in brackets, what differs among the settings of its benchmark."""
+    models = _models([setting.first for setting in settings])
+    facets = [_facets(setting.first, models) for setting in settings]
+    labels = []
+    for setting, mine in zip(settings, facets, strict=True):
+        others = [each for other, each in zip(settings, facets, strict=True) if other.task == setting.task]
+        words = [text for name, text in mine.items() if text and len({each.get(name) for each in others}) > 1]
+        words += [setting.first.partial] if setting.first.partial else []
+        labels.append(setting.decoding.label() + (f" ({', '.join(words)})" if words else ""))
+    names = [(setting.task, label) for setting, label in zip(settings, labels, strict=True)]
+    return [
+        label + (f" #{setting.first.config_hash[:6]}" if names.count((setting.task, label)) > 1 else "")
+        for setting, label in zip(settings, labels, strict=True)
+    ]
+
+
+def _facets(result: EvalResult, models: dict[tuple[str, str], str]) -> dict[str, str]:
+    """What can tell a result from others but its decoding, in words; empty where it does not say."""
+    s, alike, graded = result.sampling, result.alike(), result.provenance.get("graded_with")
+    versions = " ".join(map(str, (graded or {}).values())) if isinstance(graded, dict) else ""
+    return {
+        "model": result.name or models[result.pair],
+        "grader": str(result.provenance.get("grader") or ""),
+        "versions of the grader": versions,
+        "golds": f"{alike['golds']} answers" if alike["golds"] else "",
+        "data": f"data {alike['data'][:6]}" if alike["data"] else "",
+        "problems": result.limited or f"{len(result.problem_ids)} problems",
+        "temperature": f"T = {s.temperature:g}",
+        "top_p": f"top-p {s.top_p:g}",
+        "max_tokens": f"{s.max_tokens} tokens",
+        **{name: f"{value}" if name == "backend" else f"{name} {value}" for name, value in _engine(result).items()},
+    }
+
+
+def _models(results: Sequence[EvalResult]) -> dict[tuple[str, str], str]:
+    """Short names of pairs of checkpoints: as many of the last parts of RL's path as tell the paths apart."""
+    pairs = {result.pair for result in results}
+    paths = {rl: PurePath(rl).parts for _, rl in pairs}
+    parts = next((n for n in range(1, 9) if len({path[-n:] for path in paths.values()}) == len(paths)), 9)
+    names = {pair: "/".join(paths[pair[1]][-parts:]) for pair in pairs}
+    return {
+        (base, rl): name + (f" of {base}" if sum(other == rl for _, other in pairs) > 1 else "")
+        for (base, rl), name in names.items()
+    }
+
+
+def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> list[Comparison]:
+    """Compare RL with base, every other decoding with RL, and each extrapolation with its gamma = 0 control as well.
+
+    Only settings of one pair of models that are alike meet; what has no counterpart is left out. All of it is one
+    family.
+    """
+    return stats.family(_natural(settings, across))
+
+
+def compare(settings: Sequence[Setting], against: str | None = None, across: Collection[str] = ()) -> list[Comparison]:
+    """Compare settings benchmark by benchmark, as one family; only those that are alike, but for what `across` names.
+
+    Args:
+        settings: of `settings_of`.
+        against: the reference: a label as printed, a decoding's label, a mode, a model's name, or the beginning of a
+            result's config hash (six digits or more). None takes the pairs of `comparisons`, or, where there is no RL
+            among settings that are alike, the first of them as the reference, and the controls.
+        across: names of `ALIKE` in which the two of a pair may differ.
+
+    Raises:
+        UserError: the reference is not there or ambiguous, or there is nothing that could be compared.
+    """
+    pairs: list[tuple[Setting, Setting]] = []
+    for task in dict.fromkeys(setting.task for setting in settings):
+        mine = [setting for setting in settings if setting.task == task]
+        pairs += _default(mine, across) if against is None else _against(mine, against, across)
+    if not pairs:
+        reasons = left_out(settings, [], across)
+        raise UserError(reasons[0] if reasons else "results: give at least two settings of one benchmark to compare")
+    return stats.family(pairs)
+
+
+_Pairs = list[tuple[Setting, Setting]]
+
+
+def _natural(settings: Sequence[Setting], across: Collection[str]) -> _Pairs:
+    """The pairs of `comparisons`, benchmark by benchmark, those with controls last."""
+    pairs: _Pairs = []
+    for task in dict.fromkeys(setting.task for setting in settings):
+        mine = [setting for setting in settings if setting.task == task]
+        for setting in mine:
+            mode = {"rl": "base", "base": ""}.get(setting.decoding.mode, "rl")
+            pairs += _nearest(setting, [other for other in mine if other.decoding.mode == mode], across)
+        pairs += _controlled(mine, across)
+    return pairs
+
+
+def _controlled(settings: Sequence[Setting], across: Collection[str]) -> _Pairs:
+    pairs: _Pairs = []
+    for setting in settings:
+        control = setting.decoding.control()
+        if control != setting.decoding:
+            pairs += _nearest(setting, [other for other in settings if other.decoding == control], across)
+    return pairs
+
+
+def _nearest(setting: Setting, references: Sequence[Setting], across: Collection[str]) -> _Pairs:
+    """The setting with the one of its pair's references that is alike, by engine and seeds the nearest; or nothing."""
+    mine = setting.first
+    found = [each for each in references if each.first.pair == mine.pair and each.first.name == mine.name]
+    found = [each for each in found if not _unlike(setting, each, across)]
+
+    def distance(each: Setting) -> tuple[Any, ...]:
+        return len(_unlike(setting, each)), _engine(each.first) != _engine(mine), each.seeds != setting.seeds
+
+    return [(setting, each) for each in sorted(found, key=distance)[:1]]
+
+
+def _unlike(one: Setting, other: Setting, across: Collection[str] = ()) -> list[str]:
+    return [name for name in one.first.unlike(other.first) if name not in across]
+
+
+def _default(settings: Sequence[Setting], across: Collection[str]) -> _Pairs:
+    """The natural pairs of each lot of settings that are alike; without RL all minus the first, and the controls."""
+    pairs, left = [], list(settings)
+    while left:
+        first = left[0]
+        lot = [setting for setting in left if not _unlike(setting, first, across)]
+        left = [setting for setting in left if all(setting is not each for each in lot)]
+        found = _natural(lot, across) if any(setting.decoding.mode == "rl" for setting in lot) else []
+        if not found:
+            found = [(setting, first) for setting in lot[1:]]
+            found += [pair for pair in _controlled(lot, across) if pair[1] is not first]
+        pairs += found
+    return pairs
+
+
+def _against(settings: Sequence[Setting], against: str, across: Collection[str]) -> _Pairs:
+    """Each setting minus the reference that it is like.
+
+    Raises:
+        UserError: no setting is called so, or several that one setting is like.
+    """
+    references = _called(settings, against)
+    if not references:
+        labels = ", ".join(repr(setting.label) for setting in settings)
+        raise UserError(f"against={against!r} names no result of {settings[0].task}; accepted: one of {labels}")
+    pairs: _Pairs = []
+    for setting in settings:
+        if any(setting is each for each in references):
             continue
-        chosen = [result for result in mine if reference in (result.decoding.label(), result.decoding.mode)]
-        exact = [result for result in mine if result.decoding.label() == reference] or chosen
-        if len(exact) != 1:
-            labels = ", ".join(repr(result.decoding.label()) for result in mine)
-            count = "no" if not exact else str(len(exact))
-            raise UserError(f"against={reference!r} names {count} result of {task}; accepted: one of {labels}")
-        rows += [_pair(result, exact[0]) for result in mine if result is not exact[0]]
-        rows += _controlled(mine, exact[0]) if default else []
-    if not rows:
-        raise UserError("results: only the reference is there; give at least two results of one benchmark")
-    corrected = stats.holm([difference.p for _, _, difference in rows])
-    return [Comparison(*row, holm_p=float(p)) for row, p in zip(rows, corrected, strict=True)]
+        alike = [each for each in references if not _unlike(setting, each, across)]
+        least = min((len(_unlike(setting, each)) for each in alike), default=0)
+        alike = [each for each in alike if len(_unlike(setting, each)) == least]
+        own = [each for each in alike if each.first.pair == setting.first.pair] or alike
+        if len(own) > 1:
+            labels = " or ".join(repr(each.label) for each in own)
+            raise UserError(
+                f"against={against!r} names {len(own)} results of {setting.task} that {setting.label!r} could be "
+                f"compared with; say which, as it is labelled: {labels}"
+            )
+        pairs += [(setting, each) for each in own]
+    return pairs
 
 
-_Row = tuple[EvalResult, EvalResult, stats.PairedDifference]
+def _called(settings: Sequence[Setting], name: str) -> list[Setting]:
+    """The settings that a name means, by the first kind of name that fits any."""
+    kinds: tuple[Callable[[Setting], bool], ...] = (
+        lambda one: one.label == name,
+        lambda one: one.decoding.label() == name,
+        lambda one: one.decoding.mode == name,
+        lambda one: one.first.name == name,
+        lambda one: len(name) >= 6 and any(result.config_hash.startswith(name) for result in one.results),
+    )
+    return next((found for kind in kinds if (found := [one for one in settings if kind(one)])), [])
 
 
-def _controlled(results: Sequence[EvalResult], reference: EvalResult) -> list[_Row]:
-    """Each extrapolation minus its gamma = 0 control, unless that is the reference anyway."""
-    by = {result.decoding: result for result in results}
-    pairs = [(r, by.get(r.decoding.control())) for r in results if r.decoding.mode == "extrapolate"]
-    return [_pair(extra, control) for extra, control in pairs if control is not None and control is not reference]
+def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Collection[str] = ()) -> list[str]:
+    """Say of each setting that is in no row, though its benchmark has others, what tells it from them."""
+    shown = [id(side) for row in rows for side in (row.result, row.reference)]
+    sentences = []
+    for setting in settings:
+        others = [other for other in settings if other.task == setting.task and other is not setting]
+        if id(setting) in shown or not others:
+            continue
+        nearest = min(others, key=lambda other: len(_unlike(setting, other, across)))
+        if differing := _unlike(setting, nearest, across):
+            sentences.append(
+                f"{setting.label!r} and {nearest.label!r} on {setting.task} differ in {' and '.join(differing)}, so "
+                f"they are not compared; give results that are alike, or ask for it (--across {','.join(differing)})"
+            )
+    return list(dict.fromkeys(sentences))
 
 
-def _pair(result: EvalResult, reference: EvalResult) -> _Row:
-    _same_sampling(result, reference)
-    return result, reference, result.minus(reference)
-
-
-def _same_sampling(one: EvalResult, other: EvalResult) -> None:
-    """Refuses to compare what was drawn differently; more samples or another seed are no difference of method."""
-    for name in ("temperature", "top_p", "max_tokens"):
-        ours, theirs = getattr(one.sampling, name), getattr(other.sampling, name)
-        if ours != theirs:
-            raise UserError(f"{name} of {one.task} differs ({ours} and {theirs}); such results cannot be compared")
-
-
-def markdown(rows: Sequence[Comparison]) -> str:
-    """The comparisons as a Markdown table, in percentage points."""
+def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
+    """The comparisons as a Markdown table, in percentage points, with notes beneath."""
     cells = []
     for row in rows:
         d = row.difference
         cells.append(
             [
-                row.result.task,
+                row.result.benchmark,
                 row.result.label,
                 f"{row.reference.label} ({100 * row.reference.avg:.2f})",
                 f"{100 * row.result.avg:.2f}",
                 f"{100 * d.mean:+.2f}",
-                f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}]",
+                f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}]" if d.n > 1 else "",
                 f"{d.p:.3g}",
                 f"{row.holm_p:.3g}",
             ]
@@ -163,6 +398,10 @@ def markdown(rows: Sequence[Comparison]) -> str:
     head = ["benchmark", "decoding", "minus", "Avg", "difference", "95 % t interval", "p", "p (Holm)"]
     lines = [markdown_table(head, cells, left=3), ""]
     lines += [f"Paired by problem; Holm's correction over these {len(rows)} comparisons."]
-    if any(result.partial for row in rows for result in (row.result, row.reference)):
+    sides = [side for row in rows for side in (row.result, row.reference)]
+    if any(len(side.seeds) > 1 for side in sides):
+        seeds = sorted({seed for side in sides for seed in side.seeds})
+        lines += [f"A score is the mean of all seeds that its setting has (of {', '.join(map(str, seeds))})."]
+    if any(side.first.partial for side in sides):
         lines += ["Partial results are in it: they are marked, and will change when the rest is decoded."]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"Left out: {note}." for note in notes)])

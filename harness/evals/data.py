@@ -101,6 +101,15 @@ def problems(benchmark: str, data_dir: str | None = None) -> tuple[Problem, ...]
     return _problems(benchmark, place)
 
 
+def benchmark_size(benchmark: str) -> int | None:
+    """Return how many problems a benchmark of ours has, without reading them; None for one that is not known."""
+    if benchmark in TINY:
+        from harness.tiny.problems import BENCHMARK_SIZE
+
+        return BENCHMARK_SIZE
+    return SOURCES[benchmark].rows if benchmark in SOURCES else None
+
+
 def digest(benchmark: str, data_dir: str | None = None) -> str:
     """First 16 hexadecimal digits of the SHA-256 over ids, problems and answers: equal digests, equal questions."""
     text = json.dumps([[row["id"], row["problem"], row["answer"]] for row in problems(benchmark, data_dir)])

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,13 @@ import numpy as np
 
 from harness import stats
 from harness.errors import UserError
+from harness.evals.data import benchmark_size
 from harness.evals.metrics import responses_of
 from harness.spec import Decoding, Sampling, parse
 
+# What must be equal before two results are subtracted or put into one column; another decoding, seed, number of samples
+# or pair of models is what they are compared for.
+ALIKE = ("grader", "golds", "data", "problems", "temperature", "top_p", "max_tokens")
 # What of a result's provenance can change its numbers: the settings of its tokens, the answers, and who graded.
 ASKED = ("settings", "data", "graded_with", "golds", "partial")
 ARRAYS = ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
@@ -29,7 +33,8 @@ class EvalResult:
     `no_box` marks responses without a closed box, `truncated` those that ran into the token limit, `ungraded` those
     whose grading timed out or failed (they count as wrong, and say so). `seconds` is this result's share,
     by tokens, of what the engine spent on its decoding (all tasks of one `evaluate` call decode together); 0 where
-    rollouts came from a record, since then no speed can be told.
+    rollouts came from a record, since then no speed can be told. `name` is what the reader calls its RL model
+    (`DAPO`), and is not written.
     """
 
     task: str
@@ -47,6 +52,7 @@ class EvalResult:
     correct_by: dict[str, np.ndarray] = field(default_factory=dict)
     seconds: float = 0.0
     provenance: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
 
     def __post_init__(self) -> None:
         for name in ARRAYS:
@@ -143,6 +149,48 @@ class EvalResult:
         return self.decoding.label() + (f" ({self.partial})" if self.partial else "")
 
     @property
+    def limited(self) -> str | None:
+        """Of what its problems are a part (`16 of 83 problems`); None where all were asked, or nobody can tell."""
+        asked, whole = len(self.problem_ids), benchmark_size(self.task)
+        return f"{asked} of {whole} problems" if whole is not None and asked != whole else None
+
+    @property
+    def benchmark(self) -> str:
+        """The benchmark's name, marked where only some of its problems were asked. Print it beside every number."""
+        return self.task + (f" ({self.limited})" if self.limited else "")
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The checkpoints, base and RL, as the result names them; `?` where it does not."""
+        engine = self.provenance.get("engine")
+        pair = engine.get("pair") if isinstance(engine, dict) else None
+        pair = pair if isinstance(pair, dict) else {}
+        return str(pair.get("base") or "?"), str(pair.get("rl") or "?")
+
+    def alike(self) -> dict[str, Any]:
+        """What must be equal in results that are compared (`ALIKE`), as values that can be hashed.
+
+        The grader is its name with the versions that it graded with; None is what the result does not say.
+        """
+        p = self.provenance
+        return {
+            "grader": (p.get("grader"), json.dumps(p.get("graded_with"), sort_keys=True)),
+            "golds": p.get("golds"),
+            "data": p.get("data"),
+            "problems": self.problem_ids,
+            **self.sampling.model_dump(include={"temperature", "top_p", "max_tokens"}),
+        }
+
+    def unlike(self, other: "EvalResult") -> list[str]:
+        """Return the names of `ALIKE` in which two results differ; data that either does not tell are not among them.
+
+        (Imported records have no digest of their data. Their problems are compared by id.)
+        """
+        mine, theirs = self.alike(), other.alike()
+        differing = [name for name in ALIKE if mine[name] != theirs[name]]
+        return [name for name in differing if name != "data" or None not in (mine["data"], theirs["data"])]
+
+    @property
     def replacement_ratio(self) -> float:
         """Positions where the criterion held over generated tokens, summed over all responses."""
         return float(self.n_replaced.sum() / max(1, self.n_tokens.sum()))
@@ -175,13 +223,28 @@ class EvalResult:
         """The difference of Avg@n to `other`, paired by problem.
 
         Raises:
-            UserError: the two did not ask the same problems of the same benchmark.
+            UserError: the two are of different benchmarks, or not alike (`ALIKE`).
         """
-        if (self.task, self.problem_ids) != (other.task, other.problem_ids):
+        if self.task != other.task or (differing := self.unlike(other)):
+            what = "task" if self.task != other.task else ", ".join(differing)
             raise UserError(
-                f"{self.task} and {other.task} differ in their problems; a paired difference needs the same"
+                f"{self.label} on {self.benchmark} and {other.label} on {other.benchmark} differ in {what}; a paired "
+                "difference needs the same problems, drawn and graded alike"
             )
         return stats.paired_difference(self.correct, other.correct)
+
+    def only(self, problems: Sequence[str]) -> "EvalResult":
+        """Return the part that some of its problems make, in their order.
+
+        Raises:
+            KeyError: it has no such problem.
+        """
+        at = {key: i for i, key in enumerate(self.problem_ids)}
+        rows = [at[key] for key in problems]
+        tables = {name: getattr(self, name)[rows] for name in ARRAYS}
+        votes = None if self.votes is None else self.votes[rows]
+        by = {version: table[rows] for version, table in self.correct_by.items()}
+        return replace(self, problem_ids=tuple(problems), votes=votes, correct_by=by, seconds=0.0, **tables)
 
     def to_json(self) -> str:
         """Everything, as JSON; `from_json` reads it back."""

@@ -24,7 +24,7 @@ def table(results: Sequence[EvalResult]) -> str:
     rows = []
     for result in results:
         metrics, m = result.metrics(), result.samples
-        row = [result.task, result.label + (f" ({m} samples)" if m != n else "")]
+        row = [result.benchmark, result.label + (f" ({m} samples)" if m != n else "")]
         row += [
             f"{100 * result.avg:.2f} ± {100 * result.standard_error:.2f}",
             f"{100 * result.sampling_error:.2f}",

@@ -2,6 +2,7 @@
 
 from harness.stats.bootstrap import bootstrap_interval
 from harness.stats.clusters import clustered_errors
+from harness.stats.comparison import Comparison, Scores, family
 from harness.stats.errors import sampling_error, standard_error, t_interval
 from harness.stats.majority import maj_at_k
 from harness.stats.metrics import Responses, benchmark_metrics, problem_metrics, ratio
@@ -11,14 +12,17 @@ from harness.stats.power import Spread, detectable_gain, paired_spread, power, p
 from harness.stats.tables import holm, mean_over_benchmarks
 
 __all__ = [
+    "Comparison",
     "PairedDifference",
     "Responses",
+    "Scores",
     "Spread",
     "avg_at_k",
     "benchmark_metrics",
     "bootstrap_interval",
     "clustered_errors",
     "detectable_gain",
+    "family",
     "holm",
     "maj_at_k",
     "mean_over_benchmarks",

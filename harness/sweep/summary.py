@@ -3,15 +3,14 @@
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from harness import stats
 from harness.errors import UserError
 from harness.evals import EvalResult
-from harness.evals.compare import Comparison, compare, markdown
+from harness.evals.compare import Comparison, comparisons, markdown, settings_of
 from harness.evals.show import markdown_table, table
 from harness.records.files import write_file
 from harness.spec import Decoding
@@ -85,13 +84,7 @@ def summarise(spec: SweepSpec, book: Book, folder: Folder, *, seconds: float = 0
     from harness.sweep.progress import state
 
     entries = _entries(book, folder)
-    rows: list[Comparison] = []
-    for pair in spec.pairs:
-        results = [result for entry in entries if entry.pair == pair for result in entry.results]
-        if sum(result.decoding.mode == "rl" for result in results) and len({r.decoding for r in results}) > 1:
-            rows += compare(results)
-    corrected = stats.holm([row.difference.p for row in rows]) if rows else ()
-    rows = [replace(row, holm_p=float(p)) for row, p in zip(rows, corrected, strict=True)]
+    rows = comparisons(settings_of(result for entry in entries for result in entry.results))
     numbers = {trial.number for pair in spec.pairs for trial in book.best(pair)}
     best = [entry for entry in entries if entry.point is not None and entry.number in numbers]
     made = Summary(spec, entries, rows, best, _misses(spec, folder, entries), state(book), seconds, len(book.lost()))
@@ -143,7 +136,7 @@ def verdict(made: Summary, pair: str) -> str:
     [entry], metric = best, made.spec.metric[0].name
     words = [f"{pair}: best of {n} on these problems: {entry.decoding.label()}, {metric} {_figure(made, entry)}"]
     for row in made.comparisons:
-        if row.result in entry.results:
+        if row.result.first in entry.results:
             d = row.difference
             against = "rl" if row.reference.decoding.mode == "rl" else "its γ=0 control"
             words.append(
@@ -306,17 +299,5 @@ def as_json(made: Summary) -> dict[str, Any]:
             }
             for pair, miss in made.misses
         ],
-        "comparisons": [
-            {
-                "task": row.result.task,
-                "decoding": row.result.decoding.label(),
-                "minus": row.reference.decoding.label(),
-                "mean": row.difference.mean,
-                "low": row.difference.low,
-                "high": row.difference.high,
-                "p": row.difference.p,
-                "holm_p": row.holm_p,
-            }
-            for row in made.comparisons
-        ],
+        "comparisons": [{"decoding": row.result.label, **row.facts()} for row in made.comparisons],
     }

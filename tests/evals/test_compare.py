@@ -1,6 +1,7 @@
-"""Comparing finished results: right differences, corrected over the table, and refusals that name what is wrong."""
+"""Comparing finished results: right differences of results that are alike, corrected over the table, and refusals."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,21 +9,32 @@ import pytest
 from harness import stats
 from harness.errors import UserError
 from harness.evals import EvalResult
-from harness.evals.compare import compare, markdown, read_results
+from harness.evals.compare import compare, comparisons, left_out, markdown, read_results, settings_of
 from harness.spec import Decoding, Sampling
 
 
-def result(decoding, accuracy, task="aime24", seed=0, problems=12, samples=8, **sampling):
+def result(decoding, accuracy, task="aime24", seed=0, problems=12, samples=8, noise=0, rl="rl", name="", **other):
     shape = (problems, samples)
     correct = np.random.default_rng(seed).random(shape) < accuracy
     none = np.zeros(shape, bool)
+    sampling = {key: other.pop(key) for key in ("temperature", "top_p", "max_tokens") if key in other}
+    engine = {"backend": "vllm", "pair": {"base": "base", "rl": rl}}
     return EvalResult(
-        task, decoding, Sampling(samples=samples, **sampling), tuple(f"{task}-{i}" for i in range(problems)),
-        correct, np.full(shape, 10), none, none, none, none, none,
+        task, decoding, Sampling(samples=samples, seed=noise, **sampling),
+        tuple(f"{task}-{i}" for i in range(problems)), correct, np.full(shape, 10), none, none, none, none, none,
+        provenance={"engine": engine, "grader": "robust", "golds": "published", "data": "d" * 16, **other}, name=name,
     )  # fmt: skip
 
 
-RL, CONTROL = Decoding(mode="rl"), Decoding(mode="replace", tau=-0.3)
+def made(results, *how, **more):
+    return compare(settings_of(results), *how, **more)
+
+
+def pairs(rows):
+    return [(row.result.decoding, row.reference.decoding) for row in rows]
+
+
+BASE, RL, CONTROL = Decoding(mode="base"), Decoding(mode="rl"), Decoding(mode="replace", tau=-0.3)
 EXTRA = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
 
 
@@ -32,50 +44,152 @@ def test_differences_are_paired_and_corrected_over_all_benchmarks():
         for seed, (d, a) in enumerate([(RL, 0.5), (CONTROL, 0.6), (EXTRA, 0.9)])
         for task in ("aime24", "amc")
     ]
-    rows = compare(results, "rl")
-    assert [(r.result.task, r.result.decoding) for r in rows] == [
+    rows = made(results, "rl")
+    assert [(r.task, r.result.decoding) for r in rows] == [
         ("aime24", CONTROL), ("aime24", EXTRA), ("amc", CONTROL), ("amc", EXTRA)
     ]  # fmt: skip
     for row in rows:
-        assert row.difference == stats.paired_difference(row.result.correct, row.reference.correct)
+        assert row.difference == stats.paired_difference(row.result.first.correct, row.reference.first.correct)
     assert [r.holm_p for r in rows] == stats.holm([r.difference.p for r in rows]).tolist()
     text = markdown(rows)
     assert f"{100 * rows[1].difference.mean:+.2f}" in text
     assert "over these 4 comparisons" in text
 
 
-def test_a_reference_is_a_label_or_a_mode():
+def test_a_reference_is_a_label_a_mode_a_name_or_a_hash():
     results = [result(RL, 0.5), result(CONTROL, 0.6, seed=1), result(EXTRA, 0.7, seed=2)]
-    assert {r.reference.decoding for r in compare(results, "replace τ-0.3")} == {CONTROL}
-    assert {r.reference.decoding for r in compare(results, "extrapolate")} == {EXTRA}
+    assert {r.reference.decoding for r in made(results, "replace τ-0.3")} == {CONTROL}
+    assert {r.reference.decoding for r in made(results, "extrapolate")} == {EXTRA}
+    assert {r.reference.decoding for r in made(results, results[1].config_hash[:6])} == {CONTROL}
+    trained = [result(RL, 0.5, rl="one", name="DAPO"), result(RL, 0.6, rl="two", name="Ours")]
+    [row] = made(trained, "DAPO")
+    assert (row.result.label, row.reference.label) == ("rl (Ours)", "rl (DAPO)")
 
 
 @pytest.mark.parametrize(
     ("results", "against", "words"),
     [
         ([result(RL, 0.5), result(CONTROL, 0.5)], "base", "against='base' names no result of aime24; accepted: one of"),
-        ([result(RL, 0.5), result(RL, 0.5)], "rl", "names 2 result"),
-        ([result(RL, 0.5)], "rl", "only the reference is there"),
-        ([result(RL, 0.5), result(CONTROL, 0.5, top_p=0.9)], "rl", r"top_p of aime24 differs \(0.9 and 0.7\)"),
-        ([result(RL, 0.5), result(CONTROL, 0.5, problems=11)], "rl", "differ in their problems"),
+        (
+            [result(RL, 0.5, rl="a"), result(RL, 0.5, rl="b"), result(CONTROL, 0.5, rl="c")], "rl",
+            r"names 2 results of aime24 that 'replace τ-0.3 \(c\)' could be .* say which, .*: 'rl \(a\)' or 'rl \(b\)'",
+        ),
+        ([result(RL, 0.5)], "rl", "at least two settings of one benchmark"),
+    ],
+)  # fmt: skip
+def test_a_reference_that_is_not_there_or_not_the_only_one(results, against, words):
+    with pytest.raises(UserError, match=words):
+        made(results, against)
+
+
+@pytest.mark.parametrize(
+    ("what", "other", "label"),
+    [
+        ("grader", {"grader": "plain"}, "plain"),
+        ("grader", {"graded_with": {"code": "8c1f"}}, "8c1f"),
+        ("golds", {"golds": "r1zero (1234)"}, r"r1zero \(1234\) answers"),
+        ("data", {"data": "e" * 16}, "data eeeeee"),
+        ("problems", {"problems": 11}, "11 of 30 problems"),
+        ("temperature", {"temperature": 0.6}, "T = 0.6"),
+        ("top_p", {"top_p": 0.9}, "top-p 0.9"),
+        ("max_tokens", {"max_tokens": 100}, "100 tokens"),
     ],
 )
-def test_what_cannot_be_compared(results, against, words):
-    with pytest.raises(UserError, match=words):
-        compare(results, against)
+@pytest.mark.parametrize("against", [None, "rl"])
+def test_only_like_is_compared(what, other, label, against):
+    """An audit's reproduction: replace graded by `plain` minus RL graded by `robust` was -27 points, without a word."""
+    results = [result(RL, 0.8), result(CONTROL, 0.5, seed=1, **other)]
+    with pytest.raises(UserError, match=rf"{label}.* differ in {what}, so they are not compared.*--across {what}"):
+        made(results, against)
+    with pytest.raises(UserError, match=f"differ in {what}; a paired difference needs"):
+        results[1].minus(results[0])
+    [row] = compare(settings_of(results, [what]), against, [what])
+    assert pairs([row]) == [(CONTROL, RL)]
+    if what != "problems":  # which are then the common ones
+        assert row.result.label.startswith(f"{CONTROL.label()} (")
+    assert row.difference.n == min(r.correct.shape[0] for r in results)
+
+
+def test_what_is_not_like_the_others_is_left_out_by_name():
+    results = [result(RL, 0.8), result(CONTROL, 0.5), result(EXTRA, 0.5, grader="plain")]
+    settings = settings_of(results)
+    rows = compare(settings)
+    assert pairs(rows) == [(CONTROL, RL)]
+    [sentence] = left_out(settings, rows)
+    assert "'extrapolate τ-0.3 γ0.1 (plain)'" in sentence
+    assert sentence in markdown(rows, [sentence])
+    both = [*results, result(RL, 0.7, grader="plain"), result(CONTROL, 0.4, grader="plain")]
+    rows = made(both)
+    assert [(row.result.label, row.reference.label) for row in rows] == [
+        ("replace τ-0.3 (robust)", "rl (robust)"),
+        ("extrapolate τ-0.3 γ0.1 (plain)", "rl (plain)"),
+        ("replace τ-0.3 (plain)", "rl (plain)"),
+        ("extrapolate τ-0.3 γ0.1 (plain)", "replace τ-0.3 (plain)"),
+    ]
+    assert pairs(made(both, "rl")) == [(CONTROL, RL), (EXTRA, RL), (CONTROL, RL)]
+
+
+def test_common_problems_are_compared_where_that_is_asked_for():
+    whole, part = result(RL, 0.8, problems=30), result(CONTROL, 0.5, seed=1)
+    assert (whole.limited, part.benchmark) == (None, "aime24 (12 of 30 problems)")
+    rows = compare(settings_of([whole, part], ["problems"]), across=["problems"])
+    assert rows[0].difference == stats.paired_difference(part.correct, whole.correct[:12])
+    assert "| aime24 (12 of 30 problems) |" in markdown(rows)
+    with pytest.raises(UserError, match="no problem in common"):
+        settings_of([whole, replace(part, problem_ids=tuple("abcdefghijkl"))], ["problems"])
+    with pytest.raises(UserError, match=r"across='problem' is not known; .* did you mean 'problems'"):
+        settings_of([whole], ["problem"])
+
+
+def test_seeds_of_a_setting_are_one_and_its_first_samples_do_not_count_twice():
+    seeds = [result(CONTROL, 0.5, seed=i, noise=i) for i in range(3)]
+    rows = made([result(RL, 0.4, seed=9), *seeds, replace(seeds[0], **first_samples(seeds[0], 2))])
+    [row] = rows
+    assert row.result.seeds == (0, 1, 2)
+    assert row.result.samples == 24
+    assert row.result.avg == pytest.approx(np.mean([one.avg for one in seeds]))
+    assert "mean of all seeds that its setting has (of 0, 1, 2)" in markdown(rows)
+
+
+def first_samples(one, n):
+    names = ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
+    return {"sampling": one.sampling.replace(samples=n), **{name: getattr(one, name)[:, :n] for name in names}}
 
 
 def test_without_a_reference_rl_is_it_and_extrapolation_meets_its_control():
-    results = [result(EXTRA, 0.9), result(RL, 0.5, seed=1), result(CONTROL, 0.6, seed=2)]
-    assert [(r.result.decoding, r.reference.decoding) for r in compare(results)] == [
-        (EXTRA, RL), (CONTROL, RL), (EXTRA, CONTROL)
+    results = [result(EXTRA, 0.9), result(RL, 0.5, seed=1), result(CONTROL, 0.6, seed=2), result(BASE, 0.1, seed=3)]
+    assert pairs(made(results)) == [(EXTRA, RL), (RL, BASE), (CONTROL, RL), (EXTRA, CONTROL)]
+    assert pairs(made([results[2], results[0]])) == [(EXTRA, CONTROL)]
+    assert pairs(made([results[3], results[2], results[0]])) == [(CONTROL, BASE), (EXTRA, BASE), (EXTRA, CONTROL)]
+    assert pairs(comparisons(settings_of([results[3], results[2]]))) == []
+
+
+def test_pairs_of_models_keep_to_themselves_but_where_there_is_nothing_else():
+    one = [result(RL, 0.5, rl="work/one/rl"), result(CONTROL, 0.6, rl="work/one/rl")]
+    other = [result(RL, 0.5, rl="work/two/rl"), result(CONTROL, 0.6, rl="work/two/rl")]
+    rows = made([*one, *other])
+    assert [(row.result.label, row.reference.label) for row in rows] == [
+        ("replace τ-0.3 (one/rl)", "rl (one/rl)"), ("replace τ-0.3 (two/rl)", "rl (two/rl)")
     ]  # fmt: skip
-    assert [(r.result.decoding, r.reference.decoding) for r in compare([results[2], results[0]])] == [(EXTRA, CONTROL)]
+    [row] = made([one[0], other[0]])
+    assert (row.result.label, row.reference.label) == ("rl (two/rl)", "rl (one/rl)")
+
+
+def test_one_problem_has_no_interval():
+    text = markdown(made([result(RL, 0.5, problems=1), result(CONTROL, 0.5, problems=1)]))
+    assert "nan" not in text
+
+
+def test_a_name_is_given_with_the_place(tmp_path):
+    for name, one in (("a", result(RL, 0.5, rl="x")), ("b", result(RL, 0.6, rl="y"))):
+        (tmp_path / name).mkdir()
+        one.write(tmp_path / name)
+    read = read_results([f"DAPO={tmp_path}/a", f"Ours={tmp_path}/b"])
+    assert [one.name for one in read] == ["DAPO", "Ours"]
+    assert read[0].config_hash == result(RL, 0.5, rl="x").config_hash
 
 
 def test_of_one_setting_graded_twice_the_newer_counts(tmp_path):
-    from dataclasses import replace
-
     old = replace(result(RL, 0.5), provenance={"grader": "robust", "graded_with": {"grader": "robust", "code": "1"}})
     new = replace(result(RL, 0.6), provenance={"grader": "robust", "graded_with": {"grader": "robust", "code": "2"}})
     other = replace(old, provenance={"grader": "plain", "graded_with": {"grader": "plain", "code": "1"}})
@@ -99,3 +213,13 @@ def test_reading_files_and_folders(tmp_path):
         read_results([tmp_path])
     with pytest.raises(UserError, match="does not exist"):
         read_results([tmp_path / "none"])
+
+
+def test_a_sweeps_folder_is_its_results_with_the_number_of_pruned_points(tmp_path):
+    (tmp_path / "results").mkdir()
+    result(RL, 0.5).write(tmp_path / "results")
+    (tmp_path / "summary.json").write_text('{"states": {"pruned": 3}}')
+    for place in (tmp_path, tmp_path / "results"):
+        [read] = read_results([place])
+        assert read.provenance["pruned"] == 3
+        assert read.config_hash == result(RL, 0.5).config_hash

@@ -68,7 +68,7 @@ def test_json_round_trip(results):
         results[2].decoding, results[2].problem_ids, json.loads(json.dumps(results[2].provenance)),
     )  # fmt: skip
     assert results[0].minus(results[2]).n == 3
-    with pytest.raises(UserError, match="differ in their problems"):
+    with pytest.raises(UserError, match="differ in task"):
         results[0].minus(results[1])
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from harness.errors import UserError
-from harness.evals.compare import compare, markdown, read_results
+from harness.evals.compare import compare, markdown, read_results, settings_of
 from harness.evals.from_records import result_of_record
 from harness.records import RecordStore
 from harness.records.verdicts import read_verdicts, write_verdicts
@@ -113,9 +113,10 @@ def test_a_part_is_refused_unless_asked_for_and_then_marked(engine, data_dir, tm
     assert (part.n_tokens == whole.n_tokens[:, :k]).all()
     assert (part.correct == whole.correct[:, :k]).all()
     assert part.config_hash != whole.config_hash
-    rows = compare([whole, part])
-    assert "partial results are in it" in markdown(rows).lower()
-    assert partial in markdown(rows)
+    [rl] = evaluate(engine, [Decoding()], ["amc"], SAMPLING, **arguments)
+    text = markdown(compare(settings_of([rl, part])))
+    assert "partial results are in it" in text.lower()
+    assert f"| replace τ-0.2 ({partial})" in text
 
 
 def test_an_imported_run_compares_with_ours(tmp_path):

@@ -46,7 +46,7 @@ def test_a_grid_runs_to_the_end_and_says_what_it_found(grid, look):
     assert "Holm over 7: " in told["verdicts"][0]
     labels = [entry["label"] for entry in told["entries"]]
     assert labels[:2] == ["base", "rl"]
-    assert {row["minus"] for row in told["comparisons"]} == {"rl", "replace τ-0.3", "replace τ-0.1"}
+    assert {row["minus"] for row in told["comparisons"]} == {"base", "rl", "replace τ-0.3", "replace τ-0.1"}
     text = (folder.path / "summary.md").read_text()
     assert "Holm's correction over these 7 comparisons" in text
     assert "extrapolate γ0.1" in text
