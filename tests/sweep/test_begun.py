@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.sweep.points import key
-from tests.sweep.made import decoded
+from tests.records.made import stored
 
 BEGUN = Path(__file__).with_name("begun-2026-11-22.tar.gz")
 SEARCH = {
@@ -39,7 +39,7 @@ def test_a_sweep_that_earlier_code_began_goes_on(host, look, tmp_path, changes, 
     before = {key(trial.user_attrs["point"]): trial.number for trial in book.complete()}
     running = [(trial.number, study) for study in (0, 1) for trial in everything(book)[study] if is_running(trial)]
     results = {path: path.read_bytes() for path in folder.results.iterdir()}
-    held = decoded(tmp_path / "records")
+    held = stored(tmp_path / "records")
     assert before
     assert running
     assert host.run(tmp_path, **changes) == 0
@@ -51,7 +51,7 @@ def test_a_sweep_that_earlier_code_began_goes_on(host, look, tmp_path, changes, 
     assert {everything(book)[study][number].state.name for number, study in running} == {"FAIL"}
     assert all(path.read_bytes() == text for path, text in results.items())
     assert f"{points} complete" in (folder.path / "summary.md").read_text()
-    now = decoded(tmp_path / "records")
+    now = stored(tmp_path / "records")
     for name, keys in now.items():
         assert len(keys) == len(set(keys)), f"record {name} has a response twice"
     if (version("torch"), version("transformers")) == ("2.13.0+cpu", "5.19.0"):  # others decode into other records
