@@ -1,11 +1,13 @@
 """`rlvr-dir records`: the store of rollouts."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from harness.cli.base import group
+from harness.cli.options import spec_options
+from harness.spec import EvalSpec
 
 app = group("The store of rollouts: what is held, in what state.")
 
@@ -46,6 +48,38 @@ def records_export(
     from harness.records.commands import export_record
 
     typer.echo(f"written: {export_record(store, name, out, form)}")
+
+
+@app.command("results")
+@spec_options(EvalSpec, only=("grader", "golds", "data_dir"))
+def records_results(
+    options: dict[str, Any],
+    name: Annotated[str | None, typer.Argument(help="One record, or the beginning of several; default all.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder that receives one JSON file a result.")] = Path("runs"),
+    partial: Annotated[bool, typer.Option("--partial", help="Of unfinished records: what every problem has.")] = False,
+    store: Store = RECORDS,
+) -> None:
+    """Make result files again from records, by any grader; `rlvr-dir track sync` puts them into MLflow.
+
+    \b
+        rlvr-dir records results --grader plain --out runs/plain && rlvr-dir track sync runs/plain
+    """
+    from harness.errors import UserError
+    from harness.evals.from_records import result_of_record
+    from harness.evals.show import score
+    from harness.records import RecordStore
+
+    records, made = RecordStore(store), 0
+    for each in records.find(name or ""):
+        try:
+            result = result_of_record(records.read(*each), partial=partial, **options)
+        except UserError as error:
+            typer.echo(f"no result: {error}", err=True)
+            continue
+        made += 1
+        out.mkdir(parents=True, exist_ok=True)
+        typer.echo(f"{result.write(out)}  {result.label}  {score(result)}")
+    raise typer.Exit(0 if made else 1)
 
 
 @app.command("verify")

@@ -17,7 +17,7 @@ import numpy as np
 
 from harness import stats
 from harness.errors import UserError, unknown
-from harness.evals.from_records import result_of_record
+from harness.evals.from_records import regraded, result_of_record
 from harness.evals.result import ALIKE, EvalResult, asked_hash
 from harness.evals.show import markdown_table
 from harness.records import RecordStore
@@ -67,10 +67,12 @@ def read_results(
 
     A place is a result file, a folder of them, a sweep's folder, a record's folder, a store of records, the beginning
     of a record's hash (with or without `/TASK`) in `store`, or `run:ID`, which `run` looks up; NAME=PLACE says what its
-    RL model is called. `how` goes to `result_of_record`.
+    RL model is called. `how` goes to `result_of_record`; files and runs that another grader made are graded again from
+    their records.
 
     Raises:
-        UserError: a place that is none of these, a file that is no result, or a record that is not complete.
+        UserError: a place that is none of these, a file that is no result, a record that is not complete, or a result
+            of another grader whose responses are gone.
     """
     found: list[EvalResult] = []
     for place in map(str, places):
@@ -88,16 +90,16 @@ def _read(
 ) -> list[EvalResult]:
     path = Path(place).expanduser()
     if place.startswith("run:") and run is not None:
-        return [run(place.removeprefix("run:"))]
+        return [regraded(run(place.removeprefix("run:")), **how)]
     if path.is_file():
-        return [_of_file(path)]
+        return [regraded(_of_file(path), **how)]
     if path.is_dir():
         if is_record(path):
             return [result_of_record(RecordStore(path.parents[1]).read(path.parent.name, path.name), **how)]
         path = path / "results" if (path / "results").is_dir() else path
         if files := sorted(path.glob("*.json"), key=lambda file: (file.stat().st_mtime, file.name)):
             pruned = _pruned(path.parent / "summary.json")
-            found = _newest([_of_file(file) for file in files])
+            found = [regraded(result, **how) for result in _newest([_of_file(file) for file in files])]
             return [replace(result, provenance={**result.provenance, "pruned": pruned}) for result in found]
         names = [*RecordStore(path).names(), *RecordStore(path / "records").names()]
         at = path if RecordStore(path).names() else path / "records"

@@ -133,6 +133,18 @@ def gold_answers(
     return {row["id"]: tuple(row[f"answers_{version}"]) for row in rows}
 
 
+def all_golds(benchmark: str, version: str, data_dir: str | None = None) -> dict[str, dict[str, str | tuple[str, ...]]]:
+    """Return each version of the gold answers that can be graded here, the one asked for first.
+
+    Raises:
+        UserError: no such version, or its file is not at hand.
+    """
+    check_golds(benchmark, version, data_dir)
+    asked = version if version in GOLDS.get(benchmark, ()) else PUBLISHED
+    found = dict.fromkeys((asked, *versions_at_hand(benchmark, data_dir)))
+    return {each: gold_answers(benchmark, each, data_dir) for each in found}
+
+
 def golds_name(version: str, answers: Mapping[str, str | tuple[str, ...]]) -> str:
     """A version of the answers as a result names it: another one than the published with a digest of its answers."""
     if version == PUBLISHED:

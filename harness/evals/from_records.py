@@ -1,16 +1,20 @@
-"""Results straight from the record store: finished records, other people's, and marked parts of unfinished ones."""
+"""A result is a function of records and a grader: made again from the store, by any grader, without an engine."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError, unknown
-from harness.evals.data import BENCHMARKS, PUBLISHED, gold_answers, golds_name
+from harness.evals.data import BENCHMARKS, GOLDS, PUBLISHED, all_golds, digest, golds_name
+from harness.evals.metrics import verdict_facts
 from harness.evals.result import EvalResult
 from harness.grading import DEFAULT_GRADER, GRADERS, Gold, Verdict
-from harness.records import Snapshot, judge_name
+from harness.records import Key, RecordStore, Snapshot, judge_name
 from harness.records.journal import header
 from harness.records.verdicts import OFFICIAL, grade_record, read_verdicts, versions
 from harness.spec import Decoding, Sampling, parse
+
+if TYPE_CHECKING:
+    from harness.evals.loop import Job
 
 
 def result_of_record(
@@ -20,28 +24,91 @@ def result_of_record(
     golds: str = PUBLISHED,
     data_dir: str | None = None,
     partial: bool = False,
+    problems: Sequence[str] | None = None,
+    samples: int | None = None,
 ) -> EvalResult:
-    """The result of a record, by stored verdicts where they hold and graded now where not; changes nothing.
+    """Return the result of a record, by stored verdicts where they hold and graded now where not; changes nothing.
 
-    With `partial`, an unfinished record gives its first k samples of every problem, k as large as it can be. That part
-    is no selection: which samples come first does not depend on what was decoded. The result says so in `partial`.
+    `problems` (ids) and `samples` say what of it is asked; by default all that is held, or where that is not the same
+    samples of every problem, what its last command asked. With `partial`, an unfinished record gives its first k
+    samples of every problem, k as large as it can be. That part is no selection: which samples come first does not
+    depend on what was decoded. The result says so in `partial`.
 
     Raises:
         UserError: samples are missing and `partial` was not asked for (or not one sample of every problem is there),
-            or the right answers are not known.
+            or the gold answers are not known.
     """
     if snapshot.config is None:
         raise UserError(f"record {snapshot.name}: its config.json is damaged; run its command again")
-    width, part = _complete(snapshot, partial)
-    verdicts, answers = _verdicts(snapshot, width, grader, golds, data_dir)
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for problem, sample in snapshot.held:
-        if sample < width:
-            counts, verdict = snapshot.entry((problem, sample)).counts(), verdicts[problem, sample]
-            rows.setdefault(problem.removeprefix(f"{snapshot.task}/"), []).append(
-                {**counts, "verdict": verdict.kind, "answer": verdict.answer}
-            )
-    config = snapshot.config
+    answers = _golds(snapshot, golds, data_dir)
+    names, width, part = _extent(snapshot, [*next(iter(answers.values()))], problems, samples, partial)
+    return _result(snapshot, names, width, answers, grader, part)
+
+
+def result_of_job(job: "Job", store: RecordStore, grader: str = DEFAULT_GRADER) -> EvalResult | None:
+    """Return the result of a job of an evaluation if the store holds all of it, else None; nothing is decoded."""
+    snapshot = job.read(store)
+    if snapshot is None or snapshot.config is None or len(job.held(snapshot)) < len(job.requests):
+        return None
+    names = list(dict.fromkeys(request.problem for request in job.requests))
+    return _result(snapshot, names, job.sampling.samples, job.golds, grader)
+
+
+def record_of(result: EvalResult) -> Snapshot | None:
+    """Return the record that a result was made from; None where it was kept in none, or that is gone."""
+    folder, name = result.provenance.get("records"), result.provenance.get("record")
+    if not folder or not name:
+        return None
+    try:
+        return RecordStore(str(folder)).read(*str(name).split("/", 1))
+    except UserError:
+        return None
+
+
+def regraded(
+    result: EvalResult, *, grader: str | None = None, golds: str | None = None, data_dir: str | None = None, **_: Any
+) -> EvalResult:
+    """Return a result by the grader and the version of the gold answers that are asked for, None being its own.
+
+    Raises:
+        UserError: they are not its own, and its responses are not at hand to be graded again.
+    """
+    own, version = result.provenance.get("grader"), str(result.provenance.get("golds", PUBLISHED)).split()[0]
+    wanted = version if golds is None else golds if golds in GOLDS.get(result.task, ()) else PUBLISHED
+    if (grader or own, wanted) == (own, version):
+        return result
+    snapshot = record_of(result)
+    if snapshot is None:
+        raise UserError(
+            f"{result.task}, {result.label}: graded by {judge_name(str(own), version)}, and its responses are not at "
+            f"hand to be graded by {judge_name(grader or str(own), wanted)}: it has no record; accepted: its own grader"
+        )
+    how: dict[str, Any] = {"grader": grader or own, "golds": wanted, "data_dir": data_dir}
+    return result_of_record(snapshot, **how, problems=result.problem_ids, samples=result.samples)
+
+
+def _result(
+    snapshot: Snapshot,
+    names: Sequence[str],
+    width: int,
+    answers: Mapping[str, Mapping[str, Gold]],
+    grader: str,
+    part: str | None = None,
+) -> EvalResult:
+    """Put together the first `width` samples of some problems; of the versions of the gold answers the first counts."""
+    config, prefix = snapshot.config, f"{snapshot.task}/"
+    assert config is not None
+    keys = {name: [(name, sample) for sample in range(width)] for name in names}
+    every = [key for row in keys.values() for key in row]
+    verdicts = {version: _verdicts(snapshot, every, version, gold, grader) for version, gold in answers.items()}
+    rows = {
+        name.removeprefix(prefix): [
+            {**snapshot.entry(key).counts(), **verdict_facts({version: verdicts[version][key] for version in verdicts})}
+            for key in row
+        ]
+        for name, row in keys.items()
+    }
+    version, gold = next(iter(answers.items()))
     provenance = {
         "settings": snapshot.config_hash,
         "record": snapshot.name,
@@ -49,74 +116,86 @@ def result_of_record(
         "data": config.data,
         "grader": grader,
         "graded_with": versions(grader),
-        "golds": answers,
+        "golds": golds_name(version, {name.removeprefix(prefix): gold[name] for name in names}),
         "engine": {**config.engine, "pair": {role: snapshot.about.get(role) for role in ("base", "rl")}},
         **({"partial": part} if part else {}),
         **({"source": config.source} if config.source else {}),
     }
-    return EvalResult.from_samples(
-        snapshot.task,
-        config.decoding or _imported(config.source),
-        _sampling(config, width),
-        rows,
-        provenance=provenance,
-    )
+    decoding = config.decoding or _imported(config.source)
+    return EvalResult.from_samples(snapshot.task, decoding, _sampling(config, width), rows, provenance=provenance)
 
 
-def _complete(snapshot: Snapshot, partial: bool) -> tuple[int, str | None]:
-    """How many samples of every problem there are, and of what that is a part."""
+def _extent(
+    snapshot: Snapshot, order: Sequence[str], problems: Sequence[str] | None, samples: int | None, partial: bool
+) -> tuple[list[str], int, str | None]:
+    """Return which problems there are, how many samples of each, and of what that is a part.
+
+    `order` has all problems of the benchmark.
+    """
     held: dict[str, set[int]] = {}
     for problem, sample in snapshot.held:
         held.setdefault(problem, set()).add(sample)
-    asked = snapshot.about.get("asked", {})
-    problems, samples = asked.get("problems", len(held)), asked.get("samples", 1)
-    first = [next(k for k in range(len(row) + 1) if k not in row) for row in held.values()]  # samples before a gap
-    width = min(first) if len(held) >= problems and first else 0
-    if width >= samples:
-        return width, None
-    if not partial:
-        there, wanted = sum(map(len, held.values())), problems * samples
+    first = {name: next(k for k in range(len(row) + 1) if k not in row) for name, row in held.items()}  # before a gap
+    names = [name for name in order if name in held]
+    names += [name for name in held if name not in set(order)]
+    asked: dict[str, int] = snapshot.about.get("asked") or {}
+    width = min((first[name] for name in names), default=0)
+    if problems is None:
+        if not asked and not snapshot.finished:
+            raise UserError(f"record {snapshot.name}: its about.json is lost and it is not finished; run its command")
+        latest, wanted = list(order[: asked.get("problems", len(names))]), samples or asked.get("samples", 1)
+        if len(names) >= len(latest) and width >= wanted:
+            return names, samples or width, None
+    else:
+        latest = [name if name in held else f"{snapshot.task}/{name}" for name in problems]
+        wanted = samples or asked.get("samples", 1)
+    if latest and all(first.get(name, 0) >= wanted for name in latest):
+        return latest, wanted, None
+    if not partial or problems is not None:
+        there = sum(sample < wanted for name in latest for sample in held.get(name, ()))
         raise UserError(
-            f"record {snapshot.name} has {there} of {wanted} rollouts, and an average of them would be of the short "
-            "ones; run its command again, or ask for partial results (--partial), which are marked"
+            f"record {snapshot.name} has {there} of {len(latest) * wanted} rollouts, and an average of them would be "
+            "of the short ones; run its command again, or ask for partial results (--partial), which are marked"
         )
-    if not width:
-        lacking = max(problems - len(held), sum(k == 0 for k in first))
+    if len(names) < len(latest) or not width:
+        lacking = max(len(latest) - len(names), sum(not k for k in first.values()))
         raise UserError(
-            f"record {snapshot.name} has no sample yet of {lacking} of {problems} problems, so not even a partial "
+            f"record {snapshot.name} has no sample yet of {lacking} of {len(latest)} problems, so not even a partial "
             "result; run its command again"
         )
-    return width, f"first {width} of {samples} samples"
+    return names, width, f"first {width} of {wanted} samples"
 
 
 def _verdicts(
-    snapshot: Snapshot, width: int, grader: str, golds: str, data_dir: str | None
-) -> tuple[dict[tuple[str, int], Verdict], str]:
-    """The verdicts, and the name of the answers they go by."""
-    keys = [key for key in snapshot.held if key[1] < width]
+    snapshot: Snapshot, keys: Sequence[Key], version: str, gold: Mapping[str, Gold], grader: str
+) -> Mapping[Key, Verdict]:
     if grader == OFFICIAL:
         stored = read_verdicts(snapshot.folder, OFFICIAL)
         if lacking := [key for key in keys if key not in stored]:
             raise UserError(f"record {snapshot.name} has no verdict by grader={grader!r} on {lacking[0]}")
-        return {key: Verdict(stored[key]["kind"], stored[key].get("answer"), grader) for key in keys}, PUBLISHED
+        return {key: Verdict(stored[key]["kind"], stored[key].get("answer"), grader) for key in keys}
     if grader not in GRADERS:
         raise unknown("grader", grader, (*GRADERS, OFFICIAL))
-    answers = _answers(snapshot, golds, data_dir)
-    entries = map(snapshot.entry, keys)
-    head, judge = header(snapshot.config_hash, snapshot.task), judge_name(grader, golds)
-    asked = {key[0].removeprefix(f"{snapshot.task}/"): answers[key[0]] for key in keys}
-    return grade_record(snapshot.folder, head, entries, answers, judge, keep=False), golds_name(golds, asked)
+    head, judge = header(snapshot.config_hash, snapshot.task), judge_name(grader, version)
+    return grade_record(snapshot.folder, head, map(snapshot.entry, keys), gold, judge, keep=False)
 
 
-def _answers(snapshot: Snapshot, golds: str, data_dir: str | None) -> Mapping[str, Gold]:
-    """The right answers: those of the benchmark, of an imported record those that came with it."""
-    if snapshot.config is None or not snapshot.config.source:
-        if snapshot.task not in BENCHMARKS:
-            raise UserError(f"record {snapshot.name}: the right answers of {snapshot.task!r} are not known here")
-        return {f"{snapshot.task}/{key}": gold for key, gold in gold_answers(snapshot.task, golds, data_dir).items()}
-    if golds != PUBLISHED:
-        raise UserError(f"golds={golds!r}: the imported record {snapshot.name} has the answers it came with only")
-    return {row["problem"]: str(row["gold"]) for row in read_verdicts(snapshot.folder, OFFICIAL).values()}
+def _golds(snapshot: Snapshot, golds: str, data_dir: str | None) -> dict[str, Mapping[str, Gold]]:
+    """The gold answers by version, the one asked for first: the benchmark's, or those an imported record came with."""
+    config, task = snapshot.config, snapshot.task
+    if config is not None and config.source:
+        if golds != PUBLISHED:
+            raise UserError(f"golds={golds!r}: the imported record {snapshot.name} has the answers it came with only")
+        return {PUBLISHED: {r["problem"]: str(r["gold"]) for r in read_verdicts(snapshot.folder, OFFICIAL).values()}}
+    if task not in BENCHMARKS:
+        raise UserError(f"record {snapshot.name}: the right answers of {task!r} are not known here")
+    found = {v: {f"{task}/{key}": gold for key, gold in a.items()} for v, a in all_golds(task, golds, data_dir).items()}
+    if config is not None and config.data not in (None, here := digest(task, data_dir)):
+        raise UserError(
+            f"record {snapshot.name} was decoded from other questions of {task} than are here (data {config.data} and "
+            f"{here}), so these gold answers are not its own; give the folder of its data as --data-dir"
+        )
+    return found
 
 
 def _sampling(config: Any, samples: int) -> Sampling:

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.decode import Rollout
 from harness.decode.progress import Progress
+from harness.evals.metrics import verdict_facts
 from harness.grading import Gold, Verdict, grade_many
 from harness.records import Entry, Record, StoredRollout, judge_name
 from harness.records.verdicts import StoredVerdicts
@@ -40,10 +41,7 @@ class GradedResponse:
 
     def facts(self, versions: Sequence[str]) -> dict[str, Any]:
         """Return the counts and the verdicts; the first version of the gold answers is the one that counts."""
-        chosen, *others = versions
-        verdict = self.verdicts[chosen]
-        beside = {f"verdict_{version}": self.verdicts[version].kind for version in others}
-        return {**self.counts(), "verdict": verdict.kind, "answer": verdict.answer, **beside}
+        return {**self.counts(), **verdict_facts({version: self.verdicts[version] for version in versions})}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,12 @@ from typing import Any
 
 from harness.decode import Engine, Request
 from harness.decode.trace import columns
+from harness.errors import UserError
 from harness.evals.data import golds_name, preflight
 from harness.evals.graders import Board, Golds, GradedResponse, Graders
 from harness.evals.prompts import PromptSet, prompt_sets
 from harness.evals.result import EvalResult
-from harness.records import Key, Record, RecordConfig, RecordStore
+from harness.records import Entry, Key, Record, RecordConfig, RecordStore, Snapshot
 from harness.records import digest as text_digest
 from harness.records.config import Drawing
 from harness.records.verdicts import versions as grading_versions
@@ -99,6 +100,20 @@ class Job:
         """Return the name of its record, `<config hash>/<task>`."""
         return f"{self.config.hash()}/{self.task}"
 
+    def read(self, store: RecordStore) -> Snapshot | None:
+        """Return its record as it is now, without a lock; None where there is none."""
+        try:
+            return store.read(*self.record.split("/"))
+        except UserError:
+            return None
+
+    def held(self, snapshot: Snapshot | None) -> list[Entry]:
+        """Return what its record holds of what is asked: as many entries as requests when it is done."""
+        keys = {(request.problem, request.sample): text_digest(request.prompt) for request in self.requests}
+        found = [(snapshot.entry(key), prompt) for key, prompt in keys.items() if key in snapshot] if snapshot else []
+        fits = [entry for entry, prompt in found if entry.prompt in (None, prompt)]
+        return [entry for entry in fits if entry.trace_columns >= self._trace_columns]
+
     def open(self, store: RecordStore) -> Record:
         """Open its record for writing.
 
@@ -106,15 +121,19 @@ class Job:
             UserError: another process writes it, or the disk is full.
         """
         prompts = {request.problem: text_digest(request.prompt) for request in self.requests}
-        trace = self.requests[0].trace
         return store.open(
             self.config,
             self.task,
             prompts,
             self.sampling.samples,
             about={"base": self.pair.base, "rl": self.pair.rl},
-            trace_columns=0 if trace is None else columns(trace),
+            trace_columns=self._trace_columns,
         )
+
+    @property
+    def _trace_columns(self) -> int:
+        trace = self.requests[0].trace
+        return 0 if trace is None else columns(trace)
 
 
 def jobs_of(spec: EvalSpec, engine: Engine, *, trace: int | None = None) -> list[Job]:

@@ -1,8 +1,9 @@
 """The metrics of `harness.stats` as lm-eval's task files declare them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.grading import Verdict
 from harness.stats import Responses, problem_metrics, ratio
 from harness.stats.metrics import pass_ks
 
@@ -30,6 +31,13 @@ def responses_of(samples: Sequence[dict[str, Any]]) -> Responses:
         },
         **counts,
     )
+
+
+def verdict_facts(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
+    """Return what `responses_of` reads of the verdicts on a response; the first version of the answers counts."""
+    (_, verdict), *others = verdicts.items()
+    beside = {f"verdict_{version}": other.kind for version, other in others}
+    return {"verdict": verdict.kind, "answer": verdict.answer, **beside}
 
 
 def metric_list(n: int, other_golds: Sequence[str] = ()) -> list[dict[str, Any]]:

@@ -6,10 +6,10 @@ from typing import Any
 
 from harness.decode import Engine
 from harness.evals import tasks_dir
-from harness.evals.data import GOLDS, digest, gold_answers, preflight, versions_at_hand
+from harness.evals.data import all_golds, digest, preflight
 from harness.evals.sampling import sampling_of
 from harness.grading import Gold
-from harness.spec import PUBLISHED, EvalSpec, Sampling
+from harness.spec import EvalSpec, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,7 @@ def _prompt_set(name: str, task: Any, spec: EvalSpec, engine: Engine) -> PromptS
     for instance in task.instances:
         text = instance.args[0]
         prompts[instance.doc["id"]] = engine.chat_prompt([{"role": "user", "content": text}]) if chat else text
-    asked = spec.golds if spec.golds in GOLDS.get(name, ()) else PUBLISHED
-    golds = {v: gold_answers(name, v, spec.data_dir) for v in (asked, *versions_at_hand(name, spec.data_dir))}
+    golds = all_golds(name, spec.golds, spec.data_dir)
     return PromptSet(
         task=name,
         sampling=spec.sampling or own,

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.errors import UserError
+from harness.evals.from_records import record_of
 from harness.evals.result import EvalResult
-from harness.records import RecordStore, Snapshot
+from harness.records import Snapshot
 from harness.report.groups import Entry, Group, grouped
 from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_fragment
 
@@ -22,7 +22,7 @@ def token_viewers(
     for group in grouped(entries) if problems else ():
         for task in group.tasks:
             chosen = _chosen([result for result in group.results if result.task == task])
-            pairs = [(result, record) for result in chosen if (record := _record(result)) is not None]
+            pairs = [(result, record) for result in chosen if (record := record_of(result)) is not None]
             if not pairs:
                 continue
             snapshots = [record for _, record in pairs]
@@ -47,16 +47,6 @@ def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:
         if mode not in best or result.avg > best[mode].avg:
             best[mode] = result
     return [best[mode] for mode in ("base", "rl", "replace", "extrapolate", "expo") if mode in best]
-
-
-def _record(result: EvalResult) -> Snapshot | None:
-    store, name = result.provenance.get("records"), result.provenance.get("record")
-    if not store or not name:
-        return None
-    try:
-        return RecordStore(str(store)).read(*str(name).split("/", 1))
-    except UserError:  # it was moved or deleted: the report is whole without it
-        return None
 
 
 def _telling(task: str, results: Sequence[EvalResult], problems: Sequence[str]) -> list[str]:

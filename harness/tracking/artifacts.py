@@ -9,10 +9,10 @@ import numpy as np
 import yaml
 
 from harness.analysis.histogram import Histogram, as_json
-from harness.errors import UserError
 from harness.evals.foreign import LmEvalResult
+from harness.evals.from_records import record_of
 from harness.evals.result import EvalResult
-from harness.records import Key, RecordStore, Snapshot, digest, judge_name
+from harness.records import Key, Snapshot, digest, judge_name
 from harness.records.verdicts import read_verdicts
 
 RESULT, TABLE, LM_EVAL = "result.json", "per_problem.json", "lm_eval.json"
@@ -110,13 +110,8 @@ def _table(result: EvalResult) -> dict[str, Any]:
 
 def _record(result: EvalResult) -> tuple[Snapshot, list[list[Key]]] | None:
     """The record behind a result and the keys of its rollouts, (problems, samples); None where one is missing."""
-    folder, name = result.provenance.get("records"), result.provenance.get("record")
-    if not folder or not name:
-        return None
-    config_hash, _, task = str(name).partition("/")
-    try:
-        snapshot = RecordStore(str(folder)).read(config_hash, task)
-    except UserError:
+    snapshot = record_of(result)
+    if snapshot is None:
         return None
     # Our language model names a problem `<task>/<id>`; imported records keep their own names.
     for prefix in (f"{result.task}/", ""):

@@ -1,15 +1,22 @@
 """Evaluations through the record store: the second decodes nothing, an interrupted one decodes the rest."""
 
+import json
+import shutil
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from harness.cli import app
 from harness.errors import UserError
 from harness.evals.compare import compare, markdown, read_results, settings_of
-from harness.evals.from_records import result_of_record
+from harness.evals.from_records import record_of, regraded, result_of_job, result_of_record
+from harness.evals.loop import jobs_of
 from harness.records import RecordStore
 from harness.records.verdicts import read_verdicts, write_verdicts
 from harness.spec import CRITERIA, Decoding, Sampling
-from tests.evals.asked import criterion_values, evaluate
+from tests.evals.asked import asked, criterion_values, evaluate
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)
 REPLACE = Decoding(mode="replace", tau=-0.2)
@@ -165,3 +172,106 @@ def test_criterion_values_of_one_recorded_generation(engine, data_dir, tmp_path)
     # the first token of each response is proposed by base in both
     starts = np.cumsum([0, *base.n_tokens.T.ravel()[:-1]])
     assert replaced.n_replaced.T.ravel().tolist() == (values["entropy_base"][starts] > tau).astype(int).tolist()
+
+
+ARRAYS = ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded", "votes")
+
+
+def assert_equal(one, other):
+    """Every number and the hash of what was asked; speed and the names of places are not numbers of a result."""
+    assert (one.config_hash, one.problem_ids) == (other.config_hash, other.problem_ids)
+    for name in ARRAYS:
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    assert one.correct_by.keys() == other.correct_by.keys()
+    assert all(np.array_equal(one.correct_by[version], other.correct_by[version]) for version in one.correct_by)
+
+
+def test_a_result_is_made_again_to_the_last_number_whatever_else_its_record_holds(engine, data_dir, tmp_path):
+    """4 problems x 2 samples, then 2 x 4: the record holds both, and no rectangle holds all of it."""
+    arguments = {"data_dir": data_dir, "records": tmp_path / "records", "progress": False}
+    [wide] = evaluate(engine, [REPLACE], ["aime24"], SAMPLING.replace(samples=2), limit=4, **arguments)
+    [deep] = evaluate(engine, [REPLACE], ["aime24"], SAMPLING, limit=2, **arguments)
+    snapshot = record_of(wide)
+    assert snapshot.name == record_of(deep).name
+    assert_equal(result_of_record(snapshot, data_dir=data_dir), deep)  # the latest
+    for each in (wide, deep):
+        again = result_of_record(snapshot, data_dir=data_dir, problems=each.problem_ids, samples=each.samples)
+        assert_equal(again, each)
+    with pytest.raises(UserError, match="has 12 of 16 rollouts"):
+        result_of_record(snapshot, data_dir=data_dir, problems=wide.problem_ids, samples=4)
+
+
+def test_every_version_of_the_gold_answers_is_made_again(engine, data_dir, tmp_path):
+    shutil.copytree(data_dir, tmp_path / "data")
+    rows = [{"id": f"minerva-{i}", "answers": ["1", str(i)]} for i in range(272)]
+    (tmp_path / "data" / "minerva_r1zero_answers.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for golds in ("published", "r1zero"):
+        how = {"data_dir": str(tmp_path / "data"), "golds": golds}
+        [made] = evaluate(engine, [REPLACE], ["minerva"], SAMPLING, limit=2, records=tmp_path / "records", **how)
+        assert len(made.correct_by) == 1
+        assert_equal(result_of_record(record_of(made), **how), made)
+        assert regraded(made, **how) is made
+    other = regraded(made, golds="published", data_dir=how["data_dir"])
+    assert other.provenance["golds"] == "published"
+    assert other.config_hash != made.config_hash
+
+
+def test_a_result_file_of_another_grader_is_graded_again_or_refused(engine, data_dir, tmp_path):
+    arguments = {"limit": 2, "data_dir": data_dir, "progress": False}
+    [kept] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, records=tmp_path / "records", **arguments)
+    [plain] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, records=tmp_path / "records", grader="plain", **arguments)
+    file = kept.write(tmp_path)
+    for place in (file, tmp_path):
+        [same] = read_results([place], grader="robust", data_dir=data_dir)
+        [other] = read_results([place], grader="plain", data_dir=data_dir)
+        assert_equal(same, kept)
+        assert_equal(other, plain)
+        assert other.provenance["grader"] == "plain"
+    shutil.rmtree(tmp_path / "records")
+    assert_equal(read_results([file])[0], kept)
+    with pytest.raises(UserError, match="graded by robust, and its responses are not at hand to be graded by plain"):
+        read_results([file], grader="plain")
+
+
+def test_a_job_is_done_when_the_store_says_so(engine, data_dir, tmp_path):
+    store = RecordStore(tmp_path)
+    spec = asked([REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir)
+    [job] = jobs_of(spec, engine)
+    assert (job.read(store), job.held(None), result_of_job(job, store)) == (None, [], None)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(Counting(engine, 5), [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
+    assert (len(job.held(job.read(store))), result_of_job(job, store)) == (5, None)
+    [whole] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
+    assert_equal(result_of_job(job, store), whole)
+    [wider] = jobs_of(spec.replace(limit=3), engine)
+    assert (len(wider.held(wider.read(store))), result_of_job(wider, store)) == (8, None)
+    other = replace(job, requests=tuple(replace(request, prompt="?") for request in job.requests))
+    assert other.held(other.read(store)) == []  # decoded from another prompt
+    [with_trace] = jobs_of(spec, engine, trace=0)
+    assert with_trace.held(with_trace.read(store)) == []
+
+
+def test_gold_answers_of_other_questions_are_refused(engine, data_dir, tmp_path):
+    [made] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path / "records")
+    shutil.copytree(data_dir, tmp_path / "data")
+    file = tmp_path / "data" / "amc.jsonl"
+    file.write_text(file.read_text().replace('"answer": "2"', '"answer": "3"'))
+    with pytest.raises(UserError, match="was decoded from other questions of amc than are here"):
+        result_of_record(record_of(made), data_dir=str(tmp_path / "data"))
+
+
+def test_result_files_are_made_again_by_a_command(engine, data_dir, tmp_path):
+    results = evaluate(engine, [REPLACE], ["amc", "aime24"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
+    out, store = str(tmp_path / "out"), str(tmp_path)
+    done = CliRunner().invoke(app, ["records", "results", "--store", store, "--out", out, "--data-dir", data_dir])
+    assert done.exit_code == 0, done.output
+    read = {result.task: result for result in read_results([out])}
+    for result in results:
+        assert_equal(read[result.task], result)
+        assert f"{result.config_hash}.json" in done.output
+    for name, _ in RecordStore(tmp_path).names():
+        for folder in (tmp_path / name).iterdir():
+            (folder / "journal.bin").write_bytes((folder / "journal.bin").read_bytes()[:-300])
+    done = CliRunner().invoke(app, ["records", "results", "--store", store, "--out", out, "--data-dir", data_dir])
+    assert done.exit_code == 1
+    assert done.stderr.count("of 8 rollouts, and an average of them would be of the short ones") == 2
