@@ -257,11 +257,10 @@ def _grade(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 def _compare(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Results of all records from counts and stored verdicts, and their paired differences: `rlvr-dir compare`."""
-    from harness.evals.compare import compare, read_results
+    from harness.evals.compare import compare, read_results, settings_of
 
     began = time.perf_counter()
-    results = read_results([store])
-    rows = compare(results)
+    rows = compare(settings_of(read_results([store])))
     assert len(rows) == settings["decodings"] - 1
     return {"seconds": time.perf_counter() - began}
 
