@@ -1,1 +1,1 @@
-"""What the numbers say: paired contrasts, kinds of problem, and the statistics of tokens; numpy, no plotting."""
+"""What the numbers say: kinds of problem, and the statistics of tokens; numpy, no plotting."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from harness.errors import UserError
-from harness.evals.result import EvalResult
+from harness.evals.compare import Setting
 
 Kind = Literal["never solved", "dips first", "rises", "falls", "always solved", "unclear"]
 KINDS: tuple[Kind, ...] = ("never solved", "dips first", "rises", "falls", "always solved", "unclear")
@@ -32,34 +32,39 @@ class Problems:
         return {kind: self.kinds.count(kind) for kind in KINDS}
 
 
-def problems(base: EvalResult, replaced: Sequence[EvalResult], rl: EvalResult | None = None) -> Problems:
+def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = None) -> Problems:
     """The accuracy of each problem, its kind found from the samples.
 
     A difference counts where it exceeds two standard errors of the difference of two binomial shares:
 
-    - *never solved*: not one sample was right, at any ratio; *always solved*: none was ever wrong;
+    - *never solved*: not one sample was right, at any ratio or of RL; *always solved*: none was ever wrong, either;
     - *dips first*: some step before the last lies below base, and the last lies above that step again;
     - *rises*, *falls*: the last step lies above, or below, base;
     - *unclear*: none of these, at this number of samples.
 
     Raises:
-        UserError: nothing was replaced, or the results differ in their problems.
+        UserError: nothing was replaced, or the settings differ in their problems.
     """
-    steps = [base, *sorted(replaced, key=lambda result: result.replacement_ratio)]
+    steps = [base, *sorted(replaced, key=lambda one: one.replacement_ratio)]
     if len(steps) < 2:
-        raise UserError("replaced is empty; accepted: results of replacement, at least one")
-    if any((one.task, one.problem_ids) != (base.task, base.problem_ids) for one in [*steps, *([rl] if rl else [])]):
+        raise UserError("replaced is empty; accepted: settings of replacement, at least one")
+    if any((one.task, one.units) != (base.task, base.units) for one in [*steps, *([rl] if rl else [])]):
         raise UserError(f"results of {base.task} differ in their problems; accepted: the same problems in all")
-    accuracy = np.stack([one.correct.mean(axis=1) for one in steps], axis=1)  # (problems, steps)
+    accuracy = np.stack([one.values.mean(axis=1) for one in steps], axis=1)  # (problems, steps)
     samples = min(one.samples for one in steps)
+    alone = rl.values.mean(axis=1) if rl else None
+    kinds: list[Kind] = [kind(row, samples) for row in accuracy]
+    if alone is not None:
+        belied: dict[Kind, Any] = {"never solved": alone > 0, "always solved": alone < 1}
+        kinds = ["unclear" if each in belied and belied[each][i] else each for i, each in enumerate(kinds)]
     return Problems(
         base.task,
-        base.problem_ids,
+        tuple(map(str, base.units)),
         tuple(one.replacement_ratio for one in steps),
         accuracy,
         samples,
-        rl.correct.mean(axis=1) if rl else None,
-        tuple(kind(row, samples) for row in accuracy),
+        alone,
+        tuple(kinds),
     )
 
 

@@ -269,11 +269,10 @@ def _report(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """The report of all records, read, built and written: `rlvr-dir report`."""
     from harness.evals.compare import read_results
     from harness.report.build import build
-    from harness.report.groups import with_names
     from harness.report.write import write
 
     began = time.perf_counter()
-    write(build(with_names(read_results([store]))), store.parent / "report")
+    write(build(read_results([store])), store.parent / "report")
     return {"seconds": time.perf_counter() - began}
 
 

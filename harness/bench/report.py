@@ -33,7 +33,6 @@ def bench_report(
     """
     from harness.evals import EvalResult
     from harness.report.build import build
-    from harness.report.groups import with_names
     from harness.report.write import write
 
     seconds: dict[str, list[float]] = {"read": [], "build": [], "write": []}
@@ -46,7 +45,7 @@ def bench_report(
             began = time.perf_counter()
             results = [EvalResult.from_json(file.read_text()) for file in files]
             read = time.perf_counter()
-            report = build(with_names(results))
+            report = build(results)
             built = time.perf_counter()
             page = write(report, folder / "report")
             wrote = time.perf_counter()

@@ -12,7 +12,6 @@ from harness.spec import EvalSpec
 
 if TYPE_CHECKING:
     from harness.evals import EvalResult
-    from harness.report.groups import Entry
 
 
 @spec_options(EvalSpec, only=("grader", "golds", "data_dir"))
@@ -52,6 +51,7 @@ def report(
     """
     from harness import __version__
     from harness.cli.view import tokenizer_of
+    from harness.evals.compare import read_results
     from harness.report.build import build
     from harness.report.sections import analysis_sections, paper_section
     from harness.report.shown import token_viewers
@@ -62,21 +62,11 @@ def report(
 
         return result_of_run(run_id, resolve_store(runs, tracking))
 
-    how = {"run": of_run, "partial": partial, **options}  # grader, golds and data_dir are asked of records
-    entries = [entry for place in places or [] for entry in _read(place, store, how)]
+    asked = {"run": of_run, "partial": partial, **options}  # grader, golds and data_dir are asked of records
+    found = read_results(places, store, **asked) if places else []
     more = analysis_sections(analyses or [])
     more += [paper_section()] if tables_of_the_paper else []
     facts = (("rlvr-dir", __version__), ("made by", " ".join(["rlvr-dir", *sys.argv[1:]])))
-    viewers = token_viewers(entries, tokens, lambda snapshots: tokenizer_of(None, snapshots))
-    page = write(build(entries, name=title, more=more, out=out, facts=facts, viewers=viewers), out)
+    viewers = token_viewers(found, tokens, lambda snapshots: tokenizer_of(None, snapshots))
+    page = write(build(found, name=title, more=more, out=out, facts=facts, viewers=viewers), out)
     typer.echo(f"written: {page}, report.md and the tables and figures beside it")
-
-
-def _read(place: str, store: Path, how: dict[str, Any]) -> "list[Entry]":
-    from harness.evals.compare import read_results
-    from harness.report.groups import with_names
-
-    name, equals, path = place.partition("=")
-    if not equals or Path(place).exists():
-        name, path = "", place
-    return with_names(read_results([path], store, **how), name)

@@ -8,10 +8,10 @@ unless that is asked for by name.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -37,6 +37,14 @@ class Setting(stats.Scores):
 
     results: tuple[EvalResult, ...] = ()
 
+    @classmethod
+    def of(cls, results: Sequence[EvalResult]) -> "Setting":
+        """Make a setting of the results of its seeds."""
+        results = sorted(results, key=lambda result: result.sampling.seed)
+        first, seeds = results[0], tuple(result.sampling.seed for result in results)
+        values = np.hstack([result.correct for result in results])
+        return cls(first.label, first.task, first.problem_ids, values, seeds, tuple(results))
+
     @property
     def first(self) -> EvalResult:
         """Return the result of the first seed, which stands for all of them in what they share."""
@@ -52,8 +60,29 @@ class Setting(stats.Scores):
         """Return the benchmark, marked where only some of its problems were asked."""
         return self.first.benchmark
 
+    @property
+    def replacement_ratio(self) -> float:
+        """Return positions where the criterion held over generated tokens, summed over all responses."""
+        replaced = sum(int(result.n_replaced.sum()) for result in self.results)
+        return replaced / max(1, sum(int(result.n_tokens.sum()) for result in self.results))
+
+    def pass_at(self, k: int) -> float:
+        """Return Pass@k from the samples of all seeds."""
+        return stats.pass_at_k(self.values, k)
+
 
 Comparison = stats.Comparison[Setting]
+Kind = Literal["trained", "against rl", "against control", "other"]
+
+
+def kind(row: Comparison) -> Kind:
+    """Say what a comparison of `comparisons` is for: RL's gain over base, a decoding's over RL or over its control."""
+    one, other = row.result.decoding, row.reference.decoding
+    if other == one.control() != one:
+        return "against control"
+    if other.mode == "rl":
+        return "against rl"
+    return "trained" if (one.mode, other.mode) == ("rl", "base") else "other"
 
 
 def read_results(
@@ -98,7 +127,7 @@ def _read(
             return [result_of_record(RecordStore(path.parents[1]).read(path.parent.name, path.name), **how)]
         path = path / "results" if (path / "results").is_dir() else path
         if files := sorted(path.glob("*.json"), key=lambda file: (file.stat().st_mtime, file.name)):
-            pruned = _pruned(path.parent / "summary.json")
+            pruned = {str(path.resolve()): _pruned(path.parent / "summary.json")}
             found = [regraded(result, **how) for result in _newest([_of_file(file) for file in files])]
             return [replace(result, provenance={**result.provenance, "pruned": pruned}) for result in found]
         names = [*RecordStore(path).names(), *RecordStore(path / "records").names()]
@@ -151,7 +180,7 @@ def settings_of(results: Iterable[EvalResult], across: Collection[str] = ()) -> 
     for result in _on_common_problems(found) if "problems" in across else found:
         told = [result.task, result.decoding.model_dump(), result.name, result.pair, result.alike(), _engine(result)]
         groups.setdefault(json.dumps(told, sort_keys=True), []).append(result)
-    settings = [_setting(mine) for group in groups.values() for mine in _by_seed(group)]
+    settings = [Setting.of(mine) for group in groups.values() for mine in _by_seed(group)]
     return [replace(setting, label=label) for setting, label in zip(settings, _labels(settings), strict=True)]
 
 
@@ -177,13 +206,6 @@ def _by_seed(group: Sequence[EvalResult]) -> list[list[EvalResult]]:
     return [[result for mine in by.values() for result in mine.values()]]
 
 
-def _setting(results: Sequence[EvalResult]) -> Setting:
-    results = sorted(results, key=lambda result: result.sampling.seed)
-    first, seeds = results[0], tuple(result.sampling.seed for result in results)
-    values = np.hstack([result.correct for result in results])
-    return Setting(first.label, first.task, first.problem_ids, values, seeds, tuple(results))
-
-
 def _engine(result: EvalResult) -> dict[str, Any]:
     engine = result.provenance.get("engine")
     return {name: engine[name] for name in ENGINE if engine.get(name)} if isinstance(engine, dict) else {}
@@ -192,11 +214,13 @@ def _engine(result: EvalResult) -> dict[str, Any]:
 def _labels(settings: Sequence[Setting]) -> list[str]:
     """Each decoding's label with, in brackets, what differs among the settings of its benchmark."""
     models = _models([setting.first for setting in settings])
-    facets = [_facets(setting.first, models) for setting in settings]
-    labels = []
-    for setting, mine in zip(settings, facets, strict=True):
-        others = [each for other, each in zip(settings, facets, strict=True) if other.task == setting.task]
-        words = [text for name, text in mine.items() if text and len({each.get(name) for each in others}) > 1]
+    told = [facets(setting.first, models) for setting in settings]
+    by_task: dict[str, list[dict[str, str]]] = {}
+    for setting, mine in zip(settings, told, strict=True):
+        by_task.setdefault(setting.task, []).append(mine)
+    names_of, labels = {task: telling(each) for task, each in by_task.items()}, []
+    for setting, mine in zip(settings, told, strict=True):
+        words = [mine[name] for name in names_of[setting.task] if mine.get(name)]
         words += [setting.first.partial] if setting.first.partial else []
         labels.append(setting.decoding.label() + (f" ({', '.join(words)})" if words else ""))
     names = [(setting.task, label) for setting, label in zip(settings, labels, strict=True)]
@@ -206,14 +230,14 @@ def _labels(settings: Sequence[Setting]) -> list[str]:
     ]
 
 
-def _facets(result: EvalResult, models: dict[tuple[str, str], str]) -> dict[str, str]:
-    """What can tell a result from others but its decoding, in words; empty where it does not say."""
+def facets(result: EvalResult, models: Mapping[tuple[str, str], str] | None = None) -> dict[str, str]:
+    """Return in words what can tell a result from others but its decoding; what it does not say is empty."""
     s, alike, graded = result.sampling, result.alike(), result.provenance.get("graded_with")
     versions = " ".join(map(str, (graded or {}).values())) if isinstance(graded, dict) else ""
     return {
-        "model": result.name or models[result.pair],
+        "model": result.name or (models or {}).get(result.pair, ""),
         "grader": str(result.provenance.get("grader") or ""),
-        "versions of the grader": versions,
+        "versions": versions,
         "golds": f"{alike['golds']} answers" if alike["golds"] else "",
         "data": f"data {alike['data'][:6]}" if alike["data"] else "",
         "problems": result.limited or f"{len(result.problem_ids)} problems",
@@ -222,6 +246,13 @@ def _facets(result: EvalResult, models: dict[tuple[str, str], str]) -> dict[str,
         "max_tokens": f"{s.max_tokens} tokens",
         **{name: f"{value}" if name == "backend" else f"{name} {value}" for name, value in _engine(result).items()},
     }
+
+
+def telling(told: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the names of the facets in which some differ from others; of two graders not their versions too."""
+    names = dict.fromkeys(name for each in told for name in each)
+    found = [name for name in names if len({each.get(name) for each in told}) > 1]
+    return [name for name in found if name != "versions" or "grader" not in found]
 
 
 def _models(results: Sequence[EvalResult]) -> dict[tuple[str, str], str]:

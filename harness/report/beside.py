@@ -48,13 +48,13 @@ def _matches(group: Group) -> list[tuple[str, float, EvalResult, float]]:
     """(what, the paper's number, our result, our number); numbers in percent."""
     found: list[tuple[str, float, EvalResult, float]] = []
     pair, model = paper.pair_of(group.rl), paper.model_of(group.base)
-    for entry in group.entries:
-        r, d = entry.result, entry.result.decoding
-        if r.partial:
+    for r in group.results:
+        d = r.decoding
+        if r.partial or r.limited:
             continue
         if pair is not None and r.task in ("aime24", "minerva"):
             found += [(f"{title(r.task)}, {d.label()}", value, r, 100 * r.avg) for value in _decoded(pair, r)]
-        name = entry.name if d.mode == "rl" else "Base"
+        name = r.name if d.mode == "rl" else "Base"
         if model is not None and d.mode in ("base", "rl") and name:
             for method in [*paper.methods("main"), *paper.methods("reweighting"), *paper.methods("minerva")]:
                 theirs = method.scores.get(r.task)

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.analysis.contrasts import Contrast, contrasts
 from harness.errors import UserError
+from harness.evals.compare import Comparison, comparisons
+from harness.evals.result import EvalResult
 from harness.report import figures
 from harness.report.beside import against_paper
-from harness.report.groups import Entry, Group, grouped
+from harness.report.groups import Group, grouped
 from harness.report.lists import differences, everything, source
 from harness.report.model import Report, Section
 from harness.report.scores import section
@@ -16,7 +17,7 @@ from harness.report.verdict import verdict
 
 
 def build(
-    entries: Sequence[Entry],
+    results: Sequence[EvalResult],
     *,
     name: str = "rlvr-dir report",
     more: Sequence[Section] = (),
@@ -28,7 +29,7 @@ def build(
     """The report of some results.
 
     Args:
-        entries: at least one.
+        results: at least one, or sections in `more`.
         name: the title.
         more: further sections, of token statistics or of training.
         out: the folder the report goes to, from which links to records lead.
@@ -39,39 +40,39 @@ def build(
     Raises:
         UserError: there is nothing.
     """
-    if not entries and not more:
+    if not results and not more:
         raise UserError("results: there is nothing to report; accepted: results, records, or an analysis")
-    groups = grouped(entries)
-    rows = contrasts([group.results for group in groups])
+    groups = grouped(results)
+    rows = comparisons([setting for group in groups for setting in group.settings])
     said, further = (
-        _verdict(groups, rows) if entries else ("This report holds analyses only; it compares no results.", ())
+        _verdict(groups, rows) if results else ("This report holds analyses only; it compares no results.", ())
     )
     sections = [Section("Summary", further)] if further else []
-    if (trained := trained_section(entries)) is not None:
+    if (trained := trained_section(results)) is not None:
         sections.append(trained)
     for group in groups:
         sections.append(section(group, rows, several=len(groups) > 1))
     if rows:
-        sections.append(Section("Differences", parts=(figures.differences(rows), differences(rows))))
+        sections.append(Section("Differences", parts=(figures.differences(rows), differences(rows, groups))))
     if (against := against_paper(groups)) is not None:
         sections.append(Section("Beside the paper", parts=(against,)))
     sections += more
-    if entries:
+    if results:
         sections.append(Section("Every result", parts=(everything(groups),)))
     sources = {
         one.anchor: one
         for group in groups
-        for entry in group.entries
-        for one in [source(entry.result, group, out, runs or {})]
+        for result in group.results
+        for one in [source(result, group, out, runs or {})]
     }
     return Report(name, said, tuple(sections), tuple(sources.values()), tuple(facts), tuple(viewers))
 
 
-def _verdict(groups: Sequence[Group], rows: Sequence[Contrast]) -> tuple[str, tuple[str, ...]]:
-    """The first pair's verdict is the report's; those of further pairs follow. Pairs are never pooled."""
+def _verdict(groups: Sequence[Group], rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
+    """The first group's verdict is the report's; those of others follow. Groups are never pooled."""
     said: list[str] = []
     for group in groups:
-        mine = set(map(id, group.results))
+        mine = set(map(id, group.settings))
         first, more = verdict([row for row in rows if id(row.result) in mine])
         said += [f"{group.pair}: {text}" if len(groups) > 1 else text for text in (first, *more)]
     return said[0], tuple(said[1:])

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness import stats
-from harness.analysis.contrasts import Contrast
 from harness.analysis.problems import KINDS, Problems
-from harness.evals.result import EvalResult
+from harness.evals.compare import Comparison, Setting, kind
 from harness.report.draw import BASE, COLOURS, EXPO, MARKS, RL, canvas, root_axis, styled, svg
 from harness.report.model import Figure
 from harness.report.text import visible
@@ -20,52 +18,52 @@ MOST = 40  # rows that a figure of differences can hold
 
 
 @styled
-def against_ratio(results: Sequence[EvalResult], name: str, title: str) -> Figure:
+def against_ratio(settings: Sequence[Setting], name: str, title: str) -> Figure:
     """Avg against the replacement ratio: a line a criterion and gamma, 95 % t intervals, base and RL as levels."""
     figure, axes = canvas(5.6, 3.4)
-    counts = {result.samples for result in results}
+    counts = {one.samples for one in settings}
     avg = f"Avg@{counts.pop()}" if len(counts) == 1 else "Avg"
-    results = [result for result in results if not result.decoding.gated or result.decoding.primary == "base"]
-    if any(result.decoding.mode == "replace" for result in results):
-        results = [result for result in results if result.decoding.mode != "extrapolate"]
-    lines: dict[tuple[str, float], list[EvalResult]] = {}
-    for result in results:
-        if result.decoding.gated:
-            lines.setdefault((result.decoding.criterion, result.decoding.gamma), []).append(result)
+    settings = [one for one in settings if not one.decoding.gated or one.decoding.primary == "base"]
+    if any(one.decoding.mode == "replace" for one in settings):
+        settings = [one for one in settings if one.decoding.mode != "extrapolate"]
+    lines: dict[tuple[str, float], list[Setting]] = {}
+    for one in settings:
+        if one.decoding.gated:
+            lines.setdefault((one.decoding.criterion, one.decoding.gamma), []).append(one)
     data = []
     order = list(CRITERIA)
     for i, (criterion, gamma) in enumerate(sorted(lines, key=lambda key: (order.index(key[0]), key[1]))):
-        mine = sorted(lines[criterion, gamma], key=lambda result: result.replacement_ratio)
+        mine = sorted(lines[criterion, gamma], key=lambda one: one.replacement_ratio)
         label = CRITERIA[criterion] + (f", γ = {gamma:g}" if gamma else "")
-        spans = [interval(result) for result in mine]
-        means = [100 * result.avg for result in mine]
+        spans = [_interval(one) for one in mine]
+        means = [100 * one.avg for one in mine]
         axes.errorbar(
-            [100 * result.replacement_ratio for result in mine],
+            [100 * one.replacement_ratio for one in mine],
             means,
             yerr=[[m - low for m, (low, _) in zip(means, spans, strict=True)],
                   [high - m for m, (_, high) in zip(means, spans, strict=True)]],
             color=COLOURS[i % len(COLOURS)], marker=MARKS[i % len(MARKS)], markersize=4, linewidth=1.2,
             elinewidth=0.6, capsize=1.5, label=label, linestyle="--" if criterion == "random" else "-",
         )  # fmt: skip
-        for result, (low, high) in zip(mine, spans, strict=True):
+        for one, (low, high) in zip(mine, spans, strict=True):
             data.append(
                 (
                     label,
-                    result.decoding.tau,
-                    100 * result.replacement_ratio,
-                    100 * result.avg,
+                    one.decoding.tau,
+                    100 * one.replacement_ratio,
+                    100 * one.avg,
                     low,
                     high,
-                    result.samples,
+                    one.samples,
                 )
             )
-    for result in results:
-        if not result.decoding.gated:
-            low, high = interval(result)
-            colour = {"rl": RL, "base": BASE}.get(result.decoding.mode, EXPO)
-            axes.axhline(100 * result.avg, color=colour, linewidth=1, linestyle=":", label=result.decoding.label())
+    for one in settings:
+        if not one.decoding.gated:
+            low, high = _interval(one)
+            colour = {"rl": RL, "base": BASE}.get(one.decoding.mode, EXPO)
+            axes.axhline(100 * one.avg, color=colour, linewidth=1, linestyle=":", label=one.decoding.label())
             axes.axhspan(low, high, color=colour, alpha=0.08, linewidth=0)
-            data.append((result.decoding.label(), None, 0.0, 100 * result.avg, low, high, result.samples))
+            data.append((one.decoding.label(), None, 0.0, 100 * one.avg, low, high, one.samples))
     root_axis(axes)
     axes.set_xlabel("replaced tokens, % (square-root scale)")
     axes.set_ylabel(f"{avg}, %")
@@ -83,16 +81,16 @@ def against_ratio(results: Sequence[EvalResult], name: str, title: str) -> Figur
     )
 
 
-def interval(result: EvalResult) -> tuple[float, float]:
+def _interval(setting: Setting) -> tuple[float, float]:
     """The 95 % t interval over problems, in percent."""
-    low, high = stats.t_interval(result.avg, result.standard_error, len(result.problem_ids))
+    low, high = setting.interval
     return 100 * low, 100 * high
 
 
 @styled
-def differences(rows: Sequence[Contrast], name: str = "differences") -> Figure:
+def differences(rows: Sequence[Comparison], name: str = "differences") -> Figure:
     """Extrapolations against their own gate, or, where there are none, all paired differences; one line each."""
-    controlled = [row for row in rows if row.kind == "against control"]
+    controlled = [row for row in rows if kind(row) == "against control"]
     rows = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
     figure, axes = canvas(6.4, 0.9 + 0.24 * len(rows))
     colours = {"trained": COLOURS[6], "against rl": COLOURS[0], "against control": COLOURS[1]}
@@ -100,12 +98,12 @@ def differences(rows: Sequence[Contrast], name: str = "differences") -> Figure:
     for at, row in enumerate(rows):
         d = row.difference
         low, mean, high = 100 * d.low, 100 * d.mean, 100 * d.high
-        axes.plot([low, high], [at, at], color=colours[row.kind], linewidth=1.2)
-        axes.plot([mean], [at], marker="o", markersize=4, color=colours[row.kind])
+        axes.plot([low, high], [at, at], color=colours[kind(row)], linewidth=1.2)
+        axes.plot([mean], [at], marker="o", markersize=4, color=colours[kind(row)])
         minus = "" if controlled else f" − {row.reference.label}"
-        labels.append(visible(f"{row.result.task}: {row.result.label}{minus}", 60))
+        labels.append(visible(f"{row.result.benchmark}: {row.result.label}{minus}", 60))
         data.append(
-            (row.kind, row.result.task, row.result.label, row.reference.label, mean, low, high, d.p, row.holm_p)
+            (kind(row), row.result.benchmark, row.result.label, row.reference.label, mean, low, high, d.p, row.holm_p)
         )
     axes.axvline(0, color="#808080", linewidth=0.8)
     axes.set_yticks(range(len(rows)), labels, fontsize=8)
@@ -138,11 +136,11 @@ def per_problem(found: Problems, name: str, title: str) -> Figure:
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_xlabel("replaced tokens")
     edges, names, at = [], [], 0
-    for kind in KINDS:
-        count = found.counts[kind]
+    for each in KINDS:
+        count = found.counts[each]
         if count:
             edges.append(at + (count - 1) / 2)
-            names.append(f"{kind} ({count})")
+            names.append(f"{each} ({count})")
             at += count
             if at < len(order):
                 axes.axhline(at - 0.5, color="#ffffff", linewidth=0.8)
@@ -151,7 +149,7 @@ def per_problem(found: Problems, name: str, title: str) -> Figure:
     axes.set_title(title)
     bar = figure.colorbar(image, ax=axes, shrink=0.8)
     bar.set_label(f"right of {found.samples} samples, %")
-    counts = ", ".join(f"{count} {kind}" for kind, count in found.counts.items() if count)
+    counts = ", ".join(f"{count} {name}" for name, count in found.counts.items() if count)
     return Figure(
         name,
         f"Accuracy of each problem of {title} as more tokens are replaced (Δ log p); problems by kind: {counts}. A "

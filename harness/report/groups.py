@@ -1,71 +1,84 @@
-"""Which results may stand in one table: those of one pair, drawn one way; and what the pair is called."""
+"""Which results may stand in one table: those of one pair that are alike; and what the pair is called."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from harness.evals import compare
+from harness.evals.compare import Setting, facets, settings_of
 from harness.evals.result import EvalResult
 from harness.report import paper
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
-    """A result and the name that the reader gave to its RL model (`DAPO`), if any."""
-
-    result: EvalResult
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """The results of one pair, drawn one way: what may be compared."""
+    """The results of one pair that are alike: what may be compared. Its settings have their seeds together."""
 
     pair: str  # as titles have it
     slug: str  # as files have it
     base: str
     rl: str
-    entries: tuple[Entry, ...]
+    results: tuple[EvalResult, ...]
+    settings: tuple[Setting, ...]
 
     @property
-    def results(self) -> list[EvalResult]:
-        """Without the names."""
-        return [entry.result for entry in self.entries]
+    def benchmarks(self) -> list[str]:
+        """Benchmarks in order, marked where only some problems were asked: as many as there are columns."""
+        return list(dict.fromkeys(setting.benchmark for setting in self.settings))
 
     @property
     def tasks(self) -> list[str]:
-        """Benchmarks, in order."""
-        return list(dict.fromkeys(result.task for result in self.results))
+        """Benchmarks in order, by their names alone."""
+        return list(dict.fromkeys(setting.task for setting in self.settings))
 
 
-def grouped(entries: Sequence[Entry]) -> list[Group]:
-    """By pair, temperature, top-p and token limit; the same result given twice counts once.
-
-    Those with the most samples come first: where one decoding has several results, tables that show one take the first.
-    """
-    found: dict[tuple[Any, ...], dict[str, Entry]] = {}
-    for entry in sorted(entries, key=lambda entry: -entry.result.samples):
-        s = entry.result.sampling
-        base, rl = pair_of(entry.result)
-        key = base, rl, s.temperature, s.top_p, s.max_tokens
-        found.setdefault(key, {})[entry.result.config_hash] = entry
-    pairs = [key[:2] for key in found]
+def grouped(results: Sequence[EvalResult]) -> list[Group]:
+    """Group results by pair and likeness; the same result given twice counts once."""
+    once = {(result.config_hash, result.name, result.pair): result for result in results}
+    found = lots(list(once.values()), lambda result: result.pair)
+    pairs = [mine[0].pair for mine in found]
     groups = []
-    for number, (key, mine) in enumerate(found.items()):
-        base, rl, temperature, top_p, limit = key
-        label = pair_title(base, rl)
-        if pairs.count(key[:2]) > 1:
-            label += f" (T = {temperature:g}, top-p {top_p:g}, {limit} tokens)"
-        groups.append(Group(label, f"{number}-" if len(found) > 1 else "", base, rl, tuple(mine.values())))
+    for number, mine in enumerate(found):
+        base, rl = mine[0].pair
+        others = [lot for lot, pair in zip(found, pairs, strict=True) if pair == (base, rl)]
+        told = f" ({words})" if (words := telling(mine, others)) else ""
+        slug = f"{number}-" if len(found) > 1 else ""
+        groups.append(Group(pair_title(base, rl) + told, slug, base, rl, tuple(mine), tuple(settings_of(mine))))
     return groups
 
 
-def pair_of(result: EvalResult) -> tuple[str, str]:
-    """The checkpoints of a result as it names them; `?` where it does not."""
-    engine = result.provenance.get("engine")
-    pair = engine.get("pair") if isinstance(engine, dict) else None
-    pair = pair if isinstance(pair, dict) else {}
-    return str(pair.get("base") or "?"), str(pair.get("rl") or "?")
+def lots(results: Sequence[EvalResult], of: Callable[[EvalResult], Hashable]) -> list[list[EvalResult]]:
+    """Part results into lots that are alike and share what `of` says, those with the most samples first in each.
+
+    A lot has one set of problems of each benchmark. Where there are several, the largest sets are in the first lot.
+    """
+    results = sorted(results, key=lambda result: -result.samples)
+    keys: dict[int, tuple[Any, ...]] = {}
+    sets: dict[Any, list[Any]] = defaultdict(list)
+    for result in results:
+        alike = result.alike()
+        problems = alike.pop("problems"), alike.pop("data")
+        keys[id(result)] = key = (of(result), *alike.values())
+        if problems not in sets[key, result.task]:
+            sets[key, result.task].append(problems)
+    found: dict[Any, list[EvalResult]] = defaultdict(list)
+    for result in results:
+        key, alike = keys[id(result)], result.alike()
+        mine = sorted(sets[key, result.task], key=lambda problems: -len(problems[0]))
+        found[key, mine.index((alike["problems"], alike["data"]))].append(result)
+    return list(found.values())
+
+
+def telling(lot: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]]) -> str:
+    """Return in words what sets a lot apart from others of its pair: sampling, grader, answers, or its problems."""
+    names = ("grader", "versions", "golds", "temperature", "top_p", "max_tokens")
+    mine, *rest = [{name: facets(one[0])[name] for name in names} for one in (lot, *others)]
+    words = [mine[name] for name in compare.telling([mine, *rest]) if mine[name]]
+    if not words and len(others) > 1:
+        words = list(dict.fromkeys(f"{result.task}: {facets(result)['problems']}" for result in lot))
+    return ", ".join(words)
 
 
 def pair_title(base: str, rl: str) -> str:
@@ -78,8 +91,3 @@ def pair_title(base: str, rl: str) -> str:
     if parts[-1:] == ("rl",) and len(parts) > 1:
         return parts[-2]
     return parts[-1] if parts else "?"
-
-
-def with_names(results: Sequence[EvalResult], name: str = "") -> list[Entry]:
-    """Entries under one name."""
-    return [Entry(result, name) for result in results]

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
-from harness.analysis.contrasts import Contrast
+from harness.evals.compare import Comparison, Setting
 from harness.evals.result import EvalResult
 from harness.report.groups import Group
 from harness.report.model import Cell, Column, Row, Source, Table
@@ -13,31 +13,31 @@ from harness.report.shapes import title
 from harness.report.verdict import p_value
 
 
-def differences(rows: Sequence[Contrast]) -> Table:
-    """Every contrast with its interval and p values."""
-    titles = ("Difference", "95 % interval", "p", "p (Holm)")
-    columns = (Column("Benchmark", words=True), Column("Decoding", words=True), Column("minus", words=True))
+def differences(rows: Sequence[Comparison], groups: Sequence[Group]) -> Table:
+    """Every comparison with its interval and p values."""
+    pairs = {id(setting): group.pair for group in groups for setting in group.settings} if len(groups) > 1 else {}
+    columns = [Column("Pair", words=True)] if pairs else []
+    columns += [Column("Benchmark", words=True), Column("Decoding", words=True), Column("minus", words=True)]
+    columns += [Column(name) for name in ("Difference", "95 % interval", "p", "p (Holm)")]
     lines = []
     for row in rows:
         d = row.difference
-        lines.append(
-            Row(
-                (
-                    Cell(title(row.result.task)),
-                    Cell(row.result.label, link=anchor(row.result)),
-                    Cell(row.reference.label, link=anchor(row.reference)),
-                    Cell(f"{100 * d.mean:+.2f}", 100 * d.mean),
-                    Cell(f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}]"),
-                    Cell(p_value(d.p), d.p),
-                    Cell(p_value(row.holm_p), row.holm_p),
-                )
-            )
-        )
-    note = f"In points, paired by problem; t intervals, sign-flip p; Holm's correction over these {len(rows)} rows."
-    return Table(
-        "differences", "Paired differences.", (*columns, *(Column(t) for t in titles)), tuple(lines), (note,),
-        sortable=True,
-    )  # fmt: skip
+        cells = [
+            *([Cell(pairs[id(row.result)])] if pairs else []),
+            Cell(title(row.result.benchmark)),
+            Cell(row.result.label, link=anchor(row.result.first)),
+            Cell(row.reference.label, link=anchor(row.reference.first)),
+            Cell(f"{100 * d.mean:+.2f}", 100 * d.mean),
+            Cell(f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}]" if d.n > 1 else "–"),
+            Cell(p_value(d.p), d.p),
+            Cell(p_value(row.holm_p), row.holm_p),
+        ]
+        lines.append(Row(tuple(cells)))
+    note = (
+        "In points, paired by problem, the seeds of a setting together; t intervals, sign-flip p; Holm's correction "
+        f"over these {len(rows)} rows."
+    )
+    return Table("differences", "Paired differences.", tuple(columns), tuple(lines), (note,), sortable=True)
 
 
 def everything(groups: Sequence[Group]) -> Table:
@@ -52,14 +52,13 @@ def everything(groups: Sequence[Group]) -> Table:
     columns += [Column(title) for title in titles]
     rows = []
     for group in groups:
-        for entry in group.entries:
-            r = entry.result
-            metrics, one = r.metrics(), score(r)
+        for r in group.results:
+            metrics, one = r.metrics(), score(Setting.of([r]))
             sampling = 100 * r.sampling_error
             cells = [
                 *([Cell(group.pair)] if several else []),
-                Cell(title(r.task)),
-                Cell((f"{entry.name}: " if entry.name else "") + r.label, link=one.link),
+                Cell(title(r.benchmark)),
+                Cell((f"{r.name}: " if r.name else "") + r.label, link=one.link),
                 Cell(str(r.sampling.seed), r.sampling.seed),
                 Cell(f"{one.avg:.2f}", one.avg, () if same else (f"@{r.samples}",), sign=one.sign, link=one.link),
                 Cell(one.interval or "–"),
@@ -89,10 +88,14 @@ def source(result: EvalResult, group: Group, out: Path | None, runs: Mapping[str
             "drawn",
             f"{s.samples} samples, T = {s.temperature:g}, top-p {s.top_p:g}, {s.max_tokens} tokens, seed {s.seed}",
         ),
-        ("problems", f"{len(result.problem_ids)} of {result.task}, digest {p.get('data', 'unknown')}"),
+        (
+            "problems",
+            f"{result.limited or len(result.problem_ids)} of {result.task}, digest {p.get('data', 'unknown')}",
+        ),
         ("graded", f"{p.get('grader', 'unknown')}, answers {p.get('golds', 'unknown')}"),
     ]
-    engine = p.get("engine") if isinstance(p.get("engine"), dict) else {}
+    engine = p.get("engine")
+    engine = engine if isinstance(engine, dict) else {}
     told = {k: engine[k] for k in ("backend", "vllm", "transformers", "torch", "dtype", "device") if k in engine}
     facts += [("engine", ", ".join(f"{k} {v}" for k, v in told.items()))] if told else []
     versions = p.get("versions")
@@ -111,7 +114,7 @@ def source(result: EvalResult, group: Group, out: Path | None, runs: Mapping[str
             links.append(("the record", PurePath(os.path.relpath(folder.resolve(), out.resolve())).as_posix()))
     if (run := runs.get(result.config_hash, "")).startswith(("http://", "https://")):
         links.append(("the MLflow run", run))
-    return Source(anchor(result)[1:], f"{result.task}, {result.label}", tuple(facts), tuple(links))
+    return Source(anchor(result)[1:], f"{result.benchmark}, {result.label}", tuple(facts), tuple(links))
 
 
 def place(checkpoint: str) -> str:

@@ -1,27 +1,26 @@
 """The section of a pair: methods x benchmarks, the tau x gamma grids, extrapolation on RL with its control, figures."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from harness import stats
-from harness.analysis.contrasts import Contrast
-from harness.analysis.problems import problems
+from harness.analysis.problems import Problems, problems
+from harness.evals.compare import Comparison, Setting, kind
 from harness.evals.result import EvalResult
 from harness.report import figures, paper
-from harness.report.groups import Entry, Group
+from harness.report.groups import Group
 from harness.report.model import Figure, Section, Table
 from harness.report.shapes import Grid, Method, OnRl, Score, avg_name, grid_table, methods_table, on_rl_table, title
 
 ROWS = 6  # gated decodings that the table of methods shows one by one
 
 
-def section(group: Group, rows: Sequence[Contrast], *, several: bool) -> Section:
+def section(group: Group, rows: Sequence[Comparison], *, several: bool) -> Section:
     """All of a pair's tables and figures."""
     tables: list[Table] = [_methods(group, rows)]
     drawn: list[Figure] = []
     for task in group.tasks:
-        mine = [result for result in group.results if result.task == task]
-        where = f"{title(task)}, {group.pair}"
+        mine = [setting for setting in group.settings if setting.task == task]
+        where = f"{title(mine[0].benchmark)}, {group.pair}"
         if (grid := grid_of(mine, group.pair, task, rows)) is not None:
             tables.append(
                 grid_table(
@@ -51,41 +50,36 @@ def section(group: Group, rows: Sequence[Contrast], *, several: bool) -> Section
                     paper="tab:rl_extra",
                 )
             )
-        if sum(result.decoding.gated for result in mine) > 1:
-            drawn.append(figures.against_ratio(_one_seed(mine), f"ratio-{group.slug}{task}", where))
+        if sum(setting.decoding.gated for setting in mine) > 1:
+            drawn.append(figures.against_ratio(mine, f"ratio-{group.slug}{task}", where))
         if (found := _problems(mine)) is not None:
             drawn.append(figures.per_problem(found, f"problems-{group.slug}{task}", where))
     return Section(f"Scores of the {group.pair}" if several else "Scores", (), (*tables, *drawn))
 
 
-def _of_weights(results: Sequence[EvalResult]) -> list[str]:
+def _of_weights(settings: Sequence[Setting]) -> list[str]:
     """What extrapolating the weights instead gives, for the note below a table of extrapolations."""
-    found = [result for result in _one_seed(results) if result.decoding.mode == "expo"]
-    lines = [f"γ {r.decoding.gamma:g}: {score(r).avg:.2f} {score(r).interval}" for r in found]
+    found = [one for one in settings if one.decoding.mode == "expo"]
+    lines = [f"γ {one.decoding.gamma:g}: {score(one).avg:.2f} {score(one).interval}" for one in found]
     return [f"Extrapolating RL's weights instead (ExPO), {'; '.join(lines)}."] if lines else []
 
 
-def _one_seed(results: Sequence[EvalResult]) -> list[EvalResult]:
-    """The first result of each decoding: a figure has one point for it."""
-    return list({result.decoding: result for result in reversed(results)}.values())[::-1]
-
-
-def score(result: EvalResult, beside: str = "", k: int | None = None) -> Score:
-    """A result as a score in percent, with its interval and its source."""
-    low, high = figures.interval(result)
+def score(setting: Setting, beside: str = "", k: int | None = None) -> Score:
+    """A setting as a score in percent, with its interval and its source."""
+    low, high = setting.interval
     known = low == low  # one problem has no interval
-    k = max(1, result.samples // 2) if k is None else k
+    k = max(1, setting.samples // 2) if k is None else k
     return Score(
-        100 * result.avg,
-        samples=result.samples,
-        low=low if known else None,
-        high=high if known else None,
-        k=k if k <= result.samples else 0,
-        passed=100 * result.pass_at(k) if k <= result.samples else None,
-        error=100 * result.standard_error,
+        100 * setting.avg,
+        samples=setting.samples,
+        low=100 * low if known else None,
+        high=100 * high if known else None,
+        k=k if k <= setting.samples else 0,
+        passed=100 * setting.pass_at(k) if k <= setting.samples else None,
+        error=100 * setting.standard_error,
         beside=beside,
-        link=anchor(result),
-        sign="*" if result.partial else "",
+        link=anchor(setting.first),
+        sign="*" if setting.first.partial else "",
     )
 
 
@@ -94,46 +88,40 @@ def anchor(result: EvalResult) -> str:
     return f"#r-{result.config_hash}"
 
 
-def _methods(group: Group, rows: Sequence[Contrast]) -> Table:
+def _methods(group: Group, rows: Sequence[Comparison]) -> Table:
     """Base, RL and the gated decodings; many of them are represented by the best, which is said."""
-    samples = {result.samples for result in group.results}
+    samples = {setting.samples for setting in group.settings}
     k = max(1, min(samples) // 2)
     model = paper.model_of(group.base) or group.pair
-    by: dict[tuple[str, str], dict[str, EvalResult]] = {}
-    for entry in _distinct(group.entries):
-        label = entry.result.label
-        if entry.result.decoding.mode == "base":
-            label = "Base"
-        elif entry.result.decoding.mode == "rl":
-            label = entry.name or "RL"
-        elif entry.name:
-            label = f"{entry.name}: {label}"
-        by.setdefault((label, entry.result.decoding.mode), {})[entry.result.task] = entry.result
+    by: dict[tuple[str, str], dict[str, Setting]] = {}
+    for setting in group.settings:
+        mode, name, own = setting.decoding.mode, setting.first.name, setting.decoding.label()
+        label = {"base": "Base", "rl": name or "RL"}.get(mode, f"{name}: {own}" if name else own)
+        by.setdefault((label + setting.label.removeprefix(own), mode), {})[setting.benchmark] = setting
     notes = ["In brackets: 95 % t intervals over problems. The average counts each benchmark once."]
     if len(samples) > 1:
-        notes.append(
-            f"Results differ in their number of samples: {', '.join(map(str, sorted(samples)))}. Where a decoding has "
-            "several, the one with the most is shown."
-        )
+        notes.append(f"Settings differ in their number of samples: {', '.join(map(str, sorted(samples)))}.")
+    if any(len(setting.seeds) > 1 for setting in group.settings):
+        notes.append("Where a setting has several seeds, its score is their mean; the last table has each.")
     chosen = dict(by)
     gated = [key for key in by if key[1] in ("replace", "extrapolate")]
     if len(gated) > ROWS:
         for key in gated:
             del chosen[key]
         for mode in ("replace", "extrapolate"):
-            full = [key for key in gated if key[1] == mode and len(by[key]) == len(group.tasks)]
+            full = [key for key in gated if key[1] == mode and len(by[key]) == len(group.benchmarks)]
             if full:
-                top = max(full, key=lambda key: sum(result.avg for result in by[key].values()))
+                top = max(full, key=lambda key: sum(setting.avg for setting in by[key].values()))
                 chosen[f"{top[0]} †", mode] = by[top]
         notes.append(
             f"† The best of its kind among {len(gated)} settings, picked on these data: expect less of it on others. "
             "All settings are in the last table."
         )
     methods = [
-        Method(model, label, {task: score(r, k=k) for task, r in found.items()}, _mean(found, group, k))
+        Method(model, label, {benchmark: score(one, k=k) for benchmark, one in found.items()}, _mean(found, group, k))
         for (label, _), found in chosen.items()
     ]
-    if any(result.partial for found in chosen.values() for result in found.values()):
+    if any(one.first.partial for found in chosen.values() for one in found.values()):
         notes.append("* A part of the samples only: it will change when the rest is decoded.")
     return methods_table(
         f"main-{group.slug or 'scores'}".rstrip("-"), f"Ways of decoding the {group.pair}.", methods, notes=notes,
@@ -141,75 +129,63 @@ def _methods(group: Group, rows: Sequence[Contrast]) -> Table:
     )  # fmt: skip
 
 
-def _distinct(entries: Sequence[Entry]) -> list[Entry]:
-    """The first entry of each decoding, benchmark and name: another seed is in the table of every result."""
-    found: dict[tuple[Any, ...], Entry] = {}
-    for entry in entries:
-        found.setdefault((entry.result.task, entry.result.decoding, entry.name), entry)
-    return list(found.values())
-
-
-def _mean(found: Mapping[str, EvalResult], group: Group, k: int) -> Score | None:
+def _mean(found: Mapping[str, Setting], group: Group, k: int) -> Score | None:
     """The average over all benchmarks of the group with its interval; None where one is missing."""
-    if len(found) < len(group.tasks) or len(found) == 1:
+    if len(found) < len(group.benchmarks) or len(found) == 1:
         return None
-    results = list(found.values())
-    mean, error = stats.mean_over_benchmarks([(100 * r.avg, 100 * r.standard_error) for r in results])
-    degrees = sum(len(r.problem_ids) - 1 for r in results)
+    settings = list(found.values())
+    mean, error = stats.mean_over_benchmarks([(100 * one.avg, 100 * one.standard_error) for one in settings])
+    degrees = sum(len(one.units) - 1 for one in settings)
     low, high = stats.t_interval(mean, error, degrees + 1)
-    passed = sum(100 * r.pass_at(k) for r in results) / len(results)
-    return Score(mean, results[0].samples, low, high, k, passed, error)
+    passed = sum(100 * one.pass_at(k) for one in settings) / len(settings)
+    return Score(mean, settings[0].samples, low, high, k, passed, error)
 
 
-def grid_of(results: Sequence[EvalResult], pair: str, task: str, rows: Sequence[Contrast]) -> Grid | None:
+def grid_of(settings: Sequence[Setting], pair: str, task: str, rows: Sequence[Comparison]) -> Grid | None:
     """The tau x gamma grid on base by delta log p; None where there are not two of either with a control."""
-    cells = {
-        (float(r.decoding.tau or 0), r.decoding.gamma): r
-        for r in reversed(results)
-        if r.decoding.gated and r.decoding.criterion == "delta_logp" and r.decoding.primary == "base"
-    }
+    cells = _cells(settings, "base")
     taus = {tau for tau, gamma in cells if gamma} & {tau for tau, gamma in cells if not gamma}
-    cells = {(tau, gamma): r for (tau, gamma), r in cells.items() if tau in taus}
+    cells = {(tau, gamma): one for (tau, gamma), one in cells.items() if tau in taus}
     if len(cells) < 3 or len({gamma for _, gamma in cells}) < 2:
         return None
-    rl = next((score(r) for r in results if r.decoding.mode == "rl"), None)
+    rl = next((score(one) for one in settings if one.decoding.mode == "rl"), None)
     ratios = {tau: 100 * cells[tau, 0.0].replacement_ratio for tau in taus}
-    return Grid(pair, task, ratios, {key: score(r, _beside(r, rows)) for key, r in cells.items()}, rl)
+    return Grid(pair, task, ratios, {key: score(one, _beside(one, rows)) for key, one in cells.items()}, rl)
 
 
-def on_rl_of(results: Sequence[EvalResult], pair: str, task: str, rows: Sequence[Contrast]) -> OnRl | None:
+def on_rl_of(settings: Sequence[Setting], pair: str, task: str, rows: Sequence[Comparison]) -> OnRl | None:
     """Extrapolation with RL as primary and its control; None where there is no extrapolation."""
-    cells = {
-        (float(r.decoding.tau or 0), r.decoding.gamma): r
-        for r in reversed(results)
-        if r.decoding.gated and r.decoding.criterion == "delta_logp" and r.decoding.primary == "rl"
-    }
+    cells = _cells(settings, "rl")
     if not any(gamma for _, gamma in cells):
         return None
-    rl = next((score(r) for r in results if r.decoding.mode == "rl"), None)
-    ratios = {tau: 100 * r.replacement_ratio for (tau, _), r in sorted(cells.items(), reverse=True)}
-    differences = {key: text for key, r in cells.items() if (text := _beside(r, rows))}
-    return OnRl(pair, task, rl, ratios, {key: score(r) for key, r in cells.items()}, differences)
+    rl = next((score(one) for one in settings if one.decoding.mode == "rl"), None)
+    ratios = {tau: 100 * one.replacement_ratio for (tau, _), one in sorted(cells.items(), reverse=True)}
+    differences = {key: text for key, one in cells.items() if (text := _beside(one, rows))}
+    return OnRl(pair, task, rl, ratios, {key: score(one) for key, one in cells.items()}, differences)
 
 
-def _beside(result: EvalResult, rows: Sequence[Contrast]) -> str:
+def _cells(settings: Sequence[Setting], primary: str) -> dict[tuple[float, float], Setting]:
+    """Settings gated by delta log p, by (tau, gamma); of several the first."""
+    found: dict[tuple[float, float], Setting] = {}
+    for one in settings:
+        if one.decoding.gated and one.decoding.criterion == "delta_logp" and one.decoding.primary == primary:
+            found.setdefault((float(one.decoding.tau or 0), one.decoding.gamma), one)
+    return found
+
+
+def _beside(setting: Setting, rows: Sequence[Comparison]) -> str:
     """The difference of an extrapolation to its control: `+0.4 [−0.5, +1.2]`."""
     for row in rows:
-        if row.kind == "against control" and row.result is result:
+        if row.result is setting and kind(row) == "against control":
             d = row.difference
-            return f"{100 * d.mean:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}]"
+            return f"{100 * d.mean:+.1f}" + (f" [{100 * d.low:+.1f}, {100 * d.high:+.1f}]" if d.n > 1 else "")
     return ""
 
 
-def _problems(results: Sequence[EvalResult]) -> Any:
+def _problems(settings: Sequence[Setting]) -> Problems | None:
     """Base and replacement by delta log p, problem by problem; None below two steps of replacement."""
-    base = next((r for r in results if r.decoding.mode == "base"), None)
-    steps = [
-        r for r in _one_seed(results)
-        if r.decoding.mode == "replace" and r.decoding.criterion == "delta_logp" and r.decoding.primary == "base"
-        and base is not None and r.problem_ids == base.problem_ids
-    ]  # fmt: skip
+    base = next((one for one in settings if one.decoding.mode == "base"), None)
+    steps = [one for (_, gamma), one in _cells(settings, "base").items() if not gamma]
     if base is None or len(steps) < 2:
         return None
-    rl = next((r for r in results if r.decoding.mode == "rl" and r.problem_ids == base.problem_ids), None)
-    return problems(base, steps, rl)
+    return problems(base, steps, next((one for one in settings if one.decoding.mode == "rl"), None))

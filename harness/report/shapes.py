@@ -69,8 +69,9 @@ class OnRl:
 
 
 def title(task: str) -> str:
-    """A benchmark's name as the paper prints it."""
-    return TITLES.get(task, task)
+    """A benchmark's name as the paper prints it; what marks a part of its problems (`aime24 (16 of 30 …`) stays."""
+    name, space, mark = task.partition(" ")
+    return TITLES.get(name, name) + space + mark
 
 
 def avg_name(scores: Iterable[Score | None]) -> str:

@@ -6,12 +6,12 @@ from typing import Any
 from harness.evals.from_records import record_of
 from harness.evals.result import EvalResult
 from harness.records import Snapshot
-from harness.report.groups import Entry, Group, grouped
+from harness.report.groups import Group, grouped
 from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_fragment
 
 
 def token_viewers(
-    entries: Sequence[Entry], problems: int, tokenizer: Callable[[Sequence[Snapshot]], Any]
+    results: Sequence[EvalResult], problems: int, tokenizer: Callable[[Sequence[Snapshot]], Any]
 ) -> list[tuple[str, str]]:
     """(title, HTML) of a viewer for each pair and benchmark whose records are at hand.
 
@@ -19,7 +19,7 @@ def token_viewers(
     being right. `tokenizer` gives that of some records, or None.
     """
     found: list[tuple[str, str]] = []
-    for group in grouped(entries) if problems else ():
+    for group in grouped(results) if problems else ():
         for task in group.tasks:
             chosen = _chosen([result for result in group.results if result.task == task])
             pairs = [(result, record) for result in chosen if (record := record_of(result)) is not None]

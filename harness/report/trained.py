@@ -2,57 +2,66 @@
 
 from collections.abc import Sequence
 
+from harness.evals.compare import Setting, settings_of
 from harness.evals.result import EvalResult
 from harness.report import paper
-from harness.report.groups import Entry, pair_of
-from harness.report.model import Section
+from harness.report.groups import lots, telling
+from harness.report.model import Section, Table
 from harness.report.scores import score
 from harness.report.shapes import Method, methods_table
+from harness.stats import family
 
 REFERENCE = "DAPO"  # what the others are set against, where it is there; else the first
 
 
-def trained_section(entries: Sequence[Entry]) -> Section | None:
-    """Base and each named RL model, by base model; None where fewer than two names were given."""
-    named = [entry for entry in entries if entry.name and entry.result.decoding.mode == "rl"]
-    names = list(dict.fromkeys(entry.name for entry in named))
-    if len(names) < 2:
-        return None
+def trained_section(results: Sequence[EvalResult]) -> Section | None:
+    """Base and each named RL model, by base model, a table for each lot that is alike; None below two names."""
+    known = lots([r for r in results if r.decoding.mode == "base" or (r.name and r.decoding.mode == "rl")], lambda r: 0)
+    several = [lot for lot in known if len({r.name for r in lot if r.decoding.mode == "rl"}) > 1]
+    tables = [_table(lot, f"trained{f'-{i}' if i else ''}", telling(lot, several)) for i, lot in enumerate(several)]
+    return Section("Trained models", (), tuple(tables)) if tables else None
+
+
+def _table(results: Sequence[EvalResult], name: str, told: str) -> Table:
+    settings = settings_of(results)
+    trained = [one for one in settings if one.decoding.mode == "rl"]
+    names = list(dict.fromkeys(one.first.name for one in trained))
     reference = REFERENCE if REFERENCE in names else names[0]
-    k = max(1, min(entry.result.samples for entry in named) // 2)
+    k = max(1, min(one.samples for one in trained) // 2)
+    pairs = [
+        (one, other)
+        for one in trained
+        for other in trained
+        if other.first.name == reference != one.first.name and (one.task, _base(one)) == (other.task, _base(other))
+    ]
+    beside = {
+        id(row.result): f"{100 * row.difference.mean:+.1f}"
+        + (f" [{100 * row.difference.low:+.1f}, {100 * row.difference.high:+.1f}]" if row.difference.n > 1 else "")
+        for row in family(pairs)
+    }
     methods = []
-    for base in dict.fromkeys(pair_of(entry.result)[0] for entry in named):
+    for base in dict.fromkeys(map(_base, trained)):
         model = paper.model_of(base) or base.rpartition("/")[2]
-        mine = [entry for entry in named if pair_of(entry.result)[0] == base]
-        alone = {
-            e.result.task: score(e.result, k=k)
-            for e in entries
-            if e.result.decoding.mode == "base" and pair_of(e.result)[0] == base
-        }
+        alone = {e.benchmark: score(e, k=k) for e in settings if e.decoding.mode == "base" and _base(e) == base}
         methods += [Method(model, "Base", alone)] if alone else []
-        against = {entry.result.task: entry.result for entry in mine if entry.name == reference}
-        for name in dict.fromkeys(entry.name for entry in mine):
-            results = {entry.result.task: entry.result for entry in mine if entry.name == name}
-            found = {task: score(one, beside=_minus(one, against.get(task)), k=k) for task, one in results.items()}
-            methods.append(Method(model, name, found))
+        for method in names:
+            mine = [one for one in trained if (_base(one), one.first.name) == (base, method)]
+            found = {one.benchmark: score(one, beside=beside.get(id(one), ""), k=k) for one in mine}
+            methods += [Method(model, method, found)] if found else []
     note = (
         f"Under each score: its 95 % interval over problems, and its difference to {reference}, paired by problem; not "
         "corrected for the number of comparisons. One training each: another seed of the training may differ by more."
     )
-    table = methods_table(
-        "trained",
-        "Trained models.",
+    return methods_table(
+        name,
+        f"Trained models{f' ({told})' if told else ''}.",
         methods,
         notes=(note,),
         paper="tab:main, tab:compare, tab:rl_minerva",
         unranked=("Base",),
     )
-    return Section("Trained models", (), (table,))
 
 
-def _minus(result: EvalResult, reference: EvalResult | None) -> str:
-    """`+1.2 [-0.3, +2.7]`; nothing for the reference itself, or where the problems differ."""
-    if reference is None or result is reference or result.problem_ids != reference.problem_ids:
-        return ""
-    d = result.minus(reference)
-    return f"{100 * d.mean:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}]"
+def _base(setting: Setting) -> str:
+    """Return the checkpoint that a model was trained from."""
+    return setting.first.pair[0]

@@ -2,39 +2,52 @@
 
 from collections.abc import Sequence
 
-from harness.analysis.contrasts import Contrast, Pooled, pooled
+from harness.evals.compare import Comparison, kind
+from harness.stats import Pooled, pooled
 
 
-def verdict(rows: Sequence[Contrast]) -> tuple[str, tuple[str, ...]]:
-    """The sentence, and further ones to be read after it."""
+def verdict(rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
+    """The sentence, and further ones to be read after it; of the comparisons of one group."""
     said: list[str] = []
-    trained = pooled([row for row in rows if row.kind == "trained"])
-    controlled = [row for row in rows if row.kind == "against control"]
-    on_base = [row for row in controlled if row.result.decoding.primary == "base"]
-    on_rl = [row for row in controlled if row.result.decoding.primary == "rl"]
-    for mine, where in ((on_base, ""), (on_rl, " on the RL model itself")):
+    controlled = [row for row in rows if kind(row) == "against control"]
+    for primary, where in (("base", ""), ("rl", " on the RL model itself")):
+        mine = [row for row in controlled if row.result.decoding.primary == primary]
         if (found := pooled(mine)) is not None:
             said.append(
                 f"Extrapolating{where} changes accuracy by {_points(found)} against the same gate without it "
-                f"(γ\u00a0=\u00a00; {_over(found)}): {_meaning(found)}."
+                f"(γ\u00a0=\u00a00; {_over(found, _pruned(mine))}): {_meaning(found)}."
             )
-    plain = [row for row in rows if row.kind == "against rl" and row.result.decoding.mode == "replace"]
+    plain = [row for row in rows if kind(row) == "against rl" and row.result.decoding.mode == "replace"]
     plain = [row for row in plain if row.result.decoding.primary == "base"]
     if plain:
         top = max(plain, key=lambda row: row.difference.mean)
-        d = top.difference
-        picked = "; it was picked on these data" if len(plain) > 1 else ""
+        d, settings = top.difference, len({row.result.decoding.label() for row in plain})
+        interval = f"[{100 * d.low:+.1f}, {100 * d.high:+.1f}], " if d.n > 1 else ""
+        picked = "; it was picked on these data, for which its interval is not corrected" if len(plain) > 1 else ""
         said.append(
-            f"{_best_of(len(plain))} {top.result.label} on {top.result.task}, replaces "
+            f"{_best_of(settings)} {top.result.label} on {top.result.benchmark}, replaces "
             f"{100 * top.result.replacement_ratio:.1f} % of the tokens and lies {100 * d.mean:+.1f} points from RL "
-            f"[{100 * d.low:+.1f}, {100 * d.high:+.1f}], Holm p {p_value(top.holm_p)}{picked}."
+            f"{interval}Holm p {p_value(top.holm_p)}{picked}."
         )
-    if trained is not None:
-        text = f"RL changed accuracy by {_points(trained)} ({_over(trained)}): {_meaning(trained)}."
-        said.append(text)
+    trained = [row for row in rows if kind(row) == "trained"]
+    if (found := pooled(trained)) is not None:
+        said.append(f"RL changed accuracy by {_points(found)} ({_over(found)}): {_meaning(found)}.")
     if not said:
         return "There is nothing to compare here: a verdict needs two ways of decoding the same problems.", ()
+    limited = dict.fromkeys(
+        f"{row.result.task}: {row.result.first.limited}" for row in rows if row.result.first.limited
+    )
+    if limited:
+        said.append(f"Only some of the problems were asked ({', '.join(limited)}): for a look, not for a score.")
     return said[0], tuple(said[1:])
+
+
+def _pruned(rows: Sequence[Comparison]) -> int:
+    """How many settings the searches pruned that these results come from."""
+    searches: dict[str, int] = {}
+    for row in rows:
+        searches |= row.result.first.provenance.get("pruned") or {}
+    return sum(searches.values())
 
 
 def _best_of(settings: int) -> str:
@@ -42,13 +55,25 @@ def _best_of(settings: int) -> str:
 
 
 def _points(one: Pooled) -> str:
-    return f"{100 * one.mean:+.1f} points [{100 * one.low:+.1f}, {100 * one.high:+.1f}]"
+    interval = f" [{100 * one.low:+.1f}, {100 * one.high:+.1f}]" if one.low == one.low else ""
+    return f"{100 * one.mean:+.1f} points{interval}"
 
 
-def _over(one: Pooled) -> str:
-    settings = f"mean over {one.settings} settings, " if one.settings > 1 else ""
-    benchmarks = f"{one.benchmarks} benchmarks, " if one.benchmarks > 1 else ""
-    return f"{settings}{benchmarks}95 %, paired by problem, p {p_value(one.p)}"
+def _over(one: Pooled, pruned: int = 0) -> str:
+    """Of how many settings and benchmarks something is the mean, and how it was tested.
+
+    What a search prunes looked bad by chance or truth: a mean over the rest is too high, which is said.
+    """
+    counts = set(one.settings.values())
+    surviving = "surviving " if pruned else ""
+    if len(counts) > 1:
+        on = " and ".join(f"{count} {surviving}settings on {task}" for task, count in one.settings.items())
+        words = [f"mean over {on}"]
+    else:
+        words = [f"mean over {count} {surviving}settings" for count in counts if count > 1 or pruned]
+    words += [f"{len(one.settings)} benchmarks"] if len(one.settings) > 1 else []
+    words += [f"{pruned} others were pruned by a search, which favours the mean"] if pruned else []
+    return ", ".join([*words, "95 %", "paired by problem", f"p {p_value(one.p)}"])
 
 
 def _meaning(one: Pooled) -> str:

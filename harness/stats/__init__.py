@@ -2,7 +2,7 @@
 
 from harness.stats.bootstrap import bootstrap_interval
 from harness.stats.clusters import clustered_errors
-from harness.stats.comparison import Comparison, Scores, family
+from harness.stats.comparison import Comparison, Pooled, Scores, family, pooled
 from harness.stats.errors import sampling_error, standard_error, t_interval
 from harness.stats.majority import maj_at_k
 from harness.stats.metrics import Responses, benchmark_metrics, problem_metrics, ratio
@@ -14,6 +14,7 @@ from harness.stats.tables import holm, mean_over_benchmarks
 __all__ = [
     "Comparison",
     "PairedDifference",
+    "Pooled",
     "Responses",
     "Scores",
     "Spread",
@@ -30,6 +31,7 @@ __all__ = [
     "paired_spread",
     "pass_at_k",
     "pass_at_k_per_problem",
+    "pooled",
     "power",
     "problem_metrics",
     "problems_needed",

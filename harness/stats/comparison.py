@@ -1,14 +1,15 @@
-"""Families of paired comparisons: the one place where Holm's correction is applied."""
+"""Families of paired comparisons, where alone Holm's correction is applied, and means over several of them."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from harness.errors import UserError
-from harness.stats.paired import PairedDifference, paired_difference
-from harness.stats.tables import holm
+from harness.stats.errors import standard_error, t_interval
+from harness.stats.paired import PairedDifference, paired_difference, sign_flip_p
+from harness.stats.tables import holm, mean_over_benchmarks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +35,16 @@ class Scores:
     def avg(self) -> float:
         """Return the mean over units, as a fraction."""
         return float(self.values.mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Return the standard error of `avg` over units; NaN for one of them."""
+        return standard_error(self.values)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the 95 % t interval of `avg` over units; NaN for one of them."""
+        return t_interval(self.avg, self.standard_error, len(self.units))
 
 
 S = TypeVar("S", bound=Scores)
@@ -89,3 +100,50 @@ def family(pairs: Iterable[tuple[S, S]]) -> list[Comparison[S]]:
         rows.append(Comparison(result, reference, paired_difference(result.values, reference.values), 1.0))
     corrected = holm([row.difference.p for row in rows])
     return [replace(row, holm_p=float(p)) for row, p in zip(rows, corrected, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """A mean difference over settings and benchmarks, its t interval over problems, and its sign-flip `p`.
+
+    `settings` says how many settings were averaged on each benchmark.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    settings: dict[str, int]
+
+
+def pooled(rows: Sequence[Comparison[S]]) -> Pooled | None:
+    """Average differences over all settings, each benchmark counting once: none is picked, so nothing is selected for.
+
+    Within a benchmark the differences of a problem are averaged over settings first; the standard error is over
+    problems, and benchmarks are independent. None without rows.
+
+    Raises:
+        UserError: the rows of a benchmark differ in their problems.
+    """
+    means, errors, weighted, settings = [], [], [], {}
+    for task in dict.fromkeys(row.task for row in rows):
+        mine = [row for row in rows if row.task == task]
+        if any(row.result.units != mine[0].result.units for row in mine):
+            raise UserError(
+                f"comparisons on {task} differ in their problems; their mean would be of no set of problems"
+            )
+        each = np.mean([_by_unit(row.result) - _by_unit(row.reference) for row in mine], axis=0)
+        means.append(float(each.mean()))
+        errors.append(standard_error(each))
+        weighted.append(each / each.size)
+        settings[task] = len(mine)
+    if not means:
+        return None
+    mean, error = mean_over_benchmarks(list(zip(means, errors, strict=True)))
+    one = np.concatenate(weighted)
+    low, high = t_interval(mean, error, one.size - len(means) + 1)
+    return Pooled(mean, low, high, sign_flip_p(one), settings)
+
+
+def _by_unit(scores: Scores) -> np.ndarray:
+    return scores.values.mean(axis=1) if scores.values.ndim == 2 else scores.values

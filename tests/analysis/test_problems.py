@@ -8,9 +8,15 @@ import pytest
 from harness.analysis.curves import curves
 from harness.analysis.problems import kind, problems
 from harness.errors import UserError
+from harness.evals.compare import Setting
 from harness.report.other import training_section
 from harness.spec import Decoding
-from tests.report.made import result
+from tests.report import made
+
+
+def result(*args, **how):
+    return Setting.of([made.result(*args, **how)])
+
 
 CASES = [
     ([0, 0, 0, 0], "never solved"),
@@ -47,6 +53,15 @@ def test_steps_go_by_ratio_and_all_problems_are_there():
         problems(result(Decoding(mode="base")), [result(Decoding(mode="replace", tau=-1.0), problems=5)])
     with pytest.raises(UserError, match="at least one"):
         problems(result(Decoding(mode="base")), [])
+
+
+def test_what_rl_solves_is_not_called_never_solved():
+    steps = [result(Decoding(mode="replace", tau=tau), 0.0) for tau in (-0.1, -0.5)]
+    base = result(Decoding(mode="base"), 0.0)
+    assert set(problems(base, steps).kinds) == {"never solved"}
+    rl = result(Decoding(), 0.5)
+    solved = rl.values.mean(axis=1) > 0
+    assert [kind == "never solved" for kind in problems(base, steps, rl).kinds] == (~solved).tolist()
 
 
 def test_curves_of_every_trainer(tmp_path):

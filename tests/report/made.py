@@ -4,7 +4,6 @@ import numpy as np
 
 from harness.evals import EvalResult
 from harness.report.build import build
-from harness.report.groups import with_names
 from harness.spec import Decoding, Sampling
 
 DAPO = {"base": "Qwen/Qwen2.5-32B", "rl": "BytedTsinghua-SIA/DAPO-Qwen-32B"}
@@ -19,7 +18,9 @@ GRID = (
 )
 
 
-def result(decoding, share=0.5, *, task="aime24", problems=6, samples=4, seed=0, pair=None, ids=None, **provenance):
+def result(
+    decoding, share=0.5, *, task="aime24", problems=6, samples=4, seed=0, pair=None, ids=None, name="", **provenance
+):
     """Each problem has its own difficulty around `share`; of nine tokens one is replaced where there is a gate."""
     random = np.random.default_rng([seed, problems, samples])
     correct = random.random((problems, samples)) < np.linspace(share / 2, min(1.0, share * 1.5), problems)[:, None]
@@ -46,6 +47,7 @@ def result(decoding, share=0.5, *, task="aime24", problems=6, samples=4, seed=0,
             "argv": ["/somewhere/bin/rlvr-dir", "eval", "--tasks", task],
             **provenance,
         },
+        name=name,
     )
 
 
@@ -56,7 +58,7 @@ def grid(**how):
 
 def report(**how):
     """A report of the grid on two benchmarks."""
-    return build(with_names([*grid(**how), *grid(task="amc", **how)]))
+    return build([*grid(**how), *grid(task="amc", **how)])
 
 
 def tokens(words):

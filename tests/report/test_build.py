@@ -2,13 +2,18 @@
 
 import pytest
 
-from harness.analysis.contrasts import contrasts, pooled
 from harness.errors import UserError
+from harness.evals.compare import comparisons, kind, settings_of
 from harness.report.build import build
-from harness.report.groups import grouped, pair_title, with_names
+from harness.report.groups import grouped, pair_title
 from harness.report.verdict import p_value, verdict
 from harness.spec import Decoding
+from harness.stats import pooled
 from tests.report.made import DAPO, GRID, grid, report, result
+
+
+def rows_of(results):
+    return comparisons(settings_of(results))
 
 
 def tables(made):
@@ -23,40 +28,99 @@ def test_the_first_line_has_an_interval_and_claims_no_more():
     assert made.verdict.endswith(("tell from zero.", "not told apart from zero."))
 
 
+def test_the_first_sentence_is_about_results_that_are_alike():
+    """An audit's reproduction: replace graded by `plain` minus RL graded by `robust` was the first sentence."""
+    control = Decoding(mode="replace", tau=-0.3)
+    made = build([result(Decoding(), 0.6, grader="robust"), result(control, 0.3, grader="plain")])
+    assert "There is nothing to compare here" in made.verdict
+    assert [section.title for section in made.sections[1:]] == [
+        "Scores of the DAPO (DAPO-Qwen-32B) (robust)", "Scores of the DAPO (DAPO-Qwen-32B) (plain)", "Every result",
+    ]  # fmt: skip
+    assert "differences" not in tables(made)
+    graders = [{"grader": name, "graded_with": {"grader": name}} for name in ("robust", "plain")]
+    both = [result(one, **grader) for one in (Decoding(), control) for grader in graders]
+    found = tables(build(both))["differences"]
+    assert [row.cells[0].text for row in found.rows] == [
+        "DAPO (DAPO-Qwen-32B) (robust)", "DAPO (DAPO-Qwen-32B) (plain)"
+    ]  # fmt: skip
+
+
+def test_no_column_mixes_problem_sets_and_a_limited_run_is_marked_wherever_it_stands():
+    whole = [result(Decoding(mode=mode), problems=30) for mode in ("base", "rl")]
+    part = [result(Decoding(mode="replace", tau=-0.3), problems=16), result(Decoding(), problems=16)]
+    made = build([*whole, *part])
+    first, second = (one.title for one in made.sections if one.title.startswith("Scores"))
+    assert first.endswith("(aime24: 30 problems)")
+    assert second.endswith("(aime24: 16 of 30 problems)")
+    columns = {name: {column.group for column in one.columns} for name, one in tables(made).items()}
+    assert columns["main-0"] == {"", "AIME24"}
+    assert columns["main-1"] == {"", "AIME24 (16 of 30 problems)"}
+    assert [row.cells[1].text for row in tables(made)["differences"].rows] == ["AIME24", "AIME24 (16 of 30 problems)"]
+    said = "Only some of the problems were asked (aime24: 16 of 30 problems): for a look, not for a score."
+    assert any(text.endswith(said) for text in made.sections[0].paragraphs)
+    assert all(row.cells[0].text in ("AIME24, rl", "AIME24, base") for row in tables(made)["beside-the-paper"].rows)
+
+
+def test_seeds_are_averaged_within_a_setting_before_settings_are():
+    """One setting with three seeds and a gain, two with one seed and none: a row a seed would weigh the gain thrice."""
+    taus, results = (-0.1, -0.2, -0.3), []
+    for tau in taus:
+        control, extra = Decoding(mode="replace", tau=tau), Decoding(mode="extrapolate", tau=tau, gamma=0.1)
+        for seed in range(3 if tau == -0.1 else 1):
+            results += [result(control, 0.3, seed=seed), result(extra, 0.6 if tau == -0.1 else 0.3, seed=seed)]
+    rows = [row for row in rows_of(results) if kind(row) == "against control"]
+    found = pooled(rows)
+    assert found.settings == {"aime24": 3}
+    gains = [row.difference.mean for row in rows]
+    assert gains[1:] == [0.0, 0.0]
+    assert found.mean == pytest.approx(gains[0] / 3)
+    assert "mean over 3 settings, 95 %" in build(results).verdict
+
+
+def test_a_sentence_counts_only_what_was_averaged_and_says_what_was_pruned():
+    control, more = Decoding(mode="replace", tau=-0.3), Decoding(mode="extrapolate", tau=-0.3, gamma=0.2)
+    extra = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
+    on_amc = [result(one, task="amc") for one in (control, extra)]
+    made = build([*(result(one) for one in (control, extra, more)), *on_amc])
+    assert "mean over 2 settings on aime24 and 1 settings on amc, 2 benchmarks" in made.verdict
+    pruned = {"pruned": {"runs/sweeps/search/results": 5}}
+    made = build([result(one, **pruned) for one in (control, extra, more)])
+    assert "mean over 2 surviving settings, 5 others were pruned by a search, which favours the mean" in made.verdict
+
+
 def test_equal_results_are_not_told_apart():
     control, extra = Decoding(mode="replace", tau=-0.3), Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
-    said, _ = verdict(contrasts([[result(control), result(extra)]]))
+    said, _ = verdict(rows_of([result(control), result(extra)]))
     assert "+0.0 points [+0.0, +0.0]" in said
     assert said.endswith("not told apart from zero.")
 
 
 def test_a_single_result_has_no_verdict():
-    assert "nothing to compare" in build(with_names([result(Decoding())])).verdict
+    assert "nothing to compare" in build([result(Decoding())]).verdict
     with pytest.raises(UserError, match="nothing to report"):
         build([])
 
 
 def test_every_extrapolation_is_set_against_its_own_gate():
-    rows = contrasts([grid()])
-    controlled = [row for row in rows if row.kind == "against control"]
+    rows = rows_of(grid())
+    controlled = [row for row in rows if kind(row) == "against control"]
     assert len(controlled) == 5
     assert all(row.reference.decoding == row.result.decoding.control() for row in controlled)
     assert all(row.holm_p >= row.difference.p for row in rows)
-    assert {row.kind for row in rows} == {"trained", "against rl", "against control"}
+    assert {kind(row) for row in rows} == {"trained", "against rl", "against control"}
 
 
 def test_pooling_averages_settings_before_it_counts_problems():
-    rows = [row for row in contrasts([grid()]) if row.kind == "against control"]
+    rows = [row for row in rows_of(grid()) if kind(row) == "against control"]
     found = pooled(rows)
-    assert found.settings == 5
+    assert found.settings == {"aime24": 5}
     assert found.mean == pytest.approx(sum(row.difference.mean for row in rows) / 5)
     assert pooled([]) is None
 
 
 def test_other_problems_or_samplings_are_never_mixed():
-    rows = contrasts([[result(GRID[0], ids=tuple("abcdef")), result(GRID[1])]])
-    assert rows == []
-    groups = grouped(with_names([result(GRID[0]), result(GRID[1], pair={"base": "b", "rl": "r"})]))
+    assert rows_of([result(GRID[0], ids=tuple("abcdef")), result(GRID[1])]) == []
+    groups = grouped([result(GRID[0]), result(GRID[1], pair={"base": "b", "rl": "r"})])
     assert [group.pair for group in groups] == ["DAPO (DAPO-Qwen-32B)", "r"]
 
 
@@ -82,7 +146,7 @@ def test_the_paper_is_beside_us_where_it_has_the_row():
 
 def test_a_named_training_method_finds_its_row():
     math = {"base": "Qwen/Qwen2.5-Math-7B", "rl": "mine/low-prob"}
-    made = build(with_names([result(Decoding(), pair=math)], "Ours"))
+    made = build([result(Decoding(), pair=math, problems=30, name="Ours")])
     [row, *_] = tables(made)["beside-the-paper"].rows
     assert (row.cells[0].text, row.cells[1].text) == ("AIME24, Qwen2.5-Math-7B, Ours, Avg@4", "39.06")
 
@@ -115,9 +179,8 @@ def test_trained_models_stand_side_by_side():
     entries = []
     for name, share in (("DAPO", 0.4), ("Ours", 0.6)):
         pair = {"base": "Qwen/Qwen2.5-Math-7B", "rl": f"mine/{name}"}
-        entries += with_names(
-            [result(Decoding(mode="base"), 0.2, pair=pair), result(Decoding(), share, pair=pair)], name
-        )
+        entries.append(result(Decoding(mode="base"), 0.2, pair=pair))
+        entries.append(result(Decoding(), share, pair=pair, name=name))
     table = tables(build(entries))["trained"]
     assert [row.cells[1].text for row in table.rows] == ["Base", "DAPO", "Ours"]
     assert table.rows[0].cells[0].text == "Qwen2.5-Math-7B"
@@ -127,7 +190,7 @@ def test_trained_models_stand_side_by_side():
 
 def test_pairs_are_never_pooled():
     other = {"base": "b", "rl": "r"}
-    made = build(with_names([*grid(), *grid(pair=other)]))
+    made = build([*grid(), *grid(pair=other)])
     assert made.verdict.startswith("DAPO (DAPO-Qwen-32B): Extrapolating")
     assert any(text.startswith("r: Extrapolating") for text in made.sections[0].paragraphs)
 
@@ -135,18 +198,18 @@ def test_pairs_are_never_pooled():
 def test_fewer_samples_of_the_same_decoding_are_not_counted_twice_and_no_table_mixes_them_up():
     few = [result(decoding, 0.3, samples=2) for decoding in GRID[:3]]
     more = grid()
-    found = build(with_names([*few, *more]))
-    alone = build(with_names(more))
+    found = build([*few, *more])
+    alone = build(more)
     assert found.verdict == alone.verdict
     main, grid_of_all = (tables(found)[name] for name in ("main-scores", "grid-aime24"))
-    assert [column.title for column in main.columns][2:] == ["Avg@4", "Pass@1"]
+    assert [column.title for column in main.columns][2:] == ["Avg@4", "Pass@2"]
     base = next(row for row in main.rows if row.cells[1].text == "Base")
     assert base.cells[2].text == f"{100 * more[0].avg:.2f}"
     assert "Avg@4" in grid_of_all.caption
 
 
 def test_a_column_of_several_numbers_of_samples_says_which_number_has_how_many():
-    found = build(with_names([result(GRID[0], 0.3, samples=2), *grid()[1:]]))
+    found = build([result(GRID[0], 0.3, samples=2), *grid()[1:]])
     main = tables(found)["main-scores"]
     assert main.columns[2].title == "Avg"
     smalls = {row.cells[1].text: row.cells[2].small[0] for row in main.rows}

@@ -9,7 +9,6 @@ import numpy as np
 from harness.records import RecordConfig, RecordStore, StoredRollout
 from harness.report import html
 from harness.report.build import build
-from harness.report.groups import with_names
 from harness.report.shown import token_viewers
 from harness.spec import Decoding, Pair, Sampling
 from tests.report.made import result
@@ -37,7 +36,7 @@ def stored(folder, decoding, problems=4):
 def test_a_report_shows_the_telling_problems_of_its_records(tmp_path):
     results = [stored(tmp_path, Decoding(mode=mode)) for mode in ("base", "rl")]
     results += [stored(tmp_path, Decoding(mode="replace", tau=tau)) for tau in (-0.1, -0.2)]
-    entries = with_names(results)
+    entries = results
     viewers = token_viewers(entries, 2, lambda snapshots: None)
     [(title, fragment)] = viewers
     assert title.startswith("aime24, ")
@@ -52,6 +51,6 @@ def test_a_report_shows_the_telling_problems_of_its_records(tmp_path):
 
 
 def test_without_records_there_is_none(tmp_path):
-    entries = with_names([result(Decoding(mode="rl"), records=str(tmp_path / "gone"))])
+    entries = [result(Decoding(mode="rl"), records=str(tmp_path / "gone"))]
     assert token_viewers(entries, 2, lambda snapshots: None) == []
-    assert token_viewers(with_names([stored(tmp_path, Decoding(mode="rl"))]), 0, lambda snapshots: None) == []
+    assert token_viewers([stored(tmp_path, Decoding(mode="rl"))], 0, lambda snapshots: None) == []
