@@ -19,7 +19,7 @@ _TOKENIZER = ("tokenizer*", "*.jinja", "vocab*", "merges*", "special_tokens_map.
 _WHOLE, _CHUNK, _CHUNKS = 16 << 20, 64 << 10, 64  # files up to 16 MiB are read whole, of others 64 stretches of 64 KiB
 
 
-class Drawing(Spec):
+class Drawing(Spec, frozen=True):
     """A `Sampling` without the number of samples: 8 samples are the first 8 of 32, so they share a record."""
 
     temperature: float
@@ -33,7 +33,7 @@ class Drawing(Spec):
         return cls(**sampling.model_dump(exclude={"samples"}))
 
 
-class RecordConfig(Spec):
+class RecordConfig(Spec, frozen=True):
     """The settings behind a record. Its `hash()` names the record's folder, so a changed setting is another record.
 
     `base` and `rl` identify weights, not places: the fingerprint of a local checkpoint, or hub id and commit. `prompt`

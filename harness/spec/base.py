@@ -19,11 +19,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from harness.errors import UserError, unknown
 
 
-class Spec(BaseModel):
+class Spec(BaseModel, frozen=True):
     """Immutable validated data. Equal specs have equal hashes, in any process and in any key order."""
 
     # Schemas are built when first needed: a command line that only prints its help needs none.
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 
     called: ClassVar[str] = ""  # what a sentence calls the whole of it: `key of sweep='taks' is not known`
 

@@ -17,7 +17,7 @@ MODES: tuple[str, ...] = get_args(Mode)
 CRITERIA: tuple[str, ...] = get_args(Criterion)
 
 
-class Decoding(Spec):
+class Decoding(Spec, frozen=True):
     """Which model proposes a token, when it is redrawn, and from which policy (Algorithm 1 of the paper).
 
     `mode` is a name for a setting of the same algorithm:
@@ -148,7 +148,7 @@ def with_controls(decodings: Sequence[Decoding]) -> tuple[Decoding, ...]:
     return tuple(dict.fromkeys(found))
 
 
-class Sampling(Spec):
+class Sampling(Spec, frozen=True):
     """How many responses, and how each is drawn. The defaults are the paper's (temperature 1, top-p 0.7, 20k tokens).
 
     `temperature` divides both models' logits before anything else, the criterion included; 0 is not accepted

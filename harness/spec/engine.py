@@ -10,7 +10,7 @@ Backend = Literal["auto", "vllm", "transformers"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
 
 
-class EngineSpec(Spec):
+class EngineSpec(Spec, frozen=True):
     """Engine settings. `auto` takes vLLM where it is installed and transformers where it is not.
 
     `deterministic` takes vLLM's batch-invariant kernels, with which the same requests give the same bits in any batch.

@@ -11,7 +11,7 @@ from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
 
 
-class Pair(Spec):
+class Pair(Spec, frozen=True):
     """A base checkpoint and its RLVR-trained successor: hub ids or local directories, with optional revisions.
 
     `rl` may hold a LoRA adapter of base, as PEFT writes it, instead of weights.

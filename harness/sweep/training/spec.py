@@ -25,7 +25,7 @@ SHARED = ("truncated_share", "mean_tokens")
 PARAMETERS = tuple(f"train.{name}" for name in DapoSettings.model_fields if name not in ("seed", "grader"))
 
 
-class Median(Spec):
+class Median(Spec, frozen=True):
     """Ends a point early whose validation is below the median of the finished points', at the same seed and step.
 
     `startup` points are finished before the first is ended; a seed's validations before step `after` end none.
@@ -47,7 +47,7 @@ def _read_train(value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-class TrainingSweep(Search):
+class TrainingSweep(Search, frozen=True):
     """A whole sweep of trainings.
 
     Plain DAPO with everything else as `train` says it is always trained, with the same seeds, as the reference.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 PYTHON = ".venv-verl/bin/python"  # of `make verl-env`
 
 
-class Verl(Spec):
+class Verl(Spec, frozen=True):
     """The section `verl` of a training with `backend: verl`.
 
     `overrides` are further arguments of verl's, as on its command line; they are checked like ours. `val_data` is a
