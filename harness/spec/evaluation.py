@@ -47,7 +47,7 @@ def read_names(given: Any) -> Any:
     return [name.strip() for name in given.split(",") if name.strip()] if isinstance(given, str) else given
 
 
-class EvalSpec(Spec):
+class EvalSpec(Spec, frozen=True):
     """An evaluation: every decoding of a pair on every task.
 
     `pair` is a pair, the name of one, or a folder; `sampling` None is each task's own. `controls: true` in a file adds
@@ -119,5 +119,6 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
 
 def _changed(decoding: Decoding | None, changes: Mapping[str, Any]) -> Decoding:
     """Change a decoding by options; another mode starts from nothing."""
-    keep = decoding is not None and changes.get("mode", decoding.mode) == decoding.mode
-    return parse(Decoding, {**(decoding.model_dump() if keep else {}), **changes})
+    if decoding is None or changes.get("mode", decoding.mode) != decoding.mode:
+        return parse(Decoding, changes)
+    return decoding.replace(**changes)

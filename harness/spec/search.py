@@ -19,7 +19,7 @@ LISTED = ("grid", "random", "qmc")  # methods whose points are all known before 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
-class Parameter(Spec):
+class Parameter(Spec, frozen=True):
     """What one parameter may be: some `values`, or anything from `min` to `max` (`log`: evenly in its logarithm).
 
     `ratio` is for `decode.tau`: thresholds for these replacement ratios are found from the base generation.
@@ -37,28 +37,28 @@ class Parameter(Spec):
         return self.values if self.values is not None else self.ratio
 
 
-class Metric(Spec):
+class Metric(Spec, frozen=True):
     """What is to become large or small; of several benchmarks the unweighted mean. Shares and scores are fractions."""
 
     name: str
     goal: Literal["maximize", "minimize"] = "maximize"
 
 
-class Bounds(Spec):
+class Bounds(Spec, frozen=True):
     """Within which a metric has to stay for a point to be eligible as best."""
 
     min: float | None = None
     max: float | None = None
 
 
-class Workers(Spec):
+class Workers(Spec, frozen=True):
     """How many work at the same time; `gpus_each` gives every one its own GPUs."""
 
     count: int = Field(default=1, ge=1)
     gpus_each: int = Field(default=0, ge=0)
 
 
-class Search(Spec):
+class Search(Spec, frozen=True):
     """The part of a sweep that says which points there are and which of them is best.
 
     A kind of sweep adds what its points are made of, `accepted` and `numeric`, and `pairs`, `choices`, `metrics`.
@@ -105,7 +105,7 @@ class Search(Spec):
     @model_validator(mode="after")
     def _check(self) -> "Search":
         if not self.metric:
-            self.__dict__["metric"] = (Metric(name=self.metrics[0]),)
+            object.__setattr__(self, "metric", (Metric(name=self.metrics[0]),))
         self.check()
         return self
 

@@ -32,7 +32,7 @@ SHARES = ("replacement_ratio", "changed_ratio", "truncated_share", "no_box_share
 _PASS = re.compile(r"pass_at_([0-9]+)")
 
 
-class Wilcoxon(Spec):
+class Wilcoxon(Spec, frozen=True):
     """Ends a trial early that is worse than the best so far, by a signed-rank test over problems, `chunk` by `chunk`.
 
     `startup` problems are decoded before the first test; `p` is the level.
@@ -70,7 +70,7 @@ def _read_decode(value: Any) -> dict[str, Any]:
     return dict(value or {})
 
 
-class SweepSpec(Search):
+class SweepSpec(Search, frozen=True):
     """A whole sweep; pairs are names (`tiny`, a preset) or checkpoints.
 
     Base and RL are always decoded as references, and so is the gamma = 0 control of every extrapolation; `references`
@@ -136,7 +136,7 @@ class SweepSpec(Search):
         """Return the evaluation of some decodings of the pair of that name, with some fields changed."""
         names = ("tasks", "sampling", "limit", "engine", "grader", "golds", "data_dir")
         asked = {name: getattr(self, name) for name in names}
-        return EvalSpec(pair=self.pairs[pair], decodings=tuple(decodings), **{**asked, **changes})
+        return parse(EvalSpec, {"pair": self.pairs[pair], "decodings": tuple(decodings), **asked, **changes})
 
     def plain(self) -> dict[str, Any]:
         """Return the sweep as plain values with its defaults filled in; `parse` restores it."""
@@ -163,12 +163,12 @@ class SweepSpec(Search):
             key = name.removeprefix("decode.")
             if key in self.decode:
                 raise UserError(f"decode.{key} is both fixed (decode) and varied (parameters); give one of them")
-        if self.pruner is not None and len(self.metric) > 1:
-            raise UserError("pruner: pruning needs one metric; several metrics give a Pareto set without it")
-        if self.pruner is not None and self.metric[0].name != f"avg_at_{self.sampling.samples}":
-            raise UserError(
-                f"pruner: it tests avg_at_{self.sampling.samples} by problem; metric={self.metric[0].name!r}"
-            )
+        if self.pruner is not None:
+            scored, *others = self.metric
+            if others:
+                raise UserError("pruner: pruning needs one metric; several metrics give a Pareto set without it")
+            if scored.name != f"avg_at_{self.sampling.samples}":
+                raise UserError(f"pruner: it tests avg_at_{self.sampling.samples} by problem; metric={scored.name!r}")
         if len(self.pair) > 1 and self.method not in LISTED:
             raise UserError(f"method={self.method} searches one pair; accepted with several: {', '.join(LISTED)}")
         with warnings.catch_warnings():
