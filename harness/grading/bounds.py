@@ -43,7 +43,9 @@ def too_large(text: str) -> bool:
             return True
         if match[0] == "^":
             exponents = [end for end in exponents if end > match.start()]
-            at = re.compile(r"[\s_^]*").match(text, match.end()).end()
+            at = match.end()
+            while at < len(text) and (text[at].isspace() or text[at] in "_^"):
+                at += 1
             exponents.append(group_end.get(at, at))
             value = max([1, *(int(float(x)) for operand in operands for x in _LITERAL.findall(operand))])
             if text[: match.start()].rstrip()[-1:] in (")", "}", "]"):  # (10^{99})^{99}: they multiply

@@ -61,11 +61,9 @@ def _plain(pairs: Sequence[tuple[str, str]]) -> list[str]:
     Two plain integers are compared as integers, which is what math-verify answers for them, without starting it. What
     asks for a number nobody could write down is not sent to it either: it would time out, and call that wrong.
     """
-    kinds: list[str | None] = [_without_math_verify(gold, answer) for gold, answer in pairs]
-    todo = [i for i, kind in enumerate(kinds) if kind is None]
-    for i, kind in zip(todo, verify_many([pairs[i] for i in todo]), strict=True):
-        kinds[i] = kind
-    return kinds
+    kinds = [_without_math_verify(gold, answer) for gold, answer in pairs]
+    verified = iter(verify_many([pair for pair, kind in zip(pairs, kinds, strict=True) if kind is None]))
+    return [next(verified) if kind is None else kind for kind in kinds]
 
 
 GRADERS: dict[str, Callable[[Sequence[tuple[str, str]]], list[str]]] = {"plain": _plain, "robust": grade_robust}

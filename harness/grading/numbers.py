@@ -128,7 +128,8 @@ def _same(a: Number, b: Number) -> bool:
 
 def _rounds(exact: Number, rounded: Number, gap: Decimal) -> bool:
     """Whether `rounded` is the endless fraction `exact`, rounded at its own last digit (of six significant or more)."""
-    if rounded.bottom != 1 or not exact.endless or len(rounded.top.as_tuple().digits) < SIGNIFICANT:
+    digits = len(rounded.top.as_tuple().digits)
+    if rounded.bottom != 1 or not exact.endless or digits < SIGNIFICANT:
         return False
-    half = Decimal((0, (5,), rounded.top.as_tuple().exponent - 1))
+    half = Decimal((0, (5,), rounded.top.adjusted() - digits))
     return gap <= _EXACT.multiply(half, abs(exact.bottom))

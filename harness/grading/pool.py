@@ -35,7 +35,7 @@ class _Worker:
         root = str(Path(__file__).parents[2])
         path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
         env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "RLVR_DIR_NO_AUTOLOAD": "1"}
-        self.process = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "harness.grading.worker", str(CPU_SECONDS)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -43,6 +43,9 @@ class _Worker:
             env=env,
             process_group=0,  # its child ends with it
         )
+        assert process.stdin is not None  # both are pipes
+        assert process.stdout is not None
+        self.process, self._input, self._output = process, process.stdin, process.stdout
         self.stuck = False  # whether it left a pair unanswered for WALL_SECONDS
         ready = self._read(START_SECONDS)
         if ready is None or "error" in ready:
@@ -52,8 +55,8 @@ class _Worker:
     def verify(self, gold: str, answer: str, careful: bool = False, cpu_seconds: float | None = None) -> str | None:
         """The kind of one pair; None if the worker died."""
         try:
-            self.process.stdin.write(json.dumps([gold, answer, careful, cpu_seconds]).encode() + b"\n")
-            self.process.stdin.flush()
+            self._input.write(json.dumps([gold, answer, careful, cpu_seconds]).encode() + b"\n")
+            self._input.flush()
         except OSError:
             return None
         reply = self._read(WALL_SECONDS)
@@ -68,17 +71,17 @@ class _Worker:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         with suppress(OSError):  # a line that could not be delivered to a dead worker is still in the buffer
-            self.process.stdin.close()
-        self.process.stdout.close()
+            self._input.close()
+        self._output.close()
 
     def _read(self, seconds: float) -> dict | None:
         """One reply; None if none came in time or the worker is gone (`_closed`)."""
         self._closed = False
         with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
+            selector.register(self._output, selectors.EVENT_READ)
             if not selector.select(seconds):
                 return None
-        line = self.process.stdout.readline()
+        line = self._output.readline()
         self._closed = not line.endswith(b"\n")
         return None if self._closed else json.loads(line)
 

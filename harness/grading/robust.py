@@ -64,8 +64,10 @@ def compare(gold: str, answer: str, ask: Ask) -> str:
         gold_parts = None
     if a and not gold_parts:
         answer_parts = None
-    if gold_parts or answer_parts:
+    if gold_parts and answer_parts:
         return _compare_parts(gold, answer, gold_parts, answer_parts, ask)
+    if several := gold_parts or answer_parts:
+        return _compare_with_one(gold, answer, several, ask, several_golds=gold_parts is not None)
     gold_sides, answer_sides = sides(gold), sides(answer)
     if (gold_sides[-1], answer_sides[-1]) != (gold, answer) and len(gold_sides) == len(answer_sides) == 1:
         return compare(gold_sides[0], answer_sides[0], ask)  # \approx 204
@@ -108,14 +110,18 @@ def _same_words(gold: str, answer: str) -> bool:
     return len(words[0]) > 1 and words[0] == words[1]
 
 
-def _compare_parts(gold: str, answer: str, g: Parts | None, a: Parts | None, ask: Ask) -> str:
-    if g is None or a is None:
-        one, other = (g or a), (answer if g else gold)
-        if one.kind in ("set", "list") and len(one.items) == 1:
-            return compare(one.items[0], answer, ask) if g else compare(gold, one.items[0], ask)
-        if (value := sides(other))[1:] and parts(value[-1]) and all(is_name(side) for side in value[:-1]):
-            return compare(gold, value[-1], ask) if g else compare(value[-1], answer, ask)
-        return ask(gold, answer) if _SEVERAL.search(other) else "wrong"
+def _compare_with_one(gold: str, answer: str, several: Parts, ask: Ask, *, several_golds: bool) -> str:
+    """An answer of several parts on one side (`several_golds`: the gold's) against what is in one piece."""
+    other = answer if several_golds else gold
+    if several.kind in ("set", "list") and len(several.items) == 1:
+        part = several.items[0]
+        return compare(part, answer, ask) if several_golds else compare(gold, part, ask)
+    if (value := sides(other))[1:] and parts(value[-1]) and all(is_name(side) for side in value[:-1]):
+        return compare(gold, value[-1], ask) if several_golds else compare(value[-1], answer, ask)
+    return ask(gold, answer) if _SEVERAL.search(other) else "wrong"
+
+
+def _compare_parts(gold: str, answer: str, g: Parts, a: Parts, ask: Ask) -> str:
     if "brackets" in (g.kind, a.kind):
         if {g.kind, a.kind} & {"set", "union"} or not _ends_agree(g.ends, a.ends):
             return "wrong"

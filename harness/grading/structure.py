@@ -23,11 +23,15 @@ _DERIVATIVE = r"\\frac\s*\{\s*d(?:[^{}]|\{[^{}]*\})*\}\s*\{\s*d\s*[A-Za-z]\s*(?:
 _A_NAME = re.compile(rf"\s*(?:{_NAME}|{_DERIVATIVE}|\(\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\)|[A-Za-z]{{3,20}})\s*")
 
 
+Kind = Literal["list", "set", "brackets", "union"]
+_SEPARATORS: tuple[tuple[Kind, re.Pattern[str]], ...] = (("list", _COMMA), ("union", _CUP))
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """An answer of several parts; `ends` are the brackets of a tuple or an interval."""
 
-    kind: Literal["list", "set", "brackets", "union"]
+    kind: Kind
     items: tuple[str, ...]
     ends: str = ""
 
@@ -63,7 +67,7 @@ def parts(text: str) -> Parts | None:
     if r"\begin" in text:  # a matrix: its commas and breaks are math-verify's business
         return None
     text = unwrap(text)
-    for kind, pattern in (("list", _COMMA), ("union", _CUP)):
+    for kind, pattern in _SEPARATORS:
         pieces = split(text, pattern)
         if len(pieces) > 1 and all(pieces):
             return Parts(kind, tuple(pieces))

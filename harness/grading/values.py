@@ -20,9 +20,13 @@ def same_values(gold: Any, answer: Any) -> bool | None:
     """
     from sympy import Eq, Expr, Float
 
+    def all_on_one_side(equation: Eq) -> Expr | None:
+        left, right = equation.lhs, equation.rhs
+        return left - right if isinstance(left, Expr) and isinstance(right, Expr) else None
+
     ratio = isinstance(gold, Eq) and isinstance(answer, Eq)
-    if ratio:  # the same equation: what is left of one, all on one side, is a multiple of what is left of the other
-        gold, answer = gold.lhs - gold.rhs, answer.lhs - answer.rhs
+    if ratio:  # the same equation: what is left of one is a multiple of what is left of the other
+        gold, answer = all_on_one_side(gold), all_on_one_side(answer)
     if not (isinstance(gold, Expr) and isinstance(answer, Expr)):
         return None
     try:
