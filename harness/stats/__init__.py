@@ -1,6 +1,5 @@
 """Avg@k, Pass@k, Maj@k, error bars, paired tests and power of a problems x samples matrix; numpy and scipy, no I/O."""
 
-from harness.stats.bootstrap import bootstrap_interval
 from harness.stats.clusters import clustered_errors
 from harness.stats.comparison import Comparison, Pooled, Scores, family, pooled
 from harness.stats.errors import sampling_error, standard_error, t_interval
@@ -20,7 +19,6 @@ __all__ = [
     "Spread",
     "avg_at_k",
     "benchmark_metrics",
-    "bootstrap_interval",
     "clustered_errors",
     "detectable_gain",
     "family",

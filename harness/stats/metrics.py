@@ -70,9 +70,11 @@ def benchmark_metrics(problems: Sequence[Responses]) -> dict[str, float]:
     """Return the metrics of a benchmark: the mean over problems; of ratios the sums, so that each token counts once."""
     every = [problem_metrics(each) for each in problems]
     found: dict[str, float] = {}
-    for name, first in every[0].items() if every else ():
+    for name in every[0] if every else ():
         column = [values[name] for values in every]
-        found[name] = ratio(column) if isinstance(first, tuple) else math.fsum(column) / len(column)
+        ratios = [each for each in column if isinstance(each, tuple)]
+        means = [each for each in column if not isinstance(each, tuple)]
+        found[name] = ratio(ratios) if ratios else math.fsum(means) / len(means)
     return found
 
 

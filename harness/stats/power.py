@@ -82,7 +82,10 @@ def detectable_gain(spread: Spread, problems: int, samples: int, *, chance: floa
     while power(high, spread, problems, samples, level) < chance:
         high *= 2
     low = 1e-6 * scale
-    return float(optimize.brentq(lambda g: power(g, spread, problems, samples, level) - chance, low, high))
+    found = optimize.root_scalar(
+        lambda g: power(g, spread, problems, samples, level) - chance, bracket=(low, high), method="brentq"
+    )
+    return float(found.root)
 
 
 def _check(gain: float, problems: int, samples: int) -> None:

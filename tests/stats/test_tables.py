@@ -1,4 +1,4 @@
-"""Bootstrap, majority votes, Holm, averages over benchmarks and power: against scipy, enumeration and simulation."""
+"""Majority votes, Holm, averages over benchmarks and power: against scipy, enumeration and simulation."""
 
 import itertools
 import math
@@ -9,29 +9,6 @@ from scipy import stats as scipy_stats
 
 from harness import stats
 from harness.errors import UserError
-
-
-def test_bootstrap_matches_scipy_and_is_reproducible():
-    values = np.random.default_rng(1).beta(2, 3, size=30)
-    ours = stats.bootstrap_interval(values)
-    theirs = scipy_stats.bootstrap(
-        (values,), np.mean, n_resamples=10_000, method="percentile", rng=np.random.default_rng(5)
-    ).confidence_interval
-    assert ours == pytest.approx((theirs.low, theirs.high), abs=0.004)
-    assert stats.bootstrap_interval(values) == ours
-    assert stats.bootstrap_interval(values, seed=1) != ours
-    assert all(math.isnan(edge) for edge in stats.bootstrap_interval([0.5]))
-    low, high = stats.bootstrap_interval(values, statistic=lambda x: np.median(x, axis=1))
-    assert low < np.median(values) < high
-    assert low != ours[0]
-
-
-@pytest.mark.parametrize(
-    ("bad", "level", "word"), [([], 0.95, "per_problem"), ([[1.0]], 0.95, "per_problem"), ([1.0], 95, "level")]
-)
-def test_bootstrap_refusals(bad, level, word):
-    with pytest.raises(UserError, match=word):
-        stats.bootstrap_interval(bad, level=level)
 
 
 @pytest.mark.parametrize(
