@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.decode.trace import Trace
+from harness.evals.traces import trace_of
 from harness.records import StoredRollout
 
 CRITERIA = ("entropy_base", "kl", "delta_logp")  # those the paper compares
@@ -36,11 +36,11 @@ def selections(read: Callable[[], Iterable[StoredRollout]], ratio: float, top_p:
     parts: dict[str, list[np.ndarray]] = {name: [] for name in CRITERIA}
     for rollout in read():
         for name, values in parts.items():
-            values.append(Trace(rollout.trace).fact(name))
+            values.append(trace_of(rollout).fact(name))
     values = {name: np.concatenate(rows) for name, rows in parts.items()}
     found = [Selection(name, threshold(values[name], ratio, below=name in BELOW)) for name in CRITERIA]
     for rollout in read():
-        trace = Trace(rollout.trace)
+        trace = trace_of(rollout)
         ids, logp = trace.likeliest("rl")
         for one in found:
             fact = trace.fact(one.criterion)

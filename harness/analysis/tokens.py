@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from harness.analysis.histogram import Histogram
-from harness.decode.trace import Trace
+from harness.evals.traces import trace_of
 from harness.policy.advantages import gradient_coefficient
 from harness.records import StoredRollout
 
@@ -56,9 +56,7 @@ class Generation:
         Raises:
             ValueError: it was decoded without a trace.
         """
-        if rollout.trace is None:
-            raise ValueError(f"{rollout.problem} sample {rollout.sample} has no trace")
-        trace = Trace(rollout.trace)
+        trace = trace_of(rollout)
         facts = {name: trace.fact(name).astype(np.float64) for name in BINS}
         for name, histogram in self.histograms.items():
             histogram.add(facts[name])

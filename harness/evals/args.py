@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from harness.errors import unknown
-from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Spec, load_eval, parse
+from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Sampling, Spec, load_eval, parse
 from harness.spec.pair import PAIR_OPTIONS
 
 ASKED = (*PAIR_OPTIONS, *Decoding.model_fields, *EngineSpec.model_fields, "seed", "data_dir", "grader", "golds")
@@ -21,7 +21,7 @@ OFF = "off"
 _LM_EVAL_DEVICE = "cuda:0"  # what lm-eval passes when the user said nothing
 
 
-class OwnArgs(Spec):
+class OwnArgs(Spec, frozen=True):
     """The model arguments that change neither a rollout nor a score, and a check of the task's number of samples."""
 
     chat: Literal["auto", "off"] = "auto"
@@ -58,7 +58,7 @@ class ModelArgs:
     @property
     def seed(self) -> int:
         """Return the key of the noise."""
-        return self.spec.sampling.seed
+        return (self.spec.sampling or Sampling()).seed
 
 
 def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:

@@ -253,7 +253,7 @@ def _download(benchmark: str) -> list[dict[str, Any]]:
     try:
         from datasets import load_dataset
 
-        table = load_dataset(source.hub, split=source.split)
+        table: Any = load_dataset(source.hub, split=source.split)
         names = source.fields
         ids = table["id"] if "id" in table.column_names else range(len(table))
         return [

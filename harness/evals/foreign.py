@@ -50,7 +50,9 @@ class LmEvalResult:
         rows = [
             Responses(
                 truncated=[each["finish_reason"] == "length" for each in row],
-                **{name: [each[name] for each in row] for name in ("n_tokens", "n_replaced", "n_changed")},
+                n_tokens=[each["n_tokens"] for each in row],
+                n_replaced=[each["n_replaced"] for each in row],
+                n_changed=[each["n_changed"] for each in row],
             )
             for row in by_problem.values()
         ]

@@ -80,7 +80,7 @@ class Graders:
         response = GradedResponse.of(rollout)
         for version, answers in self._golds[job].items():
             gold, stored = answers[problem], self._stored[job].get(version)
-            verdict = stored.get(rollout, gold) if stored is not None else None
+            verdict = None if stored is None or isinstance(rollout, Rollout) else stored.get(rollout, gold)
             with self._changed:
                 if verdict is not None:
                     self._take(job, version, response, verdict)
@@ -130,7 +130,8 @@ class Graders:
                 return
             with self._changed:
                 for each, verdict in zip(todo, verdicts, strict=True):
-                    if (stored := self._stored[each.job].get(each.version)) is not None:
+                    stored = self._stored[each.job].get(each.version)
+                    if stored is not None and not isinstance(each.rollout, Rollout):
                         stored.add(each.rollout, each.gold, verdict)
                     self._take(each.job, each.version, each.response, verdict)
                     self._waiting[each.job] -= 1

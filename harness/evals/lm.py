@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
@@ -30,7 +30,6 @@ from harness.spec import Decoding
 from harness.tiny import checkpoints, tiny_pair
 
 
-@register_model("rlvr_dir")
 class RlvrDirLM(LM):
     """Decodes lm-eval's requests with one engine, each sample with noise of its own, and counts what was replaced.
 
@@ -100,7 +99,7 @@ class RlvrDirLM(LM):
                 file=sys.stderr,
             )
         start = time.perf_counter()
-        responses: list[Response | None] = [None] * len(work)
+        responses: dict[int, Response] = {}  # by index of the request
         index = {(request.problem, request.sample): request.tag for request in work}
         jobs = self._jobs(work, requests)
         progress = self.progress and not disable_tqdm
@@ -113,9 +112,9 @@ class RlvrDirLM(LM):
             for key, response in done.responses.items():
                 responses[index[key]] = self._response(response)
         self.seconds += time.perf_counter() - start
-        if missing := responses.count(None):
+        if missing := len(work) - len(responses):
             raise RuntimeError(f"the engine returned no response to {missing} of {len(work)} requests")
-        return responses
+        return [responses[index] for index in range(len(work))]
 
     def _request(self, instance: Any, sample: int, index: int) -> Request:
         prompt, gen_kwargs = instance.args
@@ -220,19 +219,22 @@ class RlvrDirLM(LM):
             raise UserError(CACHE_REFUSAL)
         super().set_cache_hook(cache_hook)
 
-    def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
+    def loglikelihood(self, requests: list[Any]) -> NoReturn:
         """Refused: a rule for decoding with two models assigns no likelihood to a given text."""
         raise UserError("--model rlvr_dir answers generate_until tasks only; this task asks for likelihoods")
 
-    def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
+    def loglikelihood_rolling(self, requests: list[Any]) -> NoReturn:
         """Refused, as `loglikelihood`."""
-        return self.loglikelihood(requests)
+        self.loglikelihood(requests)
 
     def close(self) -> None:
         """Closes the engine if this object opened it."""
         if self._owned:
             atexit.unregister(self.engine.close)
             self.engine.close()
+
+
+register_model("rlvr_dir")(RlvrDirLM)  # as a decorator it would hide the class behind LM from a type checker
 
 
 def _is_tiny(engine: Engine) -> bool:

@@ -213,8 +213,8 @@ class Done:
     @property
     def seconds(self) -> float:
         """Return its share of the engine's time, by the stream's mean speed; 0 where a record held a part."""
-        whole = self.decoded == len(self.responses) and self.tokens_per_second
-        return self.n_tokens / self.tokens_per_second if whole else 0.0
+        speed = self.tokens_per_second
+        return self.n_tokens / speed if speed and self.decoded == len(self.responses) else 0.0
 
     def provenance(self, about: Mapping[str, Any]) -> dict[str, Any]:
         """Return where the numbers come from: settings, data, grader, gold answers, record, engine, and `about`."""
@@ -266,7 +266,7 @@ def run_jobs(
             """Yield what is held, then what is decoded, stored before anybody sees it."""
             absent = {(request.tag, request.problem, request.sample) for request in missing}
             for request in requests:
-                if (request.tag, request.problem, request.sample) not in absent:
+                if records is not None and (request.tag, request.problem, request.sample) not in absent:
                     yield request, records[request.tag].held(request.problem, request.sample)
             for rollout in engine.generate(missing, progress=board) if missing else ():
                 decoded[rollout.request.tag] += 1

@@ -10,7 +10,7 @@ from harness.stats.metrics import pass_ks
 MAX_NAMED = 256  # groups name their metrics in advance: avg@1 .. avg@256
 
 
-def responses_of(samples: Sequence[dict[str, Any]]) -> Responses:
+def responses_of(samples: Sequence[Mapping[str, Any]]) -> Responses:
     """Return the responses to one problem from objects as in lm-eval's samples file.
 
     They have `verdict` and `answer`, `verdict_<version>` by other versions of the gold answers, and `n_tokens`,

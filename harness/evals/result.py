@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -94,16 +94,17 @@ class EvalResult:
                 raise UserError(f"refusing to aggregate {task}: {key} has {len(row)} of {sampling.samples} samples")
 
         rows = [responses_of(row) for row in samples.values()]
+        by_version = {version: np.array([row.correct_by[version] for row in rows]) for version in rows[0].correct_by}
         return cls(
             task=task,
             decoding=decoding,
             sampling=sampling,
             problem_ids=tuple(samples),
-            votes=[_votes(row.votes) for row in rows],
-            correct_by={version: [row.correct_by[version] for row in rows] for version in rows[0].correct_by},
+            votes=np.array([_votes(row.votes or ()) for row in rows]),
+            correct_by=by_version,
             seconds=seconds,
             provenance=provenance or {},
-            **{name: [getattr(row, name) for row in rows] for name in ARRAYS},
+            **{name: np.array([getattr(row, name) for row in rows]) for name in ARRAYS},
         )
 
     @property
@@ -285,9 +286,9 @@ class EvalResult:
         return cls(**data)
 
 
-def _votes(answers: Sequence[str | None]) -> list[int]:
+def _votes(answers: Sequence[Hashable | None]) -> list[int]:
     """A number for each different answer, in the order they appear; -1 for none."""
-    numbers: dict[str, int] = {}
+    numbers: dict[Hashable, int] = {}
     return [-1 if answer is None else numbers.setdefault(answer, len(numbers)) for answer in answers]
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lm_eval.api.filter import Filter
@@ -62,7 +62,7 @@ class BoxedAnswers(Filter):
         return {version: verdict for version, verdict in verdicts.items() if verdict.grader == self.grader}
 
 
-def gold_of(doc: dict[str, Any], version: str) -> Gold:
+def gold_of(doc: Mapping[str, Any], version: str) -> Gold:
     """Return a version of the gold answers of a document."""
     return str(doc["answer"]) if version == PUBLISHED else tuple(doc[f"answers_{version}"])
 

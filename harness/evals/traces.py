@@ -38,6 +38,17 @@ def rollouts(job: Job, records: str | Path) -> Iterator[StoredRollout]:
         yield snapshot.rollout((request.problem, request.sample))
 
 
+def trace_of(rollout: StoredRollout) -> Trace:
+    """Return the trace that a rollout was stored with.
+
+    Raises:
+        ValueError: it was stored without one.
+    """
+    if rollout.trace is None:
+        raise ValueError(f"{rollout.problem} sample {rollout.sample} has no trace")
+    return Trace(rollout.trace)
+
+
 def criterion_values(
     spec: EvalSpec, records: str | Path, *, engine: Engine | None = None, progress: bool = True
 ) -> dict[str, np.ndarray]:
@@ -49,7 +60,7 @@ def criterion_values(
     parts: dict[str, list[np.ndarray]] = {name: [] for name in MEASURABLE}
     for job in traced(spec, records, engine=engine, progress=progress):
         for rollout in rollouts(job, records):
-            table = Trace(rollout.trace)
+            trace = trace_of(rollout)
             for name, values in parts.items():
-                values.append(table.fact(name))
+                values.append(trace.fact(name))
     return {name: np.concatenate(values) for name, values in parts.items()}
