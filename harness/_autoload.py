@@ -12,14 +12,23 @@ is imported (`harness.watch`).
 RLVR_DIR_NO_AUTOLOAD=1 turns it off. Nothing here may ever break the start of Python: all of it is guarded.
 """
 
+from __future__ import annotations
+
 import functools
 import os
 import sys
 
+TYPE_CHECKING = False  # `typing` itself is not imported: this runs whenever a Python starts
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
 _MODELS, _CONFIG, _EVALUATOR = "lm_eval.models", "lm_eval.config.evaluate_config", "lm_eval.evaluator"
 
 
-def _register(module: object) -> None:
+def _register(module: Any) -> None:
     """Adds the model, lazily, once lm-eval's own models are there (its registry must not be filled before them)."""
     from lm_eval.api.registry import model_registry
 
@@ -27,12 +36,12 @@ def _register(module: object) -> None:
         model_registry.register("rlvr_dir", target="harness.evals.lm:RlvrDirLM")
 
 
-def _wrap(module: object) -> None:
+def _wrap(module: Any) -> None:
     """Makes an evaluation of our model see our tasks, from the command line and from a --config file alike."""
     config_class = module.EvaluatorConfig
     original = config_class.process_tasks
 
-    def process_tasks(self: object, *args: object, **kwargs: object) -> object:
+    def process_tasks(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.model == "rlvr_dir":
             from harness.evals.front import prepare
 
@@ -42,11 +51,11 @@ def _wrap(module: object) -> None:
     config_class.process_tasks = process_tasks
 
 
-def _track(module: object) -> None:
+def _track(module: Any) -> None:
     """Makes an evaluation of our model keep and log what came of it, where its model arguments say so."""
     original = module.simple_evaluate
 
-    def simple_evaluate(*args: object, **kwargs: object) -> object:
+    def simple_evaluate(*args: Any, **kwargs: Any) -> Any:
         if args or kwargs.get("model") != "rlvr_dir":
             return original(*args, **kwargs)
         from harness.tracked import tracked
@@ -62,20 +71,20 @@ _AFTER = {_MODELS: _register, _CONFIG: _wrap, _EVALUATOR: _track}
 class _Loader:
     """The module's own loader, followed by our step."""
 
-    def __init__(self, inner: object, after: object) -> None:
+    def __init__(self, inner: Any, after: Callable[[ModuleType], None]) -> None:
         self._inner, self._after = inner, after
 
-    def create_module(self, spec: object) -> object:
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._inner.create_module(spec)
 
-    def exec_module(self, module: object) -> None:
+    def exec_module(self, module: ModuleType) -> None:
         self._inner.exec_module(module)
         try:
             self._after(module)
         except Exception as error:
             print(f"rlvr-dir: the lm-eval hook could not be set ({error!r})", file=sys.stderr)
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
 
@@ -83,13 +92,15 @@ class _Finder:
     """Finds exactly these modules, through the finders that would have found them anyway."""
 
     @classmethod
-    def find_spec(cls, name: str, path: object = None, target: object = None) -> object:
+    def find_spec(
+        cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if name not in _AFTER:
             return None
         for finder in sys.meta_path:
             if finder is cls or not hasattr(finder, "find_spec"):
                 continue
-            spec = finder.find_spec(name, path, target)
+            spec: Any = finder.find_spec(name, path, target)
             if spec is not None:
                 if spec.loader is not None:
                     spec.loader = _Loader(spec.loader, _AFTER[name])

@@ -59,12 +59,11 @@ def analyse_texts(
     from harness.tiny import checkpoints
 
     asked = load_eval({}, {**options, "backend": "transformers"})
+    temperature = (asked.sampling or Sampling()).temperature
     rows = list(_rows(file))
     engine = open_engine(checkpoints(asked.pair), asked.engine)
     try:
-        lines = (
-            json.dumps(row, ensure_ascii=True) for row in score_texts(engine, iter(rows), asked.sampling.temperature)
-        )
+        lines = (json.dumps(row, ensure_ascii=True) for row in score_texts(engine, iter(rows), temperature))
         if out is None:
             for line in lines:
                 typer.echo(line)

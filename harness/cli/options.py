@@ -45,7 +45,7 @@ def spec_options(
             for name, annotation in made.items()
         ]
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
-        run.__signature__ = signature.replace(parameters=[*ours, *parameters])
+        vars(run)["__signature__"] = signature.replace(parameters=[*ours, *parameters])
         run.__annotations__ = {each.name: each.annotation for each in (*ours, *parameters)}
         return run
 

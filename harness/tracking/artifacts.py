@@ -78,7 +78,7 @@ def _write_samples(result: EvalResult, snapshot: Snapshot, keys: list[list[Key]]
         _write(folder / "delta_logp_hist.json", json.dumps(as_json({"all": everywhere, "replaced": replaced})))
 
 
-def _config(result: EvalResult) -> str:
+def _config(result: EvalResult | LmEvalResult) -> str:
     """Everything that was asked and known, as YAML."""
     config = {
         "task": result.task,

@@ -14,7 +14,7 @@ COLOUR = "mlflow.runColor"  # of a run in MLflow's charts; by default one drawn 
 _LONGEST_PARAM, _LONGEST_TAG = 6000, 8000  # characters, MLflow's limits
 
 
-def run_name(result: EvalResult) -> str:
+def run_name(result: EvalResult | LmEvalResult) -> str:
     """The discriminating part first, for MLflow cuts names after some 20 characters: `τ-0.3 γ0.05 extra`.
 
     A partial result is marked before all else.
@@ -44,7 +44,8 @@ def metrics_of(result: EvalResult | LmEvalResult) -> dict[str, float]:
     A metric without meaning is left out: an error bar from one problem, and what was replaced in the RL model alone
     (of the base model alone it is 0, where τ goes to −∞). What lm-eval computed of other tasks is kept in its units.
     """
-    values = {name: round(value, 6) for name, value in result.scores.items()} if _foreign(result) else {}
+    theirs = result.scores if isinstance(result, LmEvalResult) else {}
+    values = {name: round(value, 6) for name, value in theirs.items()}
     for name, value in result.metrics().items():
         if not math.isfinite(value) or (
             result.decoding.mode in ("rl", "expo") and name.startswith(("replacement", "changed"))
@@ -52,14 +53,9 @@ def metrics_of(result: EvalResult | LmEvalResult) -> dict[str, float]:
             continue
         values[name.replace("@", "_at_")] = round(value, 1) if name == "mean_tokens" else round(100 * value, 2)
     if result.seconds:
-        tokens = result.n_tokens if _foreign(result) else result.n_tokens.sum()
+        tokens = result.n_tokens if isinstance(result, LmEvalResult) else result.n_tokens.sum()
         values["tokens_per_second"] = round(float(tokens) / result.seconds, 1)
     return {_allowed(name): value for name, value in values.items()}
-
-
-def _foreign(result: EvalResult | LmEvalResult) -> bool:
-    """Tell whether the scores are lm-eval's own."""
-    return isinstance(result, LmEvalResult)
 
 
 def _allowed(name: str) -> str:
@@ -67,7 +63,7 @@ def _allowed(name: str) -> str:
     return re.sub(r"[^\w./ :-]", "_", name)
 
 
-def params_of(result: EvalResult) -> dict[str, str]:
+def params_of(result: EvalResult | LmEvalResult) -> dict[str, str]:
     """What was run, as flat parameters; τ, γ and the criterion only where a criterion was asked."""
     decoding = result.decoding
     gate = {name: getattr(decoding, name) for name in ("primary", "criterion", "tau", "gamma")}
@@ -89,7 +85,7 @@ def params_of(result: EvalResult) -> dict[str, str]:
     return {name: str(value)[:_LONGEST_PARAM] for name, value in values.items() if value is not None}
 
 
-def tags_of(result: EvalResult) -> dict[str, str]:
+def tags_of(result: EvalResult | LmEvalResult) -> dict[str, str]:
     """What runs are found by, and the description."""
     provenance = result.provenance
     versions = provenance.get("versions") or {}
@@ -105,7 +101,7 @@ def tags_of(result: EvalResult) -> dict[str, str]:
     return {name: str(value)[:_LONGEST_TAG] for name, value in tags.items() if value}
 
 
-def pair_name(result: EvalResult) -> str:
+def pair_name(result: EvalResult | LmEvalResult) -> str:
     """`Qwen2.5-32B → DAPO-Qwen-32B`; of two directories side by side also where: `tiny/weights: base → rl`."""
     pair = _pair(result)
     base, rl = (Path(str(pair.get(key, ""))) for key in ("base", "rl"))
@@ -116,7 +112,7 @@ def pair_name(result: EvalResult) -> str:
     return f"{base.name} → {rl.name}"
 
 
-def colour(result: EvalResult) -> str:
+def colour(result: EvalResult | LmEvalResult) -> str:
     """One colour a method: grey base, black RL, blue replacement, extrapolation from orange (γ = 0) to dark red,
     of weights violet."""
     decoding = result.decoding
@@ -126,7 +122,7 @@ def colour(result: EvalResult) -> str:
     return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in ((255, 120), (165, 0), (0, 30)))
 
 
-def description(result: EvalResult) -> str:
+def description(result: EvalResult | LmEvalResult) -> str:
     """Markdown: what was decoded, what came out with its error bar, and the command that does it again."""
     n, sampling, provenance = result.samples, result.sampling, result.provenance
     words = [_scores(result)]
@@ -150,7 +146,7 @@ def description(result: EvalResult) -> str:
 
 def _scores(result: EvalResult | LmEvalResult) -> str:
     """Return the headline: Avg@n with its error bars, or what lm-eval computed."""
-    if _foreign(result):
+    if isinstance(result, LmEvalResult):  # the scores are lm-eval's own
         return ", ".join(f"**{name} {value:.4g}**" for name, value in result.scores.items() if "_stderr" not in name)
     n = result.samples
     half = max(1, n // 2)
@@ -165,7 +161,7 @@ def _error(value: float) -> str:
     return f"{100 * value:.2f}" if math.isfinite(value) else "?"
 
 
-def _pair(result: EvalResult) -> dict[str, Any]:
+def _pair(result: EvalResult | LmEvalResult) -> dict[str, Any]:
     engine = result.provenance.get("engine")
     pair = engine.get("pair") if isinstance(engine, dict) else None
     if pair is None:

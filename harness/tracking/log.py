@@ -75,7 +75,9 @@ def write_run(
     return run_id
 
 
-def start_run(client: Any, experiment_id: str, result: EvalResult, *, start: int, git: str | None = None) -> str:
+def start_run(
+    client: Any, experiment_id: str, result: EvalResult | LmEvalResult, *, start: int, git: str | None = None
+) -> str:
     """A RUNNING run that bears its owner and all tags; `start` is in milliseconds since 1970."""
     tags = {
         **tags_of(result),
@@ -90,7 +92,7 @@ def start_run(client: Any, experiment_id: str, result: EvalResult, *, start: int
     return run.info.run_id
 
 
-def _fill(client: Any, run_id: str, result: EvalResult, files: str, now: int) -> None:
+def _fill(client: Any, run_id: str, result: EvalResult | LmEvalResult, files: str, now: int) -> None:
     """Everything about a result, in three calls. The dataset has our digest of the questions, not one of MLflow's."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 

@@ -87,9 +87,12 @@ class Training:
             )
 
     def _run(self, seed: int) -> tuple[str, int] | None:
-        """The run of a seed and the last step it knows, made where there is none; None for a finished one."""
+        """The run of a seed and the last step it knows, made where there is none; None for a finished one, or where no
+        store is given."""
         if seed in self._runs:
             return self._runs[seed]
+        if self._where is None:
+            return None
         store = Store.at(self._where)
         self._client = client = self._client or store.client()
         key = hashlib.sha256(json.dumps([self._training, seed], sort_keys=True).encode()).hexdigest()[:16]
