@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from harness.spec.decoding import Mode
     from harness.train.backends import Scores, Source, Validate
     from harness.train.spec import TrainSpec
 
@@ -45,22 +46,24 @@ def source(spec: "TrainSpec", bases: Path | None = None) -> "Source":
         base = tiny_pair().base
     else:
         base = str(Path(spec.base).resolve()) if Path(spec.base).is_dir() else spec.base
-    if spec.data != TINY:
+    if spec.data == TINY:
+        from harness.tiny.recipe import rl_problems as problems
+    else:
         rows = read_problems(spec.data, spec.instruction)
+
+        def problems(seed: int) -> list[dict[str, Any]]:
+            return rows
+
     from harness.train.backends import Source
 
     validate = validator(spec) if bases is None else _remembered(validator(spec), spec, bases)
-    if spec.data != TINY:
-        return Source(base, lambda seed: rows, validate)
-    from harness.tiny.recipe import rl_problems
-
-    return Source(base, rl_problems, validate)
+    return Source(base, problems, validate)
 
 
 def validator(spec: "TrainSpec") -> "Validate":
     """Avg@k by `harness.evals`, as `rlvr-dir eval` would score the checkpoint."""
 
-    def validate(base: str, rl: str, mode: str, folder: Path | None) -> "Scores":
+    def validate(base: str, rl: str, mode: "Mode", folder: Path | None) -> "Scores":
         from harness.evals import evaluate
         from harness.spec import Decoding, EvalSpec, Pair
 
@@ -76,8 +79,9 @@ def validator(spec: "TrainSpec") -> "Validate":
                 grader=spec.dapo.grader,
             )
         )
-        for result in results if folder else ():
-            result.write(folder)
+        if folder is not None:
+            for result in results:
+                result.write(folder)
         k = max(1, asked.sampling.samples // 2)
         return {
             result.task: {
@@ -100,7 +104,7 @@ def _remembered(validate: "Validate", spec: "TrainSpec", folder: Path) -> "Valid
     from harness.records.config import fingerprint
     from harness.train.folder import read_json, write_json
 
-    def once(base: str, rl: str, mode: str, results: Path | None) -> "Scores":
+    def once(base: str, rl: str, mode: "Mode", results: Path | None) -> "Scores":
         if mode != "base":
             return validate(base, rl, mode, results)
         weights = fingerprint(base)  # a place may hold other weights by now

@@ -19,7 +19,7 @@ from harness.tiny.tokenizer import CONTEXT
 Progress = Callable[[float, str], None]  # share done, what to show
 
 
-class PretrainSettings(Spec):
+class PretrainSettings(Spec, frozen=True):
     """How the base is trained. The defaults made the shipped weights."""
 
     tokens: int = Field(default=3_000_000, ge=1)

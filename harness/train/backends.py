@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.records.files import make_folder
+from harness.spec.decoding import Mode
 from harness.train.card import write_card
 from harness.train.folder import Folder, SeedFolder, write_json
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from harness.train.spec import TrainSpec
 
 Scores = dict[str, dict[str, float]]  # by benchmark: avg, pass, tokens, ...
-Validate = Callable[[str, str, str, Path | None], Scores]  # base, rl, mode; results are written into the folder
+Validate = Callable[[str, str, Mode, Path | None], Scores]  # base, rl, mode; results are written into the folder
 Say = Callable[[str], None]
 OnRecord = Callable[[int, dict[str, Any]], None]  # seed, a line of its log
 OnSeed = Callable[[int, SeedFolder], None]  # seed, its finished folder

@@ -55,7 +55,7 @@ class DapoTrainer(GRPOTrainer):
         self.dapo = dapo
         self.tally = Tally()
         self._refill = Random(f"refill {dapo.seed}")
-        self._accuracy: torch.Tensor | None = None
+        self._accuracy = torch.empty(0)  # of the responses that were scored last
         self._loss_inputs: Batch | None = None  # of the loss being computed
 
     # Rewards and dynamic sampling

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.errors import UserError
-from harness.train.spec import TrainSpec
+from harness.train.spec import TrainSpec, Vllm
 
 GIB = 2**30
 _USABLE = 0.9  # of the GPU: the rest is CUDA's own, the allocator's waste and what this estimate does not know
@@ -120,9 +120,9 @@ def fit_gpu(spec: TrainSpec, sizes: Sizes, prompt_tokens: int, gpu: Gpu) -> Fit:
     if spec.vllm is None:
         _check_generation(spec, sizes, length, usable - kept)
     elif spec.vllm.mode == "colocate":
-        fit = _beside_vllm(spec, sizes, length, kept, usable, gpu, fit)
+        fit = _beside_vllm(spec, spec.vllm, sizes, length, kept, usable, gpu, fit)
         if not spec.vllm.enable_sleep_mode:
-            usable -= int(fit.gpu_memory_utilization * gpu.total)
+            usable -= int((fit.gpu_memory_utilization or 0.0) * gpu.total)
     validating = kept + 2 * 4 * sizes.parameters  # base and the trained model, as they are saved
     if spec.validation.every and spec.validation.engine.device != "cpu" and validating > usable:
         raise UserError(
@@ -195,9 +195,11 @@ def _pieces(spec: TrainSpec, sizes: Sizes, prompt_tokens: int, room: int, fit: F
     )
 
 
-def _beside_vllm(spec: TrainSpec, sizes: Sizes, length: int, kept: int, usable: int, gpu: Gpu, fit: Fit) -> Fit:
+def _beside_vllm(
+    spec: TrainSpec, vllm: Vllm, sizes: Sizes, length: int, kept: int, usable: int, gpu: Gpu, fit: Fit
+) -> Fit:
     """Find vLLM's share of the GPU, with a context of a prompt and a response."""
-    context = spec.vllm.max_model_length or length
+    context = vllm.max_model_length or length
     if context < length:
         raise UserError(
             f"vllm.max_model_length={context} is less than the longest prompt and a response, {length} tokens; "
@@ -207,9 +209,9 @@ def _beside_vllm(spec: TrainSpec, sizes: Sizes, length: int, kept: int, usable: 
     most = (usable - kept) / gpu.total
     # all responses of a step at once, if there is room; without sleep mode vLLM keeps its share while an update is made
     wanted = least + 2 * sizes.kv * context * (spec.dapo.responses - 1) / gpu.total
-    share = spec.vllm.gpu_memory_utilization
+    share = vllm.gpu_memory_utilization
     if share is None:
-        share = min(wanted, most if spec.vllm.enable_sleep_mode else max(least, most / 2))
+        share = min(wanted, most if vllm.enable_sleep_mode else max(least, most / 2))
         share = int(1000 * share) / 1000
     if not least <= share <= most:
         raise UserError(

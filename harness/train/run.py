@@ -29,7 +29,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, T
 from harness.errors import UserError
 from harness.records.files import make_folder
 from harness.records.lock import Lock
-from harness.train.backends import OnRecord, OnSeed, Say, Scores, Source, conclude, validate_base
+from harness.train.backends import OnRecord, OnSeed, Say, Scores, Source, Validate, conclude, validate_base
 from harness.train.dapo import DapoTrainer, make_trainer
 from harness.train.folder import Folder, SeedFolder
 from harness.train.gpu import Fit, fit_here
@@ -210,7 +210,7 @@ class _Steps(TrainerCallback):
         self.bar.update()
         every = run.spec.validation.every
         if every and run.source.validate and not step % every and step < run.dapo.steps:
-            self._validate(step)
+            self._validate(run.source.validate, step)
             self.trainer.tally.start()
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -218,13 +218,13 @@ class _Steps(TrainerCallback):
         path = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         self.run.folder.complete(path, step, self.trainer.refill_state(), keep=self.run.spec.keep_checkpoints)
 
-    def _validate(self, step: int) -> None:
+    def _validate(self, validate: Validate, step: int) -> None:
         run = self.run
         place = run.folder.path / "validation"
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         with _same_random_numbers():
             export(model, self.trainer.processing_class, place, self.caches)
-            scores = run.source.validate(run.source.base, str(place.resolve()), "rl", None)
+            scores = validate(run.source.base, str(place.resolve()), "rl", None)
         shutil.rmtree(place)
         run.keep({"step": step, "validation": scores})
 

@@ -4,15 +4,15 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from harness.grading import GRADERS
 from harness.spec import Spec
+from harness.spec.evaluation import Grader
 
 Method = Literal["none", "low_prob", "dominate", "ppl"]
 ALPHAS = {"none": 0.0, "low_prob": 0.2, "dominate": 0.1, "ppl": 0.01}  # the paper's, for Qwen2.5-Math-7B
 CLIP_HIGH = {"dominate": 0.24}  # its authors' value; with 0.28 the paper saw it become unstable
 
 
-class DapoSettings(Spec):
+class DapoSettings(Spec, frozen=True):
     """DAPO (arXiv 2503.14476). The loss's defaults are the paper's; sizes and rate suit the tiny pair
     (which is itself stopped earlier: `harness.tiny.recipe.TINY_DAPO`).
 
@@ -44,7 +44,7 @@ class DapoSettings(Spec):
     max_response_tokens: int = Field(default=128, ge=1)
     overlong_buffer: int = Field(default=0, ge=0)  # the penalty grows over the last so many tokens; 0: no penalty
     overlong_penalty: float = Field(default=1.0, gt=0, le=1)  # at full length, where right is +1 and wrong is -1
-    grader: str = "robust"  # as in evaluation
+    grader: Grader = "robust"  # as in evaluation
     dynamic_sampling: bool = True  # only groups with both right and wrong responses teach anything
     max_generation_rounds: int = Field(default=4, ge=1)  # a step's attempts at filling its groups
     gradient_checkpointing: bool = False
@@ -84,8 +84,6 @@ class DapoSettings(Spec):
             raise ValueError(f"pi_source={self.pi_source!r} has no effect with method={self.method!r}")
         if self.method != "ppl" and self.ppl_scope != "batch":
             raise ValueError(f"ppl_scope={self.ppl_scope!r} has no effect with method={self.method!r}")
-        if self.grader not in GRADERS:
-            raise ValueError(f"grader={self.grader!r} is not known; accepted: {', '.join(GRADERS)}")
         return self
 
     def replace(self, **changes: Any) -> "DapoSettings":

@@ -21,7 +21,7 @@ TINY = "tiny"
 INSTRUCTION = "\nPlease reason step by step, and put your final answer within \\boxed{}."  # the paper's
 
 
-class Lora(Spec):
+class Lora(Spec, frozen=True):
     """Low-rank adapters instead of all weights; merged into the checkpoint in the end. Needs peft."""
 
     rank: int = Field(default=16, ge=1)
@@ -30,7 +30,7 @@ class Lora(Spec):
     targets: str | tuple[str, ...] = "all-linear"
 
 
-class Vllm(Spec):
+class Vllm(Spec, frozen=True):
     """Rollouts by vLLM instead of transformers: TRL's `vllm_*` settings. Needs a GPU.
 
     Where it shares the GPU with the training (`colocate`), `gpu_memory_utilization` is what the training leaves, and
@@ -45,7 +45,7 @@ class Vllm(Spec):
     server_base_url: str | None = None
 
 
-class Validation(Spec):
+class Validation(Spec, frozen=True):
     """Avg@k on held-out benchmarks by the evaluator of `rlvr-dir eval`: of the base, then every `every` steps
     (0: never), and in the end. Drawing is by its own noise: how often it happens changes no weight."""
 
@@ -61,10 +61,10 @@ class Validation(Spec):
         """Put what is given over this spec's own defaults, which are not those of the section."""
         if not isinstance(given, Mapping):
             return given
-        return {**cls.model_fields[info.field_name].default.model_dump(), **given}
+        return {**cls.model_fields[str(info.field_name)].default.model_dump(), **given}
 
 
-class TrainSpec(Spec):
+class TrainSpec(Spec, frozen=True):
     """A training: `dapo` once for each of the `seeds`. `load_train` makes it.
 
     `backend` is `trl`, in this process, or `verl`, on a cluster and in an environment of its own, as `verl` says.
@@ -112,14 +112,14 @@ class TrainSpec(Spec):
         if self.vllm and self.vllm.mode == "server" and not self.vllm.server_base_url:
             raise ValueError("vllm.mode='server' needs vllm.server_base_url")
         if self.vllm and self.vllm.mode == "colocate":
-            self._check_colocated()
+            self._check_colocated(self.vllm)
         return self
 
-    def _check_colocated(self) -> None:
+    def _check_colocated(self, vllm: Vllm) -> None:
         """Refuse what cannot live in one process with the training's own vLLM."""
-        if self.vllm.tensor_parallel_size != 1:
+        if vllm.tensor_parallel_size != 1:
             raise ValueError(
-                f"vllm.tensor_parallel_size={self.vllm.tensor_parallel_size} is refused with vllm.mode='colocate', "
+                f"vllm.tensor_parallel_size={vllm.tensor_parallel_size} is refused with vllm.mode='colocate', "
                 "which is one process on one GPU; accepted: 1, or vllm.mode: server"
             )
         if self.validation.tasks and self.validation.engine.backend != "transformers":

@@ -59,7 +59,7 @@ def _problems(request: dict[str, Any]) -> list[str]:
     from hydra import compose, initialize_config_module
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from omegaconf import OmegaConf
-    from verl import DataProto  # noqa: F401  (loads our plugin, or raises)
+    from verl.protocol import DataProto  # noqa: F401  (loads our plugin, or raises)
 
     asked = request["overrides"]
     with initialize_config_module("verl.trainer.config", version_base=None):
@@ -91,7 +91,8 @@ def _problems(request: dict[str, Any]) -> list[str]:
 
 def _unknown(key: str, stock: Any, added: list[str], omegaconf: Any) -> str | None:
     """What is wrong with a key: verl's configuration does not have it, and no place for it either."""
-    parts, node = key.split("."), stock
+    parts = key.split(".")
+    node: Any = stock
     for depth, part in enumerate(parts):
         where = ".".join(parts[:depth])
         if not omegaconf.is_dict(node):

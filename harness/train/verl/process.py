@@ -47,7 +47,7 @@ class Child:
         except TimeoutError:
             raise UserError(f"{lock.parent} still has a trainer of an earlier run; end it, then run again") from None
         try:
-            self._keeper = subprocess.Popen(
+            keeper = subprocess.Popen(
                 [sys.executable, "-I", "-S", _KEEPER, str(grace), str(output), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -58,7 +58,10 @@ class Child:
             )
         finally:
             os.close(held)  # the keeper's copy stays
-        word, _, rest = self._keeper.stdout.readline().decode().strip().partition(" ")
+        assert keeper.stdin is not None  # both are pipes
+        assert keeper.stdout is not None
+        self._keeper, self._stdin, self._stdout = keeper, keeper.stdin, keeper.stdout
+        word, _, rest = self._stdout.readline().decode().strip().partition(" ")
         if word != "pid":
             self.end()
             raise UserError(f"{command[0]} could not be started: {rest}")
@@ -70,7 +73,7 @@ class Child:
             self._keeper.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
-        word, _, rest = self._keeper.stdout.read().decode().strip().rpartition("\n")[2].partition(" ")
+        word, _, rest = self._stdout.read().decode().strip().rpartition("\n")[2].partition(" ")
         if word == "exit":
             return int(rest)
         with suppress(ProcessLookupError):  # somebody killed the keeper
@@ -84,9 +87,9 @@ class Child:
         """
         while True:
             try:
-                self._keeper.stdin.close()
+                self._stdin.close()
                 self._keeper.wait()
-                self._keeper.stdout.close()
+                self._stdout.close()
                 return
             except KeyboardInterrupt:
                 self._keeper.terminate()
