@@ -11,6 +11,7 @@ Three questions, of rows of every kind under every rule:
 
 import itertools
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -28,28 +29,35 @@ CLOSE = 2e-6  # float32's error in a cumulative mass: of the normaliser, and of 
 NATS = 1e-5  # accepted of a statistic
 AT_ONCE = 64  # rows that are checked together: in float64, sorted
 
-TAUS = {"delta_logp": (-1.0, -0.1, 0.1), "random": (0.1, 0.6), "never": (0.0,), "always": (0.0,)}
+TAUS = {
+    "delta_logp": (-1.0, -0.1, 0.1),
+    "entropy_base": (0.5, 2.0, 5.0),
+    "entropy_rl": (0.5, 2.0, 5.0),
+    "random": (0.1, 0.6),
+    "never": (0.0,),
+    "always": (0.0,),
+}
 RULES = tuple(
     RuleRow(gate, primary, tau, gamma, temperature, top_p)
     for gate in GATES
     for tau, primary, gamma, temperature, top_p in itertools.product(
-        TAUS.get(gate, (0.01, 0.5, 1.2)),
+        TAUS.get(gate, (0.01, 0.1, 0.4)),
         ("base", "rl"),
         (0.0, 0.1, 0.7, -0.4, -1.0),
         (1.0, 0.6, 1.7),
-        (0.7, 0.95, 1.0, 1e-6),
+        (0.5, 0.7, 0.95, 1.0, 1e-6),
     )
 )
-# Row i is of kind i % 8: deviation of base's logits, and of RL's from them.
+# Row i is of kind i % 8: deviation of base's logits, how much sharper RL's are, and their deviation from that.
 KINDS = {
-    "peaked": (8.0, 0.5),
-    "usual": (2.5, 0.5),
-    "flat": (0.3, 0.2),
-    "tied": (2.0, 0.4),  # multiples of a half
-    "alike": (0.0, 0.0),  # all tokens of a row
-    "impossible": (2.0, 0.5),  # some tokens, for base, RL or both
-    "one or all": (1.0, 0.5),  # every second such row has one possible token
-    "close": (3.0, 0.1),
+    "peaked": (8.0, 1.0, 0.5),
+    "sharpened": (2.0, 1.6, 0.5),
+    "flat": (0.3, 1.0, 0.2),
+    "tied": (2.0, 1.0, 0.4),  # multiples of a half
+    "alike": (0.0, 1.0, 0.0),  # all tokens of a row
+    "impossible": (2.0, 1.0, 0.5),  # some tokens: in turn for base, for RL, for either
+    "one or all": (1.0, 1.0, 0.5),  # every second such row has one possible token
+    "close": (3.0, 0.9, 0.1),
 }
 
 
@@ -64,8 +72,9 @@ class Batch:
     positions: torch.Tensor
     vocab_size: int
 
-    def take(self, index: list[int]) -> "Batch":
+    def take(self, index: Sequence[int]) -> "Batch":
         """Some of the rows, in this order."""
+        index = list(index)
         tensors = (each[index] for each in (self.base, self.rl, self.keys, self.positions))
         base, rl, keys, positions = tensors
         return Batch(base, rl, [self.rows[i] for i in index], keys, positions, self.vocab_size)
@@ -89,12 +98,13 @@ def mixed_batch(
     kind = torch.arange(n, device=device)[:, None] % len(KINDS)
     deviations = torch.tensor(list(KINDS.values()), device=device)[kind[:, 0]]
     base = normal() * deviations[:, :1]
-    rl = base + normal() * deviations[:, 1:]
+    rl = base * deviations[:, 1:2] + normal() * deviations[:, 2:]
     order = list(KINDS)
     base, rl = (torch.where(kind == order.index("tied"), (each * 2).round() / 2, each) for each in (base, rl))
-    sparse = kind == order.index("impossible")
-    single = (kind == order.index("one or all")) & (torch.arange(n, device=device)[:, None] % 16 < len(KINDS))
-    for each in (base, rl):
+    turn = torch.arange(n, device=device)[:, None] // len(KINDS)
+    single = (kind == order.index("one or all")) & (turn % 2 == 0)
+    for model, each in enumerate((base, rl)):
+        sparse = (kind == order.index("impossible")) & (turn % 3 != 1 - model)
         gone = (sparse & (torch.rand(n, vocab, generator=generator, device=device) < 0.3)) | single
         gone[:, min(3, vocab - 1)] = False
         each.masked_fill_(gone, float("-inf"))
@@ -112,15 +122,20 @@ def mixed_batch(
 
 
 @triton.jit
-def _spell_out(base, rl, constants, masses, vocab, base_stride, rl_stride, TILE: tl.constexpr):  # noqa: ANN001, ANN202
-    """The mass of every token under both policies, as the kernels compute it. Grid (n, tiles)."""
-    i = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1) * TILE + tl.arange(0, TILE)
-    b = tl.load(base + i * base_stride + column, mask=column < vocab, other=-float("inf")).to(tl.float32)
-    r = tl.load(rl + i * rl_stride + column, mask=column < vocab, other=-float("inf")).to(tl.float32)
+def _spell_out(  # noqa: ANN202
+    base, rl, constants, masses, n, vocab, base_stride, rl_stride,  # noqa: ANN001
+    ROWS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """The mass of every token under both policies, as the kernels compute it. Grid (n / ROWS, tiles)."""
+    i = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+    column = (tl.program_id(1) * TILE + tl.arange(0, TILE))[None, :]
+    inside = (i < n) & (column < vocab)
+    b = tl.load(base + i * base_stride + column, mask=inside, other=-float("inf")).to(tl.float32)
+    r = tl.load(rl + i * rl_stride + column, mask=inside, other=-float("inf")).to(tl.float32)
+    own = constants + tl.minimum(i, n - 1) * kernels.CONSTANTS
     for policy in tl.static_range(2):
-        mass = kernels._policy_mass(b, r, constants + i * kernels.CONSTANTS, policy)
-        tl.store(masses + (i * 2 + policy) * vocab + column, mask=column < vocab, value=mass)
+        mass = kernels._policy_mass(b, r, own, policy)
+        tl.store(masses + (i * 2 + policy) * vocab + column, mass, mask=inside)
 
 
 @dataclass
@@ -140,9 +155,10 @@ def outcome(batch: Batch, *, tile: int = TILE, chunk: int = 8) -> Outcome:
     )  # fmt: skip
     n, vocab = len(batch.rows), batch.vocab_size
     mass = torch.empty(n, 2, vocab, device=batch.base.device)
-    _spell_out[(n, -(-vocab // tile))](
-        batch.base, batch.rl, constants, mass, vocab, batch.base.stride(0), batch.rl.stride(0),
-        TILE=tile, enable_fp_fusion=False,
+    at_once = max(1, (1 << 16) // tile) if batch.base.device.type == "cpu" else 1
+    _spell_out[(-(-n // at_once), -(-vocab // tile))](
+        batch.base, batch.rl, constants, mass, n, vocab, batch.base.stride(0), batch.rl.stride(0),
+        ROWS=at_once, TILE=tile, enable_fp_fusion=False,
     )  # fmt: skip
     first = kernels.STATISTICS_AT
     return Outcome(decision, constants[:, first : first + 4].clone(), mass)
@@ -225,7 +241,7 @@ def _errors(batch: Batch, got: Outcome) -> tuple[float, float]:
     rule = Rule(batch.rows, batch.base.device)
     largest = torch.stack([each[:, : batch.vocab_size].float() for each in (batch.base, batch.rl)])
     largest = largest.abs().where(largest.isfinite(), 0.0).amax((0, 2))
-    allowed = 1e-6 + 1.2e-7 * largest * (1 + 2 * rule.gamma.abs()) / rule.temperature
+    allowed = 1e-6 + 1.8e-7 * largest * (1 + 2 * rule.gamma.abs()) / rule.temperature
     drawn = ~rule.has("never")  # of the others the target's masses are not made
     worst = 0.0
     for policy, logp, rows in ((0, primary, drawn | True), (1, target, drawn)):

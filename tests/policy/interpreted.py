@@ -26,10 +26,11 @@ def forced(logits: torch.Tensor, decided: torch.Tensor | None, decision: Decisio
     return force(logits, decision, decided, band=64.0, limit=30.0)
 
 
-def _patch_once() -> None:
-    """Spares the interpreter from patching triton.language at each call of a helper: 5 times as fast.
+def _hasten() -> None:
+    """Makes the interpreter 6 times as fast, by what it does again and again and does not need to.
 
-    A kernel's launch patches it for the helpers of the kernel's module; those of Triton's own stay patched.
+    It patches triton.language at each call of a helper; but a kernel's launch does it for the helpers of the kernel's
+    module, and those of Triton's own stay patched. And it computes every sum of integers twice, to find overflows.
     """
     patched = set()
 
@@ -41,12 +42,13 @@ def _patch_once() -> None:
         return self.rewrite()(*args, **kwargs)
 
     interpreter.InterpretedFunction.__call__ = call
+    interpreter.TritonSemantic.binary_op_sanitize_overflow_impl = lambda *args, **kwargs: None
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # numpy's, about -inf - -inf in lanes that are masked
-    _patch_once()
+    _hasten()
     called = {"run": run, "forced": forced}
     cases = torch.load(sys.argv[1], weights_only=False)
     torch.save([called[name](**arguments) for name, arguments in cases], sys.argv[2])

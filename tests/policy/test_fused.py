@@ -1,14 +1,19 @@
 """The fused decision against brute force, the closed form in float64, and the torch path: in Triton's interpreter."""
 
+import itertools
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
-from harness.bench.fused import NATS, check, mixed_batch
-from harness.policy import Decision
+from harness.bench.fused import KINDS, NATS, check, mixed_batch
+from harness.policy import Decision, RuleRow
+from harness.policy.criteria import statistic
+
+TIMES = int(os.environ.get("RLVR_DIR_TEST_TIMES", "1"))  # so many times the rows
 
 
 @pytest.fixture(scope="module")
@@ -30,18 +35,42 @@ def interpreted(tmp_path_factory):
 
 def test_every_rule_on_rows_of_every_kind(interpreted):
     batches = [
-        mixed_batch(160, 40, padded=8, seed=1),
-        mixed_batch(64, 1000, seed=2),
-        mixed_batch(16, 32_000, seed=4),
-        mixed_batch(8, 151_936, padded=128, seed=6, dtype=torch.bfloat16),
+        (mixed_batch(96 * TIMES, 64, seed=1), 32),
+        (mixed_batch(400 * TIMES, 1000, padded=24, seed=2), None),
+        (mixed_batch(24 * TIMES, 1000, seed=3, dtype=torch.float16), 256),
+        (mixed_batch(40 * TIMES, 32_000, seed=4), None),
+        (mixed_batch(16 * TIMES, 151_936, padded=128, seed=6, dtype=torch.bfloat16), None),
     ]
-    small = mixed_batch(16, 1000, seed=3, dtype=torch.float16)
-    outcomes = interpreted(*(("run", {"batch": batch}) for batch in batches), ("run", {"batch": small, "tile": 256}))
-    for batch, outcome in zip([*batches, small], outcomes, strict=True):
+    outcomes = interpreted(*(("run", {"batch": batch, "tile": tile}) for batch, tile in batches))
+    for (batch, _), outcome in zip(batches, outcomes, strict=True):
         found = check(batch, outcome)
+        print(batch.vocab_size, found)
         assert found["inexact"] == found["unexplained"] == 0, found
         assert found["mass"] <= 1, found
         assert found["nats"] <= NATS, found
+
+
+def test_each_gate_looks_at_its_own_statistic(interpreted):
+    """Thresholds halfway between a gate's statistic and each of the others: taking that one would turn the gate."""
+    pairs = list(itertools.permutations(("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl"), 2))
+    kind = list(KINDS).index("sharpened")
+    batch = mixed_batch(len(KINDS) * len(pairs), 64, seed=9).take(range(kind, len(KINDS) * len(pairs), len(KINDS)))
+    lb, lr = batch.base.double().log_softmax(1), batch.rl.double().log_softmax(1)
+    values = {gate: statistic(gate, lb, lr, batch.keys, lb[:, 0]) for gate, _ in pairs}
+    taus = [float(values[gate][i] + values[other][i]) / 2 for i, (gate, other) in enumerate(pairs)]
+    batch = replace(batch, rows=[RuleRow(gate, tau=tau) for (gate, _), tau in zip(pairs, taus, strict=True)])
+    (got,) = interpreted(("run", {"batch": batch}))
+    wanted = [bool(values[gate][i] > taus[i]) for i, (gate, _) in enumerate(pairs)]
+    assert got.decision.replaced.tolist() == wanted
+    assert 5 < sum(wanted) < 15
+
+
+def test_gamma_0_is_rl_to_the_bit(interpreted):
+    batch = mixed_batch(16, 200, seed=5)
+    replaced = replace(batch, rows=[RuleRow("always", "base", gamma=0.0, temperature=0.6)] * 16)
+    alone = replace(batch, rows=[RuleRow("never", "rl", temperature=0.6)] * 16)
+    one, other = interpreted(("run", {"batch": replaced}), ("run", {"batch": alone}))
+    assert one.mass[:, 1].equal(other.mass[:, 0])
 
 
 def test_a_row_does_not_depend_on_its_batch(interpreted):
