@@ -6,7 +6,8 @@ Three questions, of rows of every kind under every rule:
               statistics say? No tolerance.
     numbers   are masses, statistics and delta log p those of float64? To the rounding of float32.
     torch     does `decide` say the same? But where rounding decides: then the draw's point is within `CLOSE` of the
-              token's place in the cumulative mass, or the statistic within 1e-5 of its threshold.
+              token's place in the cumulative mass (of its places, where rounding makes tokens equal or swaps them), or
+              the statistic within 1e-5 of its threshold.
 """
 
 import itertools
@@ -235,13 +236,18 @@ def _truth(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torc
     return lb, lr, torch.where(rule.proposes_rl[:, None], lr, lb), extrapolate(lb, lr, rule.gamma.double())
 
 
-def _errors(batch: Batch, got: Outcome) -> tuple[float, float]:
-    """The largest error of a mass, in units of what rounding allows, and of a statistic, in nats."""
-    lb, lr, primary, target = _truth(batch)
+def _rounding(batch: Batch) -> torch.Tensor:
+    """The relative error of a probability that float32 may make: (n,)."""
     rule = Rule(batch.rows, batch.base.device)
     largest = torch.stack([each[:, : batch.vocab_size].float() for each in (batch.base, batch.rl)])
     largest = largest.abs().where(largest.isfinite(), 0.0).amax((0, 2))
-    allowed = 1e-6 + 1.8e-7 * largest * (1 + 2 * rule.gamma.abs()) / rule.temperature
+    return 1e-6 + 1.8e-7 * largest * (1 + 2 * rule.gamma.abs()) / rule.temperature
+
+
+def _errors(batch: Batch, got: Outcome) -> tuple[float, float]:
+    """The largest error of a mass, in units of what rounding allows, and of a statistic, in nats."""
+    lb, lr, primary, target = _truth(batch)
+    rule, allowed = Rule(batch.rows, batch.base.device), _rounding(batch)
     drawn = ~rule.has("never")  # of the others the target's masses are not made
     worst = 0.0
     for policy, logp, rows in ((0, primary, drawn | True), (1, target, drawn)):
@@ -265,26 +271,32 @@ def _differences(batch: Batch, got: Outcome) -> tuple[int, int]:
     if not rows:
         return 0, 0
     lb, lr, primary, target = _truth(batch)
+    rounding = _rounding(batch)
     unexplained = 0
     for i in rows:
         p = batch.rows[i].top_p
         if ours.proposed[i] != torchs.proposed[i]:
-            explained = _near(primary[i], p, noise.propose[i], ours.proposed[i])
+            explained = _near(primary[i], p, noise.propose[i], ours.proposed[i], rounding[i])
         elif ours.replaced[i] != torchs.replaced[i]:
             explained = _at_threshold(batch.rows[i], lb[i : i + 1], lr[i : i + 1], ours.proposed[i : i + 1])
         else:
-            explained = _near(target[i], p, noise.redraw[i], ours.token[i])
+            explained = _near(target[i], p, noise.redraw[i], ours.token[i], rounding[i])
         unexplained += not explained
     return len(rows), unexplained
 
 
-def _near(logp: torch.Tensor, top_p: float, u: torch.Tensor, token: torch.Tensor) -> bool:
-    """Whether u's point of the cumulative mass is the token's, or within `CLOSE` of it: (vocab,) float64."""
-    p, order = torch.sort(logp.exp(), descending=True, stable=True)
-    upto = p.cumsum(0)
-    least, most = ((upto - p < top_p + error).mul(p).sum() for error in (-CLOSE, CLOSE))
-    at = int((order == token).nonzero())
-    return bool(u * least - CLOSE <= upto[at]) and bool(u * most + CLOSE >= upto[at] - p[at])
+def _near(logp: torch.Tensor, top_p: float, u: torch.Tensor, token: torch.Tensor, rounding: torch.Tensor) -> bool:
+    """Whether u's point of the cumulative mass is the token's, or within `CLOSE` of it: (vocab,) float64.
+
+    Tokens as likely as this one, to the rounding, may come before it or after it.
+    """
+    p = logp.exp()
+    likeliest = p.sort(descending=True).values
+    upto = likeliest.cumsum(0)
+    least, most = ((upto - likeliest < top_p + error).mul(likeliest).sum() for error in (-CLOSE, CLOSE))
+    first = p[p > p[token] * (1 + rounding)].sum()
+    last = p[p >= p[token] * (1 - rounding)].sum()
+    return bool(u * least - CLOSE <= last) and bool(u * most + CLOSE >= first)
 
 
 def _at_threshold(row: RuleRow, lb: torch.Tensor, lr: torch.Tensor, token: torch.Tensor) -> bool:

@@ -1,11 +1,12 @@
-"""The fused decision in Triton's interpreter, on a CPU: TRITON_INTERPRET=1 python -m tests.policy.interpreted IN OUT.
+"""The fused decision in Triton's interpreter, on a CPU: TRITON_INTERPRET=1 python -m tests.policy.interpreted FOLDER.
 
-A process of its own, since Triton asks for the variable when it is first imported. IN holds a list of (name of a
-function below, its arguments), OUT gets the list of what they return (torch.save).
+A process of its own, since Triton asks for the variable when it is first imported. For every line that it reads, it
+calls the function that FOLDER/asked.pt names, puts what that returns into FOLDER/answered.pt, and writes "done".
 """
 
 import sys
 import warnings
+from pathlib import Path
 
 import torch
 from triton.runtime import interpreter
@@ -49,6 +50,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # numpy's, about -inf - -inf in lanes that are masked
     _hasten()
-    called = {"run": run, "forced": forced}
-    cases = torch.load(sys.argv[1], weights_only=False)
-    torch.save([called[name](**arguments) for name, arguments in cases], sys.argv[2])
+    folder = Path(sys.argv[1])
+    for _ in sys.stdin:
+        name, arguments = torch.load(folder / "asked.pt", weights_only=False)
+        torch.save({"run": run, "forced": forced}[name](**arguments), folder / "answered.pt")
+        print("done", flush=True)

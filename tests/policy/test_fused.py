@@ -1,10 +1,14 @@
 """The fused decision against brute force, the closed form in float64, and the torch path: in Triton's interpreter."""
 
+import contextlib
 import itertools
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,37 +21,49 @@ TIMES = int(os.environ.get("RLVR_DIR_TEST_TIMES", "1"))  # so many times the row
 
 
 @pytest.fixture(scope="module")
-def interpreted(tmp_path_factory):
-    """Runs a list of (name of a function in `interpreted.py`, its arguments) in a process that interprets Triton."""
+def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
+    """Calls a function of `interpreted.py` by its name, in one process that interprets Triton's kernels."""
+    folder: Path = tmp_path_factory.mktemp("interpreted")
+    log = open(folder / "log", "w+")  # noqa: SIM115 - closed below
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "tests.policy.interpreted", str(folder)],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+    )
 
-    def run(*cases):
-        folder = tmp_path_factory.mktemp("interpreted")
-        torch.save(list(cases), folder / "in.pt")
-        command = [sys.executable, "-m", "tests.policy.interpreted", str(folder / "in.pt"), str(folder / "out.pt")]
-        done = subprocess.run(
-            command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return torch.load(folder / "out.pt", weights_only=False)
+    def call(name: str, **arguments: Any) -> Any:
+        torch.save((name, arguments), folder / "asked.pt")
+        with contextlib.suppress(BrokenPipeError):  # it ended before it was asked; the next line says why
+            print("next", file=worker.stdin, flush=True)
+        assert worker.stdout.readline() == "done\n", (folder / "log").read_text()[-3000:]
+        return torch.load(folder / "answered.pt", weights_only=False)
 
-    return run
+    with worker, log:
+        yield call
 
 
-def test_every_rule_on_rows_of_every_kind(interpreted):
-    batches = [
-        (mixed_batch(96 * TIMES, 64, seed=1), 32),
-        (mixed_batch(400 * TIMES, 1000, padded=24, seed=2), None),
-        (mixed_batch(24 * TIMES, 1000, seed=3, dtype=torch.float16), 256),
-        (mixed_batch(40 * TIMES, 32_000, seed=4), None),
-        (mixed_batch(16 * TIMES, 151_936, padded=128, seed=6, dtype=torch.bfloat16), None),
-    ]
-    outcomes = interpreted(*(("run", {"batch": batch, "tile": tile}) for batch, tile in batches))
-    for (batch, _), outcome in zip(batches, outcomes, strict=True):
-        found = check(batch, outcome)
-        print(batch.vocab_size, found)
-        assert found["inexact"] == found["unexplained"] == 0, found
-        assert found["mass"] <= 1, found
-        assert found["nats"] <= NATS, found
+@pytest.mark.parametrize(
+    ("rows", "vocab", "padded", "dtype", "tile"),
+    [
+        (64, 64, 0, torch.float32, 32),
+        (400, 1000, 24, torch.float32, None),
+        (24, 1000, 0, torch.float16, 256),
+        (40, 32_000, 0, torch.float32, None),
+        (16, 151_936, 128, torch.bfloat16, None),
+    ],
+    ids=lambda value: str(value).removeprefix("torch."),
+)
+def test_every_rule_on_rows_of_every_kind(interpreted, rows, vocab, padded, dtype, tile):
+    batch = mixed_batch(rows * TIMES, vocab, padded=padded, seed=rows, dtype=dtype)
+    found = check(batch, interpreted("run", batch=batch, tile=tile))
+    print(found)
+    assert found["rows"] == rows * TIMES
+    assert found["inexact"] == found["unexplained"] == 0, found
+    assert found["mass"] <= 1, found
+    assert found["nats"] <= NATS, found
 
 
 def test_each_gate_looks_at_its_own_statistic(interpreted):
@@ -59,7 +75,7 @@ def test_each_gate_looks_at_its_own_statistic(interpreted):
     values = {gate: statistic(gate, lb, lr, batch.keys, lb[:, 0]) for gate, _ in pairs}
     taus = [float(values[gate][i] + values[other][i]) / 2 for i, (gate, other) in enumerate(pairs)]
     batch = replace(batch, rows=[RuleRow(gate, tau=tau) for (gate, _), tau in zip(pairs, taus, strict=True)])
-    (got,) = interpreted(("run", {"batch": batch}))
+    got = interpreted("run", batch=batch)
     wanted = [bool(values[gate][i] > taus[i]) for i, (gate, _) in enumerate(pairs)]
     assert got.decision.replaced.tolist() == wanted
     assert 5 < sum(wanted) < 15
@@ -69,7 +85,7 @@ def test_gamma_0_is_rl_to_the_bit(interpreted):
     batch = mixed_batch(16, 200, seed=5)
     replaced = replace(batch, rows=[RuleRow("always", "base", gamma=0.0, temperature=0.6)] * 16)
     alone = replace(batch, rows=[RuleRow("never", "rl", temperature=0.6)] * 16)
-    one, other = interpreted(("run", {"batch": replaced}), ("run", {"batch": alone}))
+    one, other = (interpreted("run", batch=each) for each in (replaced, alone))
     assert one.mass[:, 1].equal(other.mass[:, 0])
 
 
@@ -77,7 +93,7 @@ def test_a_row_does_not_depend_on_its_batch(interpreted):
     batch = mixed_batch(32, 500, seed=7)
     order = torch.randperm(32, generator=torch.Generator().manual_seed(0)).tolist()
     parts = (list(range(32)), order, [3, 4, 5])
-    outcomes = interpreted(*(("run", {"batch": batch.take(part)}) for part in parts))
+    outcomes = [interpreted("run", batch=batch.take(part)) for part in parts]
     whole = outcomes[0]
     for part, outcome in zip(parts[1:], outcomes[1:], strict=True):
         for name in ("token", "proposed", "replaced", "delta_logp"):
@@ -97,10 +113,7 @@ def test_a_forced_row_has_one_finite_logit(interpreted, dtype):
     decision = Decision(token, proposed, replaced, delta)
     decided = torch.tensor([True, True, False, True, True, True])
     logits = torch.randn(n, width, generator=torch.Generator().manual_seed(0)).to(dtype)
-    some, every = interpreted(
-        ("forced", {"logits": logits.clone(), "decided": decided, "decision": decision}),
-        ("forced", {"logits": logits.clone(), "decided": None, "decision": decision}),
-    )
+    some, every = (interpreted("forced", logits=logits, decided=each, decision=decision) for each in (decided, None))
     numbers = channel.encode(replaced, decision.changed, delta).to(dtype)
     expected = torch.full_like(logits, float("-inf")).scatter_(1, token[:, None], numbers[:, None])
     torch.testing.assert_close(every, expected, rtol=0, atol=0, equal_nan=True)
