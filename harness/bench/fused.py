@@ -2,8 +2,8 @@
 
 Three questions, of rows of every kind under every rule:
 
-    exact     is each draw the one that sorting the kernels' own masses gives, and each gate what the kernels' own
-              statistics say? No tolerance.
+    exact     is each draw the one that sorting the kernels' own masses gives, each total their sum as integers, and
+              each gate what the kernels' own statistics say? No tolerance.
     numbers   are masses, statistics and delta log p those of float64? To the rounding of float32.
     torch     does `decide` say the same? But where rounding decides: then the draw's point is within `CLOSE` of the
               token's place in the cumulative mass (of its places, where rounding makes tokens equal or swaps them), or
@@ -13,7 +13,7 @@ Three questions, of rows of every kind under every rule:
 import itertools
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
@@ -25,6 +25,7 @@ from harness.policy import GATES, Decision, Noise, Rule, RuleRow, decide, kernel
 from harness.policy.criteria import entropy, fires, kl_divergence
 from harness.policy.decision import extrapolate
 from harness.policy.fused import TILE, run_kernels
+from harness.policy.noise import _MULTIPLY_1, _MULTIPLY_2, _STEP, PROPOSE, REDRAW
 
 CLOSE = 2e-6  # float32's error in a cumulative mass: of the normaliser, and of the logits over the temperature
 NATS = 1e-5  # accepted of a statistic
@@ -90,7 +91,11 @@ def mixed_batch(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Batch:
-    """n rows of every kind, under rules drawn from `RULES`; `padded` columns behind them hold what must not be read."""
+    """n rows of every kind, under rules drawn from `RULES`.
+
+    The `padded` columns behind them must not be read: they would be as likely as a row's likeliest token, and the last
+    is no number for RL.
+    """
     generator = torch.Generator(device).manual_seed(seed)
 
     def normal() -> torch.Tensor:
@@ -110,8 +115,8 @@ def mixed_batch(
         gone[:, min(3, vocab - 1)] = False
         each.masked_fill_(gone, float("-inf"))
     if padded:
-        base = torch.nn.functional.pad(base, (0, padded), value=50.0)
-        rl = torch.nn.functional.pad(rl, (0, padded), value=float("nan"))
+        base, rl = (torch.cat([each, each.amax(1, keepdim=True).expand(-1, padded)], 1) for each in (base, rl))
+        rl[:, -1] = float("nan")
     return Batch(
         base=base.to(dtype),
         rl=rl.to(dtype),
@@ -146,11 +151,12 @@ class Outcome:
     decision: Decision
     statistics: torch.Tensor  # (n, 4) float32: entropy of base and of RL, KL(RL || base), KL(base || RL)
     mass: torch.Tensor  # (n, 2, vocabulary) float32: of every token under the primary and under the target
+    totals: torch.Tensor  # (n, 2) int64: of these, as the kernels added them up
 
 
 def outcome(batch: Batch, *, tile: int = TILE, chunk: int = 8) -> Outcome:
     """Runs the kernels, and spells out the masses that they drew from."""
-    decision, constants = run_kernels(
+    decision, constants, totals = run_kernels(
         batch.base, batch.rl, Rule(batch.rows, batch.base.device), batch.keys, batch.positions,
         batch.vocab_size, tile=tile, chunk=chunk,
     )  # fmt: skip
@@ -162,7 +168,7 @@ def outcome(batch: Batch, *, tile: int = TILE, chunk: int = 8) -> Outcome:
         ROWS=at_once, TILE=tile, enable_fp_fusion=False,
     )  # fmt: skip
     first = kernels.STATISTICS_AT
-    return Outcome(decision, constants[:, first : first + 4].clone(), mass)
+    return Outcome(decision, constants[:, first : first + 4].clone(), mass, totals)
 
 
 def check(batch: Batch, got: Outcome) -> dict[str, float]:
@@ -182,6 +188,7 @@ def check(batch: Batch, got: Outcome) -> dict[str, float]:
             Decision(*(getattr(got.decision, name)[index] for name in ("token", "proposed", "replaced", "delta_logp"))),
             got.statistics[index],
             got.mass[index],
+            got.totals[index],
         )
         found["rows"] += len(index)
         found["inexact"] += _inexact(some, part)
@@ -194,7 +201,7 @@ def check(batch: Batch, got: Outcome) -> dict[str, float]:
 
 
 def _inexact(batch: Batch, got: Outcome) -> int:
-    """Rows whose proposal, gate or token does not follow from the kernels' own masses and statistics."""
+    """Rows whose totals, proposal, gate or token do not follow from the kernels' own masses and statistics."""
     rule, noise = Rule(batch.rows, batch.base.device), Noise.at(batch.keys, batch.positions)
     top_p = [row.top_p for row in batch.rows]
     proposed = _brute_force(got.mass[:, 0], top_p, noise.propose)
@@ -209,21 +216,62 @@ def _inexact(batch: Batch, got: Outcome) -> int:
         replaced = replaced | (rule.has(gate) & fires(gate, value, rule.tau))
     token = torch.where(replaced, redrawn, proposed)
     right = (got.decision.proposed == proposed) & (got.decision.replaced == replaced) & (got.decision.token == token)
-    return int((~right).sum())
+    added_up = got.totals == got.mass.long().sum(2)
+    added_up[:, 1] |= rule.has("never")  # the target's are not made
+    return int((~right | ~added_up.all(1)).sum())
 
 
 def _brute_force(mass: torch.Tensor, top_p: list[float], u: torch.Tensor) -> torch.Tensor:
     """Draws by sorting: (n, vocab) float32 masses, summed up as integers -> (n,) tokens. u is a multiple of 2^-53."""
+    order, upto, nucleus = _sorted(mass, top_p)
+    points = [(int(x * 2**53) * whole) >> 53 for x, whole in zip(u.tolist(), nucleus, strict=True)]
+    at = torch.searchsorted(upto, torch.tensor(points, device=mass.device)[:, None], right=True)
+    return order.gather(1, at.clamp(max=mass.shape[1] - 1))[:, 0]
+
+
+def _sorted(mass: torch.Tensor, top_p: list[float]) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
+    """Tokens in order, the mass up to and with each, both (n, vocab) int64, and the mass of each row's nucleus."""
     mass, order = torch.sort(mass, dim=1, descending=True, stable=True)
     weights = mass.long()
     upto = weights.cumsum(1)
     total = upto[:, -1].tolist()
     limits = [ceil(Fraction(p) * 2**60) if p < 1 else whole for p, whole in zip(top_p, total, strict=True)]
     limit = torch.tensor(limits, device=mass.device)[:, None]
-    nucleus = weights.where(upto - weights < limit, 0).sum(1).tolist()
-    points = [(int(x * 2**53) * whole) >> 53 for x, whole in zip(u.tolist(), nucleus, strict=True)]
-    at = torch.searchsorted(upto, torch.tensor(points, device=mass.device)[:, None], right=True)
-    return order.gather(1, at.clamp(max=mass.shape[1] - 1))[:, 0]
+    return order, upto, weights.where(upto - weights < limit, 0).sum(1).tolist()
+
+
+def at_the_steps(batch: Batch, got: Outcome) -> Batch:
+    """The same rows with other keys: each draw's point is just before or just after a step of the cumulative mass.
+
+    Every second row's proposal is meant, the others' redraw. The steps are those of the kernels' own masses; one that
+    is off by more than some hundred of 2^60 gives another token.
+    """
+    rows = range(len(batch.rows))
+    policies = torch.arange(len(rows), device=got.mass.device) % 2
+    mass = got.mass[torch.arange(len(rows), device=got.mass.device), policies]
+    _, upto, nucleus = _sorted(mass, [row.top_p for row in batch.rows])
+    keys = []
+    for i in rows:
+        whole, steps = nucleus[i], upto[i].unique()
+        steps = steps[steps <= whole].tolist()
+        step = steps[(i // 4) % len(steps)] if i % 3 else whole  # the nucleus' end, every third time
+        bits = min(-(-step * 2**53 // whole), 2**53)  # the least u whose point is not before the step
+        bits = bits - 1 if i // 2 % 2 or bits == 2**53 else bits
+        keys.append(_key_of(bits, int(batch.positions[i]), (PROPOSE, REDRAW)[i % 2]))
+    return replace(batch, keys=torch.tensor(keys, device=batch.keys.device))
+
+
+def _key_of(bits: int, position: int, stream: int) -> int:
+    """The key whose noise at this position is bits / 2^53: splitmix64 is a bijection."""
+    value = bits << 11
+    for added in (stream, position):
+        value ^= (value >> 31) ^ (value >> 62)
+        value = value * pow(_MULTIPLY_2, -1, 2**64) % 2**64
+        value ^= (value >> 27) ^ (value >> 54)
+        value = value * pow(_MULTIPLY_1, -1, 2**64) % 2**64
+        value ^= (value >> 30) ^ (value >> 60)
+        value = (value - _STEP - added) % 2**64
+    return value - 2**64 if value >= 2**63 else value
 
 
 def _truth(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -102,8 +102,8 @@ def run_kernels(
     *,
     tile: int = TILE,
     chunk: int = 8,
-) -> tuple[Decision, torch.Tensor]:
-    """The decision, and the constants of the rows, (n, kernels.CONSTANTS) float32."""
+) -> tuple[Decision, torch.Tensor, torch.Tensor]:
+    """The decision; the constants of the rows, (n, kernels.CONSTANTS) float32; the masses' totals, (n, 2) int64."""
     from harness.policy import kernels
 
     if base_logits.shape != rl_logits.shape or base_logits.stride(1) != 1 or rl_logits.stride(1) != 1:
@@ -144,4 +144,4 @@ def run_kernels(
     if traced is not None:
         facts = trace_rows(base_logits, rl_logits, rule, vocab_size, proposed, traced, top)
     decision = Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
-    return decision, constants
+    return decision, constants, totals

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.bench.fused import KINDS, NATS, check, mixed_batch
+from harness.bench.fused import KINDS, NATS, at_the_steps, check, mixed_batch
 from harness.policy import Decision, RuleRow
 from harness.policy.criteria import statistic
 
@@ -64,6 +64,16 @@ def test_every_rule_on_rows_of_every_kind(interpreted, rows, vocab, padded, dtyp
     assert found["inexact"] == found["unexplained"] == 0, found
     assert found["mass"] <= 1, found
     assert found["nats"] <= NATS, found
+
+
+@pytest.mark.parametrize("vocab", [64, 1000])
+def test_draws_at_the_steps_of_the_cumulative_mass(interpreted, vocab):
+    """Where a sum of floats in place of one of integers, or a token on the wrong side of a step, is another token."""
+    batch = mixed_batch(48, vocab, padded=8, seed=8)
+    rows = [replace(row, gate="always") if i % 2 else row for i, row in enumerate(batch.rows)]
+    batch = replace(batch, rows=rows)
+    stepping = at_the_steps(batch, interpreted("run", batch=batch))
+    assert check(stepping, interpreted("run", batch=stepping))["inexact"] == 0
 
 
 def test_each_gate_looks_at_its_own_statistic(interpreted):

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
@@ -216,10 +217,14 @@ class VllmPair(PairEngine):
         Raises:
             EngineLost: its processes are gone.
         """
+        from torch.compiler import set_stance
         from vllm.v1.engine.exceptions import EngineDeadError
 
+        # Even so vLLM would compile a helper of its sampler: 3 to 10 seconds before the first token.
+        eager = self.spec.enforce_eager and on_cpu() and in_process()
         try:
-            return self._engine.step()
+            with set_stance("force_eager") if eager else nullcontext():
+                return self._engine.step()
         except EngineDeadError as error:
             self._lost = True
             raise lost(error, self._output) from None
