@@ -91,6 +91,13 @@ def test_each_gate_looks_at_its_own_statistic(interpreted):
     assert 5 < sum(wanted) < 15
 
 
+def test_a_statistic_at_its_threshold_replaces_nothing(interpreted):
+    gates = ("delta_logp", "kl", "kl_rl_base", "kl_base_rl")
+    batch = mixed_batch(len(gates), 64, seed=3)
+    alike = replace(batch, rl=batch.base.clone(), rows=[RuleRow(gate, tau=0.0, temperature=0.7) for gate in gates])
+    assert not interpreted("run", batch=alike).decision.replaced.any()
+
+
 def test_gamma_0_is_rl_to_the_bit(interpreted):
     batch = mixed_batch(16, 200, seed=5)
     replaced = replace(batch, rows=[RuleRow("always", "base", gamma=0.0, temperature=0.6)] * 16)
