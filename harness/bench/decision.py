@@ -121,8 +121,9 @@ def count_paths(vocab: int, rows: int = 4) -> dict[str, dict[str, Any]]:
 
     Returns:
         For the paths `torch` (a CPU's), `torch dense` (a GPU's) and `fused`, by rule: `operators` that torch
-        dispatches, `waits` among them that would wait for a GPU, `launches` of kernels of our own, and `bytes`, the
-        temporaries that are held at most, a logit of one model. `fused` is None where Triton is not installed.
+        dispatches, `waits` among them that would wait for a GPU, `launches` of kernels of our own, `bytes`, the
+        temporaries that are held at most, a logit of one model, and for `fused` `moved`, the bytes that its kernels
+        load and store, a logit of one model. `fused` is None where Triton is not installed.
     """
     import torch
 
@@ -138,7 +139,7 @@ def count_paths(vocab: int, rows: int = 4) -> dict[str, dict[str, Any]]:
             watch = watched(lambda rule=rule, dense=dense: decide(base, rl, rule, noise, dense=dense))
             held = _growth(lambda rule=rule, dense=dense: decide(base, rl, rule, noise, dense=dense))
             found[path][name] = {**watch, "launches": 0, "bytes": round(held / base.numel(), 1)}
-    command = [sys.executable, "-W", "ignore", "-m", "harness.bench.decision", "--count-fused"]
+    command = [sys.executable, "-W", "ignore", "-m", "harness.bench.decision", "--count-fused", str(vocab)]
     done = subprocess.run(
         command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
     )
@@ -146,36 +147,62 @@ def count_paths(vocab: int, rows: int = 4) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _count_fused(vocab: int = 4096, rows: int = 2) -> dict[str, Any]:
+def _count_fused(vocab: int, rows: int = 2) -> dict[str, Any]:
     """The fused path's figures for `count_paths`: run where Triton interprets its kernels."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
-    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
 
     from harness.policy import decide_fused, force
 
     launched: list[str] = []
-    launch = InterpretedFunction.run
+    held = moved = 0
+    empty, launch = torch.empty, InterpretedFunction.run
+    load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
+
+    def counted_empty(*args: Any, **kwargs: Any) -> Any:  # nothing of a decision is given back before its end
+        nonlocal held
+        made = empty(*args, **kwargs)
+        held += made.nbytes
+        return made
 
     def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
         launched.append(self.fn.__name__)
         with _disable_current_modes():  # what the interpreter does is no operator of ours
             return launch(self, *args, **kwargs)
 
-    InterpretedFunction.run = counted
+    def counted_load(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
+        nonlocal moved
+        loaded = load(self, pointers, mask, *rest)
+        moved += int(mask.data.sum()) * loaded.data.itemsize
+        return loaded
+
+    def counted_store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        nonlocal moved
+        moved += int(mask.data.sum()) * value.data.itemsize
+        return store(self, pointers, value, mask, *rest)
+
+    torch.empty, InterpretedFunction.run = counted_empty, counted
+    InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = counted_load, counted_store
     base, rl = _batch(SHAPES["peaked"], rows, vocab)
     numbers = torch.arange(rows)
     found = {}
     for name, gamma in GAMMAS.items():
-        launched.clear()
         rule, logits = _rule(gamma, rows, 0.7), rl.clone()
+        launched.clear()
+        held = moved = 0
 
         def step(rule: Any = rule, logits: Any = logits) -> Any:
             decision = decide_fused(base, logits, rule, numbers, numbers)
             return force(logits, decision, band=64.0, limit=30.0)
 
         watch = watched(step)
-        found[name] = {**watch, "launches": len(launched), "bytes": None}
+        found[name] = {
+            **watch,
+            "launches": len(launched),
+            "bytes": round(held / base.numel(), 1),
+            "moved": round(moved / base.numel(), 1),
+        }
     return found
 
 
@@ -366,7 +393,7 @@ def _kernel_times(run: Callable[[], Any]) -> dict[str, float]:
 
 if __name__ == "__main__":
     if "--count-fused" in sys.argv:
-        print(json.dumps(_count_fused()))
+        print(json.dumps(_count_fused(int(sys.argv[2]))))
     else:
         measured = bench_decision(say=lambda text: print(text, file=sys.stderr, flush=True))
         print(json.dumps(measured))

@@ -77,14 +77,15 @@ def bench_decision_command(
             typer.echo(f"{name:>18}  {ms:8.3f} ms a row")
         typer.echo(f"{'memory':>18}  {found['memory'][shape]:8.1f} batches of logits at most, beside the two given")
     typer.echo(
-        "\nOf one decision: operators of torch, those that wait for a GPU, kernels of ours, bytes a logit held at most"
+        "\nOf one decision: operators of torch, those that wait for a GPU, kernels of ours; bytes a logit of one "
+        "model: held at most, and loaded and stored by our kernels"
     )
     for path, rules in found["paths"].items():
         for rule, counts in (rules or {}).items():
-            held = "" if counts["bytes"] is None else f"{counts['bytes']:5.1f} bytes"
+            moved = f"{counts['moved']:6.1f} moved" if "moved" in counts else ""
             typer.echo(
                 f"{path:>18}  {rule:<12}{counts['operators']:4} operators{len(counts['waits']):3} waits"
-                f"{counts['launches']:3} launches  {held}"
+                f"{counts['launches']:3} launches{counts['bytes']:6.1f} held{moved}"
             )
     if found["gpu"] is not None:
         typer.echo(json.dumps(found["gpu"], indent=1))

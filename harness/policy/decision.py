@@ -211,26 +211,33 @@ def _decide_dense(
 ) -> Decision:
     """`decide` that looks at no value, and so never waits for a GPU: every row is redrawn, and the gate selects.
 
-    Log-probabilities are not kept: a policy is its logits and the logarithm of its normaliser, (n, vocab) and (n, 1).
+    Log-probabilities are made where they are needed and not kept: what stays is the logarithm of each normaliser,
+    (n, 1). A draw takes most memory, and none of them is held beside it.
     """
-    base, rl = (_tempered(logits[:, :vocab_size], rule) for logits in (base_logits, rl_logits))
-    zb, zr = base.logsumexp(1, keepdim=True), rl.logsumexp(1, keepdim=True)
+
+    def logp(logits: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        tempered = _tempered(logits[:, :vocab_size], rule)
+        copied = logits.dtype != torch.float32 or not rule.unit_temperature
+        return tempered.sub_(z) if copied else tempered - z
+
+    zb, zr = (_tempered(logits[:, :vocab_size], rule).logsumexp(1, keepdim=True) for logits in (base_logits, rl_logits))
     if proposed is None:
         if len(rule.primaries) == 1:
-            primary, z = (rl, zr) if "rl" in rule.primaries else (base, zb)
+            primary = logp(rl_logits, zr) if "rl" in rule.primaries else logp(base_logits, zb)
         else:
-            primary, z = (torch.where(rule.proposes_rl[:, None], *pair) for pair in ((rl, base), (zr, zb)))
-        proposed = draw_by_mass(_mass(primary - z), rule.top_p, noise.propose)
+            primary = torch.where(rule.proposes_rl[:, None], logp(rl_logits, zr), logp(base_logits, zb))
+        proposed = draw_by_mass(_mass(primary), rule.top_p, noise.propose)
         del primary
     at = proposed[:, None]
-    delta = ((rl.gather(1, at) - zr) - (base.gather(1, at) - zb)).squeeze(1)
+    of_base, of_rl = (_tempered(logits.gather(1, at), rule) for logits in (base_logits, rl_logits))
+    delta = ((of_rl - zr) - (of_base - zb)).squeeze(1)
 
     replaced = rule.has("always")
     if "delta_logp" in rule.gates:
         replaced = replaced | (rule.has("delta_logp") & fires("delta_logp", delta, rule.tau))
     statistics = rule.gates - {"never", "always", "delta_logp"}
     if statistics:
-        lb, lr = base - zb, rl - zr
+        lb, lr = logp(base_logits, zb), logp(rl_logits, zr)
         for gate in sorted(statistics):
             value = statistic(gate, lb, lr, proposed, noise.gate)
             replaced = replaced | (rule.has(gate) & fires(gate, value, rule.tau))
@@ -238,14 +245,14 @@ def _decide_dense(
 
     token = proposed
     if rule.gates != {"never"}:
+        target = logp(rl_logits, zr)
         if rule.extrapolates:
             gamma = rule.gamma[:, None]
-            target = rl - base
-            target.sub_(zr - zb).mul_(gamma).nan_to_num_(0.0, 0.0, 0.0)  # without a ratio: the RL weight
-            target.add_(rl).sub_(zr)
+            # a token without a ratio keeps its RL weight
+            ratio = (target - logp(base_logits, zb)).mul_(gamma).nan_to_num_(0.0, 0.0, 0.0)
+            target.add_(ratio)
+            del ratio
             target.sub_(target.logsumexp(1, keepdim=True).where(gamma != 0, 0.0))
-        else:
-            target = rl - zr
         token = torch.where(replaced, draw_by_mass(_mass(target), rule.top_p, noise.redraw), proposed)
     facts = None if traced is None else trace_rows(base_logits, rl_logits, rule, vocab_size, proposed, traced, top)
     return Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)

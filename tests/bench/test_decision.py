@@ -2,7 +2,11 @@
 
 import json
 
-from harness.bench.decision import SHAPES, VOCAB, bench_decision, count_paths
+import pytest
+import torch
+
+from harness.bench.decision import SHAPES, VOCAB, _growth, bench_decision, count_paths
+from harness.policy import Noise, Rule, RuleRow, decide
 
 
 def test_every_part_of_both_shapes_is_measured():
@@ -20,8 +24,23 @@ def test_what_a_gpu_runs_waits_for_nothing_and_holds_little():
         assert counts["launches"] == 5
         assert counts["waits"] == []
         assert counts["operators"] < 20  # allocations and views
+        assert counts["bytes"] < 1  # nothing is as large as the vocabulary
+        assert 16 <= counts["moved"] <= 20.5  # float32: both models' logits twice, and the forced row
     for rule, most in (("decision", 20), ("extrapolate", 60)):
         assert paths["torch dense"][rule]["waits"] == []
         assert paths["torch dense"][rule]["bytes"] <= most
         assert paths["torch"][rule]["bytes"] <= most
         assert paths["torch"][rule]["waits"]  # the count sees a path that looks
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("gamma", [0.0, 0.1])
+def test_a_gpus_torch_path_holds_little_whatever_the_rule(gamma, dtype):
+    base, rl = (torch.randn(4, VOCAB, generator=torch.Generator().manual_seed(i)).to(dtype) for i in range(2))
+    kept = base.clone(), rl.clone()
+    rule = Rule([RuleRow("kl", primary, 0.5, gamma, temperature=0.6, top_p=0.9) for primary in ("base", "rl")] * 2)
+    noise = Noise.at(torch.arange(4), torch.arange(4))
+    assert _growth(lambda: decide(base, rl, rule, noise, dense=True)) <= 20 * base.numel()
+    decide(base, rl.float(), rule, noise, dense=True)
+    assert base.equal(kept[0])
+    assert rl.equal(kept[1])
