@@ -34,6 +34,11 @@ def main(how, base, rl, out):
     from harness.spec import Pair
     from tests.conftest import vllm_spec
 
+    if how == "fused":
+        from tests.policy.interpreted import hasten
+
+        hasten()
+
     changes = {
         "client": {},
         "fused": {},

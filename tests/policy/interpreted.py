@@ -27,8 +27,8 @@ def forced(logits: torch.Tensor, decided: torch.Tensor | None, decision: Decisio
     return force(logits, decision, decided, band=64.0, limit=30.0)
 
 
-def _hasten() -> None:
-    """Makes the interpreter 6 times as fast, by what it does again and again and does not need to.
+def hasten() -> None:
+    """Make the interpreter 6 times as fast, by what it does again and again and does not need to.
 
     It patches triton.language at each call of a helper; but a kernel's launch does it for the helpers of the kernel's
     module, and those of Triton's own stay patched. And it computes every sum of integers twice, to find overflows.
@@ -49,7 +49,7 @@ def _hasten() -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # numpy's, about -inf - -inf in lanes that are masked
-    _hasten()
+    hasten()
     folder = Path(sys.argv[1])
     for _ in sys.stdin:
         name, arguments = torch.load(folder / "asked.pt", weights_only=False)
