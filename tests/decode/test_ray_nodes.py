@@ -37,7 +37,7 @@ class Nodes:
         shared = {"object_store_memory": 80 << 20}
         quick = {"health_check_period_ms": 1000}  # of a lost node, which takes Ray 15 seconds otherwise
         self.cluster = Cluster(True, head_node_args={**shared, "include_dashboard": False, "_system_config": quick})
-        self.one, self.two = (self.cluster.add_node(num_gpus=gpus, wait=False, **shared) for gpus in (1, 2))
+        self.one, self.two = (self.cluster.add_node(num_gpus=n, num_cpus=n, wait=False, **shared) for n in (1, 2))
         self.cluster.wait_for_nodes()
         self.address = self.cluster.address
 

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from typing import Any
 
@@ -218,13 +218,19 @@ class VllmPair(PairEngine):
             EngineLost: its processes are gone.
         """
         from torch.compiler import set_stance
-        from vllm.v1.engine.exceptions import EngineDeadError
 
         # Even so vLLM would compile a helper of its sampler: 3 to 10 seconds before the first token.
         eager = self.spec.enforce_eager and on_cpu() and in_process()
+        with self._lost_noticed(), set_stance("force_eager") if eager else nullcontext():
+            return self._engine.step()
+
+    @contextmanager
+    def _lost_noticed(self) -> Iterator[None]:
+        """Raise EngineLost where vLLM says that its processes are gone."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
         try:
-            with set_stance("force_eager") if eager else nullcontext():
-                return self._engine.step()
+            yield
         except EngineDeadError as error:
             self._lost = True
             raise lost(error, self._output) from None
@@ -250,7 +256,9 @@ class VllmPair(PairEngine):
             extra_args=extra_args(plan.row, plan.key, self.checkpoints.vocab_size, plan.request.trace),
         )
         name = f"rlvr-{next(self._numbers)}"
-        self._engine.add_request(name, {"type": "token", "prompt_token_ids": list(plan.prompt_token_ids)}, params)
+        prompt = {"type": "token", "prompt_token_ids": list(plan.prompt_token_ids)}
+        with self._lost_noticed():
+            self._engine.add_request(name, prompt, params)
         return name
 
     def _rollout(self, plan: Plan, completion: Any) -> Rollout:
@@ -275,7 +283,8 @@ class VllmPair(PairEngine):
 
     def ask_worker(self, method: str, *args: Any) -> Any:
         """What a method of `PairWorker` answers, in the first of vLLM's workers."""
-        return self._llm.collective_rpc(method, args=args)[0]
+        with self._lost_noticed():
+            return self._llm.collective_rpc(method, args=args)[0]
 
     def _unfinished_tokens(self) -> int:
         """Tokens of running requests, for the progress bar only; 0 where vLLM does not tell."""

@@ -7,9 +7,11 @@ among what that process printed. So that is kept, and read.
 import os
 import re
 import signal
+import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import nullcontext
+from threading import Thread
 from typing import Any
 
 from harness.decode.types import EngineLost
@@ -19,6 +21,8 @@ from harness.spec import EngineSpec
 from harness.watch import owning
 
 QUIET = "ERROR"  # the level that vLLM logs at where the user has not chosen one
+
+_LONGEST = 107 - len("/") - 36  # a socket's path has 107 characters at most on Linux; vLLM names its sockets by a UUID
 
 # What vLLM's log puts before each line: `(EngineCore pid=7) ERROR 11-21 21:49:22 [core.py:1510] `.
 _PREFIX = re.compile(r"^(?P<who>\([^()]* pid=\d+\)|) ?(?:[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\] ?)?")
@@ -52,6 +56,8 @@ def prepare(spec: EngineSpec) -> Output | None:
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     else:
         os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+    if len(tempfile.gettempdir()) > _LONGEST and os.access("/tmp", os.W_OK):
+        os.environ.setdefault("VLLM_RPC_BASE_PATH", "/tmp")
     if (in_process() and spec.tensor_parallel_size == 1) or os.environ.get("VLLM_LOGGING_LEVEL") != QUIET:
         return None  # the user has asked to see what vLLM logs
     return Output()
@@ -81,7 +87,9 @@ def start_vllm(arguments: dict[str, Any], output: Output | None) -> Any:
 
     try:
         with owning(), output.catch(show_bars=arguments["use_tqdm_on_load"]) if output else nullcontext():
-            return LLM(**arguments)
+            llm = LLM(**arguments)
+        _end_waits(llm.llm_engine.engine_core)
+        return llm
     except Exception as error:
         if isinstance(error, UserError):
             sentence = str(error)
@@ -94,6 +102,28 @@ def start_vllm(arguments: dict[str, Any], output: Output | None) -> Any:
     if in_process():  # here, where `error` no longer holds on to half an engine
         clean_up()
     raise UserError(sentence)
+
+
+def _end_waits(client: Any) -> None:
+    """Have whoever waits for the core's answers told when no more can come.
+
+    vLLM notices a core that was killed and stops to listen, but leaves the main thread waiting at its queue for ever.
+    """
+    from vllm.v1.engine.exceptions import EngineDeadError
+
+    listener = getattr(client, "output_queue_thread", None)  # where the core has a process of its own
+    if listener is None:
+        return
+    outputs, answers = client.outputs_queue, client.utility_results
+
+    def tell() -> None:
+        listener.join()
+        outputs.put(EngineDeadError())
+        for future in list(answers.values()):
+            if not future.done():
+                future.set_exception(EngineDeadError())
+
+    Thread(target=tell, name="rlvr-dir-core-lost", daemon=True).start()
 
 
 def lost(error: Exception, output: Output | None) -> EngineLost:
