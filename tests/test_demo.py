@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-import harness.decode
+import harness.decode.engine
 import harness.demo
 from harness.demo import DECODINGS, TASKS, run_demo
 from harness.errors import UserError
@@ -12,7 +12,7 @@ from harness.errors import UserError
 
 def test_without_vllm_it_says_so_and_runs_on_transformers(tmp_path, monkeypatch):
     monkeypatch.setattr(harness.demo, "find_spec", lambda name: None)
-    monkeypatch.setattr(harness.decode, "find_spec", lambda name: None)
+    monkeypatch.setattr(harness.decode.engine, "find_spec", lambda name: None)
     said = []
     results = run_demo(tmp_path, problems=4, samples=4, say=said.append)
     assert "vLLM is not installed" in said[0]

@@ -63,7 +63,7 @@ class Adapter:
     def merge_into(self, model: nn.Module) -> None:
         """Adds the terms to the weights of a transformers model of the base, in float32, then rounds to its dtype."""
         for path, (a, b) in self.terms().items():
-            weight = model.get_submodule(path).weight
+            weight = model.get_parameter(f"{path}.weight")
             weight.copy_(weight.float() + (b @ a).to(weight.device))
 
     def check_fits(self, base: str, config: Any) -> None:

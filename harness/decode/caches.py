@@ -38,8 +38,9 @@ class GrowingLayer(DynamicLayer):
     def _append(self, name: str, cached: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         filled = cached.shape[-2] if cached.numel() else 0
         length, room = filled + new.shape[-2], self._room.get(name)
-        moved = room is None or cached.data_ptr() != room.data_ptr() or cached.shape[:2] != room.shape[:2]
-        if moved or room.shape[-2] < length:  # moved: rows were dropped, or holes closed, into other memory
+        # They move where rows were dropped, or holes closed, into other memory.
+        kept = room is not None and cached.data_ptr() == room.data_ptr() and cached.shape[:2] == room.shape[:2]
+        if room is None or not kept or room.shape[-2] < length:
             room = new.new_empty(*new.shape[:2], length + max(32, length // 8), new.shape[-1])
             if filled:
                 room[..., :filled, :] = cached

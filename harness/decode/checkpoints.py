@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.decode.adapter import Adapter, has_tokenizer, is_adapter, read_adapter
-from harness.decode.context import Context
 from harness.errors import UserError
 from harness.spec import Pair
 
@@ -41,11 +40,6 @@ class Checkpoints:
     architecture: str  # the class name vLLM knows the models by
     dtype: str  # "auto" resolved: the narrower of the two checkpoints' own types
     adapter: Adapter | None = None  # where RL is base and a LoRA adapter: `config` is then base's
-
-    @property
-    def max_model_len(self) -> int:
-        """The context both models were configured for, in tokens."""
-        return Context.of(self).length
 
     @property
     def small(self) -> bool:

@@ -10,14 +10,12 @@ import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from harness.decode.checkpoints import Checkpoints
+from harness.decode.types import Plan
 from harness.errors import UserError
 from harness.spec import Decoding
-
-if TYPE_CHECKING:
-    from harness.decode.checkpoints import Checkpoints
-    from harness.decode.plan import Plan
 
 UNKNOWN = 2048  # where neither configuration names its positions
 # Rotary embeddings whose angles do not depend on how many positions the configuration names.
@@ -36,7 +34,7 @@ class Context:
     told: set[tuple[int, int]] = field(default_factory=set, compare=False)  # what `warn_of_cuts` has said
 
     @classmethod
-    def of(cls, checkpoints: "Checkpoints", stated: int | None = None) -> "Context":
+    def of(cls, checkpoints: Checkpoints, stated: int | None = None) -> "Context":
         """The context of a pair; warns where `stated` is beyond what a model was built for.
 
         Raises:
@@ -44,10 +42,11 @@ class Context:
         """
         pair, configs = checkpoints.pair, {"base": checkpoints.base_config, "rl": checkpoints.config}
         names = {role: (getattr(pair, role), positions(config)) for role, config in configs.items()}
-        base, rl = (names[role][1] for role in ("base", "rl"))
+        (_, base), (_, rl) = names["base"], names["rl"]
         if stated is None:
             both = min([n for n in (base, rl) if n] or [UNKNOWN])
-            return cls(both, rl if rl and _goes_on(configs["base"]) else both, **names)
+            alone = rl if rl and _goes_on(configs["base"]) else both
+            return cls(both, alone, base=names["base"], rl=names["rl"])
         beyond = [role for role, (_, n) in names.items() if n and stated > n]
         for role in beyond:
             name, n = names[role]
@@ -61,13 +60,13 @@ class Context:
                 f"{role}={names[role][0]!r} was built for {names[role][1]} positions" for role in beyond
             )
             warnings.warn(f"max_model_len={stated}: {built}; what is beyond them is extrapolation", stacklevel=3)
-        return cls(stated, stated, True, **names)
+        return cls(stated, stated, True, base=names["base"], rl=names["rl"])
 
     def limit(self, decoding: Decoding) -> int:
         """The length for a decoding."""
         return self.length if decoding.reads_base else self.rl_alone
 
-    def warn_of_cuts(self, plans: Sequence["Plan"]) -> None:
+    def warn_of_cuts(self, plans: Sequence[Plan]) -> None:
         """A word on responses that may have to end before `max_tokens` because the context does: how many and where.
 
         Once for each `max_tokens` and length: a sweep asks its engine again and again.

@@ -13,18 +13,15 @@ Where it costs arithmetic, drafts that are cut are waste, and k = 1 is best: loc
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 
-from harness.decode.lock_step import LockStep, facts_of
+from harness.decode.lock_step import LockStep, Models, facts_of
 from harness.decode.plan import Plan
 from harness.decode.types import Rollout
-from harness.policy import Noise, decide, propose
-
-if TYPE_CHECKING:
-    from harness.decode.transformers_pair import TransformersPair
+from harness.policy import Decision, Noise, decide, propose
 
 MOST = 16  # tokens of a draft, where the pace is free
 LOGITS = 2**28  # numbers of one round's logits a model, 1 GiB: what bounds drafts of many rows
@@ -105,7 +102,7 @@ class Pace:
 class Drafted(LockStep):
     """A batch whose primary drafts; all its plans have the same one."""
 
-    def __init__(self, engine: "TransformersPair", plans: Sequence[Plan], pace: Pace, counts: Counts) -> None:
+    def __init__(self, engine: Models, plans: Sequence[Plan], pace: Pace, counts: Counts) -> None:
         super().__init__(engine, plans)
         self.pace, self.counts = pace, counts
         self.primary = plans[0].row.primary
@@ -147,7 +144,8 @@ class Drafted(LockStep):
         logits = {self.primary: own, self.other: other}
         traced = None if self.traced is None else torch.isin(rows, self.traced).nonzero().squeeze(1)
         decision = decide(
-            *(logits[role].flatten(0, 1)[index] for role in ("base", "rl")),
+            logits["base"].flatten(0, 1)[index],
+            logits["rl"].flatten(0, 1)[index],
             self.rule.take(rows),
             self._noise(rows, index % k),
             vocab_size=self.engine.checkpoints.vocab_size,
@@ -214,14 +212,14 @@ class Drafted(LockStep):
 
     def _write_round(
         self,
-        decision: "object",
+        decision: Decision,
         rows: torch.Tensor,
         at: torch.Tensor,
         stands: torch.Tensor,
         traced: torch.Tensor | None,
     ) -> Iterator[Rollout]:
         tables: dict[int, np.ndarray] = {}
-        if traced is not None:
+        if traced is not None and decision.trace is not None:
             tables = dict(zip(traced.tolist(), decision.trace.cpu().numpy(), strict=True))
         limit = stands.tolist()
         for n, (row, position, facts) in enumerate(zip(rows.tolist(), at.tolist(), facts_of(decision), strict=True)):

@@ -5,26 +5,47 @@ else is in the batch.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 
+from harness.decode.checkpoints import Checkpoints
 from harness.decode.plan import Plan, rollout
 from harness.decode.trace import columns
 from harness.decode.types import Rollout
 from harness.policy import Decision, Noise, Rule, decide
 
-if TYPE_CHECKING:
-    from harness.decode.transformers_pair import TransformersPair
-
 Facts = tuple[int, bool, bool, float]  # of a token: id, replaced, changed, delta log p
+
+
+class Models(Protocol):
+    """What a batch is decoded with: the models of a `TransformersPair` that has been started."""
+
+    device: torch.device
+    checkpoints: Checkpoints
+    base_model: Any
+    rl_model: Any
+
+    @property
+    def tokenizer(self) -> Any:
+        """The RL model's tokenizer."""
+        ...
+
+    @property
+    def single(self) -> bool:
+        """Whether base and RL are one model."""
+        ...
+
+    def new_cache(self) -> Any:
+        """An empty cache for one model and batch."""
+        ...
 
 
 class LockStep:
     """The rows still alive, their caches, and what each has written so far."""
 
-    def __init__(self, engine: "TransformersPair", plans: Sequence[Plan]) -> None:
+    def __init__(self, engine: Models, plans: Sequence[Plan]) -> None:
         self.engine, self.plans, self.device = engine, plans, engine.device
         n, longest = len(plans), max(len(plan.prompt_token_ids) for plan in plans)
         self.input = torch.zeros(n, longest, dtype=torch.long)  # what both models have to read next
@@ -93,7 +114,7 @@ class LockStep:
 
     def _write(self, decision: Decision) -> Iterator[Rollout]:
         tables: dict[int, np.ndarray] = {}
-        if self.traced is not None:
+        if self.traced is not None and decision.trace is not None:
             tables = dict(zip(self.traced.tolist(), decision.trace.cpu().numpy(), strict=True))
         for row, facts in enumerate(facts_of(decision)):
             if self.running[row] not in self.finished:
@@ -106,16 +127,17 @@ class LockStep:
         plan, written = self.plans[i], self.written[i]
         written.append(facts)
         if table is not None:
-            self.traces.setdefault(i, []).append(table[: columns(plan.request.trace)])
+            self.traces.setdefault(i, []).append(table[: columns(plan.request.trace or 0)])
         if facts[0] in self.engine.checkpoints.eos_token_ids or self._stopped(plan, i):
-            reason: Any = "stop"
+            reason: Literal["stop", "length"] = "stop"
         elif len(written) == plan.max_new_tokens:
             reason = "length"
         else:
             return None
         self.finished.add(i)
         trace = np.stack(self.traces.pop(i)) if i in self.traces else None
-        return rollout(plan, self.engine.tokenizer, *zip(*written, strict=True), reason, trace)
+        ids, replaced, changed, delta_logp = zip(*written, strict=True)
+        return rollout(plan, self.engine.tokenizer, ids, replaced, changed, delta_logp, reason, trace)
 
     def _stopped(self, plan: Plan, i: int) -> bool:
         """Whether a stop string has just been completed; a character is at most a few tokens long."""

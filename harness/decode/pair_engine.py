@@ -124,6 +124,10 @@ class PairEngine(ABC):
         """Yields the rollouts of planned requests as they finish; the weights are loaded."""
 
     @abstractmethod
+    def info(self) -> dict[str, Any]:
+        """What was run; see `Engine.info`."""
+
+    @abstractmethod
     def load(self) -> None:
         """Loads the weights; see `start`."""
 

@@ -1,33 +1,22 @@
 """From a request to what an engine needs: token ids, a rule, a noise key, a length; and back to a rollout."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from harness.decode.checkpoints import Checkpoints
 from harness.decode.context import Context
 from harness.decode.trace import MAX_TOP, Trace, columns
-from harness.decode.types import Request, Rollout
+from harness.decode.types import Plan, Request, Rollout
 from harness.errors import UserError
 from harness.policy import RuleRow, request_key
 from harness.spec import Decoding, Sampling
 
 ALGORITHM = 1  # raise it with any change that gives other tokens for the same request: records are keyed by it
 DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio a decision rests on
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One request, ready to decode."""
-
-    request: Request
-    prompt_token_ids: tuple[int, ...]
-    max_new_tokens: int
-    row: RuleRow
-    key: int  # of the noise
 
 
 def rule_row(decoding: Decoding, sampling: Sampling) -> RuleRow:
@@ -120,9 +109,9 @@ def rollout(
     plan: Plan,
     tokenizer: Any,
     token_ids: Sequence[int],
-    replaced: Sequence[bool],
-    changed: Sequence[bool],
-    delta_logp: Sequence[float],
+    replaced: ArrayLike,
+    changed: ArrayLike,
+    delta_logp: ArrayLike,
     finish_reason: Literal["stop", "length"],
     trace: np.ndarray | None = None,
 ) -> Rollout:

@@ -1,7 +1,6 @@
 """The progress bar of an engine: finished rollouts, tokens a second, the time left, share of replaced tokens."""
 
 import time
-from typing import Self
 
 from tqdm import tqdm
 
@@ -20,11 +19,11 @@ class Progress:
         self._started = time.monotonic()
         self._done = self._tokens = self._replaced = 0
 
-    @classmethod
-    def of(cls, progress: "bool | Progress", total: int) -> Self:
+    @staticmethod
+    def of(progress: "bool | Progress", total: int) -> "Progress":
         """What an engine reports to, its clock at zero: the caller's own `Progress`, or a new bar, shown or not."""
         if not isinstance(progress, Progress):
-            return cls(total, progress)
+            return Progress(total, progress)
         progress._started = time.monotonic()
         return progress
 

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from harness.decode.engine import single_engine
 from harness.decode.expo import decode_with_expo, groups_of_expo
 from harness.decode.plan import Plan, plan_requests
 from harness.decode.progress import Progress
@@ -54,12 +55,10 @@ class RayEngines:
         Raises:
             UserError: as of the engine that each worker will open.
         """
-        from harness.decode import open_engine
-
         quiet()
         self.pair, self.spec = pair, spec
         self._each = spec.replace(workers=1, ray_address=None)
-        self._one: Any = open_engine(pair, self._each, lazily=True)  # never loaded: for prompts, checks and facts
+        self._one = single_engine(pair, self._each)  # never loaded: for prompts, checks and facts
         address = spec.ray_address or os.environ.get("RAY_ADDRESS")
         self._address = None if address == "local" else address
         self._cluster: Cluster | None = None
@@ -144,16 +143,17 @@ class RayEngines:
             while left:
                 self._hand_out(plans, waiting, left)
                 member, finished = self._hear(PATIENCE)
-                if finished is None and member is not None:  # lost
+                if member is not None and finished is None:  # lost
                     waiting.extendleft(sorted(member.work, reverse=True))
                     member.work = {}
-                for rollout in finished or ():
-                    request = plans[rollout.request.tag].request
-                    del member.work[rollout.request.tag]
-                    left -= 1
-                    done = replace(rollout, request=request)
-                    bar.finished(done)
-                    yield done
+                elif member is not None:
+                    for rollout in finished or ():
+                        request = plans[rollout.request.tag].request
+                        del member.work[rollout.request.tag]
+                        left -= 1
+                        done = replace(rollout, request=request)
+                        bar.finished(done)
+                        yield done
                 if time.monotonic() > next_look:
                     bar.show(sum(member.unfinished_tokens for member in self._crew.values()))
                     next_look = time.monotonic() + PATIENCE
@@ -186,7 +186,7 @@ class RayEngines:
         Raises:
             UserError: a worker's engine refuses, workers differ, or no worker is left.
         """
-        ray = self._cluster.ray
+        ray = self._joined().ray
         answered, _ = ray.wait(list(self._calls), timeout=timeout)
         if not answered:
             return None, None
@@ -212,15 +212,16 @@ class RayEngines:
     def _hire(self, member: _Member) -> None:
         """Starts an actor for a member; Ray finds the place."""
         resources = self._resources()
-        actor = self._cluster.ray.remote(Worker).options(scheduling_strategy="SPREAD", **resources)
+        actor = self._joined().ray.remote(Worker).options(scheduling_strategy="SPREAD", **resources)
         member.actor, member.pid, member.unfinished_tokens = actor.remote(self.pair, self._each), 0, 0
         self._crew[member.number] = member
         self._calls[member.actor.ready.remote()] = member
 
     def _dismiss(self, member: _Member) -> None:
         """Ends a member's actor, whatever it is doing."""
-        with suppress(Exception):  # it may be gone, and Ray as well
-            self._cluster.ray.kill(member.actor)
+        if self._cluster is not None:
+            with suppress(Exception):  # it may be gone, and Ray as well
+                self._cluster.ray.kill(member.actor)
         self._calls = {call: other for call, other in self._calls.items() if other is not member}
         self._crew.pop(member.number, None)
 
@@ -236,7 +237,8 @@ class RayEngines:
             warnings.warn(f"{what}, {DEATHS} times in a row; the others go on without it", stacklevel=2)
         else:
             self._failed = True
-            logs = f"; {self._cluster.logs} has what they printed" if self._cluster.private else ""
+            cluster = self._joined()
+            logs = f"; {cluster.logs} has what they printed" if cluster.private else ""
             raise UserError(
                 f"workers={self.spec.workers}: no worker is left, the last was lost {DEATHS} times in a row without "
                 f"finishing a response ({_reason(error)}); what was recorded is kept, and the same command goes on "

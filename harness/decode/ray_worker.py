@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
+from harness.decode.engine import single_engine
 from harness.decode.progress import Progress
 from harness.decode.types import EngineLost, Request, Rollout
 from harness.errors import UserError
@@ -66,9 +67,8 @@ class Worker:
 
     def _work(self, pair: Pair, spec: EngineSpec) -> None:
         try:
-            from harness.decode import open_engine
-
-            with open_engine(pair, spec) as engine:
+            with single_engine(pair, spec) as engine:
+                engine.start()
                 self._opened.set_result(engine.info())
                 while True:
                     self._inbox.wait()
@@ -79,7 +79,8 @@ class Worker:
                 os._exit(1)
             if isinstance(error, UserError):
                 error = UserError(f"process {os.getpid()} on {socket.gethostname()}: {error}")
-            self._opened.done() or self._opened.set_exception(error)
+            if not self._opened.done():
+                self._opened.set_exception(error)
             self._outbox.put(error)
 
 

@@ -22,6 +22,9 @@ from harness.spec import EngineSpec, Pair
 class TransformersPair(PairEngine):
     """Both models as `transformers` causal language models on one device; implements `Engine`."""
 
+    base_model: Any = None
+    rl_model: Any = None
+
     def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
         """Checks the checkpoints; `start` loads them.
 

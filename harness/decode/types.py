@@ -1,13 +1,13 @@
-"""What goes into an engine and what comes out: the protocol that both engines speak."""
+"""What goes into an engine, what it makes of it, and what comes out."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
 from harness.decode.trace import Trace
 from harness.errors import UserError
+from harness.policy import RuleRow
 from harness.spec import Decoding, Sampling
 
 
@@ -33,6 +33,17 @@ class Request:
     stop: tuple[str, ...] = ()
     trace: int | None = None  # ask for `Rollout.trace`, with so many of each model's likeliest tokens (0 to MAX_TOP)
     tag: Any = None  # handed back untouched on `Rollout.request`
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One request, ready to decode; `harness.decode.plan` makes it."""
+
+    request: Request
+    prompt_token_ids: tuple[int, ...]
+    max_new_tokens: int
+    row: RuleRow
+    key: int  # of the noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,27 +80,3 @@ class Rollout:
     def n_changed(self) -> int:
         """Positions where the token really became another one."""
         return int(self.changed.sum())
-
-
-class Engine(Protocol):
-    """An engine holds both models and decodes requests, each with its own decoding and sampling."""
-
-    @property
-    def tokenizer(self) -> Any:
-        """The RL model's tokenizer, which both models share."""
-
-    def generate(self, requests: Iterable[Request], *, progress: Any = False) -> Iterator[Rollout]:
-        """Yields rollouts as they finish, in any order; `progress` is a bool, or a `Progress` to report to.
-
-        Raises:
-            UserError: a request cannot be served; nothing has been decoded then.
-        """
-
-    def chat_prompt(self, messages: list[dict[str, str]], *, add_generation_prompt: bool = True) -> str:
-        """The prompt text for a conversation, by the pair's chat template."""
-
-    def info(self) -> dict[str, Any]:
-        """What was run: backend, versions, dtype, pair, chat template digest, EOS ids; plain JSON values."""
-
-    def close(self) -> None:
-        """Releases the models; the engine cannot be used afterwards."""

@@ -55,6 +55,13 @@ _E_NOTATION = re.compile(r"([+-]?[0-9]*\.?[0-9]+)[eE]([+-]?[0-9]+)", re.ASCII)
 _INTEGRAL = re.compile(r"([+-]?[0-9]+)\.0+", re.ASCII)
 
 
+def tasks_dir() -> Path:
+    """Return the folder of our task files: `tasks/` of a checkout, or the copy inside the installed package."""
+    package = Path(__file__).parents[1]
+    checkout = package.parent / "tasks"
+    return checkout if (checkout / "_math.yaml").is_file() else package / "_data" / "tasks"
+
+
 def preflight(tasks: Sequence[str], data_dir: str | None = None, version: str = PUBLISHED) -> dict[str, str]:
     """Check names and data before any model loads: each benchmark asked for (groups expanded) and its data digest.
 

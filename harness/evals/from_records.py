@@ -189,7 +189,10 @@ def _golds(snapshot: Snapshot, golds: str, data_dir: str | None) -> dict[str, Ma
         return {PUBLISHED: {r["problem"]: str(r["gold"]) for r in read_verdicts(snapshot.folder, OFFICIAL).values()}}
     if task not in BENCHMARKS:
         raise UserError(f"record {snapshot.name}: the right answers of {task!r} are not known here")
-    found = {v: {f"{task}/{key}": gold for key, gold in a.items()} for v, a in all_golds(task, golds, data_dir).items()}
+    found: dict[str, Mapping[str, Gold]] = {
+        version: {f"{task}/{key}": gold for key, gold in answers.items()}
+        for version, answers in all_golds(task, golds, data_dir).items()
+    }
     if config is not None and config.data not in (None, here := digest(task, data_dir)):
         raise UserError(
             f"record {snapshot.name} was decoded from other questions of {task} than are here (data {config.data} and "

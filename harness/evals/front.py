@@ -8,9 +8,8 @@ from types import TracebackType
 from typing import Any
 
 from harness.errors import UserError
-from harness.evals import tasks_dir
 from harness.evals.args import CACHE_REFUSAL, announce_tiny, parse_model_args
-from harness.evals.data import BENCHMARKS, GROUPS, problems
+from harness.evals.data import BENCHMARKS, GROUPS, problems, tasks_dir
 from harness.spec import TINY
 
 # Where the stock command keeps rollouts and logs results, as `rlvr-dir eval` does; `off` declines.

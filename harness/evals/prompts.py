@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.decode import Engine
-from harness.evals import tasks_dir
-from harness.evals.data import all_golds, digest, preflight
+from harness.evals.data import all_golds, digest, preflight, tasks_dir
 from harness.evals.sampling import sampling_of
 from harness.grading import Gold
 from harness.spec import EvalSpec, Sampling

@@ -104,7 +104,8 @@ class EvalResult:
             correct_by=by_version,
             seconds=seconds,
             provenance=provenance or {},
-            **{name: np.array([getattr(row, name) for row in rows]) for name in ARRAYS},
+            name="",
+            **{each: np.array([getattr(row, each) for row in rows]) for each in ARRAYS},
         )
 
     @property
@@ -226,8 +227,8 @@ class EvalResult:
         Raises:
             UserError: the two are of different benchmarks, or not alike (`ALIKE`).
         """
-        if self.task != other.task or (differing := self.unlike(other)):
-            what = "task" if self.task != other.task else ", ".join(differing)
+        if differing := self.unlike(other) if self.task == other.task else ["task"]:
+            what = ", ".join(differing)
             raise UserError(
                 f"{self.label} on {self.benchmark} and {other.label} on {other.benchmark} differ in {what}; a paired "
                 "difference needs the same problems, drawn and graded alike"

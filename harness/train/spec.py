@@ -15,7 +15,7 @@ from harness.spec import EngineSpec, Sampling, Spec, parse
 from harness.spec.evaluation import read_names
 from harness.train.settings import DapoSettings
 from harness.train.verl.presets import with_preset
-from harness.train.verl.spec import Verl, refuse_unfit
+from harness.train.verl.spec import Verl
 
 TINY = "tiny"
 INSTRUCTION = "\nPlease reason step by step, and put your final answer within \\boxed{}."  # the paper's
@@ -103,7 +103,7 @@ class TrainSpec(Spec, frozen=True):
         if self.lora and self.dapo.beta:
             raise ValueError(f"beta={self.dapo.beta} is refused with lora; accepted: 0")
         if self.backend == "verl":
-            refuse_unfit(self)
+            _refuse_what_verl_cannot(self)
             return self
         if self.verl:
             raise ValueError("verl has no effect with backend='trl'; accepted: backend: verl")
@@ -133,6 +133,58 @@ class TrainSpec(Spec, frozen=True):
     def same(self) -> "TrainSpec":
         """Return it without the seeds: what has to be equal for a folder to be gone on with."""
         return self.model_copy(update={"seeds": (0,), "bf16": bool(self.bf16), "verl": self.verl and self.verl.same})
+
+
+def _refuse_what_verl_cannot(spec: TrainSpec) -> None:
+    """Refuses what the TRL backend can do and verl cannot, and numbers that cannot be said in verl's units.
+
+    Raises:
+        ValueError: one sentence that names the key, its value and what would be accepted.
+    """
+    dapo, verl, fields = spec.dapo, spec.verl or Verl(), type(spec.dapo).model_fields
+    with_verl = "is refused with backend='verl'"
+    for name, reason in (
+        ("lora", "it trains all weights"),
+        ("vllm", "it has its own engine; accepted: verl.tensor_parallel, verl.gpu_memory_utilization"),
+    ):
+        if getattr(spec, name):
+            raise ValueError(f"{name} {with_verl}: {reason}")
+    for name, only, reason in (
+        ("device", "auto", "it needs GPUs"),
+        ("bf16", None, "it always computes in bfloat16, on float32 weights"),
+        ("threads", 1, "its processes set their own"),
+    ):
+        if (value := getattr(spec, name)) not in (only, False):
+            raise ValueError(f"{name}={value!r} {with_verl}: {reason}; leave it out")
+    for name, reason in (
+        ("accumulation", "verl.tokens_per_gpu sizes the pieces"),
+        ("max_generation_rounds", "it draws until the groups are full"),
+    ):
+        if (value := getattr(dapo, name)) != fields[name].default:
+            raise ValueError(f"dapo.{name}={value!r} {with_verl}: {reason}; leave it out")
+    if dapo.delta is None:
+        raise ValueError(f"dapo.delta=None {with_verl}: its loss is always dual-clipped; accepted: a number above 1")
+    if dapo.prompts % dapo.minibatches:
+        raise ValueError(
+            f"dapo.minibatches={dapo.minibatches} {with_verl}: it divides groups and not responses, and there are "
+            f"{dapo.prompts} (dapo.prompts)"
+        )
+    if dapo.warmup_updates % dapo.minibatches:
+        raise ValueError(
+            f"dapo.warmup_updates={dapo.warmup_updates} {with_verl}: it warms up by whole steps of "
+            f"{dapo.minibatches} updates; accepted: a multiple of that"
+        )
+    longest = verl.max_prompt_tokens + dapo.max_response_tokens
+    if verl.tokens_per_gpu and verl.tokens_per_gpu * verl.sequence_parallel < longest:
+        raise ValueError(
+            f"verl.tokens_per_gpu={verl.tokens_per_gpu} on {verl.sequence_parallel} GPUs a sequence is less than a "
+            f"prompt and a response of {longest} tokens; accepted: at least {-(-longest // verl.sequence_parallel)}"
+        )
+    if bool(spec.validation.every) != bool(verl.val_data):
+        raise ValueError(
+            f"validation.every={spec.validation.every} and verl.val_data={verl.val_data!r} go together {with_verl}: "
+            "verl validates on val_data; validation.tasks are for the base and the trained model"
+        )
 
 
 def load_train(data: Mapping[str, Any], dapo: Mapping[str, Any] | None = None) -> TrainSpec:

@@ -8,6 +8,7 @@ import pytest
 
 from harness.decode import Request, open_engine
 from harness.decode.checkpoints import read_checkpoints
+from harness.decode.context import Context
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair, Sampling
 
@@ -87,7 +88,7 @@ def test_what_is_allowed_to_differ(copy_of):
         content.update(max_position_embeddings=512, eos_token_id=5)
 
     checkpoints = read_checkpoints(copy_of("config.json", change))
-    assert checkpoints.max_model_len == 512
+    assert Context.of(checkpoints).length == 512
     assert checkpoints.eos_token_ids == {1, 3, 5}
 
 
@@ -142,9 +143,9 @@ def test_the_reference_engine_has_no_parallelism(peaked_pair):
 
 
 def test_vllm_asked_for_and_absent(peaked_pair, monkeypatch):
-    import harness.decode
+    import harness.decode.engine
 
-    monkeypatch.setattr(harness.decode, "find_spec", lambda name: None)
+    monkeypatch.setattr(harness.decode.engine, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="backend='vllm': vLLM is not installed"):
         open_engine(peaked_pair, EngineSpec(backend="vllm"))
     with open_engine(peaked_pair, EngineSpec(backend="auto")) as engine:

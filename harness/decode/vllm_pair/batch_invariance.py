@@ -32,7 +32,8 @@ def refuse() -> None:
         )
     if not current_platform.has_device_capability(CAPABILITY):
         found = current_platform.get_device_capability()
-        raise UserError(f"deterministic=True is refused on compute capability {found.as_version_str()}; {accepted}")
+        version = found.as_version_str() if found else "unknown"
+        raise UserError(f"deterministic=True is refused on compute capability {version}; {accepted}")
 
 
 def switch(on: bool) -> None:

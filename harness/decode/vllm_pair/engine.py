@@ -12,14 +12,15 @@ import numpy as np
 from harness.decode.checkpoints import ties_head
 from harness.decode.context import positions
 from harness.decode.expo import groups_of_expo
-from harness.decode.pair_engine import PairEngine
 from harness.decode.plan import Plan, plan_requests, rollout
 from harness.decode.precision import exact_float32
 from harness.decode.progress import Progress
 from harness.decode.trace import MAX_TOP, columns
 from harness.decode.types import Request, Rollout
 from harness.decode.vllm_pair import batch_invariance, channel
+from harness.decode.vllm_pair.output import Output
 from harness.decode.vllm_pair.plugin import ARCHITECTURE, LORA_ARCHITECTURE, SINGLE_ARCHITECTURE
+from harness.decode.vllm_pair.self_test import TestedPair, self_test
 from harness.decode.vllm_pair.start import QUIET, clean_up, in_process, lost, on_cpu, prepare, start_vllm
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
@@ -41,7 +42,7 @@ _REFUSED_ARGS = {
 _open_here: set[int] = set()  # engines whose workers live in this process: vLLM's distributed state is global
 
 
-class VllmPair(PairEngine):
+class VllmPair(TestedPair):
     """Both models in one vLLM engine; implements `Engine`."""
 
     def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
@@ -57,7 +58,9 @@ class VllmPair(PairEngine):
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         self._numbers = count()
         self._generating = False
-        self._llm = self._engine = self._output = None
+        self._llm: Any = None
+        self._engine: Any = None
+        self._output: Output | None = None
         self._lost = False  # whether vLLM's processes ended by themselves
         self.self_test = "off"
 
@@ -83,8 +86,6 @@ class VllmPair(PairEngine):
         if in_process():
             _open_here.add(id(self))
         if self.spec.self_test:
-            from harness.decode.vllm_pair.self_test import self_test
-
             try:
                 self.self_test = self_test(self, full=self.spec.self_test == "full")
             except BaseException:

@@ -34,6 +34,8 @@ class RLVRLoRAPairForCausalLM(RLVRPairForCausalLM):
         """Makes `base`, and `rl` out of base's modules and the adapter's terms."""
         config = self.config
         adapter = read_adapter(config.rlvr_adapter, config.rlvr_adapter_revision)
+        if adapter is None:
+            raise ValueError(f"{config.rlvr_adapter} is no adapter")
         shape = sha256(repr(sorted(adapter.shapes.items())).encode()).hexdigest()  # other terms, other compiled code
         tied = config.rlvr_base_tied
         self.checkpoints = {"base": vllm_config.model_config.model}
@@ -55,6 +57,8 @@ class LoRALinear(nn.Module):
     A is cut with them and A x, `rank` numbers a token, is summed over the ranks.
     """
 
+    a: torch.Tensor  # of all parts, stacked
+
     def __init__(self, base: LinearBase, parts: list[tuple[torch.Tensor, torch.Tensor] | None]) -> None:
         super().__init__()
         self.base = base
@@ -75,7 +79,7 @@ class LoRALinear(nn.Module):
             column += width or 0
 
     def _own(self, name: str, tensor: torch.Tensor) -> None:
-        weight = self.base.weight
+        weight = self.base.get_parameter("weight")
         self.register_buffer(name, tensor.to(weight.device, weight.dtype).contiguous(), persistent=False)
 
     def _cut(self, part: int) -> tuple[int | None, int]:

@@ -31,6 +31,8 @@ class RLVRPairForCausalLM(nn.Module):
     """
 
     checkpoints: dict[str, str]  # role -> what its weights are loaded from
+    rl: Any  # vLLM's model, as `submodel` gives it
+    base: Any
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         super().__init__()
@@ -88,7 +90,7 @@ class RLVRPairForCausalLM(nn.Module):
     def _hand_over(self, base: torch.Tensor | None, rl: torch.Tensor | None) -> torch.Tensor | None:
         """Keeps base's logits for the processor and gives RL's; the first step is the one whose memory is measured."""
         self.base_logits = base
-        if not self._rehearsed and rl is not None and rl.device.type in PROFILED:
+        if not self._rehearsed and base is not None and rl is not None and rl.device.type in PROFILED:
             rehearse(base, rl)
         self._rehearsed = True
         return rl
@@ -133,7 +135,8 @@ def submodel(vllm_config: VllmConfig, prefix: str, tied: bool, **facts: str) -> 
     `tied` is what the submodel's own configuration says: vLLM's is RL's, and newer versions untie it, for both, where
     RL's files hold an `lm_head.weight`.
     """
-    tagged = replace(vllm_config, additional_config={**(vllm_config.additional_config or {}), **facts})
+    given = vllm_config.additional_config
+    tagged = replace(vllm_config, additional_config={**(given if isinstance(given, dict) else {}), **facts})
     config = copy.deepcopy(vllm_config.model_config.hf_config)
     config.tie_word_embeddings = config.get_text_config().tie_word_embeddings = tied
     with set_model_tag(f"rlvr_{facts['rlvr_role']}"):

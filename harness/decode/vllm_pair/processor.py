@@ -5,6 +5,7 @@ forced: its logit becomes the channel's number, all others -inf. Requests withou
 the RL model as in any vLLM engine.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from harness.decode.vllm_pair import channel
 from harness.decode.vllm_pair.plugin import CONTEXT_KEY
 from harness.decode.vllm_pair.slots import Batch, SlotRow, SlotTable, to_device
 from harness.decode.vllm_pair.step import decide_step, force
-from harness.policy import Decision, RuleRow
+from harness.policy import RuleRow
 from harness.policy.trace import columns
 
 try:
@@ -146,14 +147,20 @@ class PairProcessor(*_INTERFACES):
             dense=self.dense,
         )
         force(logits, decision, batch.decided)
-        if batch.traced is not None:
-            self._write_trace(logits, batch, decision)
+        if batch.traced is not None and decision.trace is not None:
+            self._write_trace(logits, batch.traced, batch.traced_alike, decision.token, decision.trace)
         return logits
 
     @staticmethod
-    def _write_trace(logits: torch.Tensor, batch: Batch, decision: Decision) -> None:
+    def _write_trace(
+        logits: torch.Tensor,
+        traced: torch.Tensor,
+        alike: Sequence[tuple[int, torch.Tensor]],
+        tokens: torch.Tensor,
+        facts: torch.Tensor,
+    ) -> None:
         """Puts the statistics of traced rows beside their forced tokens, of each row as many as it asked for."""
-        for top, mine in batch.traced_alike:
-            at, width = batch.traced[mine], columns(top)
-            beside = channel.slots(decision.token[at], width)
-            logits[at[:, None], beside] = channel.encode_trace(decision.trace[mine, :width]).to(logits.dtype)
+        for top, mine in alike:
+            at, width = traced[mine], columns(top)
+            beside = channel.slots(tokens[at], width)
+            logits[at[:, None], beside] = channel.encode_trace(facts[mine, :width]).to(logits.dtype)

@@ -13,21 +13,20 @@ that stands in for the other is not seen. Every mistake below would otherwise gi
 """
 
 import gc
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 import torch
 
+from harness.decode.pair_engine import PairEngine
 from harness.decode.progress import Progress
 from harness.decode.types import Request, Rollout
 from harness.decode.weights import corners, tensor_files
 from harness.errors import UserError
 from harness.spec import Decoding, EngineSpec, Sampling
-
-if TYPE_CHECKING:
-    from harness.decode.vllm_pair.engine import VllmPair
 
 PROMPTS = ("1 + 1 = 2, 2 + 2 =", "Find all real x such that", "The capital of", "def f(n):")
 TEXTS, TOKENS, PIECE = 16, 16, 8  # of texts, of tokens of each, and of those that one prompt leaves to be decoded
@@ -46,7 +45,19 @@ _ADVICE = (
 FACTS = {"base": ("logp_base", "entropy_base"), "rl": ("logp_rl", "entropy_rl")}
 
 
-def self_test(engine: "VllmPair", full: bool = False) -> str:
+class TestedPair(PairEngine):
+    """An engine as the test needs it: its worker answers questions, and prompts can be made to be computed again."""
+
+    @abstractmethod
+    def ask_worker(self, method: str, *args: Any) -> Any:
+        """What a method of `PairWorker` answers, in the first of the workers."""
+
+    @abstractmethod
+    def forget_prompts(self) -> None:
+        """Empties the prefix cache, so that prompts are computed again."""
+
+
+def self_test(engine: TestedPair, full: bool = False) -> str:
     """Runs the test; gives what it compared with: `transformers` or `engine`.
 
     Args:
@@ -78,7 +89,7 @@ def self_test(engine: "VllmPair", full: bool = False) -> str:
 
 
 def _watch(
-    engine: "VllmPair", route: str, distinct: bool, decode: Callable[..., Iterable[Rollout]], *args: Any
+    engine: TestedPair, route: str, distinct: bool, decode: Callable[..., Iterable[Rollout]], *args: Any
 ) -> list[Rollout]:
     """The rollouts of `decode`, while the worker compares the hidden states of the two submodels.
 
@@ -98,7 +109,7 @@ def _watch(
     return done
 
 
-def _draw(engine: "VllmPair") -> list[Rollout]:
+def _draw(engine: TestedPair) -> list[Rollout]:
     """The texts, drawn from base token by token: after the first step nobody joins."""
     room = engine.max_model_len
     prompts = [tuple(engine.tokenizer.encode(text))[: max(1, room // 2)] for text in PROMPTS]
@@ -111,7 +122,7 @@ def _draw(engine: "VllmPair") -> list[Rollout]:
     return drawn
 
 
-def _joined(engine: "VllmPair", texts: Sequence[Rollout]) -> Iterable[Rollout]:
+def _joined(engine: TestedPair, texts: Sequence[Rollout]) -> Iterable[Rollout]:
     """The same tokens in pieces: each is decoded after a prompt that ends where it begins, and admitted by itself."""
     engine.forget_prompts()
     pieces = [
@@ -122,7 +133,7 @@ def _joined(engine: "VllmPair", texts: Sequence[Rollout]) -> Iterable[Rollout]:
     return engine.serve(_OneByOne(pieces), Progress(0, False))
 
 
-def _at_once(engine: "VllmPair", texts: Sequence[Rollout]) -> Iterable[Rollout]:
+def _at_once(engine: TestedPair, texts: Sequence[Rollout]) -> Iterable[Rollout]:
     """Every second position at the end of a prompt of its own."""
     engine.forget_prompts()
     return engine.generate([_continued(text, start, 1) for text in texts for start in range(0, text.n_tokens, 2)])
@@ -154,7 +165,7 @@ class _OneByOne:
         return next(self._requests)
 
 
-def _compare_routes(engine: "VllmPair", texts: Sequence[Rollout], again: Iterable[Rollout], route: str) -> None:
+def _compare_routes(engine: TestedPair, texts: Sequence[Rollout], again: Iterable[Rollout], route: str) -> None:
     """What the texts' tokens were given by another route, as far as it draws them again.
 
     Raises:
@@ -195,7 +206,7 @@ def _log_ratio(rollout: Rollout) -> np.ndarray:
     return _facts(rollout, "rl")[:, 0] - _facts(rollout, "base")[:, 0]
 
 
-def _judge(engine: "VllmPair", errors: dict[str, np.ndarray], apart: np.ndarray, against: str) -> None:
+def _judge(engine: TestedPair, errors: dict[str, np.ndarray], apart: np.ndarray, against: str) -> None:
     """Refuses submodels whose facts are off by more than rounding.
 
     Rounding depends on the models, but it is much the same for the two of a pair: it is the other submodel's error that
@@ -233,14 +244,14 @@ def _wrong(role: str, how: str) -> UserError:
     return UserError(f"self-test: the {role} submodel's log-probabilities {how}; {_ADVICE}")
 
 
-def _roles(engine: "VllmPair") -> tuple[str, ...]:
+def _roles(engine: TestedPair) -> tuple[str, ...]:
     return ("rl",) if engine.single else ("base", "rl")
 
 
 # Each submodel by itself -------------------------------------------------------------------------------------------
 
 
-def _check_each(engine: "VllmPair", texts: Sequence[Rollout], distinct: bool) -> None:
+def _check_each(engine: TestedPair, texts: Sequence[Rollout], distinct: bool) -> None:
     """That both submodels are language models, and two where the checkpoints are `distinct`.
 
     Raises:
@@ -258,7 +269,7 @@ def _check_each(engine: "VllmPair", texts: Sequence[Rollout], distinct: bool) ->
         raise _wrong("rl", "are base's on every token, although the two checkpoints differ")
 
 
-def _distinct(engine: "VllmPair") -> bool:
+def _distinct(engine: TestedPair) -> bool:
     """Whether the two checkpoints are known to differ before the output layer; and that each submodel holds its own.
 
     Read are the first numbers of tensors, from safetensors files here (a directory, or the hub's cache).
@@ -295,7 +306,7 @@ def _distinct(engine: "VllmPair") -> bool:
 # transformers ------------------------------------------------------------------------------------------------------
 
 
-def _compare_with_transformers(engine: "VllmPair", texts: Sequence[Rollout], full: bool) -> None:
+def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], full: bool) -> None:
     """Both submodels' facts against transformers on the same checkpoints, one model in memory at a time.
 
     Raises:
@@ -319,7 +330,7 @@ def _compare_with_transformers(engine: "VllmPair", texts: Sequence[Rollout], ful
 
 
 @torch.inference_mode()
-def _reference_facts(engine: "VllmPair", model: Any, text: Rollout) -> np.ndarray:
+def _reference_facts(engine: TestedPair, model: Any, text: Rollout) -> np.ndarray:
     """As `_facts`, by transformers: it reads the whole text at once. The text is base's: proposed and kept."""
     ids = torch.tensor([*text.prompt_token_ids, *text.token_ids], device=model.device)
     logits = model(ids[None, :-1]).logits[0, len(text.prompt_token_ids) - 1 :, : engine.checkpoints.vocab_size]
@@ -328,7 +339,7 @@ def _reference_facts(engine: "VllmPair", model: Any, text: Rollout) -> np.ndarra
     return torch.stack([own, -(logp.exp() * logp).sum(-1)], dim=1).double().cpu().numpy()
 
 
-def _device(engine: "VllmPair") -> str:
+def _device(engine: TestedPair) -> str:
     """A GPU with room for twice a model's files, beside what vLLM has taken; else the CPU."""
     if not torch.cuda.is_available():
         return "cpu"

@@ -165,8 +165,8 @@ def _errors(printed: str) -> Iterator[tuple[str, str]]:
     """Yield kind and text of each traceback's error, process by process; of a chain of them the last."""
     processes: dict[str, list[str]] = {}
     for line in printed.splitlines():
-        prefix = _PREFIX.match(line)
-        processes.setdefault(prefix["who"], []).append(line[prefix.end() :])
+        if prefix := _PREFIX.match(line):
+            processes.setdefault(prefix["who"], []).append(line[prefix.end() :])
     for lines in processes.values():
         for block in "\n".join(lines).split(_TRACEBACK)[1:]:
             stack = block.splitlines()[1:]
