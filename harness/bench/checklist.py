@@ -136,7 +136,8 @@ def apart(check: str, pair: Pair, settings: Found, environment: dict[str, str], 
             overran = True
         finally:  # also what a step that has ended left behind, and all of it where this process is told to end
             _kill_group(process)
-            process.stdin.close()
+            if process.stdin is not None:
+                process.stdin.close()
         answer.seek(0)
         lines = answer.read().splitlines()
     seconds = round(time.monotonic() - began, 1)

@@ -21,6 +21,7 @@ import numpy as np
 
 from harness.bench.worker import TEXT
 from harness.spec import Decoding, EngineSpec, Pair, Sampling
+from harness.spec.decoding import Mode
 
 PROMPT = 76  # tokens: few enough that vLLM reads a prompt in a CUDA graph, alone or beside tokens that are decoded
 CLOSE = {"float32": 1e-3, "bfloat16": 1.5}  # nats of Δ log p against transformers in float32 on the same weights
@@ -164,7 +165,7 @@ def plain_speed(pair: Pair, settings: Found) -> Found:
     arguments = {name: settings[name] for name in ("dtype", "max_num_seqs", "max_model_len", "enforce_eager")}
     llm = LLM(pair.rl, disable_log_stats=True, **arguments, **settings["vllm_args"])
     started = time.monotonic() - began
-    prompts = [{"prompt_token_ids": llm.get_tokenizer().encode(TEXT.format(i, 3 + i))} for i in range(30)]
+    prompts: list[Any] = [{"prompt_token_ids": llm.get_tokenizer().encode(TEXT.format(i, 3 + i))} for i in range(30)]
 
     def decode(top_p: float) -> Callable[[int], tuple[int, int]]:
         params = SamplingParams(temperature=1.0, top_p=top_p, max_tokens=settings["tokens"], detokenize=False)
@@ -220,7 +221,8 @@ def _prompts(engine: Any, name: str, count: int, tokens: int) -> list[Any]:
 
     draw = np.random.default_rng(len(name))
     ids = [tuple(draw.integers(4, engine.checkpoints.vocab_size, PROMPT).tolist()) for _ in range(count)]
-    modes, sampling = ("base", "rl"), Sampling(top_p=0.95, max_tokens=tokens)
+    modes: tuple[Mode, ...] = ("base", "rl")
+    sampling = Sampling(top_p=0.95, max_tokens=tokens)
     return [
         Request("", f"{name}/{i}", 0, Decoding(mode=modes[i % 2]), sampling, prompt_token_ids=each)
         for i, each in enumerate(ids)

@@ -116,7 +116,7 @@ def _measure(scale: float, rows: int, vocab: int, rounds: int, top_p: float) -> 
     }
 
 
-def count_paths(vocab: int, rows: int = 4) -> dict[str, dict[str, Any]]:
+def count_paths(vocab: int, rows: int = 4) -> dict[str, dict[str, Any] | None]:
     """What one decision asks of the machine, by path and rule, counted on a CPU.
 
     Returns:
@@ -131,14 +131,15 @@ def count_paths(vocab: int, rows: int = 4) -> dict[str, dict[str, Any]]:
 
     base, rl = _batch(SHAPES["peaked"], rows, vocab)
     noise = Noise.at(torch.arange(rows), torch.arange(rows))
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, Any] | None] = {}
     for path, dense in (("torch", False), ("torch dense", True)):
-        found[path] = {}
+        counts: dict[str, Any] = {}
+        found[path] = counts
         for name, gamma in GAMMAS.items():
             rule = _rule(gamma, rows, 0.7)
             watch = watched(lambda rule=rule, dense=dense: decide(base, rl, rule, noise, dense=dense))
             held = _growth(lambda rule=rule, dense=dense: decide(base, rl, rule, noise, dense=dense))
-            found[path][name] = {**watch, "launches": 0, "bytes": round(held / base.numel(), 1)}
+            counts[name] = {**watch, "launches": 0, "bytes": round(held / base.numel(), 1)}
     command = [sys.executable, "-W", "ignore", "-m", "harness.bench.decision", "--count-fused", str(vocab)]
     done = subprocess.run(
         command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
@@ -248,7 +249,8 @@ def _growth(run: Callable[[], Any]) -> int:
         os.close(error)
         os.close(quiet)
     held = most = 0
-    for event in sorted(recorded.profiler.kineto_results.events(), key=lambda event: event.start_ns()):
+    profiler: Any = recorded.profiler  # torch says None, which it is before the call alone, and leaves out `nbytes`
+    for event in sorted(profiler.kineto_results.events(), key=lambda event: event.start_ns()):
         if event.name() == "[memory]":
             held += event.nbytes()
             most = max(most, held)

@@ -120,7 +120,7 @@ class _Worker:
         self.kind = kind
         command = [sys.executable, "-m", "harness.bench.worker", kind, pair.base, pair.rl, str(tokens)]
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in __exit__
-        self._process = subprocess.Popen(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -128,6 +128,9 @@ class _Worker:
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
         )
+        assert process.stdin is not None  # both are pipes
+        assert process.stdout is not None
+        self._process, self._input, self._output = process, process.stdin, process.stdout
 
     def __enter__(self) -> "_Worker":
         self._read()
@@ -135,11 +138,11 @@ class _Worker:
 
     def round(self, number: int, sequences: int) -> dict[str, float]:
         """Has the worker decode once: tokens, cpu and wall seconds."""
-        print(number, sequences, file=self._process.stdin, flush=True)
+        print(number, sequences, file=self._input, flush=True)
         return self._read()
 
     def _read(self) -> dict[str, Any]:
-        line = self._process.stdout.readline()
+        line = self._output.readline()
         if not line:
             self._log.seek(0)
             tail = self._log.read().strip().splitlines()
@@ -147,7 +150,7 @@ class _Worker:
         return json.loads(line)
 
     def __exit__(self, *_: object) -> None:
-        self._process.stdin.close()
+        self._input.close()
         try:
             self._process.wait(timeout=30)
         except subprocess.TimeoutExpired:

@@ -161,6 +161,7 @@ def _cell(prompt: _Prompt, tau: float, batch: int, rounds: int) -> dict[str, Any
 
     times: dict[str, list[float]] = {str(draft): [] for draft in DRAFTS}
     reads, written = {}, {}
+    done: list[Any] = []
     for number in range(rounds + 1):
         for draft in DRAFTS:
             spent, done, reads[str(draft)] = prompt.respond(batch, tau, draft)

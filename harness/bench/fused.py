@@ -10,7 +10,6 @@ Three questions, of rows of every kind under every rule:
               the statistic within 1e-5 of its threshold.
 """
 
-import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -42,13 +41,11 @@ TAUS = {
 RULES = tuple(
     RuleRow(gate, primary, tau, gamma, temperature, top_p)
     for gate in GATES
-    for tau, primary, gamma, temperature, top_p in itertools.product(
-        TAUS.get(gate, (0.01, 0.1, 0.4)),
-        ("base", "rl"),
-        (0.0, 0.1, 0.7, -0.4, -1.0),
-        (1.0, 0.6, 1.7),
-        (0.5, 0.7, 0.95, 1.0, 1e-6),
-    )
+    for tau in TAUS.get(gate, (0.01, 0.1, 0.4))
+    for primary in ("base", "rl")
+    for gamma in (0.0, 0.1, 0.7, -0.4, -1.0)
+    for temperature in (1.0, 0.6, 1.7)
+    for top_p in (0.5, 0.7, 0.95, 1.0, 1e-6)
 )
 # Row i is of kind i % 8: deviation of base's logits, how much sharper RL's are, and their deviation from that.
 KINDS = {

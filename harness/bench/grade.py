@@ -181,7 +181,7 @@ def _number_answers(gold: str, rng: random.Random) -> tuple[list[str], list[str]
             found += [rf"{value:f} \text{{ {unit}}}" for unit in ("m/s", "kg", "eV", "K")]
         return found + [rf"{mantissa} \times 10^{{{shift}}} \, \mathrm{{{unit}}}" for unit in ("W", "cm^{-2}", "erg")]
 
-    last = Decimal(1).scaleb(value.as_tuple().exponent)
+    last = Decimal(1).scaleb(value.adjusted() - len(value.as_tuple().digits) + 1)
     misses = [value + last, value - last, value * 10, value / 10, value * 1000, value + rng.randint(2, 9) * last]
     return forms(value), [form for miss in misses if miss not in (value, 0) for form in forms(miss)] + forms(-value - 1)
 

@@ -78,7 +78,7 @@ def bench_records(
         needed = 6 * responses * tokens * decodings
         if (free := shutil.disk_usage(directory).free) < 1.2 * needed:
             raise UserError(f"{directory} has {free / 1e9:.1f} GB free; this run needs about {needed / 1e9:.1f} GB")
-        stages, store = {}, Path(directory, "records")
+        stages, store, size = {}, Path(directory, "records"), 0
         for stage in STAGES:
             say(f"{stage}: started")
             stages[stage] = _in_process(stage, store, settings)
@@ -282,7 +282,9 @@ def _peak() -> float:
 
 def main(stage: str, folder: str, settings: str) -> None:
     """Run one stage and print what it found."""
-    stages = dict(zip(STAGES, (_write, _read, _resume, _verify, _grade, _compare, _report), strict=True))
+    stages: dict[str, Callable[[Path, dict[str, int]], dict[str, Any]]] = dict(
+        zip(STAGES, (_write, _read, _resume, _verify, _grade, _compare, _report), strict=True)
+    )
     found = stages[stage](Path(folder), json.loads(settings))
     print(json.dumps({"peak_mib": _peak(), **found}))
 

@@ -35,6 +35,7 @@ def bench_report(
     from harness.report.build import build
     from harness.report.write import write
 
+    size = 0
     seconds: dict[str, list[float]] = {"read": [], "build": [], "write": []}
     with tempfile.TemporaryDirectory(prefix="rlvr-dir-bench-") as scratch:
         folder = Path(scratch)
@@ -48,11 +49,10 @@ def bench_report(
             report = build(results)
             built = time.perf_counter()
             page = write(report, folder / "report")
-            wrote = time.perf_counter()
+            wrote, size = time.perf_counter(), page.stat().st_size
             if number:
                 for name, spent in zip(seconds, (read - began, built - read, wrote - built), strict=True):
                     seconds[name].append(spent)
-        size = page.stat().st_size
     median = {name: round(statistics.median(each), 3) for name, each in seconds.items()}
     return {
         "seconds": median,

@@ -5,6 +5,7 @@ from datetime import date
 from typing import Any
 
 from harness.bench.decode import machine
+from harness.spec import parse
 
 METHODS = ("low_prob", "dominate", "ppl")
 SIZES = {"steps": 3, "prompts": 8, "samples": 8, "minibatches": 2, "max_response_tokens": 64}
@@ -39,7 +40,7 @@ def bench_train(
     from harness.tiny.recipe import rl_problems
     from harness.train import DapoSettings, reweighting_cost
 
-    base, settings = tiny_pair().base, DapoSettings(**(sizes or SIZES))
+    base, settings = tiny_pair().base, parse(DapoSettings, sizes or SIZES)
     found: dict[str, Any] = {"shares": {}, "ratios": {}, "seconds": {}}
     before = torch.get_num_threads()
     torch.set_num_threads(threads)

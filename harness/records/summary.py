@@ -24,12 +24,16 @@ def counts(snapshot: Snapshot) -> dict[str, Any]:
     entries = [*snapshot.entries()]
     if not entries:
         return {"rollouts": 0, "problems": 0}
-    counted = {name: [getattr(entry, name) for entry in entries] for name in ("n_tokens", "n_replaced", "n_changed")}
-    all_in_one = stats.Responses(truncated=[entry.finish_reason == "length" for entry in entries], **counted)
+    all_in_one = stats.Responses(
+        truncated=[entry.finish_reason == "length" for entry in entries],
+        n_tokens=[entry.n_tokens for entry in entries],
+        n_replaced=[entry.n_replaced for entry in entries],
+        n_changed=[entry.n_changed for entry in entries],
+    )
     return {
         "rollouts": len(entries),
         "problems": len({entry.problem for entry in entries}),
-        "tokens": sum(counted["n_tokens"]),
+        "tokens": sum(entry.n_tokens for entry in entries),
         **stats.benchmark_metrics([all_in_one]),
     }
 

@@ -5,7 +5,10 @@ import re
 import warnings
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from matplotlib.typing import RcKeyType
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -15,7 +18,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#9
 BASE, RL, EXPO = "#8c8c8c", "#d55e00", "#8a5cc2"
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 INK = "#1b2a3a"  # becomes the page's text colour
-STYLE = {
+STYLE: "dict[RcKeyType, Any]" = {
     "svg.fonttype": "none", "svg.hashsalt": "rlvr-dir", "font.family": "sans-serif", "font.size": 9,
     "text.parse_math": False, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "axes.titlesize": 9,
     "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,

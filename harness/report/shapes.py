@@ -92,12 +92,12 @@ def number(score: Score | None, value: float | None = None, *, beside: bool = Tr
 
 def average(scores: Sequence[Score]) -> Score:
     """The unweighted mean of the benchmarks, as the paper prints it: of the two-decimal scores."""
-    passed = [score.passed for score in scores]
+    passed = [score.passed for score in scores if score.passed is not None]
     return Score(
         _mean([score.avg for score in scores]),
         samples=scores[0].samples,
         k=scores[0].k,
-        passed=None if None in passed else _mean(passed),
+        passed=_mean(passed) if len(passed) == len(scores) else None,
     )
 
 
@@ -141,8 +141,8 @@ def methods_table(
             for score, (head, among) in zip(scores, heads, strict=True):
                 cells.append(number(score, among="" if head == "Average" else among))
                 if first.k:
-                    known = score is not None and score.passed is not None
-                    cells.append(number(score, score.passed, beside=False) if known else Cell("–"))
+                    passed = None if score is None else score.passed
+                    cells.append(Cell("–") if passed is None else number(score, passed, beside=False))
             lines.append(cells)
         taking = [i for i, method in enumerate(mine) if method.name not in unranked]
         marked = marked_columns([lines[i] for i in taking], second=second) if len(taking) > 1 else []

@@ -119,13 +119,15 @@ def _question(answers: Sequence[Answer], tokenizer: Any) -> dict[str, Any]:
 
 def _answer(answer: Answer, pieces: Pieces) -> dict[str, Any]:
     rollout, decoding = answer.rollout, answer.decoding
-    gated = decoding is not None and decoding.gated
+    gate = None
+    if decoding is not None and decoding.gated:
+        gate = {"criterion": decoding.criterion, "tau": decoding.tau, "gamma": decoding.gamma}
     data: dict[str, Any] = {
         "label": answer.label,
         "sample": rollout.sample,
         "finish": rollout.finish_reason,
         "verdict": answer.verdict,
-        "gate": {"criterion": decoding.criterion, "tau": decoding.tau, "gamma": decoding.gamma} if gated else None,
+        "gate": gate,
         "primary": decoding.primary if decoding is not None else None,
         "generated": rollout.n_tokens,
         "n_replaced": rollout.n_replaced,
