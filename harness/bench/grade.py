@@ -21,7 +21,6 @@ from harness.errors import UserError
 from harness.grading import GRADERS, grade_many
 from harness.grading.pool import close_workers, verify_many
 
-INTEGERS = 960  # 30 problems, 32 answers each
 MINERVA_ANSWERS = 32
 HOSTILE = 200
 

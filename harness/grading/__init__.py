@@ -11,7 +11,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from harness.grading.boxes import Box, find_box, last_box
+from harness.grading.boxes import Box, find_box
 from harness.grading.grade import GRADERS, KINDS, Gold, Verdict, grade, grade_many
 
 DEFAULT_GRADER = "robust"
@@ -26,7 +26,6 @@ __all__ = [
     "find_box",
     "grade",
     "grade_many",
-    "last_box",
 ]
 
 

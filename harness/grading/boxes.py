@@ -48,8 +48,3 @@ def find_box(text: str) -> Box:
     if best is not None:
         return Box("closed", text[best[0] : best[1]].strip())
     return Box("unclosed_box" if any(start is not None for start in open_braces) else "no_box")
-
-
-def last_box(text: str) -> str | None:
-    """The content of `find_box(text)`, or None where there is no closed, non-empty box."""
-    return find_box(text).content

@@ -45,7 +45,7 @@ def grouped(results: Sequence[EvalResult]) -> list[Group]:
         others = [lot for lot, pair in zip(found, pairs, strict=True) if pair == (base, rl)]
         told = f" ({words})" if (words := telling(mine, others)) else ""
         slug = f"{number}-" if len(found) > 1 else ""
-        groups.append(Group(pair_title(base, rl) + told, slug, base, rl, tuple(mine), tuple(settings_of(mine))))
+        groups.append(Group(pair_title(rl) + told, slug, base, rl, tuple(mine), tuple(settings_of(mine))))
     return groups
 
 
@@ -81,7 +81,7 @@ def telling(lot: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]]) -
     return ", ".join(words)
 
 
-def pair_title(base: str, rl: str) -> str:
+def pair_title(rl: str) -> str:
     """The paper's name of a pair, `tiny pair`, or the last part of the RL checkpoint's name."""
     if (known := paper.pair_of(rl)) is not None:
         return f"{paper.PAIRS[known]} ({rl.rpartition('/')[2]})"

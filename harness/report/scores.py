@@ -16,7 +16,7 @@ ROWS = 6  # gated decodings that the table of methods shows one by one
 
 def section(group: Group, rows: Sequence[Comparison], *, several: bool) -> Section:
     """All of a pair's tables and figures."""
-    tables: list[Table] = [_methods(group, rows)]
+    tables: list[Table] = [_methods(group)]
     drawn: list[Figure] = []
     for task in group.tasks:
         mine = [setting for setting in group.settings if setting.task == task]
@@ -88,7 +88,7 @@ def anchor(result: EvalResult) -> str:
     return f"#r-{result.config_hash}"
 
 
-def _methods(group: Group, rows: Sequence[Comparison]) -> Table:
+def _methods(group: Group) -> Table:
     """Base, RL and the gated decodings; many of them are represented by the best, which is said."""
     samples = {setting.samples for setting in group.settings}
     k = max(1, min(samples) // 2)

@@ -23,7 +23,7 @@ SHOWN_TOKENS, SHOWN_WORDS = 20, 40
 def token_section(data: Mapping[str, Any], number: int = 0) -> Section:
     """Everything that is known of the tokens of one pair."""
     slug = f"-{number}" if number else ""
-    pair = pair_title(str(data["pair"].get("base")), str(data["pair"].get("rl")))
+    pair = pair_title(str(data["pair"].get("rl")))
     tasks = ", ".join(str(task) for task in data["tasks"])
     counted = data["generations"]
     text = (

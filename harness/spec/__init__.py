@@ -15,12 +15,11 @@ from harness.spec.decoding import (
     parse_decoding,
     with_controls,
 )  # fmt: skip
-from harness.spec.engine import BACKENDS, EngineSpec
+from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import PUBLISHED, VERSIONS, EvalSpec, load_eval
 from harness.spec.pair import PRESETS, TINY, Pair, find_pair
 
 __all__ = [
-    "BACKENDS",
     "CRITERIA",
     "MODES",
     "PRESETS",

@@ -1,13 +1,12 @@
 """Which engine decodes, and the settings that are passed through to it."""
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from harness.spec.base import Spec
 
 Backend = Literal["auto", "vllm", "transformers"]
-BACKENDS: tuple[str, ...] = get_args(Backend)
 
 
 class EngineSpec(Spec, frozen=True):

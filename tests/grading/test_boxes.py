@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from harness.grading import find_box, last_box
+from harness.grading import find_box
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ from harness.grading import find_box, last_box
     ],
 )
 def test_the_last_closed_box_that_holds_something(text, answer):
-    assert last_box(text) == answer
-    assert find_box(text).status == "closed"
+    box = find_box(text)
+    assert (box.status, box.content) == ("closed", answer)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,8 @@ def test_the_last_closed_box_that_holds_something(text, answer):
     ],
 )
 def test_no_answer(text, status):
-    assert (last_box(text), find_box(text).status) == (None, status)
+    box = find_box(text)
+    assert (box.status, box.content) == (status, None)
 
 
 @pytest.mark.parametrize(
@@ -56,5 +57,5 @@ def test_no_answer(text, status):
 )
 def test_linear_in_hostile_text(piece):
     start = time.perf_counter()
-    last_box("\\boxed{1}" + piece * 100_000 + "\\boxed{2")
+    find_box("\\boxed{1}" + piece * 100_000 + "\\boxed{2")
     assert time.perf_counter() - start < 2

@@ -168,9 +168,9 @@ def test_many_settings_are_represented_by_the_best_and_that_is_said():
 
 
 def test_names_of_pairs():
-    assert pair_title("b", DAPO["rl"]) == "DAPO (DAPO-Qwen-32B)"
-    assert pair_title("x", "some/where/tiny/weights/rl") == "tiny pair"
-    assert pair_title("x", "work/my-pair/rl") == "my-pair"
+    assert pair_title(DAPO["rl"]) == "DAPO (DAPO-Qwen-32B)"
+    assert pair_title("some/where/tiny/weights/rl") == "tiny pair"
+    assert pair_title("work/my-pair/rl") == "my-pair"
     assert p_value(0.0) == "< 0.001"
 
 

@@ -103,16 +103,16 @@ def _unknown(key: str, stock: Any, added: list[str], omegaconf: Any) -> str | No
     else:
         return None
     is_open = where in OPEN or any(key.startswith(f"{each}.") for each in OPEN) or (depth and not node)
-    if key in added and (is_open or part in _fields(node, parts, added)):
+    if key in added and (is_open or part in _fields(node, parts)):
         return None
     names = list(_names(stock))
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
     near = near or [name for name in names if name.endswith("." + parts[-1])][:1]
-    plus = f"; accepted: +{key}" if is_open or part in _fields(node, parts, added) else ""
+    plus = f"; accepted: +{key}" if is_open or part in _fields(node, parts) else ""
     return f"{key} is not known to verl" + plus + (f"; its nearest is {near[0]}" if near and not plus else "")
 
 
-def _fields(node: Any, parts: list[str], added: list[str]) -> set[str]:
+def _fields(node: Any, parts: list[str]) -> set[str]:
     """Fields of the dataclass that a node becomes: verl's, or ours where an argument names it."""
     import dataclasses
 
