@@ -1,12 +1,13 @@
 """The processor's two interfaces and its channel, without an engine around them."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from harness.bench.decision import watched
 from harness.decode.vllm_pair import channel
 from harness.policy import Noise, Rule, RuleRow, decide, request_key
 
@@ -181,41 +182,27 @@ def test_several_logits_rows_a_request_are_refused():
         processor.apply(rl.clone(), v2_context([0], torch.zeros(6)))
 
 
-# What makes the host wait for a GPU; and `lift_fresh`: a tensor made of numbers of the host, which is copied there.
-WAITS = ("_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "unique", "equal", "lift_fresh")
-
-
-class Watched(TorchDispatchMode):
-    """Notes the operators of torch's dispatcher that would wait for a GPU, or copy something to it."""
-
-    def __init__(self):
-        super().__init__()
-        self.waits = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.name().removeprefix("aten::").split(".")[0]
-        by_mask = name in ("index", "index_put", "index_put_") and any(
-            each is not None and each.dtype == torch.bool for each in args[1]
-        )
-        if by_mask or name in WAITS:
-            self.waits.append(name)
-        return func(*args, **(kwargs or {}))
-
-
 def test_the_watch_sees_what_it_is_there_for():
     x = torch.arange(4.0)
-    with Watched() as watched:
+
+    def wait():
         x[x > 1]
         x.max().item()
         (x > 1).nonzero()
         torch.tensor([1, 2])
-    assert {"index", "_local_scalar_dense", "nonzero", "lift_fresh"} <= {*watched.waits}
+
+    assert {"index", "_local_scalar_dense", "nonzero", "lift_fresh"} <= {*watched(wait)["waits"]}
 
 
-@pytest.mark.parametrize("trace", [None, 2], ids=["plain", "traced"])
+@pytest.mark.parametrize(
+    ("ours", "trace"),
+    [(range(6), None), (range(6), 2), ((0, 1, 3, 5), None), ((0, 1, 3, 5), 2)],
+    ids=["all", "all traced", "beside plain requests", "traced beside plain requests"],
+)
 @pytest.mark.parametrize("interface", ["V1", "V2"])
-def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interface, trace):
+def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interface, ours, trace):
     """As on a GPU (`dense`), on a CPU: what would be a wait or a copy there is an operator here as well."""
+    from vllm import SamplingParams
     from vllm.v1.sample.logits_processor import BatchUpdate
 
     make, config, base, rl, vocab = processor_and_logits(vocab=600, padded=608)
@@ -224,8 +211,9 @@ def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interf
     outputs = [[7] * s for s in range(6)]
     wanted = []
     for k, key in enumerate(keys):
-        wanted.append(params(rules[k], key, vocab))
-        wanted[k].extra_args["rlvr"]["trace"] = trace
+        wanted.append(params(rules[k], key, vocab) if k in ours else SamplingParams())
+        if k in ours:
+            wanted[k].extra_args["rlvr"]["trace"] = trace
     if interface == "V1":
         processor = make(config, torch.device("cpu"), False)
         added = [(k, wanted[k], [1] * 4, outputs[k]) for k in range(6)]
@@ -239,13 +227,13 @@ def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interf
     context = v2_context(range(3, 9), [3 + len(output) for output in outputs])
     for step in range(4):
         logits = rl.clone() + 0.1 * step
-        with Watched() as watched:
-            got = processor.apply(logits, *([] if interface == "V1" else [context]))
+        found = watched(partial(processor.apply, logits, *([] if interface == "V1" else [context])))
         if step:
-            assert watched.waits == []
+            assert found["waits"] == []
         positions = [4 + len(output) for output in outputs]
         want = expected(base, rl + 0.1 * step, rules, keys, positions, vocab)
-        assert got.argmax(-1).tolist() == want.token.tolist()
+        for k in range(6):
+            assert logits[k].argmax() == want.token[k] if k in ours else logits[k].equal(rl[k] + 0.1 * step)
         for output, token in zip(outputs, want.token.tolist(), strict=True):
             output.append(token)
         context.pos += 1

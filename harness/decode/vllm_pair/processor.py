@@ -69,7 +69,7 @@ class PairProcessor(*_INTERFACES):
             self._table = SlotTable(device_or_states.max_num_reqs, device_or_states.device)
         else:  # V1's slots are the rows of its batch
             self._table = SlotTable(vllm_config.scheduler_config.max_num_seqs, device_or_states)
-        self._positions: tuple[list[int], torch.Tensor] | None = None  # V1: of the step before, host and device
+        self._positions: tuple[list[int | None], torch.Tensor] | None = None  # V1: of the step before, host and device
 
     # Model runner V1 -------------------------------------------------------------------------------------------
 
@@ -95,19 +95,19 @@ class PairProcessor(*_INTERFACES):
         table.flush()
 
     def _written(self, batch: Batch) -> torch.Tensor:
-        """The position of each row's next token: (n,) int64. A row that is not ours has none, and says 0.
+        """The position of each row's next token: (n,) int64. A row that is not ours says any number.
 
         The output may hold placeholders: its length counts, not its content. From one step to the next all lengths
         grow by one, unless a prompt is still being read; then they are copied to the device once more.
         """
-        positions = [row.prompt_length + len(row.output) if row else 0 for row in batch.rows]
+        positions = [row.prompt_length + len(row.output) if row else None for row in batch.rows]
         before = self._positions
         if before is not None and before[0] == positions:
             return before[1]
-        if before is not None and [each + 1 for each in before[0]] == positions:
+        if before is not None and [None if each is None else each + 1 for each in before[0]] == positions:
             on_device = before[1].add_(1)
         else:
-            on_device = to_device(positions, torch.long, batch.device)
+            on_device = to_device([each or 0 for each in positions], torch.long, batch.device)
         self._positions = positions, on_device
         return on_device
 
