@@ -240,7 +240,7 @@ def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interf
 
 
 @pytest.mark.parametrize("asked", ["auto", "torch", "triton", "cuda"])
-def test_the_environment_chooses_the_path_of_the_decision(asked, monkeypatch):
+def test_the_environment_chooses_the_path_of_the_decision(asked, monkeypatch, caplog):
     from harness.decode.vllm_pair import step
     from harness.errors import UserError
 
@@ -251,6 +251,9 @@ def test_the_environment_chooses_the_path_of_the_decision(asked, monkeypatch):
             with pytest.raises(UserError, match="RLVR_DIR_DECISION='cuda' is not known; accepted: auto, triton, torch"):
                 step.decision_path("cpu")
         else:
-            assert step.decision_path("cpu") == ("triton" if asked == "triton" else "torch")
+            path = "triton" if asked == "triton" else "torch"
+            with caplog.at_level("INFO", logger="rlvr_dir"):
+                assert step.decision_path("cpu") == step.decision_path("cpu") == path
+            assert [record.message for record in caplog.records] == [f"the decision of a step runs in {path} on cpu"]
     finally:
         step.decision_path.cache_clear()
