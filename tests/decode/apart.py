@@ -4,12 +4,14 @@
 
 A second engine cannot live in the process of the first. `few_blocks` has a KV cache far too small for its requests;
 `client` runs its engine in yet another process; `two_ranks` cuts both models in two (tensor parallel); `fused` decides
-with the GPU's kernels, in Triton's interpreter. Writes a pickle of (preemptions or None, rollouts).
+with the GPU's kernels, in Triton's interpreter, and traces some requests. Writes a pickle of (preemptions or None,
+rollouts).
 """
 
 import os
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from tests.decode.requests import make_requests
@@ -41,7 +43,7 @@ def main(how, base, rl, out):
 
     changes = {
         "client": {},
-        "fused": {},
+        "fused": {"self_test": False},  # its 700 rows would take most of the time
         "few_blocks": {"kv_cache_gib": BLOCKS * 32 * 1024 / 2**30},
         "two_ranks": {"tensor_parallel_size": 2, "kv_cache_gib": 0.125},
     }
@@ -55,7 +57,10 @@ def main(how, base, rl, out):
             scheduler._preempt_request = lambda request, *a, **k: preempted.append(1) or preempt(request, *a, **k)
         if how == "fused":
             assert engine.info()["decision"] == "triton"
-        rollouts = list(engine.generate(make_requests(**REQUESTS[how])))
+        requests = make_requests(**REQUESTS[how])
+        if how == "fused":
+            requests = [replace(request, trace=(None, 0, 2)[i % 3]) for i, request in enumerate(requests)]
+        rollouts = list(engine.generate(requests))
     Path(out).write_bytes(pickle.dumps((preempted and len(preempted), rollouts)))
 
 

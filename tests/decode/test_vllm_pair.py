@@ -189,6 +189,10 @@ def test_another_engine_gives_the_same_tokens(vllm_engine, peaked_pair, tmp_path
     preemptions, rollouts = pickle.loads(out.read_bytes())
     assert how != "few_blocks" or preemptions >= 5
     assert_same(vllm_engine.generate(make_requests(**REQUESTS[how])), rollouts)
+    traced = [rollout for rollout in rollouts if rollout.trace is not None]
+    assert len(traced) == (12 if how == "fused" else 0)
+    for rollout in traced:
+        assert np.abs(rollout.trace.fact("delta_logp") - rollout.delta_logp).max() < 1e-4
 
 
 def test_a_second_engine_in_one_process_is_refused(vllm_engine, peaked_pair):
