@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from harness.evals import EvalResult, evaluate
+from harness.markdown import markdown_table
 from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling, parse
 
 TASKS = ("tiny_easy", "tiny_medium")
@@ -64,16 +65,18 @@ def run_demo(
 
 def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> str:
     """The demo's Markdown: one table, the paired differences beneath it, and what was run."""
-    n = results[0].samples
-    lines = [
-        f"| benchmark | decoding | Avg@{n} ± s.e. | Pass@{max(1, n // 2)} | replaced |",
-        "|---|---|---|---|---|",
+    n, k = results[0].samples, max(1, results[0].samples // 2)
+    rows = [
+        [
+            result.task,
+            result.decoding.label(),
+            f"{100 * result.avg:.1f} ± {100 * result.standard_error:.1f}",
+            f"{100 * result.pass_at(k):.1f}",
+            f"{100 * result.replacement_ratio:.1f} %",
+        ]
+        for result in sorted(results, key=lambda result: result.task)
     ]
-    for result in sorted(results, key=lambda r: r.task):
-        lines.append(
-            f"| {result.task} | {result.decoding.label()} | {100 * result.avg:.1f} ± {100 * result.standard_error:.1f} "
-            f"| {100 * result.pass_at(max(1, n // 2)):.1f} | {100 * result.replacement_ratio:.1f} % |"
-        )
+    lines = [markdown_table(["benchmark", "decoding", f"Avg@{n} ± s.e.", f"Pass@{k}", "replaced"], rows, left=2)]
     lines += ["", "Differences of Avg, paired by problem, with 95 % t intervals:", ""]
     for task in sorted({r.task for r in results}):
         mine = {r.decoding: r for r in results if r.task == task}

@@ -20,7 +20,7 @@ ROOMS = {
     "train": {"policy", "spec", "grading", "stats", "records"},
     "tiny": {"spec", "grading", "stats", "train"},
     "evals": {"spec", "grading", "stats", "decode", "records", "tiny"},
-    "analysis": {"policy", "spec", "decode", "records", "evals"},
+    "analysis": {"policy", "spec", "stats", "decode", "records", "evals"},
     "tracking": {"records", "evals", "analysis"},
     "report": {"spec", "stats", "decode", "records", "evals", "analysis"},
     "bench": {"policy", "spec", "grading", "decode", "records", "train", "tiny", "evals", "report"},
@@ -29,7 +29,8 @@ ROOMS = {
     "demo": {"spec", "evals", "tracking"},
     "tracked": {"evals", "tracking"},
 }
-ANYWHERE = {"errors", "watch"}  # no rooms: the exception that all may raise; what an engine's processes do first
+# No rooms: the exception that all may raise; what an engine's processes do first; the table that all print.
+ANYWHERE = {"errors", "watch", "markdown"}
 FORBIDDEN_THIRD_PARTY = {
     "spec": {"torch", "vllm", "transformers"},
     "grading": {"lm_eval", "torch"},

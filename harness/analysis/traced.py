@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from harness.analysis.clusters import Estimate, ratio, share
 from harness.analysis.histogram import as_json
 from harness.analysis.selected import Selection, selections
 from harness.analysis.tokens import DELTA_EDGES, PROBABILITY_EDGES, TAILS, Generation
@@ -19,6 +18,7 @@ from harness.evals.loop import opened
 from harness.evals.traces import rollouts, traced
 from harness.records import StoredRollout
 from harness.spec import Decoding, EvalSpec
+from harness.stats import Share, share_ratio, token_share
 
 TOP = 10  # likeliest tokens listed a position
 RATIO = 0.08  # of base's tokens that each criterion picks, as in the paper
@@ -88,12 +88,13 @@ def _tails(base: Generation, rl: Generation) -> list[dict[str, Any]]:
     rows = []
     for i, (fact, side, edge) in enumerate(TAILS):
         hits = {who: (tails[:, i], tokens) for who, (tails, tokens) in counts.items()}
-        shares = {who: share(*one) for who, one in hits.items()}
+        shares = {who: token_share(*one) for who, one in hits.items()}
         more, less = sorted(hits, key=lambda who: -shares[who].value)
         rows.append(
             {
                 "fact": fact, "side": side, "edge": edge, "more": more,
-                **{who: _plain(one) for who, one in shares.items()}, "ratio": _plain(ratio(hits[more], hits[less])),
+                **{who: _plain(one) for who, one in shares.items()},
+                "ratio": _plain(share_ratio(hits[more], hits[less])),
             }
         )  # fmt: skip
     return rows
@@ -105,8 +106,8 @@ def _by_delta(one: Generation) -> list[dict[str, Any]]:
     return [
         {
             "tokens": int(table[:, i, 0].sum()),
-            "p_base": _plain(share(table[:, i, 1], table[:, i, 0])),
-            "p_rl": _plain(share(table[:, i, 2], table[:, i, 0])),
+            "p_base": _plain(token_share(table[:, i, 1], table[:, i, 0])),
+            "p_rl": _plain(token_share(table[:, i, 2], table[:, i, 0])),
         }
         for i in range(table.shape[1])
     ]
@@ -117,7 +118,10 @@ def _gradient(one: Generation) -> list[dict[str, Any]]:
     table = one.by_problem("mass", one.problems)  # (problems, bins, 2)
     whole = table.sum(axis=1)
     return [
-        {"tokens": _plain(share(table[:, i, 0], whole[:, 0])), "mass": _plain(share(table[:, i, 1], whole[:, 1]))}
+        {
+            "tokens": _plain(token_share(table[:, i, 0], whole[:, 0])),
+            "mass": _plain(token_share(table[:, i, 1], whole[:, 1])),
+        }
         for i in range(table.shape[1])
     ]
 
@@ -135,7 +139,7 @@ def _selection(one: Selection, tokenizer: Any) -> dict[str, Any]:
     }
 
 
-def _plain(one: Estimate) -> dict[str, float | None]:
+def _plain(one: Share) -> dict[str, float | None]:
     """Only finite numbers: what is not known is None."""
     return {
         name: None if value is None or not np.isfinite(value) else float(value)

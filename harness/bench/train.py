@@ -7,13 +7,13 @@ from typing import Any
 from harness.bench.decode import machine
 from harness.spec import parse
 
-METHODS = ("low_prob", "dominate", "ppl")
+COMPARED = ("low_prob", "dominate", "ppl")
 SIZES = {"steps": 3, "prompts": 8, "samples": 8, "minibatches": 2, "max_response_tokens": 64}
 
 
 def bench_train(
     *,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str] = COMPARED,
     rounds: int = 3,
     threads: int = 1,
     sizes: dict[str, int] | None = None,

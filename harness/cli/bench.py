@@ -128,13 +128,13 @@ def bench_train_command(
     """The share of a DAPO training that reweighting takes, and its processor time beside plain DAPO's, in one run."""
     import json
 
-    from harness.bench.train import METHODS, bench_train
+    from harness.bench.train import COMPARED, bench_train
 
     for each in method or ():
-        if each not in METHODS:
-            raise unknown("method", each, METHODS)
+        if each not in COMPARED:
+            raise unknown("method", each, COMPARED)
     found = bench_train(
-        methods=method or METHODS, rounds=rounds, threads=threads, say=lambda text: typer.echo(text, err=True)
+        methods=method or COMPARED, rounds=rounds, threads=threads, say=lambda text: typer.echo(text, err=True)
     )
     if as_json:
         typer.echo(json.dumps(found))

@@ -19,7 +19,7 @@ from harness import stats
 from harness.errors import UserError, unknown
 from harness.evals.from_records import regraded, result_of_record
 from harness.evals.result import ALIKE, EvalResult, asked_hash
-from harness.evals.show import markdown_table
+from harness.markdown import markdown_table
 from harness.records import RecordStore
 from harness.records.store import is_record
 from harness.spec import Decoding
@@ -404,9 +404,12 @@ def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Co
             continue
         nearest = min(others, key=lambda other: len(_unlike(setting, other, across)))
         if differing := _unlike(setting, nearest, across):
+            graded = [f"--{name}" for name in ("grader", "golds") if name in differing]
+            again = f" ({' and '.join(graded)} grades records again)" if graded else ""
             sentences.append(
                 f"{setting.label!r} and {nearest.label!r} on {setting.task} differ in {' and '.join(differing)}, so "
-                f"they are not compared; give results that are alike, or ask for it (--across {','.join(differing)})"
+                f"they are not compared; give results that are alike{again}, or ask for it "
+                f"(--across {','.join(differing)})"
             )
     return list(dict.fromkeys(sentences))
 

@@ -24,7 +24,7 @@ DATA_VARIABLE = "RLVR_DIR_DATA"
 
 
 @dataclass(frozen=True)
-class Source:
+class HubSource:
     """Where a benchmark is on the hub, and how many problems it must have. `fields` maps our names to the hub's."""
 
     rows: int
@@ -33,12 +33,12 @@ class Source:
     fields: Mapping[str, str] = field(default_factory=lambda: {"problem": "problem", "answer": "answer"})
 
 
-SOURCES: dict[str, Source] = {
-    "aime24": Source(30, "HuggingFaceH4/aime_2024", "train"),
-    "aime25": Source(30, "math-ai/aime25", "test"),
+SOURCES: dict[str, HubSource] = {
+    "aime24": HubSource(30, "HuggingFaceH4/aime_2024", "train"),
+    "aime25": HubSource(30, "math-ai/aime25", "test"),
     # 83 problems: the paper's AMC figures are multiples of 1/(83 x 32); the 40 of "amc23" cannot give them.
-    "amc": Source(83, "AI-MO/aimo-validation-amc", "train"),
-    "minerva": Source(272, "math-ai/minervamath", "test", {"problem": "question", "answer": "answer"}),
+    "amc": HubSource(83, "AI-MO/aimo-validation-amc", "train"),
+    "minerva": HubSource(272, "math-ai/minervamath", "test", {"problem": "question", "answer": "answer"}),
 }
 TINY: tuple[str, ...] = ("tiny_easy", "tiny_medium", "tiny_hard")
 BENCHMARKS: tuple[str, ...] = (*SOURCES, *TINY)

@@ -3,11 +3,18 @@
 from collections.abc import Sequence
 
 from harness.evals.result import EvalResult
+from harness.markdown import markdown_table
 
 
 def score(result: EvalResult) -> str:
     """Avg@n with its error over problems: `Avg@32 57.60 ± 5.43`."""
-    return f"Avg@{result.samples} {100 * result.avg:.2f} ± {100 * result.standard_error:.2f}"
+    return f"Avg@{result.samples} {_with_error(result)}"
+
+
+def _with_error(result: EvalResult) -> str:
+    """One problem says nothing of others, so its score has no error."""
+    error = 100 * result.standard_error
+    return f"{100 * result.avg:.2f}" + (f" ± {error:.2f}" if error == error else "")
 
 
 def table(results: Sequence[EvalResult]) -> str:
@@ -26,8 +33,8 @@ def table(results: Sequence[EvalResult]) -> str:
         metrics, m = result.metrics(), result.samples
         row = [result.benchmark, result.label + (f" ({m} samples)" if m != n else "")]
         row += [
-            f"{100 * result.avg:.2f} ± {100 * result.standard_error:.2f}",
-            f"{100 * result.sampling_error:.2f}",
+            _with_error(result),
+            f"{100 * result.sampling_error:.2f}" if m > 1 else "",
             f"{100 * result.pass_at(k):.2f}" if k <= m else "",
             "" if result.maj is None else f"{100 * result.maj:.2f}",
             f"{100 * result.replacement_ratio:.1f} %",
@@ -39,18 +46,3 @@ def table(results: Sequence[EvalResult]) -> str:
         row += [f"{100 * metrics[f'avg@{m}_{v}']:.2f}" if v in result.correct_by else "" for v in others]
         rows.append(row)
     return markdown_table(head, rows, left=2)
-
-
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> str:
-    """A Markdown table padded to be read as it is; the first `left` columns to the left, the others to the right."""
-    widths = [max(3, *(len(row[i]) for row in (head, *rows))) for i in range(len(head))]
-
-    def line(cells: Sequence[str]) -> str:
-        padded = (
-            cell.ljust(width) if i < left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        )
-        return "| " + " | ".join(padded) + " |"
-
-    rule = ["-" * width if i < left else "-" * (width - 1) + ":" for i, width in enumerate(widths)]
-    return "\n".join([line(head), line(rule), *map(line, rows)])

@@ -9,7 +9,7 @@ from harness.evals.result import EvalResult
 from harness.report import figures
 from harness.report.beside import against_paper
 from harness.report.groups import Group, grouped
-from harness.report.lists import differences, everything, source
+from harness.report.lists import differences, everything, provenance
 from harness.report.model import Report, Section
 from harness.report.scores import section
 from harness.report.trained import trained_section
@@ -63,7 +63,7 @@ def build(
         one.anchor: one
         for group in groups
         for result in group.results
-        for one in [source(result, group, out, runs or {})]
+        for one in [provenance(result, group, out, runs or {})]
     }
     return Report(name, said, tuple(sections), tuple(sources.values()), tuple(facts), tuple(viewers))
 
@@ -75,4 +75,9 @@ def _verdict(groups: Sequence[Group], rows: Sequence[Comparison]) -> tuple[str, 
         mine = set(map(id, group.settings))
         first, more = verdict([row for row in rows if id(row.result) in mine])
         said += [f"{group.pair}: {text}" if len(groups) > 1 else text for text in (first, *more)]
+    if len(groups) > len({(group.base, group.rl) for group in groups}):
+        names = "; ".join(group.pair for group in groups)
+        said.append(
+            f"Results of one pair that are not alike are not compared, and have sections of their own: {names}."
+        )
     return said[0], tuple(said[1:])

@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 from harness.evals.compare import Comparison, Setting
 from harness.evals.result import EvalResult
 from harness.report.groups import Group
-from harness.report.model import Cell, Column, Row, Source, Table
+from harness.report.model import Cell, Column, Provenance, Row, Table
 from harness.report.scores import anchor, score
 from harness.report.shapes import title
 from harness.report.verdict import p_value
@@ -76,7 +76,7 @@ def everything(groups: Sequence[Group]) -> Table:
     return Table("results", "Every result.", tuple(columns), tuple(rows), sortable=True)
 
 
-def source(result: EvalResult, group: Group, out: Path | None, runs: Mapping[str, str]) -> Source:
+def provenance(result: EvalResult, group: Group, out: Path | None, runs: Mapping[str, str]) -> Provenance:
     """What made a result: settings, versions, its record and run."""
     p = result.provenance
     s = result.sampling
@@ -114,7 +114,7 @@ def source(result: EvalResult, group: Group, out: Path | None, runs: Mapping[str
             links.append(("the record", PurePath(os.path.relpath(folder.resolve(), out.resolve())).as_posix()))
     if (run := runs.get(result.config_hash, "")).startswith(("http://", "https://")):
         links.append(("the MLflow run", run))
-    return Source(anchor(result)[1:], f"{result.benchmark}, {result.label}", tuple(facts), tuple(links))
+    return Provenance(anchor(result)[1:], f"{result.benchmark}, {result.label}", tuple(facts), tuple(links))
 
 
 def place(checkpoint: str) -> str:

@@ -2,6 +2,7 @@
 
 import re
 
+from harness.markdown import markdown_table
 from harness.report.model import Cell, Report, Table
 from harness.report.text import visible
 
@@ -27,18 +28,8 @@ def table(one: Table) -> str:
     """Caption, table, notes. A group of columns is named in each of its titles."""
     head = [escape(f"{column.group} {column.title}".strip()) for column in one.columns]
     rows = [[cell(each) for each in row.cells] for row in one.rows]
-    widths = [max(3, *(len(row[i]) for row in (head, *rows))) for i in range(len(head))]
-
-    def line(cells: list[str]) -> str:
-        padded = (
-            text.ljust(width) if column.words else text.rjust(width)
-            for text, width, column in zip(cells, widths, one.columns, strict=True)
-        )
-        return "| " + " | ".join(padded) + " |"
-
-    rule = ["-" * w if column.words else "-" * (w - 1) + ":" for w, column in zip(widths, one.columns, strict=True)]
-    lines = [f"**{escape(one.caption)}**", "", line(head), "| " + " | ".join(rule) + " |", *map(line, rows)]
-    return "\n".join([*lines, *("\n" + escape(note) for note in one.notes)])
+    drawn = markdown_table(head, rows, [column.words for column in one.columns])
+    return "\n".join([f"**{escape(one.caption)}**", "", drawn, *("\n" + escape(note) for note in one.notes)])
 
 
 def render(report: Report) -> str:

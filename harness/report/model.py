@@ -89,7 +89,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Provenance:
     """Where numbers come from: a result, its record, and the command that makes them again. `anchor` is its link."""
 
     anchor: str
@@ -108,7 +108,7 @@ class Report:
     title: str
     verdict: str
     sections: tuple[Section, ...]
-    sources: tuple[Source, ...] = ()
+    sources: tuple[Provenance, ...] = ()
     facts: tuple[tuple[str, str], ...] = field(default=())
     viewers: tuple[tuple[str, str], ...] = ()
 

@@ -4,11 +4,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.report.shapes import Grid, Method, OnRl, Score
+from harness.report.shapes import Grid, MethodRow, OnRl, Score
 
 TASKS = ("aime24", "aime25", "amc")
 # The names of the paper's methods, by those of its data.
-METHODS = {"base": "Base", "dapo": "DAPO", "ppl": "PPL", "dominate": "Dominate", "low_prob": "Ours"}
+METHOD_NAMES = {"base": "Base", "dapo": "DAPO", "ppl": "PPL", "dominate": "Dominate", "low_prob": "Ours"}
 MODELS = {"qwen2.5-math-7b": "Qwen2.5-Math-7B", "qwen3-8b-base": "Qwen3-8B-Base"}
 PAIRS = {"dapo": "DAPO", "orz": "ORZ", "unireason": "UniReason"}
 
@@ -28,7 +28,7 @@ def paper() -> dict[str, Any]:
     return yaml.safe_load(paper_file().read_text())
 
 
-def methods(table: str) -> list[Method]:
+def methods(table: str) -> list[MethodRow]:
     """The rows of `main`, `reweighting` or `minerva`."""
     data = paper()[table]
     if table == "reweighting":
@@ -38,7 +38,7 @@ def methods(table: str) -> list[Method]:
         for name, row in rows.items():
             by_task = {"minerva": row} if table == "minerva" else {task: row[task] for task in TASKS}
             scores = {task: Score(avg, k=16, passed=passed, samples=32) for task, (avg, passed) in by_task.items()}
-            found.append(Method(MODELS[model], METHODS[name], scores))
+            found.append(MethodRow(MODELS[model], METHOD_NAMES[name], scores))
     return found
 
 

@@ -9,7 +9,7 @@ from harness.evals.result import EvalResult
 from harness.report import figures, paper
 from harness.report.groups import Group
 from harness.report.model import Figure, Section, Table
-from harness.report.shapes import Grid, Method, OnRl, Score, avg_name, grid_table, methods_table, on_rl_table, title
+from harness.report.shapes import Grid, MethodRow, OnRl, Score, avg_name, grid_table, methods_table, on_rl_table, title
 
 ROWS = 6  # gated decodings that the table of methods shows one by one
 
@@ -118,7 +118,9 @@ def _methods(group: Group) -> Table:
             "All settings are in the last table."
         )
     methods = [
-        Method(model, label, {benchmark: score(one, k=k) for benchmark, one in found.items()}, _mean(found, group, k))
+        MethodRow(
+            model, label, {benchmark: score(one, k=k) for benchmark, one in found.items()}, _mean(found, group, k)
+        )
         for (label, _), found in chosen.items()
     ]
     if any(one.first.partial for found in chosen.values() for one in found.values()):

@@ -33,7 +33,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class MethodRow:
     """A row of a table of methods: a model, what was done with it, and a score a benchmark.
 
     `average` is the unweighted mean over all benchmarks of the table; None has it made of the scores.
@@ -108,7 +108,7 @@ def _mean(values: Sequence[float]) -> float:
 def methods_table(
     name: str,
     caption: str,
-    methods: Sequence[Method],
+    methods: Sequence[MethodRow],
     *,
     second: bool = True,
     notes: Sequence[str] = (),

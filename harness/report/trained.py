@@ -8,7 +8,7 @@ from harness.report import paper
 from harness.report.groups import lots, telling
 from harness.report.model import Section, Table
 from harness.report.scores import score
-from harness.report.shapes import Method, methods_table
+from harness.report.shapes import MethodRow, methods_table
 from harness.stats import family
 
 REFERENCE = "DAPO"  # what the others are set against, where it is there; else the first
@@ -43,11 +43,11 @@ def _table(results: Sequence[EvalResult], name: str, told: str) -> Table:
     for base in dict.fromkeys(map(_base, trained)):
         model = paper.model_of(base) or base.rpartition("/")[2]
         alone = {e.benchmark: score(e, k=k) for e in settings if e.decoding.mode == "base" and _base(e) == base}
-        methods += [Method(model, "Base", alone)] if alone else []
+        methods += [MethodRow(model, "Base", alone)] if alone else []
         for method in names:
             mine = [one for one in trained if (_base(one), one.first.name) == (base, method)]
             found = {one.benchmark: score(one, beside=beside.get(id(one), ""), k=k) for one in mine}
-            methods += [Method(model, method, found)] if found else []
+            methods += [MethodRow(model, method, found)] if found else []
     note = (
         f"Under each score: its 95 % interval over problems, and its difference to {reference}, paired by problem; not "
         "corrected for the number of comparisons. One training each: another seed of the training may differ by more."

@@ -8,6 +8,7 @@ from harness.stats.metrics import Responses, benchmark_metrics, problem_metrics,
 from harness.stats.paired import PairedDifference, paired_difference, sign_flip_p
 from harness.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem
 from harness.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
+from harness.stats.shares import Share, share_ratio, token_share
 from harness.stats.tables import holm, mean_over_benchmarks
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Pooled",
     "Responses",
     "Scores",
+    "Share",
     "Spread",
     "avg_at_k",
     "benchmark_metrics",
@@ -35,7 +37,9 @@ __all__ = [
     "problems_needed",
     "ratio",
     "sampling_error",
+    "share_ratio",
     "sign_flip_p",
     "standard_error",
     "t_interval",
+    "token_share",
 ]

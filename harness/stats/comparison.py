@@ -14,7 +14,7 @@ from harness.stats.tables import holm, mean_over_benchmarks
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """What one setting scored on one benchmark.
+    """One side of a comparison: what one setting scored on one benchmark.
 
     `values` has a row for each of `units`, which are problems or seeds of a training: (units, samples), or (units,).
     `seeds` are those of the noise, where `values` holds samples.

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from harness.markdown import markdown_table
+
 TEMPLATE = """---
 license: apache-2.0
 library_name: transformers
@@ -104,13 +106,13 @@ def figures_text(figures: dict[str, Any]) -> str:
         f"In brackets the 95 % t\ninterval over the {first['problems']} problems of a benchmark; the difference is "
         "paired by problem.",
         "",
-        "| benchmark | base | RL | RL - base | tokens base / RL |",
-        "|---|---|---|---|---|",
     ]
+    head = ["benchmark", "base", "RL", "RL - base", "tokens base / RL"]
+    rows = []
     for task, row in figures["tasks"].items():
         cells = [_cell(row[name]) for name in ("base", "rl", "difference")]
-        lines.append(f"| {task} | {' | '.join(cells)} | {row['base_tokens']:.1f} / {row['rl_tokens']:.1f} |")
-    return "\n".join(lines)
+        rows.append([task, *cells, f"{row['base_tokens']:.1f} / {row['rl_tokens']:.1f}"])
+    return "\n".join([*lines, markdown_table(head, rows)])
 
 
 def _cell(numbers: list[float]) -> str:

@@ -4,14 +4,17 @@ Everything is paired by seed: the same seed means the same problems in the same 
 seeds; they say what another seed would do, not what other problems would.
 """
 
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.errors import UserError
+from harness.markdown import markdown_table
 from harness.records.files import write_file
-from harness.stats import PairedDifference, paired_difference, standard_error, t_interval
+from harness.stats import Comparison, Scores, family, standard_error, t_interval
 from harness.train.folder import Folder, read_json, write_json
 from harness.train.spec import TrainSpec, plain
 
@@ -31,7 +34,7 @@ def write_summary(folder: Folder, spec: TrainSpec, against: Path | None = None) 
     }
     other = _other(against, found) if against else None
     found["against"] = {"folder": str(against), "label": other["label"]} if other else None
-    found["benchmarks"] = {task: _benchmark(task, found, other) for task in found["base"]}
+    found["benchmarks"] = _benchmarks(found, other)
     write_json(folder.path / "summary.json", found)
     write_file(folder.path / "summary.md", (text(found) + "\n").encode())
     return found
@@ -83,32 +86,46 @@ def _other(path: Path, found: dict[str, Any]) -> dict[str, Any]:
     return other
 
 
-def _benchmark(task: str, found: dict[str, Any], other: dict[str, Any] | None) -> dict[str, Any]:
-    """Means over seeds with their intervals, of both metrics: Avg@k and Pass@k."""
-    result: dict[str, Any] = {}
-    for metric in ("avg", "pass"):
-        base = found["base"][task][metric]
-        values = {seed: each["scores"][task][metric] for seed, each in found["seeds"].items() if each["scores"]}
-        if not values:
-            continue
-        all_values = np.array(list(values.values()))
-        mean = float(all_values.mean())
-        result[metric] = {
-            "base": base,
-            "mean": mean,
-            "interval": _interval(t_interval(mean, standard_error(all_values), len(all_values))),
-            "gain": _difference(paired_difference(all_values, np.full(len(all_values), base))),
-        }
-        if other:
-            theirs = {seed: each["scores"][task][metric] for seed, each in other["seeds"].items() if each["scores"]}
-            shared = [seed for seed in values if seed in theirs]
-            difference = paired_difference([values[seed] for seed in shared], [theirs[seed] for seed in shared])
-            result[metric]["against"] = {**_difference(difference), "seeds": shared}
-    return result
+def _benchmarks(found: dict[str, Any], other: dict[str, Any] | None) -> dict[str, Any]:
+    """Means over seeds with their intervals, of Avg@k and Pass@k; gains and differences are one family each."""
+    benchmarks: dict[str, Any] = {task: {} for task in found["base"]}
+    gains, differences = [], []
+    for task in benchmarks:
+        for metric in ("avg", "pass"):
+            mine = _by_seed(found, task, metric)
+            if not mine.units:
+                continue
+            base = found["base"][task][metric]
+            mean, interval = mine.avg, t_interval(mine.avg, standard_error(mine.values), len(mine.units))
+            benchmarks[task][metric] = {"base": base, "mean": mean, "interval": _interval(interval)}
+            level = np.full(len(mine.units), base)
+            gains.append((mine, Scores("base", mine.task, mine.units, level)))
+            if other:
+                theirs = _by_seed(other, task, metric)
+                shared = [seed for seed in mine.units if seed in theirs.units]
+                differences.append((_only(mine, shared), _only(theirs, shared)))
+    for name, pairs in (("gain", gains), ("against", differences)):
+        for row in family(pairs):
+            task, metric = row.task.rsplit(" ", 1)
+            benchmarks[task][metric][name] = _difference(row)
+    return benchmarks
 
 
-def _difference(d: PairedDifference) -> dict[str, Any]:
-    return {"mean": d.mean, "interval": _interval((d.low, d.high)), "p": d.p, "n": d.n}
+def _by_seed(found: dict[str, Any], task: str, metric: str) -> Scores:
+    """One metric of the validations of a training by seed; no seeds where there was none."""
+    values = {seed: each["scores"][task][metric] for seed, each in found["seeds"].items() if each["scores"]}
+    return Scores(found["label"], f"{task} {metric}", tuple(values), np.array(list(values.values())))
+
+
+def _only(scores: Scores, seeds: Sequence[Hashable]) -> Scores:
+    at = [scores.units.index(seed) for seed in seeds]
+    return replace(scores, units=tuple(seeds), values=scores.values[at])
+
+
+def _difference(row: Comparison[Scores]) -> dict[str, Any]:
+    d = row.difference
+    found = {"mean": d.mean, "interval": _interval((d.low, d.high)), "p": d.p, "holm_p": row.holm_p, "n": d.n}
+    return {**found, "seeds": list(row.result.units)}
 
 
 def _interval(ends: tuple[float, float]) -> list[float] | None:
@@ -125,32 +142,33 @@ def text(found: dict[str, Any]) -> str:
         + ("(none for a single one)." if len(seeds) == 1 else "(p: all sign patterns of the paired differences)."),
         "",
     ]
+    vs = found["against"]
     if found["benchmarks"]:
-        vs = found["against"]
-        head = ["benchmark", "metric", "base", "trained", "trained - base"] + ([f"- {vs['label']}", "p"] if vs else [])
-        lines += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+        head = ["benchmark", "metric", "base", "trained", "trained - base"]
+        head += [f"- {vs['label']}", "p", "p (Holm)"] if vs else []
+        rows = []
         for task, metrics in found["benchmarks"].items():
-            samples = int(found["base"][task]["samples"])
+            samples, problems = (int(found["base"][task][name]) for name in ("samples", "problems"))
             for metric, row in metrics.items():
                 k = samples if metric == "avg" else max(1, samples // 2)
-                cells = [task, f"{metric.capitalize()}@{k}", f"{100 * row['base']:.1f}"]
+                cells = [f"{task} ({problems} problems)", f"{metric.capitalize()}@{k}", f"{100 * row['base']:.1f}"]
                 cells += [_cell(row["mean"], row["interval"]), _cell(row["gain"]["mean"], row["gain"]["interval"], "+")]
                 if vs:
                     cells += [_cell(row["against"]["mean"], row["against"]["interval"], "+")]
-                    cells += [f"{row['against']['p']:.2f}"]
-                lines.append(f"| {' | '.join(cells)} |")
-        lines.append("")
+                    cells += [f"{row['against']['p']:.2f}", f"{row['against']['holm_p']:.2f}"]
+                rows.append(cells)
+        lines += [markdown_table(head, rows, left=2), ""]
         if vs:
-            lines += [f"Paired by seed with {vs['label']} in {vs['folder']}.", ""]
+            lines += [f"Paired by seed with {vs['label']} in {vs['folder']}; Holm's correction over the table.", ""]
     head = ["seed", "accuracy", "tokens", "entropy", "clipped", "weight", "gradient mass at π < 0.3", "groups", "s"]
-    lines += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    rows = []
     for seed, each in seeds.items():
         cells = [seed, *(" → ".join(_number(v, form) for v in each[name]) for name, form in _FIRST_LAST)]
         mass, tokens = each["gradient_share_below_0.3"], each["token_share_below_0.3"]
         cells += [_number(each["clip_fraction"], ".2%"), _number(each["weight"], ".3f")]
         cells += [f"{_number(mass, '.0%')} ({_number(tokens, '.0%')} of tokens)"]
-        cells += [f"{each['kept']} kept, {each['dropped']} dropped", f"{each['seconds']:.0f}"]
-        lines.append(f"| {' | '.join(cells)} |")
+        rows.append([*cells, f"{each['kept']} kept, {each['dropped']} dropped", f"{each['seconds']:.0f}"])
+    lines += [markdown_table(head, rows)]
     shares = [each["reweighting_share"] for each in seeds.values() if each["reweighting_share"] is not None]
     lines += ["", "Accuracy, tokens and entropy: of the rollouts of the first and of the last step."]
     if training["dapo"]["method"] != "none" and shares:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from harness.analysis.clusters import ratio, share
 from harness.analysis.histogram import Histogram, as_json
 from harness.analysis.selected import nucleus, selections, threshold
 from harness.analysis.tokens import DELTA_EDGES, TAILS, Generation
 from harness.policy import entropy, kl_divergence
 from harness.policy.advantages import gradient_coefficient
+from harness.stats import share_ratio, token_share
 
 
 @pytest.fixture(scope="module")
@@ -133,15 +133,15 @@ def test_thresholds_are_strict_and_ties_fall_short():
 
 def test_intervals_are_over_problems():
     hits, tokens = np.array([10, 0, 10, 0] * 10), np.full(40, 100)
-    one = share(hits, tokens)
+    one = token_share(hits, tokens)
     assert one.value == 0.05
     assert one.low < 0.04 < 0.06 < one.high
-    whole = share([200], [4000])
+    whole = token_share([200], [4000])
     assert (whole.value, whole.low) == (0.05, None)
-    ten = ratio((hits * 5, tokens), (hits, tokens))
+    ten = share_ratio((hits * 5, tokens), (hits, tokens))
     assert ten.value == pytest.approx(5, rel=0.02)
     assert ten.high / ten.low < 1.2  # problems are drawn with both their generations
-    assert np.isfinite(ratio((hits, tokens), (0 * hits, tokens)).high)
+    assert np.isfinite(share_ratio((hits, tokens), (0 * hits, tokens)).high)
 
 
 def test_from_the_tiny_pair_to_a_section(tmp_path):

@@ -4,7 +4,7 @@ import json
 
 from typer.testing import CliRunner
 
-from harness.bench.train import METHODS, bench_train
+from harness.bench.train import COMPARED, bench_train
 from harness.cli import app
 
 SMALL = {"steps": 1, "prompts": 4, "samples": 4, "minibatches": 2, "max_response_tokens": 24}
@@ -12,8 +12,8 @@ SMALL = {"steps": 1, "prompts": 4, "samples": 4, "minibatches": 2, "max_response
 
 def test_every_method_is_measured_beside_plain_dapo():
     found = bench_train(rounds=1, sizes=SMALL)
-    assert found["shares"].keys() == found["ratios"].keys() == found["seconds"].keys() == set(METHODS)
-    for method in METHODS:
+    assert found["shares"].keys() == found["ratios"].keys() == found["seconds"].keys() == set(COMPARED)
+    for method in COMPARED:
         plain, reweighted = found["seconds"][method]
         assert 0 < found["shares"][method] < 1
         assert abs(found["ratios"][method] - reweighted / plain) < 0.1

@@ -5,11 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from harness import stats
+from harness.cli import app
 from harness.errors import UserError
 from harness.evals import EvalResult
 from harness.evals.compare import compare, comparisons, left_out, markdown, read_results, settings_of
+from harness.evals.show import table
 from harness.spec import Decoding, Sampling
 
 
@@ -110,6 +113,17 @@ def test_only_like_is_compared(what, other, label, against):
     assert row.difference.n == min(r.correct.shape[0] for r in results)
 
 
+def test_the_command_refuses_what_is_not_alike_and_says_how_to_ask_for_it(tmp_path):
+    graders = [{"grader": name, "graded_with": {"grader": name}} for name in ("robust", "plain")]
+    results = result(RL, 0.8, **graders[0]), result(CONTROL, 0.5, **graders[1])
+    files = [str(one.write(tmp_path)) for one in results]
+    refused = CliRunner().invoke(app, ["compare", *files])
+    assert isinstance(refused.exception, UserError)
+    assert "(--grader grades records again), or ask for it (--across grader)" in str(refused.exception)
+    told = CliRunner().invoke(app, ["compare", *files, "--across", "grader", "--against", "rl (robust)"])
+    assert "| replace τ-0.3 (plain) | rl (robust) (" in " ".join(told.output.split())
+
+
 def test_what_is_not_like_the_others_is_left_out_by_name():
     results = [result(RL, 0.8), result(CONTROL, 0.5), result(EXTRA, 0.5, grader="plain")]
     settings = settings_of(results)
@@ -177,7 +191,7 @@ def test_pairs_of_models_keep_to_themselves_but_where_there_is_nothing_else():
 
 def test_one_problem_has_no_interval():
     text = markdown(made([result(RL, 0.5, problems=1), result(CONTROL, 0.5, problems=1)]))
-    assert "nan" not in text
+    assert "nan" not in text + table([result(RL, 0.5, problems=1, samples=1)])
 
 
 def test_a_name_is_given_with_the_place(tmp_path):

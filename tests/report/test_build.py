@@ -37,6 +37,7 @@ def test_the_first_sentence_is_about_results_that_are_alike():
         "Scores of the DAPO (DAPO-Qwen-32B) (robust)", "Scores of the DAPO (DAPO-Qwen-32B) (plain)", "Every result",
     ]  # fmt: skip
     assert "differences" not in tables(made)
+    assert "that are not alike are not compared" in made.sections[0].paragraphs[-1]
     graders = [{"grader": name, "graded_with": {"grader": name}} for name in ("robust", "plain")]
     both = [result(one, **grader) for one in (Decoding(), control) for grader in graders]
     found = tables(build(both))["differences"]

@@ -9,7 +9,7 @@ import pytest
 
 from harness.report import latex, markdown, sheet
 from harness.report.html import safe_link
-from harness.report.model import Cell, Column, Figure, Report, Row, Section, Source, Table, ranked
+from harness.report.model import Cell, Column, Figure, Provenance, Report, Row, Section, Table, ranked
 from harness.report.text import visible
 from harness.report.write import write
 
@@ -44,10 +44,10 @@ def test_markdown():
     assert markdown.table(TABLE).splitlines() == [
         "**Two ways.**",
         "",
-        "| Method           |              AIME24 Avg@32 | AIME24 Pass@16 |",
-        "| ---------------- | -------------------------: | -------------: |",
-        "| Base             |                      14.79 |   <u>47.46</u> |",
-        r"| 100 % &amp; more | **39.06\*** \[30.1, 48.0\] |              – |",
+        "| Method           |              AIME24 Avg@32 |   AIME24 Pass@16 |",
+        "|:-----------------|---------------------------:|-----------------:|",
+        "| Base             |                      14.79 |     <u>47.46</u> |",
+        r"| 100 % &amp; more | **39.06\*** \[30.1, 48.0\] |                – |",
         "",
         "A note.",
     ]
@@ -99,7 +99,7 @@ def hostile_report():
             )
         )  # fmt: skip
         figures.append(Figure(f"f{i}", text, text, "<svg></svg>", (text,), ((text,),), text))
-        sources.append(Source(f"r-{i}", text, ((text, text),), ((text, f"javascript:{text}"), (text, text))))
+        sources.append(Provenance(f"r-{i}", text, ((text, text),), ((text, f"javascript:{text}"), (text, text))))
     return Report(HOSTILE[0], HOSTILE[1], (Section(HOSTILE[0], (HOSTILE[5],), (*tables, *figures)),), tuple(sources))
 
 

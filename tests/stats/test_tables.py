@@ -98,3 +98,17 @@ def test_spread_is_recovered_from_matrices():
     assert spread.within == pytest.approx((p * (1 - p) + q * (1 - q)).mean(), rel=0.02)
     with pytest.raises(UserError):
         stats.paired_spread(a, b[:10])
+
+
+def test_the_interval_of_a_share_of_tokens_matches_scipy_and_is_reproducible():
+    """Where every problem has one token, the share is a mean over problems, and its bootstrap is scipy's."""
+    values = np.random.default_rng(1).beta(2, 3, size=30)
+    ours = stats.token_share(values, np.ones(30))
+    theirs = scipy_stats.bootstrap(
+        (values,), np.mean, n_resamples=10_000, method="percentile", rng=np.random.default_rng(5)
+    ).confidence_interval
+    assert ours.value == pytest.approx(values.mean())
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.004)
+    assert stats.token_share(values, np.ones(30)) == ours
+    assert stats.token_share(values, np.ones(30), seed=1) != ours
+    assert stats.token_share([0.5], [1]) == stats.Share(0.5, None, None)

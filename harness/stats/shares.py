@@ -9,24 +9,24 @@ RESAMPLES = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number and its 95 % interval; `low` and `high` are None where one problem says nothing of others."""
+class Share:
+    """A share of tokens, or a ratio of two, and its 95 % interval, None where one problem says nothing of others."""
 
     value: float
     low: float | None
     high: float | None
 
 
-def share(hits: ArrayLike, tokens: ArrayLike, seed: int = 0) -> Estimate:
+def token_share(hits: ArrayLike, tokens: ArrayLike, seed: int = 0) -> Share:
     """Sum of `hits` over sum of `tokens`, each one number a problem; the percentile bootstrap over problems."""
     hits, tokens = np.asarray(hits, dtype=float), np.asarray(tokens, dtype=float)
     if not tokens.sum():
-        return Estimate(0.0, None, None)
+        return Share(0.0, None, None)
     drawn = _weights(hits.size, seed)
     return _estimate(hits.sum() / tokens.sum(), (drawn @ hits) / np.maximum(drawn @ tokens, 1e-12), hits.size)
 
 
-def ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike], seed: int = 0) -> Estimate:
+def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike], seed: int = 0) -> Share:
     """The share of `a` over the share of `b`, both (hits, tokens) by problem, in the same order of problems.
 
     A problem is drawn with both of its generations. Half a token is added to either side's hits, so that a tail that
@@ -34,7 +34,7 @@ def ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike], seed: 
     """
     (ah, at), (bh, bt) = ((np.asarray(h, dtype=float), np.asarray(t, dtype=float)) for h, t in (a, b))
     if not at.sum() or not bt.sum():
-        return Estimate(float("nan"), None, None)
+        return Share(float("nan"), None, None)
     drawn = _weights(ah.size, seed)
     top, bottom = (drawn @ ah + 0.5) / (drawn @ at), (drawn @ bh + 0.5) / (drawn @ bt)
     return _estimate(((ah.sum() + 0.5) / at.sum()) / ((bh.sum() + 0.5) / bt.sum()), top / bottom, ah.size)
@@ -45,8 +45,8 @@ def _weights(problems: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).multinomial(problems, np.full(problems, 1 / problems), size=RESAMPLES)
 
 
-def _estimate(value: float, drawn: np.ndarray, problems: int) -> Estimate:
+def _estimate(value: float, drawn: np.ndarray, problems: int) -> Share:
     if problems < 2:
-        return Estimate(float(value), None, None)
+        return Share(float(value), None, None)
     low, high = np.quantile(drawn, [0.025, 0.975])
-    return Estimate(float(value), float(low), float(high))
+    return Share(float(value), float(low), float(high))
