@@ -5,8 +5,6 @@
 `harness.train` may import none of them; the commands and the sweeps may.
 """
 
-import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,22 +15,24 @@ if TYPE_CHECKING:
 
 
 def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: Any) -> dict[str, Any]:
-    """Trains, or goes on; `options` are those of `harness.train.run_training`, whose summary this returns.
+    """Train, or go on; `options` are those of `harness.train.run_training`, whose summary this returns.
+
+    The rollouts of validations are kept in `out/records`, so that a validation goes on where it was interrupted.
 
     Args:
-        bases: a folder in which the validation of a base is remembered, for the next training from it.
+        bases: a record store for the validation of the base, which all trainings from it share.
 
     Raises:
         UserError: the machine lacks something, the folder is another training's or in use, or the data is too small.
     """
-    start = source(spec, bases)
+    start = source(spec, out / "records", bases)
     from harness.train.backends import train
 
     return train(spec, out, start, **options)
 
 
-def source(spec: "TrainSpec", bases: Path | None = None) -> "Source":
-    """The base, the problems and the evaluator of a training.
+def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "Source":
+    """Return the base, the problems and the evaluator of a training; `records` and `bases` are record stores.
 
     Raises:
         UserError: the data cannot be read, or the tiny weights are missing.
@@ -56,29 +56,34 @@ def source(spec: "TrainSpec", bases: Path | None = None) -> "Source":
 
     from harness.train.backends import Source
 
-    validate = validator(spec) if bases is None else _remembered(validator(spec), spec, bases)
-    return Source(base, problems, validate)
+    return Source(base, problems, validator(spec, records, bases))
 
 
-def validator(spec: "TrainSpec") -> "Validate":
-    """Avg@k by `harness.evals`, as `rlvr-dir eval` would score the checkpoint."""
+def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "Validate":
+    """Return what scores a checkpoint as `rlvr-dir eval` would; rollouts are kept in the stores that are named."""
 
     def validate(base: str, rl: str, mode: "Mode", folder: Path | None) -> "Scores":
         from harness.evals import evaluate
+        from harness.records.files import make_folder
+        from harness.records.lock import locked
         from harness.spec import Decoding, EvalSpec, Pair
 
         asked = spec.validation
-        results = evaluate(
-            EvalSpec(
-                pair=Pair(base=base, rl=rl, trust_remote_code=spec.trust_remote_code),
-                decodings=(Decoding(mode=mode),),
-                tasks=asked.tasks,
-                sampling=asked.sampling,
-                limit=asked.limit,
-                engine=asked.engine,
-                grader=spec.dapo.grader,
-            )
+        whole = EvalSpec(
+            pair=Pair(base=base, rl=rl, trust_remote_code=spec.trust_remote_code),
+            decodings=(Decoding(mode=mode),),
+            tasks=asked.tasks,
+            sampling=asked.sampling,
+            limit=asked.limit,
+            engine=asked.engine,
+            grader=spec.dapo.grader,
         )
+        if mode == "base" and bases is not None:
+            make_folder(bases)
+            with locked(bases / "lock"):  # of trainings that start together one validates, the others read
+                results = evaluate(whole, records=bases)
+        else:
+            results = evaluate(whole, records=records)
         if folder is not None:
             for result in results:
                 result.write(folder)
@@ -97,21 +102,3 @@ def validator(spec: "TrainSpec") -> "Validate":
         }
 
     return validate
-
-
-def _remembered(validate: "Validate", spec: "TrainSpec", folder: Path) -> "Validate":
-    """`validate`, but that of a base once for all trainings that ask the same of it."""
-    from harness.records.config import fingerprint
-    from harness.train.folder import read_json, write_json
-
-    def once(base: str, rl: str, mode: "Mode", results: Path | None) -> "Scores":
-        if mode != "base":
-            return validate(base, rl, mode, results)
-        weights = fingerprint(base)  # a place may hold other weights by now
-        asked = json.dumps([weights, spec.dapo.grader, spec.validation.replace(every=0).canonical()])
-        file = folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:16]}.json"
-        if not file.is_file():
-            write_json(file, validate(base, rl, mode, results))
-        return read_json(file)
-
-    return once

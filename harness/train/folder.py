@@ -2,6 +2,7 @@
 
 train.yaml               the training, everything said; another one in this folder is refused
 base.json                validation of the base
+records/                 rollouts of validations, as `rlvr-dir eval` keeps them
 seed-0/log.jsonl         a line a step, and a line a validation
 seed-0/checkpoints/      the last complete one; gone when the seed is done
 seed-0/rl/               the trained model, with its card
