@@ -29,8 +29,9 @@ ROOMS = {
     "demo": {"spec", "evals", "tracking"},
     "tracked": {"evals", "tracking"},
 }
-# No rooms: the exception that all may raise; what an engine's processes do first; the table that all print.
-ANYWHERE = {"errors", "watch", "markdown"}
+# No rooms: digests of contents; the exception that all may raise; the table that all print; what an engine's processes
+# do first.
+ANYWHERE = {"digest", "errors", "markdown", "watch"}
 FORBIDDEN_THIRD_PARTY = {
     "spec": {"torch", "vllm", "transformers"},
     "grading": {"lm_eval", "torch"},

@@ -1,7 +1,6 @@
 """From a request to what an engine needs: token ids, a rule, a noise key, a length; and back to a rollout."""
 
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +10,7 @@ from harness.decode.checkpoints import Checkpoints
 from harness.decode.context import Context
 from harness.decode.trace import MAX_TOP, Trace, columns
 from harness.decode.types import Plan, Request, Rollout
+from harness.digest import digest
 from harness.errors import UserError
 from harness.policy import RuleRow, request_key
 from harness.spec import Decoding, Sampling
@@ -102,7 +102,7 @@ def chat_prompt(tokenizer: Any, messages: list[dict[str, str]], add_generation_p
 def template_digest(tokenizer: Any) -> str | None:
     """First 16 hexadecimal digits of the SHA-256 of the chat template, which names the choice in a record."""
     template = tokenizer.chat_template
-    return sha256(str(template).encode()).hexdigest()[:16] if template else None
+    return digest(str(template)) if template else None
 
 
 def rollout(

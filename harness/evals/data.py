@@ -7,7 +7,6 @@ the environment variable RLVR_DIR_DATA, then the Hugging Face hub. A folder hold
 line an object with `id`, `problem` and `answer`; other fields are ignored.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from harness.digest import digest, digest_of
 from harness.errors import UserError, unknown
 from harness.spec import PUBLISHED, VERSIONS
 
@@ -78,7 +78,7 @@ def preflight(tasks: Sequence[str], data_dir: str | None = None, version: str = 
         names.extend(GROUPS.get(task, (task,)))
     if doubled := [name for name in names if names.count(name) > 1]:
         raise UserError(f"tasks={','.join(tasks)} asks for {doubled[0]} twice; name it once, alone or in its group")
-    found = {name: digest(name, data_dir) for name in names}
+    found = {name: data_digest(name, data_dir) for name in names}
     for name in names:
         check_golds(name, version, data_dir)
     return found
@@ -91,7 +91,7 @@ def load(benchmark: str, data_dir: str | None = None, **_: Any) -> Any:
     """
     from datasets import Dataset, DatasetDict
 
-    data = digest(benchmark, data_dir)
+    data = data_digest(benchmark, data_dir)
     rows = [{**row, "data": data} for row in problems(benchmark, data_dir)]
     return DatasetDict({"test": Dataset.from_list(rows)})
 
@@ -117,10 +117,10 @@ def benchmark_size(benchmark: str) -> int | None:
     return SOURCES[benchmark].rows if benchmark in SOURCES else None
 
 
-def digest(benchmark: str, data_dir: str | None = None) -> str:
+def data_digest(benchmark: str, data_dir: str | None = None) -> str:
     """First 16 hexadecimal digits of the SHA-256 over ids, problems and answers: equal digests, equal questions."""
     text = json.dumps([[row["id"], row["problem"], row["answer"]] for row in problems(benchmark, data_dir)])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest(text)
 
 
 def gold_answers(
@@ -156,7 +156,7 @@ def golds_name(version: str, answers: Mapping[str, str | tuple[str, ...]]) -> st
     """A version of the answers as a result names it: another one than the published with a digest of its answers."""
     if version == PUBLISHED:
         return version
-    return f"{version} ({hashlib.sha256(json.dumps(answers, sort_keys=True).encode()).hexdigest()[:8]})"
+    return f"{version} ({digest_of(answers, 8)})"
 
 
 def check_golds(benchmark: str, version: str, data_dir: str | None = None) -> None:

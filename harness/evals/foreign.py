@@ -1,11 +1,11 @@
 """The result of a task that is not ours: the metrics that lm-eval computed, beside what our engine counted."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.digest import digest_of
 from harness.evals.result import asked_hash
 from harness.spec import Decoding, Sampling
 from harness.stats import Responses, benchmark_metrics
@@ -77,7 +77,7 @@ class LmEvalResult:
     def config_hash(self) -> str:
         """Name what was asked and what lm-eval made of it: its metrics are not ours to define."""
         asked = asked_hash(self.task, self.decoding, self.sampling, self.problem_ids, self.provenance)
-        return hashlib.sha256(json.dumps([asked, self.scores], sort_keys=True).encode()).hexdigest()[:16]
+        return digest_of([asked, self.scores])
 
     def metrics(self) -> dict[str, float]:
         """Return our counts, as fractions: replacement ratios, lengths, the share of truncated responses."""

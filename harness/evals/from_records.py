@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError, unknown
-from harness.evals.data import BENCHMARKS, GOLDS, PUBLISHED, all_golds, digest, golds_name
+from harness.evals.data import BENCHMARKS, GOLDS, PUBLISHED, all_golds, data_digest, golds_name
 from harness.evals.metrics import verdict_facts
 from harness.evals.result import EvalResult
 from harness.grading import DEFAULT_GRADER, GRADERS, Gold, Verdict
@@ -193,7 +193,7 @@ def _golds(snapshot: Snapshot, golds: str, data_dir: str | None) -> dict[str, Ma
         version: {f"{task}/{key}": gold for key, gold in answers.items()}
         for version, answers in all_golds(task, golds, data_dir).items()
     }
-    if config is not None and config.data not in (None, here := digest(task, data_dir)):
+    if config is not None and config.data not in (None, here := data_digest(task, data_dir)):
         raise UserError(
             f"record {snapshot.name} was decoded from other questions of {task} than are here (data {config.data} and "
             f"{here}), so these gold answers are not its own; give the folder of its data as --data-dir"

@@ -22,13 +22,13 @@ from typing import Any
 
 from harness.decode import Engine, Request
 from harness.decode.trace import columns
+from harness.digest import digest
 from harness.errors import UserError
 from harness.evals.data import golds_name, preflight
 from harness.evals.graders import Board, Golds, GradedResponse, Graders
 from harness.evals.prompts import PromptSet, prompt_sets
 from harness.evals.result import EvalResult
 from harness.records import Entry, Key, Record, RecordConfig, RecordStore, Snapshot
-from harness.records import digest as text_digest
 from harness.records.config import Drawing
 from harness.records.verdicts import versions as grading_versions
 from harness.spec import Decoding, EvalSpec, Pair, Sampling
@@ -109,7 +109,7 @@ class Job:
 
     def held(self, snapshot: Snapshot | None) -> list[Entry]:
         """Return what its record holds of what is asked: as many entries as requests when it is done."""
-        keys = {(request.problem, request.sample): text_digest(request.prompt) for request in self.requests}
+        keys = {(request.problem, request.sample): digest(request.prompt) for request in self.requests}
         found = [(snapshot.entry(key), prompt) for key, prompt in keys.items() if key in snapshot] if snapshot else []
         fits = [entry for entry, prompt in found if entry.prompt in (None, prompt)]
         return [entry for entry in fits if entry.trace_columns >= self._trace_columns]
@@ -120,7 +120,7 @@ class Job:
         Raises:
             UserError: another process writes it, or the disk is full.
         """
-        prompts = {request.problem: text_digest(request.prompt) for request in self.requests}
+        prompts = {request.problem: digest(request.prompt) for request in self.requests}
         return store.open(
             self.config,
             self.task,
@@ -175,7 +175,7 @@ def make_job(
     `like` is another job on this engine: its checkpoints are not read again to identify them.
     """
     info, first = engine.info(), requests[0]
-    pair, prompt = Pair(**info["pair"]), text_digest(first.prompt)
+    pair, prompt = Pair(**info["pair"]), digest(first.prompt)
     if like is None:
         config = RecordConfig.of(pair, first.decoding, first.sampling, info, stop=first.stop, prompt=prompt, data=data)
     else:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.decode import Engine
-from harness.evals.data import all_golds, digest, preflight, tasks_dir
+from harness.evals.data import all_golds, data_digest, preflight, tasks_dir
 from harness.evals.sampling import sampling_of
 from harness.grading import Gold
 from harness.spec import EvalSpec, Sampling
@@ -58,5 +58,5 @@ def _prompt_set(name: str, task: Any, spec: EvalSpec, engine: Engine) -> PromptS
         stop=stop,
         prompts=prompts,
         golds={v: {key: answers[key] for key in prompts} for v, answers in golds.items()},
-        data=digest(name, spec.data_dir),
+        data=data_digest(name, spec.data_dir),
     )

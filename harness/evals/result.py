@@ -1,6 +1,5 @@
 """One finished evaluation: a decoding on a benchmark, sample by sample, and the numbers that follow from it."""
 
-import hashlib
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from harness import stats
+from harness.digest import digest_of
 from harness.errors import UserError
 from harness.evals.data import benchmark_size
 from harness.evals.metrics import responses_of
@@ -308,4 +308,4 @@ def asked_hash(
         "problems": list(problem_ids),
         **{name: provenance[name] for name in ASKED if provenance.get(name) is not None},
     }
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    return digest_of(asked)

@@ -11,7 +11,7 @@ Interrupt it anywhere and run it again. Plain files; docs/records.md says which.
 from harness.records.config import Drawing, RecordConfig, fingerprint
 from harness.records.journal import Entry
 from harness.records.record import Record
-from harness.records.rollout import Key, StoredRollout, digest
+from harness.records.rollout import Key, StoredRollout
 from harness.records.store import RecordStore, Snapshot
 from harness.records.verdicts import judge_name
 
@@ -24,7 +24,6 @@ __all__ = [
     "RecordStore",
     "Snapshot",
     "StoredRollout",
-    "digest",
     "fingerprint",
     "judge_name",
 ]

@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from harness.digest import digest
 from harness.errors import UserError
 from harness.records import lines
 from harness.records.files import disk_error, set_aside, write_file
-from harness.records.rollout import FinishReason, Key, StoredRollout, digest, exact, unpacked
+from harness.records.rollout import FinishReason, Key, StoredRollout, exact, unpacked
 
 JOURNAL, OLD_JOURNAL = "journal.bin", "journal.jsonl"
 FORMATS = (1, 2)

@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Iterable
-from hashlib import sha256
 from typing import Any
+
+from harness.digest import digest
 
 _LINE = re.compile(rb'\{"sha":"([0-9a-f]{16})","row":(\{.*\})\}\n', re.DOTALL)
 
@@ -42,4 +43,4 @@ def _canonical(row: dict[str, Any]) -> bytes:
 
 
 def _sha(payload: bytes) -> bytes:
-    return sha256(payload).hexdigest()[:16].encode()
+    return digest(payload).encode()

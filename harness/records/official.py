@@ -12,14 +12,14 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from harness.digest import digest
 from harness.errors import UserError
-from harness.records.rollout import StoredRollout, digest
+from harness.records.rollout import StoredRollout
 
 _FOLDER = re.compile(
     r"(?P<models>.+)-(?P<dataset>[^-]+)-w(?P<w0>-?[^_]+)_(?P<w1>[^_]+)-select_(?P<criterion>.+)"
@@ -83,7 +83,7 @@ def read_official(folder: str | Path, ids: Sequence[str] | None = None, task: st
             for i in range(per_seed):
                 rollouts.append(_rollout(path, key, turn * per_seed + i, problem, i))
                 accs.append(bool(problem["accs"][i]))
-    files = {path.name: sha256(path.read_bytes()).hexdigest()[:16] for path in paths}
+    files = {path.name: digest(path.read_bytes()) for path in paths}
     seeds = tuple(int(path.stem[4:]) for path in paths)
     return OfficialRun(
         source={"folder": folder.name, **source, "dataset": name, "seeds": seeds, "per_seed": per_seed, "files": files},

@@ -8,12 +8,12 @@ Tokens, flags and text are exact. `delta_logp` is float32 arithmetic whose last 
 import zlib
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from harness.digest import digest
 from harness.records.lines import checksum
 
 Key = tuple[str, int]  # problem, sample
@@ -230,11 +230,6 @@ def unpacked(row: dict[str, Any], payload: bytes, only: str | None = None) -> di
 def exact(row: dict[str, Any]) -> dict[str, Any]:
     """Return the exact part of a row of format 1."""
     return {name: value for name, value in row.items() if name not in _MEASURED}
-
-
-def digest(text: str) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of a text."""
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _half(values: ArrayLike) -> np.ndarray:

@@ -7,7 +7,6 @@ Validators of a spec raise `ValueError` (or `UserError`) with a sentence that na
 would be accepted; `parse` hands it on. Everything pydantic finds by itself becomes such a sentence here.
 """
 
-import hashlib
 import json
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_o
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from harness.digest import digest
 from harness.errors import UserError, unknown
 
 
@@ -33,7 +33,7 @@ class Spec(BaseModel, frozen=True):
 
     def hash(self) -> str:
         """Return the first 16 hexadecimal digits of the SHA-256 of `canonical()`."""
-        return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
+        return digest(self.canonical())
 
     def replace(self, **changes: Any) -> Self:
         """Return a validated copy with some fields changed.

@@ -12,7 +12,7 @@ from harness.analysis.histogram import Histogram, as_json
 from harness.evals.foreign import LmEvalResult
 from harness.evals.from_records import record_of
 from harness.evals.result import EvalResult
-from harness.records import Key, Snapshot, digest, judge_name
+from harness.records import Key, Snapshot, judge_name
 from harness.records.verdicts import read_verdicts
 
 RESULT, TABLE, LM_EVAL = "result.json", "per_problem.json", "lm_eval.json"
@@ -56,7 +56,7 @@ def _write_samples(result: EvalResult, snapshot: Snapshot, keys: list[list[Key]]
                     path.unlink()
                     return
                 verdict = verdicts.get(key, {})
-                if verdict.get("text") != digest(rollout.text):
+                if verdict.get("text") != rollout.text_digest:
                     verdict = {}
                 line = {
                     "problem": problem,

@@ -8,8 +8,6 @@ Nothing depends on it: what fails is a warning, the training goes on, and `done`
 logs what is missing.
 """
 
-import hashlib
-import json
 import re
 import time
 import warnings
@@ -17,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.digest import digest_of
 from harness.tracking.log import git_sha
 from harness.tracking.owner import owner
 from harness.tracking.store import Store, patience
@@ -95,7 +94,7 @@ class Training:
             return None
         store = Store.at(self._where)
         self._client = client = self._client or store.client()
-        key = hashlib.sha256(json.dumps([self._training, seed], sort_keys=True).encode()).hexdigest()[:16]
+        key = digest_of([self._training, seed])
         with store.locked():
             experiment = store.experiment_id(client, self._experiment)
             found = client.search_runs([experiment], f"tags.config_hash = '{key}'", max_results=1)

@@ -111,13 +111,13 @@ def test_golds_are_readable(raw, text):
 
 
 def test_the_digest_is_of_the_content(tmp_path):
-    one = data.digest("aime24", write(tmp_path, rows(30)))
+    one = data.data_digest("aime24", write(tmp_path, rows(30)))
     other = tmp_path / "other"
     other.mkdir()
-    assert data.digest("aime24", write(other, [row | {"source": "x"} for row in rows(30)])) == one
+    assert data.data_digest("aime24", write(other, [row | {"source": "x"} for row in rows(30)])) == one
     changed = tmp_path / "changed"
     changed.mkdir()
-    assert data.digest("aime24", write(changed, [{**row, "answer": 0} for row in rows(30)])) != one
+    assert data.data_digest("aime24", write(changed, [{**row, "answer": 0} for row in rows(30)])) != one
 
 
 def test_the_real_benchmarks(real_data):
