@@ -30,7 +30,9 @@ def run_demo(
     backend: str = "auto",
     say: Callable[[str], None] = print,
 ) -> list[EvalResult]:
-    """Decodes, scores and tracks; writes `demo.md`, one JSON file a result and the MLflow store into `out`.
+    """Decode, score and track; write `demo.md`, one JSON file a result, the records and the MLflow store into `out`.
+
+    What the records hold is not decoded again.
 
     Raises:
         UserError: what the engine or the evaluation refuses.
@@ -49,7 +51,7 @@ def run_demo(
     if backend == "auto" and find_spec("vllm") is None:
         say("vLLM is not installed: decoding with transformers, the slower reference engine.")
     say(f"Decoding {problems} problems x {samples} samples of {' and '.join(TASKS)}, {len(DECODINGS)} ways.")
-    results = evaluate(spec)
+    results = evaluate(spec, records=out / "records")
     for result in results:
         result.write(out)
         log_result(result, out, "rlvr-dir-demo")
@@ -90,12 +92,13 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
             interval = f"[{100 * d.low:+.1f}, {100 * d.high:+.1f}]"
             lines.append(f"- {task}: {name}: {100 * d.mean:+.1f} points {interval}, p = {d.p:.3g}")
     engine = results[0].provenance["engine"]
-    speed = results[-1].n_tokens.sum() / results[-1].seconds  # of the one stream that all were decoded in
+    timed = results[-1].seconds  # of the one stream that all were decoded in; 0 where records held a part
+    speed = f"{results[-1].n_tokens.sum() / timed:,.0f} tokens/s, " if timed else ""
     lines += [
         "",
         f"s.e. is over problems ({problems} of each benchmark, {n} samples each). "
         f"Engine: {engine['backend']} {engine.get(engine['backend'], '')} on {engine['device']}, {engine['dtype']}; "
-        f"{speed:,.0f} tokens/s, {seconds:.0f} s in all.",
+        f"{speed}{seconds:.0f} s in all.",
         "",
     ]
     return "\n".join(lines)

@@ -8,6 +8,7 @@ import harness.decode.engine
 import harness.demo
 from harness.demo import DECODINGS, TASKS, run_demo
 from harness.errors import UserError
+from harness.records import RecordStore
 
 
 def test_without_vllm_it_says_so_and_runs_on_transformers(tmp_path, monkeypatch):
@@ -29,6 +30,11 @@ def test_without_vllm_it_says_so_and_runs_on_transformers(tmp_path, monkeypatch)
         assert saved["correct"] == result.correct.astype(int).tolist()
     from mlflow.tracking import MlflowClient
 
+    assert len(RecordStore(tmp_path / "records").names()) == len(results)
+    again = run_demo(tmp_path, problems=4, samples=4, say=said.append)
+    assert [result.metrics() for result in results] == [result.metrics() for result in again]
+    assert "tokens/s" in table  # a speed is told of what was decoded, not of what was read
+    assert "tokens/s" not in (tmp_path / "demo.md").read_text()
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     [experiment] = [e for e in client.search_experiments() if e.name == "rlvr-dir-demo"]
     runs = client.search_runs([experiment.experiment_id])
