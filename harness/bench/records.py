@@ -111,7 +111,7 @@ def _in_process(stage: str, folder: Path, settings: dict[str, int]) -> dict[str,
 
 @cache
 def _ranks() -> np.ndarray:
-    """The cumulated law of token ids, before they are shuffled."""
+    """Return the cumulated law of token ids, before they are shuffled."""
     p = 1 / (np.arange(1, VOCABULARY + 1) + 2.7) ** 1.05
     return np.cumsum(p / p.sum())
 
@@ -178,7 +178,7 @@ def _open(store: Path, responses: int, index: int = 0) -> Record:
 
 
 def _copy(store: Path, index: int) -> None:
-    """The first record again, as another decoding's: a journal says whose it is in its first line only."""
+    """Copy the first record under another decoding's name: a journal says whose it is in its first line only."""
     source, folder = _folder(store, 0), _folder(store, index)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(_config(index).canonical() + "\n")
@@ -190,7 +190,7 @@ def _copy(store: Path, index: int) -> None:
 
 
 def _write(store: Path, settings: dict[str, int]) -> dict[str, Any]:
-    """`each_ms`: to compress, append and sync a response, without making it up."""
+    """Write a record; `each_ms` is to compress, append and sync a response, without making it up."""
     told, seconds, slowest = _golds(settings["responses"]), 0.0, 0.0
     with _open(store, settings["responses"]) as record:
         for problem, sample in record.missing():
@@ -206,7 +206,7 @@ def _write(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 
 def _read(store: Path, settings: dict[str, int]) -> dict[str, Any]:
-    """Without a lock: whether it is finished, and the counts of every response."""
+    """Read without a lock: whether it is finished, and the counts of every response."""
     began = time.perf_counter()
     snapshot = RecordStore(store).read(_config(0).hash(), TASK)
     counted = sum(entry.n_tokens for entry in snapshot.entries())
@@ -216,7 +216,7 @@ def _read(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 
 def _resume(store: Path, settings: dict[str, int]) -> dict[str, Any]:
-    """For writing, the last response torn: every byte is checked, the tail is cut, what is missing is known."""
+    """Open for writing, the last response torn: every byte is checked, the tail is cut, what is missing is known."""
     path = _folder(store, 0) / JOURNAL
     os.truncate(path, path.stat().st_size - _TORN)
     began = time.perf_counter()
@@ -235,7 +235,7 @@ def _resume(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 
 def _verify(store: Path, settings: dict[str, int]) -> dict[str, Any]:
-    """Every response read back whole: tokens, text, flags and delta log p."""
+    """Read every response back whole: tokens, text, flags and delta log p."""
     began = time.perf_counter()
     snapshot = RecordStore(store).read(_config(0).hash(), TASK, whole=True)
     counted = sum(rollout.n_tokens for rollout in snapshot.rollouts())
@@ -244,7 +244,7 @@ def _verify(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 
 def _grade(store: Path, settings: dict[str, int]) -> dict[str, Any]:
-    """All records for the first time: every text is read once; `each_s` is a record's share."""
+    """Grade all records for the first time: every text is read once; `each_s` is a record's share."""
     told, began = _golds(settings["responses"]), time.perf_counter()
     for index in range(settings["decodings"]):
         with _open(store, settings["responses"], index) as record:
@@ -256,7 +256,7 @@ def _grade(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 
 def _compare(store: Path, settings: dict[str, int]) -> dict[str, Any]:
-    """Results of all records from counts and stored verdicts, and their paired differences: `rlvr-dir compare`."""
+    """Compare all records, from counts and stored verdicts, as `rlvr-dir compare` does."""
     from harness.evals.compare import compare, read_results, settings_of
 
     began = time.perf_counter()
@@ -266,7 +266,7 @@ def _compare(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 
 def _report(store: Path, settings: dict[str, int]) -> dict[str, Any]:
-    """The report of all records, read, built and written: `rlvr-dir report`."""
+    """Read all records, and build and write their report, as `rlvr-dir report` does."""
     from harness.evals.compare import read_results
     from harness.report.build import build
     from harness.report.write import write

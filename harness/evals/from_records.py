@@ -181,7 +181,7 @@ def _verdicts(
 
 
 def _golds(snapshot: Snapshot, golds: str, data_dir: str | None) -> dict[str, Mapping[str, Gold]]:
-    """The gold answers by version, the one asked for first: the benchmark's, or those an imported record came with."""
+    """Return the gold answers by version, the one asked for first; of an imported record those that it came with."""
     config, task = snapshot.config, snapshot.task
     if config is not None and config.source:
         if golds != PUBLISHED:
@@ -202,7 +202,7 @@ def _golds(snapshot: Snapshot, golds: str, data_dir: str | None) -> dict[str, Ma
 
 
 def _sampling(config: Any, samples: int) -> Sampling:
-    """How a record was drawn; what an imported one does not say is taken as the paper's."""
+    """Return how a record was drawn; what an imported one does not say is taken as the paper's."""
     if config.sampling is not None:
         return Sampling(samples=samples, **config.sampling.model_dump())
     known = {name: config.source[name] for name in ("temperature", "top_p") if name in config.source}
@@ -210,7 +210,7 @@ def _sampling(config: Any, samples: int) -> Sampling:
 
 
 def _imported(source: Mapping[str, Any]) -> Decoding:
-    """The decoding of an imported record, by what its folder's name says of it (w0 = -gamma).
+    """Return the decoding of an imported record, by what its folder's name says of it (w0 = -gamma).
 
     Raises:
         UserError: it does not say, or names a criterion whose counterpart here is not known.

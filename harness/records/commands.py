@@ -21,7 +21,7 @@ FORMATS = ("jsonl", "texts", "summary")
 
 
 def list_records(store: str | Path) -> list[dict[str, Any]]:
-    """One row a record: name, what it is, how much of what was asked last is held, whether it is finished."""
+    """Return a row for each record: what it is, how much of what was asked last is held, whether it is finished."""
     return [_row(RecordStore(store).read(*name)) for name in RecordStore(store).names()]
 
 
@@ -41,7 +41,7 @@ def _row(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def show_record(store: str | Path, name: str) -> dict[str, Any]:
-    """Everything about one record but its rollouts: settings, sizes, damage, and each grader's scores."""
+    """Return everything about one record but its rollouts: settings, sizes, damage, and each grader's scores."""
     records = RecordStore(store)
     snapshot = records.one(name)
     found: dict[str, Any] = {
@@ -61,7 +61,7 @@ def show_record(store: str | Path, name: str) -> dict[str, Any]:
 
 
 def export_record(store: str | Path, name: str, out: str | Path, form: str = "jsonl") -> Path:
-    """Writes one record to a file.
+    """Write one record to a file.
 
     `jsonl`: everything exact, a checksummed line a rollout, the same bytes however the record came about; `texts`: one
     plain object a rollout (key, text, counts, verdicts) for other programs; `summary`: the JSON of `show_record`.
@@ -92,7 +92,7 @@ def _plain(entry: Entry, verdicts: dict[str, dict[Any, dict[str, Any]]]) -> byte
 
 
 def verify_records(store: str | Path, name: str | None = None) -> dict[str, list[str]]:
-    """What is wrong, record by record (an empty list: nothing). Changes nothing; the next run repairs."""
+    """Return what is wrong, record by record (an empty list: nothing). Nothing is changed; the next run repairs."""
     records = RecordStore(store)
     names = records.find(name) if name else records.names()
     return {"/".join(each): _findings(records.read(*each, whole=True)) for each in names}
@@ -118,8 +118,10 @@ def _findings(snapshot: Snapshot) -> list[str]:
 
 
 def gc_records(store: str | Path, drop: Sequence[str] = (), *, delete: bool = False) -> list[dict[str, Any]]:
-    """Files that nothing needs: set-aside damaged files, half-written ones, records without a rollout, and the records
-    named in `drop`. Gives path, bytes and reason of each, and deletes only if told to. Records in use are passed over.
+    """Return path, bytes and reason of each file that nothing needs, and delete them only if told to.
+
+    They are damaged files that were set aside, half-written ones, records without a rollout, and the records named in
+    `drop`. Records in use are passed over.
     """
     records = RecordStore(store)
     dropped = {each for name in drop for each in records.find(name)}
@@ -166,7 +168,7 @@ def import_official(
     task: str | None = None,
     graders: Sequence[str] = ("plain", "robust"),
 ) -> dict[str, Any]:
-    """Makes a record of the authors' result folder (which is only read) and compares their verdicts with ours.
+    """Make a record of the authors' result folder, which is only read, and compare their verdicts with ours.
 
     The same files give the same record; an interrupted import goes on. Their verdicts are kept as grader `official`;
     each of `graders` grades the same texts again.

@@ -13,13 +13,13 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 def disk_error(error: OSError, path: Path, kept: str) -> UserError:
-    """The sentence for a write that failed; `kept` says what is safe."""
+    """Return the sentence for a write that failed; `kept` says what is safe."""
     reason = "no space is left for it" if error.errno in FULL else (error.strerror or str(error))
     return UserError(f"{path} cannot be written ({reason}); {kept}")
 
 
 def folder_name(what: str, name: str) -> str:
-    """`name` if it can be a folder's name as it is.
+    """Return `name` if it can be a folder's name as it is.
 
     Raises:
         UserError: it holds a slash, a space or the like.
@@ -29,15 +29,8 @@ def folder_name(what: str, name: str) -> str:
     return name
 
 
-def write_all(fd: int, data: bytes) -> None:
-    """`os.write` until everything is written; a short write is not an error of its own."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
 def write_file(path: Path, data: bytes | Iterable[bytes], kept: str = "what was there before is untouched") -> None:
-    """Replaces `path` by `data`, whole or in pieces: written beside it, synced, renamed over it, the folder synced.
+    """Replace `path` by `data`, whole or in pieces: write beside it, sync, rename over it, sync the folder.
 
     Raises:
         UserError: the file system refused.
@@ -47,7 +40,9 @@ def write_file(path: Path, data: bytes | Iterable[bytes], kept: str = "what was 
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
             for piece in (data,) if isinstance(data, bytes) else data:
-                write_all(fd, piece)
+                view = memoryview(piece)
+                while view:  # the system may cut a write short
+                    view = view[os.write(fd, view) :]
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -61,7 +56,7 @@ def write_file(path: Path, data: bytes | Iterable[bytes], kept: str = "what was 
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes names created in or renamed into `folder` durable."""
+    """Make names that were created in or renamed into `folder` durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -70,7 +65,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Creates `folder` and its parents.
+    """Create `folder` and its parents.
 
     Raises:
         UserError: it cannot be created.
@@ -83,7 +78,7 @@ def make_folder(folder: Path) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Keeps a second name for a damaged file, `<stem>.corrupt-<n><suffix>`, so that it can be replaced."""
+    """Keep a second name for a damaged file, `<stem>.corrupt-<n><suffix>`, so that it can be replaced."""
     n = 1
     while True:
         aside = path.with_name(f"{path.stem}.corrupt-{n}{path.suffix}")

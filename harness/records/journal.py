@@ -238,7 +238,7 @@ def scan(file: BinaryIO, *, whole: bool) -> Iterator[tuple[int, int, dict[str, A
 
 
 def _payload(row: dict[str, Any]) -> int:
-    """The bytes of all columns; -1 where the row does not say it as it should."""
+    """Return the bytes of all columns, -1 where the row does not say it as it should."""
     try:
         sizes = [size for _, _, size in row["columns"]]
     except (TypeError, ValueError):
@@ -247,7 +247,7 @@ def _payload(row: dict[str, Any]) -> int:
 
 
 def _find(file: BinaryIO, at: int, size: int) -> int:
-    """Where the next entry after `at` begins, in the middle of anything; `size` if there is none."""
+    """Return where the next entry after `at` begins, in the middle of anything; `size` if there is none."""
     step = 1 << 20
     while at < size:
         file.seek(at)

@@ -46,7 +46,7 @@ class OfficialRun:
 
 
 def read_official(folder: str | Path, ids: Sequence[str] | None = None, task: str | None = None) -> OfficialRun:
-    """Reads a run's folder.
+    """Read a run's folder.
 
     Args:
         folder: holds the `seed*.json`.
@@ -96,7 +96,7 @@ def read_official(folder: str | Path, ids: Sequence[str] | None = None, task: st
 
 
 def _settings(folder: str) -> dict[str, Any]:
-    """What the folder's name says; nothing where it was renamed. gamma = -w0 (0 is plain replacement)."""
+    """Return what the folder's name says; nothing where it was renamed. gamma = -w0 (0 is plain replacement)."""
     match = _FOLDER.fullmatch(folder)
     return {name: _number(value) for name, value in match.groupdict().items()} if match else {}
 

@@ -186,7 +186,7 @@ class StoredRollout:
 
     @classmethod
     def _of_format_1(cls, row: dict[str, Any]) -> "StoredRollout":
-        """Everything in the row, arrays in base64, delta log p as float32."""
+        """Read a row that has everything: arrays in base64, delta log p as float32."""
         n, delta, trace = row["n_tokens"], row.get("delta_logp"), row.get("trace")
         return cls(
             problem=row["problem"],
@@ -233,7 +233,7 @@ def exact(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _half(values: ArrayLike) -> np.ndarray:
-    """As float16, the nearest; what is finite stays finite."""
+    """Round to the nearest float16; what is finite stays finite."""
     values, most = np.asarray(values, dtype=np.float32), float(np.finfo(np.float16).max)
     return np.where(np.isfinite(values), np.clip(values, -most, most), values).astype(np.float16)
 

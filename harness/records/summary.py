@@ -11,12 +11,12 @@ from harness.records.verdicts import read_verdicts, verdict_path
 
 
 def graders(snapshot: Snapshot) -> list[str]:
-    """Whose verdicts are beside a record."""
+    """Return whose verdicts are beside a record."""
     return sorted(path.stem.removeprefix("verdicts-") for path in snapshot.folder.glob("verdicts-*.jsonl"))
 
 
 def counts(snapshot: Snapshot) -> dict[str, Any]:
-    """Sizes and ratios, which need no verdicts.
+    """Return sizes and ratios, which need no verdicts.
 
     `replacement_ratio` is over all tokens; `replacement_ratio_per_response` is the plain mean of per-response ratios,
     which the authors' notebook prints.
@@ -39,7 +39,7 @@ def counts(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def correctness(snapshot: Snapshot, grader: str) -> np.ndarray:
-    """(problems, samples) bool, problems in the record's order.
+    """Return a table of (problems, samples) bool, problems in the record's order.
 
     Raises:
         UserError: a verdict or a sample is missing; fewer than were asked for are never averaged.
@@ -63,7 +63,7 @@ def correctness(snapshot: Snapshot, grader: str) -> np.ndarray:
 
 
 def scores(snapshot: Snapshot, grader: str) -> dict[str, Any]:
-    """Avg@n and Pass@k with error bars; of imported records also those by seed, and by problem and seed together."""
+    """Return Avg@n and Pass@k with error bars; of imported records also those by seed, and by problem and seed."""
     correct = correctness(snapshot, grader)
     n = correct.shape[1]
     found: dict[str, Any] = stats.benchmark_metrics([stats.Responses(correct=row) for row in correct.tolist()])
@@ -78,7 +78,7 @@ def scores(snapshot: Snapshot, grader: str) -> dict[str, Any]:
 
 
 def agreement(snapshot: Snapshot, first: str, second: str) -> dict[str, int]:
-    """How often two graders agree on a record's responses, and which way they differ."""
+    """Count how often two graders agree on a record's responses, and which way they differ."""
     a, b = correctness(snapshot, first), correctness(snapshot, second)
     return {
         "both": int((a & b).sum()),

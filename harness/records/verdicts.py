@@ -20,12 +20,12 @@ from harness.records.rollout import Key, StoredRollout
 
 
 def judge_name(grader: str, golds: str = "published") -> str:
-    """The judge: a grader that goes by a version of the answers."""
+    """Return the judge: a grader that goes by a version of the gold answers."""
     return grader if golds == "published" else f"{grader}+{golds}"
 
 
 def verdict_path(folder: Path, judge: str) -> Path:
-    """Where a judge's verdicts on a record are."""
+    """Return where a judge's verdicts on a record are."""
     grader, *version = judge.split("+")
     return folder / f"verdicts-{'+'.join(folder_name('grader', part) for part in (grader, *version))}.jsonl"
 
@@ -45,14 +45,14 @@ def _packages() -> dict[str, str]:
 
 
 def versions(judge: str) -> dict[str, str]:
-    """What a judge's verdicts depend on, beside text and gold: the libraries, and the very code of our graders."""
+    """Return what verdicts depend on beside text and gold answer: the libraries, and the very code of our graders."""
     if judge == OFFICIAL:
         return {"grader": judge}
     return {"grader": judge.split("+")[0], "code": code_digest(), **_packages()}
 
 
 def verdict_row(rollout: Entry | StoredRollout, gold: Gold, kind: str, answer: str | None = None) -> dict[str, Any]:
-    """One stored verdict, with what it was given for."""
+    """Return a verdict as it is stored, with what it was given for."""
     return {
         "problem": rollout.problem,
         "sample": rollout.sample,
@@ -64,12 +64,12 @@ def verdict_row(rollout: Entry | StoredRollout, gold: Gold, kind: str, answer: s
 
 
 def _plain(gold: Gold) -> str | list[str]:
-    """A gold as JSON has it."""
+    """Return a gold answer as JSON has it."""
     return gold if isinstance(gold, str) else list(gold)
 
 
 def read_verdicts(folder: Path, judge: str, expected: dict[str, Any] | None = None) -> dict[Key, dict[str, Any]]:
-    """Stored rows by key. With `expected`, none unless the file's first line says exactly that."""
+    """Return the stored rows by key. With `expected`, none unless the file's first line says exactly that."""
     path = verdict_path(folder, judge)
     if not path.is_file():
         return {}
@@ -80,7 +80,7 @@ def read_verdicts(folder: Path, judge: str, expected: dict[str, Any] | None = No
 
 
 def write_verdicts(folder: Path, judge: str, head: dict[str, Any], rows: Iterable[dict[str, Any]]) -> None:
-    """Replaces a judge's file."""
+    """Replace a judge's file."""
     write_file(verdict_path(folder, judge), b"".join(lines.encode(row) for row in (head, *rows)))
 
 
