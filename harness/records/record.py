@@ -7,7 +7,7 @@ A record is the folder `<store>/<config hash>/<task>`:
     record.jsonl           once finished: a line a rollout, in order: its counts and the digest of all that is exact in
                            it, so the same bytes however it came about
     verdicts-<judge>.jsonl  what a grader said; apart, because graders change and tokens do not
-    about.json             names and dates for people; nothing is computed from it
+    about.json             names and dates for people, and what was asked last (`evals.from_records` goes by it)
     lock                   held by the one process that writes
 """
 
