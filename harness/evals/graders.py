@@ -20,10 +20,10 @@ Golds = Mapping[str, Mapping[str, Gold]]  # by version of the gold answers, the 
 class GradedResponse:
     """A response as it is scored: its text and counts, and a verdict by each version of the gold answers.
 
-    A long run must not keep the tokens of all of them, so this holds none.
+    A long run must not keep the tokens of all of them, so this holds none; a stored text is read when asked for.
     """
 
-    text: str
+    source: str | Entry
     finish_reason: str
     n_tokens: int
     n_replaced: int
@@ -33,7 +33,17 @@ class GradedResponse:
     @classmethod
     def of(cls, rollout: Rollout | StoredRollout | Entry) -> "GradedResponse":
         """Make it from a rollout, decoded or stored."""
-        return cls(rollout.text, rollout.finish_reason, rollout.n_tokens, rollout.n_replaced, rollout.n_changed)
+        source = rollout if isinstance(rollout, Entry) else rollout.text
+        return cls(source, rollout.finish_reason, rollout.n_tokens, rollout.n_replaced, rollout.n_changed)
+
+    @property
+    def text(self) -> str:
+        """Return the response.
+
+        Raises:
+            UserError: its record was damaged, or deleted, since it was opened.
+        """
+        return self.source if isinstance(self.source, str) else self.source.text
 
     def counts(self) -> dict[str, Any]:
         """Return what the engine counted, by the names of lm-eval's samples file."""

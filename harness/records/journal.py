@@ -127,9 +127,12 @@ class Entry:
         return {name: getattr(self, name) for name in (*_FACTS, "prompt") if name != "trace_columns"}
 
     def _read(self) -> tuple[dict[str, Any], bytes]:
-        with self.path.open("rb") as file:
-            file.seek(self.offset)
-            data = file.read(self.length)
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                data = file.read(self.length)
+        except OSError as error:
+            raise self._damaged(error.strerror) from None
         line, payload = data[: data.find(b"\n") + 1], data[data.find(b"\n") + 1 : -1]
         row = lines.decode(line)
         if row is None or (row.get("problem"), row.get("sample")) != self.key:

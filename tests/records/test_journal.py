@@ -183,3 +183,25 @@ def test_columns_of_another_kind_are_a_sentence(tmp_path, columns):
             each.load()
     with pytest.raises(UserError, match="was damaged"):
         read(tmp_path).rollout(entry.key)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "why"),
+    [
+        (lambda path: path.unlink(), "No such file"),
+        (lambda path: path.write_bytes(b" " + path.read_bytes()), "it is not where it was"),
+        (
+            lambda path: path.write_bytes(re.sub(rb"(?s)x\x9c.", b"x\x9c!", path.read_bytes())),
+            "its checksum does not fit",
+        ),
+    ],
+    ids=["deleted", "moved", "damaged"],
+)
+def test_a_rollout_that_is_gone_when_it_is_read_is_one_sentence(tmp_path, break_it, why):
+    fill(tmp_path)
+    entry = next(read(tmp_path).entries())
+    assert entry.text == entry.load().text
+    break_it(entry.path)
+    for get in (lambda: entry.text, entry.load):
+        with pytest.raises(UserError, match=rf"was damaged or moved while in use \({why}"):
+            get()
