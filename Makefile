@@ -53,17 +53,18 @@ $(CHROMIUM): tests/chromium.py $(STAMP)
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 # Skips for want of these do not fail: no package registry has them.
 ALLOW_SKIPS ?= gpu,data
-test: lint $(CHROMIUM) $(VERL)/.installed ## Format check, lint, and all tests: what they need is installed, none is skipped
+test: lint $(CHROMIUM) $(VERL)/.installed ## Format check, lint, types, and all tests: what they need is installed, none is skipped
 	$(PYTEST) --allow-skips $(ALLOW_SKIPS)
 
 coverage: $(STAMP) ## All tests that can run here, and which lines of harness/ they reach
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
-lint: $(STAMP) ## ruff: format check and lint
+lint: $(STAMP) ## ruff: format check and lint; basedpyright: types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/basedpyright
 
-typecheck: $(STAMP) ## basedpyright: types
+typecheck: $(STAMP) ## basedpyright alone: types
 	$(BIN)/basedpyright
 
 hooks: $(STAMP) ## Check every commit before it is made (pre-commit)
