@@ -46,9 +46,10 @@ def sweep_run(
         rlvr-dir sweep run sweeps/dapo32b_tau_gamma.yaml --dry-run
     """
     spec = read(file, change or [])
+    from harness.sweep.context import Places
     from harness.sweep.kinds import kind_of
 
-    found = kind_of(spec).estimate(spec, out, records or out / "records", speed)
+    found = kind_of(spec).estimate(spec, Places.under(out, records=records, track=False), speed)
     typer.echo(found.text(points=dry_run), err=not dry_run)
     if not dry_run:
         _run(spec, out, records, track, extend=extend)
@@ -63,7 +64,7 @@ def sweep_resume(name: Name, out: Out = OUT, records: Records = None, track: Tra
 @app.command("status")
 def sweep_status(name: Name, out: Out = OUT) -> None:
     """Trials done, running and left; the best so far. Changes nothing."""
-    from harness.sweep.look import status
+    from harness.sweep.run import status
 
     typer.echo(status(*_stored(name, out)))
 
@@ -71,7 +72,7 @@ def sweep_status(name: Name, out: Out = OUT) -> None:
 @app.command("best")
 def sweep_best(name: Name, out: Out = OUT) -> None:
     """What can be said of the best point, with its controls; of several metrics the Pareto set."""
-    from harness.sweep.look import best
+    from harness.sweep.run import best
 
     typer.echo(best(*_stored(name, out)))
 
@@ -91,8 +92,8 @@ def sweep_confirm(
     """Decode, or train, the winner and its controls again, with new seeds: what is left of its lead?"""
     folder, spec = _stored(name, out)
     from harness.cli.evaluate import say
+    from harness.sweep.context import Places
     from harness.sweep.kinds import kind_of
-    from harness.sweep.run import Places
 
     at = _place(name, out)
     places = Places.under(at, records=records, track=track)
@@ -110,8 +111,8 @@ def sweep_work(name: Name, out: Out = OUT, records: Records = None) -> None:
     from harness.sweep.worker import work
 
     folder, spec = _stored(name, out)
+    from harness.sweep.context import Places
     from harness.sweep.kinds import kind_of
-    from harness.sweep.run import Places
 
     places = Places.under(_place(name, out), records=records, track=False)
     work(folder.path, kind_of(spec).store(places))
@@ -124,7 +125,7 @@ def read(file: str, changes: list[str]) -> "Search":
         UserError: no such file, not YAML, or what its kind refuses.
     """
     from harness.sweep import sweeps_dir
-    from harness.sweep.kinds import load
+    from harness.sweep.specs import load
 
     path, shipped = Path(file), sweeps_dir() / f"{file.removesuffix('.yaml')}.yaml"
     path = path if path.is_file() else shipped

@@ -1,11 +1,13 @@
 """The figures made of results: accuracy against replacement, differences with intervals, problem by problem."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from harness.analysis.problems import KINDS, Problems
 from harness.evals.compare import Comparison, Setting, kind
+from harness.evals.result import EvalResult
 from harness.report.draw import BASE, COLOURS, EXPO, MARKS, RL, canvas, root_axis, styled, svg
 from harness.report.model import Figure
 from harness.report.text import visible
@@ -18,23 +20,28 @@ MOST = 40  # rows that a figure of differences can hold
 
 
 @styled
-def against_ratio(settings: Sequence[Setting], name: str, title: str) -> Figure:
-    """Avg against the replacement ratio: a line a criterion and gamma, 95 % t intervals, base and RL as levels."""
+def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: bool = False) -> Figure:
+    """Avg against the replacement ratio: a line a criterion and gamma, 95 % t intervals, base and RL as levels.
+
+    Extrapolations beside replacements, and ways on RL, are drawn only if `every` way is asked for.
+    """
     figure, axes = canvas(5.6, 3.4)
     counts = {one.samples for one in settings}
     avg = f"Avg@{counts.pop()}" if len(counts) == 1 else "Avg"
-    settings = [one for one in settings if not one.decoding.gated or one.decoding.primary == "base"]
-    if any(one.decoding.mode == "replace" for one in settings):
+    if not every:
+        settings = [one for one in settings if not one.decoding.gated or one.decoding.primary == "base"]
+    if not every and any(one.decoding.mode == "replace" for one in settings):
         settings = [one for one in settings if one.decoding.mode != "extrapolate"]
-    lines: dict[tuple[str, float], list[Setting]] = {}
+    lines: dict[tuple[Any, str, float], list[Setting]] = {}
     for one in settings:
         if one.decoding.gated:
-            lines.setdefault((one.decoding.criterion, one.decoding.gamma), []).append(one)
+            lines.setdefault((one.decoding.primary, one.decoding.criterion, one.decoding.gamma), []).append(one)
     data = []
     order = list(CRITERIA)
-    for i, (criterion, gamma) in enumerate(sorted(lines, key=lambda key: (order.index(key[0]), key[1]))):
-        mine = sorted(lines[criterion, gamma], key=lambda one: one.replacement_ratio)
-        label = CRITERIA[criterion] + (f", γ = {gamma:g}" if gamma else "")
+    for i, way in enumerate(sorted(lines, key=lambda key: (key[0], order.index(key[1]), key[2]))):
+        primary, criterion, gamma = way
+        mine = sorted(lines[way], key=lambda one: one.replacement_ratio)
+        label = CRITERIA[criterion] + (f", γ = {gamma:g}" if gamma else "") + (" on RL" if primary == "rl" else "")
         spans = [_interval(one) for one in mine]
         means = [100 * one.avg for one in mine]
         axes.errorbar(
@@ -78,6 +85,38 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str) -> Figure:
         ("line", "tau", "replaced_percent", "avg", "low", "high", "samples"),
         tuple(data),
         "fig:teaser (c), fig:replace, fig:kl_ablation",
+    )
+
+
+@styled
+def heat_map(cells: Mapping[tuple[float, float], EvalResult], rl: EvalResult | None, name: str, title: str) -> Figure:
+    """Avg by threshold and gamma, the colours centred on RL where it is known: red above, blue below."""
+    taus, gammas = sorted({tau for tau, _ in cells}), sorted({gamma for _, gamma in cells})
+    grid = np.full((len(gammas), len(taus)), np.nan)
+    for (tau, gamma), result in cells.items():
+        grid[gammas.index(gamma), taus.index(tau)] = 100 * result.avg
+    figure, axes = canvas(1.6 + 0.95 * len(taus), 1.3 + 0.55 * len(gammas))
+    middle = 100 * rl.avg if rl else float(np.nanmean(grid))
+    span = max(1.0, float(np.nanmax(np.abs(grid - middle))))
+    axes.imshow(grid, cmap="RdBu_r", vmin=middle - span, vmax=middle + span, aspect="auto")
+    for (row, column), value in np.ndenumerate(grid):
+        if np.isfinite(value):
+            dark = abs(value - middle) > 0.6 * span
+            colour = "white" if dark else "black"
+            axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
+    axes.set_xticks(range(len(taus)), [f"{tau:g}" for tau in taus])
+    axes.set_yticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
+    axes.set_xlabel("τ")
+    axes.set_ylabel("γ")
+    avg = f"Avg@{next(iter(cells.values())).samples}"
+    axes.set_title(f"{title}: {avg}" + (f", rl {middle:.1f}" if rl else ""))
+    return Figure(
+        name,
+        f"{avg} on {title} by threshold τ and strength γ; colours are centred on " + ("RL." if rl else "the mean."),
+        f"Heat map: {avg} on {title} for {len(taus)} thresholds and {len(gammas)} strengths, as printed in the cells.",
+        svg(figure, name),
+        ("tau", "gamma", "avg"),
+        tuple((tau, gamma, 100 * result.avg) for (tau, gamma), result in sorted(cells.items())),
     )
 
 

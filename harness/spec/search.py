@@ -36,6 +36,13 @@ class Parameter(Spec, frozen=True):
         """The values or ratios; None for a range."""
         return self.values if self.values is not None else self.ratio
 
+    @property
+    def range(self) -> tuple[float, float]:
+        """Return the least and the greatest value of a range."""
+        if self.min is None or self.max is None:
+            raise ValueError("this parameter is a list of values")
+        return self.min, self.max
+
 
 class Metric(Spec, frozen=True):
     """What is to become large or small; of several benchmarks the unweighted mean. Shares and scores are fractions."""

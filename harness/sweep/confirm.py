@@ -1,44 +1,42 @@
-"""What is left of the winner's lead: it and its controls once more, with new seeds and on other benchmarks.
+"""Re-evaluate the best point and its controls with fresh seeds, to remove selection bias.
 
-A sweep picks the luckiest of its points. Here one decoding is chosen beforehand, so its difference is not too large.
+A sweep picks the luckiest of its points. Here one point is chosen beforehand, so its difference is not too large.
 """
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from harness import stats
 from harness.decode import open_engine
 from harness.errors import UserError
 from harness.evals import EvalResult, evaluate, preflight
+from harness.evals.compare import Setting, settings_of
 from harness.evals.show import markdown_table
 from harness.records.files import make_folder, write_file
 from harness.records.lock import Lock
-from harness.spec import Decoding, EvalSpec
+from harness.report.sweep import Entry, SweepSummary
+from harness.spec import Decoding
+from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec
-from harness.sweep import track
+from harness.sweep.context import Places
 from harness.sweep.folder import Folder
-from harness.sweep.run import Places
-from harness.sweep.study import Book
-from harness.sweep.summary import Entry, summarise
+from harness.sweep.summary import summarise
+from harness.sweep.track import SweepRun
+from harness.sweep.trials import Trials
 from harness.tiny import checkpoints
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The winner minus one of its controls on one benchmark, all new seeds together."""
+class Confirmed:
+    """The winner minus one of its controls on one benchmark, all new seeds together; `before` is that of the sweep."""
 
     pair: str
-    task: str
-    winner: str
-    control: str
-    before: float | None  # the difference in the sweep, where it had this benchmark
-    difference: stats.PairedDifference
-    holm_p: float
+    row: stats.Comparison[Any]
+    before: float | None
 
 
 def confirm(
@@ -51,127 +49,118 @@ def confirm(
     limit: int | None = None,
     say: Callable[[str], None] = print,
 ) -> str:
-    """Decodes the winner of each pair, base, RL and the gamma = 0 control, and writes `confirm.md` and `confirm.json`.
+    """Decode the winner of each pair, base, RL and the gamma = 0 control; write `confirm.md` and `confirm.json`.
 
     Interrupted, the same call goes on.
 
     Raises:
         UserError: the sweep has no winner yet, or a seed is the sweep's own.
     """
-    if spec.sampling.seed in seeds or len(set(seeds)) < len(seeds) or not seeds:
-        raise UserError(
-            f"seeds={','.join(map(str, seeds))} is refused; accepted: different ones, and not the sweep's own "
-            f"({spec.sampling.seed}), on which the winner was chosen"
-        )
+    check_seeds(seeds, (spec.sampling.seed,))
     tasks = list(tasks or spec.tasks)
     preflight(tasks, spec.data_dir, spec.golds)
-    lock = Lock(folder.lock, f"sweep {spec.name!r}")
-    try:
-        made = summarise(spec, Book(spec, folder), folder)
-        if not made.best or len(spec.metric) > 1:
-            raise UserError(f"sweep {spec.name!r} has no single best point to be confirmed")
+    with winner(spec, folder, lambda trials: summarise(spec, trials, folder)) as made:
         results = folder.path / "confirm"
         make_folder(results)
-        parent = track.Parent(spec, places.tracking)
-        rows: list[Row] = []
+        run = SweepRun(spec, places.tracking)
+        pairs: list[tuple[str, Setting, Setting]] = []
         for entry in made.best:
             found = _decode(spec, entry, places, seeds, tasks, limit)
             for result in found:
                 result.write(results)
-                parent.child(result)
+                run.child(result)
                 say(f"{result.task}  {result.label}  seed {result.sampling.seed}  {100 * result.avg:.2f}")
-            rows += _rows(entry, found, made.of(entry.pair))
-        corrected = stats.holm([row.difference.p for row in rows])
-        rows = [replace(r, holm_p=float(p)) for r, p in zip(rows, corrected, strict=True)]
-        told = text(spec, rows, seeds)
-        write_file(folder.path / "confirm.md", told.encode())
-        write_file(folder.path / "confirm.json", json.dumps([_plain(row) for row in rows], indent=1).encode())
-        parent.attach(folder.path / "confirm.md", folder.path / "confirm.json")
-        return told
+            pairs += [(entry.pair, *each) for each in _against_controls(entry, found)]
+        rows = [
+            Confirmed(pair, row, _before(row, made.of(pair)))
+            for (pair, *_), row in zip(pairs, stats.family((one, other) for _, one, other in pairs), strict=True)
+        ]
+        about = f"{spec.sampling.samples} samples each.\nDifferences in points of Avg, paired by problem"
+        return write(spec, folder, rows, seeds, about, run)
+
+
+def check_seeds(seeds: Sequence[int], used: Sequence[int]) -> None:
+    """Refuse seeds on which the winner was chosen.
+
+    Raises:
+        UserError: one of them was used, or is named twice, or there is none.
+    """
+    if set(used) & set(seeds) or len(set(seeds)) < len(seeds) or not seeds:
+        raise UserError(
+            f"seeds={','.join(map(str, seeds))} is refused; accepted: different ones, and none of the sweep's own "
+            f"({', '.join(map(str, used))}), on which the winner was chosen"
+        )
+
+
+@contextmanager
+def winner(spec: Search, folder: Folder, make: Callable[[Trials], Any]) -> Iterator[Any]:
+    """Hold the sweep's lock, and give its summary, which has one best point.
+
+    Raises:
+        UserError: another process runs the sweep, or it has no single best point.
+    """
+    lock = Lock(folder.lock, f"sweep {spec.name!r}")
+    try:
+        made: SweepSummary = make(Trials(spec, folder))
+        if not made.best or len(spec.metric) > 1:
+            raise UserError(f"sweep {spec.name!r} has no single best point to be confirmed")
+        yield made
     finally:
         lock.release()
+
+
+def write(
+    spec: Search, folder: Folder, rows: Sequence[Confirmed], seeds: Sequence[int], about: str, run: SweepRun
+) -> str:
+    """Write `confirm.md`, which is returned, and `confirm.json`, and add both to the sweep's run."""
+    head = ["pair", "benchmark", "winner of the sweep", "minus", "in the sweep", "anew", "95 % t interval"]
+    cells = []
+    for one in rows:
+        row, d = one.row, one.row.difference
+        cells.append([one.pair, row.task, row.result.label, row.reference.label])
+        cells[-1] += ["" if one.before is None else f"{100 * one.before:+.2f}", f"{100 * d.mean:+.2f}"]
+        cells[-1] += [f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}]" if d.n > 1 else ""]
+        cells[-1] += [f"{d.p:.3g}", f"{row.holm_p:.3g}"]
+    lines = [f"# Confirmation of sweep {spec.name}", ""]
+    lines += [f"{time.strftime('%Y-%m-%d')}: new seeds {', '.join(map(str, seeds))}, {about}; Holm's correction"]
+    lines += ["over this table.", "", markdown_table([*head, "p", "p (Holm)"], cells, left=4)]
+    text = "\n".join(lines) + "\n"
+    plain = [
+        {**one.row.facts(), "pair": one.pair, "winner": one.row.result.label, "before": one.before} for one in rows
+    ]
+    write_file(folder.path / "confirm.md", text.encode())
+    write_file(folder.path / "confirm.json", json.dumps(plain, indent=1, ensure_ascii=False).encode())
+    run.attach(folder.path / "confirm.md", folder.path / "confirm.json")
+    return text
 
 
 def _decode(
     spec: SweepSpec, entry: Entry, places: Places, seeds: Sequence[int], tasks: Sequence[str], limit: int | None
 ) -> list[EvalResult]:
+    """Return the results of the winner, its control, base and RL with each new seed."""
+    best = entry.results[0].decoding
+    decodings = list(dict.fromkeys([Decoding(mode="base"), Decoding(mode="rl"), best.control(), best]))
+    changes = {"tasks": tuple(tasks), "limit": limit or spec.limit}
+    samplings = [spec.sampling.replace(seed=seed) for seed in seeds]
+    asked = [spec.evaluation(entry.pair, decodings, sampling=sampling, **changes) for sampling in samplings]
     engine = open_engine(checkpoints(spec.pairs[entry.pair]), spec.engine, lazily=True)
     try:
-        return [
-            result
-            for seed in seeds
-            for result in evaluate(_again(spec, entry, seed, tasks, limit), engine=engine, records=places.records)
-        ]
+        return [result for each in asked for result in evaluate(each, engine=engine, records=places.records)]
     finally:
         engine.close()
 
 
-def _again(spec: SweepSpec, entry: Entry, seed: int, tasks: Sequence[str], limit: int | None) -> EvalSpec:
-    """Return the evaluation of the winner, its control, base and RL with another seed."""
-    decodings = list(
-        dict.fromkeys([Decoding(mode="base"), Decoding(mode="rl"), entry.decoding.control(), entry.decoding])
-    )
-    sampling = spec.sampling.replace(seed=seed)
-    return spec.evaluation(entry.pair, decodings, sampling=sampling, tasks=tuple(tasks), limit=limit or spec.limit)
+def _against_controls(entry: Entry, found: Sequence[EvalResult]) -> list[tuple[Setting, Setting]]:
+    """Return the winner with RL and, where it extrapolates, with its control, on every benchmark."""
+    best = entry.results[0].decoding
+    by = {(setting.task, setting.decoding): setting for setting in settings_of(found)}
+    controls = [each for each in dict.fromkeys([Decoding(mode="rl"), best.control()]) if each != best]
+    tasks = dict.fromkeys(result.task for result in found)
+    return [(by[task, best], by[task, control]) for task in tasks for control in controls]
 
 
-def _rows(entry: Entry, found: Sequence[EvalResult], before: Sequence[Entry]) -> list[Row]:
-    """The winner against RL and, where it extrapolates, against its control; Holm's correction comes later."""
-    winner = entry.decoding
-    against = list(dict.fromkeys([Decoding(mode="rl"), winner.control()]))
-    rows = []
-    for task in dict.fromkeys(result.task for result in found):
-        tables = {
-            decoding: np.hstack([r.correct for r in found if (r.task, r.decoding) == (task, decoding)])
-            for decoding in {winner, *against}
-        }
-        old = {e.decoding: r for e in before for r in e.results if r.task == task}
-        for control in against:
-            if control != winner:
-                lead = old[winner].avg - old[control].avg if {winner, control} <= set(old) else None
-                difference = stats.paired_difference(tables[winner], tables[control])
-                rows.append(Row(entry.pair, task, winner.label(), control.label(), lead, difference, 1.0))
-    return rows
-
-
-def text(spec: SweepSpec, rows: Sequence[Row], seeds: Sequence[int]) -> str:
-    """The confirmation as Markdown."""
-    head = [
-        "pair",
-        "benchmark",
-        "winner of the sweep",
-        "minus",
-        "in the sweep",
-        "anew",
-        "95 % t interval",
-        "p",
-        "p (Holm)",
-    ]
-    cells = []
-    for row in rows:
-        d = row.difference
-        cells.append([row.pair, row.task, row.winner, row.control])
-        cells[-1] += ["" if row.before is None else f"{100 * row.before:+.2f}", f"{100 * d.mean:+.2f}"]
-        cells[-1] += [f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}]", f"{d.p:.3g}", f"{row.holm_p:.3g}"]
-    lines = [f"# Confirmation of sweep {spec.name}", ""]
-    lines += [
-        f"{time.strftime('%Y-%m-%d')}: new seeds {', '.join(map(str, seeds))}, {spec.sampling.samples} samples each."
-    ]
-    lines += ["Differences in points of Avg, paired by problem; Holm's correction over this table.", ""]
-    return "\n".join([*lines, markdown_table(head, cells, left=4)]) + "\n"
-
-
-def _plain(row: Row) -> dict[str, Any]:
-    d = row.difference
-    return {
-        "pair": row.pair,
-        "task": row.task,
-        "winner": row.winner,
-        "minus": row.control,
-        "before": row.before,
-        "mean": d.mean,
-        "low": d.low,
-        "high": d.high,
-        "p": d.p,
-        "holm_p": row.holm_p,
-    }
+def _before(row: stats.Comparison[Setting], entries: Sequence[Entry]) -> float | None:
+    """Return the difference in the sweep, where it had this benchmark and both decodings."""
+    scores = {result.decoding: result.avg for entry in entries for result in entry.results if result.task == row.task}
+    best, control = (scores.get(side.decoding) for side in (row.result, row.reference))
+    return None if best is None or control is None else best - control

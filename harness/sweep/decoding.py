@@ -1,171 +1,238 @@
-"""Sweeps of decodings: pair by pair, everything that can be claimed in one stream of one engine.
+"""Sweeps of decodings: a list of decodings given to the loop, pair by pair, in one stream of one engine."""
 
-`harness.sweep.kinds` says what each of these functions is for.
-"""
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import numpy as np
+from optuna.trial import FrozenTrial
 
+from harness import stats
 from harness.decode import Engine, open_engine
-from harness.evals import EvalResult, preflight
+from harness.errors import UserError
+from harness.evals import EvalResult, evaluate, preflight
+from harness.evals.loop import Job, jobs_of, run_jobs
 from harness.evals.show import score
+from harness.records import RecordStore
 from harness.spec import Decoding
 from harness.spec.search import LISTED
 from harness.spec.sweep import SweepSpec
-from harness.sweep.bench import Bench
 from harness.sweep.confirm import confirm
-from harness.sweep.estimate import estimate
+from harness.sweep.context import Kind, Places, SweepContext, TrialRunner
+from harness.sweep.decodings import decoding_of, metrics, references
+from harness.sweep.estimate import Estimate, estimate
 from harness.sweep.folder import Folder
-from harness.sweep.measure import Taus, decoding_of, measure
-from harness.sweep.points import Point, listed_points, reference
-from harness.sweep.progress import best_so_far
-from harness.sweep.study import Asked
-from harness.sweep.summary import summarise, write
-from harness.sweep.taus import find_taus, stored_taus, wanted
-from harness.sweep.track import Parent as parent
+from harness.sweep.points import Point, listed_points
+from harness.sweep.summary import summarise
+from harness.sweep.taus import Taus, find_taus, stored_taus, wanted
+from harness.sweep.track import SweepRun
+from harness.sweep.trials import Asked, Trials
 from harness.tiny import checkpoints
 
-if TYPE_CHECKING:
-    from harness.sweep.run import Places
-
-__all__ = [
-    "best_so_far", "check", "confirm", "estimate", "hand", "parent", "planner", "results", "run_here", "store",
-    "summarise", "words", "write",
-]  # fmt: skip
+Batch = dict[Decoding, list[Asked]]  # trials by decoding: points may be other words for one
 
 
-def check(spec: SweepSpec) -> None:
-    """The benchmarks and their data are there."""
+class DecodingRunner(TrialRunner):
+    """Gives the loop lists of decodings, in an engine that is changed only with the pair."""
+
+    def __init__(self, context: SweepContext[SweepSpec]) -> None:
+        self._context, self._spec = context, context.spec
+        self._engine: Engine | None = None
+        self._loaded = ""
+        self._taus: dict[str, Taus] = {}
+        known = self._spec.method in LISTED and self._spec.pruner is None
+        self.at_once = len(listed_points(self._spec)) if known else self._spec.batch
+
+    def plan(self, pair: str) -> None:
+        """Enqueue references, controls, listed points, and points that were lost.
+
+        Finds the thresholds first, where the sweep asks for ratios. With a pruner, a point's control waits until the
+        point is complete: those that are pruned need none.
+        """
+        spec, trials, context = self._spec, self._context.trials, self._context
+        if pair not in self._taus:
+            self._taus[pair] = stored_taus(spec, context.folder, pair)
+            if any(each not in self._taus[pair] for each in wanted(spec)):
+                engine, progress = self._open(pair), context.progress
+                self._taus[pair] = find_taus(spec, context.folder, pair, engine, context.store, progress=progress)
+            self._restore(pair)
+        mine: dict[str, list[Point]] = {"PRUNED": [], "COMPLETE": [], "": []}
+        for trial in trials.all():
+            point = trial.user_attrs.get("point")
+            if point is not None and point["pair"] == pair:
+                mine[trial.state.name if trial.state.name in mine else ""].append(point)
+        listed = [point for point in listed_points(spec) if point["pair"] == pair]
+        points = [point for point in (*listed, *mine["COMPLETE"], *mine[""]) if point not in mine["PRUNED"]]
+        controlled = mine["COMPLETE"] if spec.pruner else points
+        trials.ensure(references(spec, pair, points, self._taus[pair], controlled))
+        trials.ensure([*listed, *(point for point in trials.lost() if point["pair"] == pair)])
+
+    def run(self, pair: str, batch: Sequence[Asked]) -> None:
+        """Decode what is missing of all trials in one stream, and complete each when its last benchmark is there.
+
+        With a pruner, those that are clearly worse than the best so far are ended early.
+
+        Raises:
+            UserError: what the engine or the record store refuses; trials that are complete by then stay so.
+        """
+        engine, by = self._open(pair), Batch()
+        taus = stored_taus(self._spec, self._context.folder, pair)
+        for asked in batch:
+            by.setdefault(decoding_of(self._spec, asked.point, taus), []).append(asked)
+        if self._spec.pruner is not None:
+            by = self._survivors(pair, engine, by)
+
+        def complete(results: list[EvalResult]) -> None:
+            files = [self._context.folder.keep(result) for result in results]
+            for asked in by[results[0].decoding]:
+                self._context.trials.finish(asked, files, metrics(self._spec, results))
+                self._context.on_complete(asked.point, results)
+
+        self._evaluate(pair, engine, list(by), complete)
+
+    def _evaluate(self, pair: str, engine: Engine, decodings: Sequence[Decoding], complete: Any) -> None:
+        """Give decodings to the loop; `complete` is told the results of each when its last benchmark is there."""
+        if not decodings:
+            return
+        spec, found = self._spec, {decoding: [] for decoding in decodings}
+        tasks = len(preflight(spec.tasks, spec.data_dir, spec.golds))
+
+        def have(result: EvalResult) -> None:
+            mine = found[result.decoding]
+            mine.append(result)
+            if len(mine) == tasks:
+                complete(mine)
+
+        asked = spec.evaluation(pair, decodings)
+        store, progress = self._context.store, self._context.progress
+        evaluate(asked, engine=engine, records=store, progress=progress, on_result=have)
+
+    def _restore(self, pair: str) -> None:
+        """Make the result files of complete trials that are missing again, from the records.
+
+        Raises:
+            UserError: the records now give other numbers than the trial has (another grader, say).
+        """
+        context, lacking = self._context, {}
+        for trial in (*context.trials.complete(context.trials.references), *context.trials.complete()):
+            point = trial.user_attrs["point"]
+            if point["pair"] == pair and context.folder.results_of(trial.user_attrs["results"]) is None:
+                lacking[decoding_of(self._spec, point, self._taus[pair])] = trial
+
+        def complete(results: list[EvalResult]) -> None:
+            trial, now = lacking[results[0].decoding], metrics(self._spec, results)
+            names = {name.rsplit("-", 2)[0]: name for name in trial.user_attrs["results"]}  # TASK-MODE-HASH.json
+            if any(now.get(name, value) != value for name, value in trial.user_attrs["metrics"].items()):
+                raise UserError(
+                    f"the results of trial {trial.number} are missing, and its rollouts give other numbers now; move "
+                    f"{context.folder.journal} away and run the sweep again: no rollout is lost, none is decoded twice"
+                )
+            for result in results:
+                context.folder.keep(result, names[result.task])
+
+        if lacking:
+            context.say(f"{len(lacking)} results are missing in {context.folder.results}; made again from the records")
+            self._evaluate(pair, self._open(pair), list(lacking), complete)
+
+    def _survivors(self, pair: str, engine: Engine, by: Batch) -> Batch:
+        """Return the trials that are not worse than the best one, chunk by chunk of problems; the others are pruned.
+
+        All trials still alive decode a chunk together. Problems come in one order, shuffled by the sweep's seed, the
+        same for every trial, so that a trial is compared on the very problems it has.
+        """
+        pruner = self._spec.pruner
+        assert pruner is not None
+        jobs: dict[Decoding, list[Job]] = {decoding: [] for decoding in by}
+        for job in jobs_of(self._spec.evaluation(pair, list(by)), engine):
+            jobs[job.decoding].append(job)
+        problems = list(dict.fromkeys(request.problem for job in next(iter(jobs.values())) for request in job.requests))
+        problems = [problems[i] for i in np.random.default_rng(self._spec.seed).permutation(len(problems))]
+        alive = dict(by)
+        for start in range(0, len(problems), pruner.chunk):
+            chunk = {problem: start + i for i, problem in enumerate(problems[start : start + pruner.chunk])}
+            shares = self._shares(engine, (job for decoding in alive for job in jobs[decoding]), chunk)
+            seen = start + len(chunk)
+            for decoding, mine in list(alive.items()):
+                for asked in [asked for asked in mine if not asked.is_reference]:
+                    for problem, share in shares[decoding].items():
+                        asked.trial.report(share, chunk[problem])
+                    if seen < len(problems) and asked.trial.should_prune():
+                        self._context.trials.prune(asked, problems=seen, of=len(problems))
+                        self._context.say(f"pruned after {seen} of {len(problems)} problems: {decoding.label()}")
+                        mine.remove(asked)
+                if not mine:
+                    del alive[decoding]
+        return alive
+
+    def _shares(
+        self, engine: Engine, jobs: Iterable[Job], chunk: Mapping[str, int]
+    ) -> dict[Decoding, dict[str, float]]:
+        """Decode a chunk of problems; the share of right responses to each, by decoding and problem."""
+        parts = [
+            replace(job, requests=tuple(request for request in job.requests if request.problem in chunk))
+            for job in jobs
+        ]
+        rights: dict[Decoding, dict[str, list[bool]]] = {part.decoding: {} for part in parts if part.requests}
+        store = RecordStore(self._context.store)
+        for done in run_jobs(engine, [part for part in parts if part.requests], store, grader=self._spec.grader):
+            version = next(iter(done.job.golds))
+            for (problem, _), response in done.responses.items():
+                rights[done.job.decoding].setdefault(problem, []).append(response.verdicts[version].correct)
+        return {
+            decoding: {problem: float(np.mean(right)) for problem, right in mine.items()}
+            for decoding, mine in rights.items()
+        }
+
+    def _open(self, pair: str) -> Engine:
+        """Return the pair's engine; its weights are loaded when something has to be decoded."""
+        if self._engine is None or self._loaded != pair:
+            self.close()
+            self._engine = open_engine(checkpoints(self._spec.pairs[pair]), self._spec.engine, lazily=True)
+            self._loaded = pair
+        return self._engine
+
+    def close(self) -> None:
+        """Close the engine."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+
+def _check(spec: SweepSpec) -> None:
     preflight(spec.tasks, spec.data_dir, spec.golds)
 
 
-def store(places: "Places") -> Path:
-    """Of rollouts."""
-    return places.records
+def _estimate(spec: SweepSpec, places: Places, speed: float | None) -> Estimate:
+    return estimate(spec, places.out, places.records, speed)
 
 
-def planner(bench: Bench) -> Callable[[], None]:
-    """Finds the thresholds before there are workers, in an engine of this process where it must."""
-    taus = {pair: _taus(bench, pair) for pair in bench.spec.pairs}
-
-    def plan_all() -> None:
-        for pair in bench.spec.pairs:
-            plan(bench, pair, taus[pair])
-
-    return plan_all
+def _results(spec: SweepSpec, folder: Folder, trial: FrozenTrial) -> list[EvalResult] | None:
+    return folder.results_of(trial.user_attrs["results"])
 
 
-def _taus(bench: Bench, pair: str) -> Taus:
-    spec = bench.spec
-    taus = stored_taus(spec, bench.folder, pair)
-    if all(each in taus for each in wanted(spec)):
-        return taus
-    with _engine(spec, pair) as engine:
-        return find_taus(spec, bench.folder, pair, engine, bench.store, progress=bench.progress)
+def _describe(point: Point, results: Sequence[EvalResult]) -> list[str]:
+    return [f"{point['pair']}: {results[0].label}", *(f"{result.task} {score(result)}" for result in results)]
 
 
-@contextmanager
-def hand(bench: Bench) -> Iterator[Callable[[Asked], None]]:
-    """Decodes one trial after the other, in an engine that is changed only with the pair."""
-    engine, loaded = None, ""
-
-    def do(asked: Asked) -> None:
-        nonlocal engine, loaded
-        spec, pair = bench.spec, asked.point["pair"]
-        if loaded != pair:
-            _close(engine)
-            engine, loaded = open_engine(checkpoints(spec.pairs[pair]), spec.engine, lazily=True), pair
-        measure(bench, engine, [asked], stored_taus(spec, bench.folder, pair))
-
-    try:
-        yield do
-    finally:
-        _close(engine)
+def _best_so_far(spec: SweepSpec, trials: Trials, folder: Folder) -> str:
+    best = trials.best()
+    if not best or not (results := folder.results_of(best[0].user_attrs["results"][:1])):
+        return ""
+    [result] = results
+    low, high = stats.t_interval(result.avg, result.standard_error, len(result.problem_ids))
+    many = f"Pareto set of {len(best)}, first" if len(spec.metric) > 1 else "best so far"
+    return f"{many}: {result.label} {100 * result.avg:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def _close(engine: Engine | None) -> None:
-    if engine is not None:
-        engine.close()
-
-
-def results(folder: Folder, trial: Any) -> list[EvalResult] | None:
-    """Its result files."""
-    found = [folder.result(name) for name in trial.user_attrs["results"]]
-    return None if None in found else found
-
-
-def words(point: Point, results: Sequence[EvalResult]) -> list[str]:
-    """Its decoding and its scores."""
-    return [
-        f"{point['pair']}: {results[0].label}",
-        *(f"{result.task} {score(result)}" for result in results),
-    ]
-
-
-def run_here(bench: Bench) -> None:
-    """Pair by pair, all that can be claimed in one stream of one engine."""
-    held: dict[str, list[Asked]] = {}  # claimed, waiting for their pair's engine
-    try:
-        for pair in bench.spec.pairs:
-            with _engine(bench.spec, pair) as engine:
-                taus = find_taus(bench.spec, bench.folder, pair, engine, bench.store, progress=bench.progress)
-                plan(bench, pair, taus)
-                while batch := _claim(bench, pair, held, taus):
-                    measure(bench, engine, batch, taus)
-                    held[pair] = []
-                    plan(bench, pair, taus)
-    except BaseException as error:
-        for asked in (each for batch in held.values() for each in batch):
-            bench.book.give_up(asked, f"{type(error).__name__}: {error}", counted=False)
-        raise
-
-
-def plan(bench: Bench, pair: str, taus: Taus) -> None:
-    """Enqueues what is known to be wanted of a pair: references, controls, listed points, and points that were lost.
-
-    With a pruner, a point's control waits until the point is complete: those that are pruned need none.
-    """
-    spec, book = bench.spec, bench.book
-    mine: dict[str, list[Point]] = {"PRUNED": [], "COMPLETE": [], "": []}
-    for trial in book.trials():
-        point = trial.user_attrs.get("point")
-        if point is not None and point["pair"] == pair:
-            mine[trial.state.name if trial.state.name in mine else ""].append(point)
-    listed = [point for point in listed_points(spec) if point["pair"] == pair]
-    points = [point for point in (*listed, *mine["COMPLETE"], *mine[""]) if point not in mine["PRUNED"]]
-    book.ensure(references(spec, pair, points, taus, mine["COMPLETE"] if spec.pruner else points))
-    book.ensure([*listed, *(point for point in book.lost() if point["pair"] == pair)])
-
-
-def references(
-    spec: SweepSpec, pair: str, points: Sequence[Point], taus: Taus, controlled: Sequence[Point] | None = None
-) -> list[Point]:
-    """Base, RL, those asked for, and the gamma = 0 control of `controlled` (default all points), but no point twice."""
-    mine = {decoding_of(spec, point, taus) for point in points}
-    gates = [decoding_of(spec, point, taus) for point in (points if controlled is None else controlled)]
-    wanted = [Decoding(mode="base"), Decoding(mode="rl"), *spec.references, *(each.control() for each in gates)]
-    return [reference(pair, each) for each in dict.fromkeys(wanted) if each not in mine]
-
-
-def _claim(bench: Bench, pair: str, held: dict[str, list[Asked]], taus: Taus) -> list[Asked]:
-    """The next trials of a pair: all there are, or `batch` of them where later ones depend on what comes out."""
-    spec, book = bench.spec, bench.book
-    listed = spec.method in LISTED
-    most = len(book.trials()) if listed and spec.pruner is None else spec.batch
-    mine = held.setdefault(pair, [])
-    while (asked := book.ask(references_only=sum(not each.is_reference for each in mine) >= most)) is not None:
-        held.setdefault(asked.point["pair"], []).append(asked)
-        if not asked.is_reference and not listed:  # its control runs beside it
-            plan(bench, pair, taus)
-    return mine
-
-
-@contextmanager
-def _engine(spec: SweepSpec, pair: str) -> Iterator[Engine]:
-    engine = open_engine(checkpoints(spec.pairs[pair]), spec.engine, lazily=True)
-    try:
-        yield engine
-    finally:
-        engine.close()
+DECODINGS = Kind(
+    check=_check,
+    store=lambda places: places.records,
+    estimate=_estimate,
+    runner=DecodingRunner,
+    results=_results,
+    describe=_describe,
+    best_so_far=_best_so_far,
+    summarise=summarise,
+    track=SweepRun,
+    confirm=confirm,
+)

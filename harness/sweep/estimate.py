@@ -11,13 +11,13 @@ from harness.evals import preflight
 from harness.evals.loop import Job, jobs_of
 from harness.evals.show import markdown_table
 from harness.records import RecordStore
+from harness.report.sweep import duration
 from harness.spec import Decoding
 from harness.spec.sweep import LISTED, RATIO, SweepSpec
+from harness.sweep.decodings import decoding_of, references
 from harness.sweep.folder import Folder
-from harness.sweep.measure import Taus, decoding_of
 from harness.sweep.points import Point, listed_points
-from harness.sweep.progress import duration
-from harness.sweep.taus import stored_taus
+from harness.sweep.taus import Taus, stored_taus
 from harness.tiny import checkpoints
 
 
@@ -81,6 +81,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
     rows: list[Row] = []
     notes: list[str] = []
     lengths: list[int] = []
+    each = 0  # responses to one decoding
     store = RecordStore(records)
     for pair in spec.pairs:
         asked, unknown = _decodings(spec, pair, stored_taus(spec, folder, pair))
@@ -100,7 +101,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
                 rows.append(Row(pair, decoding.label(), each, len(held)))
         rows += [Row(pair, label, each, 0) for label in unknown]
     if spec.method not in LISTED:
-        rows += [Row(next(iter(spec.pairs)), "to be proposed, with its control", 2 * each, 0)] * spec.run_cap
+        rows += [Row(next(iter(spec.pairs)), "to be proposed, with its control", 2 * each, 0)] * (spec.run_cap or 0)
     if speed is None:
         speed = _speed(out, spec)
     return Estimate(
@@ -115,8 +116,6 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
 
 def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[Decoding], list[str]]:
     """What is known to be decoded, references first; and labels of points whose threshold is not known yet."""
-    from harness.sweep.decoding import references
-
     known: list[Point] = []
     unknown: list[str] = []
     for point in listed_points(spec):

@@ -4,32 +4,73 @@ import os
 import subprocess
 import sys
 import time
+from typing import Any
 
 from harness.errors import UserError
-from harness.spec.search import LISTED, Search
-from harness.sweep.bench import Bench
-from harness.sweep.kinds import kind_of
+from harness.spec.search import Search
+from harness.sweep.context import Kind, SweepContext, TrialRunner
 from harness.sweep.points import key
-from harness.sweep.study import ENDED, OPEN
 
 _PAUSE = 0.3  # seconds between two looks
 
 
-class Fleet:
+def run_fleet(context: SweepContext[Any], kind: Kind[Any], runner: TrialRunner) -> None:
+    """Run everything by workers, until every point is complete, pruned, or has failed too often.
+
+    Raises:
+        UserError: workers fail again and again.
+    """
+    trials = context.trials
+
+    def plan() -> None:
+        for pair in context.spec.pairs:
+            runner.plan(pair)
+
+    def complete() -> list[Any]:
+        return [*trials.complete(trials.references), *trials.complete()]
+
+    plan()  # what was interrupted before is no failure of this run
+    runner.close()
+    told = {key(trial.user_attrs["point"]) for trial in complete()}
+    workers = Workers(context)
+    try:
+        while True:
+            workers.bury()
+            for trial in complete():
+                point = trial.user_attrs["point"]
+                if (
+                    key(point) not in told
+                    and (results := kind.results(context.spec, context.folder, trial)) is not None
+                ):
+                    told.add(key(point))
+                    context.on_complete(point, results)
+            for point in trials.lost():
+                trials.failures[key(point)] += 1
+            plan()
+            if not (left := trials.left()):
+                return
+            workers.start(left)
+            time.sleep(_PAUSE)
+    finally:
+        workers.stop()
+        trials.retire()
+
+
+class Workers:
     """The worker processes of one sweep; each one's output is in `workers/NUMBER.log`."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, context: SweepContext[Any]) -> None:
+        self._context = context
         self._running: dict[int, subprocess.Popen] = {}
         self._failed = 0
 
     def start(self, most: int) -> None:
-        """Starts workers until `most` of them, or as many as the sweep has, are there.
+        """Start workers until `most` of them, or as many as the sweep has, are there.
 
         Raises:
             UserError: they failed too often.
         """
-        spec, folder = self._bench.spec, self._bench.folder
+        spec, folder = self._context.spec, self._context.folder
         if self._failed > spec.workers.count * (spec.retries + 1):
             raise UserError(
                 f"{self._failed} workers have failed; the last lines of {folder.workers}/*.log say why. What is "
@@ -38,7 +79,7 @@ class Fleet:
         for number in range(min(most, spec.workers.count)):
             if number in self._running:
                 continue
-            arguments = [folder.path, self._bench.store, number, os.getpid()]
+            arguments = [folder.path, self._context.store, number, os.getpid()]
             with (folder.workers / f"{number}.log").open("ab") as log:
                 self._running[number] = subprocess.Popen(
                     [sys.executable, "-m", "harness.sweep.worker", *map(str, arguments)],
@@ -49,19 +90,20 @@ class Fleet:
                 )
 
     def bury(self) -> None:
-        """Retires the trials of workers that have ended otherwise than they should."""
+        """Retire what workers have left that are no more, here and on other machines."""
         for number, process in list(self._running.items()):
             if process.poll() is None:
                 continue
             del self._running[number]
             if process.returncode:
                 self._failed += 1
-                left = self._bench.book.reclaim(process.pid)
                 how = f"was killed by signal {-process.returncode}" if process.returncode < 0 else "failed"
-                self._bench.say(f"worker {number} {how}; {len(left)} trial(s) of it are tried again")
+                self._context.say(f"worker {number} {how}")
+        if retired := self._context.trials.retire():
+            self._context.say(f"{len(retired)} trial(s) of a worker that is gone are tried again")
 
     def stop(self) -> None:
-        """Ends all of them."""
+        """End all of them."""
         for process in self._running.values():
             process.terminate()
         for process in self._running.values():
@@ -72,59 +114,8 @@ class Fleet:
                 process.wait()
 
 
-def run_fleet(bench: Bench) -> None:
-    """Everything by workers, until every point is complete, pruned, or has failed too often.
-
-    Raises:
-        UserError: workers fail again and again.
-    """
-    book = bench.book
-    plan = kind_of(bench.spec).planner(bench)
-    plan()  # what was interrupted before is no failure of this run
-    told = {
-        key(trial.user_attrs["point"]) for study in (book.references, book.points) for trial in book.complete(study)
-    }
-    fleet = Fleet(bench)
-    try:
-        while True:
-            fleet.bury()
-            _report(bench, told)
-            for point in book.lost():
-                book.failures[key(point)] += 1
-            plan()
-            if not (left := _left(bench)):
-                return
-            fleet.start(left)
-            time.sleep(_PAUSE)
-    finally:
-        fleet.stop()
-        book.reclaim()
-
-
-def _left(bench: Bench) -> int:
-    """How many trials are waiting, running, or to be proposed."""
-    book, spec = bench.book, bench.spec
-    trials = book.trials()
-    count = sum(trial.state in OPEN for trial in (*trials, *book.trials(book.references)))
-    if spec.method in LISTED:
-        return count
-    return count + max(0, spec.run_cap - sum(trial.state in (*OPEN, *ENDED) for trial in trials))
-
-
-def _report(bench: Bench, told: set[str]) -> None:
-    """Tells of trials that workers have completed since the last look."""
-    for study in (bench.book.references, bench.book.points):
-        for trial in bench.book.complete(study):
-            point = trial.user_attrs["point"]
-            if key(point) in told:
-                continue
-            if (results := kind_of(bench.spec).results(bench.folder, trial)) is not None:
-                told.add(key(point))
-                bench.on_finish(point, results)
-
-
 def gpus(spec: Search, number: int) -> dict[str, str]:
-    """The environment that gives worker `number` its own GPUs, of those that this process may see.
+    """Return the environment that gives worker `number` its own GPUs, of those that this process may see.
 
     Raises:
         UserError: there are not so many.

@@ -5,11 +5,12 @@ study.journal    Optuna's trials (unless `storage` is a database)
 results/         one JSON file an evaluation, or a seed of a training; references included
 matched.json     the thresholds found for wanted replacement ratios
 summary.md, summary.json, *.svg    what is said of it all
-lock, claim, workers/              who works on it
+lock, claim, workers/              who works on it, as files that are locked
 """
 
 import difflib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from harness.evals import EvalResult
 from harness.records.files import make_folder, write_file
 from harness.spec import read_yaml
 from harness.spec.search import Search
-from harness.sweep.kinds import load
+from harness.sweep.specs import load
 
 # What may change between two runs of one sweep: it changes neither a token nor which points there are.
 FREE = ("workers", "retries", "batch")
@@ -41,16 +42,16 @@ class Folder:
 
     @classmethod
     def of(cls, spec: Search, out: Path) -> "Folder":
-        """The folder of a sweep under `out`."""
+        """Return the folder of a sweep under `out`."""
         return cls(out / "sweeps" / spec.name)
 
     def make(self) -> None:
-        """Creates what is missing."""
+        """Create what is missing."""
         for folder in (self.path, self.results, self.workers):
             make_folder(folder)
 
     def stored(self) -> Search | None:
-        """The sweep this folder belongs to; None for a new one.
+        """Return the sweep this folder belongs to; None for a new one.
 
         Raises:
             UserError: its `sweep.yaml` cannot be read.
@@ -60,7 +61,7 @@ class Folder:
         return load(read_yaml(self.spec))
 
     def settle(self, spec: Search, *, extend: bool = False) -> None:
-        """Writes the sweep down, or checks it against the one that is.
+        """Write the sweep down, or check it against the one that is.
 
         Raises:
             UserError: it is another sweep than the one begun here; with `extend`, more than points were added.
@@ -68,21 +69,21 @@ class Folder:
         check(self.stored(), spec, str(self.spec), extend=extend)
         write_file(self.spec, dump(spec).encode())
 
-    def keep(self, result: EvalResult) -> str:
-        """Writes a result, whole or not at all; the file's name."""
-        name = f"{result.task}-{result.decoding.mode}-{result.config_hash}.json"
+    def keep(self, result: EvalResult, name: str = "") -> str:
+        """Write a result, whole or not at all, under its own name or one that is given; the file's name."""
+        name = name or f"{result.task}-{result.decoding.mode}-{result.config_hash}.json"
         write_file(self.results / name, result.to_json().encode())
         return name
 
-    def result(self, name: str) -> EvalResult | None:
-        """A result by its file's name; None where the file is missing or damaged."""
+    def results_of(self, names: Iterable[str]) -> list[EvalResult] | None:
+        """Return results by their files' names; None where a file is missing or damaged."""
         try:
-            return EvalResult.from_json((self.results / name).read_text())
+            return [EvalResult.from_json((self.results / name).read_text()) for name in names]
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def read_json(self, path: Path) -> dict[str, Any]:
-        """A JSON object of ours; empty where there is none."""
+        """Read a JSON object of ours; empty where there is none."""
         try:
             return json.loads(path.read_text())
         except (OSError, ValueError):
@@ -90,12 +91,12 @@ class Folder:
 
 
 def dump(spec: Search) -> str:
-    """A sweep as YAML."""
+    """Return a sweep as YAML."""
     return yaml.safe_dump(spec.plain(), sort_keys=False, allow_unicode=True)
 
 
 def check(old: Search | None, new: Search, where: str, *, extend: bool) -> None:
-    """Refuses to go on with a changed sweep.
+    """Refuse to go on with a changed sweep.
 
     Raises:
         UserError: with the lines that differ.
@@ -125,7 +126,7 @@ def _lines(spec: Search) -> list[str]:
 
 
 def _adds_points(old: Search, new: Search) -> bool:
-    """Whether the new sweep only has more values of its listed parameters, a higher `run_cap`, or more references."""
+    """Tell whether the new sweep only has more values of listed parameters, a higher `run_cap`, or more references."""
     if type(old) is not type(new) or set(old.parameters) != set(new.parameters):
         return False
     if old.method == "grid":

@@ -1,7 +1,6 @@
 """Matched ratios: the threshold at which a criterion replaces a wanted share of tokens, from one base generation.
 
-    found = tau_for("delta_logp", values, 0.05)     # found.tau, and the share of `values` beyond it
-    Miss.of(found, reached)                         # wanted, expected, reached
+    found = tau_for("delta_logp", values, 0.05)     # found.tau, and found.expected: the share of `values` beyond it
 
 Criteria can only be compared fairly where they replace as much as each other. Thresholds are quantiles of the values
 that a criterion has on the base model's own text; replacing changes the text that follows, so the ratio that is reached
@@ -29,7 +28,7 @@ class Found:
 
 
 def tau_for(criterion: str, values: ArrayLike, ratio: float) -> Found:
-    """The threshold whose share of values strictly beyond it is nearest to `ratio`.
+    """Find the threshold whose share of values strictly beyond it is nearest to `ratio`.
 
     Values that are equal are on one side together, so that share may miss the wanted one. Of all thresholds in the gap
     between two neighbouring values, the one with the fewest digits is taken. `random` needs no values: its threshold is
@@ -58,28 +57,10 @@ def tau_for(criterion: str, values: ArrayLike, ratio: float) -> Found:
 
 
 def _between(low: float, high: float) -> float:
-    """The number of fewest digits in the middle half of a gap, or its middle where floats are too coarse for that."""
+    """Return the number of fewest digits in the middle half of a gap, or its middle where floats are too coarse."""
     middle, quarter = (low + high) / 2, (high - low) / 4
     for digits in range(1, 17):
         value = float(f"{middle:.{digits}g}")
         if abs(value - middle) <= quarter:
             return value
     return middle
-
-
-@dataclass(frozen=True, slots=True)
-class Miss:
-    """How well a ratio was matched: `reached` is that of the decoding itself."""
-
-    found: Found
-    reached: float
-
-    @property
-    def points(self) -> float:
-        """Reached minus wanted."""
-        return self.reached - self.found.wanted
-
-    @property
-    def relative(self) -> float:
-        """The miss as a share of what was wanted."""
-        return self.points / self.found.wanted

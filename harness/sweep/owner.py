@@ -1,57 +1,46 @@
-"""Who runs a trial: host, process and its start; and whether that process is still there."""
+"""Who runs a trial: a process that holds a lock file for as long as it lives, however it ends, on whatever host."""
 
+import fcntl
 import os
 import socket
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
-BEAT = 20.0  # seconds between signs of life, for those who cannot look at the process itself
-SILENT = 300.0  # after so many seconds without one, a process on another host counts as dead
+from harness.records.lock import Lock
 
 
-def me() -> dict[str, Any]:
-    """This process."""
-    return {"host": socket.gethostname(), "pid": os.getpid(), "start": started(os.getpid())}
+class Owner:
+    """This process, as the owner of trials. `facts` is what is written beside a trial that it claims."""
+
+    def __init__(self, folder: Path) -> None:
+        """Lock a file of `folder` that no other process has or will have."""
+        host, pid = socket.gethostname(), os.getpid()
+        name = f"{host}-{pid}-{time.time_ns()}.lock"
+        self.facts: dict[str, Any] = {"host": host, "pid": pid, "lock": name}
+        self._lock = Lock(folder / name, "a claim of trials")
+
+    def release(self) -> None:
+        """Let others retire what this process has not finished."""
+        self._lock.release()
+        self._lock.path.unlink(missing_ok=True)
 
 
-def started(pid: int) -> str | None:
-    """A process's start in clock ticks since boot, which no later process of that number shares; None if it is gone."""
-    try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if state == "Z" else fields[18]
+def gone(owner: dict[str, Any] | None, folder: Path) -> bool:
+    """Tell whether the owner of a running trial has ended: its lock file is not there, or nobody holds it.
 
-
-def dead(owner: dict[str, Any] | None, beats: Path) -> bool:
-    """Whether an owner is gone: on this host by its process, on another by the file it touches in `beats`."""
-    if not owner:
+    A trial without an owner, or with one that earlier code wrote, was left behind.
+    """
+    if not owner or "lock" not in owner:
         return True
-    if owner["host"] == socket.gethostname():
-        return started(owner["pid"]) != owner["start"]
-    mine = beats / "now"
-    mine.touch()  # the file server's clock, not this machine's
     try:
-        return mine.stat().st_mtime - _file(beats, owner).stat().st_mtime > SILENT
-    except OSError:
+        fd = os.open(folder / owner["lock"], os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
         return True
-
-
-def beat(beats: Path) -> None:
-    """Shows signs of life, in a thread of its own, for as long as this process lives."""
-    beats.mkdir(parents=True, exist_ok=True)
-    file = _file(beats, me())
-    file.touch()
-
-    def touch() -> None:
-        while True:
-            time.sleep(BEAT)
-            file.touch()
-
-    threading.Thread(target=touch, daemon=True).start()
-
-
-def _file(beats: Path, owner: dict[str, Any]) -> Path:
-    return beats / f"{owner['host']}-{owner['pid']}"
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who look at the same time see the same
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)

@@ -15,12 +15,12 @@ Point = dict[str, Any]  # pair, and a value by parameter name; `decode.tau.ratio
 
 
 def key(point: Mapping[str, Any]) -> str:
-    """A point's name: equal points have equal names, in any process."""
+    """Return a point's name: equal points have equal names, in any process."""
     return json.dumps(point, sort_keys=True, separators=(",", ":"))
 
 
 def listed_points(spec: Search) -> list[Point]:
-    """All points of a grid, or of a random or quasi-random draw from the sweep's seed; none for a search.
+    """Return all points of a grid, or of a random or quasi-random draw from the sweep's seed; none for a search.
 
     A longer draw begins with the shorter one, so a sweep can be extended.
     """
@@ -34,12 +34,12 @@ def listed_points(spec: Search) -> list[Point]:
 
 
 def names(spec: Search) -> dict[str, Parameter]:
-    """The parameters by the names that points and studies use."""
+    """Return the parameters by the names that points and studies use."""
     return {RATIO if p.ratio is not None else name: p for name, p in spec.parameters.items()}
 
 
 def reference(pair: str, decoding: Decoding) -> Point:
-    """A reference as a point of the study of references."""
+    """Return a reference as a point of the study of references."""
     return {"pair": pair, "reference": decoding.model_dump(mode="json")}
 
 
@@ -51,18 +51,18 @@ def _grid(spec: Search) -> Iterator[Point]:
 
 def _draw(spec: Search) -> list[Point]:
     every = names(spec)
-    units = _units(spec, len(every))
+    units, wanted = _units(spec, len(every)), spec.run_cap or 0
     found: dict[str, Point] = {}
-    for _, row in zip(range(100 * spec.run_cap), units, strict=False):  # a small space runs out of new points
+    for _, row in zip(range(100 * wanted), units, strict=False):  # a small space runs out of new points
         point = {name: _at(parameter, unit) for (name, parameter), unit in zip(every.items(), row, strict=True)}
         found.setdefault(key(point), point)
-        if len(found) == spec.run_cap:
+        if len(found) == wanted:
             break
     return list(found.values())
 
 
 def _units(spec: Search, width: int) -> Iterator[np.ndarray]:
-    """Rows of numbers in [0, 1), without end."""
+    """Yield rows of numbers in [0, 1), without end."""
     if spec.method == "random":
         random = np.random.default_rng(spec.seed)
         while True:
@@ -75,9 +75,9 @@ def _units(spec: Search, width: int) -> Iterator[np.ndarray]:
 
 
 def _at(parameter: Parameter, unit: float) -> Any:
-    """The value at a place between 0 and 1; of a range with four significant digits, enough to tell settings apart."""
+    """Return the value at a place between 0 and 1; of a range with four significant digits, which is enough."""
     if parameter.listed is not None:
         return parameter.listed[int(unit * len(parameter.listed))]
-    low, high = parameter.min, parameter.max
+    low, high = parameter.range
     value = low * (high / low) ** unit if parameter.log else low + (high - low) * unit
     return float(f"{value:.4g}")

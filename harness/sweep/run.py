@@ -1,52 +1,36 @@
-"""A sweep from its spec to its summary: in this process, or with a fleet of workers.
+"""A sweep from its spec to its summary: in this process, or with workers.
 
     run_sweep(load(yaml.safe_load(text)), Places.under(Path("runs")))
 
 It may be killed at any moment; the same call goes on. Whoever runs holds the lock of the sweep's folder.
 """
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
+from harness.errors import UserError
 from harness.records.lock import Lock
-from harness.spec.search import Search
-from harness.sweep.bench import Bench
+from harness.report.sweep import SweepSummary
+from harness.spec.search import LISTED, Search
+from harness.sweep.context import Places, SweepContext, TrialRunner
 from harness.sweep.fleet import run_fleet
 from harness.sweep.folder import Folder
 from harness.sweep.kinds import kind_of
-from harness.sweep.owner import beat
+from harness.sweep.owner import gone
 from harness.sweep.points import Point
 from harness.sweep.progress import Progress
 from harness.sweep.storage import mend
-from harness.sweep.study import Book
-from harness.tracking import resolve_store
+from harness.sweep.trials import Asked, Trials
 
-
-@dataclass(frozen=True)
-class Places:
-    """Where a sweep's files, the rollouts, the trainings and the MLflow runs go; `tracking` None logs nothing."""
-
-    out: Path
-    records: Path
-    tracking: Path | str | None
-
-    @classmethod
-    def under(cls, out: Path, *, records: Path | None = None, track: bool = True) -> "Places":
-        """The usual places in one folder; MLflow's is RLVR_DIR_TRACKING_URI where that is set."""
-        return cls(out, records or out / "records", resolve_store(out) if track else None)
-
-    @property
-    def trainings(self) -> Path:
-        """What sweeps of trainings share."""
-        return self.out / "trainings"
+_PAUSE = 1.0  # seconds between two looks at trials that run on another machine
 
 
 def run_sweep(
     spec: Search, places: Places, *, extend: bool = False, say: Callable[[str], None] = print, progress: bool = True
-) -> Any:
-    """Runs what is left of a sweep to its end, and writes its summary, which is returned.
+) -> SweepSummary:
+    """Run what is left of a sweep to its end, and write its summary, which is returned.
 
     Raises:
         UserError: the sweep was begun with other settings, another process runs it, or an engine refuses.
@@ -59,30 +43,93 @@ def run_sweep(
     try:
         folder.settle(spec, extend=extend)
         mend(folder.journal)
-        beat(folder.workers)
-        book = Book(spec, folder, extend=extend)
-        retired = book.reclaim()
-        if retired:
+        trials = Trials(spec, folder, extend=extend)
+        if retired := trials.retire():
             say(f"{len(retired)} trials of an interrupted run were retired; what they had done is kept")
-        parent = kind.parent(spec, places.tracking)
-        shown = Progress(spec, book, say, lambda: kind.best_so_far(book, folder))
+        run = kind.track(spec, places.tracking)
+        shown = Progress(trials, say, lambda: kind.best_so_far(spec, trials, folder))
 
-        def finished(point: Point, results: Sequence[Any]) -> None:
+        def complete(point: Point, results: Sequence[Any]) -> None:
             for result in results:
-                parent.child(result)
-            shown.finished(kind.words(point, results))
+                run.child(result)
+            shown.finished(kind.describe(point, results))
 
-        bench = Bench(spec, book, folder, kind.store(places), say, finished, progress)
+        context = SweepContext(spec, trials, folder, kind.store(places), say, complete, progress)
         try:
-            if spec.workers.count == 1:
-                kind.run_here(bench)
-            else:
-                run_fleet(bench)
+            with kind.runner(context) as runner:
+                if spec.workers.count == 1:
+                    run_here(context, runner)
+                else:
+                    run_fleet(context, kind, runner)
         except BaseException:
-            parent.interrupted()
+            run.interrupted()
             raise
-        made = kind.write(spec, book, folder, seconds=shown.seconds)
-        parent.close(made, folder)
+        finally:
+            trials.release()
+        made = replace(kind.summarise(spec, trials, folder), seconds=shown.seconds)
+        made.write(folder.path)
+        run.close(made, folder)
         return made
     finally:
         lock.release()
+
+
+def run_here(context: SweepContext[Any], runner: TrialRunner) -> None:
+    """Run everything in this process: pair by pair, all that can be claimed at a time.
+
+    Trials that another machine runs are waited for.
+    """
+    trials = context.trials
+    claimed: dict[str, list[Asked]] = {pair: [] for pair in context.spec.pairs}
+    while True:
+        for pair, mine in claimed.items():
+            runner.plan(pair)
+            while _claim(context, runner, claimed, pair):
+                with trials.failing((each for batch in claimed.values() for each in batch), counted=False):
+                    runner.run(pair, mine)
+                mine.clear()
+                runner.plan(pair)
+        if not trials.left():
+            return
+        time.sleep(_PAUSE)
+        trials.retire()
+
+
+def _claim(context: SweepContext[Any], runner: TrialRunner, claimed: dict[str, list[Asked]], pair: str) -> bool:
+    """Claim all references, and as many points as run together; whether there is anything for `pair`."""
+    mine = claimed[pair]
+    while True:
+        full = sum(not asked.is_reference for asked in mine) >= runner.at_once
+        if (asked := context.trials.ask(references_only=full)) is None:
+            return bool(mine)
+        claimed[asked.point["pair"]].append(asked)
+        if context.spec.method not in LISTED and not asked.is_reference:
+            runner.plan(pair)  # the control of a proposed point runs beside it
+
+
+def status(folder: Folder, spec: Search) -> str:
+    """Return how many trials are in which state, who runs what, and the best so far. Changes nothing."""
+    trials = _trials(folder, spec)
+    counts = ", ".join(f"{count} {name}" for name, count in trials.states().items() if count) or "no trial yet"
+    lines = [f"{spec.name}: {spec.size()}; {counts}; references: {len(trials.complete(trials.references))} complete"]
+    for trial in trials.everything():
+        owner = trial.user_attrs.get("owner")
+        if trial.state.name == "RUNNING" and owner:
+            ended = ", which is gone: run the sweep again" if gone(owner, folder.workers) else ""
+            lines.append(f"running: trial {trial.number} by process {owner['pid']} on {owner['host']}{ended}")
+        if "error" in trial.user_attrs:
+            lines.append(f"failed: trial {trial.number}: {trial.user_attrs['error']}")
+    if best := kind_of(spec).best_so_far(spec, trials, folder):
+        lines.append(best)
+    return "\n".join(lines)
+
+
+def best(folder: Folder, spec: Search) -> str:
+    """Return the verdicts of the summary as it would be now."""
+    return "\n".join(kind_of(spec).summarise(spec, _trials(folder, spec), folder).verdicts)
+
+
+def _trials(folder: Folder, spec: Search) -> Trials:
+    if spec.storage == "journal" and not folder.journal.is_file():
+        raise UserError(f"sweep {spec.name!r} has no trial yet")
+    return Trials(spec, folder)

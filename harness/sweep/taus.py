@@ -10,32 +10,33 @@ from harness.spec import Decoding
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.folder import Folder
 from harness.sweep.matched import Found, tau_for
-from harness.sweep.measure import Taus
 from harness.sweep.points import listed_points, names
+
+Taus = dict[tuple[str, float], Found]  # by criterion and wanted ratio
 
 
 def wanted(spec: SweepSpec) -> list[tuple[str, float]]:
-    """The criteria and ratios that thresholds are needed for; none where thresholds are given as they are."""
+    """Return the criteria and ratios that thresholds are needed for; none where thresholds are given as they are."""
     if not spec.matched:
         return []
     every = names(spec)
-    ratios = every[RATIO].listed or ()
+    ratios = every[RATIO].ratio or ()
     criteria = [spec.decoding(p, 0.0).criterion for p in listed_points(spec)]
     if not criteria:  # a search: whatever it may propose
         varied = every.get("decode.criterion")
-        criteria = list(varied.listed) if varied else [spec.decode.get("criterion", "delta_logp")]
-    return [(criterion, ratio) for criterion in dict.fromkeys(criteria) for ratio in ratios]
+        criteria = list(varied.listed or ()) if varied else [spec.decode.get("criterion", "delta_logp")]
+    return [(str(criterion), ratio) for criterion in dict.fromkeys(criteria) for ratio in ratios]
 
 
 def stored_taus(spec: SweepSpec, folder: Folder, pair: str) -> Taus:
-    """Those that have been found already."""
+    """Return the thresholds that have been found already."""
     rows = folder.read_json(folder.matched).get(pair, [])
     found = [Found(**row) for row in rows]
     return {(each.criterion, each.wanted): each for each in found}
 
 
 def find_taus(spec: SweepSpec, folder: Folder, pair: str, engine: Engine, records: Path, *, progress: bool) -> Taus:
-    """All thresholds of a pair; where some are not known yet, from its base generation, decoded with its traces."""
+    """Return all thresholds of a pair; where some are not known yet, find them from its base generation with traces."""
     taus = stored_taus(spec, folder, pair)
     if not (missing := [each for each in wanted(spec) if each not in taus]):
         return taus

@@ -1,4 +1,4 @@
-"""All that a sweep says to MLflow: a run for each result, findable on its own, under one run for the sweep.
+"""What a sweep logs to MLflow: a run for each result, findable on its own, under one run for the sweep.
 
 Nothing depends on it: what fails is a warning, and `sweep run` again writes what is missing.
 """
@@ -14,8 +14,8 @@ from harness.sweep.folder import Folder
 _PARENT = "mlflow.parentRunId"
 
 
-class Parent:
-    """The run of a sweep. `where` is a folder or a tracking URI; None logs nothing."""
+class SweepRun:
+    """The run of a sweep in MLflow. `where` is a folder or a tracking URI; None logs nothing."""
 
     def __init__(self, spec: Search, where: Path | str | None) -> None:
         self._spec, self._where, self._run = spec, where, None
@@ -24,12 +24,12 @@ class Parent:
             self._try(self._open)
 
     def child(self, result: Any) -> None:
-        """Logs a result under the sweep, unless it is there."""
+        """Log a result under the sweep, unless it is there."""
         if self._run is not None:
             self._try(lambda: self._child(result))
 
     def close(self, made: Any, folder: Folder) -> None:
-        """Logs what is missing, then the sweep's own metrics, table and figures; ends its run."""
+        """Log what is missing, then the sweep's own metrics, table and figures; end its run."""
         for result in (result for entry in made.entries for result in entry.results):
             self.child(result)
         if self._run is not None:
@@ -37,12 +37,12 @@ class Parent:
             self._try(lambda: self._close(made, folder))
 
     def attach(self, *files: Path) -> None:
-        """Adds files to the sweep's run and ends it."""
+        """Add files to the sweep's run and end it."""
         if self._run is not None:
             self._try(lambda: self._end(files))
 
     def interrupted(self) -> None:
-        """Ends the sweep's run as KILLED; the next run of the sweep goes on in it."""
+        """End the sweep's run as KILLED; the next run of the sweep goes on in it."""
         if self._run is not None:
             self._try(lambda: self._client.set_terminated(self._run, "KILLED"))
 
@@ -65,6 +65,7 @@ class Parent:
         from harness.tracking.owner import owner
         from harness.tracking.store import Store, patience
 
+        assert self._where is not None
         with patience():
             store = Store.at(self._where)
             self._client = client = store.client()
@@ -81,16 +82,17 @@ class Parent:
                 self._run = run.info.run_id
 
     def _child(self, result: Any) -> None:
-        """One result as a run of its own."""
+        """Log one result as a run of its own."""
         from harness.tracking import log_result
 
+        assert self._where is not None
         run = log_result(result, self._where, self._experiment)
         if run is not None:
             self._client.set_tag(run, _PARENT, self._run)
             self._client.set_tag(run, "sweep", self._spec.name)
 
     def _end_dead_runs(self) -> None:
-        """Runs that a killed process of this sweep left RUNNING become KILLED; their results are logged again."""
+        """End as KILLED what a killed process of this sweep left RUNNING; its results are logged again."""
         from harness.tracking.owner import is_dead
         from harness.tracking.query import runs
 
@@ -100,7 +102,7 @@ class Parent:
                 self._client.set_terminated(run.info.run_id, "KILLED")
 
     def _params(self, made: Any) -> dict[str, str]:
-        """What was asked, for people."""
+        """Return what was asked, for people."""
         return {"pair": ", ".join(made.spec.pairs), "tasks": ", ".join(made.spec.tasks), "size": made.spec.size()}
 
     def _close(self, made: Any, folder: Folder) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.sweep.folder import Folder
-from harness.sweep.study import Book
+from harness.sweep.trials import Trials
 from tests.sweep.made import sweep
 
 ROOT = Path(__file__).parents[2]
@@ -62,12 +62,12 @@ def host():
 
 @pytest.fixture
 def look():
-    """The book and the folder of a sweep that has been run."""
+    """The trials and the folder of a sweep that has been run."""
 
     def of(out, **changes):
         spec = sweep(**changes)
         folder = Folder.of(spec, out)
-        return Book(spec, folder), folder
+        return Trials(spec, folder), folder
 
     return of
 

@@ -76,7 +76,7 @@ def main():
     from harness.decode import open_engine
     from harness.evals import evaluate
     from harness.spec import EngineSpec, EvalSpec, Sampling
-    from harness.sweep import confirm, fleet, plots, worker  # noqa: F401
+    from harness.sweep import confirm, fleet, worker  # noqa: F401
     from harness.tiny import tiny_pair
 
     with open_engine(tiny_pair(), EngineSpec(backend="transformers")) as engine:  # imports everything

@@ -23,8 +23,8 @@ SEARCH = {
 }
 
 
-def everything(book):
-    return book.trials(), book.trials(book.references)
+def everything(trials):
+    return trials.all(), trials.all(trials.references)
 
 
 def is_running(trial):
@@ -35,20 +35,20 @@ def is_running(trial):
 def test_a_sweep_that_earlier_code_began_goes_on(host, look, tmp_path, changes, points, references):
     with tarfile.open(BEGUN) as archive:
         archive.extractall(tmp_path, filter="data")
-    book, folder = look(tmp_path, **changes)
-    before = {key(trial.user_attrs["point"]): trial.number for trial in book.complete()}
-    running = [(trial.number, study) for study in (0, 1) for trial in everything(book)[study] if is_running(trial)]
+    trials, folder = look(tmp_path, **changes)
+    before = {key(trial.user_attrs["point"]): trial.number for trial in trials.complete()}
+    running = [(trial.number, study) for study in (0, 1) for trial in everything(trials)[study] if is_running(trial)]
     results = {path: path.read_bytes() for path in folder.results.iterdir()}
     held = stored(tmp_path / "records")
     assert before
     assert running
     assert host.run(tmp_path, **changes) == 0
-    book, folder = look(tmp_path, **changes)
-    after = {key(trial.user_attrs["point"]): trial.number for trial in book.complete()}
+    trials, folder = look(tmp_path, **changes)
+    after = {key(trial.user_attrs["point"]): trial.number for trial in trials.complete()}
     assert len(after) == points
-    assert len(book.complete(book.references)) == references
+    assert len(trials.complete(trials.references)) == references
     assert before.items() <= after.items(), "a point that was complete has been done again"
-    assert {everything(book)[study][number].state.name for number, study in running} == {"FAIL"}
+    assert {everything(trials)[study][number].state.name for number, study in running} == {"FAIL"}
     assert all(path.read_bytes() == text for path, text in results.items())
     assert f"{points} complete" in (folder.path / "summary.md").read_text()
     now = stored(tmp_path / "records")

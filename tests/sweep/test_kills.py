@@ -47,16 +47,16 @@ def wait_for_a_moment(pid, out, rng, seconds):
     time.sleep(rng.random() * 0.02)
 
 
-def everything(book):
-    return [*book.trials(), *book.trials(book.references)]
+def everything(trials):
+    return [*trials.all(), *trials.all(trials.references)]
 
 
-def check(book, out, spec, responses):
+def check(trials, out, spec, responses):
     """Every point is complete exactly once, nothing is left running, no response has been decoded twice."""
-    complete = [trial for trial in book.trials() if trial.state.name == "COMPLETE"]
+    complete = [trial for trial in trials.all() if trial.state.name == "COMPLETE"]
     assert sorted(key(trial.user_attrs["point"]) for trial in complete) == sorted(map(key, listed_points(spec)))
-    assert len([t for t in book.trials(book.references) if t.state.name == "COMPLETE"]) == 2
-    assert {trial.state.name for trial in everything(book)} <= {"COMPLETE", "FAIL"}
+    assert len([t for t in trials.all(trials.references) if t.state.name == "COMPLETE"]) == 2
+    assert {trial.state.name for trial in everything(trials)} <= {"COMPLETE", "FAIL"}
     found = stored(out / "records")
     for name, keys in found.items():
         assert len(keys) == len(set(keys)), f"record {name} has a response twice"
@@ -76,10 +76,10 @@ def test_a_parent_killed_again_and_again_leaves_every_point_complete_once(host, 
             break
         assert status == "-9"
         kills += 1
-    book, folder = look(out, **LARGER)
-    check(book, out, book.spec, RESPONSES)
-    retired = sum(trial.state.name == "FAIL" for trial in everything(book))
-    assert all(t.user_attrs.get("retry_of") is not None for t in book.trials() if t.user_attrs.get("attempt", 1) > 1)
+    trials, folder = look(out, **LARGER)
+    check(trials, out, trials.spec, RESPONSES)
+    retired = sum(trial.state.name == "FAIL" for trial in everything(trials))
+    assert all(t.user_attrs.get("retry_of") is not None for t in trials.all() if t.user_attrs.get("attempt", 1) > 1)
     print(f"{kills} kills, {retired} trials retired and tried again")
     assert kills >= 3
     assert "4 complete" in (folder.path / "summary.md").read_text()
@@ -115,9 +115,9 @@ def test_workers_and_parents_killed_leave_every_point_complete_once(host, look, 
         if status == "0":
             break
         assert status == "-9"
-    book, _ = look(out, **changes)
-    check(book, out, book.spec, RESPONSES)
-    print(f"killed: {killed}; {sum(t.state.name == 'FAIL' for t in everything(book))} trials retired")
+    trials, _ = look(out, **changes)
+    check(trials, out, trials.spec, RESPONSES)
+    print(f"killed: {killed}; {sum(t.state.name == 'FAIL' for t in everything(trials))} trials retired")
     assert killed["worker"]
     assert killed["parent"]
 

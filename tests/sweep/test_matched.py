@@ -5,7 +5,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.spec import CRITERIA
-from harness.sweep.matched import BELOW, Miss, tau_for
+from harness.sweep.matched import BELOW, tau_for
 
 RATIOS = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 0.999)
 
@@ -54,10 +54,3 @@ def test_random_needs_no_values():
 def test_what_cannot_be_matched_is_refused(values, ratio):
     with pytest.raises(UserError):
         tau_for("kl", values, ratio)
-
-
-def test_the_miss_is_reached_minus_wanted():
-    miss = Miss(tau_for("kl", [0.0, 1.0], 0.4), reached=0.3)
-    assert miss.points == pytest.approx(-0.1)
-    assert miss.relative == pytest.approx(-0.25)
-    assert miss.found.expected == 0.5

@@ -1,7 +1,6 @@
 """The parts of a sweep that need no engine: who is alive, which GPUs, a torn journal, the command line."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -11,29 +10,48 @@ from harness.cli.sweep import read
 from harness.errors import UserError
 from harness.sweep.fleet import gpus
 from harness.sweep.folder import Folder
-from harness.sweep.owner import dead, me
+from harness.sweep.owner import Owner, gone
 from harness.sweep.storage import mend
-from harness.sweep.study import Book
+from harness.sweep.trials import Trials
 from tests.sweep.made import sweep
 from tests.test_cli import run
 
 
-def test_an_owner_is_dead_when_its_process_is_gone_or_another_has_its_number(tmp_path):
-    assert not dead(me(), tmp_path)
-    assert dead({**me(), "start": "1"}, tmp_path)
-    assert dead(None, tmp_path)
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    assert dead({**me(), "pid": gone.pid}, tmp_path)
+def test_an_owner_is_gone_when_its_process_has_ended_however_it_ended(tmp_path):
+    code = f"from harness.sweep.owner import Owner; from pathlib import Path; o = Owner(Path({str(tmp_path)!r}))"
+    code += "; import json; print(json.dumps(o.facts), flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        owner = json.loads(process.stdout.readline())
+        assert owner["pid"] == process.pid
+        assert not gone(owner, tmp_path)
+        assert not gone({**owner, "host": "elsewhere", "pid": 1}, tmp_path), "the file counts, from any host"
+        process.kill()
+        process.wait()
+        assert gone(owner, tmp_path)
 
 
-def test_an_owner_on_another_host_is_dead_when_it_has_been_silent(tmp_path):
-    elsewhere = {"host": "elsewhere", "pid": 7, "start": "1"}
-    assert dead(elsewhere, tmp_path)
-    (tmp_path / "elsewhere-7").touch()
-    assert not dead(elsewhere, tmp_path)
-    os.utime(tmp_path / "elsewhere-7", (0, 0))
-    assert dead(elsewhere, tmp_path)
+def test_an_owner_that_released_its_claims_or_never_had_a_lock_is_gone(tmp_path):
+    mine = Owner(tmp_path)
+    assert not gone(mine.facts, tmp_path)
+    mine.release()
+    assert gone(mine.facts, tmp_path)
+    assert gone(None, tmp_path)
+    assert gone({"host": "elsewhere", "pid": 7, "start": "1"}, tmp_path), "as earlier code wrote it"
+
+
+def test_a_trial_whose_owner_has_ended_is_retired_and_its_point_tried_again(tmp_path):
+    folder = Folder.of(sweep(), tmp_path)
+    folder.make()
+    point = {"pair": "tiny", "decode.tau": -0.3, "decode.gamma": 0.0}
+    first, second = Trials(sweep(), folder), Trials(sweep(), folder)
+    first.ensure([point])
+    assert first.ask().point == point
+    assert second.retire() == [], "its owner is alive"
+    first.release()
+    assert second.retire() == [point]
+    assert second.ensure([point]) == 1
+    again = second.ask()
+    assert (again.trial.user_attrs["attempt"], again.trial.user_attrs["retry_of"]) == (2, 0)
 
 
 def test_every_worker_has_gpus_of_its_own(monkeypatch):
@@ -51,12 +69,12 @@ def test_every_worker_has_gpus_of_its_own(monkeypatch):
 def test_a_torn_journal_is_mended_and_goes_on(tmp_path):
     folder = Folder.of(sweep(), tmp_path)
     folder.make()
-    book = Book(sweep(), folder)
-    assert book.ensure([{"pair": "tiny", "decode.tau": -0.3, "decode.gamma": 0.0}] * 2) == 1
+    trials = Trials(sweep(), folder)
+    assert trials.ensure([{"pair": "tiny", "decode.tau": -0.3, "decode.gamma": 0.0}] * 2) == 1
     with folder.journal.open("ab") as file:
         file.write(b'{"op_code":4,"worker')
     mend(folder.journal)
-    again = Book(sweep(), folder)
+    again = Trials(sweep(), folder)
     assert again.ensure([{"pair": "tiny", "decode.tau": -0.3, "decode.gamma": 0.0}]) == 0
     assert again.ask().point["decode.tau"] == -0.3
     assert again.ask() is None
@@ -68,17 +86,31 @@ def test_a_point_that_fails_too_often_is_given_up(tmp_path):
     spec = sweep(retries=1)
     folder = Folder.of(spec, tmp_path)
     folder.make()
-    book = Book(spec, folder)
+    trials = Trials(spec, folder)
     point = {"pair": "tiny", "decode.tau": -0.3, "decode.gamma": 0.0}
-    book.ensure([point])
+    trials.ensure([point])
     for attempt in (1, 2):
-        asked = book.ask()
+        asked = trials.ask()
         assert asked.trial.user_attrs["attempt"] == attempt
-        book.give_up(asked, "RuntimeError: no", counted=True)
-        book.ensure(book.lost())
-    assert book.ask() is None
-    assert book.lost() == [point]
-    assert Book(spec, folder).ensure([point]) == 1  # the command again is another chance
+        trials.fail(asked, "RuntimeError: no", counted=True)
+        trials.ensure(trials.lost())
+    assert trials.ask() is None
+    assert trials.lost() == [point]
+    assert Trials(spec, folder).ensure([point]) == 1  # the command again is another chance
+
+
+def test_a_search_that_has_proposed_all_there_is_comes_to_an_end(tmp_path):
+    few = {"method": "tpe", "parameters": {"decode.tau": {"values": [-0.3, -0.1]}}}
+    spec = sweep(run_cap=10, **few)
+    folder = Folder.of(spec, tmp_path)
+    folder.make()
+    trials, found = Trials(spec, folder), []
+    while (asked := trials.ask()) is not None:
+        found.append(asked.point["decode.tau"])
+        trials.finish(asked, [], {"avg_at_2": 0.5})
+    assert sorted(found) == [-0.3, -0.1]
+    assert trials.left() == Trials(spec, folder).left() == 0, "every worker sees it"
+    assert Trials(sweep(run_cap=12, **few), folder, extend=True).left() == 10
 
 
 def test_a_file_or_a_shipped_name_with_changes(tmp_path):

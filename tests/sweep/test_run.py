@@ -9,15 +9,14 @@ from harness.errors import UserError
 from harness.sweep.confirm import confirm
 from harness.sweep.estimate import estimate
 from harness.sweep.folder import Folder
-from harness.sweep.look import best, status
 from harness.sweep.points import key
-from harness.sweep.run import Places
+from harness.sweep.run import Places, best, status
 from tests.records.made import stored
 from tests.sweep.made import sweep
 
 
-def points_of(book):
-    return sorted(key(trial.user_attrs["point"]) for trial in book.complete())
+def points_of(trials):
+    return sorted(key(trial.user_attrs["point"]) for trial in trials.complete())
 
 
 def once(records):
@@ -36,9 +35,9 @@ def grid(host, tmp_path_factory):
 
 
 def test_a_grid_runs_to_the_end_and_says_what_it_found(grid, look):
-    book, folder = look(grid)
-    assert len(points_of(book)) == len(book.trials()) == 4
-    assert len(book.complete(book.references)) == 2
+    trials, folder = look(grid)
+    assert len(points_of(trials)) == len(trials.all()) == 4
+    assert len(trials.complete(trials.references)) == 2
     assert once(grid / "records") == 6 * 3 * 2
     told = json.loads((folder.path / "summary.json").read_text())
     assert told["states"]["complete"] == 4
@@ -53,15 +52,32 @@ def test_a_grid_runs_to_the_end_and_says_what_it_found(grid, look):
     for name in ("heat-tiny-tiny_easy.svg", "ratio-tiny-tiny_easy.svg"):
         assert (folder.path / name).read_text().rstrip().endswith("</svg>")
         assert name in text
-    assert "4 complete; references: 2 complete" in status(folder, book.spec)
-    assert best(folder, book.spec) == "\n".join(told["verdicts"])
+    assert "4 complete; references: 2 complete" in status(folder, trials.spec)
+    assert best(folder, trials.spec) == "\n".join(told["verdicts"])
 
 
 def test_the_same_command_again_decodes_nothing(grid, host, look):
     before = {path: path.stat().st_size for path in grid.glob("records/*/*/journal.bin")}
     assert host.run(grid) == 0
     assert {path: path.stat().st_size for path in grid.glob("records/*/*/journal.bin")} == before
-    assert len(look(grid)[0].trials()) == 4
+    assert len(look(grid)[0].all()) == 4
+
+
+def test_result_files_that_are_missing_or_damaged_are_made_again_from_the_records(grid, host, look):
+    _, folder = look(grid)
+    lost, damaged, *_ = sorted(folder.results.iterdir())
+    before = {path: json.loads(path.read_text()) for path in (lost, damaged)}
+    journals = {path: path.read_bytes() for path in grid.glob("records/*/*/journal.bin")}
+    lost.unlink()
+    damaged.write_text(damaged.read_text()[:100])
+    assert host.run(grid) == 0
+    for path, old in before.items():
+        new = json.loads(path.read_text())
+        assert {name: new[name] for name in new if name not in ("seconds", "provenance")} == {
+            name: old[name] for name in old if name not in ("seconds", "provenance")
+        }
+    assert {path: path.read_bytes() for path in grid.glob("records/*/*/journal.bin")} == journals
+    assert len(look(grid)[0].all()) == 4
 
 
 def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
@@ -112,8 +128,8 @@ def test_extending_adds_points_and_repeats_none(host, look, tmp_path):
     assert host.run(tmp_path, method="random", run_cap=2) == 0
     assert host.run(tmp_path, method="random", run_cap=3) == 70  # refused
     assert host.run(tmp_path, method="random", run_cap=3, extend=True) == 0
-    book, _ = look(tmp_path, method="random", run_cap=3)
-    assert len(points_of(book)) == len(book.trials()) == 3
+    trials, _ = look(tmp_path, method="random", run_cap=3)
+    assert len(points_of(trials)) == len(trials.all()) == 3
     once(tmp_path / "records")
 
 
@@ -166,8 +182,8 @@ def test_bad_points_of_a_search_are_pruned_and_enter_no_table(host, look, tmp_pa
         "engine": {"backend": "transformers", "max_num_seqs": 64},
     }
     assert host.run(tmp_path, **changes) == 0
-    book, folder = look(tmp_path, **changes)
-    pruned = [trial for trial in book.trials() if trial.state == TrialState.PRUNED]
+    trials, folder = look(tmp_path, **changes)
+    pruned = [trial for trial in trials.all() if trial.state == TrialState.PRUNED]
     assert pruned
     assert all(trial.user_attrs["pruned_after"]["problems"] < 24 for trial in pruned)
     assert all(trial.user_attrs["point"]["decode.tau"] < -1 for trial in pruned)
@@ -192,10 +208,10 @@ def test_a_search_asks_tells_and_keeps_within_its_constraints(host, look, tmp_pa
         "constraints": {"replacement_ratio": {"max": 0.015}},
     }
     assert host.run(tmp_path, **changes) == 0
-    book, _ = look(tmp_path, **changes)
-    assert len(points_of(book)) == 5
-    assert len(book.complete(book.references)) == 2 + 5  # each with its own control
-    assert all(trial.user_attrs["metrics"]["replacement_ratio"] <= 0.015 for trial in book.best())
+    trials, _ = look(tmp_path, **changes)
+    assert len(points_of(trials)) == 5
+    assert len(trials.complete(trials.references)) == 2 + 5  # each with its own control
+    assert all(trial.user_attrs["metrics"]["replacement_ratio"] <= 0.015 for trial in trials.best())
     once(tmp_path / "records")
 
 
@@ -224,7 +240,7 @@ def test_workers_that_cannot_work_are_not_started_for_ever(host, look, tmp_path)
         "engine": {"backend": "transformers", "tensor_parallel_size": 2},
     }
     assert host.run(tmp_path, **changes) == 70
-    book, folder = look(tmp_path, **changes)
-    assert not book.complete()
-    assert "tensor_parallel_size=2 is refused" in status(folder, book.spec)
+    trials, folder = look(tmp_path, **changes)
+    assert not trials.complete()
+    assert "tensor_parallel_size=2 is refused" in status(folder, trials.spec)
     assert "tensor_parallel_size=2 is refused" in (folder.workers / "0.log").read_text()

@@ -7,9 +7,9 @@ from harness.errors import UserError
 from harness.spec import parse, read_yaml
 from harness.spec.sweep import SweepSpec
 from harness.sweep import sweeps_dir
-from harness.sweep.decoding import references
-from harness.sweep.kinds import load
+from harness.sweep.decodings import references
 from harness.sweep.points import key, listed_points
+from harness.sweep.specs import load
 from tests.sweep.made import sweep
 
 TAU = {"decode.tau": {"values": [-0.3, -0.1]}}

@@ -10,13 +10,14 @@ from harness.errors import UserError
 from harness.records import RecordStore
 from harness.sweep import sweeps_dir
 from harness.sweep.folder import Folder
-from harness.sweep.kinds import kind_of, load
+from harness.sweep.kinds import kind_of
 from harness.sweep.points import key, listed_points
-from harness.sweep.study import Book
+from harness.sweep.specs import load
 from harness.sweep.training.estimate import estimate
 from harness.sweep.training.spec import PARAMETERS
 from harness.sweep.training.summary import summarise
 from harness.sweep.training.trial import folder_of
+from harness.sweep.trials import Trials
 from harness.train.settings import DapoSettings
 from tests.sweep.made import TRAINING, sweep
 from tests.sweep.test_kills import PATIENCE, alive, children, kill
@@ -122,12 +123,12 @@ def values(out, **changes):
     """Each point's metrics and each of its seeds', by point."""
     spec = sweep(**TRAIN, **changes)
     folder = Folder.of(spec, out)
-    book = Book(spec, folder)
-    trials = (*book.complete(book.references), *book.complete())
-    keys = [key(trial.user_attrs["point"]) for trial in trials]
+    trials = Trials(spec, folder)
+    complete = (*trials.complete(trials.references), *trials.complete())
+    keys = [key(trial.user_attrs["point"]) for trial in complete]
     assert len(set(keys)) == len(keys) == 3, "each point once"
-    assert {t.state.name for s in (book.points, book.references) for t in book.trials(s)} <= {"COMPLETE", "FAIL"}
-    return {key(t.user_attrs["point"]): (t.user_attrs["metrics"], t.user_attrs["seeds"]) for t in trials}
+    assert {t.state.name for s in (trials.points, trials.references) for t in trials.all(s)} <= {"COMPLETE", "FAIL"}
+    return {key(t.user_attrs["point"]): (t.user_attrs["metrics"], t.user_attrs["seeds"]) for t in complete}
 
 
 def test_a_trial_is_the_mean_over_its_seeds_and_each_is_kept(whole):
@@ -137,7 +138,7 @@ def test_a_trial_is_the_mean_over_its_seeds_and_each_is_kept(whole):
             assert mean == pytest.approx((seeds["0"][name] + seeds["1"][name]) / 2)
     spec = sweep(**TRAIN)
     folder = Folder.of(spec, whole)
-    [trial, *_] = Book(spec, folder).complete()
+    [trial, *_] = Trials(spec, folder).complete()
     for file, seed in zip(trial.user_attrs["results"], ("0", "1"), strict=True):
         facts = json.loads((whole / "trainings" / file).read_text())
         assert facts["scores"]["tiny_easy"]["avg"] == trial.user_attrs["seeds"][seed]["avg_at_2"]
@@ -147,11 +148,11 @@ def test_a_trial_is_the_mean_over_its_seeds_and_each_is_kept(whole):
 def test_the_summary_pairs_seeds_with_plain_dapo(whole):
     spec = sweep(**TRAIN)
     folder = Folder.of(spec, whole)
-    made = summarise(spec, Book(spec, folder), folder)
+    made = summarise(spec, Trials(spec, folder), folder)
     assert [entry.label for entry in made.entries] == ["DAPO", "low_prob α0.2", "low_prob α2"]
     plain, one, _ = (entry.values("tiny_easy") for entry in made.entries)
-    assert [row.label for row in made.rows] == ["low_prob α0.2", "low_prob α2"]
-    assert made.rows[0].difference.mean == pytest.approx((one - plain).mean())
+    assert [row.result.label for row in made.comparisons] == ["low_prob α0.2", "low_prob α2"]
+    assert made.comparisons[0].difference.mean == pytest.approx((one - plain).mean())
     told = (folder.path / "summary.md").read_text()
     assert "Best of 2 on these seeds and problems: low_prob" in told
     assert "| DAPO " in told
@@ -233,8 +234,8 @@ def test_a_point_behind_the_median_is_pruned_at_a_validation(host, tmp_path):
     }
     assert host.run(tmp_path, **TRAIN, **changes) == 0
     spec = sweep(**TRAIN, **changes)
-    book = Book(spec, Folder.of(spec, tmp_path))
-    found = {t.user_attrs["point"]["train.learning_rate"]: t for t in book.trials()}
+    trials = Trials(spec, Folder.of(spec, tmp_path))
+    found = {t.user_attrs["point"]["train.learning_rate"]: t for t in trials.all()}
     assert [found[rate].state.name for rate in (1e-6, 1e-5, 0.3)] == ["COMPLETE", "COMPLETE", "PRUNED"]
     after = found[0.3].user_attrs["pruned_after"]
     assert (after["seed"], after["step"]) == (0, 1)
@@ -255,4 +256,6 @@ def test_confirm_trains_the_winner_and_plain_dapo_with_new_seeds(whole):
     assert "| tiny_easy " in told
     assert "new seeds 2, 3" in told
     assert json.loads((folder.path / "confirm.json").read_text())[0]["before"] is not None
-    assert summarise(spec, Book(spec, folder), folder).reference.results[-1].seed == 1, "the sweep keeps its own seeds"
+    assert summarise(spec, Trials(spec, folder), folder).reference.results[-1].seed == 1, (
+        "the sweep keeps its own seeds"
+    )

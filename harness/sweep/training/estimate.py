@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.evals.show import markdown_table
+from harness.report.sweep import duration
 from harness.spec.search import LISTED
 from harness.sweep.points import listed_points
-from harness.sweep.progress import duration
 from harness.sweep.training.spec import TrainingSweep
 from harness.sweep.training.trial import folder_of
 from harness.train.folder import Folder as TrainingFolder
@@ -49,7 +49,7 @@ def estimate(spec: TrainingSweep, out: Path, records: Path | None = None, speed:
     store = out / "trainings"
     points = [spec.training(point) for point in listed_points(spec)]
     if spec.method not in LISTED:
-        points = [spec.training({})] * spec.run_cap
+        points = [spec.training({})] * (spec.run_cap or 0)
     reference = [] if any(each.same == spec.plain_dapo.same for each in points) else [spec.plain_dapo]
     rows, seconds = [], []
     for each in (*reference, *points):

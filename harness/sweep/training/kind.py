@@ -1,111 +1,152 @@
-"""Sweeps of trainings: one trial after the other, each gone on with where it was interrupted.
+"""Sweeps of trainings: one trial after the other, each gone on with where it was interrupted."""
 
-`harness.sweep.kinds` says what each of these functions is for.
-"""
+from collections.abc import Callable, Sequence
+from statistics import fmean, median
+from typing import Any
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from optuna.trial import FrozenTrial
 
-from harness import stats
 from harness.evals import preflight
-from harness.sweep.bench import Bench
+from harness.report.sweep_training import TrainingEntry
+from harness.sweep.context import Kind, Places, SweepContext, TrialRunner
 from harness.sweep.folder import Folder
 from harness.sweep.points import Point, listed_points
-from harness.sweep.study import Asked, Book
 from harness.sweep.training.confirm import confirm
-from harness.sweep.training.estimate import estimate
+from harness.sweep.training.estimate import Estimate, estimate
 from harness.sweep.training.spec import TrainingSweep
-from harness.sweep.training.summary import Entry, store_of, summarise, write
-from harness.sweep.training.track import Parent as parent
-from harness.sweep.training.trial import SeedResult, seeds_of, train
+from harness.sweep.training.summary import entry_of, store_of, summarise
+from harness.sweep.training.track import TrainingSweepRun
+from harness.sweep.training.trial import SeedResult, folder_of, metrics, seeds_of, train_seeds
+from harness.sweep.trials import Asked, Trials
 from harness.train.backends import TrainerError
-from harness.train.spec import check_machine
-
-if TYPE_CHECKING:
-    from harness.sweep.run import Places
-
-__all__ = [
-    "best_so_far", "check", "confirm", "estimate", "hand", "parent", "planner", "results", "run_here", "store",
-    "summarise", "words", "write",
-]  # fmt: skip
+from harness.train.folder import Folder as TrainingFolder
+from harness.train.spec import TrainSpec, check_machine
 
 
-def check(spec: TrainingSweep) -> None:
-    """The benchmarks are there, and the machine has what is asked."""
+class _Pruned(Exception):
+    """A point is clearly behind; `after` says when that was seen."""
+
+    def __init__(self, **after: Any) -> None:
+        super().__init__(str(after))
+        self.after = after
+
+
+class TrainingRunner(TrialRunner):
+    """Trains one trial after the other."""
+
+    at_once = 1
+
+    def __init__(self, context: SweepContext[TrainingSweep]) -> None:
+        self._context, self._spec = context, context.spec
+        spec = self._spec
+        self._listed = listed_points(spec)
+        among = any(spec.training(point).same == spec.plain_dapo.same for point in self._listed)
+        self._references = () if among else ({"pair": next(iter(spec.pairs)), "reference": {"method": "none"}},)
+
+    def plan(self, pair: str) -> None:
+        """Enqueue plain DAPO, unless a point is just that, the listed points, and points that were lost."""
+        trials = self._context.trials
+        lost = (point for point in trials.lost() if "reference" not in point)
+        trials.ensure([*self._references, *self._listed, *lost])
+
+    def close(self) -> None:
+        """End nothing: a training ends by itself."""
+
+    def run(self, pair: str, batch: Sequence[Asked]) -> None:
+        """Train, or go on, and complete each trial with its metrics and each seed's; or prune it.
+
+        Raises:
+            UserError: the machine cannot do it, or another process trains the same.
+        """
+        for asked in batch:
+            try:
+                self._train(asked)
+            except TrainerError as error:
+                self._context.say(f"failed: {error}")
+                self._context.trials.fail(asked, str(error), counted=True)
+
+    def _train(self, asked: Asked) -> None:
+        spec, trials, store = self._spec, self._context.trials, self._context.store
+        training = spec.training(asked.point)
+        try:
+            seeds = train_seeds(training, store, self._context.say, self._watch(asked, training))
+        except _Pruned as pruned:
+            trials.prune(asked, **pruned.after)
+            self._context.say(f"pruned: {training.dapo.label}, {pruned}")
+            return
+        by_seed = {str(each.seed): metrics(spec, each.scores) for each in seeds}
+        means = {name: fmean(values[name] for values in by_seed.values()) for name in spec.metrics}
+        trials.finish(asked, [str(each.folder.done.relative_to(store)) for each in seeds], means, seeds=by_seed)
+        self._context.on_complete(asked.point, seeds)
+
+    def _watch(self, asked: Asked, training: TrainSpec) -> Callable[[int, dict[str, Any]], None]:
+        """Return what looks at each validation of a point, and raises `_Pruned`."""
+        spec, steps = self._spec, training.dapo.steps
+
+        def look(seed: int, record: dict[str, Any]) -> None:
+            if not record.get("validation") or asked.is_reference:
+                return
+            step, value = record["step"], metrics(spec, record["validation"])[spec.metrics[0]]
+            asked.trial.report(value, spec.seeds.index(seed) * steps + step)
+            if spec.pruner is None or step < spec.pruner.after or (seed, step) == (spec.seeds[-1], steps):
+                return
+            complete = self._context.trials.complete()
+            others = [value for trial in complete for value in self._validations(trial, seed, step)]
+            if len(others) >= spec.pruner.startup and value < median(others):
+                raise _Pruned(seed=seed, step=step, value=value, median=median(others))
+
+        return look
+
+    def _validations(self, trial: Any, seed: int, step: int) -> Sequence[float]:
+        """Return what a complete point had at that seed and step."""
+        training = self._spec.training(trial.user_attrs["point"])
+        folder = TrainingFolder(folder_of(training, self._context.store)).seed(seed)
+        found = [each for each in folder.records() if each.get("validation") and each["step"] == step]
+        return [metrics(self._spec, each["validation"])[self._spec.metrics[0]] for each in found[-1:]]
+
+
+def _check(spec: TrainingSweep) -> None:
     preflight(spec.plain_dapo.validation.tasks)
     check_machine(spec.plain_dapo)
 
 
-def store(places: "Places") -> Path:
-    """Of trainings, which all sweeps in one folder share."""
-    return places.trainings
+def _estimate(spec: TrainingSweep, places: Places, speed: float | None) -> Estimate:
+    return estimate(spec, places.out)
 
 
-def planner(bench: Bench) -> Callable[[], None]:
-    """Plain DAPO first, unless a point is just that."""
-    spec, book = bench.spec, bench.book
-    points = listed_points(spec)
-    pair = next(iter(spec.pairs))
-    among = any(spec.training(point).same == spec.plain_dapo.same for point in points)
-    wanted: list[Point] = [] if among else [{"pair": pair, "reference": {"method": "none"}}]
-
-    def plan() -> None:
-        book.ensure([*wanted, *points, *(point for point in book.lost() if "reference" not in point)])
-
-    return plan
-
-
-def run_here(bench: Bench) -> None:
-    """Everything in this process, trial after trial."""
-    plan = planner(bench)
-    plan()
-    while (asked := bench.book.ask()) is not None:
-        try:
-            train(bench, asked)
-        except TrainerError as error:
-            bench.say(f"failed: {error}")
-            bench.book.give_up(asked, str(error), counted=True)
-        except BaseException as error:
-            bench.book.give_up(asked, f"{type(error).__name__}: {error}", counted=False)
-            raise
-        plan()
-
-
-@contextmanager
-def hand(bench: Bench) -> Iterator[Callable[[Asked], None]]:
-    """Trains one trial after the other."""
-    yield lambda asked: train(bench, asked)
-
-
-def results(folder: Folder, trial: Any) -> list[SeedResult] | None:
-    """Its seeds."""
-    spec = folder.stored()
+def _results(spec: TrainingSweep, folder: Folder, trial: FrozenTrial) -> list[SeedResult] | None:
     return seeds_of(spec.training(trial.user_attrs["point"]), store_of(folder))
 
 
-def words(point: Point, results: Sequence[SeedResult]) -> list[str]:
-    """Its label and the mean scores over its seeds."""
-    entry = _entry(point, results)
+def _describe(point: Point, results: Sequence[SeedResult]) -> list[str]:
+    entry = entry_of(point, results, 0, {})
     return [entry.label, *(_score(entry, task) for task in results[0].scores)]
 
 
-def best_so_far(book: Book, folder: Folder) -> str:
-    """The best complete point with the 95 % interval of its first benchmark over seeds."""
-    if not (best := book.best()) or (found := results(folder, best[0])) is None:
+def _best_so_far(spec: TrainingSweep, trials: Trials, folder: Folder) -> str:
+    if not (best := trials.best()) or (found := _results(spec, folder, best[0])) is None:
         return ""
-    entry = _entry(best[0].user_attrs["point"], found)
-    many = f"Pareto set of {len(best)}, first" if len(book.spec.metric) > 1 else "best so far"
+    entry = entry_of(best[0].user_attrs["point"], found, 0, {})
+    many = f"Pareto set of {len(best)}, first" if len(spec.metric) > 1 else "best so far"
     return f"{many}: {entry.label} {_score(entry, next(iter(found[0].scores)))}"
 
 
-def _entry(point: Point, results: Sequence[SeedResult]) -> Entry:
-    return Entry(0, None if "reference" in point else point, results[0].spec, list(results), {})
+def _score(entry: TrainingEntry, task: str) -> str:
+    scores = entry.scores(task)
+    low, high = scores.interval
+    interval = f" [{100 * low:.1f}, {100 * high:.1f}]" if len(scores.units) > 1 else ""
+    return f"{task} {100 * scores.avg:.1f}{interval}"
 
 
-def _score(entry: Entry, task: str) -> str:
-    values = entry.values(task)
-    low, high = stats.t_interval(float(values.mean()), stats.standard_error(values), len(values))
-    interval = "" if low != low else f" [{100 * low:.1f}, {100 * high:.1f}]"
-    return f"{task} {100 * values.mean():.1f}{interval}"
+TRAININGS = Kind(
+    check=_check,
+    store=lambda places: places.trainings,
+    estimate=_estimate,
+    runner=TrainingRunner,
+    results=_results,
+    describe=_describe,
+    best_so_far=_best_so_far,
+    summarise=summarise,
+    track=TrainingSweepRun,
+    confirm=confirm,
+)

@@ -7,7 +7,7 @@ from harness.sweep.training.trial import SeedResult
 from harness.train.spec import plain
 
 
-class Parent(track.Parent):
+class TrainingSweepRun(track.SweepRun):
     """The run of a sweep of trainings."""
 
     def _child(self, result: Any) -> None:

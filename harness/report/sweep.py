@@ -1,0 +1,286 @@
+"""The summary of a sweep: what its best point is worth in one sentence, the tables, the figures, and all of it as JSON.
+
+`DecodingSummary` is that of a sweep of decodings; `harness.report.sweep_training` has that of trainings. The sweep
+hands in what is complete; here it is put into words and drawn.
+"""
+
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness import stats
+from harness.evals.compare import Comparison, markdown, settings_of
+from harness.evals.result import EvalResult
+from harness.evals.show import markdown_table, table
+from harness.records.files import write_file
+from harness.report.figures import against_ratio, heat_map
+from harness.report.model import Figure
+from harness.report.verdict import p_value
+from harness.report.write import figure_file
+from harness.spec import Decoding
+from harness.spec.search import Search
+from harness.spec.sweep import SweepSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A complete trial: a point, or a reference (`point` None), with its results and its metrics as fractions."""
+
+    pair: str
+    number: int
+    point: dict[str, Any] | None
+    label: str
+    results: tuple[Any, ...]
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SweepSummary(ABC):
+    """A sweep in figures, finished or not; pruned and failed trials are counted in `states`, and in no table.
+
+    `failed` counts the points that failed too often or are not finished, `seconds` is the time of this run.
+    """
+
+    spec: Search
+    entries: Sequence[Any]
+    comparisons: Sequence[stats.Comparison[Any]]
+    best: Sequence[Any]
+    states: dict[str, int]
+    seconds: float = 0.0
+    failed: int = 0
+
+    @property
+    def points(self) -> list[Any]:
+        """Return the entries without the references."""
+        return [entry for entry in self.entries if entry.point is not None]
+
+    @property
+    @abstractmethod
+    def verdicts(self) -> list[str]:
+        """Say in a sentence a pair what the best point is, and that its lead is too large."""
+
+    @abstractmethod
+    def text(self, figures: Sequence[Figure] = ()) -> str:
+        """Return the summary as Markdown."""
+
+    @abstractmethod
+    def plain(self) -> dict[str, Any]:
+        """Return the summary as plain values."""
+
+    @abstractmethod
+    def figures(self) -> list[Figure]:
+        """Draw what there is to be drawn."""
+
+    def write(self, folder: Path) -> None:
+        """Write `summary.md`, `summary.json` and the figures into a folder. The same results give the same figures."""
+        figures = self.figures()
+        for figure in figures:
+            write_file(folder / f"{figure.name}.svg", figure_file(figure).encode())
+        write_file(folder / "summary.md", self.text(figures).encode())
+        write_file(folder / "summary.json", json.dumps(self.plain(), indent=1, ensure_ascii=False).encode())
+
+    def sentence(self, tried: int, best: Sequence[Any], leads: Sequence[tuple[str, Any]], chosen_on: str) -> str:
+        """Say which of the points tried is best, and what is left of its leads, each over something, after Holm."""
+        names = [metric.name for metric in self.spec.metric]
+        if not best:
+            return f"none of {tried} points is complete and within the constraints."
+        if len(names) > 1:
+            labels = "; ".join(entry.label for entry in best)
+            return f"Pareto set of {tried} points on these {chosen_on} by {' and '.join(names)}: {labels}."
+        value = best[0].metrics[names[0]]
+        shown = f"{value:.1f}" if names[0] == "mean_tokens" else f"{100 * value:.2f}"
+        words = [f"best of {tried} on these {chosen_on}: {best[0].label}, {names[0]} {shown}"]
+        for over, row in leads:
+            d = row.difference
+            interval = f"95 % {100 * d.low:+.2f} to {100 * d.high:+.2f}, " if d.n > 1 else ""
+            words.append(
+                f"{100 * d.mean:+.2f} points on {row.task} against {over} ({interval}p {p_value(d.p)}, "
+                f"Holm over {len(self.comparisons)}: {p_value(row.holm_p)})"
+            )
+        return "; ".join(words) + f". It was chosen on these very {chosen_on}, so its lead is too large; confirm it."
+
+    def counts(self) -> str:
+        """Say the date, the size of the sweep, and how many trials are in which state."""
+        states = ", ".join(f"{count} {name}" for name, count in self.states.items() if count)
+        return f"{time.strftime('%Y-%m-%d')}: {self.spec.size()} ({states})"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DecodingSummary(SweepSummary):
+    """A sweep of decodings in figures. `matched` has a row a point whose threshold was found from a wanted ratio."""
+
+    spec: SweepSpec
+    comparisons: Sequence[Comparison]
+    matched: Sequence[dict[str, Any]] = ()
+
+    def of(self, pair: str) -> list[Entry]:
+        """Return the entries of one pair, references first."""
+        return [entry for entry in self.entries if entry.pair == pair]
+
+    def results(self, pair: str, task: str) -> list[EvalResult]:
+        """Return the results of one pair on one benchmark, references first."""
+        return [result for entry in self.of(pair) for result in entry.results if result.task == task]
+
+    def tasks(self, pair: str) -> list[str]:
+        """Return the benchmarks of one pair."""
+        return list(dict.fromkeys(result.task for entry in self.of(pair) for result in entry.results))
+
+    @property
+    def verdicts(self) -> list[str]:
+        """Say in a sentence a pair what the best point is, and that its lead is too large."""
+        said = []
+        for pair in self.spec.pairs:
+            best = [entry for entry in self.best if entry.pair == pair]
+            tried = sum(entry.pair == pair for entry in self.points) + self.states.get("pruned", 0)
+            rows = [row for row in self.comparisons if best and row.result.first in best[0].results]
+            leads = [("rl" if row.reference.decoding.mode == "rl" else "its γ=0 control", row) for row in rows]
+            said.append(f"{pair}: {self.sentence(tried, best, leads, 'problems')}")
+        return said
+
+    def text(self, figures: Sequence[Figure] = ()) -> str:
+        """Return the summary as Markdown."""
+        lines = [f"# Sweep {self.spec.name}", "", *(line for said in self.verdicts for line in (said, ""))]
+        lines += [self._facts(), ""]
+        for pair in self.spec.pairs:
+            if not (entries := self.of(pair)):
+                continue
+            lines += [f"## {pair}", ""]
+            for task in self.tasks(pair):
+                lines += self._grid(pair, task)
+            results = [result for entry in entries for result in entry.results]
+            lines += [table(sorted(results, key=lambda result: result.task)), ""]
+            if rows := [row for row in self.matched if row["pair"] == pair]:
+                lines += ["Matched ratios: what was wanted, what the base generation promised, what was reached.", ""]
+                lines += [_matched(rows), ""]
+        if self.comparisons:
+            lines += ["## Differences", "", markdown(self.comparisons), ""]
+        lines += [f"![{figure.name}]({figure.name}.svg)" for figure in figures]
+        return "\n".join(lines).rstrip() + "\n"
+
+    def _facts(self) -> str:
+        """Say what was run, in a few words, with what makes the figures hard to compare."""
+        results = [result for entry in self.entries for result in entry.results]
+        tokens = sum(int(result.n_tokens.sum()) for result in results)
+        words = [f"{self.counts()}, {len(self.entries) - len(self.points)} references"]
+        words.append(f"{self.spec.sampling.samples} samples a problem, {tokens:,} tokens")
+        if self.seconds:
+            words.append(f"{duration(self.seconds)} in this run")
+        engines = {json.dumps(_engine(result), sort_keys=True) for result in results}
+        if len(engines) == 1:
+            engine = json.loads(engines.pop())
+            words.append(f"{engine.get('backend')} {engine.get(engine.get('backend'), '')} on {engine.get('device')}")
+        elif engines and len(self.spec.pairs) == 1:
+            words.append(f"WARNING: {len(engines)} different engine settings are in these tables")
+        if self.spec.limit:
+            words.append(f"the first {self.spec.limit} problems only")
+        return "; ".join(words) + "."
+
+    def _cells(self, pair: str, task: str) -> dict[tuple[float, float], EvalResult]:
+        """Return the results by (tau, gamma) of a grid with several of each that varies nothing else; else nothing."""
+        gated = [result for result in self.results(pair, task) if result.decoding.gated]
+        if self.spec.method != "grid" or len({(r.decoding.criterion, r.decoding.primary) for r in gated}) != 1:
+            return {}
+        cells = {(result.decoding.tau or 0.0, result.decoding.gamma): result for result in gated}
+        several = min(len({tau for tau, _ in cells}), len({gamma for _, gamma in cells})) > 1
+        return cells if several else {}
+
+    def _rl(self, pair: str, task: str) -> EvalResult | None:
+        return next((result for result in self.results(pair, task) if result.decoding.mode == "rl"), None)
+
+    def _grid(self, pair: str, task: str) -> list[str]:
+        """Return the paper's table: a row a gamma, a column a threshold, each threshold's replacement ratio above."""
+        if not (cells := self._cells(pair, task)):
+            return []
+        taus, gammas = sorted({tau for tau, _ in cells}), sorted({gamma for _, gamma in cells})
+        first = [cells.get((tau, gammas[0])) for tau in taus]
+        rows = [["replaced", *("" if r is None else f"{100 * r.replacement_ratio:.1f} %" for r in first)]]
+        for gamma in gammas:
+            name = "replace" if gamma == 0 else f"extrapolate γ{gamma:g}"
+            rows.append([name, *(_score(cells.get((tau, gamma))) for tau in taus)])
+        rows.append(["rl", _score(self._rl(pair, task)), *[""] * (len(taus) - 1)])
+        head = [f"{task}, Avg@{self.spec.sampling.samples}", *(f"τ{tau:g}" for tau in taus)]
+        return [markdown_table(head, rows, left=1), ""]
+
+    def figures(self) -> list[Figure]:
+        """Draw accuracy against replacement ratio, and the tau x gamma map of a grid, for each pair and benchmark."""
+        drawn = []
+        for pair in self.spec.pairs:
+            for task in self.tasks(pair):
+                results, title = self.results(pair, task), f"{pair}, {task}"
+                if sum(result.decoding.gated for result in results) > 1:
+                    settings = settings_of(results)
+                    drawn.append(against_ratio(settings, f"ratio-{pair}-{task}", title, every=True))
+                if cells := self._cells(pair, task):
+                    drawn.append(heat_map(cells, self._rl(pair, task), f"heat-{pair}-{task}", title))
+        return drawn
+
+    def plain(self) -> dict[str, Any]:
+        """Return the summary as plain values; exact figures are in the result files."""
+        timed = [result for entry in self.entries for result in entry.results if result.seconds]
+        speed = sum(int(r.n_tokens.sum()) for r in timed) / sum(r.seconds for r in timed) if timed else None
+        return {
+            "name": self.spec.name,
+            "date": time.strftime("%Y-%m-%d"),
+            "verdicts": self.verdicts,
+            "states": self.states,
+            "seconds": round(self.seconds, 1),
+            "tokens_per_second": speed,
+            "mean_tokens": {
+                pair: {
+                    task: float(np.mean([result.n_tokens.mean() for result in self.results(pair, task)]))
+                    for task in self.tasks(pair)
+                }
+                for pair in self.spec.pairs
+            },
+            "best": [entry.number for entry in self.best],
+            "entries": [
+                {
+                    "pair": entry.pair,
+                    "trial": entry.number,
+                    "point": entry.point,
+                    "decoding": _decoding(entry).model_dump(mode="json"),
+                    "label": entry.label,
+                    "metrics": entry.metrics,
+                    "results": {result.task: result.config_hash for result in entry.results},
+                }
+                for entry in self.entries
+            ],
+            "matched": list(self.matched),
+            "comparisons": [{"decoding": row.result.label, **row.facts()} for row in self.comparisons],
+        }
+
+
+def _decoding(entry: Entry) -> Decoding:
+    return entry.results[0].decoding
+
+
+def _engine(result: EvalResult) -> dict[str, Any]:
+    engine = dict(result.provenance.get("engine") or {})
+    return {name: value for name, value in engine.items() if name not in ("self_test", "pair")}
+
+
+def _score(result: EvalResult | None) -> str:
+    return "" if result is None else f"{100 * result.avg:.2f} ± {100 * result.standard_error:.2f}"
+
+
+def _matched(rows: Sequence[dict[str, Any]]) -> str:
+    cells = []
+    for row in rows:
+        miss = row["reached"] - row["wanted"]
+        cells.append([row["criterion"], f"{row['tau']:g}"])
+        cells[-1] += [f"{100 * row[share]:.2f} %" for share in ("wanted", "expected", "reached")]
+        cells[-1] += [f"{100 * miss:+.2f}", f"{100 * miss / row['wanted']:+.0f} %"]
+    return markdown_table(["criterion", "τ", "wanted", "expected", "reached", "miss, points", "miss"], cells, left=1)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,197 @@
+"""The summary of a sweep of trainings: every point beside plain DAPO, paired by seed.
+
+A seed is the same problems in the same order for every point, so most of its luck cancels in a difference. Intervals
+are over seeds: what other seeds would give, not what other problems would.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from harness import stats
+from harness.evals.show import markdown_table
+from harness.report.draw import COLOURS, canvas, styled, svg
+from harness.report.model import Figure
+from harness.report.sweep import Entry, SweepSummary, duration
+
+
+class SeedResult(Protocol):
+    """A finished seed of a training: its scores by benchmark (`avg`, `pass`, `tokens`), and what it took."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def scores(self) -> Mapping[str, Mapping[str, float]]: ...
+    @property
+    def facts(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingEntry(Entry):
+    """A complete trial with the results of its seeds; `about` goes into the JSON."""
+
+    results: tuple[SeedResult, ...]
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def values(self, task: str, name: str = "avg") -> np.ndarray:
+        """Return a score on a benchmark by seed: (seeds,)."""
+        return np.array([each.scores[task][name] for each in self.results])
+
+    def scores(self, task: str, name: str = "avg") -> stats.Scores:
+        """Return a score on a benchmark, to be paired by seed."""
+        return stats.Scores(self.label, task, tuple(each.seed for each in self.results), self.values(task, name))
+
+
+def against(reference: TrainingEntry, entries: Sequence[TrainingEntry]) -> list[stats.Comparison[stats.Scores]]:
+    """Compare every entry with the reference on every benchmark, as one family."""
+    others = [entry for entry in entries if entry is not reference]
+    tasks = list(reference.results[0].scores)
+    return stats.family((entry.scores(task), reference.scores(task)) for entry in others for task in tasks)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainingSummary(SweepSummary):
+    """A sweep of trainings in figures.
+
+    `reference` is plain DAPO, which may be a point of the sweep; `base` has the scores of the base by benchmark;
+    `samples` are those of the validation; `about` says how long a training is.
+    """
+
+    entries: Sequence[TrainingEntry]
+    reference: TrainingEntry | None
+    base: Mapping[str, Mapping[str, float]]
+    samples: int
+    seeds: Sequence[int]
+    about: str
+
+    @property
+    def tasks(self) -> list[str]:
+        """Return the benchmarks of the validation."""
+        return list(self.entries[0].results[0].scores) if self.entries else []
+
+    @property
+    def verdicts(self) -> list[str]:
+        """Say what the best point is, and that its lead is too large."""
+        tried = len(self.points) + self.states.get("pruned", 0)
+        leads = [
+            ("plain DAPO", row) for row in self.comparisons if self.best and row.result.label == self.best[0].label
+        ]
+        leads = [] if self.best and self.best[0] is self.reference else leads
+        said = self.sentence(tried, self.best, leads, "seeds and problems")
+        return [said[0].upper() + said[1:]]
+
+    def text(self, figures: Sequence[Figure] = ()) -> str:
+        """Return the summary as Markdown, scores in percent."""
+        lines = [f"# Sweep {self.spec.name}", "", *(line for said in self.verdicts for line in (said, ""))]
+        lines += [self._facts(), ""]
+        for task in self.tasks:
+            lines += [self._table(task), ""]
+        if self.entries:
+            each = [[entry.label, *map(_percent, self._means(entry))] for entry in self.entries]
+            lines += ["Each seed's Avg, mean of the benchmarks:", ""]
+            lines += [markdown_table(["", *(f"seed {seed}" for seed in self.seeds)], each, left=1), ""]
+        lines += [f"![{figure.name}]({figure.name}.svg)" for figure in figures]
+        return "\n".join(lines).rstrip() + "\n"
+
+    def _table(self, task: str) -> str:
+        rows = [["base", _percent(self.base[task]["avg"]), "", "", "", ""]] if task in self.base else []
+        for entry in self.entries:
+            row = next((r for r in self.comparisons if (r.result.label, r.task) == (entry.label, task)), None)
+            cells = [entry.label, _mean(entry.scores(task)), _mean(entry.scores(task, "pass"))]
+            cells += [f"{entry.values(task, 'tokens').mean():.1f}"]
+            if row is None or entry is self.reference:
+                rows.append([*cells, "", ""])
+                continue
+            d = row.difference
+            interval = f" [{100 * d.low:+.2f}, {100 * d.high:+.2f}]" if d.n > 1 else ""
+            rows.append([*cells, f"{100 * d.mean:+.2f}{interval}", f"{d.p:.3f} ({row.holm_p:.3f})"])
+        pass_ = f"Pass@{max(1, self.samples // 2)}"
+        head = [task, f"Avg@{self.samples}", pass_, "tokens", "minus plain DAPO", "p (Holm)"]
+        return markdown_table(head, rows, left=1)
+
+    def _means(self, entry: TrainingEntry) -> np.ndarray:
+        return np.mean([entry.values(task) for task in self.tasks], axis=0)
+
+    def _facts(self) -> str:
+        """Say what was run, in a few words."""
+        results = [result for entry in self.entries for result in entry.results]
+        words = [f"{self.counts()} and plain DAPO, {len(self.seeds)} seeds each", self.about]
+        words.append(f"{duration(sum(result.facts['seconds'] for result in results))} of steps")
+        if self.seconds:
+            words.append(f"{duration(self.seconds)} in this run")
+        machines = {result.facts["machine"] for result in results}
+        words.append(machines.pop() if len(machines) == 1 else f"{len(machines)} different machines")
+        end = "± is the standard error over seeds; in brackets 95 % t intervals of the differences, paired by seed."
+        return "; ".join(words) + ". " + end
+
+    def figures(self) -> list[Figure]:
+        """Draw each point's difference to plain DAPO, every seed and the 95 % interval."""
+        if self.reference is None or not self.comparisons:
+            return []
+        return [self._differences(self.reference)]
+
+    @styled
+    def _differences(self, reference: TrainingEntry) -> Figure:
+        rows = [(entry, task) for entry in self.entries for task in self.tasks if entry is not reference]
+        by = {(row.result.label, row.task): row.difference for row in self.comparisons}
+        figure, axes = canvas(6.4, 1.2 + 0.32 * len(rows))
+        data = []
+        for place, (entry, task) in enumerate(reversed(rows)):
+            each = 100 * (entry.values(task) - reference.values(task))
+            d, colour = by[entry.label, task], COLOURS[self.tasks.index(task) % len(COLOURS)]
+            axes.plot(each, np.full(len(each), place), "o", color=colour, alpha=0.35, markersize=4, markeredgewidth=0)
+            if d.n > 1:
+                axes.plot([100 * d.low, 100 * d.high], [place, place], color=colour, linewidth=1.5)
+            axes.plot([100 * d.mean], [place], "D", color=colour, markersize=5)
+            data.append((entry.label, task, 100 * d.mean, 100 * d.low, 100 * d.high))
+        axes.axvline(0, color="#808080", linewidth=0.8)
+        axes.set_yticks(range(len(rows)), [f"{entry.label}, {task}" for entry, task in reversed(rows)])
+        axes.set_xlabel(f"Avg@{self.samples} minus plain DAPO, points, paired by seed")
+        return Figure(
+            "differences",
+            "Each training minus plain DAPO; small dots are seeds, bars are 95 % t intervals over seeds.",
+            "Dot chart: the difference of each training to plain DAPO, seed by seed and on average.",
+            svg(figure, "differences"),
+            ("training", "benchmark", "difference", "low", "high"),
+            tuple(data),
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """Return the summary as plain values."""
+        return {
+            "name": self.spec.name,
+            "kind": "train",
+            "date": time.strftime("%Y-%m-%d"),
+            "verdicts": self.verdicts,
+            "states": self.states,
+            "seconds": round(self.seconds, 1),
+            "seeds": list(self.seeds),
+            "base": self.base,
+            "best": [entry.label for entry in self.best],
+            "entries": [
+                {
+                    "trial": entry.number,
+                    "point": entry.point,
+                    "label": entry.label,
+                    **entry.about,
+                    "metrics": entry.metrics,
+                    "by_seed": {str(each.seed): each.scores for each in entry.results},
+                }
+                for entry in self.entries
+            ],
+            "comparisons": [
+                {**row.facts(), "training": row.result.label, "minus": "plain DAPO", "seeds": row.difference.n}
+                for row in self.comparisons
+            ],
+        }
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f}"
+
+
+def _mean(scores: stats.Scores) -> str:
+    return _percent(scores.avg) + (f" ± {100 * scores.standard_error:.2f}" if len(scores.units) > 1 else "")

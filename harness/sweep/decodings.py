@@ -1,0 +1,44 @@
+"""The decodings of a sweep: of its points, of the references that belong to them, and the metrics of their results."""
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from harness.evals import EvalResult
+from harness.spec import Decoding, parse
+from harness.spec.sweep import RATIO, SweepSpec
+from harness.sweep.points import Point, reference
+from harness.sweep.taus import Taus
+
+
+def decoding_of(spec: SweepSpec, point: Point, taus: Taus) -> Decoding:
+    """Return how a point or a reference is decoded."""
+    if "reference" in point:
+        return parse(Decoding, point["reference"])
+    if RATIO not in point:
+        return spec.decoding(point)
+    criterion = spec.decoding(point, 0.0).criterion
+    return spec.decoding(point, point[RATIO] if criterion == "random" else taus[criterion, point[RATIO]].tau)
+
+
+def references(
+    spec: SweepSpec, pair: str, points: Sequence[Point], taus: Taus, controlled: Sequence[Point] | None = None
+) -> list[Point]:
+    """Return base, RL, those asked for, and the gamma = 0 control of `controlled` (default all points), none twice."""
+    mine = dict.fromkeys(decoding_of(spec, point, taus) for point in points)
+    gates = [decoding_of(spec, point, taus) for point in (points if controlled is None else controlled)]
+    wanted = [Decoding(mode="base"), Decoding(mode="rl"), *spec.references, *(each.control() for each in gates)]
+    return [reference(pair, each) for each in dict.fromkeys(wanted) if each not in mine]
+
+
+def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:
+    """Return every metric of a trial by its name in sweeps, as fractions: the unweighted mean over its benchmarks."""
+    every: list[dict[str, Any]] = []
+    for result in results:
+        values = {name.replace("@", "_at_"): value for name, value in result.metrics().items()}
+        for name in (*(metric.name for metric in spec.metric), *spec.constraints):
+            if name.startswith("pass_at_") and name not in values:
+                values[name] = result.pass_at(int(name.removeprefix("pass_at_")))
+        every.append(values)
+    names = [name for name in every[0] if all(name in values for values in every)]
+    return {name: float(fmean(values[name] for values in every)) for name in names}

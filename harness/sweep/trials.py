@@ -1,0 +1,332 @@
+"""The trials of a sweep: which points there are, who works on which, what came out.
+
+Optuna stores them and, in a search, proposes points. There are two studies: the points, and the references (base, RL,
+gamma = 0 controls), which no sampler may learn from and no "best" may come out of.
+
+There is one way to claim a trial and one to resume, whatever the sweep tries and however many work on it. Whoever
+claims a trial writes its owner beside it, under the lock `claim`. A running trial whose owner has ended is retired as
+FAIL, and its point enqueued again: so every point is complete exactly once, whoever was killed when.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from harness.records.lock import locked
+from harness.spec.search import LISTED, Parameter, Search
+from harness.sweep.folder import Folder, check, dump
+from harness.sweep.owner import Owner, gone
+from harness.sweep.points import Point, key, names
+from harness.sweep.specs import load
+from harness.sweep.storage import open_storage
+
+OPEN = (TrialState.WAITING, TrialState.RUNNING)
+ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
+_DOUBLES = 25  # points in a row that a search may propose again before it is said to be at its end
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """A trial that this process has claimed."""
+
+    trial: Trial
+    point: Point
+
+    @property
+    def is_reference(self) -> bool:
+        """Tell whether it belongs to the references."""
+        return "reference" in self.point
+
+
+class Trials:
+    """The two studies of a sweep, made where they are missing."""
+
+    def __init__(self, spec: Search, folder: Folder, *, extend: bool = False, worker: int = 0) -> None:
+        self.spec, self.folder = spec, folder
+        storage = open_storage(spec.storage, folder.journal)
+        goals: list[Any] = [metric.goal for metric in spec.metric]
+        self.points = optuna.create_study(
+            study_name=spec.name,
+            storage=storage,
+            directions=goals,
+            pruner=_pruner(spec),
+            load_if_exists=True,
+        )
+        self.points.sampler = _sampler(spec, len(self.all()) + 1000 * worker)
+        self._agree(extend)
+        if not self.points.metric_names:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                self.points.set_metric_names([metric.name for metric in spec.metric])
+        self.references = optuna.create_study(
+            study_name=f"{spec.name}-references",
+            storage=storage,
+            direction=goals[0],
+            sampler=optuna.samplers.RandomSampler(),
+            pruner=optuna.pruners.NopPruner(),
+            load_if_exists=True,
+        )
+        self.failures: Counter[str] = Counter()  # by point, in this run of the command
+        self._owner: Owner | None = None
+
+    def _agree(self, extend: bool) -> None:
+        """Refuse a database that holds another sweep of this name, begun from another folder."""
+        stored = self.points.user_attrs.get("sweep")
+        if stored is not None:
+            import yaml
+
+            check(load(yaml.safe_load(stored)), self.spec, "the study in its storage", extend=extend)
+        if stored != dump(self.spec):
+            self.points.set_user_attr("sweep", dump(self.spec))
+            self.points.set_user_attr("exhausted", False)
+
+    # What there is
+
+    def all(self, study: optuna.Study | None = None) -> list[FrozenTrial]:
+        """Return all trials of a study (default: the points) as they are now."""
+        return (study or self.points).get_trials(deepcopy=False)
+
+    def everything(self) -> list[FrozenTrial]:
+        """Return all trials of both studies, references first."""
+        return [*self.all(self.references), *self.all()]
+
+    def complete(self, study: optuna.Study | None = None) -> list[FrozenTrial]:
+        """Return the complete trials, one a point, in the order of the points' numbers."""
+        found: dict[str, FrozenTrial] = {}
+        for trial in self.all(study):
+            if trial.state == TrialState.COMPLETE and "point" in trial.user_attrs:
+                found.setdefault(key(trial.user_attrs["point"]), trial)
+        return list(found.values())
+
+    def states(self) -> dict[str, int]:
+        """Count the trials of the points by state."""
+        trials = self.all()
+        return {state.name.lower(): sum(trial.state == state for trial in trials) for state in TrialState}
+
+    def ended(self) -> int:
+        """Count the trials that are complete or pruned, references included."""
+        return sum(trial.state in ENDED for trial in self.everything())
+
+    def left(self) -> int:
+        """Count the trials that wait, run, or will be proposed, references included."""
+        open_ = sum(trial.state in OPEN for trial in self.everything())
+        return open_ + (max(0, (self.spec.run_cap or 0) - len(self._taken())) if self._proposes() else 0)
+
+    def _proposes(self) -> bool:
+        """Tell whether this is a search that may still have new points."""
+        return self.spec.method not in LISTED and not self.points.user_attrs.get("exhausted")
+
+    def lost(self) -> list[Point]:
+        """Return the points whose trials have all failed; with `ensure`, they are tried again."""
+        alive: dict[str, bool] = {}
+        points: dict[str, Point] = {}
+        for trial in self.everything():
+            if (point := trial.user_attrs.get("point")) is not None:
+                points[key(point)] = point
+                alive[key(point)] = alive.get(key(point), False) or trial.state in (*OPEN, *ENDED)
+        return [point for name, point in points.items() if not alive[name]]
+
+    def feasible(self, trial: FrozenTrial) -> bool:
+        """Tell whether a complete trial is within all constraints."""
+        metrics = trial.user_attrs["metrics"]
+        return all(
+            (bounds.max is None or metrics[name] <= bounds.max) and (bounds.min is None or metrics[name] >= bounds.min)
+            for name, bounds in self.spec.constraints.items()
+        )
+
+    def best(self, pair: str | None = None) -> list[FrozenTrial]:
+        """Return the best complete point (of a pair) within the constraints; of several metrics the Pareto set."""
+        trials = [trial for trial in self.complete() if self.feasible(trial)]
+        trials = [trial for trial in trials if pair in (None, trial.user_attrs["point"]["pair"])]
+        signs = [1.0 if metric.goal == "maximize" else -1.0 for metric in self.spec.metric]
+        values = [[s * v for s, v in zip(signs, trial.values, strict=True)] for trial in trials]
+        if len(signs) == 1:
+            return [max(trials, key=lambda trial: signs[0] * trial.values[0])] if trials else []
+        return [
+            trial
+            for trial, mine in zip(trials, values, strict=True)
+            if not any(all(o >= m for o, m in zip(other, mine, strict=True)) and other != mine for other in values)
+        ]
+
+    # Claim and resume
+
+    def ensure(self, points: Iterable[Point]) -> int:
+        """Enqueue every point that is not waiting, running or done; the number enqueued.
+
+        One that failed more than `retries` times in this run of the command is left alone.
+        """
+        by: dict[str, list[FrozenTrial]] = {}
+        for trial in self.everything():
+            if "point" in trial.user_attrs:
+                by.setdefault(key(trial.user_attrs["point"]), []).append(trial)
+        count = 0
+        for name, point in {key(point): point for point in points}.items():
+            before = by.get(name, [])
+            if any(trial.state in (*OPEN, *ENDED) for trial in before) or self.failures[name] > self.spec.retries:
+                continue
+            about = {"point": point, "attempt": len(before) + 1}
+            if before:
+                about["retry_of"] = before[-1].number
+            params = {each: point[each] for each in names(self.spec) if each in point} | _pair_param(self.spec, point)
+            self._study(point).enqueue_trial(params, user_attrs=about)
+            count += 1
+        return count
+
+    def ask(self, *, references_only: bool = False) -> Asked | None:
+        """Claim the next trial: a reference, else a waiting point, else one that the search proposes.
+
+        None if there is none now.
+        """
+        with locked(self.folder.claim):
+            for study in (self.references,) if references_only else (self.references, self.points):
+                if any(trial.state == TrialState.WAITING for trial in self.all(study)):
+                    return self._claim(study)
+            if references_only or not self._proposes():
+                return None
+            for _ in range(_DOUBLES):
+                taken = self._taken()
+                if len(taken) >= (self.spec.run_cap or 0):
+                    return None
+                asked = self._claim(self.points)
+                if key(asked.point) not in {key(t.user_attrs["point"]) for t in taken if "point" in t.user_attrs}:
+                    return asked
+                self.points.tell(asked.trial, state=TrialState.FAIL)  # it is known already: nothing to learn
+            self.points.set_user_attr("exhausted", True)
+        return None
+
+    def _claim(self, study: optuna.Study) -> Asked:
+        if self._owner is None:
+            self._owner = Owner(self.folder.workers)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about fixed values beside the grid's ends
+            trial = study.ask()
+            trial.set_user_attr("owner", self._owner.facts)
+            point = trial.user_attrs.get("point")
+            if study is self.points:
+                suggested = {name: _suggest(trial, name, p, self.spec) for name, p in names(self.spec).items()}
+                if len(self.spec.pairs) > 1:
+                    trial.suggest_categorical("pair", list(self.spec.pairs))
+                if point is None:
+                    point = {"pair": next(iter(self.spec.pairs)), **suggested}
+                    trial.set_user_attr("point", point)
+                    trial.set_user_attr("attempt", 1)
+        return Asked(trial, point or {})
+
+    def _taken(self) -> list[FrozenTrial]:
+        """Return the points that count against `run_cap`."""
+        return [trial for trial in self.all() if trial.state in (*OPEN, *ENDED)]
+
+    def _study(self, point: Point) -> optuna.Study:
+        return self.references if "reference" in point else self.points
+
+    def retire(self) -> list[Point]:
+        """Fail the running trials whose owner has ended; their points, which `ensure` enqueues again.
+
+        Nobody claims at the same time, so a running trial without an owner was left by a process that ended there.
+        """
+        retired = []
+        with locked(self.folder.claim):
+            for study in (self.references, self.points):
+                for trial in self.all(study):
+                    owner = trial.user_attrs.get("owner")
+                    if trial.state == TrialState.RUNNING and gone(owner, self.folder.workers):
+                        study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+                        retired += [trial.user_attrs["point"]] if "point" in trial.user_attrs else []
+        return retired
+
+    def release(self) -> None:
+        """Give up the claims of this process: what it has not finished can be retired."""
+        if self._owner is not None:
+            self._owner.release()
+            self._owner = None
+
+    # What came out
+
+    def finish(self, asked: Asked, files: Sequence[str], metrics: dict[str, float], **about: Any) -> None:
+        """Complete a trial: write down its result files, its metrics and what else is known, and tell the sampler."""
+        trial = asked.trial
+        for name, value in about.items():
+            trial.set_user_attr(name, value)
+        trial.set_user_attr("results", list(files))
+        trial.set_user_attr("metrics", metrics)
+        for name, bounds in self.spec.constraints.items():
+            if bounds.max is not None:
+                trial.set_constraint(f"{name} <= {bounds.max:g}", metrics[name] - bounds.max)
+            if bounds.min is not None:
+                trial.set_constraint(f"{name} >= {bounds.min:g}", bounds.min - metrics[name])
+        if asked.is_reference:
+            self.references.tell(trial, metrics[self.spec.metric[0].name])
+        else:
+            self.points.tell(trial, [metrics[metric.name] for metric in self.spec.metric])
+
+    def prune(self, asked: Asked, **after: Any) -> None:
+        """End a trial early, and write down after what; it has no results and enters no table."""
+        asked.trial.set_user_attr("pruned_after", after)
+        self.points.tell(asked.trial, state=TrialState.PRUNED)
+
+    def fail(self, asked: Asked, reason: str, *, counted: bool) -> None:
+        """Fail a trial, unless it is over; `counted` against its point's retries."""
+        study = self._study(asked.point)
+        if any(t.number == asked.trial.number and t.state.is_finished() for t in self.all(study)):
+            return
+        asked.trial.set_user_attr("error", reason[:300])
+        study.tell(asked.trial, state=TrialState.FAIL)
+        if counted:
+            self.failures[key(asked.point)] += 1
+
+    @contextmanager
+    def failing(self, batch: Iterable[Asked], *, counted: bool) -> Iterator[None]:
+        """Fail those of a batch that are not over when an error passes through."""
+        try:
+            yield
+        except BaseException as error:
+            for asked in batch:
+                self.fail(asked, f"{type(error).__name__}: {error}", counted=counted)
+            raise
+
+
+def _sampler(spec: Search, salt: int) -> optuna.samplers.BaseSampler:
+    """Make the search; `salt` keeps a resumed one, and every worker's, from drawing what was drawn before."""
+    if spec.method in LISTED:
+        return optuna.samplers.RandomSampler()  # never asked: all points are enqueued
+    kind = optuna.samplers.TPESampler if spec.method == "tpe" else optuna.samplers.GPSampler
+    return kind(seed=spec.seed + salt, n_startup_trials=min(10, max(2, (spec.run_cap or 0) // 3)))
+
+
+def _pruner(spec: Search) -> optuna.pruners.BasePruner:
+    """Make the pruner of a sweep of decodings; trainings are compared seed by seed, which Optuna's cannot."""
+    from harness.spec.sweep import SweepSpec
+
+    if not isinstance(spec, SweepSpec) or spec.pruner is None:
+        return optuna.pruners.NopPruner()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return optuna.pruners.WilcoxonPruner(p_threshold=spec.pruner.p, n_startup_steps=spec.pruner.startup)
+
+
+def _suggest(trial: Trial, name: str, parameter: Parameter, spec: Search) -> Any:
+    """Tell Optuna of a parameter; for an enqueued point it gives the point's value.
+
+    Listed numbers are a range to Optuna and listed names all that the parameter knows, so that a grid can be extended
+    (Optuna's categories cannot) and its dashboard has number axes. A search must only propose what is listed.
+    """
+    values = parameter.listed
+    if values is None:
+        low, high = parameter.range
+        return trial.suggest_float(name, low, high, log=parameter.log)
+    if spec.method not in LISTED:
+        return trial.suggest_categorical(name, list(values))
+    if name in spec.choices:
+        return trial.suggest_categorical(name, list(spec.choices[name]))
+    numbers = [float(value) for value in values]
+    return trial.suggest_float(name, min(numbers), max(numbers))
+
+
+def _pair_param(spec: Search, point: Point) -> dict[str, Any]:
+    return {"pair": point["pair"]} if len(spec.pairs) > 1 and "reference" not in point else {}

@@ -1,0 +1,100 @@
+"""Summaries and figures of sweeps: every way is drawn, what cannot be said is left out, leads are corrected once."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from harness.evals.compare import comparisons, settings_of
+from harness.report.figures import against_ratio
+from harness.report.sweep import DecodingSummary, Entry
+from harness.report.sweep_training import TrainingEntry, TrainingSummary, against
+from harness.spec import parse
+from harness.spec.sweep import SweepSpec
+from tests.report.made import GAMMAS, GRID, TAUS, grid
+
+SPEC = {
+    "name": "made",
+    "pair": "dapo-32b",
+    "tasks": ["aime24"],
+    "sampling": {"samples": 4},
+    "parameters": {"decode.tau": {"values": list(TAUS)}, "decode.gamma": {"values": [0.0, *GAMMAS]}},
+}
+
+
+def test_every_way_is_drawn_only_where_it_is_asked_for():
+    settings = settings_of(grid())
+    drawn = {every: {row[0] for row in against_ratio(settings, "x", "t", every=every).data} for every in (True, False)}
+    assert drawn[False] == {"base", "rl", "Δ log p"}
+    extrapolations = {f"Δ log p, γ = {gamma:g}" for gamma in GAMMAS}
+    assert drawn[True] == drawn[False] | extrapolations | {"Δ log p on RL", "Δ log p, γ = 0.1 on RL"}
+
+
+def made(results, **changes):
+    spec = parse(SweepSpec, {**SPEC, **changes})
+    entries = [
+        Entry("dapo-32b", i, None if i < 2 else {"pair": "dapo-32b"}, r.label, (r,), {"avg_at_4": r.avg})
+        for i, r in enumerate(results)
+    ]
+    best = max(entries[2:], key=lambda entry: entry.metrics["avg_at_4"])
+    return DecodingSummary(
+        spec=spec,
+        entries=entries,
+        comparisons=comparisons(settings_of(results)),
+        best=[best],
+        states={"complete": len(entries) - 2, "pruned": 0},
+    )
+
+
+def test_a_grid_has_its_map_and_its_table_and_one_that_varies_more_has_none():
+    summary = made([result for result in grid() if result.decoding.primary != "rl" or result.decoding.mode == "rl"])
+    ratio, heat = summary.figures()
+    assert (ratio.name, heat.name) == ("ratio-dapo-32b-aime24", "heat-dapo-32b-aime24")
+    by = {(r.decoding.tau, r.decoding.gamma): 100 * r.avg for r in grid()[2 : 2 + len(TAUS) * 3]}
+    assert {(tau, gamma): avg for tau, gamma, avg in heat.data} == by
+    assert "| aime24, Avg@4 " in summary.text()
+    assert [figure.name for figure in made(grid()).figures()] == ["ratio-dapo-32b-aime24"], "on base and on RL"
+
+
+def test_the_verdict_names_the_controls_and_over_how_many_comparisons_it_was_corrected():
+    summary = made(grid()[:-2])
+    [said] = summary.verdicts
+    assert said.startswith(f"dapo-32b: best of {len(GRID) - 4} on these problems: extrapolate τ-0.3 γ0.1, avg_at_4 ")
+    assert "against rl (95 % " in said
+    assert "against its γ=0 control (95 % " in said
+    assert said.count(f"Holm over {len(summary.comparisons)}: ") == 2
+    plain = summary.plain()
+    assert plain["best"] == [summary.best[0].number]
+    assert len(plain["comparisons"]) == len(summary.comparisons)
+
+
+def seed(number, avg):
+    scores = {"tiny_easy": {"avg": avg, "pass": avg, "tokens": 20.0}}
+    return SimpleNamespace(seed=number, scores=scores, facts={"seconds": 60.0, "machine": "one"})
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_trainings_are_paired_by_seed_and_one_seed_has_no_interval(seeds):
+    plain = TrainingEntry("t", 0, None, "DAPO", tuple(seed(i, 0.5 + i / 10) for i in range(seeds)), {"avg_at_2": 0.5})
+    better = TrainingEntry("t", 1, {}, "ours", tuple(seed(i, 0.6 + i / 8) for i in range(seeds)), {"avg_at_2": 0.6})
+    summary = TrainingSummary(
+        spec=SimpleNamespace(name="t", size=lambda: "1 point", metric=(SimpleNamespace(name="avg_at_2"),)),
+        entries=[plain, better],
+        reference=plain,
+        comparisons=against(plain, [plain, better]),
+        best=[better],
+        states={"complete": 1},
+        base={},
+        samples=2,
+        seeds=range(seeds),
+        about="3 steps",
+    )
+    [row] = summary.comparisons
+    assert row.difference.mean == pytest.approx(sum(0.1 + i / 40 for i in range(seeds)) / seeds)
+    [said] = summary.verdicts
+    assert said.startswith("Best of 1 on these seeds and problems: ours, avg_at_2 60.00; +1")
+    assert ("95 %" in said) == (seeds > 1)
+    [figure] = summary.figures()
+    assert "<svg" in figure.svg
+    assert "± nan" not in summary.text()
+    assert "nan" not in summary.text()
+    assert summary.plain()["comparisons"][0]["seeds"] == seeds
