@@ -43,7 +43,7 @@ def vllm_spec(**changes):
     return EngineSpec(**{**settings, **changes})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def vllm_engine(peaked_pair):
     """The real vLLM on the peaked pair, in this process, with 64-token chunks of prefill."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
