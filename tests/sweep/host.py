@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -71,8 +72,12 @@ def run(out, changes):
 def main():
     import mlflow  # noqa: F401
     import torch
+    from tqdm import tqdm
 
     torch.set_num_threads(1)
+    # tqdm's own lock is one of all forked processes: a child killed while it draws its bar would hold up the next ones.
+    tqdm.set_lock(threading.RLock())
+    tqdm.monitor_interval = 0  # its thread could hold that lock in the moment of a fork
     from harness.decode import open_engine
     from harness.evals import evaluate
     from harness.spec import EngineSpec, EvalSpec, Sampling

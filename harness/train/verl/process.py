@@ -1,10 +1,12 @@
 """verl as a child of ours: started, followed line by line, told to end, and never left behind.
 
-child = Child(command, cwd=..., env=..., output=..., lock=..., grace=60)
-try:
-    status = follow(child, log, on_line, hang=7200)
-finally:
-    child.end()
+interrupts = Interrupts()
+with interrupts.noted():
+    child = Child(command, cwd=..., env=..., output=..., lock=..., grace=60, interrupts=interrupts)
+    try:
+        status = follow(child, log, on_line, hang=7200)
+    finally:
+        child.end()
 """
 
 import json
@@ -37,15 +39,22 @@ class Child:
 
     Raises:
         UserError: the lock was held for longer than the grace, or the command could not be started.
+        KeyboardInterrupt, SystemExit: there was an interrupt while it waited for the lock.
     """
 
     def __init__(
-        self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: Path, lock: Path, grace: float
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        output: Path,
+        lock: Path,
+        grace: float,
+        interrupts: "Interrupts",
     ) -> None:
-        try:
-            held = flocked(lock, grace + 15)
-        except TimeoutError:
-            raise UserError(f"{lock.parent} still has a trainer of an earlier run; end it, then run again") from None
+        self.interrupts = interrupts
+        held = self._lock(lock, grace + 15)
         try:
             keeper = subprocess.Popen(
                 [sys.executable, "-I", "-S", _KEEPER, str(grace), str(output), *command],
@@ -67,6 +76,17 @@ class Child:
             raise UserError(f"{command[0]} could not be started: {rest}")
         self.pid = int(rest)
 
+    def _lock(self, path: Path, seconds: float) -> int:
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                return flocked(path, POLL)
+            except TimeoutError:
+                self.interrupts.check()
+                if time.monotonic() > until:
+                    text = f"{path.parent} still has a trainer of an earlier run; end it, then run again"
+                    raise UserError(text) from None
+
     def wait(self, seconds: float) -> int | None:
         """The command's exit status (negative: a signal) once it and all that it started have ended; None before."""
         try:
@@ -83,16 +103,18 @@ class Child:
     def end(self) -> None:
         """Asks the command to end, ends it after the grace, and returns when nothing of it is left.
 
-        A second Ctrl-C ends it at once.
+        An interrupt that comes meanwhile ends it at once.
         """
+        self._stdin.close()
         while True:
             try:
-                self._stdin.close()
-                self._keeper.wait()
+                self._keeper.wait(POLL)
+            except subprocess.TimeoutExpired:
+                if self.interrupts.take() is not None:
+                    self._keeper.terminate()
+            else:
                 self._stdout.close()
                 return
-            except KeyboardInterrupt:
-                self._keeper.terminate()
 
 
 def follow(child: Child, log: Path, on_line: Callable[[dict[str, Any]], None], hang: float) -> int:
@@ -100,6 +122,7 @@ def follow(child: Child, log: Path, on_line: Callable[[dict[str, Any]], None], h
 
     Raises:
         Hung: no line came for `hang` seconds.
+        KeyboardInterrupt, SystemExit: there was an interrupt.
     """
     lines, last = Lines(log), time.monotonic()
     while True:
@@ -109,6 +132,7 @@ def follow(child: Child, log: Path, on_line: Callable[[dict[str, Any]], None], h
             last = time.monotonic()
         if status is not None:
             return status
+        child.interrupts.check()
         if time.monotonic() - last > hang:
             raise Hung
 
@@ -133,18 +157,41 @@ class Lines:
                     yield json.loads(line)
 
 
-@contextmanager
-def terminable() -> Iterator[None]:
-    """SIGTERM ends this process the way Ctrl-C does, by an exception (SystemExit, status 143)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+class Interrupts:
+    """Ctrl-C and SIGTERM, noted when they come and raised between two steps.
 
-    def leave(number: int, frame: Any) -> None:
-        raise SystemExit(128 + number)
+    An exception of a signal's handler may rise anywhere, also in the middle of a library's `acquire` or of a
+    destructor, where it leaves a lock behind or is lost.
+    """
 
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    def __init__(self) -> None:
+        self._came: list[int] = []
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Notes signals while it is entered, and raises on leaving what nobody took. In a thread it does nothing."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {each: signal.signal(each, self._note) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+        self.check()
+
+    def _note(self, number: int, frame: Any) -> None:
+        self._came.append(number)
+
+    def take(self) -> int | None:
+        """The first signal that came and was not taken yet."""
+        return self._came.pop(0) if self._came else None
+
+    def check(self) -> None:
+        """Raises what a signal that came means: KeyboardInterrupt, or SystemExit with the status of its number."""
+        number = self.take()
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if number is not None:
+            raise SystemExit(128 + number)

@@ -32,7 +32,7 @@ from harness.train.spec import TrainSpec
 from harness.train.summary import write_summary
 from harness.train.verl import data, log
 from harness.train.verl.overrides import Line, Place, environment, overrides
-from harness.train.verl.process import Child, Hung, follow, terminable
+from harness.train.verl.process import Child, Hung, Interrupts, follow
 from harness.train.verl.spec import Verl
 from harness.train.verl.validate import Checked, interpreter, validate
 
@@ -136,6 +136,7 @@ class _Run:
         self.checked, self.say, self.on_record = checked, say, on_record
         self.dapo, self.verl = spec.dapo.replace(seed=seed), spec.verl or Verl()
         self.work = folder.path / "verl"
+        self.interrupts = Interrupts()
 
     def finish(self, problems: list[dict[str, Any]], val: list[dict[str, Any]] | None) -> None:
         """Trains and merges unless that is done, then validates, writes the card and says that the seed is done."""
@@ -148,7 +149,7 @@ class _Run:
             data.write(self.work / "train.jsonl", problems, "train")
             if val is not None:
                 data.write(self.work / "val.jsonl", val, Path(self.verl.val_data or "").stem)
-            with terminable():
+            with self.interrupts.noted():
                 if latest(self.folder.checkpoints) < self.dapo.steps:
                     self._train()
                 self._merge()
@@ -226,6 +227,7 @@ class _Run:
             output=file.absolute(),
             lock=self.work / "lock",
             grace=self.verl.grace_seconds,
+            interrupts=self.interrupts,
         )
         again = "the same command goes on from the last checkpoint"
         try:

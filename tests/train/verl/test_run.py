@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -218,6 +219,35 @@ def test_the_trainer_ends_however_the_command_ends(standin, tmp_path, number):
     assert done.returncode == 0, done.stderr
     assert "going on after step 2" in done.stderr
     assert steps(SeedFolder(out / "seed-0")) == [1, 2, 3, 4, 5]
+
+
+def pipes(pid) -> int:
+    found = 0
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found += os.readlink(file).startswith("pipe:")
+    return found
+
+
+def test_a_second_ctrl_c_ends_a_deaf_trainer_before_its_grace_is_over(standin, tmp_path):
+    plan(standin, hang_at=4, deaf=True)
+    out, file = tmp_path / "x", standin.parent / "pids"
+    patient = [*command(standin, out), "--set", "verl.grace_seconds=3600"]
+    with subprocess.Popen(patient, stderr=subprocess.PIPE, text=True) as ours:
+        try:
+            wait_for(lambda: file.exists() or ours.poll() is not None)
+            pids = [int(pid) for pid in file.read_text().split()]
+            before = pipes(ours.pid)
+            ours.send_signal(signal.SIGINT)
+            wait_for(lambda: pipes(ours.pid) < before)  # it told the keeper, and waits
+            assert not gone(pids)
+            ours.send_signal(signal.SIGINT)
+            _, errors = ours.communicate()
+        finally:
+            ours.kill()
+    assert ours.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert gone(pids)
 
 
 def test_the_command_says_what_happened_on_one_line(standin, tmp_path):
