@@ -34,7 +34,7 @@ Found = dict[str, Any]
 
 
 def chosen_steps(steps: str | Sequence[str] | None = None) -> list[str]:
-    """The names in order: those asked for (comma-separated or a list), else all that suit the machine.
+    """Return the steps to run, in order: those asked for (comma-separated or a list), else all that suit the machine.
 
     Without a GPU the large shapes are left out, with one the tiny shape.
 
@@ -63,7 +63,7 @@ def run_checklist(
     folder: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Found:
-    """Runs the steps; each has `ok` (None where it only measures or was skipped) and its figures, or `error`.
+    """Run the steps; each has `ok` (None where it only measures or was skipped) and its figures, or `error`.
 
     Args:
         steps: see `chosen_steps`.
@@ -116,12 +116,12 @@ def run_checklist(
 
 
 def verdict(found: Found) -> str:
-    """One word for a step."""
+    """Say in one word how a step ended."""
     return "skipped" if "skipped" in found else {True: "ok", False: "FAILED", None: "measured"}[found["ok"]]
 
 
 def apart(check: str, pair: Pair, settings: Found, environment: dict[str, str], limit_s: float, log: Path) -> Found:
-    """Runs a check in a process group of its own, which is killed at the limit; its output goes to `log`."""
+    """Run a check in a process group of its own, which is killed at the limit; its output goes to `log`."""
     began = time.monotonic()
     command = [sys.executable, "-m", "harness.bench.checks", check, pair.model_dump_json(), json.dumps(settings)]
     with log.open("wb") as output, tempfile.TemporaryFile("w+") as answer:
@@ -152,7 +152,7 @@ def apart(check: str, pair: Pair, settings: Found, environment: dict[str, str], 
 
 
 def describe_machine() -> Found:
-    """The processor, the GPU and its driver, and the versions of what runs on them."""
+    """Return the processor, the GPU with its driver, and the versions of what runs on them."""
     import torch
 
     found: Found = {"processor": machine(), "python": sys.version.split()[0], "cuda": torch.version.cuda}
@@ -170,7 +170,7 @@ def describe_machine() -> Found:
 
 
 def show(found: Found) -> Iterator[str]:
-    """The lines of a run's table."""
+    """Yield the lines of a run's table."""
     yield ", ".join(f"{name} {value}" for name, value in found["machine"].items() if value) + f"; {found['date']}"
     for name, one in found["steps"].items():
         figures = {key: value for key, value in one.items() if key not in ("ok", "engine", "output")}
@@ -180,7 +180,7 @@ def show(found: Found) -> Iterator[str]:
 
 
 def plugins(folder: Path) -> Path:
-    """Writes the metadata by which vLLM finds our plugins in the steps' processes; gives the folder for PYTHONPATH.
+    """Write the metadata by which vLLM finds our plugins in the steps' processes; return the folder for PYTHONPATH.
 
     The benchmark's own weights always; the pair's models too where the package is not installed.
     """
@@ -209,7 +209,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _settings(step: Step, sequences: Sequence[int], tokens: int) -> Found:
-    """A step's settings, with those of its kind of pair."""
+    """Return the settings of a step, with those of its kind of pair."""
     if step.check == "decision":
         return {"rows": list(sequences)}
     if step.pair not in SHAPES:
@@ -221,7 +221,7 @@ def _settings(step: Step, sequences: Sequence[int], tokens: int) -> Found:
 
 
 def _pair(kind: str, folder: Path) -> Pair:
-    """The pair of a step, written where it is not there yet."""
+    """Return the pair of a step, and write it first where it is not there yet."""
     from harness.bench.random_pair import random_adapter, random_pair
 
     place = folder / f"pair-{kind}"
@@ -239,7 +239,7 @@ def _pair(kind: str, folder: Path) -> Pair:
 
 
 def _ratios(steps: dict[str, Found]) -> Found:
-    """Tokens a second of the pair over those of plain vLLM, without and with a nucleus, by shape and sequences."""
+    """Divide the pair's tokens a second by plain vLLM's, without and with a nucleus, by shape and sequences."""
     found: Found = {}
     for shape in SHAPES:
         single, pair = (steps.get(f"speed-{shape}-{kind}", {}) for kind in ("single", "pair"))
@@ -262,7 +262,7 @@ def _working_folder(folder: Path | None) -> Iterator[Path]:
 
 
 def _write(out: Path | None, found: Found) -> None:
-    """Replaces the file in one piece: a reader finds the old one or the new one."""
+    """Replace the file in one piece: a reader finds the old one or the new one."""
     if out is None:
         return
     part = out.with_name(f"{out.name}.part")
@@ -283,7 +283,7 @@ def _has_cuda() -> bool:
 
 
 def _has_v2() -> bool:
-    """Whether vLLM's runner V2 would run here and takes logits processors: then runner V1 is another code path."""
+    """Tell whether vLLM's runner V2 would run here and takes logits processors: then runner V1 is another code path."""
     from importlib.util import find_spec
 
     try:
@@ -294,7 +294,7 @@ def _has_v2() -> bool:
 
 
 def main() -> None:
-    """`python -m harness.bench.checklist`: the same as `rlvr-dir bench checklist`, with less around it."""
+    """Run the checklist as `rlvr-dir bench checklist` does, with less around it."""
     listed = "\n".join(f"  {name:22} {step.does} ({step.minutes:g} min)" for name, step in STEPS.items())
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=f"steps:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter

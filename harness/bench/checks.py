@@ -32,7 +32,7 @@ Found = dict[str, Any]
 
 
 def logits(pair: Pair, settings: Found) -> Found:
-    """Δ log p of decoded tokens against transformers, teacher-forced, by three routes; base and RL propose in turn.
+    """Compare Δ log p of decoded tokens with transformers, teacher-forced, by three routes; base and RL take turns.
 
     `alone`: a prompt of PROMPT tokens at a time. `joining`: a prompt every few steps, read in steps in which others
     decode. `together`: 16 prompts in one step. `first` tokens come from the step that read the prompt.
@@ -77,13 +77,13 @@ def logits(pair: Pair, settings: Found) -> Found:
 
 
 def self_test(pair: Pair, settings: Found) -> Found:
-    """The engine's own test at its start, which a user meets first: it must let a sound engine pass."""
+    """Start the engine with its own self-test, which a user meets first: it must let a sound engine pass."""
     with _open(pair, {**settings, "self_test": True}) as engine:
         return {"ok": engine.self_test != "off", "compared_with": engine.self_test, "engine": _facts(engine)}
 
 
 def law(pair: Pair, settings: Found) -> Found:
-    """6,000 one-token draws of a replacement and of an extrapolation against their closed form: chi-square."""
+    """Test 6,000 one-token draws of a replacement and of an extrapolation against their closed form by chi-square."""
     from scipy import stats
 
     from harness.decode.plan import rule_row
@@ -120,7 +120,7 @@ def law(pair: Pair, settings: Found) -> Found:
 
 
 def shuffle(pair: Pair, settings: Found) -> Found:
-    """The same requests in another order, and beside others: how many give the same tokens (`least`: as a share)."""
+    """Count the requests that give the same tokens in another order and beside others; `least` is a share of them."""
     sampling = Sampling(top_p=0.95, max_tokens=96)
     requests = _texts(192, Decoding(mode="extrapolate", tau=-0.1, gamma=0.2), sampling)
     with _open(pair, settings) as engine:
@@ -134,7 +134,7 @@ def shuffle(pair: Pair, settings: Found) -> Found:
 
 
 def speed(pair: Pair, settings: Found) -> Found:
-    """Tokens a second of the pair, its replacement ratio, and the KV cache it found room for."""
+    """Measure the pair's tokens a second and replacement ratio, and the KV cache that it found room for."""
     began = time.monotonic()
     with _open(pair, settings) as engine:
         started = time.monotonic() - began
@@ -150,7 +150,7 @@ def speed(pair: Pair, settings: Found) -> Found:
 
 
 def plain_speed(pair: Pair, settings: Found) -> Found:
-    """Tokens a second of RL alone in vLLM as it comes, without any code of ours but the weights."""
+    """Measure the tokens a second of RL alone in vLLM as it comes, without any code of ours but the weights."""
     from vllm import LLM, SamplingParams
     from vllm.platforms import current_platform
 
@@ -182,7 +182,7 @@ def plain_speed(pair: Pair, settings: Found) -> Found:
 
 
 def decision(pair: Pair, settings: Found) -> Found:
-    """Algorithm 1 by itself: on a GPU the fused kernels checked and timed beside the torch path, else counted only."""
+    """Measure Algorithm 1 by itself: check and time the fused kernels beside torch on a GPU, else only count."""
     import torch
 
     from harness.bench.decision import bench_decision, on_gpu
@@ -209,14 +209,14 @@ def _open(pair: Pair, settings: Found) -> Any:
 
 
 def _texts(count: int, decoding: Decoding, sampling: Sampling, kinds: int = 30) -> list[Any]:
-    """`count` requests of `kinds` different prompts, each with noise of its own."""
+    """Make `count` requests of `kinds` different prompts, each with noise of its own."""
     from harness.decode import Request
 
     return [Request(TEXT.format(i % kinds, 3 + i % kinds), f"check/{i}", 0, decoding, sampling) for i in range(count)]
 
 
 def _prompts(engine: Any, name: str, count: int, tokens: int) -> list[Any]:
-    """`count` requests of PROMPT random tokens, base and RL in turn."""
+    """Make `count` requests of PROMPT random tokens, base and RL in turn."""
     from harness.decode import Request
 
     draw = np.random.default_rng(len(name))
@@ -252,7 +252,7 @@ def _silent() -> Any:
 
 
 def _facts(engine: Any) -> Found:
-    """What ran: the engine's own facts, and what vLLM chose."""
+    """Describe what ran: the engine's own facts, and what vLLM chose."""
     config = engine._engine.vllm_config
     compilation = config.compilation_config
     return {
@@ -264,7 +264,7 @@ def _facts(engine: Any) -> Found:
 
 
 def _timed(decode: Callable[[int], tuple[int, int]], sequences: list[int]) -> dict[int, Found]:
-    """Tokens a second for each number of sequences; the first round of each, which makes kernels, is not counted."""
+    """Measure tokens a second by number of sequences; the first round of each makes kernels and is not counted."""
     sizes = {}
     for count in sequences:
         decode(count)
@@ -279,7 +279,7 @@ def _timed(decode: Callable[[int], tuple[int, int]], sequences: list[int]) -> di
 
 
 def _cache(llm: Any, models: int) -> Found:
-    """The KV cache vLLM made: tokens, and bytes a token as the shapes say."""
+    """Describe the KV cache that vLLM made: tokens, and bytes a token as the shapes say."""
     config = llm.llm_engine.vllm_config
     model, cache = config.model_config.hf_config, config.cache_config
     head = getattr(model, "head_dim", None) or model.hidden_size // model.num_attention_heads
@@ -290,7 +290,7 @@ def _cache(llm: Any, models: int) -> Found:
 
 
 def _end_with_parent() -> None:
-    """Kills this process and those it started when the checklist is gone, whichever way it went."""
+    """Kill this process and those it started when the checklist is gone, whichever way it went."""
     import signal
 
     os.read(0, 1)  # nothing is ever written: it returns when the other end, the checklist's, is closed

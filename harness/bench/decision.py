@@ -39,7 +39,7 @@ def bench_decision(
     threads: int = 1,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Measures `decide` on made-up logits, RL's being base's and a small step.
+    """Measure `decide` on made-up logits, RL's being base's and a small step.
 
     Args:
         rows: of one batch. vocab: columns. rounds: measured, after one that warms up.
@@ -72,7 +72,7 @@ def bench_decision(
 
 
 def _batch(scale: float, rows: int, vocab: int, dtype: Any = None, device: str = "cpu") -> tuple[Any, Any]:
-    """Logits of base, and of RL: a small step from them."""
+    """Draw the logits of base, and those of RL a small step from them: (rows, vocab) each."""
     import torch
 
     generator = torch.Generator(device).manual_seed(0)
@@ -88,7 +88,7 @@ def _rule(gamma: float, rows: int, top_p: float, device: str = "cpu") -> Any:
 
 
 def _measure(scale: float, rows: int, vocab: int, rounds: int, top_p: float) -> dict[str, Any]:
-    """One shape on a CPU: its parts take turns, so that a busy machine slows all of them alike."""
+    """Measure one shape on a CPU; its parts take turns, so that a busy machine slows all of them alike."""
     import torch
 
     from harness.policy import Noise, decide
@@ -117,7 +117,7 @@ def _measure(scale: float, rows: int, vocab: int, rounds: int, top_p: float) -> 
 
 
 def count_paths(vocab: int, rows: int = 4) -> dict[str, dict[str, Any] | None]:
-    """What one decision asks of the machine, by path and rule, counted on a CPU.
+    """Count what one decision asks of the machine, by path and rule, on a CPU.
 
     Returns:
         For the paths `torch` (a CPU's), `torch dense` (a GPU's) and `fused`, by rule: `operators` that torch
@@ -149,7 +149,7 @@ def count_paths(vocab: int, rows: int = 4) -> dict[str, dict[str, Any] | None]:
 
 
 def _count_fused(vocab: int, rows: int = 2) -> dict[str, Any]:
-    """The fused path's figures for `count_paths`: run where Triton interprets its kernels."""
+    """Return the fused path's figures for `count_paths`: run where Triton interprets its kernels."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
     from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
@@ -208,7 +208,7 @@ def _count_fused(vocab: int, rows: int = 2) -> dict[str, Any]:
 
 
 def watched(run: Callable[[], Any]) -> dict[str, Any]:
-    """The operators that torch dispatches in a call, and those among them that wait for a GPU (or copy to it).
+    """Count the operators that torch dispatches in a call, and name those that wait for a GPU (or copy to it).
 
     Returns:
         `operators`: how many, views and allocations included; `waits`: their names, in order.
@@ -236,7 +236,7 @@ def watched(run: Callable[[], Any]) -> dict[str, Any]:
 
 
 def _growth(run: Callable[[], Any]) -> int:
-    """Bytes that torch holds at most during a call on a CPU, beyond what it held before."""
+    """Return the bytes that torch holds at most during a call on a CPU, beyond what it held before."""
     from torch.profiler import ProfilerActivity, profile
 
     quiet, error = os.open(os.devnull, os.O_WRONLY), os.dup(2)
@@ -265,7 +265,7 @@ def on_gpu(
     rounds: int = 20,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Checks the fused path on this machine's GPU, then times it beside the torch path.
+    """Check the fused path on this machine's GPU, then time it beside the torch path.
 
     Args:
         rows: of a batch, one measurement each. rounds: measured, after two that warm up.
@@ -311,7 +311,7 @@ def on_gpu(
 
 
 def _same(got: Any, whole: Any, part: list[int]) -> bool:
-    """Whether some rows decided alone, or in another order, are bit for bit what they were in the whole batch."""
+    """Tell whether rows decided alone, or in another order, are bit for bit what they were in the whole batch."""
     names = ("token", "proposed", "replaced", "delta_logp")
     pairs = [(getattr(got.decision, name), getattr(whole.decision, name)[part]) for name in names]
     pairs += [(got.statistics, whole.statistics[part]), (got.mass, whole.mass[part])]
@@ -377,7 +377,7 @@ def _median_ms(run: Callable[[], Any], rounds: int) -> float:
 
 
 def _kernel_times(run: Callable[[], Any]) -> dict[str, float]:
-    """Microseconds on the GPU of each kernel of one call; empty where the profiler cannot say."""
+    """Return the GPU's microseconds in each kernel of one call; empty where the profiler cannot say."""
     from torch.profiler import ProfilerActivity, profile
 
     try:

@@ -35,7 +35,7 @@ def bench_decode(
     threads: int = 1,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Measures all engines side by side.
+    """Measure all engines side by side.
 
     Args:
         pair: checkpoints to run; default a random 4-layer, 256-wide pair with a vocabulary of 1024, made for the run.
@@ -103,7 +103,7 @@ def _figures(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
 
 
 def machine() -> str:
-    """The processor in a few words."""
+    """Name the processor, its number of cores and the operating system."""
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -137,7 +137,7 @@ class _Worker:
         return self
 
     def round(self, number: int, sequences: int) -> dict[str, float]:
-        """Has the worker decode once: tokens, cpu and wall seconds."""
+        """Have the worker decode once; return its tokens, processor seconds and wall seconds."""
         print(number, sequences, file=self._input, flush=True)
         return self._read()
 

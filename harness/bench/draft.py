@@ -33,7 +33,7 @@ def bench_draft(
     threads: int = 1,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Measures every batch size at every context length and ratio.
+    """Measure every batch size at every context length and ratio.
 
     Args:
         pair: checkpoints to run; default a random pair of 8 layers, 768 wide (0.3 GB each), made for the run.
@@ -108,14 +108,14 @@ class _Prompt:
         self.caches = batch.caches
 
     def taus(self, ratios: Sequence[float]) -> list[float]:
-        """The tau of each replacement ratio, from the Δlog p of what base writes when nothing is replaced."""
+        """Return the tau of each replacement ratio, from the Δlog p of what base writes when nothing is replaced."""
         import numpy as np
 
         deltas = np.concatenate([one.delta_logp for one in self.respond(4, NEVER, None)[1]])
         return [round(float(tau), 4) for tau in np.quantile(deltas, ratios)]
 
     def plans(self, n: int, tau: float) -> list[Any]:
-        """Of `n` responses that differ in their noise."""
+        """Plan `n` responses that differ in their noise."""
         from harness.decode import Request
         from harness.decode.plan import plan_requests
 
@@ -124,7 +124,7 @@ class _Prompt:
         return plan_requests(requests, self.engine.checkpoints, self.engine.context)
 
     def respond(self, n: int, tau: float, draft: Any) -> tuple[float, list[Any], float]:
-        """Decodes `n` responses: seconds, rollouts, reads of a model a token."""
+        """Decode `n` responses; return seconds, rollouts, and reads of a model a token."""
         import torch
 
         from harness.decode.drafting import Counts, Drafted, Pace
@@ -144,7 +144,7 @@ class _Prompt:
 
 
 def _rows(cache: Any, n: int) -> Any:
-    """`n` rows of a cache of one, behind a column of padding if there are several; the cache itself stays as it is."""
+    """Repeat a cache of one row `n` times, behind a column of padding where `n` > 1; `cache` itself stays as it is."""
     from torch.nn.functional import pad
 
     rows = copy(cache)

@@ -72,7 +72,7 @@ class Batch:
     vocab_size: int
 
     def take(self, index: Sequence[int]) -> "Batch":
-        """Some of the rows, in this order."""
+        """Return some of the rows, in this order."""
         index = list(index)
         tensors = (each[index] for each in (self.base, self.rl, self.keys, self.positions))
         base, rl, keys, positions = tensors
@@ -88,7 +88,7 @@ def mixed_batch(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Batch:
-    """n rows of every kind, under rules drawn from `RULES`.
+    """Make n rows of every kind, under rules drawn from `RULES`.
 
     The `padded` columns behind them must not be read: they would be as likely as a row's likeliest token, and the last
     is no number for RL.
@@ -129,7 +129,7 @@ def _spell_out(  # noqa: ANN202
     base, rl, constants, masses, n, vocab, base_stride, rl_stride,  # noqa: ANN001
     ROWS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """The mass of every token under both policies, as the kernels compute it. Grid (n / ROWS, tiles)."""
+    """Store the mass of every token under both policies, as the kernels compute it. Grid (n / ROWS, tiles)."""
     i = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
     column = (tl.program_id(1) * TILE + tl.arange(0, TILE))[None, :]
     inside = (i < n) & (column < vocab)
@@ -152,7 +152,7 @@ class Outcome:
 
 
 def outcome(batch: Batch, *, tile: int = TILE, chunk: int = 8) -> Outcome:
-    """Runs the kernels, and spells out the masses that they drew from."""
+    """Run the kernels, and spell out the masses that they drew from."""
     decision, constants, totals = run_kernels(
         batch.base, batch.rl, Rule(batch.rows, batch.base.device), batch.keys, batch.positions,
         batch.vocab_size, tile=tile, chunk=chunk,
@@ -169,7 +169,7 @@ def outcome(batch: Batch, *, tile: int = TILE, chunk: int = 8) -> Outcome:
 
 
 def check(batch: Batch, got: Outcome) -> dict[str, float]:
-    """How far the kernels are from what they should have done.
+    """Measure how far the kernels are from what they should have done.
 
     Returns:
         Over all rows: `rows`; `inexact`, draws and gates that do not follow from the kernels' own numbers; `mass`, the
@@ -198,7 +198,7 @@ def check(batch: Batch, got: Outcome) -> dict[str, float]:
 
 
 def _inexact(batch: Batch, got: Outcome) -> int:
-    """Rows whose totals, proposal, gate or token do not follow from the kernels' own masses and statistics."""
+    """Count rows whose totals, proposal, gate or token do not follow from the kernels' own masses and statistics."""
     rule, noise = Rule(batch.rows, batch.base.device), Noise.at(batch.keys, batch.positions)
     top_p = [row.top_p for row in batch.rows]
     proposed = _brute_force(got.mass[:, 0], top_p, noise.propose)
@@ -219,7 +219,7 @@ def _inexact(batch: Batch, got: Outcome) -> int:
 
 
 def _brute_force(mass: torch.Tensor, top_p: list[float], u: torch.Tensor) -> torch.Tensor:
-    """Draws by sorting: (n, vocab) float32 masses, summed up as integers -> (n,) tokens. u is a multiple of 2^-53."""
+    """Draw by sorting: (n, vocab) float32 masses, summed up as integers -> (n,) tokens. u is a multiple of 2^-53."""
     order, upto, nucleus = _sorted(mass, top_p)
     points = [(int(x * 2**53) * whole) >> 53 for x, whole in zip(u.tolist(), nucleus, strict=True)]
     at = torch.searchsorted(upto, torch.tensor(points, device=mass.device)[:, None], right=True)
@@ -227,7 +227,7 @@ def _brute_force(mass: torch.Tensor, top_p: list[float], u: torch.Tensor) -> tor
 
 
 def _sorted(mass: torch.Tensor, top_p: list[float]) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
-    """Tokens in order, the mass up to and with each, both (n, vocab) int64, and the mass of each row's nucleus."""
+    """Return tokens in order, the mass up to and with each (both (n, vocab) int64), and the mass of every nucleus."""
     mass, order = torch.sort(mass, dim=1, descending=True, stable=True)
     weights = mass.long()
     upto = weights.cumsum(1)
@@ -238,7 +238,7 @@ def _sorted(mass: torch.Tensor, top_p: list[float]) -> tuple[torch.Tensor, torch
 
 
 def at_the_steps(batch: Batch, got: Outcome) -> Batch:
-    """The same rows with other keys: each draw's point is just before or just after a step of the cumulative mass.
+    """Give the rows new keys that put each draw's point just before or just after a step of the cumulative mass.
 
     Every second row's proposal is meant, the others' redraw. The steps are those of the kernels' own masses; one that
     is off by more than some hundred of 2^60 gives another token.
@@ -259,7 +259,7 @@ def at_the_steps(batch: Batch, got: Outcome) -> Batch:
 
 
 def _key_of(bits: int, position: int, stream: int) -> int:
-    """The key whose noise at this position is bits / 2^53: splitmix64 is a bijection."""
+    """Return the key whose noise at this position is bits / 2^53, which exists as splitmix64 is a bijection."""
     value = bits << 11
     for added in (stream, position):
         value ^= (value >> 31) ^ (value >> 62)
@@ -272,7 +272,7 @@ def _key_of(bits: int, position: int, stream: int) -> int:
 
 
 def _truth(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Log-probabilities in float64: of base, of RL, of the primary, of the target."""
+    """Return log-probabilities in float64, (n, vocab) each: of base, of RL, of the primary, of the target."""
     rule = Rule(batch.rows, batch.base.device)
     lb, lr = (
         torch.log_softmax(logits[:, : batch.vocab_size].double() / rule.temperature[:, None].double(), -1)
@@ -282,7 +282,7 @@ def _truth(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torc
 
 
 def _rounding(batch: Batch) -> torch.Tensor:
-    """The relative error of a probability that float32 may make: (n,)."""
+    """Return the relative error of a probability that float32 may make: (n,)."""
     rule = Rule(batch.rows, batch.base.device)
     largest = torch.stack([each[:, : batch.vocab_size].float() for each in (batch.base, batch.rl)])
     largest = largest.abs().where(largest.isfinite(), 0.0).amax((0, 2))
@@ -290,7 +290,7 @@ def _rounding(batch: Batch) -> torch.Tensor:
 
 
 def _errors(batch: Batch, got: Outcome) -> tuple[float, float]:
-    """The largest error of a mass, in units of what rounding allows, and of a statistic, in nats."""
+    """Return the largest error of a mass, in units of what rounding allows, and of a statistic, in nats."""
     lb, lr, primary, target = _truth(batch)
     rule, allowed = Rule(batch.rows, batch.base.device), _rounding(batch)
     drawn = ~rule.has("never")  # of the others the target's masses are not made
@@ -307,7 +307,7 @@ def _errors(batch: Batch, got: Outcome) -> tuple[float, float]:
 
 
 def _differences(batch: Batch, got: Outcome) -> tuple[int, int]:
-    """Rows decided otherwise than by `decide`, and those of them that rounding does not explain."""
+    """Count rows decided otherwise than by `decide`, and those of them that rounding does not explain."""
     rule, noise = Rule(batch.rows, batch.base.device), Noise.at(batch.keys, batch.positions)
     torchs = decide(batch.base, batch.rl, rule, noise, vocab_size=batch.vocab_size)
     ours = got.decision
@@ -331,7 +331,7 @@ def _differences(batch: Batch, got: Outcome) -> tuple[int, int]:
 
 
 def _near(logp: torch.Tensor, top_p: float, u: torch.Tensor, token: torch.Tensor, rounding: torch.Tensor) -> bool:
-    """Whether u's point of the cumulative mass is the token's, or within `CLOSE` of it: (vocab,) float64.
+    """Tell whether u's point of the cumulative mass is the token's, or within `CLOSE` of it: (vocab,) float64.
 
     Tokens as likely as this one, to the rounding, may come before it or after it.
     """
@@ -345,7 +345,7 @@ def _near(logp: torch.Tensor, top_p: float, u: torch.Tensor, token: torch.Tensor
 
 
 def _at_threshold(row: RuleRow, lb: torch.Tensor, lr: torch.Tensor, token: torch.Tensor) -> bool:
-    """Whether the row's statistic is within `NATS` of its threshold: (1, vocab) float64."""
+    """Tell whether the row's statistic is within `NATS` of its threshold: (1, vocab) float64."""
     from harness.policy.criteria import statistic
 
     return bool((statistic(row.gate, lb, lr, token, token.double()) - row.tau).abs() <= NATS)

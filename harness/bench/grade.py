@@ -57,7 +57,7 @@ def bench_grade(
     corpora: dict[str, list[Item]] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Grades each corpus with each grader, workers started anew each time (their start is measured).
+    """Grade each corpus with each grader, workers started anew each time (their start is measured).
 
     Args:
         data_dir: folder with minerva.jsonl; without one the Minerva-like corpus is left out and `skipped` says so.
@@ -118,12 +118,12 @@ def _measure(corpus: str, items: list[Item], grader: str) -> Result:
 
 
 def boxed(answer: str) -> str:
-    """A response with that answer."""
+    """Write a response with that answer."""
     return f"Adding up, we find that the answer is $\\boxed{{{answer}}}$."
 
 
 def read_golds(data_dir: str | Path) -> list[str]:
-    """The golds of minerva.jsonl in a folder."""
+    """Read the gold answers of minerva.jsonl in a folder."""
     path = Path(data_dir) / "minerva.jsonl"
     if not path.is_file():
         raise UserError(f"{data_dir} has no minerva.jsonl; RLVR_DIR_DATA and --data-dir name a folder with one")
@@ -131,7 +131,7 @@ def read_golds(data_dir: str | Path) -> list[str]:
 
 
 def integers(seed: int) -> list[Item]:
-    """AIME-like: 30 golds, 32 integer answers each, about a third of them right."""
+    """Make AIME-like items: 30 golds, 32 integer answers each, about a third of them right."""
     rng = random.Random(f"integers {seed}")
     golds = [rng.randrange(1000) for _ in range(30)]
     answers = [(gold, rng.choice([gold, gold + rng.randint(-9, 9), rng.randrange(1000)])) for gold in golds * 32]
@@ -142,7 +142,7 @@ def integers(seed: int) -> list[Item]:
 
 
 def minerva(golds: list[str], seed: int) -> list[Item]:
-    """32 answers a gold: 14 rewrites, 8 near misses, 5 golds of other problems, 5 of junk; some twice, as models do."""
+    """Make 32 answers a gold: 14 rewrites, 8 near misses, 5 golds of other problems, 5 of junk; some occur twice."""
     rng = random.Random(f"minerva {seed}")
     items = []
     for gold in golds:
@@ -165,7 +165,7 @@ _NUMBER = re.compile(r"([+-]?)(\d+(?:\.\d+)?)(?: \\times 10\^\{(-?\d+)\})?")
 
 
 def _number_answers(gold: str, rng: random.Random) -> tuple[list[str], list[str]] | None:
-    """Rewrites and near misses of a gold that is a decimal; None for any other gold."""
+    """Make rewrites and near misses of a gold that is a decimal; return None for any other gold."""
     match = _NUMBER.fullmatch(gold)
     if match is None:
         return None
@@ -198,7 +198,7 @@ def _formula_answers(gold: str, rng: random.Random) -> tuple[list[str], list[str
 
 
 def hostile(seed: int, count: int = HOSTILE) -> list[Item]:
-    """Answers meant to cost time or memory, or to confuse: the families below in turn, all different."""
+    """Make answers meant to cost time or memory, or to confuse, all different; each is of a family drawn at random."""
     rng = random.Random(f"hostile {seed}")
     items: dict[str, Item] = {}
     while len(items) < count:

@@ -29,7 +29,7 @@ KV_CACHE = 64 * 2**20
 def bench_lora(
     *, hidden: int = 512, layers: int = 8, rank: int = 16, say: Callable[[str], None] = lambda text: None
 ) -> dict[str, Any]:
-    """Measures on a random pair and a random adapter of its base, of all projections.
+    """Measure on a random pair and a random adapter of its base, of all projections.
 
     Args:
         hidden: width of the models, a multiple of 64.
@@ -84,7 +84,7 @@ def _measure(kind: str, pair: Pair) -> dict[str, int]:
 
 @contextmanager
 def loaded_models(look: Callable[[Any], None]) -> Iterator[None]:
-    """Within, `look` is called with every model that vLLM has just loaded, before a backend repacks its weights."""
+    """Call `look` with every model that vLLM loads inside the `with`, before a backend repacks its weights."""
     from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 
     load = DefaultModelLoader.load_weights
@@ -101,7 +101,7 @@ def loaded_models(look: Callable[[Any], None]) -> Iterator[None]:
 
 
 def weight_bytes(model: Any) -> int:
-    """Bytes of a model's parameters and buffers, of memory that several of them share once; single numbers aside."""
+    """Add up the bytes of a model's parameters and buffers, shared memory once; single numbers are left out."""
     tensors = [t for t in (*model.parameters(), *model.buffers()) if t.numel() > 1]
     return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
 

@@ -21,7 +21,7 @@ TEMPLATE = (
 
 
 def tokenizer(vocab: int = 300) -> Any:
-    """A byte-level BPE of `vocab` tokens at most, trained on made-up words that never change."""
+    """Train a byte-level BPE of `vocab` tokens at most on made-up words that never change."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -53,7 +53,7 @@ def random_pair(
     padding: int = 20,
     positions: int = 1024,
 ) -> Pair:
-    """Writes base and RL = base + `step` times another random model; RL also stops at <|im_end|>.
+    """Write base and RL = base + `step` times another random model; RL also stops at <|im_end|>.
 
     Args:
         directory: receives `base/` and `rl/`.
@@ -107,7 +107,7 @@ def random_adapter(
     seed: int = 0,
     **config: Any,
 ) -> Pair:
-    """Writes a LoRA adapter of `base` into `directory`, in PEFT's format, without a tokenizer.
+    """Write a LoRA adapter of `base` into `directory`, in PEFT's format, without a tokenizer.
 
     Args:
         directory: receives `adapter_config.json` and `adapter_model.safetensors`.

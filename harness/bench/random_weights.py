@@ -28,7 +28,7 @@ SHAPES = {  # hidden, layers, heads, KV heads, intermediate: of Qwen2.5
 
 
 def write_shape(folder: Path, shape: str) -> Pair:
-    """Writes configurations and a tokenizer of VOCAB tokens, no weights: for engines that make up their own."""
+    """Write configurations and a tokenizer of VOCAB tokens, no weights: for engines that make up their own."""
     from transformers import Qwen2Config
 
     from harness.bench.random_pair import tokenizer
@@ -53,7 +53,7 @@ def write_shape(folder: Path, shape: str) -> Pair:
 
 
 def fill(model: Any) -> None:
-    """Gives every parameter of a vLLM model its values: `rl.` and `base.` are RL's and base's, other names base's."""
+    """Give every parameter of a vLLM model its values: `rl.` and `base.` are RL's and base's, other names base's."""
     import torch
 
     def noise(name: str, like: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -75,15 +75,15 @@ def fill(model: Any) -> None:
 
 
 def register() -> None:
-    """Adds the load format to vLLM, in this process."""
+    """Add the load format to vLLM, in this process."""
     from vllm.model_executor.model_loader import register_model_loader
     from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 
     @register_model_loader(LOAD_FORMAT)
     class RandomLoader(BaseModelLoader):
         def download_model(self, model_config: Any) -> None:
-            """There is nothing to download."""
+            """Do nothing: there is nothing to download."""
 
         def load_weights(self, model: Any, model_config: Any) -> None:
-            """Fills the model that vLLM has built."""
+            """Fill the model that vLLM has built."""
             fill(model)

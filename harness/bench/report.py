@@ -20,7 +20,7 @@ BENCHMARKS = {"aime24": 30, "aime25": 30, "amc": 83, "minerva": 272}  # problems
 def bench_report(
     *, samples: int = 32, rounds: int = 3, say: Callable[[str], None] = lambda text: None
 ) -> dict[str, Any]:
-    """Reads, builds and writes the report of the paper's main study: 17 decodings of four benchmarks.
+    """Read, build and write the report of the paper's main study: 17 decodings of four benchmarks.
 
     Args:
         samples: of each problem.
@@ -68,7 +68,7 @@ def bench_report(
 
 
 def _results(samples: int) -> list[Any]:
-    """Made-up results: each problem has a difficulty of its own, each decoding a strength."""
+    """Make up results: each problem has a difficulty of its own, each decoding a strength."""
     from harness.evals import EvalResult
 
     gated = [

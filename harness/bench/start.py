@@ -30,7 +30,7 @@ LIMITS = {"help": 0.5, "hook": 0.001, "first token": 15.0, "first token after th
 
 
 def bench_start(*, rounds: int = 5, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """Measures `rlvr-dir --help`, the start-up hook, and the first token of the tiny pair in vLLM.
+    """Measure `rlvr-dir --help`, the start-up hook, and the first token of the tiny pair in vLLM.
 
     Args:
         rounds: fresh processes of each, after one that fills the caches; of vLLM at most two.
@@ -71,7 +71,7 @@ def _run(command: list[str]) -> float:
 
 
 def _hook() -> float:
-    """What the `.pth` file adds to the start of a Python, by that Python's own account of its imports."""
+    """Return the seconds that the `.pth` file adds to the start of a Python, by Python's own account of its imports."""
     command = [sys.executable, "-X", "importtime", "-c", ""]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=ENVIRONMENT)
     line = next(line for line in done.stderr.splitlines() if line.endswith("harness._autoload"))

@@ -19,7 +19,7 @@ def bench_train(
     sizes: dict[str, int] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Trains plain DAPO and each method with alpha 0, which does the same work to the bit, in turn.
+    """Train plain DAPO and each method with alpha 0, which does the same work to the bit, in turn.
 
     Args:
         rounds: measured, after one that warms up.

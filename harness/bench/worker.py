@@ -22,7 +22,7 @@ DECODING = Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
 
 
 def main(kind: str, base: str, rl: str, tokens: int) -> None:
-    """Loads the engine, says so, and serves rounds until its input closes."""
+    """Load the engine, say so, and serve rounds until the input closes."""
     answers = os.fdopen(os.dup(1), "w")  # engines print to standard output
     os.dup2(2, 1)
     start = {"single": _single, "pair": _engine, "transformers": _engine, "stock": _engine, "calls": _calls}[kind]
@@ -36,7 +36,7 @@ def main(kind: str, base: str, rl: str, tokens: int) -> None:
 
 
 def _cpu_seconds() -> float:
-    """Of this process and its living children."""
+    """Return the processor seconds of this process and its living children."""
     import psutil
 
     here = psutil.Process()
@@ -73,7 +73,7 @@ def _engine(kind: str, pair: Pair, tokens: int) -> Callable[[int, int], int]:
 
 
 def _stock(pair: Pair, spec: EngineSpec) -> Any:
-    """The transformers pair with transformers' own attention and caches: the plain way to write such a loop."""
+    """Build the transformers pair with transformers' own attention and caches: the plain way to write such a loop."""
     from transformers import DynamicCache
 
     from harness.decode.transformers_pair import TransformersPair
@@ -113,7 +113,7 @@ def _prompts(tokenizer: Any, sequences: int) -> list[list[int]]:
 
 
 def _single(kind: str, pair: Pair, tokens: int) -> Callable[[int, int], int]:
-    """The RL model alone, as one would run it in vLLM: its own sampler, no statistics asked for."""
+    """Load the RL model alone, as one would run it in vLLM: its own sampler, no statistics asked for."""
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     llm = _llm(kind, pair.rl)
     from vllm import SamplingParams
@@ -127,7 +127,7 @@ def _single(kind: str, pair: Pair, tokens: int) -> Callable[[int, int], int]:
 
 
 def _calls(kind: str, pair: Pair, tokens: int) -> Callable[[int, int], int]:
-    """The published way: two engines, each asked for one token and its likeliest 50 log-probabilities a call.
+    """Load two engines for the published way: a call asks each for one token and its likeliest 50 log-probabilities.
 
     A quarter of the tokens: its calls grow dearer with length, so this flatters it, and it is slow.
     """
