@@ -11,7 +11,7 @@ from harness.report.shapes import title
 
 
 def against_paper(groups: Sequence[Group]) -> Table | None:
-    """Every number that the paper prints for the same pair, benchmark and setting; None where there is none."""
+    """Set results beside every number that the paper prints for the same pair, benchmark and setting, if any."""
     rows = []
     for group in groups:
         for label, theirs, result, ours in _matches(group):
@@ -45,7 +45,7 @@ def against_paper(groups: Sequence[Group]) -> Table | None:
 
 
 def _matches(group: Group) -> list[tuple[str, float, EvalResult, float]]:
-    """(what, the paper's number, our result, our number); numbers in percent."""
+    """List (what, the paper's number, our result, our number); numbers in percent."""
     found: list[tuple[str, float, EvalResult, float]] = []
     pair, model = paper.pair_of(group.rl), paper.model_of(group.base)
     for r in group.results:
@@ -66,7 +66,7 @@ def _matches(group: Group) -> list[tuple[str, float, EvalResult, float]]:
 
 
 def _decoded(pair: str, result: EvalResult) -> list[float]:
-    """What the paper prints for a decoding of one of its pairs; usually one number, or none."""
+    """Return what the paper prints for a decoding of one of its pairs, in percent: usually one number, or none."""
     d, values = result.decoding, []
     grid = paper.grids(result.task).get(pair)
     if d.mode == "rl":

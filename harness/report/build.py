@@ -26,7 +26,7 @@ def build(
     facts: Sequence[tuple[str, str]] = (),
     viewers: Sequence[tuple[str, str]] = (),
 ) -> Report:
-    """The report of some results.
+    """Build the report of some results.
 
     Args:
         results: at least one, or sections in `more`.
@@ -69,7 +69,7 @@ def build(
 
 
 def _verdict(groups: Sequence[Group], rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
-    """The first group's verdict is the report's; those of others follow. Groups are never pooled."""
+    """Take the first group's verdict for the report's; those of others follow. Groups are never pooled."""
     said: list[str] = []
     for group in groups:
         mine = set(map(id, group.settings))

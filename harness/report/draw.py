@@ -28,7 +28,7 @@ STYLE: "dict[RcKeyType, Any]" = {
 
 
 def styled(draw: Callable[P, T]) -> Callable[P, T]:
-    """A function that draws, in this room's style from beginning to end."""
+    """Let a function draw in this room's style from beginning to end."""
 
     @wraps(draw)
     def inside(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -42,7 +42,7 @@ def styled(draw: Callable[P, T]) -> Callable[P, T]:
 
 
 def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[Any, Any]:
-    """A figure and its axes (an array of them where there are several)."""
+    """Make a figure of so many inches and its axes (an array of them where there are several)."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -50,7 +50,7 @@ def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **how: 
 
 
 def svg(figure: Any, name: str) -> str:
-    """The figure as an `<svg>` element; `name` begins all its ids, so that many can stand on one page."""
+    """Return the figure as an `<svg>` element; `name` begins all its ids, so that many can stand on one page."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()
@@ -63,7 +63,7 @@ def svg(figure: Any, name: str) -> str:
 
 
 def root_axis(axes: Any) -> None:
-    """The x axis by square roots: small shares are spread out, and 0 has its place."""
+    """Scale the x axis by square roots: small shares are spread out, and 0 has its place."""
     import numpy as np
     from matplotlib.ticker import FormatStrFormatter
 
@@ -77,7 +77,7 @@ def root_axis(axes: Any) -> None:
 
 
 def percent_axis(axis: Any) -> None:
-    """Ticks of a share as `0.1 %`, also where the axis is logarithmic."""
+    """Write the ticks of a share as `0.1 %`, also where the axis is logarithmic."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))

@@ -21,7 +21,7 @@ MOST = 40  # rows that a figure of differences can hold
 
 @styled
 def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: bool = False) -> Figure:
-    """Avg against the replacement ratio: a line a criterion and gamma, 95 % t intervals, base and RL as levels.
+    """Draw Avg against the replacement ratio: a line a criterion and gamma, 95 % t intervals, base and RL as levels.
 
     Extrapolations beside replacements, and ways on RL, are drawn only if `every` way is asked for.
     """
@@ -90,7 +90,7 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
 
 @styled
 def heat_map(cells: Mapping[tuple[float, float], EvalResult], rl: EvalResult | None, name: str, title: str) -> Figure:
-    """Avg by threshold and gamma, the colours centred on RL where it is known: red above, blue below."""
+    """Draw Avg by threshold and gamma, the colours centred on RL where it is known: red above, blue below."""
     taus, gammas = sorted({tau for tau, _ in cells}), sorted({gamma for _, gamma in cells})
     grid = np.full((len(gammas), len(taus)), np.nan)
     for (tau, gamma), result in cells.items():
@@ -121,14 +121,14 @@ def heat_map(cells: Mapping[tuple[float, float], EvalResult], rl: EvalResult | N
 
 
 def _interval(setting: Setting) -> tuple[float, float]:
-    """The 95 % t interval over problems, in percent."""
+    """Return the 95 % t interval over problems, in percent."""
     low, high = setting.interval
     return 100 * low, 100 * high
 
 
 @styled
 def differences(rows: Sequence[Comparison], name: str = "differences") -> Figure:
-    """Extrapolations against their own gate, or, where there are none, all paired differences; one line each."""
+    """Draw extrapolations against their own gate, else all paired differences; one line each."""
     controlled = [row for row in rows if kind(row) == "against control"]
     rows = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
     figure, axes = canvas(6.4, 0.9 + 0.24 * len(rows))
@@ -163,7 +163,7 @@ def differences(rows: Sequence[Comparison], name: str = "differences") -> Figure
 
 @styled
 def per_problem(found: Problems, name: str, title: str) -> Figure:
-    """A heat map: a row a problem, sorted by kind, a column a replacement ratio; RL beside it."""
+    """Draw a heat map: a row a problem, sorted by kind, a column a replacement ratio; RL beside it."""
     order = sorted(
         range(len(found.problem_ids)), key=lambda i: (KINDS.index(found.kinds[i]), found.accuracy[i].mean(), i)
     )

@@ -82,7 +82,7 @@ def telling(lot: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]]) -
 
 
 def pair_title(rl: str) -> str:
-    """The paper's name of a pair, `tiny pair`, or the last part of the RL checkpoint's name."""
+    """Return the paper's name of a pair, `tiny pair`, or the last part of the RL checkpoint's name."""
     if (known := paper.pair_of(rl)) is not None:
         return f"{paper.PAIRS[known]} ({rl.rpartition('/')[2]})"
     parts = PurePath(rl).parts

@@ -8,12 +8,12 @@ from harness.report.text import visible
 
 
 def render(report: Report) -> str:
-    """The whole page."""
+    """Write the whole page."""
     return environment().get_template("report.html.j2").render(report=report)
 
 
 def environment() -> Any:
-    """Jinja with autoescape on everything and undefined names refused; other pages of this room use it, too.
+    """Set up Jinja with autoescape on everything and undefined names refused; this room's other pages use it, too.
 
     The filter `visible` writes out what cannot be seen; `groups` joins columns under their common title.
     """
@@ -34,12 +34,12 @@ def environment() -> Any:
 
 
 def groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
-    """(title, width) of each run of columns that share a title."""
+    """Return (title, width) of each run of columns that share a title."""
     return [(title, len(list(mine))) for title, mine in groupby(columns, key=lambda column: column.group)]
 
 
 def safe_link(address: str) -> bool:
-    """Whether an address can be followed without running anything: a place on this page, a path, http(s)."""
+    """Tell whether an address can be followed without running anything: a place on this page, a path, http(s)."""
     if visible(address) != address:
         return False
     if address.startswith(("#", "http://", "https://")):

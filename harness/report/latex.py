@@ -15,12 +15,12 @@ _ESCAPES = {
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX prints as it is."""
+    """Write text so that LaTeX prints it as it is."""
     return "".join(_ESCAPES.get(character, character) for character in visible(text))
 
 
 def cell(one: Cell) -> str:
-    r"""`\textbf{55.42} {\scriptsize [44.1, 66.7]}`"""
+    r"""Write a cell: `\textbf{55.42} {\scriptsize [44.1, 66.7]}`."""
     text = escape(one.text) + (f"$^{{{escape(one.sign)}}}$" if one.sign and one.sign != "†" else escape(one.sign))
     if one.mark == "best":
         text = rf"\textbf{{{text}}}"
@@ -30,7 +30,7 @@ def cell(one: Cell) -> str:
 
 
 def table(one: Table) -> str:
-    """A `table` environment: three rules, groups of columns with `cmidrule`."""
+    """Write a `table` environment: three rules, groups of columns with `cmidrule`."""
     align = "".join("l" if column.words else "r" for column in one.columns)
     lines = [
         r"\begin{table}[t]", r"\centering", rf"\caption{{{escape(one.caption)}}}", rf"\label{{tab:{one.name}}}",

@@ -14,7 +14,7 @@ from harness.report.verdict import p_value
 
 
 def differences(rows: Sequence[Comparison], groups: Sequence[Group]) -> Table:
-    """Every comparison with its interval and p values."""
+    """List every comparison with its interval and p values."""
     pairs = {id(setting): group.pair for group in groups for setting in group.settings} if len(groups) > 1 else {}
     columns = [Column("Pair", words=True)] if pairs else []
     columns += [Column("Benchmark", words=True), Column("Decoding", words=True), Column("minus", words=True)]
@@ -41,7 +41,7 @@ def differences(rows: Sequence[Comparison], groups: Sequence[Group]) -> Table:
 
 
 def everything(groups: Sequence[Group]) -> Table:
-    """A row a result, to be sorted by any column."""
+    """List all results, one a row, to be sorted by any column."""
     several = len(groups) > 1
     columns = [Column("Pair", words=True)] if several else []
     columns += [Column("Benchmark", words=True), Column("Decoding", words=True), Column("Seed")]
@@ -77,7 +77,7 @@ def everything(groups: Sequence[Group]) -> Table:
 
 
 def provenance(result: EvalResult, group: Group, out: Path | None, runs: Mapping[str, str]) -> Provenance:
-    """What made a result: settings, versions, its record and run."""
+    """Say what made a result: settings, versions, its record and run."""
     p = result.provenance
     s = result.sampling
     facts = [
@@ -118,6 +118,6 @@ def provenance(result: EvalResult, group: Group, out: Path | None, runs: Mapping
 
 
 def place(checkpoint: str) -> str:
-    """A hub id as it is; of a folder of this machine the last three names, which is all that others can use."""
+    """Return a hub id as it is, of a folder of this machine the last three names: all that others can use."""
     parts = PurePath(checkpoint).parts
     return "…/" + "/".join(parts[-3:]) if PurePath(checkpoint).is_absolute() and len(parts) > 4 else checkpoint

@@ -10,12 +10,12 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~$&])")
 
 
 def escape(text: str) -> str:
-    """Text that Markdown, and the HTML that it may hold, takes as it is."""
+    """Write text so that Markdown, and the HTML that it may hold, takes it as it is."""
     return _SPECIAL.sub(r"\\\1", visible(text)).replace("\\<", "&lt;").replace("\\&", "&amp;")
 
 
 def cell(one: Cell) -> str:
-    """`**55.42** [44.1, 66.7]`"""
+    """Write a cell: `**55.42** [44.1, 66.7]`."""
     text = escape(one.text + one.sign)
     if one.mark == "best":
         text = f"**{text}**"
@@ -25,7 +25,7 @@ def cell(one: Cell) -> str:
 
 
 def table(one: Table) -> str:
-    """Caption, table, notes. A group of columns is named in each of its titles."""
+    """Write caption, table and notes. A group of columns is named in each of its titles."""
     head = [escape(f"{column.group} {column.title}".strip()) for column in one.columns]
     rows = [[cell(each) for each in row.cells] for row in one.rows]
     drawn = markdown_table(head, rows, [column.words for column in one.columns])
@@ -33,7 +33,7 @@ def table(one: Table) -> str:
 
 
 def render(report: Report) -> str:
-    """The whole report; figures and tables are named by the files beside it."""
+    """Write the whole report; figures and tables are named by the files beside it."""
     parts = [f"# {escape(report.title)}", escape(report.verdict)]
     for section in report.sections:
         parts.append(f"## {escape(section.title)}")

@@ -124,12 +124,12 @@ class Report:
 
 
 def file_name(name: str) -> str:
-    """`name` as the name of a file in the report's own folders and nowhere else: benchmarks may be called anything."""
+    """Turn `name` into that of a file in the report's own folders and nowhere else: benchmarks have any name."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:100].strip("-") or "unnamed"
 
 
 def ranked(cells: Sequence[Cell], *, second: bool = True) -> list[Cell]:
-    """The cells with the best marked, and the second best: by the *printed* value, so that what looks equal is equal.
+    """Mark the best cells, and the second best: by the *printed* value, so that what looks equal is equal.
 
     Cells without a value take no part.
 
@@ -142,7 +142,7 @@ def ranked(cells: Sequence[Cell], *, second: bool = True) -> list[Cell]:
 
 
 def marked_columns(rows: Sequence[Sequence[Cell]], *, second: bool = True, first: int = 0) -> list[list[Cell]]:
-    """Rows of cells with each column from `first` on `ranked`."""
+    """Return rows of cells with each column from `first` on `ranked`."""
     columns = [list(column) for column in zip(*rows, strict=True)]
     columns = [column if i < first else ranked(column, second=second) for i, column in enumerate(columns)]
     return [list(row) for row in zip(*columns, strict=True)]

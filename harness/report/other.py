@@ -11,7 +11,7 @@ from harness.report.text import visible
 
 
 def theorem_section(data: Mapping[str, Any], number: int = 0) -> Section:
-    """The expected reward of a bandit by gamma, and what noise in the rewards does to it."""
+    """Show the expected reward of a bandit by gamma, and what noise in the rewards does to it."""
     text = (
         "Theorem 1 says that some γ > 0 does no worse than γ = 0 for a tabular softmax policy trained by natural "
         "policy gradient with exact advantages. In fact the extrapolated policy is that of step (1 + γ)t: no γ does "
@@ -54,7 +54,7 @@ def _theorem(data: Mapping[str, Any], name: str) -> Figure:
 
 
 def training_section(data: Mapping[str, Any], number: int = 0) -> Section:
-    """Accuracy, entropy and length over training; several runs of a method as thin lines and their mean."""
+    """Draw accuracy, entropy and length over training; several runs of a method as thin lines and their mean."""
     slug = f"-{number}" if number else ""
     drawn = [_curves(data, f"training{slug}")]
     drawn += [_mass(data["gradient"], f"training-gradient{slug}")] if data.get("gradient") else []
@@ -97,7 +97,7 @@ def _curves(data: Mapping[str, Any], name: str) -> Figure:
 
 @styled
 def _mass(data: Mapping[str, Any], name: str) -> Figure:
-    """Who owns the gradient of the training itself, by probability."""
+    """Draw who owns the gradient of the training itself, by probability."""
     figure, grid = canvas(1.2 + 2.4 * len(data), 2.7, 1, len(data), squeeze=False, sharey=True)
     rows: list[tuple[Any, ...]] = []
     for axes, (method, one) in zip(grid[0], data.items(), strict=True):

@@ -14,7 +14,7 @@ PAIRS = {"dapo": "DAPO", "orz": "ORZ", "unireason": "UniReason"}
 
 
 def paper_file() -> Path:
-    """The data: `reports/paper.yaml` of a checkout, or the copy inside the installed package."""
+    """Return the file of the paper's numbers: `reports/paper.yaml` of a checkout, or the installed package's copy."""
     package = Path(__file__).parents[1]
     checkout = package.parent / "reports" / "paper.yaml"
     return checkout if checkout.is_file() else package / "_data" / "reports" / "paper.yaml"
@@ -22,14 +22,14 @@ def paper_file() -> Path:
 
 @cache
 def paper() -> dict[str, Any]:
-    """All of it."""
+    """Read all of the paper's numbers."""
     import yaml
 
     return yaml.safe_load(paper_file().read_text())
 
 
 def methods(table: str) -> list[MethodRow]:
-    """The rows of `main`, `reweighting` or `minerva`."""
+    """Return the rows of `main`, `reweighting` or `minerva`."""
     data = paper()[table]
     if table == "reweighting":
         data = {"qwen2.5-math-7b": data}
@@ -43,7 +43,7 @@ def methods(table: str) -> list[MethodRow]:
 
 
 def grids(task: str) -> dict[str, Grid]:
-    """The tau x gamma grids on `aime24` or `minerva`, by the paper's name of the pair."""
+    """Return the tau x gamma grids on `aime24` or `minerva`, by the paper's name of the pair."""
     samples = 32 if task == "aime24" else paper()["protocol"]["minerva_extrapolation_samples"]
     found = {}
     for name, data in paper()[f"grid_{task}"].items():
@@ -58,7 +58,7 @@ def grids(task: str) -> dict[str, Grid]:
 
 
 def on_rl() -> OnRl:
-    """Extrapolation on the RL model itself; the paper has no gamma = 0 control of it."""
+    """Return extrapolation on the RL model itself; the paper has no gamma = 0 control of it."""
     rl, *rows = paper()["extrapolate_on_rl"]
     return OnRl(
         "DAPO",
@@ -70,11 +70,11 @@ def on_rl() -> OnRl:
 
 
 def pair_of(rl: str) -> str | None:
-    """The paper's name of a pair, by its RL checkpoint; None where it is none of the paper's."""
+    """Return the paper's name of a pair, by its RL checkpoint; None where it is none of the paper's."""
     return next((name for name, pair in paper()["pairs"].items() if pair["rl"] == rl), None)
 
 
 def model_of(base: str) -> str | None:
-    """The paper's name of a trained model's base, by its checkpoint; None where it is none of the paper's."""
+    """Return the paper's name of a trained model's base, by its checkpoint; None where it is none of the paper's."""
     name = base.rpartition("/")[2].lower()
     return MODELS.get(name)

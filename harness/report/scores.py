@@ -15,7 +15,7 @@ ROWS = 6  # gated decodings that the table of methods shows one by one
 
 
 def section(group: Group, rows: Sequence[Comparison], *, several: bool) -> Section:
-    """All of a pair's tables and figures."""
+    """Put together all of a pair's tables and figures."""
     tables: list[Table] = [_methods(group)]
     drawn: list[Figure] = []
     for task in group.tasks:
@@ -58,14 +58,14 @@ def section(group: Group, rows: Sequence[Comparison], *, several: bool) -> Secti
 
 
 def _of_weights(settings: Sequence[Setting]) -> list[str]:
-    """What extrapolating the weights instead gives, for the note below a table of extrapolations."""
+    """Say what extrapolating the weights instead gives, for the note below a table of extrapolations."""
     found = [one for one in settings if one.decoding.mode == "expo"]
     lines = [f"γ {one.decoding.gamma:g}: {score(one).avg:.2f} {score(one).interval}" for one in found]
     return [f"Extrapolating RL's weights instead (ExPO), {'; '.join(lines)}."] if lines else []
 
 
 def score(setting: Setting, beside: str = "", k: int | None = None) -> Score:
-    """A setting as a score in percent, with its interval and its source."""
+    """Return a setting as a score in percent, with its interval and its source."""
     low, high = setting.interval
     known = low == low  # one problem has no interval
     k = max(1, setting.samples // 2) if k is None else k
@@ -84,12 +84,12 @@ def score(setting: Setting, beside: str = "", k: int | None = None) -> Score:
 
 
 def anchor(result: EvalResult) -> str:
-    """Where on the page a result's source is described."""
+    """Return the link to the place on the page where a result's source is described."""
     return f"#r-{result.config_hash}"
 
 
 def _methods(group: Group) -> Table:
-    """Base, RL and the gated decodings; many of them are represented by the best, which is said."""
+    """List base, RL and the gated decodings; many of them are represented by the best, which is said."""
     samples = {setting.samples for setting in group.settings}
     k = max(1, min(samples) // 2)
     model = paper.model_of(group.base) or group.pair
@@ -132,7 +132,7 @@ def _methods(group: Group) -> Table:
 
 
 def _mean(found: Mapping[str, Setting], group: Group, k: int) -> Score | None:
-    """The average over all benchmarks of the group with its interval; None where one is missing."""
+    """Average over all benchmarks of the group, with an interval, in percent; return None where one is missing."""
     if len(found) < len(group.benchmarks) or len(found) == 1:
         return None
     settings = list(found.values())
@@ -144,7 +144,7 @@ def _mean(found: Mapping[str, Setting], group: Group, k: int) -> Score | None:
 
 
 def grid_of(settings: Sequence[Setting], pair: str, task: str, rows: Sequence[Comparison]) -> Grid | None:
-    """The tau x gamma grid on base by delta log p; None where there are not two of either with a control."""
+    """Return the tau x gamma grid on base by delta log p; None where there are not two of either with a control."""
     cells = _cells(settings, "base")
     taus = {tau for tau, gamma in cells if gamma} & {tau for tau, gamma in cells if not gamma}
     cells = {(tau, gamma): one for (tau, gamma), one in cells.items() if tau in taus}
@@ -156,7 +156,7 @@ def grid_of(settings: Sequence[Setting], pair: str, task: str, rows: Sequence[Co
 
 
 def on_rl_of(settings: Sequence[Setting], pair: str, task: str, rows: Sequence[Comparison]) -> OnRl | None:
-    """Extrapolation with RL as primary and its control; None where there is no extrapolation."""
+    """Return extrapolation with RL as primary and its control; None where there is no extrapolation."""
     cells = _cells(settings, "rl")
     if not any(gamma for _, gamma in cells):
         return None
@@ -167,7 +167,7 @@ def on_rl_of(settings: Sequence[Setting], pair: str, task: str, rows: Sequence[C
 
 
 def _cells(settings: Sequence[Setting], primary: str) -> dict[tuple[float, float], Setting]:
-    """Settings gated by delta log p, by (tau, gamma); of several the first."""
+    """Return the settings gated by delta log p, by (tau, gamma); of several the first."""
     found: dict[tuple[float, float], Setting] = {}
     for one in settings:
         if one.decoding.gated and one.decoding.criterion == "delta_logp" and one.decoding.primary == primary:
@@ -176,7 +176,7 @@ def _cells(settings: Sequence[Setting], primary: str) -> dict[tuple[float, float
 
 
 def _beside(setting: Setting, rows: Sequence[Comparison]) -> str:
-    """The difference of an extrapolation to its control: `+0.4 [−0.5, +1.2]`."""
+    """Write the difference of an extrapolation to its control, in points: `+0.4 [−0.5, +1.2]`."""
     for row in rows:
         if row.result is setting and kind(row) == "against control":
             d = row.difference
@@ -185,7 +185,7 @@ def _beside(setting: Setting, rows: Sequence[Comparison]) -> str:
 
 
 def _problems(settings: Sequence[Setting]) -> Problems | None:
-    """Base and replacement by delta log p, problem by problem; None below two steps of replacement."""
+    """Compare base and replacement by delta log p problem by problem; return None below two steps of replacement."""
     base = next((one for one in settings if one.decoding.mode == "base"), None)
     steps = [one for (_, gamma), one in _cells(settings, "base").items() if not gamma]
     if base is None or len(steps) < 2:

@@ -15,7 +15,7 @@ KINDS = {"tokens": token_section, "theorem": theorem_section, "training": traini
 
 
 def analysis_sections(places: Sequence[Path]) -> list[Section]:
-    """A section for each analysis in some files, or in folders of them.
+    """Make a section for each analysis in some files, or in folders of them.
 
     Raises:
         UserError: a place holds none.
@@ -40,7 +40,7 @@ def _analysis(file: Path) -> dict | None:
 
 
 def paper_tables() -> list[Table]:
-    """Every table of results that the paper prints."""
+    """Return every table of results that the paper prints."""
     tables = [
         methods_table(
             "paper-main",
@@ -80,6 +80,6 @@ def paper_tables() -> list[Table]:
 
 
 def paper_section() -> Section:
-    """All of them under one heading."""
+    """Put all tables of the paper under one heading."""
     text = "As printed: the paper gives no intervals, and a bold number is not a win. Marks follow the printed values."
     return Section("The paper's tables", (text,), tuple(paper_tables()))

@@ -69,19 +69,19 @@ class OnRl:
 
 
 def title(task: str) -> str:
-    """A benchmark's name as the paper prints it; what marks a part of its problems (`aime24 (16 of 30 …`) stays."""
+    """Name a benchmark as the paper prints it; what marks a part of its problems (`aime24 (16 of 30 …`) stays."""
     name, space, mark = task.partition(" ")
     return TITLES.get(name, name) + space + mark
 
 
 def avg_name(scores: Iterable[Score | None]) -> str:
-    """`Avg@32`, where all have as many samples; else `Avg`, and `number` says how many each has."""
+    """Return `Avg@32` where all have as many samples; else `Avg`, and `number` says how many each has."""
     counts = {score.samples for score in scores if score is not None}
     return f"Avg@{counts.pop()}" if len(counts) == 1 and 0 not in counts else "Avg"
 
 
 def number(score: Score | None, value: float | None = None, *, beside: bool = True, among: str = "Avg@") -> Cell:
-    """A score as a cell, two decimals; nothing where there is none. With `among="Avg"` it says how many samples."""
+    """Make a score a cell, two decimals; empty where there is none. With `among="Avg"` it says how many samples."""
     if score is None or (value is None and score.avg is None):
         return Cell("–")
     value = score.avg if value is None else value
@@ -91,7 +91,7 @@ def number(score: Score | None, value: float | None = None, *, beside: bool = Tr
 
 
 def average(scores: Sequence[Score]) -> Score:
-    """The unweighted mean of the benchmarks, as the paper prints it: of the two-decimal scores."""
+    """Return the unweighted mean of the benchmarks, as the paper prints it: of the two-decimal scores."""
     passed = [score.passed for score in scores if score.passed is not None]
     return Score(
         _mean([score.avg for score in scores]),
@@ -115,7 +115,7 @@ def methods_table(
     paper: str = "",
     unranked: Sequence[str] = (),
 ) -> Table:
-    """Models and methods down, benchmarks across, Avg and Pass of each, and their average where there are several.
+    """Set models and methods down, benchmarks across: Avg and Pass of each, and their average where there are several.
 
     Best and second best are marked within a model; methods named in `unranked` take no part.
     """
@@ -159,7 +159,7 @@ def methods_table(
 def grid_table(
     name: str, caption: str, grid: Grid, *, second: bool = True, notes: Sequence[str] = (), paper: str = ""
 ) -> Table:
-    """Thresholds across, replacement (gamma 0) and extrapolation down; the best of each threshold is marked."""
+    """Set thresholds across, replacement (gamma 0) and extrapolation down; the best of each threshold is marked."""
     taus = sorted({tau for tau, _ in grid.scores})
     gammas = sorted({gamma for _, gamma in grid.scores})
     among = avg_name(grid.scores.values())
@@ -177,7 +177,7 @@ def grid_table(
 def on_rl_table(
     name: str, caption: str, data: OnRl, *, second: bool = True, notes: Sequence[str] = (), paper: str = ""
 ) -> Table:
-    """Thresholds across, RL itself first; a row each for the gamma = 0 control, each gamma, and their difference."""
+    """Set thresholds across, RL itself first; a row each for the gamma = 0 control, every gamma, and the difference."""
     taus = sorted({tau for tau, _ in data.scores})
     gammas = sorted({gamma for _, gamma in data.scores})
     among = avg_name([data.rl, *data.scores.values()])

@@ -13,7 +13,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def field(value: Any) -> Any:
-    """A number as it is, text made visible; text that a spreadsheet would take for a formula gets an apostrophe."""
+    """Keep a number as it is, make text visible; text that a spreadsheet takes for a formula gets an apostrophe."""
     if value is None:
         return ""
     if isinstance(value, int | float):
@@ -23,7 +23,7 @@ def field(value: Any) -> Any:
 
 
 def rows(header: Sequence[str], data: Iterable[Sequence[Any]]) -> str:
-    """A header and rows."""
+    """Write a header and rows as CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([field(name) for name in header])
@@ -32,7 +32,7 @@ def rows(header: Sequence[str], data: Iterable[Sequence[Any]]) -> str:
 
 
 def table(one: Table) -> str:
-    """Numbers as exact as they are known, and beside each its interval and mark where the table has them."""
+    """Write numbers as exactly as they are known, and beside each its interval and mark where the table has them."""
     header: list[str] = []
     extras = [
         (any(row.cells[i].small for row in one.rows), any(row.cells[i].mark for row in one.rows))
@@ -53,5 +53,5 @@ def table(one: Table) -> str:
 
 
 def figure(one: Figure) -> str:
-    """The data behind a figure."""
+    """Write the data behind a figure as CSV."""
     return rows(one.header, one.data)

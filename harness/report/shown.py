@@ -13,7 +13,7 @@ from harness.report.viewer import common_problems, stored_answers, viewer_data, 
 def token_viewers(
     results: Sequence[EvalResult], problems: int, tokenizer: Callable[[Sequence[Snapshot]], Any]
 ) -> list[tuple[str, str]]:
-    """(title, HTML) of a viewer for each pair and benchmark whose records are at hand.
+    """Return (title, HTML) of a viewer for each pair and benchmark whose records are at hand.
 
     Base, RL, and of replacement and extrapolation the best each; first the problems whose first answers differ in
     being right. `tokenizer` gives that of some records, or None.
@@ -40,7 +40,7 @@ def _title(group: Group, task: str) -> str:
 
 
 def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:
-    """One result a mode, of several the best."""
+    """Choose one result a mode, of several the best."""
     best: dict[str, EvalResult] = {}
     for result in results:
         mode = result.decoding.mode
@@ -50,7 +50,7 @@ def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:
 
 
 def _telling(task: str, results: Sequence[EvalResult], problems: Sequence[str]) -> list[str]:
-    """The problems, those first on which the first answers differ in being right."""
+    """Return the problems, those first on which the first answers differ in being right."""
     right = [dict(zip(result.problem_ids, result.correct[:, 0].tolist(), strict=True)) for result in results]
     keys = {problem: problem.removeprefix(f"{task}/") for problem in problems}
     return sorted(problems, key=lambda problem: len({row.get(keys[problem]) for row in right}) < 2)

@@ -7,7 +7,7 @@ _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # control, format (bidi ma
 
 
 def visible(text: object, limit: int | None = LONGEST) -> str:
-    r"""`text` on one line, its invisible characters as escapes, at most `limit` characters of it.
+    r"""Return `text` on one line, its invisible characters as escapes, at most `limit` characters of it.
 
     >>> visible("a\u202eb\n")
     'a\\u202eb\\n'

@@ -21,7 +21,7 @@ SHOWN_TOKENS, SHOWN_WORDS = 20, 40
 
 
 def token_section(data: Mapping[str, Any], number: int = 0) -> Section:
-    """Everything that is known of the tokens of one pair."""
+    """Show everything that is known of the tokens of one pair."""
     slug = f"-{number}" if number else ""
     pair = pair_title(str(data["pair"].get("rl")))
     tasks = ", ".join(str(task) for task in data["tasks"])
@@ -44,7 +44,7 @@ def token_section(data: Mapping[str, Any], number: int = 0) -> Section:
 
 
 def _shares(data: Mapping[str, Any], who: str, fact: str) -> tuple[np.ndarray, np.ndarray, Mapping[str, Any]]:
-    """Edges, shares of all tokens, and the histogram itself."""
+    """Return the edges, the shares of all tokens, and the histogram itself."""
     histogram = data["generations"][who]["histograms"][fact]
     edges = np.linspace(histogram["low"], histogram["high"], histogram["bins"] + 1)
     counted = histogram["counted"]
@@ -52,7 +52,7 @@ def _shares(data: Mapping[str, Any], who: str, fact: str) -> tuple[np.ndarray, n
 
 
 def _steps(axes: Any, data: Mapping[str, Any], fact: str) -> list[tuple[Any, ...]]:
-    """Both generations' histograms as steps on a logarithmic axis; the rows behind them."""
+    """Draw both generations' histograms as steps on a logarithmic axis; return the rows behind them."""
     rows, last, first = [], 0.0, 0.0
     for who in ("base", "rl"):
         edges, shares, _ = _shares(data, who, fact)
@@ -70,7 +70,7 @@ def _steps(axes: Any, data: Mapping[str, Any], fact: str) -> list[tuple[Any, ...
 
 @styled
 def delta_histogram(data: Mapping[str, Any], name: str) -> Figure:
-    """Delta log p of both generations, with the edges of the tails."""
+    """Draw delta log p of both generations, with the edges of the tails."""
     figure, axes = canvas(5.6, 2.9)
     rows = _steps(axes, data, "delta_logp")
     for edge in (-0.5, 0.5):
@@ -91,7 +91,7 @@ def delta_histogram(data: Mapping[str, Any], name: str) -> Figure:
 
 @styled
 def magnitude_histograms(data: Mapping[str, Any], name: str) -> Figure:
-    """Entropies and divergences of both generations."""
+    """Draw entropies and divergences of both generations."""
     figure, grid = canvas(5.6, 4.4, 2, 2)
     rows = []
     for axes, fact in zip(grid.flat, ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl"), strict=True):
@@ -109,7 +109,7 @@ def magnitude_histograms(data: Mapping[str, Any], name: str) -> Figure:
 
 
 def tails_table(data: Mapping[str, Any], name: str) -> Table:
-    """Tail masses and their ratio."""
+    """List tail masses and their ratio."""
     rows = []
     for tail in data["tails"]:
         sign = "<" if tail["side"] == "below" else ">"
@@ -145,12 +145,12 @@ def _times(one: Mapping[str, Any]) -> Cell:
 
 
 def _size(value: float) -> str:
-    """`1.13`, `12`, `1,080`: as many digits as a ratio is worth."""
+    """Write a ratio with as many digits as it is worth: `1.13`, `12`, `1,080`."""
     return f"{value:.2f}" if value < 10 else f"{value:,.0f}"
 
 
 def _bars(axes: Any, at: np.ndarray, values: Sequence[Mapping[str, Any]], width: float, **how: Any) -> None:
-    """Bars of estimates with their intervals; what is not known has no bar."""
+    """Draw bars of estimates with their intervals; what is not known has no bar."""
     heights = [one["value"] or 0.0 for one in values]
     axes.bar(at, heights, width, **how)
     for x, one in zip(at, values, strict=True):
@@ -160,7 +160,7 @@ def _bars(axes: Any, at: np.ndarray, values: Sequence[Mapping[str, Any]], width:
 
 @styled
 def by_delta(data: Mapping[str, Any], name: str) -> Figure:
-    """The mean probability that either model gives a token, by its delta log p."""
+    """Draw the mean probability that either model gives a token, by its delta log p."""
     figure, grid = canvas(5.6, 4.6, 2, 1, sharex=True)
     edges = data["by_delta"]["edges"]
     labels = [f"< {edges[0]:g}", *(f"{a:g} to {b:g}" for a, b in pairwise(edges)), f"> {edges[-1]:g}"]  # fmt: skip
@@ -196,7 +196,7 @@ def by_delta(data: Mapping[str, Any], name: str) -> Figure:
 
 @styled
 def gradient(data: Mapping[str, Any], name: str) -> Figure:
-    """Who owns the gradient: shares of tokens and of 2(1 - pi) by probability."""
+    """Show who owns the gradient: shares of tokens and of 2(1 - pi) by probability."""
     figure, grid = canvas(5.6, 2.9, 1, 2, sharey=True)
     edges = data["gradient"]["edges"]
     rows = []
@@ -232,7 +232,7 @@ def gradient(data: Mapping[str, Any], name: str) -> Figure:
 
 @styled
 def selected(data: Mapping[str, Any], name: str) -> Figure:
-    """The tokens that come in place of base's where each criterion fires, all of them firing equally often."""
+    """Rank the tokens that come in place of base's where each criterion fires, all of them firing equally often."""
     chosen = data["selected"]["criteria"]
     figure, grid = canvas(6.4, 0.8 + 0.19 * SHOWN_TOKENS, 1, len(chosen))
     rows = []
@@ -258,7 +258,7 @@ def selected(data: Mapping[str, Any], name: str) -> Figure:
 
 @styled
 def likelier(data: Mapping[str, Any], name: str) -> Figure:
-    """The tokens whose log-probability RL raised most, ranked: the words of the paper's clouds, in an order."""
+    """Rank the tokens whose log-probability RL raised most: the words of the paper's clouds, in an order."""
     words = data["likelier"]
     shown = words[:SHOWN_WORDS]
     half = max(1, (len(shown) + 1) // 2)
@@ -278,7 +278,7 @@ def likelier(data: Mapping[str, Any], name: str) -> Figure:
 
 
 def _list(axes: Any, rows: Sequence[tuple[str, float]], colour: str, places: int) -> None:
-    """Horizontal bars from the top down, in so many places, each named by its token."""
+    """Draw horizontal bars from the top down, in so many places, each named by its token."""
     axes.barh(range(len(rows)), [value for _, value in rows], color=colour, height=0.7)
     axes.set_yticks(range(len(rows)), [visible(token, 24) for token, _ in rows], fontsize=8, family="monospace")
     axes.set_ylim(places - 0.4, -0.6)

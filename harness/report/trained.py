@@ -15,7 +15,7 @@ REFERENCE = "DAPO"  # what the others are set against, where it is there; else t
 
 
 def trained_section(results: Sequence[EvalResult]) -> Section | None:
-    """Base and each named RL model, by base model, a table for each lot that is alike; None below two names."""
+    """Set base and each named RL model side by side, a table for each lot that is alike; None below two names."""
     known = lots([r for r in results if r.decoding.mode == "base" or (r.name and r.decoding.mode == "rl")], lambda r: 0)
     several = [lot for lot in known if len({r.name for r in lot if r.decoding.mode == "rl"}) > 1]
     tables = [_table(lot, f"trained{f'-{i}' if i else ''}", telling(lot, several)) for i, lot in enumerate(several)]

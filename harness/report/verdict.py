@@ -7,7 +7,7 @@ from harness.stats import Pooled, pooled
 
 
 def verdict(rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
-    """The sentence, and further ones to be read after it; of the comparisons of one group."""
+    """Return the verdict's sentence, and further ones to be read after it; of the comparisons of one group."""
     said: list[str] = []
     controlled = [row for row in rows if kind(row) == "against control"]
     for primary, where in (("base", ""), ("rl", " on the RL model itself")):
@@ -43,7 +43,7 @@ def verdict(rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
 
 
 def _pruned(rows: Sequence[Comparison]) -> int:
-    """How many settings the searches pruned that these results come from."""
+    """Count the settings that were pruned by the searches that these results come from."""
     searches: dict[str, int] = {}
     for row in rows:
         searches |= row.result.first.provenance.get("pruned") or {}
@@ -60,7 +60,7 @@ def _points(one: Pooled) -> str:
 
 
 def _over(one: Pooled, pruned: int = 0) -> str:
-    """Of how many settings and benchmarks something is the mean, and how it was tested.
+    """Say of how many settings and benchmarks something is the mean, and how it was tested.
 
     What a search prunes looked bad by chance or truth: a mean over the rest is too high, which is said.
     """
@@ -77,7 +77,7 @@ def _over(one: Pooled, pruned: int = 0) -> str:
 
 
 def _meaning(one: Pooled) -> str:
-    """In words; what the interval and the sign-flip test do not both tell from zero is not told from zero."""
+    """Put it in words; what the interval and the sign-flip test do not both tell from zero is not told from zero."""
     if one.p < 0.05 and one.low > 0:
         return "a gain that these problems tell from zero"
     if one.p < 0.05 and one.high < 0:
@@ -86,5 +86,5 @@ def _meaning(one: Pooled) -> str:
 
 
 def p_value(p: float) -> str:
-    """`< 0.001`, never 0.000."""
+    """Write a p value with three decimals; a smaller one as `< 0.001`, never 0.000."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"

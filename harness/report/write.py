@@ -10,7 +10,7 @@ ALONE = '<svg style="color:#1b2a3a;background:#ffffff" '  # without the page the
 
 
 def write(report: Report, out: Path) -> Path:
-    """Writes everything under `out`; the path of the page."""
+    """Write everything under `out`; return the path of the page."""
     for folder in (out, out / "tables", out / "figures"):
         folder.mkdir(parents=True, exist_ok=True)
     _write(out / "report.html", html.render(report))

@@ -35,7 +35,7 @@ class Answer:
 
 
 def answer_of(snapshot: Snapshot, problem: str, sample: int = 0, label: str | None = None) -> Answer:
-    """A stored response, with its stored verdict where one still belongs to its text.
+    """Return a stored response, with its stored verdict where one still belongs to its text.
 
     Raises:
         UserError: the record does not hold it.
@@ -59,23 +59,23 @@ def answer_of(snapshot: Snapshot, problem: str, sample: int = 0, label: str | No
 
 
 def full_name(snapshot: Snapshot, problem: str) -> str:
-    """`problem` as the record writes it: the name of its task may be left out."""
+    """Return `problem` as the record writes it: the name of its task may be left out."""
     return problem if (problem in problems_of(snapshot)) else f"{snapshot.task}/{problem}"
 
 
 def problems_of(snapshot: Snapshot) -> list[str]:
-    """The problems that a record holds, in its order."""
+    """Return the problems that a record holds, in its order."""
     return list(dict.fromkeys(problem for problem, _ in snapshot.held))
 
 
 def common_problems(snapshots: Sequence[Snapshot], sample: int = 0) -> list[str]:
-    """The problems of which every record holds this sample, in the order of the first."""
+    """Return the problems of which every record holds this sample, in the order of the first."""
     held = [{problem for problem, one in snapshot.held if one == sample} for snapshot in snapshots]
     return [problem for problem in problems_of(snapshots[0]) if all(problem in one for one in held)]
 
 
 def stored_answers(snapshots: Sequence[Snapshot], problems: Iterable[str], sample: int = 0) -> dict[str, list[Answer]]:
-    """The answers to each problem, one a record; the records differ in how they were decoded.
+    """Return the answers to each problem, one a record; the records differ in how they were decoded.
 
     Raises:
         UserError: a record does not hold a problem.
@@ -90,7 +90,7 @@ def stored_answers(snapshots: Sequence[Snapshot], problems: Iterable[str], sampl
 
 
 def _labels(snapshots: Sequence[Snapshot]) -> list[str]:
-    """The decodings' labels; equal ones with the beginning of the record's hash."""
+    """Return the decodings' labels; equal ones with the beginning of the record's hash."""
     labels = [one.config.label() if one.config else one.config_hash[:8] for one in snapshots]
     return [
         f"{label} ({one.config_hash[:4]})" if labels.count(label) > 1 else label
@@ -99,7 +99,7 @@ def _labels(snapshots: Sequence[Snapshot]) -> list[str]:
 
 
 def viewer_data(problems: Mapping[str, Sequence[Answer]], tokenizer: Any = None) -> dict[str, Any]:
-    """The page's data of answers by problem.
+    """Gather the page's data of answers by problem.
 
     `tokenizer` is the pair's; without one, tokens are shown by their ids and the prompt is left out.
     """

@@ -10,7 +10,7 @@ from harness.report.html import environment
 
 
 def viewer_html(data: dict[str, Any], title: str = "Tokens") -> str:
-    """A page by itself: no network, no other file, and only its own script and style may run."""
+    """Write a page by itself: no network, no other file, and only its own script and style may run."""
     style, script = _file("style.css") + _file("viewer.css"), _file("viewer.js")
     template = environment().get_template("viewer.html.j2")
     return template.render(
@@ -19,7 +19,7 @@ def viewer_html(data: dict[str, Any], title: str = "Tokens") -> str:
 
 
 def viewer_fragment(data: dict[str, Any], name: str = "tokens", *, assets: bool = True) -> str:
-    """The viewer for a page of ours; `assets` False where the page has its style and script from another viewer.
+    """Write the viewer for a page of ours; `assets` False where another viewer has brought style and script.
 
     It brings no heading; the page's sheet defines the colours (`--paper`, `--ink`, `--soft`, `--line`, `--tint`).
     """
@@ -29,7 +29,7 @@ def viewer_fragment(data: dict[str, Any], name: str = "tokens", *, assets: bool 
 
 
 def embedded(data: dict[str, Any]) -> str:
-    """JSON that can stand in a `script` element: ASCII only, and no `<`, `>` or `&`."""
+    """Write JSON that can stand in a `script` element: ASCII only, and no `<`, `>` or `&`."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -33,11 +33,11 @@ class Pieces:
         return [token for token, _ in self._places]
 
     def place(self, token: int, text: str) -> int:
-        """The index of a token with this text."""
+        """Return the index of a token with this text."""
         return self._places.setdefault((token, text), len(self._places))
 
     def alone(self, tokens: np.ndarray) -> np.ndarray:
-        """The index of each token as it decodes by itself; any shape."""
+        """Return the index of each token as it decodes by itself; any shape."""
         return np.array([self._one(int(token)) for token in tokens.ravel()], np.uint32).reshape(tokens.shape)
 
     def _one(self, token: int) -> int:
@@ -46,7 +46,7 @@ class Pieces:
         return self._alone[token]
 
     def response(self, tokens: Sequence[int]) -> np.ndarray:
-        """The index of each token with what it adds to the text.
+        """Return the index of each token with what it adds to the text.
 
         A character spread over tokens belongs to its last one; the others add nothing. Bytes that never become a
         character are the replacement character.
@@ -77,10 +77,10 @@ class Pieces:
             return "".join(f"#{token}" for token in tokens)
 
     def words(self, text: str) -> np.ndarray:
-        """The indices of a text cut at spaces and line ends, long words into parts: for responses without token ids."""
+        """Return the indices of a text cut at spaces and line ends, long words into parts: for lack of token ids."""
         return np.array([self.place(-1, word) for word in segments(text)], np.uint32)
 
 
 def segments(text: str) -> Iterable[str]:
-    """A text in parts of at most some 25 characters that join to it, line ends by themselves."""
+    """Cut a text into parts of at most some 25 characters that join to it, line ends by themselves."""
     return _SEGMENT.findall(text)
