@@ -14,13 +14,13 @@ GAMMAS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 
 def softmax(theta: np.ndarray) -> np.ndarray:
-    """Along the last axis."""
+    """Return the softmax along the last axis."""
     p = np.exp(theta - theta.max(axis=-1, keepdims=True))
     return p / p.sum(axis=-1, keepdims=True)
 
 
 def train(theta: np.ndarray, reward: np.ndarray, steps: int, eta: float) -> np.ndarray:
-    """`steps` updates of natural policy gradient with exact advantages: (responses,) -> (responses,)."""
+    """Make `steps` updates of natural policy gradient with exact advantages: (responses,) -> (responses,)."""
     theta = theta.copy()
     for _ in range(steps):
         theta += eta * (reward - softmax(theta) @ reward)
@@ -28,7 +28,7 @@ def train(theta: np.ndarray, reward: np.ndarray, steps: int, eta: float) -> np.n
 
 
 def expected(start: np.ndarray, trained: np.ndarray, reward: np.ndarray, gammas: tuple[float, ...]) -> np.ndarray:
-    """The expected reward of pi_omega(theta, gamma) = softmax(theta + gamma (theta - theta^0)), for each gamma."""
+    """Return the expected reward of pi_omega(theta, gamma) = softmax(theta + gamma (theta - theta^0)), by gamma."""
     omega = trained + np.asarray(gammas)[:, None] * (trained - start)
     return softmax(omega) @ reward
 
@@ -56,7 +56,7 @@ def trials(
     gammas: tuple[float, ...] = GAMMAS,
     seed: int = 0,
 ) -> list[Trial]:
-    """Bandits with rewards 0 or 1, trained on rewards with fixed Gaussian noise of each size, judged by the true ones.
+    """Train bandits with rewards 0 or 1 on rewards with fixed Gaussian noise of each size; judge by the true ones.
 
     The noise of a response is the same at every step, as that of a flawed verifier is. A bandit's start, rewards and
     unit noise are shared by all levels.
@@ -77,7 +77,7 @@ def trials(
 
 
 def as_json(found: list[Trial], gammas: tuple[float, ...] = GAMMAS) -> dict[str, object]:
-    """Means over bandits with standard errors, and how many bandits lose, as plain values."""
+    """Return means over bandits with standard errors, and how many bandits lose, as plain values."""
     n = len(found[0].reward)
     return {
         "kind": "theorem",

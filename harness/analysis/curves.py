@@ -19,7 +19,7 @@ STEPS = ("step", "training/global_step", "global_step", "update")
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The records of a log: JSON lines, a JSON list (or an object with a list `log_history`), or our `build.json`.
+    """Read the records of a log: JSON lines, a JSON list (or an object with a list `log_history`), or our `build.json`.
 
     Raises:
         UserError: it is none of these.
@@ -45,13 +45,13 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """verl's file logger puts the numbers under `data`."""
+    """Lift the numbers of a row to its top: verl's file logger puts them under `data`."""
     inner = row.get("data")
     return {**row, **inner} if isinstance(inner, Mapping) else dict(row)
 
 
 def curve(records: Sequence[Mapping[str, Any]], what: str) -> list[tuple[float, float]]:
-    """(step, value) of `accuracy`, `entropy` or `length`; empty where the log has no such number."""
+    """Return (step, value) of `accuracy`, `entropy` or `length`; empty where the log has no such number."""
     name = next((n for n in NAMES[what] if any(_number(row.get(n)) for row in records)), None)
     if name is None:
         return []
@@ -61,7 +61,7 @@ def curve(records: Sequence[Mapping[str, Any]], what: str) -> list[tuple[float, 
 
 
 def gradient(records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Shares of tokens and of gradient mass by the tokens' probability, means over the steps of a log of ours."""
+    """Return shares of tokens and of gradient mass by the tokens' probability, averaged over the steps of our log."""
     rows = [row for row in records if row.get("token_share") and row.get("gradient_share")]
     if not rows:
         return None
@@ -74,7 +74,7 @@ def _number(value: Any) -> bool:
 
 
 def curves(logs: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
-    """Every curve of every run, by method: `{"Ours": [run1.jsonl, run2.jsonl], ...}` as plain JSON values.
+    """Return every curve of every run, by method: `{"Ours": [run1.jsonl, run2.jsonl], ...}` as plain JSON values.
 
     Raises:
         UserError: a log cannot be read, or none has a number that is known.

@@ -23,7 +23,7 @@ class Histogram:
         return np.linspace(self.low, self.high, len(self.counts) + 1)
 
     def add(self, values: np.ndarray) -> None:
-        """Counts an array of any length."""
+        """Count an array of any length."""
         x = np.asarray(values, dtype=np.float64)
         bins = len(self.counts)
         self.tokens += x.size
@@ -37,7 +37,7 @@ class Histogram:
         self.counts += np.bincount(np.minimum(places, bins - 1), minlength=bins)
 
     def merge(self, other: "Histogram") -> None:
-        """Adds the counts of another shard.
+        """Add the counts of another shard.
 
         Raises:
             ValueError: its bins are others.
@@ -49,7 +49,7 @@ class Histogram:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def facts(self) -> dict[str, Any]:
-        """As plain JSON values, without the bins."""
+        """Return the counts as plain JSON values, without the bins' edges."""
         return {
             "tokens": self.tokens,
             "zeros": self.zeros,
@@ -62,7 +62,7 @@ class Histogram:
 
 
 def as_json(histograms: Mapping[str, Histogram]) -> dict[str, Any]:
-    """Histograms of the same bins by name: bin i holds low + i·width <= value < low + (i+1)·width."""
+    """Write histograms of the same bins by name: bin i holds low + i·width <= value < low + (i+1)·width."""
     first = next(iter(histograms.values()))
     bins = {"low": first.low, "high": first.high, "bins": len(first.counts), "near": NEAR}
     return {**bins, **{name: histogram.facts() for name, histogram in histograms.items()}}

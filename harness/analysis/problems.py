@@ -33,7 +33,7 @@ class Problems:
 
 
 def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = None) -> Problems:
-    """The accuracy of each problem, its kind found from the samples.
+    """Return the accuracy of each problem, its kind found from the samples.
 
     A difference counts where it exceeds two standard errors of the difference of two binomial shares:
 
@@ -69,7 +69,7 @@ def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = No
 
 
 def kind(accuracy: np.ndarray, samples: int) -> Kind:
-    """The kind of one problem, from its accuracy at each step; see `problems`."""
+    """Name the kind of one problem, from its accuracy at each step; see `problems`."""
     if not accuracy.any():
         return "never solved"
     if accuracy.all() and accuracy.min() == 1:
@@ -86,6 +86,6 @@ def kind(accuracy: np.ndarray, samples: int) -> Kind:
 
 
 def _sure(high: float, low: float, samples: int) -> bool:
-    """Whether `high` lies above `low` by more than two standard errors."""
+    """Tell whether `high` lies above `low` by more than two standard errors."""
     p = (high + low) / 2
     return bool(high - low > SURE * np.sqrt(2 * p * (1 - p) / samples))

@@ -28,7 +28,7 @@ class Selection:
 
 
 def selections(read: Callable[[], Iterable[StoredRollout]], ratio: float, top_p: float) -> tuple[list[Selection], int]:
-    """Selections at one ratio of base's own tokens, and how many tokens there were.
+    """Select base's own tokens at one ratio by every criterion; return the selections and the number of tokens.
 
     `read` is called twice, for the thresholds and for the tokens: it must give the same rollouts, with traces that list
     RL's likeliest tokens. A nucleus longer than the list is cut to it.
@@ -56,15 +56,17 @@ def selections(read: Callable[[], Iterable[StoredRollout]], ratio: float, top_p:
 
 
 def threshold(values: np.ndarray, ratio: float, *, below: bool) -> float:
-    """The threshold at which the criterion, a strict inequality, holds for the share `ratio`, or, where values tie, for
-    as many as come nearest from below."""
+    """Return the threshold at which the criterion, a strict inequality, holds for the share `ratio`.
+
+    Where values tie, it holds for as many as come nearest from below.
+    """
     ordered = np.sort(values if below else -values)
     tau = ordered[min(ordered.size - 1, round(ratio * ordered.size))]
     return float(tau if below else -tau)
 
 
 def nucleus(p: np.ndarray, top_p: float) -> np.ndarray:
-    """The listed probabilities, falling, cut to the fewest whose sum reaches `top_p`, and made to sum to 1.
+    """Cut the listed probabilities, falling, to the fewest whose sum reaches `top_p`, and make them sum to 1.
 
     >>> nucleus(np.array([0.6, 0.3, 0.1]), 0.7).round(3).tolist()
     [0.667, 0.333, 0.0]

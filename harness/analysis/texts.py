@@ -14,7 +14,7 @@ MISSING = "accepted: one object a line with 'response' (text) and, if any, 'prom
 
 
 def score_texts(engine: Any, rows: Iterator[Mapping[str, Any]], temperature: float = 1.0) -> Iterator[dict[str, Any]]:
-    """Scores rows one at a time on the transformers engine; each keeps its own fields and gets those of its tokens.
+    """Score rows one at a time on the transformers engine; each keeps its own fields and gets those of its tokens.
 
     Tokens are cut as they are in prompt and response apart, so that the boundary is where it was in a decoding.
 
@@ -65,7 +65,7 @@ def score_texts(engine: Any, rows: Iterator[Mapping[str, Any]], temperature: flo
 
 
 def _start(tokenizer: Any, number: int) -> list[int]:
-    """What stands before a text without a prompt."""
+    """Return the tokens that stand before a text without a prompt."""
     if tokenizer.bos_token_id is None:
         raise UserError(
             f"line {number}: without a prompt the first token has nothing before it, and these models have no "

@@ -51,7 +51,7 @@ class Generation:
         self.words: dict[int, np.ndarray] = {}  # id -> count, sums of delta log p, p of base, p of RL
 
     def add(self, rollout: StoredRollout) -> None:
-        """Counts one rollout.
+        """Count one rollout.
 
         Raises:
             ValueError: it was decoded without a trace.
@@ -71,18 +71,18 @@ class Generation:
                 self.words[token] = value.copy()
 
     def add_all(self, rollouts: Iterable[StoredRollout]) -> "Generation":
-        """Counts many."""
+        """Count many rollouts; return this generation."""
         for rollout in rollouts:
             self.add(rollout)
         return self
 
     def by_problem(self, name: str, order: Iterable[str]) -> np.ndarray:
-        """A count of each problem, stacked; zeros where a problem has no rollouts."""
+        """Stack a count of each problem; zeros where a problem has no rollouts."""
         empty = Problem()
         return np.stack([np.asarray(getattr(self.problems.get(key, empty), name)) for key in order])
 
     def likelier(self, least: int, most: int) -> list[dict[str, Any]]:
-        """The tokens that RL made likeliest: by mean delta log p, of those met `least` times or more."""
+        """List the tokens that RL made likeliest: by mean delta log p, of those met `least` times or more."""
         found = [
             {"id": token, "count": int(n), "delta_logp": delta / n, "p_base": base / n, "p_rl": rl / n}
             for token, (n, delta, base, rl) in self.words.items()
@@ -101,7 +101,7 @@ class Problem:
         self.mass = np.zeros((len(PROBABILITY_EDGES) - 1, 2))  # tokens and gradient mass, by probability
 
     def add(self, facts: dict[str, np.ndarray], p_base: np.ndarray, p_rl: np.ndarray, p_own: np.ndarray) -> None:
-        """Counts the tokens of one response; `p_own` is of the policy that made them."""
+        """Count the tokens of one response; `p_own` is of the policy that made them."""
         self.tokens += p_base.size
         for i, (name, side, edge) in enumerate(TAILS):
             self.tails[i] += (facts[name] < edge).sum() if side == "below" else (facts[name] > edge).sum()

@@ -68,7 +68,7 @@ def token_statistics(
 
 
 def text(tokenizer: Any, token: int) -> str:
-    """A token as it stands in a response, its leading space shown."""
+    """Write a token as it stands in a response, its leading space shown."""
     written = tokenizer.decode([token], skip_special_tokens=False, clean_up_tokenization_spaces=False)
     return written.replace(" ", "␣") if written else str(tokenizer.convert_ids_to_tokens(token))
 
@@ -82,7 +82,7 @@ def _generation(one: Generation) -> dict[str, Any]:
 
 
 def _tails(base: Generation, rl: Generation) -> list[dict[str, Any]]:
-    """The share of each tail in both generations, and the greater over the smaller, with intervals over problems."""
+    """Return each tail's share in both generations, and the greater over the smaller, with intervals over problems."""
     order = list(dict.fromkeys([*base.problems, *rl.problems]))
     counts = {one.who: (one.by_problem("tails", order), one.by_problem("tokens", order)) for one in (base, rl)}
     rows = []
@@ -101,7 +101,7 @@ def _tails(base: Generation, rl: Generation) -> list[dict[str, Any]]:
 
 
 def _by_delta(one: Generation) -> list[dict[str, Any]]:
-    """Tokens and mean probabilities, base's and RL's, in each bin of delta log p."""
+    """Count tokens and average the probabilities, base's and RL's, in each bin of delta log p."""
     table = one.by_problem("in_bin", one.problems)  # (problems, bins, 3)
     return [
         {
@@ -114,7 +114,7 @@ def _by_delta(one: Generation) -> list[dict[str, Any]]:
 
 
 def _gradient(one: Generation) -> list[dict[str, Any]]:
-    """Shares of tokens and of gradient mass in each bin of the generating policy's probability."""
+    """Return the shares of tokens and of gradient mass in each bin of the generating policy's probability."""
     table = one.by_problem("mass", one.problems)  # (problems, bins, 2)
     whole = table.sum(axis=1)
     return [
@@ -140,7 +140,7 @@ def _selection(one: Selection, tokenizer: Any) -> dict[str, Any]:
 
 
 def _plain(one: Share) -> dict[str, float | None]:
-    """Only finite numbers: what is not known is None."""
+    """Keep only finite numbers: what is not known is None."""
     return {
         name: None if value is None or not np.isfinite(value) else float(value)
         for name, value in (("value", one.value), ("low", one.low), ("high", one.high))

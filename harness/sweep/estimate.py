@@ -48,7 +48,7 @@ class Estimate:
         return sum(row.asked - (row.held or 0) for row in self.rows)
 
     def text(self, *, points: bool) -> str:
-        """As a person reads it; `points` lists them one by one."""
+        """Write it as a person reads it; `points` lists them one by one."""
         held = sum(row.held or 0 for row in self.rows)
         lines = [f"{self.size}; with references {len(self.rows)} ways of decoding, {self.missing + held:,} responses"]
         if points:
@@ -58,7 +58,7 @@ class Estimate:
         return "\n".join([*lines, *self.notes])
 
     def cost(self) -> str:
-        """Tokens and time."""
+        """Say how many tokens and how much time it takes."""
         if self.mean_tokens is None:
             tokens = self.missing * self.max_tokens
             words = f"at most {tokens:,} tokens (no response of this pair is at hand to tell their length)"
@@ -71,7 +71,7 @@ class Estimate:
 
 
 def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = None) -> Estimate:
-    """Reads the records; loads no weights, writes nothing.
+    """Estimate from the records; load no weights, write nothing.
 
     Raises:
         UserError: a benchmark without data, or points that contradict themselves.
@@ -115,7 +115,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
 
 
 def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[Decoding], list[str]]:
-    """What is known to be decoded, references first; and labels of points whose threshold is not known yet."""
+    """List what is known to be decoded, references first; and labels of points whose threshold is not known yet."""
     known: list[Point] = []
     unknown: list[str] = []
     for point in listed_points(spec):
@@ -158,7 +158,7 @@ def _held(store: RecordStore, job: Job) -> list[int]:
 
 
 def _speed(out: Path, spec: SweepSpec) -> float | None:
-    """Tokens a second of an earlier sweep of the same pairs here."""
+    """Return the tokens a second of an earlier sweep of the same pairs here; None where there is none."""
     for path in sorted(out.glob("sweeps/*/summary.json"), key=lambda path: -path.stat().st_mtime):
         try:
             told = json.loads(path.read_text())

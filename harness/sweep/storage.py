@@ -26,17 +26,17 @@ class FileLock(JournalFileOpenLock):
         self._path, self._held = journal.with_name(journal.name + ".flock"), -1
 
     def acquire(self) -> bool:
-        """Waits until no other process writes."""
+        """Wait until no other process writes."""
         self._held = flocked(self._path)
         return True
 
     def release(self) -> None:
-        """Lets the next one write."""
+        """Let the next one write."""
         os.close(self._held)
 
 
 def open_storage(storage: str, journal: Path) -> Any:
-    """The storage that a sweep names; environment variables in it are filled in, so that it need not hold a password.
+    """Open the storage that a sweep names; environment variables in it are filled in: it need not hold a password.
 
     Raises:
         UserError: the database cannot be reached, or its driver is not installed.
@@ -60,7 +60,7 @@ def open_storage(storage: str, journal: Path) -> Any:
 
 
 def mend(journal: Path) -> None:
-    """Cuts off what a full disk or a power cut left of a last line; Optuna could not read a journal with more after it.
+    """Cut off what a full disk or a power cut left of a last line; Optuna could not read a journal with more after it.
 
     Only for whoever holds the sweep's lock, before anyone writes.
     """

@@ -79,7 +79,7 @@ def _write_samples(result: EvalResult, snapshot: Snapshot, keys: list[list[Key]]
 
 
 def _config(result: EvalResult | LmEvalResult) -> str:
-    """Everything that was asked and known, as YAML."""
+    """Write everything that was asked and known, as YAML."""
     config = {
         "task": result.task,
         "decoding": result.decoding.model_dump(mode="json"),
@@ -92,7 +92,7 @@ def _config(result: EvalResult | LmEvalResult) -> str:
 
 
 def _table(result: EvalResult) -> dict[str, Any]:
-    """One row a problem, in the form of MLflow's `log_table`; no model output, for a browser is to show it."""
+    """Make one row a problem, in the form of MLflow's `log_table`; no model output, for a browser is to show it."""
     columns: dict[str, list[Any]] = {
         "problem": list(result.problem_ids),
         f"avg_at_{result.samples}": np.round(100 * result.correct.mean(axis=1), 2).tolist(),
@@ -109,7 +109,7 @@ def _table(result: EvalResult) -> dict[str, Any]:
 
 
 def _record(result: EvalResult) -> tuple[Snapshot, list[list[Key]]] | None:
-    """The record behind a result and the keys of its rollouts, (problems, samples); None where one is missing."""
+    """Return the record behind a result and its rollouts' keys, (problems, samples); None where one is missing."""
     snapshot = record_of(result)
     if snapshot is None:
         return None

@@ -15,7 +15,7 @@ _LONGEST_PARAM, _LONGEST_TAG = 6000, 8000  # characters, MLflow's limits
 
 
 def run_name(result: EvalResult | LmEvalResult) -> str:
-    """The discriminating part first, for MLflow cuts names after some 20 characters: `τ-0.3 γ0.05 extra`.
+    """Name the run, the discriminating part first, for MLflow cuts names after some 20 characters: `τ-0.3 γ0.05 extra`.
 
     A partial result is marked before all else.
     """
@@ -64,7 +64,7 @@ def _allowed(name: str) -> str:
 
 
 def params_of(result: EvalResult | LmEvalResult) -> dict[str, str]:
-    """What was run, as flat parameters; τ, γ and the criterion only where a criterion was asked."""
+    """Return what was run, as flat parameters; τ, γ and the criterion only where a criterion was asked."""
     decoding = result.decoding
     gate = {name: getattr(decoding, name) for name in ("primary", "criterion", "tau", "gamma")}
     values = {
@@ -86,7 +86,7 @@ def params_of(result: EvalResult | LmEvalResult) -> dict[str, str]:
 
 
 def tags_of(result: EvalResult | LmEvalResult) -> dict[str, str]:
-    """What runs are found by, and the description."""
+    """Return the tags that runs are found by, and the description."""
     provenance = result.provenance
     versions = provenance.get("versions") or {}
     tags = {
@@ -102,7 +102,7 @@ def tags_of(result: EvalResult | LmEvalResult) -> dict[str, str]:
 
 
 def pair_name(result: EvalResult | LmEvalResult) -> str:
-    """`Qwen2.5-32B → DAPO-Qwen-32B`; of two directories side by side also where: `tiny/weights: base → rl`."""
+    """Write `Qwen2.5-32B → DAPO-Qwen-32B`; of two directories side by side also where: `tiny/weights: base → rl`."""
     pair = _pair(result)
     base, rl = (Path(str(pair.get(key, ""))) for key in ("base", "rl"))
     if not base.name or not rl.name:
@@ -113,8 +113,10 @@ def pair_name(result: EvalResult | LmEvalResult) -> str:
 
 
 def colour(result: EvalResult | LmEvalResult) -> str:
-    """One colour a method: grey base, black RL, blue replacement, extrapolation from orange (γ = 0) to dark red,
-    of weights violet."""
+    """Give each method a colour, as `#rrggbb`.
+
+    Grey is base, black RL, blue replacement, orange (γ = 0) to dark red extrapolation, and violet that of weights.
+    """
     decoding = result.decoding
     if decoding.mode != "extrapolate":
         return {"base": "#8c8c8c", "rl": "#000000", "replace": "#1f77b4", "expo": "#8a5cc2"}[decoding.mode]
@@ -123,7 +125,7 @@ def colour(result: EvalResult | LmEvalResult) -> str:
 
 
 def description(result: EvalResult | LmEvalResult) -> str:
-    """Markdown: what was decoded, what came out with its error bar, and the command that does it again."""
+    """Write in Markdown what was decoded, what came out with its error bar, and the command that does it again."""
     n, sampling, provenance = result.samples, result.sampling, result.provenance
     words = [_scores(result)]
     if result.decoding.gated:

@@ -19,7 +19,7 @@ from harness.tracking.store import Store, patience
 
 
 def log_result(result: EvalResult | LmEvalResult, store: Path | str, experiment: str | None = None) -> str | None:
-    """Logs a result that has just been made; the run's id, or None (with a warning) where that failed.
+    """Log a result that has just been made; return the run's id, or None (with a warning) where that failed.
 
     `store` is a folder with a sqlite store in it, made where it is missing, or a tracking URI. A result whose config
     hash a finished run of the experiment (default `rlvr-dir-<task>`) has already is not logged again: that run's id is
@@ -47,7 +47,9 @@ def write_run(
     ended: float | None = None,
     git: str | None = None,
 ) -> str:
-    """The run of a result, written unless the experiment has it; its id. `ended` is in seconds since 1970, None is now.
+    """Write the run of a result unless the experiment has it; return its id.
+
+    `ended` is in seconds since 1970, None is now.
 
     Raises:
         Exception: whatever MLflow, the disk or the network raises; the run is then FAILED, where that can be written.
@@ -78,7 +80,7 @@ def write_run(
 def start_run(
     client: Any, experiment_id: str, result: EvalResult | LmEvalResult, *, start: int, git: str | None = None
 ) -> str:
-    """A RUNNING run that bears its owner and all tags; `start` is in milliseconds since 1970."""
+    """Start a RUNNING run that bears its owner and all tags; `start` is in milliseconds since 1970."""
     tags = {
         **tags_of(result),
         "owner": owner(),
@@ -93,7 +95,7 @@ def start_run(
 
 
 def _fill(client: Any, run_id: str, result: EvalResult | LmEvalResult, files: str, now: int) -> None:
-    """Everything about a result, in three calls. The dataset has our digest of the questions, not one of MLflow's."""
+    """Log all about a result in three calls. The dataset has our digest of the questions, not one of MLflow's."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 
     client.log_batch(
@@ -114,7 +116,7 @@ def _fill(client: Any, run_id: str, result: EvalResult | LmEvalResult, files: st
 
 
 def git_sha() -> str | None:
-    """The commit of the checkout that this code runs from; None where it is installed otherwise."""
+    """Return the commit of the checkout that this code runs from; None where it is installed otherwise."""
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None

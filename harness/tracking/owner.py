@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def owner() -> str:
-    """This process, as the value of a run's tag `owner`."""
+    """Describe this process, as the value of a run's tag `owner`."""
     pid = os.getpid()
     return json.dumps({"host": socket.gethostname(), "pid": pid, "started": _started(pid)})
 
 
 def is_dead(tag: str) -> bool:
-    """Whether the process in an `owner` tag was on this host and is no more; of other hosts nothing can be told."""
+    """Tell whether the process in an `owner` tag was on this host and is no more; False for other hosts."""
     try:
         written = json.loads(tag)
         host, pid, started = written["host"], int(written["pid"]), written["started"]
@@ -23,7 +23,7 @@ def is_dead(tag: str) -> bool:
 
 
 def _started(pid: int) -> str | None:
-    """A process's start, in clock ticks since boot, which a reused number does not share; None where it is gone."""
+    """Return a process's start, in clock ticks since boot, which a reused number does not share; None if it is gone."""
     if not Path("/proc/self/stat").exists():  # not Linux: the number alone
         try:
             os.kill(pid, 0)

@@ -12,7 +12,7 @@ from harness.tracking.store import Store, patience
 
 
 def result_of_run(run_id: str, store: Path | str) -> EvalResult:
-    """The exact result of a run, from its artifact.
+    """Return the exact result of a run, from its artifact.
 
     Raises:
         UserError: the store or the run is not there, or the run holds no result.
@@ -30,7 +30,7 @@ def result_of_run(run_id: str, store: Path | str) -> EvalResult:
 
 
 def find_run(client: Any, config_hash: str, experiment_ids: Sequence[str]) -> Any | None:
-    """The latest FINISHED run of that config hash in some experiments."""
+    """Return the latest FINISHED run of that config hash in some experiments; None where there is none."""
     if not experiment_ids:
         return None
     found = client.search_runs(
@@ -42,12 +42,12 @@ def find_run(client: Any, config_hash: str, experiment_ids: Sequence[str]) -> An
 
 
 def experiments(client: Any) -> list[Any]:
-    """All experiments that are not deleted."""
+    """Return all experiments that are not deleted."""
     return _all(lambda token: client.search_experiments(page_token=token))
 
 
 def runs(client: Any, experiment_ids: Sequence[str], filter_string: str) -> list[Any]:
-    """All runs that a filter finds."""
+    """Return all runs that a filter finds."""
     if not experiment_ids:
         return []
     return _all(lambda token: client.search_runs(list(experiment_ids), filter_string, page_token=token))

@@ -24,7 +24,7 @@ _PATIENCE = {
 
 
 def resolve_store(folder: Path | str, uri: str | None = None) -> Path | str:
-    """Where runs go: `uri` where given, else the variable RLVR_DIR_TRACKING_URI, else a sqlite file in `folder`.
+    """Say where runs go: `uri` if given, else the variable RLVR_DIR_TRACKING_URI, else a sqlite file in `folder`.
 
     Raises:
         UserError: a URI that is neither a server's nor sqlite's.
@@ -46,7 +46,7 @@ class Store:
 
     @classmethod
     def at(cls, where: Path | str) -> "Store":
-        """The store of a folder (`<folder>/mlflow.db`), a `sqlite:///FILE` or an `http(s)://` server. Makes nothing.
+        """Name the store of a folder (`<folder>/mlflow.db`), a `sqlite:///FILE` or an `http(s)://` server; make none.
 
         Raises:
             UserError: another kind of URI.
@@ -67,7 +67,7 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One process at a time on a sqlite file; servers look after themselves.
+        """Let one process at a time use a sqlite file; servers look after themselves.
 
         Raises:
             TimeoutError: another process held it for a minute.
@@ -80,7 +80,7 @@ class Store:
             yield
 
     def client(self) -> Any:
-        """An `MlflowClient` that has met the store. A missing sqlite file is made.
+        """Return an `MlflowClient` that has met the store; make a missing sqlite file.
 
         The first contact with a new file runs all its migrations, and several processes doing so at once crash: hence
         the lock. A server that does not answer raises within seconds.
@@ -96,7 +96,7 @@ class Store:
         return client
 
     def experiment_id(self, client: Any, name: str) -> str:
-        """The experiment of that name, made where it is missing; a sqlite store must be `locked`."""
+        """Return the id of the experiment of that name, made where it is missing; a sqlite store must be `locked`."""
         found = client.get_experiment_by_name(name)
         if found is not None:
             return found.experiment_id
@@ -112,7 +112,7 @@ class Store:
 
 @contextmanager
 def patience() -> Iterator[None]:
-    """Within it MLflow retries a server once instead of for minutes, and draws no bars; what the user sets stays."""
+    """Make MLflow retry a server once instead of for minutes, and draw no bars; what the user sets stays."""
     ours = {name: value for name, value in _PATIENCE.items() if name not in os.environ}
     os.environ.update(ours)
     try:

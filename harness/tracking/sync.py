@@ -32,7 +32,7 @@ class SyncReport:
 
 
 def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -> SyncReport:
-    """Logs each result file `<folder>/*.json` whose config hash no finished run of the store has.
+    """Log each result file `<folder>/*.json` whose config hash no finished run of the store has.
 
     Runs that a killed process of this machine left RUNNING become KILLED. Doing it again does nothing more.
 

@@ -54,19 +54,19 @@ class Training:
         self._client: Any = None
 
     def record(self, seed: int, record: Mapping[str, Any]) -> None:
-        """Tells of one line of the log."""
+        """Tell of one line of the log."""
         if not self._failed:
             self._try(lambda: self._tell(seed, [record]))
 
     def done(
         self, seed: int, facts: Mapping[str, Any], records: Sequence[Mapping[str, Any]], files: Sequence[Path] = ()
     ) -> None:
-        """Tells what was not told of a finished seed, its scores and its files, and ends its run."""
+        """Tell what was not told of a finished seed, its scores and its files, and end its run."""
         if self._where is not None:
             self._try(lambda: self._done(seed, facts, records, files))
 
     def interrupted(self) -> None:
-        """Ends runs that are not finished as KILLED; the same command goes on in them."""
+        """End runs that are not finished as KILLED; the same command goes on in them."""
         if self._client is not None:
             for run, _ in self._runs.values():
                 self._try(lambda run=run: self._client.set_terminated(run, "KILLED"))
@@ -86,8 +86,10 @@ class Training:
             )
 
     def _run(self, seed: int) -> tuple[str, int] | None:
-        """The run of a seed and the last step it knows, made where there is none; None for a finished one, or where no
-        store is given."""
+        """Return the run of a seed, made where there is none, and the last step it knows.
+
+        None stands for a finished run, or where no store is given.
+        """
         if seed in self._runs:
             return self._runs[seed]
         if self._where is None:
@@ -164,7 +166,7 @@ class Training:
 
 
 def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
-    """A line of a training's log as MLflow metrics: fractions stay fractions, validation scores become percent."""
+    """Turn a line of a training's log into MLflow metrics: fractions stay so, validation scores become percent."""
     theirs = {f"verl/{_INVALID.sub('_', name)}": float(value) for name, value in (record.get("verl") or {}).items()}
     if "validation" in record:
         return {**{f"validation/{name}": value for name, value in scores_of(record["validation"]).items()}, **theirs}
@@ -177,7 +179,7 @@ def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def scores_of(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Scores by benchmark as `tiny_medium/avg_at_8`, in percent with two decimals."""
+    """Name scores by benchmark as `tiny_medium/avg_at_8`, in percent with two decimals."""
     found: dict[str, float] = {}
     for task, score in scores.items():
         samples = int(score["samples"])

@@ -29,7 +29,7 @@ class Links(NamedTuple):
 
 
 def comparison_link(store: Path | str, experiment: str, port: int = 5000, task: str | None = None) -> Links | None:
-    """Saves a comparison of an experiment's evaluations in its tags and links to it; None where that cannot be done.
+    """Save a comparison of an experiment's evaluations in its tags and link to it; None where that cannot be done.
 
     `task` narrows an experiment of several tasks to one. `port` is that of `rlvr-dir ui`; a server's links lead to it.
     """
@@ -48,7 +48,7 @@ def comparison_link(store: Path | str, experiment: str, port: int = 5000, task: 
 
 
 def all_links(store: Path | str, port: int = 5000) -> list[tuple[str, Links]]:
-    """A title and the links of each task in each experiment that holds evaluations.
+    """Return a title and the links of each task in each experiment that holds evaluations.
 
     Raises:
         Exception: whatever MLflow raises where the store cannot be read.
@@ -88,7 +88,7 @@ def _links(
 
 
 def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:
-    """The state of MLflow's runs page (as of 3.17) that shows evaluations as one comparison.
+    """Return the state of MLflow's runs page (as of 3.17) that shows evaluations as one comparison.
 
     Columns: Avg@n, its error, Pass@k, replacement ratio, τ, γ, and what else tells the runs apart. Charts: Avg@n
     against replacement ratio, parallel coordinates, and bars of Avg@n with base and RL among them.
@@ -158,7 +158,7 @@ def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:
 
 
 def _scores(evaluations: list[Any]) -> tuple[str, str | None]:
-    """The names of Avg@n, n that of most runs, and of Pass@k with the largest k up to n/2."""
+    """Return the names of Avg@n, n that of most runs, and of Pass@k with the largest k up to n/2."""
     names = Counter(name for run in evaluations for name in run.data.metrics)
     averages = [name for name in names if re.fullmatch(r"avg_at_\d+", name)]
     if not averages:

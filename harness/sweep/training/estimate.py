@@ -23,7 +23,7 @@ class Estimate:
     store: Path
 
     def text(self, *, points: bool) -> str:
-        """As a person reads it; `points` lists them one by one."""
+        """Write it as a person reads it; `points` lists them one by one."""
         seeds = len(self.rows[0][0].seeds)
         lines = [f"{self.size}; with plain DAPO {len(self.rows)} trainings x {seeds} seed{'s' * (seeds > 1)}"]
         if points:
@@ -42,7 +42,9 @@ class Estimate:
 
 
 def estimate(spec: TrainingSweep, out: Path, records: Path | None = None, speed: float | None = None) -> Estimate:
-    """Reads the trainings that are there; loads no weights, writes nothing. Rollouts are not kept: `records` is unused.
+    """Estimate from the trainings that are there; load no weights, write nothing.
+
+    Rollouts are not kept: `records` is unused.
 
     A search shows plain DAPO and as many times the file's own training as it may propose points.
     """

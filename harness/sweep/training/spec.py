@@ -67,7 +67,7 @@ class TrainingSweep(Search, frozen=True):
         return self._complete({**given, "method": "none"})
 
     def training(self, point: Point) -> TrainSpec:
-        """What is trained at a point, or as a reference.
+        """Return what is trained at a point, or as a reference.
 
         Raises:
             UserError: the point contradicts itself.
@@ -153,7 +153,7 @@ class TrainingSweep(Search, frozen=True):
 
 
 def _annotation(name: str) -> Any:
-    """The type of a field of `DapoSettings`, without its None."""
+    """Return the type of a field of `DapoSettings`, without its None."""
     kind = DapoSettings.model_fields[name.removeprefix("train.")].annotation
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(each for each in get_args(kind) if each is not type(None))
