@@ -24,7 +24,7 @@ from harness.policy import GATES, Decision, Noise, Rule, RuleRow, decide, kernel
 from harness.policy.criteria import entropy, fires, kl_divergence
 from harness.policy.decision import extrapolate
 from harness.policy.fused import TILE, run_kernels
-from harness.policy.noise import _MULTIPLY_1, _MULTIPLY_2, _STEP, PROPOSE, REDRAW
+from harness.policy.noise import MULTIPLY_1, MULTIPLY_2, PROPOSE, REDRAW, STEP
 
 CLOSE = 2e-6  # float32's error in a cumulative mass: of the normaliser, and of the logits over the temperature
 NATS = 1e-5  # accepted of a statistic
@@ -263,11 +263,11 @@ def _key_of(bits: int, position: int, stream: int) -> int:
     value = bits << 11
     for added in (stream, position):
         value ^= (value >> 31) ^ (value >> 62)
-        value = value * pow(_MULTIPLY_2, -1, 2**64) % 2**64
+        value = value * pow(MULTIPLY_2, -1, 2**64) % 2**64
         value ^= (value >> 27) ^ (value >> 54)
-        value = value * pow(_MULTIPLY_1, -1, 2**64) % 2**64
+        value = value * pow(MULTIPLY_1, -1, 2**64) % 2**64
         value ^= (value >> 30) ^ (value >> 60)
-        value = (value - _STEP - added) % 2**64
+        value = (value - STEP - added) % 2**64
     return value - 2**64 if value >= 2**63 else value
 
 

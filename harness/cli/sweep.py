@@ -11,7 +11,7 @@ from harness.spec import read_yaml
 
 if TYPE_CHECKING:
     from harness.spec.search import Search
-    from harness.sweep.folder import Folder
+    from harness.sweep.folder import SweepFolder
 
 app = group("Grids and searches over ways of decoding, in one running engine, or over trainings.")
 
@@ -141,10 +141,10 @@ def _place(name: str, out: Path) -> Path:
     return path.resolve().parents[1] if (path / "sweep.yaml").is_file() else out
 
 
-def _stored(name: str, out: Path) -> "tuple[Folder, Search]":
-    from harness.sweep.folder import Folder
+def _stored(name: str, out: Path) -> "tuple[SweepFolder, Search]":
+    from harness.sweep.folder import SweepFolder
 
-    folder = Folder(Path(name)) if (Path(name) / "sweep.yaml").is_file() else Folder(out / "sweeps" / name)
+    folder = SweepFolder(Path(name)) if (Path(name) / "sweep.yaml").is_file() else SweepFolder(out / "sweeps" / name)
     spec = folder.stored()
     if spec is None:
         there = ", ".join(sorted(path.parent.name for path in out.glob("sweeps/*/sweep.yaml"))) or "none"
@@ -154,10 +154,10 @@ def _stored(name: str, out: Path) -> "tuple[Folder, Search]":
 
 def _run(spec: "Search", out: Path, records: Path | None, track: bool, *, extend: bool = False) -> None:
     from harness.cli.evaluate import say
-    from harness.sweep.folder import Folder
+    from harness.sweep.folder import SweepFolder
     from harness.sweep.run import Places, run_sweep
 
-    folder = Folder.of(spec, out).path
+    folder = SweepFolder.of(spec, out).path
     try:
         made = run_sweep(spec, Places.under(out, records=records, track=track), extend=extend, say=say)
     except KeyboardInterrupt:

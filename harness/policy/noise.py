@@ -11,7 +11,7 @@ import torch
 PROPOSE, REDRAW, GATE = 0, 1, 2  # streams: the primary's draw, the target's draw, the random criterion's rho
 
 _MASK = (1 << 64) - 1
-_STEP, _MULTIPLY_1, _MULTIPLY_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # splitmix64
+STEP, MULTIPLY_1, MULTIPLY_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # splitmix64
 
 
 def _signed(value: int) -> int:
@@ -21,9 +21,9 @@ def _signed(value: int) -> int:
 
 def _mix_int(value: int) -> int:
     """splitmix64's finaliser: a bijection of 64-bit integers in which every input bit moves every output bit."""
-    value = (value + _STEP) & _MASK
-    value = ((value ^ (value >> 30)) * _MULTIPLY_1) & _MASK
-    value = ((value ^ (value >> 27)) * _MULTIPLY_2) & _MASK
+    value = (value + STEP) & _MASK
+    value = ((value ^ (value >> 30)) * MULTIPLY_1) & _MASK
+    value = ((value ^ (value >> 27)) * MULTIPLY_2) & _MASK
     return value ^ (value >> 31)
 
 
@@ -34,9 +34,9 @@ def _shift_right(value: torch.Tensor, bits: int) -> torch.Tensor:
 
 def _mix(value: torch.Tensor) -> torch.Tensor:
     """`_mix_int` on int64 tensors, whose products wrap around."""
-    value = value + _signed(_STEP)
-    value = (value ^ _shift_right(value, 30)) * _signed(_MULTIPLY_1)
-    value = (value ^ _shift_right(value, 27)) * _signed(_MULTIPLY_2)
+    value = value + _signed(STEP)
+    value = (value ^ _shift_right(value, 30)) * _signed(MULTIPLY_1)
+    value = (value ^ _shift_right(value, 27)) * _signed(MULTIPLY_2)
     return value ^ _shift_right(value, 31)
 
 

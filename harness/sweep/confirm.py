@@ -23,7 +23,7 @@ from harness.spec import Decoding
 from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec
 from harness.sweep.context import Places
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.summary import summarise
 from harness.sweep.track import SweepRun
 from harness.sweep.trials import Trials
@@ -41,7 +41,7 @@ class Confirmed:
 
 def confirm(
     spec: SweepSpec,
-    folder: Folder,
+    folder: SweepFolder,
     places: Places,
     seeds: Sequence[int],
     tasks: Sequence[str] | None = None,
@@ -93,7 +93,7 @@ def check_seeds(seeds: Sequence[int], used: Sequence[int]) -> None:
 
 
 @contextmanager
-def winner(spec: Search, folder: Folder, make: Callable[[Trials], Any]) -> Iterator[Any]:
+def winner(spec: Search, folder: SweepFolder, make: Callable[[Trials], Any]) -> Iterator[Any]:
     """Hold the sweep's lock, and give its summary, which has one best point.
 
     Raises:
@@ -110,7 +110,7 @@ def winner(spec: Search, folder: Folder, make: Callable[[Trials], Any]) -> Itera
 
 
 def write(
-    spec: Search, folder: Folder, rows: Sequence[Confirmed], seeds: Sequence[int], about: str, run: SweepRun
+    spec: Search, folder: SweepFolder, rows: Sequence[Confirmed], seeds: Sequence[int], about: str, run: SweepRun
 ) -> str:
     """Write `confirm.md`, which is returned, and `confirm.json`, and add both to the sweep's run."""
     head = ["pair", "benchmark", "winner of the sweep", "minus", "in the sweep", "anew", "95 % t interval"]

@@ -10,7 +10,7 @@ from optuna.trial import FrozenTrial
 
 from harness.report.sweep import SweepSummary
 from harness.spec.search import Search
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point
 from harness.sweep.track import SweepRun
 from harness.sweep.trials import Asked, Trials
@@ -48,7 +48,7 @@ class SweepContext(Generic[S]):
 
     spec: S
     trials: Trials
-    folder: Folder
+    folder: SweepFolder
     store: Path
     say: Callable[[str], None]
     on_complete: Callable[[Point, Sequence[Any]], None]
@@ -95,9 +95,13 @@ class Kind(Generic[S]):
     store: Callable[[Places], Path]  # the folder of what is never done twice
     estimate: Callable[[S, Places, float | None], Estimate]  # what it will cost, at so many tokens a second
     runner: Callable[[SweepContext[S]], TrialRunner]
-    results: Callable[[S, Folder, FrozenTrial], Sequence[Any] | None]  # of a complete trial; None where one is missing
+    results: Callable[
+        [S, SweepFolder, FrozenTrial], Sequence[Any] | None
+    ]  # of a complete trial; None where one is missing
     describe: Callable[[Point, Sequence[Any]], list[str]]  # what has just been completed, and its scores
-    best_so_far: Callable[[S, Trials, Folder], str]  # with its 95 % interval, in one line; empty while there is none
-    summarise: Callable[[S, Trials, Folder], SweepSummary]  # of everything that is complete
+    best_so_far: Callable[
+        [S, Trials, SweepFolder], str
+    ]  # with its 95 % interval, in one line; empty while there is none
+    summarise: Callable[[S, Trials, SweepFolder], SweepSummary]  # of everything that is complete
     track: Callable[[S, Path | str | None], SweepRun]  # the sweep's run in MLflow
     confirm: Callable[..., str]  # re-evaluates the best point with fresh seeds: `harness.sweep.confirm.confirm`

@@ -21,7 +21,7 @@ from harness.sweep.confirm import confirm
 from harness.sweep.context import Kind, Places, SweepContext, TrialRunner
 from harness.sweep.decodings import decoding_of, metrics, references
 from harness.sweep.estimate import Estimate, estimate
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point, listed_points
 from harness.sweep.summary import summarise
 from harness.sweep.taus import Taus, find_taus, stored_taus, wanted
@@ -206,7 +206,7 @@ def _estimate(spec: SweepSpec, places: Places, speed: float | None) -> Estimate:
     return estimate(spec, places.out, places.records, speed)
 
 
-def _results(spec: SweepSpec, folder: Folder, trial: FrozenTrial) -> list[EvalResult] | None:
+def _results(spec: SweepSpec, folder: SweepFolder, trial: FrozenTrial) -> list[EvalResult] | None:
     return folder.results_of(trial.user_attrs["results"])
 
 
@@ -214,7 +214,7 @@ def _describe(point: Point, results: Sequence[EvalResult]) -> list[str]:
     return [f"{point['pair']}: {results[0].label}", *(f"{result.task} {score(result)}" for result in results)]
 
 
-def _best_so_far(spec: SweepSpec, trials: Trials, folder: Folder) -> str:
+def _best_so_far(spec: SweepSpec, trials: Trials, folder: SweepFolder) -> str:
     best = trials.best()
     if not best or not (results := folder.results_of(best[0].user_attrs["results"][:1])):
         return ""

@@ -15,7 +15,7 @@ from harness.report.sweep import duration
 from harness.spec import Decoding
 from harness.spec.sweep import LISTED, RATIO, SweepSpec
 from harness.sweep.decodings import decoding_of, references
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point, listed_points
 from harness.sweep.taus import Taus, stored_taus
 from harness.tiny import checkpoints
@@ -77,7 +77,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
         UserError: a benchmark without data, or points that contradict themselves.
     """
     preflight(spec.tasks, spec.data_dir, spec.golds)
-    folder = Folder.of(spec, out)
+    folder = SweepFolder.of(spec, out)
     rows: list[Row] = []
     notes: list[str] = []
     lengths: list[int] = []

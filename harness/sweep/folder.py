@@ -31,7 +31,7 @@ FREE_ENGINE = (
 )  # fmt: skip
 
 
-class Folder:
+class SweepFolder:
     """The files of one sweep."""
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +41,7 @@ class Folder:
         self.matched = path / "matched.json"
 
     @classmethod
-    def of(cls, spec: Search, out: Path) -> "Folder":
+    def of(cls, spec: Search, out: Path) -> "SweepFolder":
         """Return the folder of a sweep under `out`."""
         return cls(out / "sweeps" / spec.name)
 

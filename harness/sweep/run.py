@@ -16,7 +16,7 @@ from harness.report.sweep import SweepSummary
 from harness.spec.search import LISTED, Search
 from harness.sweep.context import Places, SweepContext, TrialRunner
 from harness.sweep.fleet import run_fleet
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.kinds import kind_of
 from harness.sweep.owner import gone
 from harness.sweep.points import Point
@@ -37,7 +37,7 @@ def run_sweep(
     """
     kind = kind_of(spec)
     kind.check(spec)
-    folder = Folder.of(spec, places.out)
+    folder = SweepFolder.of(spec, places.out)
     folder.make()
     lock = Lock(folder.lock, f"sweep {spec.name!r}")
     try:
@@ -107,7 +107,7 @@ def _claim(context: SweepContext[Any], runner: TrialRunner, claimed: dict[str, l
             runner.plan(pair)  # the control of a proposed point runs beside it
 
 
-def status(folder: Folder, spec: Search) -> str:
+def status(folder: SweepFolder, spec: Search) -> str:
     """Return how many trials are in which state, who runs what, and the best so far. Changes nothing."""
     trials = _trials(folder, spec)
     counts = ", ".join(f"{count} {name}" for name, count in trials.states().items() if count) or "no trial yet"
@@ -124,12 +124,12 @@ def status(folder: Folder, spec: Search) -> str:
     return "\n".join(lines)
 
 
-def best(folder: Folder, spec: Search) -> str:
+def best(folder: SweepFolder, spec: Search) -> str:
     """Return the verdicts of the summary as it would be now."""
     return "\n".join(kind_of(spec).summarise(spec, _trials(folder, spec), folder).verdicts)
 
 
-def _trials(folder: Folder, spec: Search) -> Trials:
+def _trials(folder: SweepFolder, spec: Search) -> Trials:
     if spec.storage == "journal" and not folder.journal.is_file():
         raise UserError(f"sweep {spec.name!r} has no trial yet")
     return Trials(spec, folder)

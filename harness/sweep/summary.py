@@ -7,14 +7,14 @@ from harness.errors import UserError
 from harness.evals.compare import comparisons, settings_of
 from harness.report.sweep import DecodingSummary, Entry
 from harness.spec.sweep import RATIO, SweepSpec
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.taus import stored_taus
 from harness.sweep.trials import Trials
 
 _ORDER = ("base", "rl", "replace", "extrapolate", "expo")  # of references
 
 
-def summarise(spec: SweepSpec, trials: Trials, folder: Folder) -> DecodingSummary:
+def summarise(spec: SweepSpec, trials: Trials, folder: SweepFolder) -> DecodingSummary:
     """Return the summary of everything that is complete.
 
     Raises:
@@ -33,7 +33,7 @@ def summarise(spec: SweepSpec, trials: Trials, folder: Folder) -> DecodingSummar
     )
 
 
-def _entries(trials: Trials, folder: Folder) -> list[Entry]:
+def _entries(trials: Trials, folder: SweepFolder) -> list[Entry]:
     found = []
     for trial in (*trials.complete(trials.references), *trials.complete()):
         point = trial.user_attrs["point"]
@@ -52,7 +52,7 @@ def _entries(trials: Trials, folder: Folder) -> list[Entry]:
     return sorted(found, key=place)
 
 
-def _matched(spec: SweepSpec, folder: Folder, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def _matched(spec: SweepSpec, folder: SweepFolder, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Return a row a point whose threshold was found: what was wanted, expected and reached."""
     rows = []
     for entry in entries:

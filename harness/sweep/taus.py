@@ -8,7 +8,7 @@ from harness.evals.traces import criterion_values
 from harness.records.files import write_file
 from harness.spec import Decoding
 from harness.spec.sweep import RATIO, SweepSpec
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.matched import Found, tau_for
 from harness.sweep.points import listed_points, names
 
@@ -28,14 +28,16 @@ def wanted(spec: SweepSpec) -> list[tuple[str, float]]:
     return [(str(criterion), ratio) for criterion in dict.fromkeys(criteria) for ratio in ratios]
 
 
-def stored_taus(spec: SweepSpec, folder: Folder, pair: str) -> Taus:
+def stored_taus(spec: SweepSpec, folder: SweepFolder, pair: str) -> Taus:
     """Return the thresholds that have been found already."""
     rows = folder.read_json(folder.matched).get(pair, [])
     found = [Found(**row) for row in rows]
     return {(each.criterion, each.wanted): each for each in found}
 
 
-def find_taus(spec: SweepSpec, folder: Folder, pair: str, engine: Engine, records: Path, *, progress: bool) -> Taus:
+def find_taus(
+    spec: SweepSpec, folder: SweepFolder, pair: str, engine: Engine, records: Path, *, progress: bool
+) -> Taus:
     """Return all thresholds of a pair; where some are not known yet, find them from its base generation with traces."""
     taus = stored_taus(spec, folder, pair)
     if not (missing := [each for each in wanted(spec) if each not in taus]):

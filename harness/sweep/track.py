@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.spec.search import Search
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 
 _PARENT = "mlflow.parentRunId"
 
@@ -28,7 +28,7 @@ class SweepRun:
         if self._run is not None:
             self._try(lambda: self._child(result))
 
-    def close(self, made: Any, folder: Folder) -> None:
+    def close(self, made: Any, folder: SweepFolder) -> None:
         """Log what is missing, then the sweep's own metrics, table and figures; end its run."""
         for result in (result for entry in made.entries for result in entry.results):
             self.child(result)
@@ -105,7 +105,7 @@ class SweepRun:
         """Return what was asked, for people."""
         return {"pair": ", ".join(made.spec.pairs), "tasks": ", ".join(made.spec.tasks), "size": made.spec.size()}
 
-    def _close(self, made: Any, folder: Folder) -> None:
+    def _close(self, made: Any, folder: SweepFolder) -> None:
         from mlflow.entities import Metric, Param
 
         best = [entry for entry in made.best if len(made.spec.metric) == 1][:1]

@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from harness.records.lock import locked
 from harness.spec.search import LISTED, Parameter, Search
-from harness.sweep.folder import Folder, check, dump
+from harness.sweep.folder import SweepFolder, check, dump
 from harness.sweep.owner import Owner, gone
 from harness.sweep.points import Point, key, names
 from harness.sweep.specs import load
@@ -47,7 +47,7 @@ class Asked:
 class Trials:
     """The two studies of a sweep, made where they are missing."""
 
-    def __init__(self, spec: Search, folder: Folder, *, extend: bool = False, worker: int = 0) -> None:
+    def __init__(self, spec: Search, folder: SweepFolder, *, extend: bool = False, worker: int = 0) -> None:
         self.spec, self.folder = spec, folder
         storage = open_storage(spec.storage, folder.journal)
         goals: list[Any] = [metric.goal for metric in spec.metric]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.sweep.context import SweepContext
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.kinds import kind_of
 from harness.sweep.trials import Trials
 
@@ -29,7 +29,7 @@ def work(path: Path, store: Path, number: int = 0, parent: int | None = None) ->
     Raises:
         UserError: the folder has no sweep, or an engine refuses.
     """
-    folder = Folder(path)
+    folder = SweepFolder(path)
     spec = folder.stored()
     if spec is None:
         raise UserError(f"{path} holds no sweep")

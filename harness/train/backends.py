@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from harness.records.files import make_folder
 from harness.spec.decoding import Mode
 from harness.train.card import write_card
-from harness.train.folder import Folder, SeedFolder, write_json
+from harness.train.folder import SeedFolder, TrainingFolder, write_json
 
 if TYPE_CHECKING:
     from harness.train.spec import TrainSpec
@@ -47,7 +47,7 @@ def train(spec: "TrainSpec", out: Path, source: Source, **options: Any) -> dict[
     return import_module(_BACKENDS[spec.backend]).run_training(spec, out, source, **options)
 
 
-def validate_base(spec: "TrainSpec", source: Source, folder: Folder, say: Say) -> None:
+def validate_base(spec: "TrainSpec", source: Source, folder: TrainingFolder, say: Say) -> None:
     """Validates the base, where that is asked for and not done."""
     if spec.validation.tasks and source.validate and not folder.base.is_file():
         say("validating the base")

@@ -27,7 +27,7 @@ from harness.train.spec import TrainSpec, load_train, plain
 MARK = "rlvr_dir.json"  # written last: a checkpoint without it is half a one
 
 
-class Folder:
+class TrainingFolder:
     """The files of one training."""
 
     def __init__(self, path: Path) -> None:

@@ -31,7 +31,7 @@ from harness.records.files import make_folder
 from harness.records.lock import Lock
 from harness.train.backends import OnRecord, OnSeed, Say, Scores, Source, Validate, conclude, validate_base
 from harness.train.dapo import DapoTrainer, make_trainer
-from harness.train.folder import Folder, SeedFolder
+from harness.train.folder import SeedFolder, TrainingFolder
 from harness.train.gpu import Fit, fit_here
 from harness.train.settings import DapoSettings
 from harness.train.spec import TrainSpec, check_machine
@@ -65,7 +65,7 @@ def run_training(
     for sentence in fit.said if fit else ():
         say(sentence)
     make_folder(out)
-    folder = Folder(out)
+    folder = TrainingFolder(out)
     lock = Lock(folder.lock, f"the training in {out}")
     try:
         asked, spec = spec.seeds, folder.settle(spec)

@@ -15,11 +15,11 @@ from harness.errors import UserError
 from harness.markdown import markdown_table
 from harness.records.files import write_file
 from harness.stats import Comparison, Scores, family, standard_error, t_interval
-from harness.train.folder import Folder, read_json, write_json
+from harness.train.folder import TrainingFolder, read_json, write_json
 from harness.train.spec import TrainSpec, plain
 
 
-def write_summary(folder: Folder, spec: TrainSpec, against: Path | None = None) -> dict[str, Any]:
+def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None = None) -> dict[str, Any]:
     """Writes `summary.json` and `summary.md` over the finished seeds; returns what is in the former.
 
     Raises:
@@ -40,7 +40,7 @@ def write_summary(folder: Folder, spec: TrainSpec, against: Path | None = None) 
     return found
 
 
-def _of_seed(folder: Folder, seed: int, facts: dict[str, Any]) -> dict[str, Any]:
+def _of_seed(folder: TrainingFolder, seed: int, facts: dict[str, Any]) -> dict[str, Any]:
     steps = [record for record in folder.seed(seed).records() if "validation" not in record]
     learned = [record for record in steps if record["weight"] is not None]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.trials import Trials
 from tests.sweep.made import sweep
 
@@ -66,7 +66,7 @@ def look():
 
     def of(out, **changes):
         spec = sweep(**changes)
-        folder = Folder.of(spec, out)
+        folder = SweepFolder.of(spec, out)
         return Trials(spec, folder), folder
 
     return of

@@ -9,7 +9,7 @@ import pytest
 from harness.cli.sweep import read
 from harness.errors import UserError
 from harness.sweep.fleet import gpus
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.owner import Owner, gone
 from harness.sweep.storage import mend
 from harness.sweep.trials import Trials
@@ -40,7 +40,7 @@ def test_an_owner_that_released_its_claims_or_never_had_a_lock_is_gone(tmp_path)
 
 
 def test_a_trial_whose_owner_has_ended_is_retired_and_its_point_tried_again(tmp_path):
-    folder = Folder.of(sweep(), tmp_path)
+    folder = SweepFolder.of(sweep(), tmp_path)
     folder.make()
     point = {"pair": "tiny", "decode.tau": -0.3, "decode.gamma": 0.0}
     first, second = Trials(sweep(), folder), Trials(sweep(), folder)
@@ -67,7 +67,7 @@ def test_every_worker_has_gpus_of_its_own(monkeypatch):
 
 
 def test_a_torn_journal_is_mended_and_goes_on(tmp_path):
-    folder = Folder.of(sweep(), tmp_path)
+    folder = SweepFolder.of(sweep(), tmp_path)
     folder.make()
     trials = Trials(sweep(), folder)
     assert trials.ensure([{"pair": "tiny", "decode.tau": -0.3, "decode.gamma": 0.0}] * 2) == 1
@@ -84,7 +84,7 @@ def test_a_torn_journal_is_mended_and_goes_on(tmp_path):
 
 def test_a_point_that_fails_too_often_is_given_up(tmp_path):
     spec = sweep(retries=1)
-    folder = Folder.of(spec, tmp_path)
+    folder = SweepFolder.of(spec, tmp_path)
     folder.make()
     trials = Trials(spec, folder)
     point = {"pair": "tiny", "decode.tau": -0.3, "decode.gamma": 0.0}
@@ -102,7 +102,7 @@ def test_a_point_that_fails_too_often_is_given_up(tmp_path):
 def test_a_search_that_has_proposed_all_there_is_comes_to_an_end(tmp_path):
     few = {"method": "tpe", "parameters": {"decode.tau": {"values": [-0.3, -0.1]}}}
     spec = sweep(run_cap=10, **few)
-    folder = Folder.of(spec, tmp_path)
+    folder = SweepFolder.of(spec, tmp_path)
     folder.make()
     trials, found = Trials(spec, folder), []
     while (asked := trials.ask()) is not None:

@@ -8,7 +8,7 @@ from optuna.trial import TrialState
 from harness.errors import UserError
 from harness.sweep.confirm import confirm
 from harness.sweep.estimate import estimate
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.points import key
 from harness.sweep.run import Places, best, status
 from tests.records.made import stored
@@ -105,7 +105,7 @@ def test_a_dry_run_of_models_that_are_elsewhere_still_counts(tmp_path, monkeypat
 
 
 def test_a_changed_sweep_is_refused_with_the_difference(grid):
-    folder = Folder.of(sweep(), grid)
+    folder = SweepFolder.of(sweep(), grid)
     with pytest.raises(UserError) as caught:
         folder.settle(sweep(sampling={"samples": 3, "max_tokens": 40}))
     assert "-sampling: {temperature: 1.0, top_p: 0.7, max_tokens: 40, samples: 2, seed: 0}" in str(caught.value)
@@ -137,7 +137,7 @@ def test_two_parents_are_refused(grid):
     from harness.records.lock import Lock
     from harness.sweep.run import run_sweep
 
-    lock = Lock(Folder.of(sweep(), grid).lock, "sweep")
+    lock = Lock(SweepFolder.of(sweep(), grid).lock, "sweep")
     try:
         with pytest.raises(UserError, match="is being written by"):
             run_sweep(sweep(), Places.under(grid, track=False))
@@ -217,7 +217,7 @@ def test_a_search_asks_tells_and_keeps_within_its_constraints(host, look, tmp_pa
 
 def test_the_winner_is_confirmed_with_new_seeds_and_elsewhere(grid):
     spec = sweep()
-    folder, places = Folder.of(spec, grid), Places.under(grid, track=False)
+    folder, places = SweepFolder.of(spec, grid), Places.under(grid, track=False)
     with pytest.raises(UserError, match="on which the winner was chosen"):
         confirm(spec, folder, places, [0, 1])
     text = confirm(spec, folder, places, [5, 6], ["tiny_easy", "tiny_medium"], limit=2, say=lambda text: None)

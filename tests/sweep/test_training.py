@@ -9,7 +9,7 @@ import yaml
 from harness.errors import UserError
 from harness.records import RecordStore
 from harness.sweep import sweeps_dir
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.kinds import kind_of
 from harness.sweep.points import key, listed_points
 from harness.sweep.specs import load
@@ -122,7 +122,7 @@ def whole(host, tmp_path_factory):
 def values(out, **changes):
     """Each point's metrics and each of its seeds', by point."""
     spec = sweep(**TRAIN, **changes)
-    folder = Folder.of(spec, out)
+    folder = SweepFolder.of(spec, out)
     trials = Trials(spec, folder)
     complete = (*trials.complete(trials.references), *trials.complete())
     keys = [key(trial.user_attrs["point"]) for trial in complete]
@@ -137,7 +137,7 @@ def test_a_trial_is_the_mean_over_its_seeds_and_each_is_kept(whole):
         for name, mean in metrics.items():
             assert mean == pytest.approx((seeds["0"][name] + seeds["1"][name]) / 2)
     spec = sweep(**TRAIN)
-    folder = Folder.of(spec, whole)
+    folder = SweepFolder.of(spec, whole)
     [trial, *_] = Trials(spec, folder).complete()
     for file, seed in zip(trial.user_attrs["results"], ("0", "1"), strict=True):
         facts = json.loads((whole / "trainings" / file).read_text())
@@ -147,7 +147,7 @@ def test_a_trial_is_the_mean_over_its_seeds_and_each_is_kept(whole):
 
 def test_the_summary_pairs_seeds_with_plain_dapo(whole):
     spec = sweep(**TRAIN)
-    folder = Folder.of(spec, whole)
+    folder = SweepFolder.of(spec, whole)
     made = summarise(spec, Trials(spec, folder), folder)
     assert [entry.label for entry in made.entries] == ["DAPO", "low_prob α0.2", "low_prob α2"]
     plain, one, _ = (entry.values("tiny_easy") for entry in made.entries)
@@ -234,7 +234,7 @@ def test_a_point_behind_the_median_is_pruned_at_a_validation(host, tmp_path):
     }
     assert host.run(tmp_path, **TRAIN, **changes) == 0
     spec = sweep(**TRAIN, **changes)
-    trials = Trials(spec, Folder.of(spec, tmp_path))
+    trials = Trials(spec, SweepFolder.of(spec, tmp_path))
     found = {t.user_attrs["point"]["train.learning_rate"]: t for t in trials.all()}
     assert [found[rate].state.name for rate in (1e-6, 1e-5, 0.3)] == ["COMPLETE", "COMPLETE", "PRUNED"]
     after = found[0.3].user_attrs["pruned_after"]
@@ -246,7 +246,7 @@ def test_confirm_trains_the_winner_and_plain_dapo_with_new_seeds(whole):
     from harness.sweep.run import Places
 
     spec = sweep(**TRAIN)
-    folder, places = Folder.of(spec, whole), Places.under(whole, track=False)
+    folder, places = SweepFolder.of(spec, whole), Places.under(whole, track=False)
     confirm = kind_of(spec).confirm
     with pytest.raises(UserError, match=r"seeds=1 is refused; .* none of the sweep's own \(0, 1\)"):
         confirm(spec, folder, places, [1])

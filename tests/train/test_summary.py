@@ -6,7 +6,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.train import load_train
-from harness.train.folder import Folder, write_json
+from harness.train.folder import TrainingFolder, write_json
 from harness.train.summary import write_summary
 
 STEP = {
@@ -22,7 +22,7 @@ def score(avg):
 
 def training(path, averages, **dapo):
     spec = load_train({"dapo": dapo, "seeds": list(averages), "validation": {"tasks": ["t"]}})
-    folder = Folder(path)
+    folder = TrainingFolder(path)
     path.mkdir()
     write_json(folder.base, score(0.3))
     for seed, avg in averages.items():

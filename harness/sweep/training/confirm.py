@@ -6,7 +6,7 @@ from harness.errors import UserError
 from harness.report.sweep_training import against
 from harness.sweep.confirm import Confirmed, check_seeds, winner, write
 from harness.sweep.context import Places
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.training.spec import TrainingSweep
 from harness.sweep.training.summary import entry_of, summarise
 from harness.sweep.training.track import TrainingSweepRun
@@ -15,7 +15,7 @@ from harness.sweep.training.trial import train_seeds
 
 def confirm(
     spec: TrainingSweep,
-    folder: Folder,
+    folder: SweepFolder,
     places: Places,
     seeds: Sequence[int],
     tasks: Sequence[str] | None = None,

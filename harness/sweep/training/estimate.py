@@ -9,7 +9,7 @@ from harness.spec.search import LISTED
 from harness.sweep.points import listed_points
 from harness.sweep.training.spec import TrainingSweep
 from harness.sweep.training.trial import folder_of
-from harness.train.folder import Folder as TrainingFolder
+from harness.train.folder import TrainingFolder
 from harness.train.spec import TrainSpec
 
 

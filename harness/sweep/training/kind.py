@@ -9,7 +9,7 @@ from optuna.trial import FrozenTrial
 from harness.evals import preflight
 from harness.report.sweep_training import TrainingEntry
 from harness.sweep.context import Kind, Places, SweepContext, TrialRunner
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point, listed_points
 from harness.sweep.training.confirm import confirm
 from harness.sweep.training.estimate import Estimate, estimate
@@ -19,7 +19,7 @@ from harness.sweep.training.track import TrainingSweepRun
 from harness.sweep.training.trial import SeedResult, folder_of, metrics, seeds_of, train_seeds
 from harness.sweep.trials import Asked, Trials
 from harness.train.backends import TrainerError
-from harness.train.folder import Folder as TrainingFolder
+from harness.train.folder import TrainingFolder
 from harness.train.spec import TrainSpec, check_machine
 
 
@@ -114,7 +114,7 @@ def _estimate(spec: TrainingSweep, places: Places, speed: float | None) -> Estim
     return estimate(spec, places.out)
 
 
-def _results(spec: TrainingSweep, folder: Folder, trial: FrozenTrial) -> list[SeedResult] | None:
+def _results(spec: TrainingSweep, folder: SweepFolder, trial: FrozenTrial) -> list[SeedResult] | None:
     return seeds_of(spec.training(trial.user_attrs["point"]), store_of(folder))
 
 
@@ -123,7 +123,7 @@ def _describe(point: Point, results: Sequence[SeedResult]) -> list[str]:
     return [entry.label, *(_score(entry, task) for task in results[0].scores)]
 
 
-def _best_so_far(spec: TrainingSweep, trials: Trials, folder: Folder) -> str:
+def _best_so_far(spec: TrainingSweep, trials: Trials, folder: SweepFolder) -> str:
     if not (best := trials.best()) or (found := _results(spec, folder, best[0])) is None:
         return ""
     entry = entry_of(best[0].user_attrs["point"], found, 0, {})

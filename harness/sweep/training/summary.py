@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.report.sweep_training import TrainingEntry, TrainingSummary, against
-from harness.sweep.folder import Folder
+from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point
 from harness.sweep.training.spec import TrainingSweep
 from harness.sweep.training.trial import SeedResult, folder_of, seeds_of
@@ -12,12 +12,12 @@ from harness.sweep.trials import Trials
 from harness.train.folder import read_json
 
 
-def store_of(folder: Folder) -> Path:
+def store_of(folder: SweepFolder) -> Path:
     """Return the folder of the trainings of a sweep."""
     return folder.path.parents[1] / "trainings"
 
 
-def summarise(spec: TrainingSweep, trials: Trials, folder: Folder) -> TrainingSummary:
+def summarise(spec: TrainingSweep, trials: Trials, folder: SweepFolder) -> TrainingSummary:
     """Return the summary of everything that is complete."""
     store = store_of(folder)
     entries = []

@@ -9,8 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from harness.sweep.training.spec import TrainingSweep
-from harness.train.folder import Folder as TrainingFolder
-from harness.train.folder import SeedFolder
+from harness.train.folder import SeedFolder, TrainingFolder
 from harness.train.spec import TrainSpec
 
 Scores = dict[str, dict[str, float]]  # by benchmark: avg, pass, tokens, ...

@@ -27,7 +27,7 @@ from harness.records.files import make_folder, write_file
 from harness.records.lock import Lock
 from harness.train.backends import OnRecord, OnSeed, Say, Scores, Source, TrainerError, conclude, validate_base
 from harness.train.data import read_problems
-from harness.train.folder import Folder, SeedFolder
+from harness.train.folder import SeedFolder, TrainingFolder
 from harness.train.spec import TrainSpec
 from harness.train.summary import write_summary
 from harness.train.verl import data, log
@@ -68,7 +68,7 @@ def run_training(
     val = spec.verl and spec.verl.val_data
     val_rows = data.rows(read_problems(val, spec.instruction), spec, val, least=1) if val else None
     make_folder(out)
-    folder = Folder(out)
+    folder = TrainingFolder(out)
     lock = Lock(folder.lock, f"the training in {out}")
     try:
         asked, spec = spec.seeds, folder.settle(spec)
