@@ -18,11 +18,14 @@ METHODS = ("none", "low_prob", "dominate", "ppl")
 def token_weights(
     method: str, alpha: float, logp: torch.Tensor, mask: torch.Tensor, z: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """What each token's advantage is multiplied by: (n, tokens), (n, tokens) -> (n, tokens); 1 where the mask is 0.
+    """Return what each token's advantage is multiplied by: two (n, tokens) -> (n, tokens); 1 where the mask is 0.
 
     Args:
         logp: of pi_old or of the policy that is being trained; detached here.
         z: (n,) standardised log-perplexities, for `ppl`; default over all the rows given.
+
+    Raises:
+        ValueError: `method` is none of METHODS.
     """
     logp, inside = logp.detach().float(), mask.bool()
     match method:
@@ -49,19 +52,22 @@ def reweight(
     *,
     z: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The reweighted advantage of every token: (n,) or (n, tokens) -> (n, tokens), 0 where the mask is 0."""
+    """Return the reweighted advantage of every token: (n,) or (n, tokens) -> (n, tokens), 0 where the mask is 0.
+
+    `logp`, `mask`, `method`, `alpha` and `z` are those of `token_weights`, and so are the errors.
+    """
     every = advantages[:, None] if advantages.dim() == 1 else advantages
     return torch.where(mask.bool(), every * token_weights(method, alpha, logp, mask, z), 0.0)
 
 
 def log_perplexity(logp: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """log PPL = -mean log pi over the tokens of a response: (n, tokens), (n, tokens) -> (n,). 0 for an empty one."""
+    """Return log PPL = -mean log pi of each response's tokens: two (n, tokens) -> (n,). 0 for an empty one."""
     inside = mask.bool()
     return -torch.where(inside, logp.float(), 0.0).sum(1) / inside.sum(1).clamp(min=1)
 
 
 def standardise(x: torch.Tensor, samples: int | None = None, eps: float = 1e-6) -> torch.Tensor:
-    """(x - mean) / (std + eps), population std, over all rows or within groups of `samples`: (n,) -> (n,).
+    """Return (x - mean) / (std + eps), population std, over all rows or within groups of `samples`: (n,) -> (n,).
 
     Values that differ by rounding alone stay near 0 instead of becoming +-1.
     """
@@ -71,7 +77,7 @@ def standardise(x: torch.Tensor, samples: int | None = None, eps: float = 1e-6) 
 
 
 def group_advantages(rewards: torch.Tensor, samples: int, eps: float = 1e-4) -> torch.Tensor:
-    """(r - mean) / (std + eps) within each group, unbiased std: (n,) -> (n,).
+    """Return (r - mean) / (std + eps) within each group of `samples` rows, unbiased std: (n,) -> (n,).
 
     A NaN is an ungraded response: its advantage is 0 and the others are normalised without it.
     """
@@ -85,7 +91,7 @@ def group_advantages(rewards: torch.Tensor, samples: int, eps: float = 1e-4) -> 
 
 
 def mixed_groups(accuracy: torch.Tensor, samples: int) -> torch.Tensor:
-    """Groups with right and wrong responses; in all others every advantage is 0 (DAPO's dynamic sampling).
+    """Find the groups with right and wrong responses; in others every advantage is 0 (DAPO's dynamic sampling).
 
     Args:
         accuracy: (groups x samples,) 1.0 for right, 0.0 for wrong, NaN for ungraded. The accuracy alone: with a
@@ -99,14 +105,17 @@ def mixed_groups(accuracy: torch.Tensor, samples: int) -> torch.Tensor:
 
 
 def overlong_penalty(lengths: torch.Tensor, limit: int, buffer: int) -> torch.Tensor:
-    """DAPO's soft punishment of length (its eq. 13): 0 up to limit - buffer, then linear, -1 from `limit` on."""
+    """Return DAPO's soft penalty of lengths in tokens: (n,) -> (n,).
+
+    Its eq. 13: 0 up to limit - buffer, then linear, -1 from `limit` on.
+    """
     return -((lengths.float() - (limit - buffer)) / buffer).clamp(0.0, 1.0)
 
 
 def gradient_coefficient(
     logp: torch.Tensor, advantages: torch.Tensor, ratio: torch.Tensor | float = 1.0
 ) -> torch.Tensor:
-    """Lemma 1: the l1 norm of an unclipped token's gradient with respect to the logits, 2 |r A| (1 - pi).
+    """Return the l1 norm of each unclipped token's gradient with respect to the logits, 2 |r A| (1 - pi): Lemma 1.
 
     Args:
         logp: (n, tokens) of the policy that is being trained.
@@ -119,7 +128,10 @@ def gradient_coefficient(
 def unclipped(
     ratio: torch.Tensor, advantages: torch.Tensor, low: float, high: float, dual: float | None = None
 ) -> torch.Tensor:
-    """Where the clipped objective has a gradient: ratio <= 1 + high if A > 0; 1 - low <= ratio <= dual if A < 0."""
+    """Tell where the clipped objective has a gradient: two (n, tokens) -> (n, tokens) bool.
+
+    ratio <= 1 + high if A > 0; 1 - low <= ratio <= dual if A < 0, with no upper limit where `dual` is None.
+    """
     upper = torch.full_like(ratio, float("inf") if dual is None else dual)
     upper = torch.where(advantages > 0, 1 + high, upper)
     lower = torch.where(advantages < 0, 1 - low, torch.zeros_like(ratio))
@@ -129,7 +141,7 @@ def unclipped(
 def sums_by_probability(
     logp: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, bins: int = 10
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sums of `value` and numbers of tokens in `bins` equal bins of pi: all (n, tokens) -> two (bins,) float64."""
+    """Sum `value` and count the tokens in each of `bins` equal bins of pi: all (n, tokens) -> two (bins,) float64."""
     inside = mask.bool()
     index = (logp[inside].exp() * bins).long().clamp(0, bins - 1)
     sums = torch.zeros(bins, dtype=torch.float64, device=logp.device)

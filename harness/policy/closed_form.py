@@ -15,7 +15,7 @@ from harness.policy.nucleus import truncate
 def distribution(
     base_logits: torch.Tensor, rl_logits: torch.Tensor, rule: Rule, *, vocab_size: int | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """P(token) and P(replaced) of one step of Algorithm 1.
+    """Return P(token) and P(replaced) of one step of Algorithm 1, exactly.
 
     Args:
         base_logits, rl_logits: (n, padded vocabulary).
@@ -44,7 +44,7 @@ def distribution(
 
 
 def _held(gate: str, lb: torch.Tensor, lr: torch.Tensor, tau: torch.Tensor) -> torch.Tensor:
-    """f(y) for all tokens y of one position: (vocab,), (vocab,), () -> (vocab,) bool."""
+    """Return f(y) for all tokens y of one position: (vocab,), (vocab,), () -> (vocab,) bool."""
     if gate == "delta_logp":
         return fires(gate, lr - lb, tau)
     token, rho = torch.zeros(1, dtype=torch.long), torch.zeros(1)

@@ -12,18 +12,18 @@ _BELOW = ("delta_logp", "random")  # hold below the threshold; the others hold a
 
 
 def delta_logp(lb: torch.Tensor, lr: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
-    """log pi_RL(y) - log pi_Base(y) of one token a row, in nats: (n, vocab), (n, vocab), (n,) -> (n,)."""
+    """Return log pi_RL(y) - log pi_Base(y) of one token a row, in nats: (n, vocab), (n, vocab), (n,) -> (n,)."""
     index = token[:, None]
     return (lr.gather(1, index) - lb.gather(1, index)).squeeze(1)
 
 
 def entropy(logp: torch.Tensor) -> torch.Tensor:
-    """H(pi) = -sum_y pi(y) log pi(y) in nats: (n, vocab) -> (n,). Impossible tokens count 0."""
+    """Return H(pi) = -sum_y pi(y) log pi(y) in nats: (n, vocab) -> (n,). Impossible tokens count 0."""
     return -_expectation(logp, logp)
 
 
 def kl_divergence(lp: torch.Tensor, lq: torch.Tensor) -> torch.Tensor:
-    """KL(p || q) = sum_y p(y) (log p(y) - log q(y)) in nats: (n, vocab), (n, vocab) -> (n,)."""
+    """Return KL(p || q) = sum_y p(y) (log p(y) - log q(y)) in nats: (n, vocab), (n, vocab) -> (n,)."""
     return _expectation(lp, lp - lq)
 
 
@@ -36,7 +36,7 @@ def _expectation(logp: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 def statistic(
     criterion: str, lb: torch.Tensor, lr: torch.Tensor, token: torch.Tensor, rho: torch.Tensor
 ) -> torch.Tensor:
-    """The number a criterion compares with its threshold.
+    """Return the number that a criterion compares with its threshold.
 
     Args:
         criterion: one of CRITERIA.
@@ -46,6 +46,9 @@ def statistic(
 
     Returns:
         (n,) float.
+
+    Raises:
+        ValueError: `criterion` is none of CRITERIA.
     """
     match criterion:
         case "delta_logp":
@@ -66,5 +69,8 @@ def statistic(
 
 
 def fires(criterion: str, value: torch.Tensor, tau: torch.Tensor) -> torch.Tensor:
-    """Whether the criterion holds: strictly below tau for `delta_logp` and `random`, strictly above for the rest."""
+    """Tell where a criterion holds, (n,) bool: below tau for `delta_logp` and `random`, above it for the others.
+
+    Equality does not fire. `value` and `tau` are (n,).
+    """
     return value < tau if criterion in _BELOW else value > tau

@@ -30,7 +30,7 @@ class RuleRow:
     top_p: float = 1.0
 
     def columns(self) -> tuple[float, ...]:
-        """The row as numbers, in the order of COLUMNS.
+        """Return the row as numbers, in the order of COLUMNS.
 
         Raises ValueError for a gate or a primary that is not known.
         """
@@ -51,7 +51,7 @@ class Rule:
     """
 
     def __init__(self, rows: Sequence[RuleRow], device: torch.device | str = "cpu") -> None:
-        """Raises ValueError for a gate or a primary that is not known."""
+        """Make the table of these rows; raises ValueError for a gate or a primary that is not known."""
         table = [row.columns() for row in rows]
         self.columns = torch.tensor(table, dtype=torch.float64).reshape(len(table), len(COLUMNS)).to(device)
         self._know(rows)
@@ -64,14 +64,14 @@ class Rule:
 
     @classmethod
     def known(cls, columns: torch.Tensor, rows: Sequence[RuleRow]) -> "Rule":
-        """The rules of a table that lies on a device already: (n, 6) float64, made of some of `rows`."""
+        """Return the rules of a table that lies on a device already: (n, 6) float64, made of some of `rows`."""
         made = cls.__new__(cls)
         made.columns = columns
         made._know(rows)
         return made
 
     def take(self, index: torch.Tensor) -> "Rule":
-        """The rules of rows `index` (m,) int64, in that order; a row may be taken several times."""
+        """Return the rules of rows `index` (m,) int64, in that order; a row may be taken several times."""
         taken = copy(self)
         taken.columns = self.columns.index_select(0, index)
         return taken
@@ -112,7 +112,7 @@ class Rule:
         return self.columns[:, 5]
 
     def has(self, gate: str) -> torch.Tensor:
-        """Which rows have this gate: (n,) bool."""
+        """Tell which rows have this gate: (n,) bool."""
         return self.gate == GATES.index(gate)
 
 
@@ -126,7 +126,7 @@ class Noise:
 
     @classmethod
     def at(cls, keys: torch.Tensor, positions: torch.Tensor) -> "Noise":
-        """The noise of responses `keys` at absolute `positions`, both (n,) int64."""
+        """Return the noise of responses `keys` at absolute `positions`, both (n,) int64."""
         return cls(*(uniform(keys, positions, stream) for stream in (PROPOSE, REDRAW, GATE)))
 
 
@@ -158,7 +158,7 @@ def decide(
     traced: torch.Tensor | None = None,
     top: int = 0,
 ) -> Decision:
-    """One step of Algorithm 1 for n rows.
+    """Take one step of Algorithm 1 for n rows.
 
     Args:
         base_logits, rl_logits: (n, padded vocabulary), any float type.
@@ -209,10 +209,10 @@ def _decide_dense(
     traced: torch.Tensor | None,
     top: int,
 ) -> Decision:
-    """`decide` that looks at no value, and so never waits for a GPU: every row is redrawn, and the gate selects.
+    """Do what `decide` does, looking at no value, and so never waiting for a GPU.
 
-    Log-probabilities are made where they are needed and not kept: what stays is the logarithm of each normaliser,
-    (n, 1). A draw takes most memory, and none of them is held beside it.
+    Every row is redrawn, and the gate selects. Log-probabilities are made where they are needed and not kept: what
+    stays is the logarithm of each normaliser, (n, 1). A draw takes most memory, and none of them is held beside it.
     """
 
     def logp(logits: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
@@ -267,7 +267,7 @@ def _fires(
     rho: torch.Tensor,
     tau: torch.Tensor,
 ) -> torch.Tensor:
-    """Whether each row, all of this gate, redraws its proposal: -> (n,) bool."""
+    """Tell which rows, all of this gate, redraw their proposal: -> (n,) bool."""
     if gate == "always":
         return torch.ones_like(proposed, dtype=torch.bool)
     value = delta if gate == "delta_logp" else statistic(gate, lb, lr, proposed, rho)
@@ -283,7 +283,7 @@ def trace_rows(
     traced: torch.Tensor,
     top: int,
 ) -> torch.Tensor:
-    """`trace` of some rows of a batch, (m,) int64: log-probabilities are made of these alone."""
+    """Return the `trace` of some rows of a batch, (m,) int64: log-probabilities are made of these alone."""
     rules = rule.take(traced)
     lb, lr = (log_softmax(logits[traced][:, :vocab_size], rules) for logits in (base_logits, rl_logits))
     return trace(lb, lr, proposed[traced], top)
@@ -292,7 +292,7 @@ def trace_rows(
 def propose(
     logits: torch.Tensor, rule: Rule, noise: Noise, *, vocab_size: int | None = None, dense: bool | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What `decide` proposes, from the primary's logits alone, and where it is already known to be redrawn.
+    """Return what `decide` proposes, from the primary's logits alone, and where it is already known to be redrawn.
 
     For drafting: the primary's next tokens do not wait for the other model. All rows have the same primary.
 
@@ -326,23 +326,23 @@ def propose(
 
 
 def log_softmax(logits: torch.Tensor, rule: Rule) -> torch.Tensor:
-    """Log-probabilities over the whole vocabulary at each row's temperature, float32: (n, vocab) -> (n, vocab)."""
+    """Return log-probabilities over the whole vocabulary at each row's temperature: (n, vocab) -> the same, float32."""
     return torch.log_softmax(_tempered(logits, rule), dim=-1)
 
 
 def _tempered(logits: torch.Tensor, rule: Rule) -> torch.Tensor:
-    """float32 logits over the temperature; no copy where both are so already."""
+    """Return float32 logits over the temperature; no copy where both are so already."""
     logits = logits.float()
     return logits if rule.unit_temperature else logits / rule.temperature[:, None]
 
 
 def _mass(logp: torch.Tensor) -> torch.Tensor:
-    """Probabilities as `draw_by_mass` takes them, in place of the log-probabilities."""
+    """Return probabilities as `draw_by_mass` takes them, in place of the log-probabilities."""
     return logp.exp_().mul_(2.0**UNIT)
 
 
 def extrapolate(lb: torch.Tensor, lr: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
-    """log pi_extra, proportional to exp(lr + gamma (lr - lb)): (n, vocab), (n, vocab), (n,) -> (n, vocab).
+    """Return log pi_extra, proportional to exp(lr + gamma (lr - lb)): two (n, vocab) and (n,) -> (n, vocab).
 
     gamma 0 is RL to the bit. A token that either model gives probability 0 has no ratio to extrapolate and keeps its
     RL weight; so -inf never meets -inf.
@@ -354,7 +354,7 @@ def extrapolate(lb: torch.Tensor, lr: torch.Tensor, gamma: torch.Tensor) -> torc
 
 
 def _primary(lb: torch.Tensor, lr: torch.Tensor, rule: Rule) -> torch.Tensor:
-    """The log-probabilities that propose, row by row; no copy when all rows have the same primary."""
+    """Return the log-probabilities that propose, row by row; no copy when all rows have the same primary."""
     if len(rule.primaries) == 1:
         return lr if "rl" in rule.primaries else lb
     return torch.where(rule.proposes_rl[:, None], lr, lb)

@@ -21,7 +21,7 @@ TILE = 4096  # columns read at once; sums of floats, and so the last digits of a
 
 
 def fused_available(device: torch.device | str) -> bool:
-    """Whether `decide_fused` can run on this device: a GPU that torch calls cuda, with Triton installed."""
+    """Tell whether `decide_fused` can run on this device: a GPU that torch calls cuda, with Triton installed."""
     return torch.device(device).type == "cuda" and importlib.util.find_spec("triton") is not None
 
 
@@ -36,10 +36,10 @@ def decide_fused(
     traced: torch.Tensor | None = None,
     top: int = 0,
 ) -> Decision:
-    """One step of Algorithm 1 for n rows: `decide` with the noise `Noise.at(keys, positions)`.
+    """Take one step of Algorithm 1 for n rows: `decide` with the noise `Noise.at(keys, positions)`.
 
-    The same tokens, unless a draw meets a step of the cumulative mass, or a statistic its threshold, to the last digits
-    of float32.
+    It decides the same tokens, unless a draw meets a step of the cumulative mass, or a statistic its threshold, to the
+    last digits of float32.
 
     Args:
         base_logits, rl_logits: (n, padded vocabulary), any float type, each row's columns side by side in memory.
@@ -103,7 +103,11 @@ def run_kernels(
     tile: int = TILE,
     chunk: int = 8,
 ) -> tuple[Decision, torch.Tensor, torch.Tensor]:
-    """The decision; the constants of the rows, (n, kernels.CONSTANTS) float32; the masses' totals, (n, 2) int64."""
+    """Launch the kernels of one step; its arguments and errors are those of `decide_fused`.
+
+    Returns:
+        The decision; the constants of the rows, (n, kernels.CONSTANTS) float32; the masses' totals, (n, 2) int64.
+    """
     from harness.policy import kernels
 
     if base_logits.shape != rl_logits.shape or base_logits.stride(1) != 1 or rl_logits.stride(1) != 1:

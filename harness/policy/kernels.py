@@ -52,20 +52,20 @@ def _mix(value):
 
 @triton.jit
 def _noise(key, position, stream):
-    """53 random bits, uint64: `noise.uniform` without the division by 2^53."""
+    """Return 53 random bits, uint64: `noise.uniform` without the division by 2^53."""
     mixed = _mix(key.to(tl.uint64) + position.to(tl.uint64))
     return _mix(mixed + stream.to(tl.uint64)) >> 11
 
 
 @triton.jit
 def _weight(argument, x):
-    """exp(argument), 0 for an impossible token (x = -inf) whatever the argument; NaN stays NaN."""
+    """Return exp(argument), 0 for an impossible token (x = -inf) whatever the argument; NaN stays NaN."""
     return tl.where(x == -float("inf"), 0.0, tl.exp(argument))
 
 
 @triton.jit
 def _expectation(weight, value):
-    """The terms of an expectation: 0, not NaN, where an infinite value has no weight."""
+    """Return the terms of an expectation: 0, not NaN, where an infinite value has no weight."""
     return tl.where(weight == 0.0, 0.0, weight * value)
 
 
@@ -74,7 +74,7 @@ def summarise(
     base, rl, rules, partials, vocab, width, base_stride, rl_stride, tiles,
     TILE: tl.constexpr,
 ):  # fmt: skip
-    """Reads one tile of one row's logits and stores its maxima and sums. Grid (n, tiles)."""
+    """Read one tile of one row's logits and store its maxima and sums. Grid (n, tiles)."""
     i = tl.program_id(0).to(tl.int64)
     tile = tl.program_id(1)
     gamma = tl.load(rules + i * _COLUMNS + 3).to(tl.float32)
@@ -117,13 +117,13 @@ def summarise(
 
 @triton.jit
 def _joined(weights, sums, scale):
-    """The sum of the tiles' sums, each brought to the row's maximum; a tile without weight counts nothing."""
+    """Add up the tiles' sums, each brought to the row's maximum; a tile without weight counts nothing."""
     return tl.sum(tl.where(scale * weights == 0.0, 0.0, scale * sums), 0)
 
 
 @triton.jit
 def normalise(rules, partials, constants, counts, totals, tiles, TILES: tl.constexpr):
-    """Joins the tiles of one row, always in the same order: statistics and the constants of `_mass`. Grid (n,)."""
+    """Join the tiles of one row, always in the same order: statistics and the constants of `_mass`. Grid (n,)."""
     i = tl.program_id(0).to(tl.int64)
     gate = tl.load(rules + i * _COLUMNS).to(tl.int32)
     proposes_rl = tl.load(rules + i * _COLUMNS + 1) != 0.0
@@ -197,7 +197,7 @@ def normalise(rules, partials, constants, counts, totals, tiles, TILES: tl.const
 
 @triton.jit
 def _mass(b, r, kind, gamma, rate, most, factor, most_single, factor_single):
-    """2^60 times the probability of tokens with these logits, float32; below 1 it counts as nothing."""
+    """Return 2^60 times the probability of tokens with these logits, float32; below 1 it counts as nothing."""
     x = tl.where(kind == _BASE, b, r)
     extra = kind == _EXTRA
     single = extra & (b == -float("inf"))
@@ -208,7 +208,7 @@ def _mass(b, r, kind, gamma, rate, most, factor, most_single, factor_single):
 
 @triton.jit
 def _policy_mass(b, r, row_constants, policy):
-    """`_mass` under a row's primary (policy 0) or target (1)."""
+    """Return the `_mass` under a row's primary (policy 0) or target (1)."""
     at = row_constants + 5 + 5 * policy
     return _mass(
         b, r, tl.load(at).to(tl.int32), tl.load(row_constants + 1), tl.load(row_constants),
@@ -221,7 +221,7 @@ def gather(
     base, rl, constants, lists, counts, totals, vocab, width, base_stride, rl_stride,
     TILE: tl.constexpr,
 ):  # fmt: skip
-    """Adds up one tile's masses under both policies, and lists its likely tokens, in any order. Grid (n, tiles)."""
+    """Add up one tile's masses under both policies, and list its likely tokens, in any order. Grid (n, tiles)."""
     i = tl.program_id(0).to(tl.int64)
     own = constants + i * _CONSTANTS
     primary, target = tl.load(own + 5).to(tl.int32), tl.load(own + 10).to(tl.int32)
@@ -253,13 +253,13 @@ def _integer_mass(key):
 
 @triton.jit
 def _product(bits, mass):
-    """floor(u mass) for u = bits / 2^53: the point that a draw walks to; exact."""
+    """Compute floor(u mass) for u = bits / 2^53: the point that a draw walks to; exact."""
     return tl.umulhi(bits << 11, mass.to(tl.uint64)).to(tl.int64)
 
 
 @triton.jit
 def _tile(base_row, rl_row, start, vocab, width, own, policy, TILE: tl.constexpr):
-    """A tile's columns, masses, and the masses' places in order: 0 for a mass of 1 and up; below 0 for less."""
+    """Return a tile's columns, masses, and the masses' places in order: 0 for a mass of 1 and up; below 0 for less."""
     column = start + tl.arange(0, TILE)
     kind = tl.load(own + 5 + 5 * policy).to(tl.int32)
     b = tl.load(base_row + column, mask=column < tl.where(kind == _RL, 0, width), other=-float("inf")).to(tl.float32)
@@ -271,10 +271,11 @@ def _tile(base_row, rl_row, start, vocab, width, own, policy, TILE: tl.constexpr
 
 @triton.jit
 def _draw_any(base_row, rl_row, vocab, width, own, policy, bins, total, bits, limit, TILE: tl.constexpr):
-    """A draw from all of a row's tokens: (token).
+    """Draw from all of a row's tokens and return the token.
 
-    Finds two points of the cumulative mass, the nucleus' last and the draw's, each by three histograms: of all masses
-    by their upper 11 bits, of one bin's by the next 9, and of one of these by the last 9. `bins` is room for one.
+    Two points of the cumulative mass are found, the nucleus' last and the draw's, each by three histograms: of all
+    masses by their upper 11 bits, of one bin's by the next 9, and of one of these by the last 9. `bins` is room for
+    one.
     """
     lane = tl.arange(0, _BINS)
     point = limit - 1
@@ -326,7 +327,7 @@ def _draw_any(base_row, rl_row, vocab, width, own, policy, bins, total, bits, li
 
 @triton.jit
 def _draw_listed(keys, count, total, bits, limit, CHUNK: tl.constexpr):
-    """A draw from the listed tokens: (token, whether these settle it)."""
+    """Draw from the listed tokens: (token, whether these settle it)."""
     lane = tl.arange(0, _CANDIDATES)
     valid = lane < count
     key = tl.load(keys + lane, mask=valid, other=0)
@@ -351,7 +352,7 @@ def decide(
     tokens, proposals, replacements, deltas, vocab, width, base_stride, rl_stride,
     TILE: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Draws the proposal, asks the gate, redraws where it holds. Grid (n,)."""
+    """Draw the proposal, ask the gate, redraw where it holds. Grid (n,)."""
     i = tl.program_id(0).to(tl.int64)
     base_row = base + i * base_stride
     rl_row = rl + i * rl_stride
@@ -408,7 +409,7 @@ def force(
     logits, decided, tokens, proposals, replacements, deltas, band, limit, width, stride,
     MASKED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Leaves one finite logit in a row, on its token. Grid (n, tiles)."""
+    """Leave one finite logit in a row, on its token. Grid (n, tiles)."""
     i = tl.program_id(0).to(tl.int64)
     ours = tl.load(decided + i).to(tl.int32) if MASKED else 1
     if ours != 0:

@@ -15,12 +15,12 @@ STEP, MULTIPLY_1, MULTIPLY_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049B
 
 
 def _signed(value: int) -> int:
-    """The same 64 bits read as a signed integer, as torch.int64 holds them."""
+    """Read the same 64 bits as a signed integer, as torch.int64 holds them."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
 def _mix_int(value: int) -> int:
-    """splitmix64's finaliser: a bijection of 64-bit integers in which every input bit moves every output bit."""
+    """Apply splitmix64's finaliser: a bijection of 64-bit integers, each input bit moving every output bit."""
     value = (value + STEP) & _MASK
     value = ((value ^ (value >> 30)) * MULTIPLY_1) & _MASK
     value = ((value ^ (value >> 27)) * MULTIPLY_2) & _MASK
@@ -28,12 +28,12 @@ def _mix_int(value: int) -> int:
 
 
 def _shift_right(value: torch.Tensor, bits: int) -> torch.Tensor:
-    """Logical shift; torch's `>>` on int64 copies the sign bit."""
+    """Shift the bits without their sign; torch's `>>` on int64 copies the sign bit."""
     return (value >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def _mix(value: torch.Tensor) -> torch.Tensor:
-    """`_mix_int` on int64 tensors, whose products wrap around."""
+    """Apply `_mix_int` to int64 tensors, whose products wrap around."""
     value = value + _signed(STEP)
     value = (value ^ _shift_right(value, 30)) * _signed(MULTIPLY_1)
     value = (value ^ _shift_right(value, 27)) * _signed(MULTIPLY_2)
@@ -41,7 +41,7 @@ def _mix(value: torch.Tensor) -> torch.Tensor:
 
 
 def request_key(seed: int, problem: str, sample: int) -> int:
-    """The 64-bit key of one response, as a signed integer for torch.int64.
+    """Return the 64-bit key of one response, as a signed integer for torch.int64.
 
     Composed one coordinate after the other, each through a bijection: XOR-ing separately mixed coordinates is
     symmetric and was seen to collide. `problem` enters as the first 8 bytes of its BLAKE2b digest.
@@ -53,7 +53,7 @@ def request_key(seed: int, problem: str, sample: int) -> int:
 
 
 def uniform(keys: torch.Tensor, positions: torch.Tensor, stream: int) -> torch.Tensor:
-    """Uniform numbers in [0, 1) with 53 random bits.
+    """Return uniform numbers in [0, 1) with 53 random bits.
 
     Args:
         keys: (n,) int64, from `request_key`.

@@ -20,7 +20,7 @@ _PLACES, _FINE = 29, 15  # 2^29 masses are told apart: 2^14 bins, of 2^15 each
 
 
 def draw(logp: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, *, head: int = HEAD) -> torch.Tensor:
-    """One token a row from the nucleus of each policy.
+    """Draw one token a row from the nucleus of each policy.
 
     Only the `head` likeliest tokens of a row are sorted. Rows whose draw those do not settle are drawn from all of
     their tokens, by buckets, of which two are sorted. The result is the same for any `head`, but for a cumulative mass
@@ -51,7 +51,7 @@ def draw(logp: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, *, head: int 
 
 
 def draw_by_mass(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-    """One token a row from the nucleus of each policy, without a sort and without looking at a value.
+    """Draw one token a row from the nucleus of each policy, without a sort and without looking at a value.
 
     The mass is counted into bins by its upper bits, which are in the order of probability, and one bin into finer ones,
     each of a single mass: once for where the nucleus ends, once for where the draw falls.
@@ -72,7 +72,7 @@ def draw_by_mass(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor) -> to
     coarse = _cumulative(place >> _FINE, weight, 1 << (_PLACES - _FINE))
 
     def find(point: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Where points of the cumulative mass fall: the place, a token's mass there, the sum of all larger masses."""
+        """Find where points of the cumulative mass fall: the place, a token's mass there, the sum of larger masses."""
         bin, before = _before(coarse, point)
         inside = (place ^ (bin << _FINE)[:, None].int()).clamp_(max=1 << _FINE)  # others into one bin more
         fine = _cumulative(inside, weight, (1 << _FINE) + 1)
@@ -92,7 +92,7 @@ def draw_by_mass(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor) -> to
 
 
 def _cumulative(bins: torch.Tensor, weight: torch.Tensor, size: int) -> torch.Tensor:
-    """Sums of a row's weights up to and with each bin: (n, vocab) int32, overwritten, and int64 -> (n, size) int64."""
+    """Sum a row's weights up to and with each bin: (n, vocab) int32, overwritten, and int64 -> (n, size) int64."""
     n = len(bins)
     counted = torch.zeros(n * size, dtype=torch.int64, device=bins.device)
     rows = torch.arange(n, dtype=torch.int32, device=bins.device)[:, None] * size
@@ -100,14 +100,14 @@ def _cumulative(bins: torch.Tensor, weight: torch.Tensor, size: int) -> torch.Te
 
 
 def _before(upto: torch.Tensor, point: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The first bin whose cumulative mass is beyond a point, and the mass before it: (n, size), (n,) -> (n,), (n,)."""
+    """Find the first bin whose cumulative mass is beyond a point, and the mass before: (n, size), (n,) -> two (n,)."""
     index = torch.searchsorted(upto, point[:, None], right=True).clamp_(max=upto.shape[1] - 1)
     before = upto.gather(1, (index - 1).clamp_(min=0)).where(index > 0, 0)
     return index[:, 0], before[:, 0]
 
 
 def _times(u: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
-    """floor(u mass), exactly: the product of 53 and 61 bits has no integer type, so it is made of parts."""
+    """Compute floor(u mass), exactly: the product of 53 and 61 bits has no integer type, so it is made of parts."""
     bits = (u * 2.0**53).long()
     a, b = bits >> 27, bits & ((1 << 27) - 1)
     c, d = mass >> 31, mass & ((1 << 31) - 1)
@@ -115,7 +115,7 @@ def _times(u: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
 
 
 def _draw_bucketed(p: torch.Tensor, top_p: float, u: float) -> int:
-    """One token from all of a row, (vocab,) probabilities, without sorting it.
+    """Draw one token from all of a row, (vocab,) probabilities, without sorting it.
 
     Buckets of equal upper bits are in the order of probability, so their masses say in which bucket the nucleus ends
     and in which the draw falls; only these two are sorted.
@@ -125,7 +125,7 @@ def _draw_bucketed(p: torch.Tensor, top_p: float, u: float) -> int:
     cumulative = mass.cumsum(0)
 
     def ordered(index: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """A bucket's probabilities and ids in order, and the mass up to and with each."""
+        """Return a bucket's probabilities and ids in order, and the mass up to and with each."""
         ids = (bucket == mass.numel() - 1 - index).nonzero().squeeze(1)
         values, order = torch.sort(p[ids], descending=True, stable=True)
         before = cumulative[index - 1] if index else 0.0
@@ -145,7 +145,7 @@ def _draw_bucketed(p: torch.Tensor, top_p: float, u: float) -> int:
 
 
 def truncate(logp: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
-    """The truncated, renormalised policy that `draw` draws from: (n, vocab), (n,) -> (n, vocab) float64."""
+    """Return the truncated, renormalised policy that `draw` draws from: (n, vocab), (n,) -> (n, vocab) float64."""
     p, ids = _by_probability(logp.exp())
     cumulative = p.double().cumsum(-1)
     kept = torch.where(_in_nucleus(p, cumulative, top_p.double()), p.double(), 0.0)
@@ -153,7 +153,7 @@ def truncate(logp: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
 
 
 def _by_probability(p: torch.Tensor, ids: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows in order of falling probability, equal ones by id: (n, k) -> probabilities (n, k), token ids (n, k)."""
+    """Sort rows by falling probability, equal ones by id: (n, k) -> probabilities (n, k), token ids (n, k)."""
     if ids is None:
         return torch.sort(p, dim=-1, descending=True, stable=True)
     # One sort of 64-bit keys: non-negative floats order like their bit patterns; the id breaks ties downwards.
@@ -163,7 +163,7 @@ def _by_probability(p: torch.Tensor, ids: torch.Tensor | None = None) -> tuple[t
 
 
 def _in_nucleus(p: torch.Tensor, cumulative: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
-    """Which ordered tokens are in the nucleus: those before which less than top-p has been gathered. (n, k) bool.
+    """Tell which ordered tokens, (n, k) bool, are in the nucleus: those before which there is less than top-p.
 
     top-p 1 is asked for by itself: rounding can make a cumulative sum reach 1 before the last tokens.
     """
@@ -174,7 +174,7 @@ def _in_nucleus(p: torch.Tensor, cumulative: torch.Tensor, top_p: torch.Tensor) 
 def _draw_ordered(
     p: torch.Tensor, ids: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Draws from rows ordered by probability: (n, k) probabilities and ids -> tokens (n,), decisive (n,).
+    """Draw from rows ordered by probability: (n, k) probabilities and ids -> tokens (n,), decisive (n,).
 
     `decisive` is the smallest probability that the draw rests on, or 0 where the ordered rows do not reach top-p (a
     head that is too short): the nucleus' least token, or, with top-p 1, the drawn token.

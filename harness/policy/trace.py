@@ -20,12 +20,12 @@ LEAST_LOGP, MOST_KL = -1000.0, 30.0  # what stands for -inf and inf: every fact 
 
 
 def columns(top: int) -> int:
-    """Columns of a trace with the `top` likeliest tokens of each model."""
+    """Return how many columns a trace has with the `top` likeliest tokens of each model."""
     return len(FACTS) + len(TOP_FACTS) * top
 
 
 def trace(lb: torch.Tensor, lr: torch.Tensor, proposed: torch.Tensor, top: int = 0) -> torch.Tensor:
-    """The facts of n positions.
+    """Return the facts of n positions.
 
     Args:
         lb, lr: (n, vocab) log-probabilities of base and RL, untruncated, at the sampling temperature.
