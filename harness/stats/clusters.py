@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 
 def clustered_errors(values: ArrayLike, per_seed: int) -> dict[str, float]:
-    """Standard errors of the mean of a (problems, samples) matrix whose columns are seed 0's, seed 1's, ...
+    """Return standard errors of the mean of a (problems, samples) matrix whose columns are seed 0's, seed 1's, ...
 
     - `over_problems`: another benchmark like this one;
     - `over_seeds`: another set of seeds on these problems (NaN for one seed);

@@ -13,7 +13,7 @@ from harness.errors import UserError
 
 
 def standard_error(values: ArrayLike) -> float:
-    """The standard error over problems: sd(p_i, ddof=1) / sqrt(n), with p_i the mean of problem i.
+    """Return the standard error over problems: sd(p_i, ddof=1) / sqrt(n), with p_i the mean of problem i.
 
     `values` is a (problems, samples) matrix or already one number a problem. This is the clustered error with the
     problem as cluster. NaN for a single problem: one problem says nothing about others.
@@ -24,9 +24,14 @@ def standard_error(values: ArrayLike) -> float:
 
 
 def sampling_error(correct: ArrayLike) -> float:
-    """The sampling-only standard error of Avg@K: sqrt(sum_i p_i (1 - p_i) / (K - 1)) / n, benchmark held fixed.
+    """Return the sampling-only standard error of Avg@K, (problems, samples) -> (): the benchmark is held fixed.
+
+    It is sqrt(sum_i p_i (1 - p_i) / (K - 1)) / n.
 
     NaN for one sample a problem: nothing can be said of the spread of its samples then.
+
+    Raises:
+        UserError: `correct` is no (problems, samples) matrix.
     """
     x = np.asarray(correct, dtype=float)
     if x.ndim != 2:
@@ -37,7 +42,7 @@ def sampling_error(correct: ArrayLike) -> float:
 
 
 def t_interval(mean: float, error: float, n: int, level: float = 0.95) -> tuple[float, float]:
-    """mean -/+ t_{(1+level)/2, n-1} error: the confidence interval of a mean over n problems."""
+    """Return mean -/+ t_{(1+level)/2, n-1} error, the confidence interval of a mean over n problems; NaN for n = 1."""
     from scipy import stats
 
     if n < 2:

@@ -18,7 +18,7 @@ def maj_at_k(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> float:
-    """The mean over problems of the chance that a majority vote of k samples is right.
+    """Return the mean over problems of the chance that a majority vote of k samples is right.
 
     Equal answers vote together; None (no answer) does not vote, and a vote nobody takes part in is wrong. A tie is
     broken at random: its winners share the point. With k = n there is one vote a problem; for smaller k, `draws`
@@ -56,7 +56,7 @@ def maj_at_k(
 
 
 def _vote(answers: Sequence[Hashable | None], correct: Sequence[bool]) -> float:
-    """The share of the winning answers that are right."""
+    """Return the share of the winning answers that are right."""
     votes = Counter(answer for answer in answers if answer is not None)
     if not votes:
         return 0.0

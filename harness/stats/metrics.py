@@ -79,6 +79,6 @@ def benchmark_metrics(problems: Sequence[Responses]) -> dict[str, float]:
 
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> float:
-    """Return the sum of numerators over the sum of denominators: each token (or response) counts once."""
+    """Return the sum of numerators over the sum of denominators: each token (or response) counts once; 0/0 is 0."""
     total = sum(pair[1] for pair in pairs)
     return sum(pair[0] for pair in pairs) / total if total else 0.0

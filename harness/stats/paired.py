@@ -25,11 +25,14 @@ class PairedDifference:
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> PairedDifference:
-    """Compares two configurations on the same problems, in the same order.
+    """Compare two configurations on the same problems, in the same order.
 
     With d_i = mean(a_i) - mean(b_i): mean d, error sd(d, ddof=1)/sqrt(n), interval by t with n-1 degrees of freedom,
     p by `sign_flip_p`. `a` and `b` are (problems, samples) matrices or one number a problem; their numbers of samples
     may differ.
+
+    Raises:
+        UserError: `a` and `b` differ in their number of problems, or have none.
     """
     pa, pb = (x.mean(axis=1) if x.ndim == 2 else x for x in (np.asarray(a, float), np.asarray(b, float)))
     if pa.shape != pb.shape or pa.ndim != 1 or not pa.size:
@@ -41,7 +44,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Paired
 
 
 def sign_flip_p(differences: ArrayLike, seed: int = 0) -> float:
-    """Two-sided p: how often random signs give a mean at least as far from 0 as the one observed.
+    """Return the two-sided p: how often random signs give a mean at least as far from 0 as the one observed.
 
     Exact (all sign patterns) for up to 20 non-zero differences; else 10,000 patterns from a fixed seed and
     (count + 1) / (patterns + 1), which is never 0. Zeros carry no sign and do not matter to either.

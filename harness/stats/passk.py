@@ -7,7 +7,7 @@ from harness.errors import UserError
 
 
 def _matrix(correct: ArrayLike) -> np.ndarray:
-    """`correct` as a (problems, samples) float array, refused where it is empty, ragged or not 0/1."""
+    """Return `correct` as a (problems, samples) float array; refuse an empty one, or other values than 0 and 1."""
     x = np.asarray(correct, dtype=float)
     if x.ndim != 2 or 0 in x.shape:
         raise UserError(f"correct has shape {x.shape}; accepted: (problems, samples), neither of them 0")
@@ -17,7 +17,7 @@ def _matrix(correct: ArrayLike) -> np.ndarray:
 
 
 def avg_at_k(correct: ArrayLike) -> float:
-    """Avg@k: the mean over problems of the share of right samples, k being the number of samples there are.
+    """Return Avg@k: the mean over problems of the share of right samples, k being the number of samples there are.
 
     >>> avg_at_k([[1, 1, 1, 0], [0, 0, 0, 0]])
     0.375
@@ -26,10 +26,13 @@ def avg_at_k(correct: ArrayLike) -> float:
 
 
 def pass_at_k_per_problem(correct: ArrayLike, k: int) -> np.ndarray:
-    r"""Per problem, the chance that k of its n samples, drawn without replacement, hold a right one.
+    r"""Return, per problem, the chance that k of its n samples, drawn without replacement, hold a right one.
 
     With c right samples of n this is 1 - C(n-c, k) / C(n, k), computed in its stable product form
     1 - \prod_{i=n-c+1}^{n} (1 - k/i), and 1 where fewer than k samples are wrong. Shape: (problems,).
+
+    Raises:
+        UserError: k is not within 1..n, or `correct` is no (problems, samples) matrix of 0 and 1.
     """
     x = _matrix(correct)
     n = x.shape[1]
@@ -40,7 +43,7 @@ def pass_at_k_per_problem(correct: ArrayLike, k: int) -> np.ndarray:
 
 
 def pass_at_k(correct: ArrayLike, k: int) -> float:
-    """Pass@k: the mean over problems of `pass_at_k_per_problem`; k=1 is Avg@n.
+    """Return Pass@k: the mean over problems of `pass_at_k_per_problem`; k=1 is Avg@n.
 
     >>> pass_at_k([[1, 0, 0, 0], [0, 0, 0, 0]], k=2)
     0.25

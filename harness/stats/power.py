@@ -23,7 +23,7 @@ class Spread:
 
 
 def paired_spread(a: ArrayLike, b: ArrayLike) -> Spread:
-    """Estimates both components from two (problems, samples) matrices of the same problems.
+    """Estimate both components from two (problems, samples) matrices of the same problems.
 
     within is the mean over problems of p_a (1 - p_a) + p_b (1 - p_b), each estimated without bias; between is the
     variance of d_i minus what sampling alone explains, and at least 0.
@@ -41,7 +41,11 @@ def paired_spread(a: ArrayLike, b: ArrayLike) -> Spread:
 
 
 def power(gain: float, spread: Spread, problems: int, samples: int, level: float = 0.05) -> float:
-    """The chance that a two-sided paired t test at `level` finds a true `gain` (as a fraction)."""
+    """Return the chance that a two-sided paired t test at `level` finds a true `gain` (as a fraction).
+
+    Raises:
+        UserError: the gain is 0, or there are fewer than 2 problems or 1 sample.
+    """
     from scipy import stats
 
     _check(gain, problems, samples)
@@ -56,7 +60,11 @@ def power(gain: float, spread: Spread, problems: int, samples: int, level: float
 
 
 def problems_needed(gain: float, spread: Spread, samples: int, *, chance: float = 0.8, level: float = 0.05) -> int:
-    """The least number of problems with which `power` reaches `chance`."""
+    """Return the least number of problems with which `power` reaches `chance`.
+
+    Raises:
+        UserError: the gain is 0, there is no sample, or `chance` is not between 0 and 1.
+    """
     _check(gain, 2, samples)
     if not 0 < chance < 1:
         raise UserError(f"chance={chance} is refused; accepted: a number between 0 and 1")
@@ -71,7 +79,11 @@ def problems_needed(gain: float, spread: Spread, samples: int, *, chance: float 
 
 
 def detectable_gain(spread: Spread, problems: int, samples: int, *, chance: float = 0.8, level: float = 0.05) -> float:
-    """The smallest true gain that would be found with probability `chance`, as a fraction."""
+    """Return the smallest true gain, as a fraction, that would be found with probability `chance`.
+
+    Raises:
+        UserError: there are fewer than 2 problems or 1 sample.
+    """
     from scipy import optimize
 
     _check(1.0, problems, samples)

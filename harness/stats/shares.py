@@ -18,7 +18,7 @@ class Share:
 
 
 def token_share(hits: ArrayLike, tokens: ArrayLike, seed: int = 0) -> Share:
-    """Sum of `hits` over sum of `tokens`, each one number a problem; the percentile bootstrap over problems."""
+    """Return the sum of `hits` over that of `tokens`, each (problems,); the percentile bootstrap over problems."""
     hits, tokens = np.asarray(hits, dtype=float), np.asarray(tokens, dtype=float)
     if not tokens.sum():
         return Share(0.0, None, None)
@@ -27,7 +27,7 @@ def token_share(hits: ArrayLike, tokens: ArrayLike, seed: int = 0) -> Share:
 
 
 def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike], seed: int = 0) -> Share:
-    """The share of `a` over the share of `b`, both (hits, tokens) by problem, in the same order of problems.
+    """Return the share of `a` over the share of `b`, both (hits, tokens) by problem, in the same order of problems.
 
     A problem is drawn with both of its generations. Half a token is added to either side's hits, so that a tail that
     holds nothing gives a large ratio, not an infinite one.
@@ -41,7 +41,7 @@ def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike], 
 
 
 def _weights(problems: int, seed: int) -> np.ndarray:
-    """(resamples, problems): how often each problem is drawn."""
+    """Draw how often each problem is in each resample: (resamples, problems) integers."""
     return np.random.default_rng(seed).multinomial(problems, np.full(problems, 1 / problems), size=RESAMPLES)
 
 

@@ -9,10 +9,13 @@ from harness.errors import UserError
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:
-    """Holm's step-down adjustment: the i-th smallest of m p values times (m - i + 1), made monotone, at most 1.
+    """Adjust p values by Holm's step-down method: the i-th smallest of m times (m - i + 1), made monotone, at most 1.
 
     Comparing the adjusted values with 0.05 keeps the chance of any false claim in the table at 5 %. Shape: (m,), in
     the order given.
+
+    Raises:
+        UserError: `p_values` is not a list of numbers between 0 and 1.
 
     >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
     [0.03, 0.06, 0.06]
@@ -28,7 +31,7 @@ def holm(p_values: ArrayLike) -> np.ndarray:
 
 
 def mean_over_benchmarks(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The unweighted mean of (score, standard error) pairs, each benchmark counting once, and its standard error.
+    """Return the unweighted mean of (score, standard error) pairs, one a benchmark, and its standard error.
 
     Benchmarks are independent sets of problems: sqrt(sum_b se_b^2) / B.
 
