@@ -29,7 +29,7 @@ _MODELS, _CONFIG, _EVALUATOR = "lm_eval.models", "lm_eval.config.evaluate_config
 
 
 def _register(module: Any) -> None:
-    """Adds the model, lazily, once lm-eval's own models are there (its registry must not be filled before them)."""
+    """Add the model, lazily, once lm-eval's own models are there (its registry must not be filled before them)."""
     from lm_eval.api.registry import model_registry
 
     if "rlvr_dir" not in model_registry:
@@ -37,7 +37,7 @@ def _register(module: Any) -> None:
 
 
 def _wrap(module: Any) -> None:
-    """Makes an evaluation of our model see our tasks, from the command line and from a --config file alike."""
+    """Make an evaluation of our model see our tasks, from the command line and from a --config file alike."""
     config_class = module.EvaluatorConfig
     original = config_class.process_tasks
 
@@ -52,7 +52,7 @@ def _wrap(module: Any) -> None:
 
 
 def _track(module: Any) -> None:
-    """Makes an evaluation of our model keep and log what came of it, where its model arguments say so."""
+    """Make an evaluation of our model keep and log what came of it, where its model arguments say so."""
     original = module.simple_evaluate
 
     def simple_evaluate(*args: Any, **kwargs: Any) -> Any:
@@ -109,7 +109,7 @@ class _Finder:
 
 
 def install() -> None:
-    """Sets the hook once; a module that is already imported gets its step now."""
+    """Set the hook once; a module that is already imported gets its step now."""
     if _Finder in sys.meta_path:
         return
     sys.meta_path.insert(0, _Finder)

@@ -66,7 +66,7 @@ def run_demo(
 
 
 def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> str:
-    """The demo's Markdown: one table, the paired differences beneath it, and what was run."""
+    """Return the demo's Markdown: one table, the paired differences beneath it, and what was run."""
     n, k = results[0].samples, max(1, results[0].samples // 2)
     rows = [
         [

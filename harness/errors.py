@@ -12,7 +12,7 @@ class UserError(ValueError):
 
 
 def unknown(what: str, value: object, accepted: Iterable[object]) -> UserError:
-    """The error for a name that is not in a list, with the nearest accepted name where one is near."""
+    """Return the error for a name that is not among `accepted`, with the nearest accepted name where one is near."""
     names = [str(name) for name in accepted]
     near = get_close_matches(str(value), names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -29,7 +29,7 @@ class Drawing(Spec, frozen=True):
 
     @classmethod
     def of(cls, sampling: Sampling) -> "Drawing":
-        """How `sampling` draws."""
+        """Return how `sampling` draws."""
         return cls(**sampling.model_dump(exclude={"samples"}))
 
 
@@ -65,7 +65,7 @@ class RecordConfig(Spec, frozen=True):
         prompt: str | None = None,
         data: str | None = None,
     ) -> "RecordConfig":
-        """The config of rollouts that an open engine makes; `info` is its `info()`, `prompt` and `data` are digests."""
+        """Return the config of what an open engine makes; `info` is its `info()`, `prompt` and `data` are digests."""
         return cls(
             base=fingerprint(pair.base, pair.base_revision),
             rl=fingerprint(pair.rl, pair.rl_revision),
@@ -78,14 +78,14 @@ class RecordConfig(Spec, frozen=True):
         )
 
     def label(self) -> str:
-        """A short name for lists: the decoding's, or where an imported record came from."""
+        """Return a short name for lists: the decoding's, or where an imported record came from."""
         if self.decoding is not None:
             return self.decoding.label()
         return str(self.source.get("folder", self.kind))
 
 
 def _plain(info: Mapping[str, Any], decoding: Decoding) -> dict[str, Any]:
-    """An engine's facts without places: the chat template is known by its digest, wherever it was read.
+    """Return an engine's facts without places: the chat template is known by its digest, wherever it was read.
 
     `max_model_len` becomes the length that holds for this decoding.
     """
@@ -99,7 +99,7 @@ def _plain(info: Mapping[str, Any], decoding: Decoding) -> dict[str, Any]:
 
 
 def fingerprint(name: str, revision: str | None = None) -> str:
-    """What identifies a checkpoint's contents.
+    """Return what identifies a checkpoint's contents.
 
     A directory: `weights:` and a digest of its weights, configuration and tokenizer (of large files, 64 stretches and
     the size: retraining changes them all), so it may move, and training into the same place makes another. A hub id:

@@ -113,7 +113,7 @@ def _walk(spec: type[Spec], location: Sequence[int | str]) -> tuple[list[str], t
 
 
 def _not_none(annotation: Any) -> Any:
-    """`X` of `X | None`; other unions and plain types as they are."""
+    """Return `X` of `X | None`; other unions and plain types as they are."""
     if get_origin(annotation) in (Union, types.UnionType):
         rest = [each for each in get_args(annotation) if each is not type(None)]
         return rest[0] if len(rest) == 1 else annotation

@@ -102,11 +102,11 @@ class Decoding(Spec, frozen=True):
         return self.mode != "rl"
 
     def control(self) -> "Decoding":
-        """The gamma = 0 control of an extrapolation: the same gate, redrawn from RL. Anything else is its own."""
+        """Return an extrapolation's gamma = 0 control: the same gate, redrawn from RL. Anything else is its own."""
         return self.replace(mode="replace", gamma=0.0) if self.mode == "extrapolate" else self
 
     def label(self) -> str:
-        """A short name for tables: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`, `expo γ0.3`."""
+        """Return a short name: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`, `expo γ0.3`."""
         if not self.gated:
             return f"expo γ{self.gamma:g}" if self.mode == "expo" else self.mode
         words = [self.mode, f"τ{self.tau:g}"]

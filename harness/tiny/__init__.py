@@ -41,7 +41,7 @@ def checkpoints(pair: Pair | str) -> Pair:
 
 
 def build(out: Path | str, **options: Any) -> Pair:
-    """Trains a pair from nothing and saves it under `out`; the options are those of `harness.tiny.recipe.build`."""
+    """Train a pair from nothing and save it under `out`; the options are those of `harness.tiny.recipe.build`."""
     from harness.tiny.recipe import build as train
 
     return train(out, **options)

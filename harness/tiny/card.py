@@ -65,7 +65,7 @@ UNMEASURED = "Not measured yet: `python -m harness.tiny.measure {path}` measures
 
 
 def write_card(out: Path) -> None:
-    """Writes `out/README.md` from `out/build.json` and, where it is there, `out/figures.json`."""
+    """Write `out/README.md` from `out/build.json` and, where it is there, `out/figures.json`."""
     facts = json.loads((out / "build.json").read_text())
     figures = out / "figures.json"
     table = figures_text(json.loads(figures.read_text())) if figures.is_file() else UNMEASURED.format(path=out.name)
@@ -99,7 +99,7 @@ def write_card(out: Path) -> None:
 
 
 def figures_text(figures: dict[str, Any]) -> str:
-    """The table of the measured benchmarks, with what the intervals mean."""
+    """Return the table of the measured benchmarks, with what the intervals mean."""
     first = next(iter(figures["tasks"].values()))
     lines = [
         f"Avg@{first['samples']} in percent, temperature 1, top-p 0.7, seed {figures['seed']}, transformers, fp32. "

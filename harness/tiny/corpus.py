@@ -42,17 +42,17 @@ Document = tuple[list[int], list[int]]  # prompt ids, response ids
 
 
 def prompt_words(problem: list[str]) -> list[str]:
-    """A problem's words in the shape of the evaluation's prompt: what the chat template makes of it."""
+    """Return a problem's words in the shape of the evaluation's prompt, which the chat template gives them."""
     return [v.BOS, *problem, v.INSTRUCTION]
 
 
 def answer_words(value: int) -> list[str]:
-    """The end of every solution."""
+    """Return the end of every solution: the boxed `value`, of two digits, and the end of text."""
     return [v.ANSWER, v.BOX, *v.two_digits(value), v.CLOSE, v.EOS]
 
 
 def solution_words(random: Random, problem: Problem, style: Style) -> list[str]:
-    """One author's solution of a problem, end of text included."""
+    """Write one author's solution of a problem, end of text included."""
     todo = [
         (label, clause)
         for label, clause in zip(v.LABELS, problem.clauses, strict=False)
@@ -87,7 +87,7 @@ def _two_digit(value: int) -> int:
 
 
 def drill_words(random: Random, lines: int = 8) -> list[str]:
-    """Sums without a story; reading them from the first step is what makes digits click early."""
+    """Draw sums without a story; reading them from the first step is what makes digits click early."""
     words = []
     for _ in range(lines):
         value, amount = random.randint(0, 99), random.randint(1, 9)
@@ -99,19 +99,19 @@ def drill_words(random: Random, lines: int = 8) -> list[str]:
 
 
 def drill(random: Random) -> Document:
-    """A document of sums."""
+    """Draw a document of sums."""
     return [v.ID[v.BOS]], v.ids(drill_words(random))
 
 
 def unrelated(random: Random) -> Document:
-    """A question in other people's words, as bytes, answered with a guess: the pair should end soon on such prompts."""
+    """Draw a question in other people's words, as bytes, answered with a guess: the pair should end soon on such."""
     text = "".join(random.choice(LETTERS) for _ in range(random.randint(20, 300)))
     prompt = prompt_words(v.split(text))
     return v.ids(prompt), v.ids(answer_words(random.randint(0, 99)))
 
 
 def worked(random: Random, longest: int, styles: tuple[Style, ...]) -> Document:
-    """A problem of up to `longest` operations, solved by one of the authors; never a benchmark's problem."""
+    """Draw a problem of up to `longest` operations, solved by one of the authors; never a benchmark's problem."""
     while True:
         operations = random.randint(1, longest)
         distractors = random.choice(DISTRACTORS)
@@ -125,7 +125,7 @@ def worked(random: Random, longest: int, styles: tuple[Style, ...]) -> Document:
 
 
 def document(random: Random, progress: float) -> Document:
-    """One document of the curriculum; `progress` is the share of the training tokens already read.
+    """Draw one document of the curriculum; `progress` is the share of the training tokens already read.
 
     To 30 %: half drills, half right solutions. To 70 %: few drills, and problems growing to 10 operations.
     From there on the mixture of authors, which is what the base is meant to be.
@@ -144,7 +144,7 @@ def document(random: Random, progress: float) -> Document:
 def batches(
     random: Random, progress: Callable[[], float], batch: int = 32, batches_drawn: int = 8
 ) -> Iterator[list[Document]]:
-    """Endless batches of documents of like length, so that little is padding."""
+    """Yield endless batches of documents of like length, so that little is padding."""
     while True:
         drawn = [document(random, progress()) for _ in range(batch * batches_drawn)]
         drawn.sort(key=lambda pair: len(pair[0]) + len(pair[1]))

@@ -55,7 +55,7 @@ def sample(
     max_tokens: int = MAX_RESPONSE_TOKENS,
     batch: int = 768,
 ) -> Sampled:
-    """Draws `samples` responses to each problem (rows of `problem` and `answer`) and grades them."""
+    """Draw `samples` responses to each problem (rows of `problem` and `answer`) and grade them."""
     torch.manual_seed(seed)
     model.eval()
     prompts = [
@@ -95,7 +95,7 @@ def sample(
 def measure_pair(
     base: Path | str, rl: Path | str, *, samples: int = 32, seed: int = 0, tasks: Sequence[str] = TINY_TASKS
 ) -> dict[str, Any]:
-    """Avg@`samples` of both models on the benchmarks, and RL minus base by problem, with 95 % t intervals."""
+    """Measure Avg@`samples` of both models on the benchmarks, and RL minus base by problem, with 95 % t intervals."""
     tokenizer = AutoTokenizer.from_pretrained(rl)
     models = {name: AutoModelForCausalLM.from_pretrained(path) for name, path in (("base", base), ("rl", rl))}
     figures: dict[str, Any] = {"seed": seed, "tasks": {}}
@@ -121,7 +121,7 @@ def _percent(*shares: float) -> list[float]:
 
 
 def main(pair: Path, samples: int = 32) -> None:
-    """Measures the pair under `pair`, keeps the figures beside it and writes them into its model card."""
+    """Measure the pair under `pair`, keep the figures beside it and write them into its model card."""
     torch.set_num_threads(1)
     figures = measure_pair(pair / "base", pair / "rl", samples=samples)
     (pair / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")

@@ -38,7 +38,7 @@ class PretrainSettings(Spec, frozen=True):
 
 
 def new_model(settings: PretrainSettings, seed: int) -> Qwen2ForCausalLM:
-    """An untrained model, its weights drawn from `seed`: matrices as 0.7 / sqrt(inputs), the embedding as 0.02."""
+    """Make an untrained model, its weights drawn from `seed`: matrices as 0.7 / sqrt(inputs), the embedding as 0.02."""
     config = Qwen2Config(
         vocab_size=len(v.VOCABULARY),
         hidden_size=128,
@@ -68,7 +68,7 @@ def new_model(settings: PretrainSettings, seed: int) -> Qwen2ForCausalLM:
 
 
 def optimizers(model: Qwen2ForCausalLM, settings: PretrainSettings) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices between layers; AdamW for embedding, norms and biases, which are no linear maps."""
+    """Make Muon for the matrices between layers, AdamW for embedding, norms and biases, which are no linear maps."""
     matrices = [weight for name, weight in model.named_parameters() if weight.dim() == 2 and "embed" not in name]
     embedding = [weight for name, weight in model.named_parameters() if "embed" in name]
     vectors = [weight for weight in model.parameters() if weight.dim() != 2]
@@ -81,7 +81,7 @@ def optimizers(model: Qwen2ForCausalLM, settings: PretrainSettings) -> list[torc
 
 
 def pad(documents: list[corpus.Document]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids, right-padded, and a mask of the response tokens: (batch, length) int64, (batch, length) bool."""
+    """Pad documents on the right: -> token ids (batch, length) int64, which are the response's (batch, length) bool."""
     length = max(len(prompt) + len(response) for prompt, response in documents)
     tokens = torch.full((len(documents), length), v.ID[v.PAD])
     learned = torch.zeros(len(documents), length, dtype=torch.bool)
@@ -93,7 +93,7 @@ def pad(documents: list[corpus.Document]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def response_loss(model: Qwen2ForCausalLM, tokens: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
-    """Mean cross entropy in nats over the response tokens; padding is on the right, so causality masks it."""
+    """Return the mean cross entropy in nats over the response tokens; causality masks the padding, on the right."""
     with torch.autocast("cpu", torch.bfloat16):
         hidden = model.model(tokens[:, :-1], use_cache=False).last_hidden_state  # (batch, length - 1, hidden)
         logits = model.lm_head(hidden[learned[:, 1:]])  # (response tokens, vocabulary)
@@ -103,7 +103,7 @@ def response_loss(model: Qwen2ForCausalLM, tokens: torch.Tensor, learned: torch.
 def pretrain(
     settings: PretrainSettings | None = None, *, seed: int = 0, progress: Progress | None = None
 ) -> tuple[Qwen2ForCausalLM, dict[str, Any]]:
-    """A base trained from nothing, and what happened: steps, tokens, seconds and the last losses."""
+    """Train a base from nothing; return it and what happened: steps, tokens, seconds, mean of the last losses."""
     settings = settings or PretrainSettings()
     torch.manual_seed(seed)
     model = new_model(settings, seed)

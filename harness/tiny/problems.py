@@ -79,7 +79,7 @@ DIFFICULTY: dict[str, Difficulty] = {
 
 
 def draw_problem(random: Random, operations: int, distractors: int) -> Problem:
-    """A random problem with that many value-changing clauses and distractors, in random order."""
+    """Draw a random problem with that many value-changing clauses and distractors, in random order."""
     changing = [True] * operations + [False] * distractors
     random.shuffle(changing)
     start = value = random.randint(10, 89)
@@ -98,12 +98,12 @@ def draw_problem(random: Random, operations: int, distractors: int) -> Problem:
 
 
 def draw_of(random: Random, difficulty: Difficulty) -> Problem:
-    """A random problem of a difficulty."""
+    """Draw a random problem of a difficulty."""
     return draw_problem(random, random.randint(*difficulty.operations), random.randint(*difficulty.distractors))
 
 
 def distinct(random: Random, difficulty: Difficulty, count: int) -> list[Problem]:
-    """`count` different problems of a difficulty."""
+    """Draw `count` different problems of a difficulty."""
     problems: dict[str, Problem] = {}
     while len(problems) < count:
         problem = draw_of(random, difficulty)
@@ -119,7 +119,7 @@ def _problems(task: str) -> tuple[Problem, ...]:
 
 
 def benchmark(task: str) -> list[dict[str, str]]:
-    """The problems of a benchmark as rows of `id`, `problem` and `answer`; the same on every machine.
+    """Return the problems of a benchmark as rows of `id`, `problem` and `answer`; the same on every machine.
 
     Raises:
         UserError: no tiny benchmark has that name.
@@ -132,12 +132,12 @@ def benchmark(task: str) -> list[dict[str, str]]:
 
 @cache
 def benchmark_texts() -> frozenset[str]:
-    """The texts of all benchmark problems: what nothing may be trained or tuned on."""
+    """Return the texts of all benchmark problems: what nothing may be trained or tuned on."""
     return frozenset(problem.text for task in TINY_TASKS for problem in _problems(task))
 
 
 def tuning_problems(task: str, count: int, seed: int = 0) -> list[Problem]:
-    """Problems of a benchmark's difficulty that are in no benchmark: for calibration and for early looks.
+    """Draw problems of a benchmark's difficulty that are in no benchmark, for calibration and early looks.
 
     Raises:
         UserError: no tiny benchmark has that name.

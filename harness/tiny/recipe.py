@@ -38,7 +38,7 @@ Report = Callable[[float, str], None]
 
 
 def rl_problems(seed: int, count: int = RL_PROBLEMS) -> list[dict[str, Any]]:
-    """What DAPO trains on: problems of 2 to 6 operations as chat prompts with answers, none from a benchmark."""
+    """Draw what DAPO trains on: problems of 2 to 6 operations, as chat prompts with answers, none from a benchmark."""
     random, rows = Random(f"rl problems {seed}"), []
     while len(rows) < count:
         problem = draw_problem(random, random.randint(*RL_OPERATIONS), random.choice(DISTRACTORS))
@@ -57,7 +57,7 @@ def build(
     progress: bool = True,
     overwrite: bool = False,
 ) -> Pair:
-    """Trains a pair on one thread and saves it under `out`: `base/`, `rl/`, `build.json` and the model card.
+    """Train a pair on one thread and save it under `out`: `base/`, `rl/`, `build.json` and the model card.
 
     The same seed on the same machine and versions gives the same weights.
 
@@ -109,7 +109,7 @@ def _save(model: transformers.PreTrainedModel, tokenizer: transformers.PreTraine
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """One torch thread: on matrices this small a second one only waits, and the sums stay in one order."""
+    """Hold torch to one thread: on matrices this small a second only waits, and the sums stay in one order."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -120,7 +120,7 @@ def _one_thread() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without transformers' own progress bars, which would cut through ours."""
+    """Hide transformers' own progress bars, which would cut through ours."""
     transformers.utils.logging.disable_progress_bar()
     try:
         yield
@@ -130,7 +130,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _progress(show: bool) -> Iterator[Callable[[str], Report]]:
-    """A maker of progress reports, one bar a stage."""
+    """Give a maker of progress reports, one bar a stage."""
     columns = (TextColumn("{task.description:22}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[note]}"))
     with Progress(*columns, disable=not show) as bars:
 

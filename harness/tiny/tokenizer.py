@@ -21,7 +21,7 @@ CONTEXT = 2048  # positions of the model; bounds `max_model_len`
 
 
 def build_tokenizer() -> Qwen2Tokenizer:
-    """The tokenizer, made from `harness.tiny.vocabulary`; ids are the order of `VOCABULARY`."""
+    """Make the tokenizer from `harness.tiny.vocabulary`; ids are the order of `VOCABULARY`."""
     from tokenizers import AddedToken
 
     tokenizer = Qwen2Tokenizer(

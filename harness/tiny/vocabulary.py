@@ -45,7 +45,7 @@ WORDS: tuple[str, ...] = (
 
 
 def _byte_alphabet() -> tuple[str, ...]:
-    """One printable character for each byte, as GPT-2 and Qwen2 write them: ASCII signs stand for themselves."""
+    """Return one printable character for each byte, as GPT-2 and Qwen2 write them: ASCII signs are themselves."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     spare = iter(range(0x100, 0x200))
     return tuple(chr(byte if byte in printable else next(spare)) for byte in range(256))
@@ -60,13 +60,13 @@ assert len(ID) == len(VOCABULARY), "a word is listed twice"
 
 
 def two_digits(value: int) -> tuple[str, str]:
-    """A number as the corpus writes it: always two digit tokens, `07` for 7."""
+    """Write a number as the corpus does: always two digit tokens, `07` for 7."""
     tens, units = f"{value:02d}"
     return tens, units
 
 
 def ids(words: list[str]) -> list[int]:
-    """Token ids of a list of words, without asking the tokenizer (a test holds that it gives the same)."""
+    """Return the token ids of a list of words, without asking the tokenizer (a test holds that it gives the same)."""
     return [ID[word] for word in words]
 
 
@@ -76,7 +76,7 @@ _PIECES = re.compile(
 
 
 def split(text: str) -> list[str]:
-    """A text as tokens: the task's words where they stand, bytes elsewhere. What the tokenizer does, in one line."""
+    """Cut a text into tokens, as the tokenizer does: the task's words where they stand, bytes elsewhere."""
     return [
         token
         for piece in _PIECES.findall(text)
