@@ -43,12 +43,12 @@ class Source:
 
 
 def train(spec: "TrainSpec", out: Path, source: Source, **options: Any) -> dict[str, Any]:
-    """Trains by the spec's backend; everything else as `harness.train.run.run_training` has it."""
+    """Train by the spec's backend; everything else as `harness.train.run.run_training` has it."""
     return import_module(_BACKENDS[spec.backend]).run_training(spec, out, source, **options)
 
 
 def validate_base(spec: "TrainSpec", source: Source, folder: TrainingFolder, say: Say) -> None:
-    """Validates the base, where that is asked for and not done."""
+    """Validate the base, where that is asked for and not done."""
     if spec.validation.tasks and source.validate and not folder.base.is_file():
         say("validating the base")
         write_json(folder.base, source.validate(source.base, source.base, "base", None))
@@ -63,7 +63,7 @@ def conclude(
     say: Say,
     keep: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Makes a trained seed a finished one: validates it, writes its pair and its card, and says that it is done."""
+    """Make a trained seed a finished one: validate it, write its pair and its card, and say that it is done."""
     scores: Scores = {}
     if spec.validation.tasks and source.validate:
         say(f"seed {seed}: validating")

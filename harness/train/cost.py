@@ -25,7 +25,7 @@ def reweighting_cost(
     method: str = "low_prob",
     rounds: int = 3,
 ) -> dict[str, float]:
-    """Trains plain DAPO and `method` with alpha 0 in turn, `rounds` times, after one round that warms up.
+    """Train plain DAPO and `method` with alpha 0 in turn, `rounds` times, after one round that warms up.
 
     Args:
         load: gives a fresh copy of the model.

@@ -114,14 +114,14 @@ class DapoTrainer(GRPOTrainer):
         return merged
 
     def _more_rows(self, groups: int, samples: int) -> list[dict[str, Any]]:
-        """Rows of `groups` further prompts, each repeated `samples` times, from a generator of their own."""
+        """Draw rows of `groups` further prompts, each repeated `samples` times, from a generator of their own."""
         indices = [self._refill.randrange(len(self.train_dataset)) for _ in range(groups)]
         return [self.train_dataset[index] for index in indices for _ in range(samples)]
 
     # Reweighting
 
     def _standardised(self, batch: Batch) -> Batch:
-        """With the standardised log-perplexities that `ppl` needs: they look at all responses, a loss at few."""
+        """Add the standardised log-perplexities that `ppl` needs: they look at all responses, a loss at few."""
         if self.dapo.method == "ppl" and len(batch["advantages"]):
             began = time.perf_counter()
             logp, mask = self._old_logp(batch), batch["completion_mask"]
@@ -131,7 +131,7 @@ class DapoTrainer(GRPOTrainer):
         return batch
 
     def _old_logp(self, batch: Batch) -> torch.Tensor:
-        """log pi_old of the responses; TRL does not compute it where a batch makes a single update."""
+        """Return log pi_old of the responses, (n, tokens); TRL does not compute it if a batch makes a single update."""
         if "old_per_token_logps" in batch:
             return batch["old_per_token_logps"]
         ids, mask = (torch.cat([batch[f"prompt_{x}"], batch[f"completion_{x}"]], 1) for x in ("ids", "mask"))
@@ -148,14 +148,14 @@ class DapoTrainer(GRPOTrainer):
             self._loss_inputs = None
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
-        """TRL's loss calls this first and reads the advantages afterwards: the moment to weigh them."""
+        """Weigh the advantages on the way: TRL's loss calls this first and reads them afterwards."""
         found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         if self._loss_inputs is not None and self.model.training:
             self._weigh(self._loss_inputs, found[0].detach())
         return found
 
     def _weigh(self, inputs: Batch, logp: torch.Tensor) -> None:
-        """Replaces the advantages (n,) by reweighted ones (n, tokens), and counts what the tokens contribute."""
+        """Replace the advantages (n,) by reweighted ones (n, tokens), and count what the tokens contribute."""
         dapo, mask, advantages = self.dapo, inputs["completion_mask"], inputs["advantages"][:, None]
         old = inputs.get("old_per_token_logps", logp)  # left out where the two are the same
         weight = None
@@ -184,15 +184,15 @@ class DapoTrainer(GRPOTrainer):
         )
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Nothing: a checkpoint needs none, and a finished model gets ours."""
+        """Do nothing: a checkpoint needs no card, and a finished model gets ours."""
 
     def refill_state(self) -> list[Any]:
-        """What TRL's checkpoint lacks: where the draws of further prompts stand. JSON."""
+        """Return what TRL's checkpoint lacks, as JSON values: where the draws of further prompts stand."""
         version, internal, gauss = self._refill.getstate()
         return [version, list(internal), gauss]
 
     def set_refill_state(self, state: list[Any]) -> None:
-        """Goes on where `state` was taken."""
+        """Go on where `state` was taken."""
         version, internal, gauss = state
         self._refill.setstate((version, tuple(internal), gauss))
 
@@ -214,7 +214,7 @@ class _Prompts(RepeatSampler):
 
 
 def grpo_config(settings: DapoSettings, output_dir: str | Path, **changes: Any) -> GRPOConfig:
-    """TRL's configuration for these settings: token-level DAPO loss, clip-higher, no KL term."""
+    """Return TRL's configuration for these settings: token-level DAPO loss, clip-higher, no KL term."""
     arguments: dict[str, Any] = {
         "output_dir": str(output_dir),
         "max_steps": settings.steps * settings.minibatches,  # TRL counts optimizer updates
@@ -267,7 +267,7 @@ def make_trainer(
     peft_config: Any = None,
     **config: Any,
 ) -> DapoTrainer:
-    """A trainer of `model` on rows of `prompt` and `answer`; further keyword arguments go to `GRPOConfig`."""
+    """Make a trainer of `model` on rows of `prompt` and `answer`; further keyword arguments go to `GRPOConfig`."""
     from datasets import Dataset
 
     rewards = [accuracy_by(settings.grader)]
@@ -314,7 +314,7 @@ def train_dapo(
     progress: Progress | None = None,
     **config: Any,
 ) -> list[dict[str, float]]:
-    """Trains `model` in place on rows of `prompt` (messages or text) and `answer`; returns one log record a step.
+    """Train `model` in place on rows of `prompt` (messages or text) and `answer`; return one log record a step.
 
     Further keyword arguments go to TRL's `GRPOConfig` as they are.
     """

@@ -8,7 +8,7 @@ from harness.errors import UserError
 
 
 def read_problems(path: str | Path, instruction: str) -> list[dict[str, Any]]:
-    """Rows of `prompt` and `answer`; a `problem` becomes a user's message with the instruction behind it.
+    """Read rows of `prompt` and `answer`; a `problem` becomes a user's message with the instruction behind it.
 
     Raises:
         UserError: no such file, or a line that is no such row (the sentence has its number).

@@ -14,7 +14,7 @@ _TINY = {"base": TINY, "backend": "trl", "preset": None}  # a training that says
 
 
 def complete(data: Mapping[str, Any]) -> TrainSpec:
-    """`load_train`, with the defaults of the tiny base where that is what is trained.
+    """Call `load_train`, with the defaults of the tiny base where that is what is trained.
 
     Raises:
         UserError: what `load_train` refuses.

@@ -28,11 +28,11 @@ class Tally:
         self.start()
 
     def start(self) -> None:
-        """The step's time counts from now."""
+        """Start the clock of the step."""
         self.began = time.perf_counter()
 
     def generated(self, rewards: torch.Tensor, weights: torch.Tensor, lengths: list[int], truncated: int) -> None:
-        """Counts one round of responses.
+        """Count one round of responses.
 
         Args:
             rewards: (responses, reward functions), the first is the accuracy; NaN for ungraded.
@@ -48,7 +48,7 @@ class Tally:
         self.rounds += 1
 
     def groups(self, kept: int, dropped: int, empty: int) -> None:
-        """Counts groups: learned from; uniform and thrown away; places that stayed empty."""
+        """Count groups: learned from; uniform and thrown away; places that stayed empty."""
         self.kept, self.dropped, self.empty = kept, dropped, empty
 
     def learning(
@@ -60,7 +60,7 @@ class Tally:
         flows: torch.Tensor,
         mask: torch.Tensor,
     ) -> None:
-        """Counts the tokens of one backward pass, all (n, tokens); `flows`: where the clipped loss has a gradient."""
+        """Count the tokens of one backward pass, all (n, tokens); `flows`: where the clipped loss has a gradient."""
         inside = mask.bool() & (advantages != 0)
         mass, counts = sums_by_probability(logp, gradient_coefficient(logp, advantages, ratio) * flows, inside, BINS)
         self.mass += mass.cpu()
@@ -69,7 +69,7 @@ class Tally:
         self.weight += float(inside.sum() if weight is None else weight[inside].double().sum())
 
     def take(self) -> dict[str, Any]:
-        """The record of the step: means, and the shares of tokens and of gradient mass by probability bin."""
+        """Return the record of the step: means, and the shares of tokens and of gradient mass by probability bin."""
         tokens, mass = max(1.0, float(self.counts.sum())), float(self.mass.sum()) or 1.0
         record = {
             "accuracy": _mean(self.right, self.graded),

@@ -35,7 +35,7 @@ class TrainingFolder:
         self.spec, self.lock, self.base = path / "train.yaml", path / "lock", path / "base.json"
 
     def settle(self, spec: TrainSpec) -> TrainSpec:
-        """Writes the training down, or checks it against the one that is; seeds may be added. The one with all seeds.
+        """Write the training down, or check it against the one that is; return the one with all seeds, old and new.
 
         Raises:
             UserError: the folder belongs to another training.
@@ -52,11 +52,11 @@ class TrainingFolder:
         return spec
 
     def stored(self) -> TrainSpec | None:
-        """The training this folder belongs to; None for a new one."""
+        """Read the training this folder belongs to; None for a new one."""
         return load_train(yaml.safe_load(self.spec.read_text())) if self.spec.is_file() else None
 
     def seed(self, seed: int) -> "SeedFolder":
-        """The part of one seed."""
+        """Return the part of one seed."""
         return SeedFolder(self.path / f"seed-{seed}")
 
 
@@ -69,11 +69,11 @@ class SeedFolder:
         self.rl, self.pair, self.done = path / "rl", path / "pair.json", path / "done.json"
 
     def facts(self) -> dict[str, Any] | None:
-        """What is known of the seed when it is finished; None before."""
+        """Read what is known of the seed when it is finished; None before."""
         return read_json(self.done) if self.done.is_file() else None
 
     def last_checkpoint(self) -> tuple[int, Path, list[Any]] | None:
-        """Step, folder and trainer state of the newest complete checkpoint; incomplete ones are deleted."""
+        """Return step, folder and trainer state of the newest complete checkpoint; delete incomplete ones."""
         found = []
         for path in self.checkpoints.glob("checkpoint-*"):
             if (path / MARK).is_file():
@@ -84,7 +84,7 @@ class SeedFolder:
         return max(found, default=None, key=lambda each: each[0])
 
     def complete(self, path: Path, step: int, state: list[Any], *, keep: bool) -> None:
-        """Marks a checkpoint as whole, once all of it is on the disk; then older ones go, unless they are kept."""
+        """Mark a checkpoint as whole once all of it is on the disk; then delete older ones, unless they are kept."""
         for file in path.iterdir():
             with file.open("rb") as open_file:
                 os.fsync(open_file.fileno())
@@ -96,18 +96,18 @@ class SeedFolder:
                 shutil.rmtree(other)
 
     def append(self, record: dict[str, Any]) -> None:
-        """Adds a line to the log."""
+        """Add a line to the log."""
         with self.log.open("a") as log:
             log.write(json.dumps(record) + "\n")
 
     def trim(self, step: int) -> None:
-        """Forgets the lines after a step: they are written again. A line that was cut short goes too."""
+        """Forget the lines after a step: they are written again. A line that was cut short goes too."""
         if self.log.is_file():
             lines = [json.dumps(record) + "\n" for record in self.records() if record["step"] <= step]
             write_file(self.log, "".join(lines).encode())
 
     def records(self) -> list[dict[str, Any]]:
-        """The lines of the log."""
+        """Read the lines of the log."""
         found = []
         for line in self.log.read_text().splitlines() if self.log.is_file() else ():
             try:
@@ -118,12 +118,12 @@ class SeedFolder:
 
 
 def read_json(path: Path) -> Any:
-    """The contents of a JSON file."""
+    """Read a JSON file."""
     return json.loads(path.read_text())
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Writes a JSON file, whole or not at all."""
+    """Write a JSON file, whole or not at all."""
     make_folder(path.parent)
     write_file(path, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
 

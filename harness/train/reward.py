@@ -16,7 +16,7 @@ Reward = Callable[..., list[float | None]]
 
 
 def response_text(completion: Completion) -> str:
-    """What the model wrote, whichever way TRL hands it over."""
+    """Return what the model wrote, whichever way TRL hands it over."""
     return completion if isinstance(completion, str) else "".join(message["content"] for message in completion)
 
 
@@ -27,13 +27,16 @@ def accuracy(
     grader: str = DEFAULT_GRADER,
     **_: Any,  # TRL also hands over prompts, ids, the trainer's state
 ) -> list[float | None]:
-    """A TRL reward function over a dataset with a column `answer`; None where the grader itself failed."""
+    """Reward right answers with 1, others with 0: for TRL, over a dataset with a column `answer`.
+
+    None is a response on which the grader itself failed.
+    """
     pairs = [(gold, response_text(completion)) for gold, completion in zip(answer, completions, strict=True)]
     return [float(verdict.correct) if verdict.graded else None for verdict in grade_many(pairs, grader=grader)]
 
 
 def accuracy_by(grader: str) -> Reward:
-    """`accuracy` with a grader by name; TRL calls it `accuracy` in its own logs too."""
+    """Return `accuracy` with a grader by name; TRL calls it `accuracy` in its own logs too."""
 
     def reward(completions: Sequence[Completion], answer: Sequence[str], **columns: Any) -> list[float | None]:
         return accuracy(completions, answer, **{**columns, "grader": grader})
@@ -43,7 +46,7 @@ def accuracy_by(grader: str) -> Reward:
 
 
 def overlong(limit: int, buffer: int) -> Reward:
-    """A TRL reward function, -1 to 0, of the number of tokens written."""
+    """Make a TRL reward function, -1 to 0, of the number of tokens written."""
 
     def reward(completion_ids: Sequence[Sequence[int]], **_: Any) -> list[float | None]:
         return overlong_penalty(torch.tensor([len(ids) for ids in completion_ids]), limit, buffer).tolist()

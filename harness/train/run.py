@@ -48,7 +48,7 @@ def run_training(
     on_record: OnRecord = lambda seed, record: None,
     on_seed: OnSeed = lambda seed, folder: None,
 ) -> dict[str, Any]:
-    """Trains what is not trained yet and writes the summary over all seeds, which it returns.
+    """Train what is not trained yet, write the summary over all seeds, and return it.
 
     Args:
         on_record: is told of each line of a log once it is written; what it raises ends the training, which can be
@@ -106,7 +106,7 @@ class _Run:
         self.dapo: DapoSettings = fitted(spec.dapo, fit).replace(seed=seed)
 
     def finish(self, problems: list[dict[str, Any]]) -> None:
-        """Trains unless that is done, then validates, writes the card and says that the seed is done."""
+        """Train unless that is done, then validate, write the card and say that the seed is done."""
         folder = self.folder
         if folder.facts():
             self.say(f"seed {self.seed} is done")
@@ -117,7 +117,7 @@ class _Run:
         conclude(self.spec, self.seed, folder, self.source, self._facts, self.say, self.keep)
 
     def keep(self, record: dict[str, Any]) -> None:
-        """Writes a line of the log, then tells of it."""
+        """Write a line of the log, then tell of it."""
         self.folder.append(record)
         self.on_record(self.seed, record)
 
@@ -187,7 +187,7 @@ class _Steps(TrainerCallback):
         self.trainer.tally.start()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Asks for a checkpoint; after the last step there is the model itself."""
+        """Ask for a checkpoint; after the last step there is the model itself."""
         step, rest = divmod(state.global_step, self.updates)
         control.should_save = not rest and not step % self.run.spec.checkpoint_every and step < self.run.dapo.steps
 
@@ -230,7 +230,7 @@ class _Steps(TrainerCallback):
 
 
 def export(model: PreTrainedModel, tokenizer: Any, path: Path, caches: bool) -> None:
-    """Saves a model as others load it, whole or not at all: adapters merged, `use_cache` as it was before TRL."""
+    """Save a model as others load it, whole or not at all: adapters merged, `use_cache` as it was before TRL."""
     new = path.with_name(path.name + ".new")
     shutil.rmtree(new, ignore_errors=True)
     shutil.rmtree(path, ignore_errors=True)
@@ -294,7 +294,7 @@ def _give_back(trainer: DapoTrainer) -> None:
 
 @contextmanager
 def _same_random_numbers() -> Iterator[None]:
-    """Afterwards every generator stands where it stood: validation must not change training."""
+    """Put every generator back where it stood before: validation must not change training."""
     python, numpy = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng():
@@ -316,7 +316,7 @@ def _threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without transformers' own bars and the warnings that only matter to its developers."""
+    """Silence transformers' own bars and the warnings that only matter to its developers."""
     logging = transformers.utils.logging
     level = logging.get_verbosity()
     logging.disable_progress_bar()

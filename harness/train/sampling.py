@@ -12,7 +12,7 @@ Batch = dict[str, Any]
 
 
 def take_groups(batch: Batch, groups: torch.Tensor, samples: int) -> Batch:
-    """The rows of some groups, in order. Scalars (`num_items_in_batch`) are left for `join` to recompute.
+    """Return the rows of some groups, in order. Scalars (`num_items_in_batch`) are left for `join` to recompute.
 
     Args:
         groups: (n,) int64, indices of groups.
@@ -22,7 +22,7 @@ def take_groups(batch: Batch, groups: torch.Tensor, samples: int) -> Batch:
 
 
 def join(batches: list[Batch], pad_token_id: int) -> Batch:
-    """Batches one below the other, padded to the longest."""
+    """Stack batches one below the other, padded to the longest."""
     joined: Batch = {}
     for key in batches[0]:
         tensors = [batch[key] for batch in batches]

@@ -53,7 +53,7 @@ class DapoSettings(Spec, frozen=True):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: Any) -> Any:
-        """What the method implies where nothing is said, so that two ways of writing one run are equal."""
+        """Add what the method implies where nothing is said, so that two ways of writing one run are equal."""
         if not isinstance(data, dict):
             return data
         data = {name: value for name, value in data.items() if value is not None or name not in ("alpha", "clip_high")}
@@ -87,7 +87,7 @@ class DapoSettings(Spec, frozen=True):
         return self
 
     def replace(self, **changes: Any) -> "DapoSettings":
-        """A validated copy with some fields changed; with another method, also what that method implies.
+        """Return a validated copy with some fields changed; with another method, also what that method implies.
 
         Raises:
             UserError: the changed settings are not valid.

@@ -136,7 +136,7 @@ class TrainSpec(Spec, frozen=True):
 
 
 def _refuse_what_verl_cannot(spec: TrainSpec) -> None:
-    """Refuses what the TRL backend can do and verl cannot, and numbers that cannot be said in verl's units.
+    """Refuse what the TRL backend can do and verl cannot, and numbers that cannot be said in verl's units.
 
     Raises:
         ValueError: one sentence that names the key, its value and what would be accepted.

@@ -20,7 +20,7 @@ from harness.train.spec import TrainSpec, plain
 
 
 def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None = None) -> dict[str, Any]:
-    """Writes `summary.json` and `summary.md` over the finished seeds; returns what is in the former.
+    """Write `summary.json` and `summary.md` over the finished seeds; return what is in the former.
 
     Raises:
         UserError: `against` is no finished training, or one that cannot be compared.
@@ -68,7 +68,7 @@ def _of_seed(folder: TrainingFolder, seed: int, facts: dict[str, Any]) -> dict[s
 
 
 def _share(part: float | None, whole: float) -> float | None:
-    """None where the backend does not measure it."""
+    """Divide `part` by `whole`; return None where the backend does not measure it."""
     return None if part is None else part / whole if whole else 0.0
 
 
@@ -87,7 +87,7 @@ def _other(path: Path, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _benchmarks(found: dict[str, Any], other: dict[str, Any] | None) -> dict[str, Any]:
-    """Means over seeds with their intervals, of Avg@k and Pass@k; gains and differences are one family each."""
+    """Average Avg@k and Pass@k over seeds, with intervals; gains and differences are one family each."""
     benchmarks: dict[str, Any] = {task: {} for task in found["base"]}
     gains, differences = [], []
     for task in benchmarks:
@@ -112,7 +112,7 @@ def _benchmarks(found: dict[str, Any], other: dict[str, Any] | None) -> dict[str
 
 
 def _by_seed(found: dict[str, Any], task: str, metric: str) -> Scores:
-    """One metric of the validations of a training by seed; no seeds where there was none."""
+    """Return one metric of the validations of a training by seed; no seeds where there was none."""
     values = {seed: each["scores"][task][metric] for seed, each in found["seeds"].items() if each["scores"]}
     return Scores(found["label"], f"{task} {metric}", tuple(values), np.array(list(values.values())))
 
@@ -133,7 +133,7 @@ def _interval(ends: tuple[float, float]) -> list[float] | None:
 
 
 def text(found: dict[str, Any]) -> str:
-    """The summary as Markdown, in percent."""
+    """Write the summary as Markdown, in percent."""
     training, seeds = found["training"], found["seeds"]
     lines = [
         f"# {found['label']} from {training['base']}, {training['dapo']['steps']} steps",

@@ -23,7 +23,7 @@ OPEN = ("reward.reward_kwargs", "reward.custom_reward_function.reward_kwargs", "
 
 
 def check(request: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a request."""
+    """Answer a request: which versions there are, what is missing, and the problems found."""
     versions = {name: _version(name) for name in ("verl", "rlvr-dir", "math-verify", "ray", "torch", "transformers")}
     missing = [name for name in TRAINING if importlib.util.find_spec(name) is None]
     found = {"versions": versions, "missing": missing, "problems": _versions(versions, request)}
@@ -90,7 +90,7 @@ def _problems(request: dict[str, Any]) -> list[str]:
 
 
 def _unknown(key: str, stock: Any, added: list[str], omegaconf: Any) -> str | None:
-    """What is wrong with a key: verl's configuration does not have it, and no place for it either."""
+    """Say what is wrong with a key: verl's configuration does not have it, and no place for it either."""
     parts = key.split(".")
     node: Any = stock
     for depth, part in enumerate(parts):
@@ -113,7 +113,7 @@ def _unknown(key: str, stock: Any, added: list[str], omegaconf: Any) -> str | No
 
 
 def _fields(node: Any, parts: list[str]) -> set[str]:
-    """Fields of the dataclass that a node becomes: verl's, or ours where an argument names it."""
+    """Return the fields of the dataclass that a node becomes: verl's, or ours where an argument names it."""
     import dataclasses
 
     from verl.utils.import_utils import load_class_from_fqn
@@ -136,7 +136,7 @@ def _names(node: Any, where: str = "") -> Any:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """(0, 9, 1) of 0.9.1 and of 0.9.1.post2."""
+    """Return (0, 9, 1) of 0.9.1 and of 0.9.1.post2."""
     numbers = []
     for part in version.split("."):
         if not part.isdigit():

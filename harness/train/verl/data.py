@@ -13,7 +13,7 @@ from harness.train.spec import TrainSpec
 def rows(
     problems: Sequence[dict[str, Any]], spec: TrainSpec, name: str, least: int | None = None
 ) -> list[dict[str, Any]]:
-    """The problems, once it is known that verl can train on them.
+    """Return the problems, once it is known that verl can train on them.
 
     Raises:
         UserError: fewer than `least` (default a step's groups), or a prompt that is plain text: verl puts every prompt
@@ -35,7 +35,7 @@ def rows(
 
 
 def write(path: Path, problems: Sequence[dict[str, Any]], source: str) -> None:
-    """Writes them, whole or not at all; `source` is what verl's validation metrics are named after."""
+    """Write problems, whole or not at all; `source` is what verl's validation metrics are named after."""
     lines = (
         {
             "data_source": source,

@@ -35,7 +35,7 @@ class RlvrDirTrainer(PPOTrainerSync):
 
 
 def count_verdicts(batch: Any, metrics: dict[str, Any]) -> None:
-    """Adds `rlvr_dir/accuracy`, over the graded responses of a batch, `rlvr_dir/ungraded` and `rlvr_dir/responses`."""
+    """Add `rlvr_dir/accuracy`, over the graded responses of a batch, `rlvr_dir/ungraded` and `rlvr_dir/responses`."""
     keys = [key for key, real in zip(batch.keys, _real(batch), strict=True) if real]
     data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
     if "extra_fields" not in data:
@@ -49,7 +49,7 @@ def count_verdicts(batch: Any, metrics: dict[str, Any]) -> None:
 
 
 def reweight_by_perplexity(batch: Any, metrics: dict[str, Any], alpha: float, scope: str) -> Any:
-    """Writes A (1 - alpha z) in the place of every advantage A; `scope` is `batch` or `group`. Padding is left out."""
+    """Write A (1 - alpha z) in the place of every advantage A; `scope` is `batch` or `group`. Padding is left out."""
     fields = ["response_mask", "old_log_probs", "advantages"]
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["uid", *fields])
     lengths = data["response_mask"]  # nested: the rows' own lengths
@@ -64,7 +64,7 @@ def reweight_by_perplexity(batch: Any, metrics: dict[str, Any], alpha: float, sc
 
 
 def z_scores(x: torch.Tensor, groups: list[Any] | None, real: list[bool]) -> torch.Tensor:
-    """Standardised over the real rows, or within each of their groups, in any order: (n,) -> (n,); 0 for padding."""
+    """Standardise over the real rows, or within each of their groups, in any order: (n,) -> (n,); 0 for padding."""
     z = torch.zeros_like(x)
     rows: dict[Any, list[int]] = {}
     for row, inside in enumerate(real):
@@ -76,10 +76,10 @@ def z_scores(x: torch.Tensor, groups: list[Any] | None, real: list[bool]) -> tor
 
 
 def _values(data: Any, name: str) -> list[Any]:
-    """A field that is no tensor, as plain values."""
+    """Return a field that is no tensor, as plain values."""
     return [getattr(each, "data", each) for each in data[name]]
 
 
 def _real(batch: Any) -> list[bool]:
-    """Which rows are responses; verl fills a batch up to a multiple of its workers."""
+    """Tell which rows are responses; verl fills a batch up to a multiple of its workers."""
     return [not tag.get("is_padding", False) for tag in batch.tags] if batch.tags else [True] * len(batch.keys)

@@ -23,7 +23,7 @@ _libc = ctypes.CDLL(None)
 
 
 def main(grace: float, output: str, command: list[str]) -> None:
-    """Runs the command to its end, or to ours."""
+    """Run the command to its end, or to ours."""
     hurry, told = os.pipe()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -58,7 +58,7 @@ def _die_with_us() -> None:
 
 
 def _end_descendants(until: float, hurry: int) -> None:
-    """SIGTERM, and SIGKILL when the time is up, to every descendant until there is none."""
+    """Send SIGTERM, and SIGKILL when the time is up, to every descendant until there is none."""
     told: set[int] = set()
     while pids := _descendants():
         late = time.monotonic() >= until or bool(select.select([hurry], [], [], 0)[0])
@@ -70,7 +70,7 @@ def _end_descendants(until: float, hurry: int) -> None:
 
 
 def _descendants() -> list[int]:
-    """Processes below this one, without those that have ended and wait to be reaped."""
+    """List the processes below this one, without those that have ended and wait to be reaped."""
     parent: dict[int, int] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError), open(f"/proc/{name}/stat") as file:

@@ -7,7 +7,7 @@ from harness.train.settings import DapoSettings
 
 
 def record_of(line: Mapping[str, Any], dapo: DapoSettings) -> dict[str, Any]:
-    """The line of our log for one of verl's, `{"step": n, "data": metrics}`; a validation alone has no step's part."""
+    """Turn a line of verl's log, `{"step": n, "data": metrics}`, into ours; a validation alone has no step's part."""
     step, data = int(line["step"]), dict(line["data"])
     numbers = {name: value for name, value in data.items() if isinstance(value, int | float)}
     if "critic/score/mean" not in data:

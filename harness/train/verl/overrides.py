@@ -65,7 +65,7 @@ class Place:
 
 
 def overrides(spec: TrainSpec, place: Place) -> list[Line]:
-    """All arguments of `verl.trainer.main_ppo` for one seed, the user's own last.
+    """List all arguments of `verl.trainer.main_ppo` for one seed, the user's own last.
 
     Raises:
         UserError: an argument of `verl.overrides` that is none, that verl ignores, or that one of ours sets.
@@ -76,7 +76,10 @@ def overrides(spec: TrainSpec, place: Place) -> list[Line]:
 
 
 def environment(log: Path) -> dict[str, str]:
-    """The variables that every process of verl needs; `VERL_USE_EXTERNAL_MODULES` makes a missing plugin an error."""
+    """Return the variables that every process of verl needs.
+
+    `VERL_USE_EXTERNAL_MODULES` makes a missing plugin an error.
+    """
     return {"VERL_FILE_LOGGER_PATH": str(log), "VERL_USE_EXTERNAL_MODULES": ",".join(MODULES)}
 
 
@@ -235,7 +238,7 @@ class _Raw(str):
 
 
 def quoted(value: Any) -> str:
-    """A value in verl's (Hydra's) syntax: text that could be read as something else, or cut in two, is quoted."""
+    """Write a value in verl's (Hydra's) syntax: text that could be read as something else, or cut in two, is quoted."""
     if isinstance(value, _Raw):
         return value
     if value is None or isinstance(value, bool):

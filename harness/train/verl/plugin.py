@@ -35,7 +35,7 @@ def reweighted_policy_loss(
     config: Any = None,
     rollout_is_weights: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, dict[str, Any]]:
-    """verl's clipped loss of advantages weighed by `harness.policy.token_weights`; all tensors are (n, tokens).
+    """Compute verl's clipped loss of advantages weighed by `harness.policy.token_weights`; all tensors are (n, tokens).
 
     Returns:
         The loss, and verl's metrics with `actor/advantage_weight`, the mean weight of a response token.

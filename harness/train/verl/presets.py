@@ -57,7 +57,7 @@ ALPHAS = {"qwen3-8b-base": {"low_prob": 0.1}}  # where they differ from DapoSett
 
 
 def with_preset(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A training's keys over those of the preset that it names, section by section; without a preset, as they are.
+    """Put a training's keys over those of the preset that it names, section by section; without one, keep them.
 
     Raises:
         UserError: no preset has that name.

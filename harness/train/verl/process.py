@@ -88,7 +88,7 @@ class Child:
                     raise UserError(text) from None
 
     def wait(self, seconds: float) -> int | None:
-        """The command's exit status (negative: a signal) once it and all that it started have ended; None before."""
+        """Return the exit status (negative: a signal) once the command and all it started have ended; None before."""
         try:
             self._keeper.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -101,7 +101,7 @@ class Child:
         return -signal.SIGKILL
 
     def end(self) -> None:
-        """Asks the command to end, ends it after the grace, and returns when nothing of it is left.
+        """Ask the command to end, end it after the grace, and return when nothing of it is left.
 
         An interrupt that comes meanwhile ends it at once.
         """
@@ -118,7 +118,7 @@ class Child:
 
 
 def follow(child: Child, log: Path, on_line: Callable[[dict[str, Any]], None], hang: float) -> int:
-    """The command's exit status; `on_line` is told of each line of JSON that it adds to `log`.
+    """Follow a command to its exit status, which is returned; `on_line` is told of each line of JSON it adds to `log`.
 
     Raises:
         Hung: no line came for `hang` seconds.
@@ -144,7 +144,7 @@ class Lines:
         self._path, self._at = path, 0
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """The next ones; a line that is still being written comes later."""
+        """Yield the next ones; a line that is still being written comes later."""
         if not self._path.is_file():
             return
         with self._path.open("rb") as file:
@@ -169,7 +169,7 @@ class Interrupts:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Notes signals while it is entered, and raises on leaving what nobody took. In a thread it does nothing."""
+        """Note signals inside the `with`, and raise on leaving what nobody took. In a thread it does nothing."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -185,11 +185,11 @@ class Interrupts:
         self._came.append(number)
 
     def take(self) -> int | None:
-        """The first signal that came and was not taken yet."""
+        """Return the first signal that came and was not taken yet, and forget it."""
         return self._came.pop(0) if self._came else None
 
     def check(self) -> None:
-        """Raises what a signal that came means: KeyboardInterrupt, or SystemExit with the status of its number."""
+        """Raise what a signal that came means: KeyboardInterrupt, or SystemExit with 128 + its number."""
         number = self.take()
         if number == signal.SIGINT:
             raise KeyboardInterrupt

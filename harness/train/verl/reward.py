@@ -22,7 +22,7 @@ def compute_score(
     grader: str = DEFAULT_GRADER,
     **_: Any,
 ) -> dict[str, float]:
-    """`score` 1 for a right response and -1 for any other (the length penalty is verl's), `acc` 1 or 0.
+    """Score a response for verl: `score` 1 if right, else -1 (the length penalty is verl's), `acc` 1 or 0.
 
     `ungraded` is 1 where the grader itself failed: verl has no place for a response without a reward, so it counts
     as wrong there; our log says how many there were.

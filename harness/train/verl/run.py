@@ -50,7 +50,7 @@ def run_training(
     on_record: OnRecord = lambda seed, record: None,
     on_seed: OnSeed = lambda seed, folder: None,
 ) -> dict[str, Any]:
-    """Trains what is not trained yet and writes the summary over all seeds, which it returns.
+    """Train what is not trained yet, write the summary over all seeds, and return it.
 
     Args:
         on_record: is told of each line of a log once it is written; what it raises ends verl, and the training can be
@@ -83,7 +83,7 @@ def run_training(
 
 
 def arguments(spec: TrainSpec, seed: int, out: Path, base: str, attempt: int = 1) -> list[Line]:
-    """verl's arguments for one seed of a training in `out`.
+    """Return verl's arguments for one seed of a training in `out`.
 
     Raises:
         UserError: what `overrides` refuses.
@@ -104,7 +104,7 @@ def arguments(spec: TrainSpec, seed: int, out: Path, base: str, attempt: int = 1
 
 
 def checked_for_training(spec: TrainSpec, lines: Sequence[Line]) -> Checked:
-    """`validate`, and that the environment can train too.
+    """Call `validate`, and check that the environment can train too.
 
     Raises:
         UserError: what `validate` refuses, or a package that is missing.
@@ -139,7 +139,7 @@ class _Run:
         self.interrupts = Interrupts()
 
     def finish(self, problems: list[dict[str, Any]], val: list[dict[str, Any]] | None) -> None:
-        """Trains and merges unless that is done, then validates, writes the card and says that the seed is done."""
+        """Train and merge unless that is done, then validate, write the card and say that the seed is done."""
         if self.folder.facts():
             self.say(f"seed {self.seed} is done")
             return
@@ -193,7 +193,7 @@ class _Run:
             )
 
     def _merge(self) -> None:
-        """verl's shards as a model that others load: whole or not at all."""
+        """Merge verl's shards into a model that others load: whole or not at all."""
         new = self.folder.rl.with_name("rl.new")
         shutil.rmtree(new, ignore_errors=True)
         self.say(f"seed {self.seed}: merging the checkpoint")
@@ -214,7 +214,7 @@ class _Run:
         on_line: Callable[[dict[str, Any]], None] = lambda line: None,
         hang: float = float("inf"),
     ) -> None:
-        """Runs a module of verl's to its end.
+        """Run a module of verl's to its end.
 
         Raises:
             TrainerError: it did not end with status 0, or logged nothing for too long.
@@ -264,13 +264,13 @@ class _Run:
 
 
 def latest(checkpoints: Path) -> int:
-    """The step of verl's last complete checkpoint, 0 for none: `data.pt` is what it writes last into one."""
+    """Return the step of verl's last complete checkpoint, 0 for none: `data.pt` is what it writes last into one."""
     steps = [int(path.name.rpartition("_")[2]) for path in checkpoints.glob("global_step_*") if _whole(path)]
     return max(steps, default=0)
 
 
 def settle(checkpoints: Path, *, keep: bool) -> int:
-    """Leaves checkpoints as verl can go on from, after whatever ended it; the step of the last, 0 for none.
+    """Leave checkpoints as verl can go on from, after whatever ended it; return the step of the last, 0 for none.
 
     verl goes where `latest_checkpointed_iteration.txt` points, which it overwrites in place: it can be cut short, or
     point to what is gone. Incomplete checkpoints are deleted, and older ones unless they are kept.
@@ -288,7 +288,7 @@ def settle(checkpoints: Path, *, keep: bool) -> int:
 
 
 def last_words(file: Path, size: int = 20_000) -> str:
-    """The error in the end of a program's output, else its last line, on one line."""
+    """Return the error in the end of a program's output, else its last line, on one line."""
     with file.open("rb") as output:
         output.seek(max(0, file.stat().st_size - size))
         lines = output.read().decode(errors="replace").splitlines()

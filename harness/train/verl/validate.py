@@ -26,7 +26,7 @@ class Checked:
 
 
 def interpreter(python: str) -> Path:
-    """The absolute path of verl's Python; not of what it is a link to, which would be another environment.
+    """Return the absolute path of verl's Python; not of what it links to, which would be another environment.
 
     Raises:
         UserError: there is no such program.
@@ -57,7 +57,7 @@ def _asked(python: Path, request: str) -> str:
 
 
 def validate(python: str, lines: Sequence[Line]) -> Checked:
-    """Composes and validates the arguments in verl's environment.
+    """Compose and validate the arguments in verl's environment.
 
     Raises:
         UserError: no such environment, a version that does not fit, or an argument that verl does not take.
