@@ -9,7 +9,7 @@ __all__ = ["Engine", "Request", "Rollout", "Trace", "open_engine"]
 
 
 def open_engine(pair: Pair, spec: EngineSpec | None = None, *, lazily: bool = False) -> Engine:
-    """The engine that `spec.backend` names, loaded and ready; `lazily`, its weights wait for the first `generate`.
+    """Open the engine that `spec.backend` names, loaded and ready; `lazily`, its weights wait for the first `generate`.
 
     `auto` takes vLLM where it is installed, else transformers. Several `workers`, or a `ray_address`, make it a pool of
     such engines on Ray.

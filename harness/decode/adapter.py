@@ -49,7 +49,7 @@ class Adapter:
     shapes: Mapping[str, tuple[int, int, int]]  # of each projection: inputs, rank, outputs
 
     def terms(self) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-        """The terms of each projection, by its path: A (rank, inputs) and scale · B (outputs, rank), float32."""
+        """Read the terms of each projection, by its path: A (rank, inputs) and scale · B (outputs, rank), float32."""
         from safetensors import safe_open
 
         with safe_open(self.weights, "pt") as file:
@@ -61,13 +61,13 @@ class Adapter:
 
     @torch.no_grad()
     def merge_into(self, model: nn.Module) -> None:
-        """Adds the terms to the weights of a transformers model of the base, in float32, then rounds to its dtype."""
+        """Add the terms to the weights of a transformers model of the base, in float32, then round to its dtype."""
         for path, (a, b) in self.terms().items():
             weight = model.get_parameter(f"{path}.weight")
             weight.copy_(weight.float() + (b @ a).to(weight.device))
 
     def check_fits(self, base: str, config: Any) -> None:
-        """That the terms are of the sizes of the base model's projections.
+        """Check that the terms are of the sizes of the base model's projections.
 
         Raises:
             UserError: they are not, or the base model is of a kind whose adapters cannot be served.
@@ -91,7 +91,7 @@ class Adapter:
 
 
 def read_adapter(name: str, revision: str | None = None) -> Adapter | None:
-    """The adapter in a directory or of a hub id (its two files are fetched, it is small), None where there is none.
+    """Read the adapter in a directory or of a hub id (its two small files are fetched); None where there is none.
 
     Raises:
         UserError: there is one that is more than W + scale · B A on a language model's projections, or is incomplete.
@@ -127,17 +127,17 @@ def read_adapter(name: str, revision: str | None = None) -> Adapter | None:
 
 
 def is_adapter(name: str, revision: str | None = None) -> bool:
-    """Whether a directory or hub id holds an adapter, of whatever kind."""
+    """Tell whether a directory or hub id holds an adapter, of whatever kind."""
     return _file(name, CONFIG, revision) is not None
 
 
 def has_tokenizer(name: str, revision: str | None = None) -> bool:
-    """Whether a directory or hub id holds a tokenizer."""
+    """Tell whether a directory or hub id holds a tokenizer."""
     return _file(name, "tokenizer_config.json", revision) is not None
 
 
 def _file(name: str, file: str, revision: str | None) -> str | None:
-    """The local path of a checkpoint's file, fetched where it is a hub id; None where it has no such file."""
+    """Return the local path of a checkpoint's file, fetched where it is a hub id; None where it has no such file."""
     if Path(name).is_dir():
         return str(Path(name, file)) if Path(name, file).is_file() else None
     from transformers.utils import cached_file
@@ -149,14 +149,14 @@ def _file(name: str, file: str, revision: str | None) -> str | None:
 
 
 def _scale(config: Mapping[str, Any], path: str, rank: int) -> float:
-    """As PEFT computes it: alpha / rank, or alpha / sqrt(rank) where it is rank-stabilised."""
+    """Return the scale as PEFT computes it: alpha / rank, or alpha / sqrt(rank) where it is rank-stabilised."""
     patterns = (config.get("alpha_pattern") or {}).items()
     alpha = next((own for key, own in patterns if re.match(rf"(.*\.)?({key})$", path)), config["lora_alpha"])
     return float(alpha) / (math.sqrt(rank) if config.get("use_rslora") else rank)
 
 
 def _shapes(where: str, weights: str) -> dict[str, tuple[int, int, int]]:
-    """Inputs, rank and outputs of every adapted projection, from the header of the adapter's file."""
+    """Read inputs, rank and outputs of every adapted projection, from the header of the adapter's file."""
     from safetensors import SafetensorError, safe_open
 
     sides: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -187,7 +187,7 @@ def _shapes(where: str, weights: str) -> dict[str, tuple[int, int, int]]:
 
 
 def _sizes(config: Any) -> dict[str, tuple[int, int]]:
-    """Inputs and outputs of the projections of a model."""
+    """Return inputs and outputs of the projections of a model."""
     hidden, heads, mlp = config.hidden_size, config.num_attention_heads, config.intermediate_size
     head = getattr(config, "head_dim", None) or hidden // heads
     keys = (getattr(config, "num_key_value_heads", None) or heads) * head

@@ -28,7 +28,7 @@ class GrowingLayer(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Appends (rows, heads, new, dim); gives all of them, (rows, heads, cached + new, dim)."""
+        """Append (rows, heads, new, dim) and return all of them, (rows, heads, cached + new, dim)."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         self.keys = self._append("keys", self.keys, key_states)
@@ -50,12 +50,12 @@ class GrowingLayer(DynamicLayer):
 
 
 def growing_cache() -> Cache:
-    """An empty cache of as many layers as a model turns out to have."""
+    """Make an empty cache of as many layers as a model turns out to have."""
     return Cache(layer_class_to_replicate=GrowingLayer)
 
 
 def group_heads(model: Any) -> None:
-    """Lets a model on a CPU read keys and values that several heads share where they are, in place of copies."""
+    """Let a model on a CPU read keys and values that several heads share where they are, in place of copies."""
     if model.config._attn_implementation == "sdpa" and model.device.type == "cpu":
         AttentionInterface.register(GROUPED, _grouped)
         AttentionMaskInterface.register(GROUPED, sdpa_mask)

@@ -49,7 +49,7 @@ class Checkpoints:
 
 
 def read_checkpoints(pair: Pair) -> Checkpoints:
-    """Loads tokenizers and configurations (no weights) and checks that they belong together.
+    """Load tokenizers and configurations (no weights) and check that they belong together.
 
     Raises:
         UserError: a checkpoint cannot be read or is quantised, the two differ in tokenizer, vocabulary order,
@@ -90,7 +90,7 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
 
 
 def _read(pair: Pair, role: str, of: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Configuration, tokenizer and end-of-text ids of a checkpoint; an adapter takes what it lacks from base, `of`."""
+    """Read a checkpoint's configuration, tokenizer and end-of-text ids; an adapter takes what it lacks from `of`."""
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
     name = getattr(pair, role)
@@ -136,7 +136,7 @@ def _check_unquantised(role: str, name: str, config: Any) -> None:
 
 
 def _warn_of_another_base(pair: Pair, adapter: Adapter) -> None:
-    """A word where the adapter names another base model; places move, so their last part decides."""
+    """Warn where the adapter names another base model; places move, so their last part decides."""
     named, given = (str(name).rstrip("/").split("/")[-1] for name in (adapter.trained_on or pair.base, pair.base))
     if named != given:
         warnings.warn(
@@ -175,7 +175,7 @@ def _check_tokenizers(pair: Pair, base: Any, rl: Any) -> None:
 
 
 def _merges(tokenizer: Any) -> Any:
-    """The merge rules of a BPE tokenizer, None for other kinds."""
+    """Return the merge rules of a BPE tokenizer, None for other kinds."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     return json.loads(backend.to_str())["model"].get("merges") if backend else None
 
@@ -202,12 +202,12 @@ def _check_configs(pair: Pair, base: Any, rl: Any) -> None:
 
 
 def ties_head(config: Any) -> bool:
-    """Whether a configuration says that the output layer is the input embeddings."""
+    """Tell whether a configuration says that the output layer is the input embeddings."""
     return bool(getattr(config, "tie_word_embeddings", False))
 
 
 def _weight_bytes(name: str) -> float:
-    """Bytes of a local checkpoint's weights; a hub checkpoint counts as large."""
+    """Count the bytes of a local checkpoint's weights; a hub checkpoint counts as large."""
     directory = Path(name).expanduser()
     return sum(f.stat().st_size for f in directory.glob("*.safetensors")) if directory.is_dir() else float("inf")
 

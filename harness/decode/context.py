@@ -35,7 +35,7 @@ class Context:
 
     @classmethod
     def of(cls, checkpoints: Checkpoints, stated: int | None = None) -> "Context":
-        """The context of a pair; warns where `stated` is beyond what a model was built for.
+        """Return the context of a pair; warn where `stated` is beyond what a model was built for.
 
         Raises:
             UserError: a model cannot go on beyond its positions.
@@ -63,11 +63,11 @@ class Context:
         return cls(stated, stated, True, base=names["base"], rl=names["rl"])
 
     def limit(self, decoding: Decoding) -> int:
-        """The length for a decoding."""
+        """Return how many tokens prompt and response may have together under a decoding."""
         return self.length if decoding.reads_base else self.rl_alone
 
     def warn_of_cuts(self, plans: Sequence[Plan]) -> None:
-        """A word on responses that may have to end before `max_tokens` because the context does: how many and where.
+        """Warn of responses that may have to end before `max_tokens` because the context does: how many and where.
 
         Once for each `max_tokens` and length: a sweep asks its engine again and again.
         """
@@ -92,7 +92,7 @@ class Context:
             )
 
     def _whose(self, limit: int) -> str:
-        """Why a length is what it is."""
+        """Say why a length is what it is."""
         (base, ours), (rl, theirs) = self.base, self.rl
         if self.stated:
             return f"where max_model_len={limit} ends"
@@ -102,7 +102,7 @@ class Context:
 
 
 def positions(config: Any) -> int | None:
-    """What a configuration says its model was built for."""
+    """Return how many positions a configuration says its model was built for, None where it does not say."""
     return getattr(config, "max_position_embeddings", None)
 
 

@@ -30,7 +30,7 @@ FORGET = 0.98  # weight of a round after the next one
 
 
 def expected_tokens(k: int, ratio: float) -> float:
-    """Tokens a round of k drafts emits: (1 - (1 - r)^k) / r, k at r = 0."""
+    """Return how many tokens a round of k drafts emits on average: (1 - (1 - r)^k) / r, k at r = 0."""
     return float(k) if ratio <= 0 else (1 - (1 - ratio) ** k) / ratio
 
 
@@ -67,7 +67,7 @@ class Pace:
         self.rounds = 0
 
     def saw(self, k: int, draft_seconds: float, verify_seconds: float, fired: int, looked: int) -> None:
-        """Learns from a round: k drafts, and how many of the positions that count were redrawn."""
+        """Learn from a round: k drafts, and how many of the positions that count were redrawn."""
         self.fired, self.looked = FORGET * self.fired + fired, FORGET * self.looked + looked
         self.draft = [FORGET * self.draft[0] + draft_seconds, FORGET * self.draft[1] + k]
         left, right = self.verify
@@ -81,7 +81,7 @@ class Pace:
         return (self.fired + 1) / (self.looked + 20)
 
     def choose(self, most: int) -> int:
-        """The number of tokens to draft next, at most `most`."""
+        """Choose the number of tokens to draft next, at most `most`."""
         if self.fixed is not None:
             return min(self.fixed, most)
         if self.rounds < 4:  # two different k are needed before costs can be told apart
@@ -112,13 +112,13 @@ class Drafted(LockStep):
         self.eos = torch.tensor(sorted(engine.checkpoints.eos_token_ids), device=self.device)
 
     def prepare_rows(self) -> None:
-        """As in lock-step; and how much each row has written, which differs from row to row."""
+        """Add to lock-step's tables how much each row has written, which differs from row to row."""
         super().prepare_rows()
         self.count = torch.tensor([len(self.written[i]) for i in self.running], device=self.device)
         self.room = torch.tensor([self.plans[i].max_new_tokens for i in self.running], device=self.device)
 
     def decode(self) -> Iterator[Rollout]:
-        """Yields the rollouts as they finish."""
+        """Yield the rollouts as they finish."""
         vocab = self.engine.checkpoints.vocab_size
         while self.running:
             most = max(
@@ -129,7 +129,7 @@ class Drafted(LockStep):
             self._close_holes()
 
     def _round(self, k: int) -> Iterator[Rollout]:
-        """Drafts up to k tokens a row, scores them, writes what stands."""
+        """Draft up to k tokens a row, score them, write what stands."""
         began, prefill = self.clock(), self.input.shape[1] > 1
         drafts, depth, own = self._draft(k)
         drafted = self.clock()
@@ -180,11 +180,11 @@ class Drafted(LockStep):
         self.mask = torch.cat([self.mask, read, read.new_ones(len(read), 1)], dim=1)
 
     def _noise(self, rows: torch.Tensor, at: torch.Tensor) -> Noise:
-        """The noise of `rows` (m,) at the `at`-th token (m,) from where each row stands."""
+        """Return the noise of `rows` (m,) at the `at`-th token (m,) from where each row stands."""
         return Noise.at(self.keys[rows], (self.lengths + self.count)[rows] + at)
 
     def _draft(self, k: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The primary's next tokens, as if no criterion held.
+        """Draw the primary's next tokens, as if no criterion held.
 
         Returns:
             proposed (rows, k') int64, with k' <= k; depth (rows,) int64, how many of them a row has use for: none after
@@ -231,7 +231,7 @@ class Drafted(LockStep):
                     yield done
 
     def _close_holes(self) -> None:
-        """Moves what is masked out between a row's tokens to its left, once that is a fifth of the caches."""
+        """Move what is masked out between a row's tokens to its left, once that is a fifth of the caches."""
         if not self.running:
             return
         cached = self.mask[:, : -self.input.shape[1]]

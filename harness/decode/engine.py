@@ -30,7 +30,7 @@ class Engine(Protocol):
         ...
 
     def start(self) -> None:
-        """Loads the weights, once; the first `generate` does it at the latest.
+        """Load the weights, once; the first `generate` does it at the latest.
 
         Raises:
             UserError: the models cannot be loaded, or are found not to compute what they should.
@@ -38,7 +38,7 @@ class Engine(Protocol):
         ...
 
     def generate(self, requests: Iterable[Request], *, progress: bool | Progress = False) -> Iterator[Rollout]:
-        """Yields rollouts as they finish, in any order; `progress` is a bool, or a `Progress` to report to.
+        """Yield rollouts as they finish, in any order; `progress` is a bool, or a `Progress` to report to.
 
         Raises:
             UserError: a request cannot be served; nothing has been decoded then.
@@ -46,15 +46,19 @@ class Engine(Protocol):
         ...
 
     def chat_prompt(self, messages: list[dict[str, str]], *, add_generation_prompt: bool = True) -> str:
-        """The prompt text for a conversation, by the pair's chat template."""
+        """Return the prompt text for a conversation, by the pair's chat template.
+
+        Raises:
+            UserError: the tokenizer has no chat template.
+        """
         ...
 
     def info(self) -> dict[str, Any]:
-        """What was run: backend, versions, dtype, pair, chat template digest, EOS ids; plain JSON values."""
+        """Return what is run: backend, versions, dtype, pair, chat template digest, EOS ids; plain JSON values."""
         ...
 
     def close(self) -> None:
-        """Releases the models; `start` would load them again."""
+        """Release the models; `start` would load them again."""
         ...
 
     def __enter__(self) -> Self: ...

@@ -21,7 +21,7 @@ from harness.spec import Pair
 
 
 def groups_of_expo(plans: Sequence[Plan]) -> dict[float, list[Plan]]:
-    """The plans of `mode=expo` by gamma: each gamma is a model of its own."""
+    """Group the plans of `mode=expo` by gamma: each gamma is a model of its own."""
     found: dict[float, list[Plan]] = {}
     for plan in plans:
         if plan.request.decoding.mode == "expo":
@@ -36,7 +36,7 @@ def decode_with_expo(
     decode: Callable[[list[Plan], Progress], Iterator[Rollout]],
     reopen: Callable[[Pair], Any],
 ) -> Iterator[Rollout]:
-    """The rollouts of plans of which some have `mode=expo`: those come last, one gamma after the other.
+    """Yield the rollouts of plans of which some have `mode=expo`: those come last, one gamma after the other.
 
     Args:
         engine: of both models, with its `pair` and `eos_token_ids`; closed before another model takes its place, and
@@ -72,7 +72,7 @@ def _decode_with_expo(
 
 @contextmanager
 def expo_pair(pair: Pair, gamma: float, eos_token_ids: frozenset[int] = frozenset()) -> Iterator[Pair]:
-    """The extrapolated model as a pair with itself, while the context lasts; it ends at `eos_token_ids` as well.
+    """Give the extrapolated model as a pair with itself while the context lasts; it ends at `eos_token_ids` as well.
 
     Raises:
         UserError: the two checkpoints do not have the same tensors, or are not safetensors.
@@ -84,7 +84,7 @@ def expo_pair(pair: Pair, gamma: float, eos_token_ids: frozenset[int] = frozense
 
 
 def check_expo(pair: Pair) -> None:
-    """Whether the weights can be extrapolated, from the files' headers alone: nothing large is read.
+    """Check that the weights can be extrapolated, from the files' headers alone: nothing large is read.
 
     Raises:
         UserError: as `expo_pair`.
@@ -101,7 +101,7 @@ def _add_ends(file: Path, more: frozenset[int]) -> None:
 
 
 def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
-    """Writes the extrapolated checkpoint: RL's files with other weights, in RL's types; computed in float32.
+    """Write the extrapolated checkpoint: RL's files with other weights, in RL's types; computed in float32.
 
     Raises:
         UserError: as `expo_pair`.
@@ -132,7 +132,7 @@ def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
 
 
 def _both(pair: Pair) -> tuple[dict[str, Path], dict[str, Path]]:
-    """The files of RL's tensors and of base's, which are the same tensors in the same shapes."""
+    """Find the files of RL's tensors and of base's, which are the same tensors in the same shapes."""
     rl, base = _files(pair.rl, pair.rl_revision, "rl"), _files(pair.base, pair.base_revision, "base")
     if other := set(rl) ^ set(base):
         raise UserError(
@@ -160,7 +160,7 @@ def _shapes(files: dict[str, Path]) -> dict[str, tuple[int, ...]]:
 
 
 def _files(name: str, revision: str | None, role: str) -> dict[str, Path]:
-    """Each tensor of a checkpoint -> the file that holds it."""
+    """Map each tensor of a checkpoint to the file that holds it."""
     found = tensor_files(name, revision, fetch=True)
     if not found:
         raise UserError(f"mode=expo: {role}={name!r} holds no model*.safetensors; accepted: a whole checkpoint in them")

@@ -38,7 +38,7 @@ class Models(Protocol):
         ...
 
     def new_cache(self) -> Any:
-        """An empty cache for one model and batch."""
+        """Make an empty cache for one model and batch."""
         ...
 
 
@@ -65,7 +65,7 @@ class LockStep:
         self.prepare_rows()
 
     def prepare_rows(self) -> None:
-        """What follows from which rows there are."""
+        """Make the tables of the rows there are: rules, noise keys, lengths, and which are traced."""
         plans = [self.plans[i] for i in self.running]
         self.rule = Rule([plan.row for plan in plans], self.device)
         self.keys = torch.tensor([plan.key for plan in plans], device=self.device)
@@ -74,7 +74,7 @@ class LockStep:
         self.traced = torch.tensor(traced, device=self.device) if traced else None
 
     def decode(self) -> Iterator[Rollout]:
-        """Yields the rollouts as they finish."""
+        """Yield the rollouts as they finish."""
         step = 0
         while self.running:
             logits = {role: self.read(role, self.input, self.mask)[:, -1] for role in self.models}
@@ -95,7 +95,7 @@ class LockStep:
 
     @torch.inference_mode()
     def read(self, role: str, tokens: torch.Tensor, mask: torch.Tensor, keep: int = 1) -> torch.Tensor:
-        """A model reads `tokens` (n, new), which goes into its cache; the logits after the last `keep` of them.
+        """Let a model read `tokens` (n, new) into its cache; return the logits after the last `keep` of them.
 
         `mask` (n, cached + new) says what each row may look at; a row's positions count its own tokens only.
 
@@ -123,7 +123,7 @@ class LockStep:
                     yield done
 
     def append(self, i: int, facts: Facts, table: np.ndarray | None) -> Rollout | None:
-        """Writes down one more token of plan `i`; its rollout, if that was the last one."""
+        """Write down one more token of plan `i`; return its rollout, if that was the last one."""
         plan, written = self.plans[i], self.written[i]
         written.append(facts)
         if table is not None:
@@ -140,7 +140,7 @@ class LockStep:
         return rollout(plan, self.engine.tokenizer, ids, replaced, changed, delta_logp, reason, trace)
 
     def _stopped(self, plan: Plan, i: int) -> bool:
-        """Whether a stop string has just been completed; a character is at most a few tokens long."""
+        """Tell whether a stop string has just been completed; a character is at most a few tokens long."""
         if not plan.request.stop:
             return False
         tail = [facts[0] for facts in self.written[i][-8 - 4 * max(map(len, plan.request.stop)) :]]
@@ -148,7 +148,7 @@ class LockStep:
         return any(stop in text for stop in plan.request.stop)
 
     def compact(self) -> None:
-        """Drops finished rows once an eighth of the batch is done; copying the caches every time would cost more."""
+        """Drop finished rows once an eighth of the batch is done; copying the caches every time would cost more."""
         alive = [row for row, i in enumerate(self.running) if i not in self.finished]
         if len(alive) == len(self.running) or (alive and len(alive) > len(self.running) * 7 / 8):
             return
@@ -163,6 +163,6 @@ class LockStep:
 
 
 def facts_of(decision: Decision) -> list[Facts]:
-    """A decision's facts, row by row."""
+    """Return a decision's facts, row by row."""
     columns = (decision.token, decision.replaced, decision.changed, decision.delta_logp)
     return list(zip(*(column.tolist() for column in columns), strict=True))

@@ -22,7 +22,7 @@ class PairEngine(ABC):
     """
 
     def __init__(self, pair: Pair, spec: EngineSpec) -> None:
-        """Reads and checks the checkpoints; no weights yet.
+        """Read and check the checkpoints; no weights yet.
 
         Raises:
             UserError: the checkpoints do not fit together, or `max_model_len` is beyond what RL can be read at.
@@ -35,7 +35,7 @@ class PairEngine(ABC):
         self.max_model_len = self.context.length
 
     def start(self) -> None:
-        """Loads the weights, once.
+        """Load the weights, once.
 
         Raises:
             UserError: the models cannot be loaded, or are found not to compute what they should.
@@ -55,7 +55,7 @@ class PairEngine(ABC):
         return self.checkpoints.tokenizer
 
     def chat_prompt(self, messages: list[dict[str, str]], *, add_generation_prompt: bool = True) -> str:
-        """The prompt text for a conversation, by the RL model's chat template."""
+        """Return the prompt text for a conversation, by the RL model's chat template; see `Engine.chat_prompt`."""
         return chat_prompt(self.tokenizer, messages, add_generation_prompt)
 
     @property
@@ -64,7 +64,7 @@ class PairEngine(ABC):
         return "float32"
 
     def facts(self, **own: Any) -> dict[str, Any]:
-        """The facts of `Engine.info` that both engines give, with the engine's `own` beside them."""
+        """Return the facts of `Engine.info` that both engines give, with the engine's `own` beside them."""
         import torch
 
         return {
@@ -81,7 +81,7 @@ class PairEngine(ABC):
         }
 
     def serve(self, waiting: Iterator[Request], progress: Progress) -> Iterator[Rollout]:
-        """Like `generate`, of requests that keep coming: `waiting`, exhausted, is asked again while others run.
+        """Decode requests that keep coming: `waiting`, exhausted, is asked again while others run; see `generate`.
 
         It ends when nothing waits and nothing runs. Here `max_num_seqs` of them at a time; an engine whose batch can
         be joined does better.
@@ -90,7 +90,7 @@ class PairEngine(ABC):
             yield from self.generate(batch, progress=progress)
 
     def generate(self, requests: Iterable[Request], *, progress: bool | Progress = False) -> Iterator[Rollout]:
-        """Yields rollouts as they finish; see `Engine.generate`. A caller that stops early leaves nothing running.
+        """Yield rollouts as they finish; see `Engine.generate`. A caller that stops early leaves nothing running.
 
         Requests of `mode=expo` come last: another model decodes them, in the place of this engine's two, which are
         loaded again when they are next needed.
@@ -121,19 +121,19 @@ class PairEngine(ABC):
 
     @abstractmethod
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
-        """Yields the rollouts of planned requests as they finish; the weights are loaded."""
+        """Yield the rollouts of planned requests as they finish; the weights are loaded."""
 
     @abstractmethod
     def info(self) -> dict[str, Any]:
-        """What was run; see `Engine.info`."""
+        """Return what is run; see `Engine.info`."""
 
     @abstractmethod
     def load(self) -> None:
-        """Loads the weights; see `start`."""
+        """Load the weights; see `start`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Releases the models; `start` would load them again."""
+        """Release the models; `start` would load them again."""
 
     def __enter__(self) -> Self:
         return self

@@ -20,7 +20,7 @@ DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio a decision rests on
 
 
 def rule_row(decoding: Decoding, sampling: Sampling) -> RuleRow:
-    """A decoding and its sampling as one row of a `policy.Rule`."""
+    """Return a decoding and its sampling as one row of a `policy.Rule`."""
     return RuleRow(
         gate=decoding.criterion if decoding.gated else "never",
         primary=decoding.primary or "base",
@@ -32,7 +32,7 @@ def rule_row(decoding: Decoding, sampling: Sampling) -> RuleRow:
 
 
 def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context: Context) -> list[Plan]:
-    """Plans for all requests, each prompt tokenised once.
+    """Plan all requests, each prompt tokenised once.
 
     A response is given what the context leaves: `max_tokens`, or the context minus the prompt.
 
@@ -81,13 +81,13 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context
 
 
 def encode_prompt(tokenizer: Any, prompt: str) -> tuple[int, ...]:
-    """Token ids of a prompt; special tokens (BOS) are added unless the chat template has already written them."""
+    """Return the token ids of a prompt; special tokens (BOS) are added unless the chat template has written them."""
     written = bool(tokenizer.bos_token) and prompt.startswith(tokenizer.bos_token)
     return tuple(tokenizer.encode(prompt, add_special_tokens=not written))
 
 
 def chat_prompt(tokenizer: Any, messages: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-    """A conversation as prompt text, by the tokenizer's chat template.
+    """Write a conversation as prompt text, by the tokenizer's chat template.
 
     Raises:
         UserError: the tokenizer has no chat template.
@@ -100,7 +100,7 @@ def chat_prompt(tokenizer: Any, messages: list[dict[str, str]], add_generation_p
 
 
 def template_digest(tokenizer: Any) -> str | None:
-    """First 16 hexadecimal digits of the SHA-256 of the chat template, which names the choice in a record."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of the chat template; None where there is none."""
     template = tokenizer.chat_template
     return digest(str(template)) if template else None
 
@@ -115,7 +115,7 @@ def rollout(
     finish_reason: Literal["stop", "length"],
     trace: np.ndarray | None = None,
 ) -> Rollout:
-    """The rollout of a finished plan; text without special tokens, cut before a stop string."""
+    """Make the rollout of a finished plan; text without special tokens, cut before a stop string."""
     text = tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
     cuts = [at for at in (text.find(stop) for stop in plan.request.stop) if at >= 0]
     return Rollout(

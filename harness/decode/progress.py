@@ -21,7 +21,7 @@ class Progress:
 
     @staticmethod
     def of(progress: "bool | Progress", total: int) -> "Progress":
-        """What an engine reports to, its clock at zero: the caller's own `Progress`, or a new bar, shown or not."""
+        """Return what an engine reports to, its clock at zero: the caller's `Progress`, or a new bar, shown or not."""
         if not isinstance(progress, Progress):
             return Progress(total, progress)
         progress._started = time.monotonic()
@@ -33,7 +33,7 @@ class Progress:
         return self._tokens / max(time.monotonic() - self._started, 1e-9) if self._tokens else None
 
     def finished(self, rollout: Rollout) -> None:
-        """One more rollout is done."""
+        """Count one more rollout as done."""
         self._done += 1
         self._tokens += rollout.n_tokens
         self._replaced += rollout.n_replaced
@@ -41,7 +41,7 @@ class Progress:
         self.show()
 
     def show(self, unfinished_tokens: int = 0) -> None:
-        """Redraws the figures; `unfinished_tokens` belong to rollouts still running."""
+        """Redraw the figures; `unfinished_tokens` belong to rollouts still running."""
         if self._bar.disable:
             return
         rate = (self._tokens + unfinished_tokens) / max(time.monotonic() - self._started, 1e-9)
@@ -51,7 +51,7 @@ class Progress:
         self._bar.refresh() if unfinished_tokens else None
 
     def tokens_left(self, unfinished_tokens: int = 0) -> float | None:
-        """An estimate: every rollout as long as the finished ones were, None before one is finished.
+        """Estimate the tokens to come, every rollout as long as the finished ones were; None before one is finished.
 
         Short ones finish first, so it is low in the beginning.
         """
@@ -60,11 +60,11 @@ class Progress:
         return max(0.0, (self._bar.total - self._done) * self._tokens / self._done - unfinished_tokens)
 
     def note(self) -> str:
-        """What a subclass adds to the figures."""
+        """Return what a subclass adds to the figures."""
         return ""
 
     def close(self) -> None:
-        """Leaves the bar as it stands."""
+        """Leave the bar as it stands."""
         self._bar.close()
 
 
@@ -75,17 +75,17 @@ class Shared(Progress):
         self._shared = bar
 
     def finished(self, rollout: Rollout) -> None:
-        """One more rollout is done."""
+        """Count one more rollout as done."""
         self._shared.finished(rollout)
 
     def show(self, unfinished_tokens: int = 0) -> None:
-        """Redraws the figures."""
+        """Redraw the figures."""
         self._shared.show(unfinished_tokens)
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def time_left(tokens: float | None, rate: float) -> str:
-    """Tokens at tokens a second, as hours:minutes:seconds; `?` where either is unknown."""
+    """Write the time that `tokens` take at `rate` a second as hours:minutes:seconds; `?` where either is unknown."""
     return tqdm.format_interval(tokens / rate) if tokens is not None and rate > 0 else "?"

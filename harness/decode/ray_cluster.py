@@ -31,7 +31,7 @@ class Cluster:
     """
 
     def __init__(self, address: str | None, workers: int) -> None:
-        """Joins the cluster at `address` (`HOST:PORT`, or `auto` for this machine's); None starts a private one.
+        """Join the cluster at `address` (`HOST:PORT`, or `auto` for this machine's); None starts a private one.
 
         Raises:
             UserError: Ray is not installed or does not start, or no cluster answers at the address.
@@ -65,7 +65,7 @@ class Cluster:
         return f"{_folder}/session_latest/logs" if _folder else ""
 
     def close(self, *, keep_logs: bool = False) -> None:
-        """Leaves Ray; the last of a private one stops it and, unless `keep_logs`, removes its files."""
+        """Leave Ray; the last of a private one stops it and, unless `keep_logs`, removes its files."""
         global _users, _folder, _joined
         _users -= 1
         if _users or not _joined:
@@ -77,13 +77,13 @@ class Cluster:
 
 
 def quiet() -> None:
-    """Has Ray tell nothing home and print nothing among our own lines; to be called before Ray is first imported."""
+    """Have Ray tell nothing home and print nothing among our own lines; to be called before Ray is first imported."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # a lost worker is told by the pool, once, on stderr
 
 
 def _start(ray: Any, workers: int, attempts: int = _ATTEMPTS) -> str:
-    """Starts a private Ray on loopback, with room for `workers` on however few cores; gives its folder.
+    """Start a private Ray on loopback, with room for `workers` on however few cores; return its folder.
 
     Raises:
         UserError: Ray does not come up.
@@ -132,7 +132,7 @@ def _join(ray: Any, address: str) -> None:
 
 @contextmanager
 def _private(ray: Any) -> Iterator[None]:
-    """What is started within has `_PRIVATE` as its environment; this process's Ray has read it into a constant."""
+    """Start what comes within with `_PRIVATE` in its environment; this process's Ray has read it into a constant."""
     constants, before = ray._private.ray_constants, {name: os.environ.get(name) for name in _PRIVATE}
     was, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
     os.environ |= _PRIVATE

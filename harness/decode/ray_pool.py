@@ -50,7 +50,7 @@ class RayEngines:
     """`spec.workers` engines on Ray; implements `Engine`. `start` them, or let the first `generate` do so."""
 
     def __init__(self, pair: Pair, spec: EngineSpec) -> None:
-        """Checks the checkpoints and settings on this machine; neither Ray nor a model is started.
+        """Check the checkpoints and settings on this machine; neither Ray nor a model is started.
 
         Raises:
             UserError: as of the engine that each worker will open.
@@ -73,7 +73,7 @@ class RayEngines:
         return self._one.tokenizer
 
     def chat_prompt(self, messages: list[dict[str, str]], *, add_generation_prompt: bool = True) -> str:
-        """The prompt text for a conversation, by the RL model's chat template."""
+        """Return the prompt text for a conversation, by the RL model's chat template; see `Engine.chat_prompt`."""
         return self._one.chat_prompt(messages, add_generation_prompt=add_generation_prompt)
 
     @property
@@ -87,12 +87,15 @@ class RayEngines:
         return [member.pid for member in self._crew.values() if member.pid]
 
     def info(self) -> dict[str, Any]:
-        """What each worker runs, and how many there are; see `Engine.info`. Asks a cluster whether it has GPUs."""
+        """Return what each worker runs, and how many there are; see `Engine.info`.
+
+        It asks a cluster whether it has GPUs.
+        """
         facts = self._facts or self._one.info() | {"device": self._device()}
         return {**facts, "workers": self.spec.workers}
 
     def start(self) -> None:
-        """Starts the workers that are missing and waits for the first; the others join in when they have loaded.
+        """Start the workers that are missing and wait for the first; the others join in when they have loaded.
 
         Raises:
             UserError: Ray cannot be reached, has too few GPUs, an engine refuses, or workers differ.
@@ -109,7 +112,7 @@ class RayEngines:
             raise
 
     def generate(self, requests: Iterable[Request], *, progress: bool | Progress = False) -> Iterator[Rollout]:
-        """Yields rollouts as they finish, each once; see `Engine.generate`. A caller that stops early ends the workers.
+        """Yield rollouts as they finish, each once; see `Engine.generate`. A caller that stops early ends the workers.
 
         Raises:
             UserError: as `start` does; while it runs, every worker was lost again and again.
@@ -164,7 +167,7 @@ class RayEngines:
                 self._dismiss(member)
 
     def _hand_out(self, plans: list[Plan], waiting: deque[int], left: int) -> None:
-        """Gives every worker that is loaded and not busy with a call its next turn.
+        """Give every worker that is loaded and not busy with a call its next turn.
 
         A worker holds up to two batches, one running and one to fill up from, and never more than its share of what
         is `left`, so that all end at about the same time.
@@ -181,7 +184,7 @@ class RayEngines:
                 self._calls[member.actor.turn.remote(asked)] = member
 
     def _hear(self, timeout: float | None) -> tuple[_Member | None, list[Rollout] | None]:
-        """Waits for the next answer: who gave it, and what it has finished; None where a worker was lost.
+        """Wait for the next answer: who gave it, and what it has finished; None where a worker was lost.
 
         Raises:
             UserError: a worker's engine refuses, workers differ, or no worker is left.
@@ -210,7 +213,7 @@ class RayEngines:
         return member, finished
 
     def _hire(self, member: _Member) -> None:
-        """Starts an actor for a member; Ray finds the place."""
+        """Start an actor for a member; Ray finds the place."""
         resources = self._resources()
         actor = self._joined().ray.remote(Worker).options(scheduling_strategy="SPREAD", **resources)
         member.actor, member.pid, member.unfinished_tokens = actor.remote(self.pair, self._each), 0, 0
@@ -218,7 +221,7 @@ class RayEngines:
         self._calls[member.actor.ready.remote()] = member
 
     def _dismiss(self, member: _Member) -> None:
-        """Ends a member's actor, whatever it is doing."""
+        """End a member's actor, whatever it is doing."""
         if self._cluster is not None:
             with suppress(Exception):  # it may be gone, and Ray as well
                 self._cluster.ray.kill(member.actor)
@@ -226,7 +229,7 @@ class RayEngines:
         self._crew.pop(member.number, None)
 
     def _lose(self, member: _Member, error: Exception) -> None:
-        """Replaces a member whose actor is gone, unless that has happened too often."""
+        """Replace a member whose actor is gone, unless that has happened too often."""
         self._dismiss(member)
         member.deaths += 1
         what = f"{member} was lost: {_reason(error)}"
@@ -246,7 +249,7 @@ class RayEngines:
             )
 
     def _compare(self, member: _Member, facts: dict[str, Any]) -> None:
-        """Sees to it that a worker decodes as the records will say.
+        """Check that a worker decodes as the records will say.
 
         Raises:
             UserError: its versions, device or settings are others than here or on the workers before it.
@@ -264,7 +267,7 @@ class RayEngines:
         self._facts = facts
 
     def _warn_of_a_queue(self, missing: int) -> None:
-        """Says why nothing happens where others use the GPUs: Ray waits for as long as it takes."""
+        """Say why nothing happens where others use the GPUs: Ray waits for as long as it takes."""
         wanted = missing * self._resources()["num_gpus"]
         if wanted and (free := self._joined().free_gpus) < wanted:
             warnings.warn(f"{wanted} GPUs are wanted and {free} are free: workers start when others end", stacklevel=3)
@@ -275,18 +278,18 @@ class RayEngines:
         return self._cluster
 
     def _device(self) -> str:
-        """What the workers run on: on a private Ray what this process would; on a cluster GPUs, if it has any."""
+        """Return the workers' device: on a private Ray what this process would use; on a cluster GPUs, if any."""
         mine = self._one.info()["device"]
         if self.spec.device is not None or self._address is None:
             return mine
         return "cuda" if self._joined().gpus else "cpu"
 
     def _on_gpus(self) -> bool:
-        """Whether Ray reserves GPUs for a worker."""
+        """Tell whether Ray reserves GPUs for a worker."""
         return self._device() != "cpu"
 
     def _resources(self) -> dict[str, Any]:
-        """What Ray reserves for each worker.
+        """Return what Ray reserves for each worker.
 
         Raises:
             UserError: all of them together are more than the cluster has.
@@ -309,7 +312,7 @@ class RayEngines:
         return {"num_gpus": 0, "num_cpus": max(1, cluster.cpus // spec.workers) if cluster.private else 1}
 
     def close(self) -> None:
-        """Ends the workers, and Ray if it was started for them."""
+        """End the workers, and Ray if it was started for them."""
         for member in list(self._crew.values()):
             self._dismiss(member)
         cluster, self._cluster = self._cluster, None
@@ -325,12 +328,12 @@ class RayEngines:
 
 
 def _bare(plan: Plan, index: int) -> Request:
-    """A request as it travels: token ids in place of text, and its index in place of the caller's tag."""
+    """Return a request as it travels: token ids in place of text, and its index in place of the caller's tag."""
     return replace(plan.request, prompt="", prompt_token_ids=plan.prompt_token_ids, tag=index)
 
 
 def _reason(error: Exception) -> str:
-    """Why Ray says that an actor is gone, without the paragraph around it."""
+    """Return why Ray says that an actor is gone, without the paragraph around it."""
     text = str(error).strip() or type(error).__name__
     if "creation task" in text:  # a traceback, the exception last
         return text.splitlines()[-1]

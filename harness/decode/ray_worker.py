@@ -26,7 +26,7 @@ class Worker:
     """An engine that never waits for its caller: requests come in and rollouts go out while it decodes."""
 
     def __init__(self, pair: Pair, spec: EngineSpec) -> None:
-        """Begins to load the engine and returns. From here on the process ends with its node's raylet, its parent."""
+        """Begin to load the engine and return. From here on the process ends with its node's raylet, its parent."""
         end_with(os.getppid())
         self._inbox = _Inbox()
         self._outbox: SimpleQueue[Rollout | BaseException] = SimpleQueue()
@@ -35,7 +35,7 @@ class Worker:
         Thread(target=self._work, args=(pair, spec), daemon=True).start()
 
     def ready(self) -> tuple[str, int, dict[str, Any]]:
-        """Waits for the engine: host name, process id, and the engine's `info`.
+        """Wait for the engine, then return host name, process id, and the engine's `info`.
 
         Raises:
             UserError: the engine refuses; the sentence begins with this process.
@@ -43,7 +43,7 @@ class Worker:
         return socket.gethostname(), os.getpid(), self._opened.result()
 
     def turn(self, requests: Sequence[Request]) -> tuple[list[Rollout], int]:
-        """Takes more requests and gives what has finished since the last turn, as soon as there is any or after
+        """Take more requests and return what has finished since the last turn, as soon as there is any or after
         `PATIENCE`, and the tokens of what is unfinished.
 
         Raises:
@@ -95,7 +95,7 @@ class _Inbox:
         self._queue.put(requests)
 
     def wait(self) -> None:
-        """Until something waits."""
+        """Wait until there is a request."""
         if not self._waiting:
             self._waiting.extend(self._queue.get())
 
@@ -118,8 +118,8 @@ class _Beat(Progress):
         self.tokens = 0
 
     def finished(self, rollout: Rollout) -> None:
-        """Nothing: the caller counts what it gets."""
+        """Do nothing: the caller counts what it gets."""
 
     def show(self, unfinished_tokens: int = 0) -> None:
-        """Kept for the next turn."""
+        """Keep the number for the next turn."""
         self.tokens = unfinished_tokens

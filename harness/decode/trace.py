@@ -26,7 +26,7 @@ class Trace:
         return (self.table.shape[1] - len(FACTS)) // len(TOP_FACTS)
 
     def fact(self, name: str) -> np.ndarray:
-        """(tokens,) float32: one of `FACTS`, or `delta_logp`, or `kl`, the mean of both directions.
+        """Return one of `FACTS`, or `delta_logp`, or `kl`, the mean of both directions: (tokens,) float32.
 
         Raises:
             KeyError: there is no such fact.
@@ -45,7 +45,7 @@ class Trace:
         return self.fact("proposed").astype(np.int64)
 
     def likeliest(self, model: str) -> tuple[np.ndarray, np.ndarray]:
-        """Ids (tokens, top) int64 and log-probabilities (tokens, top) of a model's (`base`, `rl`) likeliest tokens."""
+        """Return the likeliest tokens of a model (`base`, `rl`): ids (tokens, top) int64 and log-probabilities."""
         first = len(FACTS) + TOP_FACTS.index(f"{model}_id")
         step = len(TOP_FACTS)
         return self.table[:, first::step].astype(np.int64), self.table[:, first + 1 :: step]

@@ -26,7 +26,7 @@ class TransformersPair(PairEngine):
     rl_model: Any = None
 
     def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
-        """Checks the checkpoints; `start` loads them.
+        """Check the checkpoints; `start` loads them.
 
         Raises:
             UserError: the checkpoints do not fit together, or a setting is one that only vLLM can serve.
@@ -47,7 +47,7 @@ class TransformersPair(PairEngine):
         self.device = torch.device(spec.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def load(self) -> None:
-        """Loads both models; see `start`.
+        """Load both models; see `start`.
 
         Raises:
             UserError: the models do not fit into a GPU's memory; or as `load_model`.
@@ -57,7 +57,7 @@ class TransformersPair(PairEngine):
         self.rl_model = self.base_model if self.single else self.load_model("rl")
 
     def load_model(self, role: str) -> Any:
-        """One of the two models (`base`, `rl`). Where RL is a LoRA adapter, it is base with the adapter merged in.
+        """Load one of the models (`base`, `rl`). Where RL is a LoRA adapter, it is base with the adapter merged in.
 
         Raises:
             UserError: its files cannot be read, or lack a weight, which transformers would make up.
@@ -93,20 +93,20 @@ class TransformersPair(PairEngine):
         return model
 
     def prepare(self, model: Any) -> Any:
-        """A loaded model as it will be used."""
+        """Return a loaded model as it will be used."""
         from harness.decode.caches import group_heads
 
         group_heads(model)
         return model
 
     def new_cache(self) -> Any:
-        """An empty cache for one model and batch."""
+        """Make an empty cache for one model and batch."""
         from harness.decode.caches import growing_cache
 
         return growing_cache()
 
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
-        """Yields rollouts as they finish, `max_num_seqs` requests at a time; see `PairEngine.decode`."""
+        """Yield rollouts as they finish, `max_num_seqs` requests at a time; see `PairEngine.decode`."""
         bar = Progress.of(progress, len(plans))
         try:
             for batch in self._batches(plans):
@@ -117,7 +117,7 @@ class TransformersPair(PairEngine):
             bar.close()
 
     def _batches(self, plans: list[Plan]) -> Iterator[LockStep]:
-        """`max_num_seqs` plans at a time; in a batch that drafts all have the same primary."""
+        """Yield batches of `max_num_seqs` plans; in a batch that drafts all have the same primary."""
         size, draft = self._rows(plans), self.spec.draft
         if draft is None or self.single:
             yield from (LockStep(self, plans[start : start + size]) for start in range(0, len(plans), size))
@@ -157,19 +157,19 @@ class TransformersPair(PairEngine):
 
     @torch.inference_mode()
     def logits(self, token_ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Teacher-forced logits of base and RL after each token: (tokens,) -> two (tokens, vocab) float32."""
+        """Return teacher-forced logits of base and RL after each token: (tokens,) -> two (tokens, vocab) float32."""
         self.start()
         ids = torch.tensor([token_ids], device=self.device)
         return self.base_model(ids).logits[0].float(), self.rl_model(ids).logits[0].float()
 
     def info(self) -> dict[str, Any]:
-        """What was run; see `Engine.info`."""
+        """Return what is run; see `Engine.info`."""
         import transformers
 
         return self.facts(backend="transformers", transformers=transformers.__version__, device=self.device.type)
 
     def close(self) -> None:
-        """Drops both models; see `PairEngine.close`."""
+        """Drop both models; see `PairEngine.close`."""
         self.base_model = self.rl_model = None
         self.started = False
         if self.device.type == "cuda":
@@ -177,7 +177,7 @@ class TransformersPair(PairEngine):
 
 
 def _widen_head(model: Any) -> None:
-    """Lets a model compute its logits in float32: in bfloat16 those between 16 and 32 would be 0.125 apart."""
+    """Let a model compute its logits in float32: in bfloat16 those between 16 and 32 would be 0.125 apart."""
     head = model.get_output_embeddings()
 
     def forward(hidden: torch.Tensor) -> torch.Tensor:
@@ -193,7 +193,7 @@ def _widen_head(model: Any) -> None:
 
 @contextmanager
 def _quiet(quiet: bool) -> Iterator[None]:
-    """Without transformers' loading bars, for models that load at once."""
+    """Hide transformers' loading bars, for models that load at once."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()

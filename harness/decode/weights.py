@@ -11,7 +11,7 @@ CORNER = (4, 64)  # of a matrix, the rows and columns that stand for it; of a ve
 
 
 def tensor_files(name: str, revision: str | None = None, *, fetch: bool = False) -> dict[str, Path]:
-    """Each tensor of a checkpoint -> the safetensors file that holds it; empty where there are none.
+    """Map each tensor of a checkpoint to the safetensors file that holds it; empty where there are none.
 
     Args:
         name: a directory, or a hub id, which is looked for in this machine's cache.
@@ -42,7 +42,7 @@ def tensor_files(name: str, revision: str | None = None, *, fetch: bool = False)
 
 
 def corner(tensor: Any) -> Any:
-    """The first numbers of a tensor, or of a safetensors slice of one: (…) -> at most `CORNER`.
+    """Return the first numbers of a tensor, or of a safetensors slice of one: (…) -> at most `CORNER`.
 
     The first rank of a model that is cut over several has them too, whichever way the tensor is cut.
     """
@@ -52,7 +52,7 @@ def corner(tensor: Any) -> Any:
 
 
 def corners(files: Mapping[str, Path], names: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """Reads the corners of tensors, one after the other: yields name and a torch tensor."""
+    """Read the corners of tensors, one after the other: yield name and a torch tensor."""
     from safetensors import safe_open
 
     with ExitStack() as stack:

@@ -17,7 +17,7 @@ _LATE = "vllm.v1.attention.ops.triton_unified_attention"  # reads the variable o
 
 
 def refuse() -> None:
-    """Turns `deterministic` down where vLLM has no batch-invariant kernels.
+    """Turn `deterministic` down where vLLM has no batch-invariant kernels.
 
     Raises:
         UserError: saying what this machine is.
@@ -37,7 +37,7 @@ def refuse() -> None:
 
 
 def switch(on: bool) -> None:
-    """Sets the variable for this process and those that the engine starts, or takes back what was set here.
+    """Set the variable for this process and those that the engine starts, or take back what was set here.
 
     Raises:
         UserError: the engine will run in this process, where vLLM's kernels were loaded without it.

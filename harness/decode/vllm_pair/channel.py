@@ -27,7 +27,7 @@ BAND = 64.0
 
 
 def encode(replaced: torch.Tensor, changed: torch.Tensor, delta_logp: torch.Tensor) -> torch.Tensor:
-    """Facts of n tokens -> n logits; (n,) bool, (n,) bool, (n,) float -> (n,) float32.
+    """Write the facts of n tokens as n logits: (n,) bool, (n,) bool, (n,) float -> (n,) float32.
 
     A token is `changed` only where it is `replaced`.
     """
@@ -36,7 +36,7 @@ def encode(replaced: torch.Tensor, changed: torch.Tensor, delta_logp: torch.Tens
 
 
 def decode(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The inverse of `encode`: (n,) floats -> replaced (n,) bool, changed (n,) bool, delta log p (n,) float32.
+    """Undo `encode`: (n,) floats -> replaced (n,) bool, changed (n,) bool, delta log p (n,) float32.
 
     Raises:
         ValueError: a number lies in no band, so it was not written by `encode`.
@@ -52,20 +52,20 @@ def decode(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def slots(chosen: torch.Tensor, width: int) -> torch.Tensor:
-    """The ids that carry `width` statistics beside each chosen token: (n,) -> (n, width), 0, 1, ... without it."""
+    """Return the ids of `width` statistics beside each chosen token: (n,) -> (n, width), 0, 1, ... without it."""
     ids = torch.arange(width, device=chosen.device).expand(len(chosen), width)
     return ids + (ids >= chosen[:, None]).long()
 
 
 def signs(width: int) -> np.ndarray:
-    """(width,) float32: what each statistic is multiplied with to stay below the bands."""
+    """Return what each statistic is multiplied with to stay below the bands: (width,) float32."""
     top = (width - len(FACTS)) // len(TOP_FACTS)
     counts = {"rank_base", "rank_rl", "proposed", "base_id", "rl_id"}
     return np.array([-1.0 if name in counts else 1.0 for name in (*FACTS, *TOP_FACTS * top)], dtype=np.float32)
 
 
 def encode_trace(table: torch.Tensor) -> torch.Tensor:
-    """Statistics of n tokens as logits for their `slots`: (n, width) -> (n, width) float32."""
+    """Write the statistics of n tokens as logits for their `slots`: (n, width) -> (n, width) float32."""
     return table.float() * _signs_on(table.device, table.shape[1])
 
 
@@ -77,7 +77,7 @@ def _signs_on(device: torch.device, width: int) -> torch.Tensor:
 def decode_trace(
     chosen: Sequence[int], returned: Sequence[tuple[Sequence[int], Sequence[float]]], width: int
 ) -> np.ndarray:
-    """The inverse, of a whole response.
+    """Undo `encode_trace` for a whole response.
 
     Args:
         chosen: (tokens,) the tokens that were forced.

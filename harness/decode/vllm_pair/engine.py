@@ -46,7 +46,7 @@ class VllmPair(TestedPair):
     """Both models in one vLLM engine; implements `Engine`."""
 
     def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
-        """Checks the settings and the checkpoints; `start` starts vLLM.
+        """Check the settings and the checkpoints; `start` starts vLLM.
 
         Raises:
             UserError: the checkpoints do not fit together, or a setting cannot be served with a pair.
@@ -65,7 +65,7 @@ class VllmPair(TestedPair):
         self.self_test = "off"
 
     def load(self) -> None:
-        """Starts vLLM and tests that both submodels compute what they should; see `start`.
+        """Start vLLM and test that both submodels compute what they should; see `start`.
 
         Raises:
             UserError: vLLM cannot hold the pair, or the self-test found a submodel with wrong logits.
@@ -93,7 +93,7 @@ class VllmPair(TestedPair):
                 raise
 
     def _arguments(self) -> dict[str, Any]:
-        """The keyword arguments of `vllm.LLM`."""
+        """Return the keyword arguments of `vllm.LLM`."""
         spec, pair = self.spec, self.pair
         arguments: dict[str, Any] = {
             **self._models(),
@@ -129,7 +129,7 @@ class VllmPair(TestedPair):
         return {**arguments, **spec.vllm_args}
 
     def _models(self) -> dict[str, Any]:
-        """What vLLM is opened on: RL, with base's weights beside it; or base, where RL is an adapter of it."""
+        """Return what vLLM is opened on: RL, with base's weights beside it; or base, where RL is an adapter of it."""
         pair, found = self.pair, self.checkpoints
         named: dict[str, Any] = {
             "rlvr_architecture": found.architecture,
@@ -170,11 +170,11 @@ class VllmPair(TestedPair):
         return "float32" if mixed else self.dtype
 
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
-        """Yields rollouts as they finish; see `PairEngine.decode`."""
+        """Yield rollouts as they finish; see `PairEngine.decode`."""
         return self._generate(iter(plans), len(plans), progress)
 
     def serve(self, waiting: Iterator[Request], progress: Progress) -> Iterator[Rollout]:
-        """Yields rollouts as they finish; see `PairEngine.serve`. What comes in joins the running batch."""
+        """Yield rollouts as they finish; see `PairEngine.serve`. What comes in joins the running batch."""
         self.start()
         return self._generate(map(self._plan, waiting), 0, progress)  # a generator would not go on once it has ended
 
@@ -237,7 +237,7 @@ class VllmPair(TestedPair):
             raise lost(error, self._output) from None
 
     def _submit(self, plan: Plan) -> str:
-        """Hands one plan to vLLM as a greedy request without a sampler of its own; gives the request's name."""
+        """Hand one plan to vLLM as a greedy request without a sampler of its own; return the request's name."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
@@ -279,21 +279,21 @@ class VllmPair(TestedPair):
         return rollout(plan, self.tokenizer, token_ids, replaced, changed, delta_logp, reason, trace)
 
     def forget_prompts(self) -> None:
-        """Empties the prefix cache, so that prompts are computed again."""
+        """Empty the prefix cache, so that prompts are computed again."""
         self._llm.reset_prefix_cache()
 
     def ask_worker(self, method: str, *args: Any) -> Any:
-        """What a method of `PairWorker` answers, in the first of vLLM's workers."""
+        """Return what a method of `PairWorker` answers, in the first of vLLM's workers."""
         with self._lost_noticed():
             return self._llm.collective_rpc(method, args=args)[0]
 
     def _unfinished_tokens(self) -> int:
-        """Tokens of running requests, for the progress bar only; 0 where vLLM does not tell."""
+        """Count the tokens of running requests, for the progress bar only; 0 where vLLM does not tell."""
         states = getattr(self._engine.output_processor, "request_states", {})
         return sum(state.detokenizer.num_output_tokens() for state in states.values() if state.detokenizer)
 
     def info(self) -> dict[str, Any]:
-        """What was run; see `Engine.info`."""
+        """Return what is run; see `Engine.info`."""
         import vllm
 
         from harness.decode.vllm_pair.step import decision_path
@@ -311,7 +311,7 @@ class VllmPair(TestedPair):
         )
 
     def close(self) -> None:
-        """Shuts the engine down and frees its memory; see `PairEngine.close`."""
+        """Shut the engine down and free its memory; see `PairEngine.close`."""
         self.started = False
         if self._llm is None:
             return
@@ -325,7 +325,7 @@ class VllmPair(TestedPair):
 
 
 def refuse(spec: EngineSpec) -> None:
-    """Turns down, before anything loads, settings that cannot work with a pair.
+    """Turn down, before anything loads, settings that cannot work with a pair.
 
     Raises:
         UserError: naming the setting and why.
@@ -343,7 +343,7 @@ def refuse(spec: EngineSpec) -> None:
 
 
 def _sizes_graphs(vllm_args: dict[str, Any]) -> bool:
-    """Whether a user's own arguments say for which sizes CUDA graphs are captured."""
+    """Tell whether a user's own arguments say for which sizes CUDA graphs are captured."""
     compilation = vllm_args.get("compilation_config", {})
     own = {*vllm_args, *(compilation if isinstance(compilation, dict) else ("cudagraph_capture_sizes",))}
     return bool(own & {"cudagraph_capture_sizes", "max_cudagraph_capture_size"})

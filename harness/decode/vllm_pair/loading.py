@@ -25,7 +25,7 @@ HEAD = "lm_head.weight"
 def load_whole(
     model: nn.Module, checkpoints: Mapping[str, str], weights: Iterable[tuple[str, torch.Tensor]]
 ) -> set[str]:
-    """Loads the submodels of `model`.
+    """Load the submodels of `model`.
 
     Args:
         model: has a submodel for each role.
@@ -81,7 +81,7 @@ def _embeddings(submodel: nn.Module) -> list[nn.Module]:
 
 
 def _settle_head(submodel: nn.Module, weight: torch.Tensor, where: str) -> None:
-    """A head from the file of a tied submodel: dropped where it equals the embeddings, else the submodel's own."""
+    """Take a head from a tied submodel's file: drop it where it equals the embeddings, else make it the submodel's."""
     head: Any = submodel.lm_head
     own = nn.Parameter(torch.empty_like(head.weight), requires_grad=False)
     set_weight_attrs(own, {"input_dim": 1, "output_dim": 0, "weight_loader": head.weight_loader})

@@ -31,7 +31,7 @@ class RLVRLoRAPairForCausalLM(RLVRPairForCausalLM):
     """`RLVRPairForCausalLM` opened on base; `config.rlvr_adapter` names the adapter that makes RL of it."""
 
     def build(self, vllm_config: VllmConfig, prefix: str) -> None:
-        """Makes `base`, and `rl` out of base's modules and the adapter's terms."""
+        """Make `base`, and `rl` out of base's modules and the adapter's terms."""
         config = self.config
         adapter = read_adapter(config.rlvr_adapter, config.rlvr_adapter_revision)
         if adapter is None:
@@ -45,7 +45,7 @@ class RLVRLoRAPairForCausalLM(RLVRPairForCausalLM):
         share(self.rl, self.base, adapter.terms())
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        """All weights are base's; RL has none to load."""
+        """Load all weights as base's; RL has none to load."""
         return load_whole(self, self.checkpoints, ((f"base.{name}", weight) for name, weight in weights))
 
 
@@ -83,7 +83,7 @@ class LoRALinear(nn.Module):
         self.register_buffer(name, tensor.to(weight.device, weight.dtype).contiguous(), persistent=False)
 
     def _cut(self, part: int) -> tuple[int | None, int]:
-        """How many outputs of a part this rank has, and which of the cuts they are; None where it has them all."""
+        """Return how many outputs of a part this rank has (None: all), and which of the cuts they are."""
         base = self.base
         if isinstance(base, RowParallelLinear):
             return None, 0
@@ -92,7 +92,7 @@ class LoRALinear(nn.Module):
         return sizes[part] // base.tp_size, base.tp_rank // copies
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """(tokens, inputs) -> (tokens, outputs) and base's own second result."""
+        """Project (tokens, inputs) -> (tokens, outputs), and return base's own second result with it."""
         y, bias = self.base(x)
         low = linear(x, self.a)
         if self.summed:
@@ -103,7 +103,7 @@ class LoRALinear(nn.Module):
 
 
 def share(rl: nn.Module, base: nn.Module, terms: Terms) -> None:
-    """Gives `rl`, built like `base`, base's modules in place of its own, and its terms.
+    """Give `rl`, built like `base`, base's modules in place of its own, and its terms.
 
     Raises:
         RuntimeError: a projection with terms is not where it was expected, or `rl` keeps a weight of its own.

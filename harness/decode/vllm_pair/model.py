@@ -45,7 +45,7 @@ class RLVRPairForCausalLM(nn.Module):
         vllm_config.compilation_config.static_forward_context[CONTEXT_KEY] = self
 
     def build(self, vllm_config: VllmConfig, prefix: str) -> None:
-        """Makes `rl` and `base`, and says where base's weights come from."""
+        """Make `rl` and `base`, and say where base's weights come from."""
         config = self.config
         self.checkpoints = {"rl": vllm_config.model_config.model, "base": config.rlvr_base}
         self.rl = submodel(vllm_config, maybe_prefix(prefix, "rl"), config.rlvr_tied, rlvr_role="rl")
@@ -57,7 +57,7 @@ class RLVRPairForCausalLM(nn.Module):
         ]
 
     def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """RL's input embeddings, (tokens,) -> (tokens, hidden); part of vLLM's model interface."""
+        """Return RL's input embeddings, (tokens,) -> (tokens, hidden); part of vLLM's model interface."""
         return self.rl.embed_input_ids(input_ids)
 
     def forward(
@@ -68,7 +68,7 @@ class RLVRPairForCausalLM(nn.Module):
         inputs_embeds: torch.Tensor | None = None,
         **_: Any,
     ) -> torch.Tensor:
-        """Hidden states of RL and base side by side: (tokens,) -> (tokens, 2 hidden).
+        """Return hidden states of RL and base side by side: (tokens,) -> (tokens, 2 hidden).
 
         RL's half is copied out before base runs. Under piecewise CUDA graphs a submodel's output lies in memory that
         vLLM's graph pool hands to the next submodel ("only safe for the last graph"): read after base has run, it is
@@ -81,14 +81,14 @@ class RLVRPairForCausalLM(nn.Module):
         return both
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
-        """RL's logits, (rows, 2 hidden) -> (rows, vocab); base's of the same rows stay on `base_logits`."""
+        """Return RL's logits, (rows, 2 hidden) -> (rows, vocab); base's of the same rows stay on `base_logits`."""
         rl, base = hidden_states.split(self.hidden_size, dim=-1)
         if self.watched is not None:  # by the self-test alone: it waits for the device
             self.watched.append((len(rl), int((rl == base).all(dim=-1).sum())))
         return self._hand_over(self.base.compute_logits(base.contiguous()), self.rl.compute_logits(rl.contiguous()))
 
     def _hand_over(self, base: torch.Tensor | None, rl: torch.Tensor | None) -> torch.Tensor | None:
-        """Keeps base's logits for the processor and gives RL's; the first step is the one whose memory is measured."""
+        """Keep base's logits for the processor and return RL's; the first step is the one whose memory is measured."""
         self.base_logits = base
         if not self._rehearsed and base is not None and rl is not None and rl.device.type in PROFILED:
             rehearse(base, rl)
@@ -96,7 +96,7 @@ class RLVRPairForCausalLM(nn.Module):
         return rl
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        """Names from the base checkpoint arrive with the prefix `base.`; all others are RL's. See `load_whole`."""
+        """Load base's weights from names with the prefix `base.`, RL's from all others. See `load_whole`."""
         named = ((name if name.startswith("base.") else f"rl.{name}", weight) for name, weight in weights)
         return load_whole(self, self.checkpoints, named)
 
@@ -105,7 +105,7 @@ class RLVRSingleForCausalLM(RLVRPairForCausalLM):
     """A model that is paired with itself, decided by the same rules: one set of weights, one forward, delta log p 0."""
 
     def build(self, vllm_config: VllmConfig, prefix: str) -> None:
-        """Makes `rl` alone."""
+        """Make `rl` alone."""
         self.checkpoints = {"rl": vllm_config.model_config.model}
         self.rl = submodel(vllm_config, maybe_prefix(prefix, "rl"), self.config.rlvr_tied, rlvr_role="rl")
 
@@ -117,17 +117,17 @@ class RLVRSingleForCausalLM(RLVRPairForCausalLM):
         inputs_embeds: torch.Tensor | None = None,
         **_: Any,
     ) -> torch.Tensor:
-        """The model's hidden states: (tokens,) -> (tokens, hidden)."""
+        """Return the model's hidden states: (tokens,) -> (tokens, hidden)."""
         return self.rl(input_ids, positions, intermediate_tensors, None)
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
-        """The model's logits, (rows, hidden) -> (rows, vocab), which are base's as well."""
+        """Return the model's logits, (rows, hidden) -> (rows, vocab), which are base's as well."""
         logits = self.rl.compute_logits(hidden_states)
         return self._hand_over(logits, logits)
 
 
 def submodel(vllm_config: VllmConfig, prefix: str, tied: bool, **facts: str) -> nn.Module:
-    """One submodel with a compile cache of its own, by the `facts` that tell its code from others', `rlvr_role` first.
+    """Make one submodel, its compile cache named by the `facts` that tell its code from others', `rlvr_role` first.
 
     Without the role in its configuration both submodels would share one cache key, and with some settings the second
     would load the first one's compiled code, KV cache and all (logits off by whole units).

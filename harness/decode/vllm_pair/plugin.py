@@ -9,7 +9,7 @@ CONTEXT_KEY = "rlvr_pair"  # where the logits processor finds the model, in the 
 
 
 def register() -> None:
-    """Makes the pair models known by name; a class itself is imported only by an engine that uses it.
+    """Make the pair models known by name; a class itself is imported only by an engine that uses it.
 
     A process that an engine of ours has started begins here to watch its parent.
     """

@@ -31,7 +31,7 @@ EXTRA_ARG = "rlvr"
 
 
 def extra_args(row: RuleRow, key: int, vocab_size: int, trace: int | None = None) -> dict[str, Any]:
-    """`SamplingParams.extra_args` of one request: plain values, since they cross process boundaries."""
+    """Return `SamplingParams.extra_args` of one request: plain values, since they cross process boundaries."""
     fields = {name: getattr(row, name) for name in RuleRow.__slots__}
     return {EXTRA_ARG: {**fields, "key": key, "vocab_size": vocab_size, "trace": trace}}
 
@@ -41,7 +41,7 @@ class PairProcessor(*_INTERFACES):
 
     @classmethod
     def validate_params(cls, sampling_params: Any) -> None:
-        """Refuses, at admission, what would change the logits of one model only.
+        """Refuse, at admission, what would change the logits of one model only.
 
         Raises:
             ValueError: naming the parameter.
@@ -63,7 +63,7 @@ class PairProcessor(*_INTERFACES):
     dense: bool | None = None  # as for `decide`: None lets the device say
 
     def __init__(self, vllm_config: Any, device_or_states: Any, is_pin_memory: bool | None = None) -> None:
-        """V1 passes (config, device, is_pin_memory), V2 (config, request states)."""
+        """Make the table of slots; V1 passes (config, device, is_pin_memory), V2 (config, request states)."""
         self._context = vllm_config.compilation_config.static_forward_context
         if is_pin_memory is None:
             self._table = SlotTable(device_or_states.max_num_reqs, device_or_states.device)
@@ -74,11 +74,11 @@ class PairProcessor(*_INTERFACES):
     # Model runner V1 -------------------------------------------------------------------------------------------
 
     def is_argmax_invariant(self) -> bool:
-        """False: this processor is all about the argmax."""
+        """Return False: this processor is all about the argmax."""
         return False
 
     def update_state(self, batch_update: Any) -> None:
-        """Follows requests in, out and around the batch; order: removed, added, moved (indices are reused)."""
+        """Follow requests in, out and around the batch; order: removed, added, moved (indices are reused)."""
         if batch_update is None:
             return
         table = self._table
@@ -95,7 +95,7 @@ class PairProcessor(*_INTERFACES):
         table.flush()
 
     def _written(self, batch: Batch) -> torch.Tensor:
-        """The position of each row's next token: (n,) int64. A row that is not ours says any number.
+        """Return the position of each row's next token: (n,) int64. A row that is not ours says any number.
 
         The output may hold placeholders: its length counts, not its content. From one step to the next all lengths
         grow by one, unless a prompt is still being read; then they are copied to the device once more.
@@ -114,19 +114,19 @@ class PairProcessor(*_INTERFACES):
     # Model runner V2 -------------------------------------------------------------------------------------------
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
-        """Takes over a recycled slot; True if the request's logits are changed here."""
+        """Take over a recycled slot; return whether the request's logits are changed here."""
         fields = (sampling_params.extra_args or {}).get(EXTRA_ARG)
         self._table.put(req_idx, None if fields is None else SlotRow(fields))
         return fields is not None
 
     def apply_staged_writes(self) -> None:
-        """Writes what `add_request` was told to the device, before the step's forward pass."""
+        """Write what `add_request` was told to the device, before the step's forward pass."""
         self._table.flush()
 
     # Both ------------------------------------------------------------------------------------------------------
 
     def apply(self, logits: torch.Tensor, ctx: Any = None) -> torch.Tensor:
-        """Forces the decided token of every pair row: (rows, vocab) -> the same tensor, changed in place."""
+        """Force the decided token of every pair row: (rows, vocab) -> the same tensor, changed in place."""
         if not self._table.rows:
             return logits
         slots = np.arange(logits.shape[0]) if ctx is None else ctx.idx_mapping_np
@@ -159,7 +159,7 @@ class PairProcessor(*_INTERFACES):
         tokens: torch.Tensor,
         facts: torch.Tensor,
     ) -> None:
-        """Puts the statistics of traced rows beside their forced tokens, of each row as many as it asked for."""
+        """Put the statistics of traced rows beside their forced tokens, of each row as many as it asked for."""
         for top, mine in alike:
             at, width = traced[mine], columns(top)
             beside = channel.slots(tokens[at], width)

@@ -50,15 +50,15 @@ class TestedPair(PairEngine):
 
     @abstractmethod
     def ask_worker(self, method: str, *args: Any) -> Any:
-        """What a method of `PairWorker` answers, in the first of the workers."""
+        """Return what a method of `PairWorker` answers, in the first of the workers."""
 
     @abstractmethod
     def forget_prompts(self) -> None:
-        """Empties the prefix cache, so that prompts are computed again."""
+        """Empty the prefix cache, so that prompts are computed again."""
 
 
 def self_test(engine: TestedPair, full: bool = False) -> str:
-    """Runs the test; gives what it compared with: `transformers` or `engine`.
+    """Run the test; return what it compared with: `transformers` or `engine`.
 
     Args:
         engine: has been started.
@@ -91,7 +91,7 @@ def self_test(engine: TestedPair, full: bool = False) -> str:
 def _watch(
     engine: TestedPair, route: str, distinct: bool, decode: Callable[..., Iterable[Rollout]], *args: Any
 ) -> list[Rollout]:
-    """The rollouts of `decode`, while the worker compares the hidden states of the two submodels.
+    """Return the rollouts of `decode`, while the worker compares the hidden states of the two submodels.
 
     Raises:
         UserError: they are the same in most rows, although the checkpoints are `distinct`.
@@ -110,7 +110,7 @@ def _watch(
 
 
 def _draw(engine: TestedPair) -> list[Rollout]:
-    """The texts, drawn from base token by token: after the first step nobody joins."""
+    """Draw the texts from base token by token: after the first step nobody joins."""
     room = engine.max_model_len
     prompts = [tuple(engine.tokenizer.encode(text))[: max(1, room // 2)] for text in PROMPTS]
     tokens = min(TOKENS, room - max(map(len, prompts)))
@@ -123,7 +123,7 @@ def _draw(engine: TestedPair) -> list[Rollout]:
 
 
 def _joined(engine: TestedPair, texts: Sequence[Rollout]) -> Iterable[Rollout]:
-    """The same tokens in pieces: each is decoded after a prompt that ends where it begins, and admitted by itself."""
+    """Decode the same tokens in pieces: each after a prompt that ends where it begins, and admitted by itself."""
     engine.forget_prompts()
     pieces = [
         _continued(text, start, min(PIECE, text.n_tokens - start))
@@ -134,7 +134,7 @@ def _joined(engine: TestedPair, texts: Sequence[Rollout]) -> Iterable[Rollout]:
 
 
 def _at_once(engine: TestedPair, texts: Sequence[Rollout]) -> Iterable[Rollout]:
-    """Every second position at the end of a prompt of its own."""
+    """Decode every second position at the end of a prompt of its own."""
     engine.forget_prompts()
     return engine.generate([_continued(text, start, 1) for text in texts for start in range(0, text.n_tokens, 2)])
 
@@ -145,7 +145,7 @@ def _request(i: int, prompt: tuple[int, ...], tokens: int) -> Request:
 
 
 def _continued(text: Rollout, start: int, tokens: int) -> Request:
-    """Decodes again from token `start` on, by the same noise."""
+    """Ask for the same text again from token `start` on, by the same noise."""
     return _request(text.request.sample, text.prompt_token_ids + text.token_ids[:start], tokens)
 
 
@@ -166,7 +166,7 @@ class _OneByOne:
 
 
 def _compare_routes(engine: TestedPair, texts: Sequence[Rollout], again: Iterable[Rollout], route: str) -> None:
-    """What the texts' tokens were given by another route, as far as it draws them again.
+    """Compare what the texts' tokens were given by another route, as far as it draws them again.
 
     Raises:
         UserError: a submodel differs, or has become the other one.
@@ -192,7 +192,7 @@ def _compare_routes(engine: TestedPair, texts: Sequence[Rollout], again: Iterabl
 
 
 def _facts(rollout: Rollout, role: str) -> np.ndarray:
-    """(tokens, 2) float64: log p of each proposed token under one model, and the model's entropy there."""
+    """Return log p of each proposed token under one model, and the model's entropy there: (tokens, 2) float64."""
     return np.stack([_fact(rollout, name) for name in FACTS[role]], axis=1).astype(np.float64)
 
 
@@ -202,12 +202,12 @@ def _fact(rollout: Rollout, name: str) -> np.ndarray:
 
 
 def _log_ratio(rollout: Rollout) -> np.ndarray:
-    """(tokens,) float64: log p of each proposed token under RL minus that under base."""
+    """Return log p of each proposed token under RL minus that under base: (tokens,) float64."""
     return _facts(rollout, "rl")[:, 0] - _facts(rollout, "base")[:, 0]
 
 
 def _judge(engine: TestedPair, errors: dict[str, np.ndarray], apart: np.ndarray, against: str) -> None:
-    """Refuses submodels whose facts are off by more than rounding.
+    """Refuse submodels whose facts are off by more than rounding.
 
     Rounding depends on the models, but it is much the same for the two of a pair: it is the other submodel's error that
     says what is too much for one of them, beneath a limit for both.
@@ -252,7 +252,7 @@ def _roles(engine: TestedPair) -> tuple[str, ...]:
 
 
 def _check_each(engine: TestedPair, texts: Sequence[Rollout], distinct: bool) -> None:
-    """That both submodels are language models, and two where the checkpoints are `distinct`.
+    """Check that both submodels are language models, and two where the checkpoints are `distinct`.
 
     Raises:
         UserError: they are not.
@@ -270,7 +270,7 @@ def _check_each(engine: TestedPair, texts: Sequence[Rollout], distinct: bool) ->
 
 
 def _distinct(engine: TestedPair) -> bool:
-    """Whether the two checkpoints are known to differ before the output layer; and that each submodel holds its own.
+    """Tell whether the checkpoints are known to differ before the output layer; check that submodels hold their own.
 
     Read are the first numbers of tensors, from safetensors files here (a directory, or the hub's cache).
 
@@ -307,7 +307,7 @@ def _distinct(engine: TestedPair) -> bool:
 
 
 def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], full: bool) -> None:
-    """Both submodels' facts against transformers on the same checkpoints, one model in memory at a time.
+    """Compare both submodels' facts with transformers on the same checkpoints, one model in memory at a time.
 
     Raises:
         UserError: they differ.
@@ -331,7 +331,7 @@ def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], ful
 
 @torch.inference_mode()
 def _reference_facts(engine: TestedPair, model: Any, text: Rollout) -> np.ndarray:
-    """As `_facts`, by transformers: it reads the whole text at once. The text is base's: proposed and kept."""
+    """Compute `_facts` by transformers, which reads a text at once. The text is base's: proposed and kept."""
     ids = torch.tensor([*text.prompt_token_ids, *text.token_ids], device=model.device)
     logits = model(ids[None, :-1]).logits[0, len(text.prompt_token_ids) - 1 :, : engine.checkpoints.vocab_size]
     logp = torch.log_softmax(logits.float(), -1)
@@ -340,7 +340,7 @@ def _reference_facts(engine: TestedPair, model: Any, text: Rollout) -> np.ndarra
 
 
 def _device(engine: TestedPair) -> str:
-    """A GPU with room for twice a model's files, beside what vLLM has taken; else the CPU."""
+    """Choose a GPU with room for twice a model's files, beside what vLLM has taken; else the CPU."""
     if not torch.cuda.is_available():
         return "cpu"
     files = tensor_files(engine.pair.base, engine.pair.base_revision)

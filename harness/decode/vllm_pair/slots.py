@@ -25,7 +25,7 @@ class SlotRow:
     __slots__ = ("key", "output", "prompt_length", "rule", "trace", "vocab_size")
 
     def __init__(self, fields: dict[str, Any], prompt_length: int = 0, output: Sequence[int] = ()) -> None:
-        """Reads the fields that `extra_args` wrote; raises ValueError for a gate or a primary that is not known."""
+        """Read the fields that `extra_args` wrote; raises ValueError for a gate or a primary that is not known."""
         self.rule = RuleRow(**{name: fields[name] for name in RuleRow.__slots__})
         self.rule.columns()
         self.key, self.vocab_size, self.trace = fields["key"], fields["vocab_size"], fields["trace"]
@@ -76,7 +76,7 @@ class SlotTable:
         self.flush()
 
     def put(self, slot: int, row: SlotRow | None) -> None:
-        """Gives a slot to a request, or to one that is not ours (None); on the device from the next `flush` on."""
+        """Give a slot to a request, or to one that is not ours (None); on the device from the next `flush` on."""
         if row is None:
             self.rows.pop(slot, None)
         else:
@@ -85,7 +85,7 @@ class SlotTable:
         self._batch = None
 
     def flush(self) -> None:
-        """Writes what has changed to the device, without waiting for it."""
+        """Write what has changed to the device, without waiting for it."""
         if not self._changed:
             return
         slots = sorted(self._changed)
@@ -97,7 +97,7 @@ class SlotTable:
         self._keys.index_copy_(0, index, to_device([row.key if row else 0 for row in rows], torch.long, self.device))
 
     def batch(self, slots: np.ndarray, on_device: torch.Tensor | None = None) -> Batch:
-        """The batch whose n rows are these slots: (n,) integers, on the host and, if they are there, on the device.
+        """Return the batch whose n rows are these slots: (n,) integers, given on the host and perhaps on the device.
 
         The same object as before, while the same requests run in the same order.
         """
@@ -119,6 +119,6 @@ class SlotTable:
 
 
 def to_device(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Plain values as a tensor; to a GPU it goes through pinned memory, so that nothing waits for the copy."""
+    """Make a tensor of plain values; to a GPU it goes through pinned memory, so that nothing waits for the copy."""
     made = torch.tensor(values, dtype=dtype)
     return made if device.type == "cpu" else made.pin_memory().to(device, non_blocking=True)

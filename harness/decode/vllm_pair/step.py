@@ -24,7 +24,7 @@ log = logging.getLogger("rlvr_dir")
 
 @cache
 def decision_path(device_type: str) -> str:
-    """Which of PATHS decides on a device of this type (`cuda`, `cpu`, ...), said in the log the first time.
+    """Return which of PATHS decides on a device of this type (`cuda`, `cpu`, ...), said in the log the first time.
 
     Raises:
         UserError: RLVR_DIR_DECISION names no path.
@@ -56,7 +56,7 @@ def decide_step(
     top: int = 0,
     dense: bool | None = None,
 ) -> Decision:
-    """Decides n rows of (n, padded vocabulary) logits; keys and positions (n,) int64; the rest as for `decide`."""
+    """Decide n rows of (n, padded vocabulary) logits; keys and positions (n,) int64; the rest as for `decide`."""
     facts = {"vocab_size": vocab_size, "traced": traced, "top": top}
     if decision_path(rl_logits.device.type) == "triton":
         return decide_fused(base_logits, rl_logits, rule, keys, positions, **facts)
@@ -64,7 +64,7 @@ def decide_step(
 
 
 def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None) -> None:
-    """Leaves one finite logit a row, the channel's number on the decided token; (n, vocab), in place.
+    """Leave one finite logit a row, the channel's number on the decided token; (n, vocab), in place.
 
     Rows that are not `decided` (n,) bool are left as they are.
     """
@@ -82,7 +82,7 @@ def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None
 
 
 def rehearse(base_logits: torch.Tensor, rl_logits: torch.Tensor) -> None:
-    """Decides once, under the rule that takes most memory, and forgets it: vLLM's memory profile then knows the peak.
+    """Decide once, under the rule that takes most memory, and forget it: vLLM's memory profile then knows the peak.
 
     Its own dummy run of the sampler leaves out custom processors (V1 passes an empty list, V2 returns before them).
     """

@@ -10,7 +10,7 @@ class PairWorker:
     """Methods that vLLM adds to its worker class (`worker_extension_cls`)."""
 
     def rlvr_corners(self: Any, names: Sequence[str]) -> dict[str, list[float]]:
-        """The `corner` of each parameter of the pair model, flat; of those that it has and has kept as they were."""
+        """Return the `corner` of each named parameter, flat; of those that the model has and has kept as they were."""
         found = {}
         for name, parameter in self.get_model().named_parameters(remove_duplicate=False):
             if name in names and parameter.ndim in (1, 2) and parameter.numel():
@@ -18,11 +18,11 @@ class PairWorker:
         return found
 
     def rlvr_watch(self: Any) -> None:
-        """Begins to compare the hidden states of the two submodels, row by row."""
+        """Begin to compare the hidden states of the two submodels, row by row."""
         self.get_model().watched = []
 
     def rlvr_watched(self: Any) -> tuple[int, int]:
-        """Ends it: how many rows there were, and in how many both submodels had the same hidden state."""
+        """End it: return how many rows there were, and in how many both submodels had the same hidden state."""
         model = self.get_model()
         steps, model.watched = model.watched, None
         return sum(rows for rows, _ in steps), sum(same for _, same in steps)
