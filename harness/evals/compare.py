@@ -92,7 +92,7 @@ def read_results(
     run: Callable[[str], EvalResult] | None = None,
     **how: Any,
 ) -> list[EvalResult]:
-    """Results from files and folders that `rlvr-dir eval` and `demo` wrote, from records, and from runs.
+    """Read results from files and folders that `rlvr-dir eval` and `demo` wrote, from records, and from runs.
 
     A place is a result file, a folder of them, a sweep's folder, a record's folder, a store of records, the beginning
     of a record's hash (with or without `/TASK`) in `store`, or `run:ID`, which `run` looks up; NAME=PLACE says what its
@@ -147,7 +147,7 @@ def _pruned(summary: Path) -> int:
 
 
 def _newest(results: Sequence[EvalResult]) -> list[EvalResult]:
-    """Without what a newer one was graded in place of: results that differ in the version of the grader only."""
+    """Leave out what a newer one was graded in place of: results that differ in the version of the grader only."""
     kept: dict[str, EvalResult] = {}
     for result in results:
         by_name = {**result.provenance, "graded_with": result.provenance.get("grader")}
@@ -196,7 +196,7 @@ def _on_common_problems(results: Sequence[EvalResult]) -> list[EvalResult]:
 
 
 def _by_seed(group: Sequence[EvalResult]) -> list[list[EvalResult]]:
-    """A result a seed; results that share a seed, but not the settings of their record, are settings of their own."""
+    """Part results by seed; those that share one, but not the settings of their record, are settings of their own."""
     by: dict[Any, dict[int, EvalResult]] = {}
     for result in sorted(group, key=lambda result: -result.samples):
         by.setdefault(result.provenance.get("settings"), {}).setdefault(result.sampling.seed, result)
@@ -212,7 +212,7 @@ def _engine(result: EvalResult) -> dict[str, Any]:
 
 
 def _labels(settings: Sequence[Setting]) -> list[str]:
-    """Each decoding's label with, in brackets, what differs among the settings of its benchmark."""
+    """Return each decoding's label with, in brackets, what differs among the settings of its benchmark."""
     models = _models([setting.first for setting in settings])
     told = [facets(setting.first, models) for setting in settings]
     by_task: dict[str, list[dict[str, str]]] = {}
@@ -256,7 +256,7 @@ def telling(told: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _models(results: Sequence[EvalResult]) -> dict[tuple[str, str], str]:
-    """Short names of pairs of checkpoints: as many of the last parts of RL's path as tell the paths apart."""
+    """Return short names of pairs of checkpoints: as many of the last parts of RL's path as tell the paths apart."""
     pairs = {result.pair for result in results}
     paths = {rl: PurePath(rl).parts for _, rl in pairs}
     parts = next((n for n in range(1, 9) if len({path[-n:] for path in paths.values()}) == len(paths)), 9)
@@ -303,7 +303,7 @@ _Pairs = list[tuple[Setting, Setting]]
 
 
 def _natural(settings: Sequence[Setting], across: Collection[str]) -> _Pairs:
-    """The pairs of `comparisons`, benchmark by benchmark, those with controls last."""
+    """Return the pairs of `comparisons`, benchmark by benchmark, those with controls last."""
     pairs: _Pairs = []
     for task in dict.fromkeys(setting.task for setting in settings):
         mine = [setting for setting in settings if setting.task == task]
@@ -324,7 +324,7 @@ def _controlled(settings: Sequence[Setting], across: Collection[str]) -> _Pairs:
 
 
 def _nearest(setting: Setting, references: Sequence[Setting], across: Collection[str]) -> _Pairs:
-    """The setting with the one of its pair's references that is alike, by engine and seeds the nearest; or nothing."""
+    """Pair a setting with the one of its pair's references that is alike, by engine and seeds the nearest, if any."""
     mine = setting.first
     found = [each for each in references if each.first.pair == mine.pair and each.first.name == mine.name]
     found = [each for each in found if not _unlike(setting, each, across)]
@@ -340,7 +340,7 @@ def _unlike(one: Setting, other: Setting, across: Collection[str] = ()) -> list[
 
 
 def _default(settings: Sequence[Setting], across: Collection[str]) -> _Pairs:
-    """The natural pairs of each lot of settings that are alike; without RL all minus the first, and the controls."""
+    """Return the natural pairs of each lot of settings that are alike; without RL all minus the first, and controls."""
     pairs, left = [], list(settings)
     while left:
         first = left[0]
@@ -355,7 +355,7 @@ def _default(settings: Sequence[Setting], across: Collection[str]) -> _Pairs:
 
 
 def _against(settings: Sequence[Setting], against: str, across: Collection[str]) -> _Pairs:
-    """Each setting minus the reference that it is like.
+    """Pair each setting with the reference that it is like.
 
     Raises:
         UserError: no setting is called so, or several that one setting is like.
@@ -383,7 +383,7 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
 
 
 def _called(settings: Sequence[Setting], name: str) -> list[Setting]:
-    """The settings that a name means, by the first kind of name that fits any."""
+    """Return the settings that a name means, by the first kind of name that fits any."""
     kinds: tuple[Callable[[Setting], bool], ...] = (
         lambda one: one.label == name,
         lambda one: one.decoding.label() == name,
@@ -415,7 +415,7 @@ def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Co
 
 
 def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
-    """The comparisons as a Markdown table, in percentage points, with notes beneath."""
+    """Write the comparisons as a Markdown table, in percentage points, with notes beneath."""
     cells = []
     for row in rows:
         d = row.difference

@@ -69,12 +69,12 @@ class RlvrDirLM(LM):
 
     @classmethod
     def create_from_arg_string(cls, arg_string: str, additional_config: dict | None = None) -> "RlvrDirLM":
-        """From `k=v,k2=v2`, with lm-eval's own options behind the user's."""
+        """Make it from `k=v,k2=v2`, with lm-eval's own options behind the user's."""
         return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
 
     @classmethod
     def create_from_arg_obj(cls, arg_dict: dict[str, Any], additional_config: dict | None = None) -> "RlvrDirLM":
-        """From a dict; an option given in it (device, batch_size) wins over lm-eval's of the same name."""
+        """Make it from a dict; an option given in it (device, batch_size) wins over lm-eval's of the same name."""
         return cls(**((additional_config or {}) | arg_dict))
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
@@ -172,7 +172,7 @@ class RlvrDirLM(LM):
         return prompt
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """The pair's template; prompts made here are remembered, so that they are not put through it twice."""
+        """Put messages through the pair's template; remember the prompt, so that it is not put through twice."""
         if self.chat == "off":
             raise UserError("chat='off' contradicts --apply_chat_template; drop one of them")
         prompt = self.engine.chat_prompt(chat_history, add_generation_prompt=add_generation_prompt)
@@ -180,7 +180,7 @@ class RlvrDirLM(LM):
         return prompt
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """The template's text, which lm-eval stores with its digest; a pair has one, so a name cannot choose."""
+        """Return the template's text, which lm-eval stores with its digest; a pair has one: a name cannot choose."""
         if isinstance(chat_template, str):
             raise UserError(f"--apply_chat_template {chat_template!r}: the pair has one chat template, give no name")
         template = getattr(self.engine.tokenizer, "chat_template", None)
@@ -197,7 +197,7 @@ class RlvrDirLM(LM):
         return str(getattr(self.engine.tokenizer, "name_or_path", "rlvr_dir")).replace("/", "__")
 
     def get_model_info(self) -> dict[str, Any]:
-        """What was run and what it counted; lm-eval merges this into the `config` of its results file."""
+        """Say what was run and what it counted; lm-eval merges this into the `config` of its results file."""
         tokens = self._totals["n_tokens"]
         return {
             "rlvr_dir": {
@@ -214,21 +214,21 @@ class RlvrDirLM(LM):
         }
 
     def set_cache_hook(self, cache_hook: Any) -> None:
-        """Refuses lm-eval's response cache; `rlvr_dir` runs under the stock command refuse it earlier still."""
+        """Refuse lm-eval's response cache; `rlvr_dir` runs under the stock command refuse it earlier still."""
         if getattr(cache_hook, "dbdict", None) is not None:
             raise UserError(CACHE_REFUSAL)
         super().set_cache_hook(cache_hook)
 
     def loglikelihood(self, requests: list[Any]) -> NoReturn:
-        """Refused: a rule for decoding with two models assigns no likelihood to a given text."""
+        """Refuse: a rule for decoding with two models assigns no likelihood to a given text."""
         raise UserError("--model rlvr_dir answers generate_until tasks only; this task asks for likelihoods")
 
     def loglikelihood_rolling(self, requests: list[Any]) -> NoReturn:
-        """Refused, as `loglikelihood`."""
+        """Refuse, as `loglikelihood` does."""
         self.loglikelihood(requests)
 
     def close(self) -> None:
-        """Closes the engine if this object opened it."""
+        """Close the engine if this object opened it."""
         if self._owned:
             atexit.unregister(self.engine.close)
             self.engine.close()
@@ -238,6 +238,6 @@ register_model("rlvr_dir")(RlvrDirLM)  # as a decorator it would hide the class 
 
 
 def _is_tiny(engine: Engine) -> bool:
-    """Whether an engine runs the embedded tiny pair, however it was opened."""
+    """Tell whether an engine runs the embedded tiny pair, however it was opened."""
     pair = engine.info().get("pair")
     return isinstance(pair, Mapping) and pair.get("rl") == tiny_pair().rl

@@ -23,5 +23,5 @@ class Response(str):
 
 
 def facts(response: str) -> dict[str, Any]:
-    """A copy of the response's facts; empty for a plain string."""
+    """Copy the response's facts; empty for a plain string."""
     return dict(getattr(response, "info", {}))

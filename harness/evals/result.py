@@ -84,7 +84,7 @@ class EvalResult:
         seconds: float = 0.0,
         provenance: dict[str, Any] | None = None,
     ) -> "EvalResult":
-        """From the samples of each problem, by its id: objects as in `doc["samples"]` of lm-eval's samples file.
+        """Make it from the samples of each problem, by its id: objects as in lm-eval's `doc["samples"]`.
 
         Raises:
             UserError: a problem has fewer samples than were asked for.
@@ -129,7 +129,7 @@ class EvalResult:
         return stats.sampling_error(self.correct)
 
     def pass_at(self, k: int) -> float:
-        """Pass@k, for any k up to `samples`."""
+        """Return Pass@k as a fraction, for any k up to `samples`."""
         return stats.pass_at_k(self.correct, k)
 
     @property
@@ -170,7 +170,7 @@ class EvalResult:
         return str(pair.get("base") or "?"), str(pair.get("rl") or "?")
 
     def alike(self) -> dict[str, Any]:
-        """What must be equal in results that are compared (`ALIKE`), as values that can be hashed.
+        """Return what must be equal in results that are compared (`ALIKE`), as values that can be hashed.
 
         The grader is its name with the versions that it graded with; None is what the result does not say.
         """
@@ -222,7 +222,7 @@ class EvalResult:
         )
 
     def minus(self, other: "EvalResult") -> stats.PairedDifference:
-        """The difference of Avg@n to `other`, paired by problem.
+        """Subtract the Avg@n of `other`, paired by problem.
 
         Raises:
             UserError: the two are of different benchmarks, or not alike (`ALIKE`).
@@ -249,7 +249,7 @@ class EvalResult:
         return replace(self, problem_ids=tuple(problems), votes=votes, correct_by=by, seconds=0.0, **tables)
 
     def to_json(self) -> str:
-        """Everything, as JSON; `from_json` reads it back."""
+        """Write everything as JSON; `from_json` reads it back."""
         return json.dumps(
             {
                 "task": self.task,
@@ -279,7 +279,7 @@ class EvalResult:
 
     @classmethod
     def from_json(cls, text: str) -> "EvalResult":
-        """The result that `to_json` wrote."""
+        """Read the result that `to_json` wrote."""
         data = json.loads(text)
         data["decoding"] = parse(Decoding, data["decoding"])
         data["sampling"] = parse(Sampling, data["sampling"])
@@ -288,7 +288,7 @@ class EvalResult:
 
 
 def _votes(answers: Sequence[Hashable | None]) -> list[int]:
-    """A number for each different answer, in the order they appear; -1 for none."""
+    """Number the different answers in the order they appear, from 0; -1 for none."""
     numbers: dict[Hashable, int] = {}
     return [-1 if answer is None else numbers.setdefault(answer, len(numbers)) for answer in answers]
 
@@ -296,7 +296,7 @@ def _votes(answers: Sequence[Hashable | None]) -> list[int]:
 def asked_hash(
     task: str, decoding: Decoding, sampling: Sampling, problem_ids: Sequence[str], provenance: Mapping[str, Any]
 ) -> str:
-    """First 16 hexadecimal digits of the SHA-256 of everything that can change a result's numbers.
+    """Return 16 hexadecimal digits of the SHA-256 of everything that can change a result's numbers.
 
     Of `provenance` these are `settings` (the hash of the record's config: weights, engine, versions, prompt), `data`,
     `graded_with` (the grader and its versions), `golds` and `partial`.

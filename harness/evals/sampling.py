@@ -11,7 +11,7 @@ ACCEPTED = ("temperature", "top_p", "do_sample", "until", *LENGTHS)
 
 
 def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tuple[Sampling, tuple[str, ...]]:
-    """The sampling and the stop strings of one request.
+    """Return the sampling and the stop strings of one request.
 
     Task files write `max_gen_toks`; an alias beside it therefore came from `--gen_kwargs` and wins. A task that names
     no temperature or top-p gets 1, plain sampling.

@@ -7,18 +7,18 @@ from harness.markdown import markdown_table
 
 
 def score(result: EvalResult) -> str:
-    """Avg@n with its error over problems: `Avg@32 57.60 ± 5.43`."""
+    """Write Avg@n with its error over problems, in percent: `Avg@32 57.60 ± 5.43`."""
     return f"Avg@{result.samples} {_with_error(result)}"
 
 
 def _with_error(result: EvalResult) -> str:
-    """One problem says nothing of others, so its score has no error."""
+    """Write Avg@n with its error; one problem says nothing of others, so its score has none."""
     error = 100 * result.standard_error
     return f"{100 * result.avg:.2f}" + (f" ± {error:.2f}" if error == error else "")
 
 
 def table(results: Sequence[EvalResult]) -> str:
-    """One row a result; columns with nothing to say (ungraded answers, other versions of the golds) are left out.
+    """Write one row a result; columns with nothing to say (ungraded answers, other versions of the golds) are left out.
 
     Results with another number of samples than the first have it in their row.
     """

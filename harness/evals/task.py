@@ -40,13 +40,13 @@ class SampledMathTask(ConfigurableTask):
         super().__init__(config=config, **kwargs)
 
     def build_all_requests(self, **kwargs: Any) -> None:
-        """As lm-eval's, without its progress bar over what takes milliseconds: a sweep would print hundreds of them."""
+        """Do as lm-eval does, without its bar over what takes milliseconds: a sweep would print hundreds of them."""
         with redirect_stderr(io.StringIO()):
             super().build_all_requests(**kwargs)
 
 
 def _expected(record: logging.LogRecord) -> bool:
-    """Drops two remarks that are always made and never helpful here (see `metrics.group_metrics` and `data.load`)."""
+    """Drop two remarks that are always made and never helpful here (see `metrics.group_metrics` and `data.load`)."""
     text = record.getMessage()
     return (
         not ("rlvr_math" in text and "no values found for metric" in text) and "Custom kwargs can be passed" not in text
