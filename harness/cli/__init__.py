@@ -33,7 +33,7 @@ app.add_typer(track.app, name="track")
 
 
 def main() -> None:
-    """Entry point: a user's mistake is one line on standard error and exit status 2."""
+    """Run a command; a user's mistake is one line on standard error and exit status 2."""
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     warnings.simplefilter("ignore", FutureWarning)  # libraries telling each other
     warnings.formatwarning = lambda message, *_args, **_kwargs: f"warning: {message}\n"

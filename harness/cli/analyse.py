@@ -94,7 +94,7 @@ def _rows(file: Path) -> Iterator[dict[str, object]]:
 def analyse_theorem(
     bandits: Annotated[int, typer.Option(min=2)] = 400, seed: Annotated[int, typer.Option()] = 0, out: Out = OUT
 ) -> None:
-    """Theorem 1 by numbers: random bandits, natural policy gradient, reward against γ, with and without noise."""
+    """Check Theorem 1 by numbers: random bandits, natural policy gradient, reward against γ, with and without noise."""
     from harness.analysis.bandit import as_json, trials
 
     _keep(out / "theorem.json", as_json(trials(bandits=bandits, seed=seed)))
@@ -107,7 +107,7 @@ def analyse_curves(
     ],
     out: Out = OUT,
 ) -> None:
-    """Training curves from the logs of TRL, verl or `rlvr-dir tiny build`: accuracy, entropy, response length."""
+    """Read training curves from the logs of TRL, verl or `rlvr-dir tiny build`: accuracy, entropy, response length."""
     from harness.analysis.curves import curves
 
     by_method: dict[str, list[Path]] = {}

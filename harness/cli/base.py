@@ -9,5 +9,5 @@ PLAIN: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
 
 
 def group(text: str) -> typer.Typer:
-    """A group of commands under one name."""
+    """Make a group of commands with this help."""
     return typer.Typer(help=text, **PLAIN)

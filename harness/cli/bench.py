@@ -25,7 +25,7 @@ def bench_decode_command(
     threads: Threads = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
-    """Tokens per CPU-second: RL alone, the pair, transformers as we and as others use it, one token a call."""
+    """Measure tokens per CPU-second: RL alone, the pair, transformers as we and others use it, one token a call."""
     import json
 
     from harness.bench.decode import bench_decode
@@ -59,7 +59,7 @@ def bench_decision_command(
     threads: Threads = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
-    """Milliseconds a row of Algorithm 1 at a large vocabulary, peaked and flat, beside what no decision can avoid."""
+    """Time a row of Algorithm 1 at a large vocabulary, peaked and flat, beside what no decision can avoid."""
     import json
 
     from harness.bench.decision import bench_decision
@@ -99,7 +99,7 @@ def bench_lora_command(
     rank: Annotated[int, typer.Option(help="Of the adapter's terms.", min=1)] = 16,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
-    """Memory of a pair whose RL model is a LoRA adapter, beside base alone and beside two whole models."""
+    """Measure the memory of a pair whose RL model is a LoRA adapter, beside base alone and two whole models."""
     import json
 
     from harness.bench.lora import KINDS, bench_lora
@@ -125,7 +125,7 @@ def bench_train_command(
     threads: Threads = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
-    """The share of a DAPO training that reweighting takes, and its processor time beside plain DAPO's, in one run."""
+    """Measure the share of a DAPO training that reweighting takes, and its processor time beside plain DAPO's."""
     import json
 
     from harness.bench.train import COMPARED, bench_train
@@ -162,7 +162,7 @@ def bench_draft_command(
     threads: Threads = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
-    """Drafting against lock-step in the transformers pair: where it pays, by batch and context."""
+    """Compare drafting with lock-step in the transformers pair: where it pays, by batch and context."""
     import json
 
     from harness.bench.draft import bench_draft
@@ -220,7 +220,7 @@ def bench_grade_command(
     seed: Annotated[int, typer.Option(help="Of the made-up answers: a new seed, new answers.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
-    """Both graders on 960 integer answers, 8,704 Minerva-like ones and 200 hostile ones, in one run."""
+    """Time both graders on 960 integer answers, 8,704 Minerva-like ones and 200 hostile ones, in one run."""
     import json
 
     from harness.bench.grade import bench_grade
@@ -248,7 +248,7 @@ def bench_report_command(
     rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
-    """Seconds to read 68 results, to build their report and to write it."""
+    """Time reading 68 results, building their report and writing it."""
     import json
 
     from harness.bench.report import bench_report
@@ -269,7 +269,7 @@ def bench_start_command(
     rounds: Annotated[int, typer.Option(help="Fresh processes of each; of vLLM at most two.", min=1)] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
-    """Seconds to `--help`, of the start-up hook, and to the first token of the tiny pair in vLLM."""
+    """Time `--help`, the start-up hook, and the first token of the tiny pair in vLLM."""
     import json
 
     from harness.bench.start import bench_start
@@ -294,7 +294,7 @@ def bench_records_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
-    """The record store on made-up rollouts: bytes a token; seconds and memory to write, open, resume, compare.
+    """Measure the record store on made-up rollouts: bytes a token; seconds and memory to write, open, resume, compare.
 
     At the paper's size (17 decodings x 960 responses x 20,000 tokens) it writes about 1.6 GB and takes some minutes:
 
@@ -351,7 +351,7 @@ def bench_all_command(
         Path | None, typer.Option(help="Folder for one JSON file a benchmark; default: tables on standard output.")
     ] = None,
 ) -> None:
-    """Every table of docs/performance.md, each benchmark in a process of its own, in turn (over half an hour)."""
+    """Measure every table of docs/performance.md, each benchmark in its own process, in turn (over half an hour)."""
     import subprocess
     import sys
 
@@ -385,7 +385,7 @@ def bench_checklist_command(
         Path | None, typer.Option(help="For models, compile cache and whole outputs, kept for the next call.")
     ] = None,
 ) -> None:
-    """What to look at where the engine has not run yet, a GPU above all: docs/gpu.md. Exit status 1: a step failed."""
+    """Check the engine where it has not run yet, a GPU above all (docs/gpu.md). Exit status 1: a step failed."""
     from harness.bench.checklist import run_checklist, show
 
     found = run_checklist(

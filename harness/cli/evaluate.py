@@ -116,7 +116,7 @@ def compare_command(
     runs: Annotated[Path, typer.Option(help="Folder with the MLflow store, for run:ID.")] = Path("runs"),
     tracking: Tracking = None,
 ) -> None:
-    """Paired differences with intervals, of results that are alike; p values are corrected over the table (Holm).
+    """Compare results that are alike, in pairs, with intervals; p values are corrected over the table (Holm).
 
     \b
         rlvr-dir compare runs/demo --against "replace τ-0.1"

@@ -18,7 +18,7 @@ RECORDS = Path("runs/records")
 
 @app.command("list")
 def records_list(store: Store = RECORDS) -> None:
-    """Every record: what it is, how much of it is held, whether it is finished."""
+    """List every record: what it is, how much of it is held, whether it is finished."""
     from harness.records.commands import list_records
 
     for row in list_records(store):
@@ -29,7 +29,7 @@ def records_list(store: Store = RECORDS) -> None:
 
 @app.command("show")
 def records_show(name: Name, store: Store = RECORDS) -> None:
-    """Settings, sizes, scores and damage of one record, as JSON."""
+    """Show settings, sizes, scores and damage of one record, as JSON."""
     import json
 
     from harness.records.commands import show_record
@@ -101,7 +101,7 @@ def records_gc(
     delete: Annotated[bool, typer.Option("--delete", help="Really delete; without it, only say what.")] = False,
     store: Store = RECORDS,
 ) -> None:
-    """What nothing needs: set-aside damaged files, half-written ones, empty records."""
+    """Find, or delete, what nothing needs: set-aside damaged files, half-written ones, empty records."""
     from harness.records.commands import gc_records
 
     for row in gc_records(store, drop or (), delete=delete):

@@ -63,7 +63,7 @@ def sweep_resume(name: Name, out: Out = OUT, records: Records = None, track: Tra
 
 @app.command("status")
 def sweep_status(name: Name, out: Out = OUT) -> None:
-    """Trials done, running and left; the best so far. Changes nothing."""
+    """Show the trials done, running and left, and the best so far. Changes nothing."""
     from harness.sweep.run import status
 
     typer.echo(status(*_stored(name, out)))
@@ -71,7 +71,7 @@ def sweep_status(name: Name, out: Out = OUT) -> None:
 
 @app.command("best")
 def sweep_best(name: Name, out: Out = OUT) -> None:
-    """What can be said of the best point, with its controls; of several metrics the Pareto set."""
+    """Say what can be said of the best point, with its controls; of several metrics the Pareto set."""
     from harness.sweep.run import best
 
     typer.echo(best(*_stored(name, out)))
@@ -136,7 +136,7 @@ def read(file: str, changes: list[str]) -> "Search":
 
 
 def _place(name: str, out: Path) -> Path:
-    """The `out` of a sweep that is named by its folder, `OUT/sweeps/NAME`."""
+    """Return the `out` of a sweep that is named by its folder, `OUT/sweeps/NAME`."""
     path = Path(name)
     return path.resolve().parents[1] if (path / "sweep.yaml").is_file() else out
 

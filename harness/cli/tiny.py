@@ -30,7 +30,7 @@ def tiny_measure(
     ] = None,
     samples: Annotated[int, typer.Option(help="Responses a problem.", min=2)] = 32,
 ) -> None:
-    """Avg@k of base and RL on the three tiny benchmarks; the figures of a built pair go into its model card."""
+    """Measure Avg@k of base and RL on the three tiny benchmarks; a built pair's figures go into its model card."""
     from harness.tiny import tiny_pair
     from harness.tiny.measure import figures_text, measure_pair
     from harness.tiny.measure import main as measure

@@ -71,7 +71,7 @@ def ui(
 
 
 def _print_links(store: Path | str, port: int) -> None:
-    """A link for each task of each experiment; without them the pages still open."""
+    """Print a link for each task of each experiment; without them the pages still open."""
     from harness.tracking.views import all_links
 
     try:

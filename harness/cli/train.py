@@ -115,7 +115,7 @@ def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "Tra
 
 
 def _show_verl(spec: "TrainSpec", out: Path) -> None:
-    """Prints verl's arguments for the first seed, checked by verl where its environment is there."""
+    """Print verl's arguments for the first seed, checked by verl where its environment is there."""
     from harness.cli.evaluate import say
     from harness.train.verl.run import arguments
     from harness.train.verl.spec import Verl

@@ -88,7 +88,7 @@ def _decoded(asked: EvalSpec, store: Path, top: int) -> "list[list[Snapshot]]":
 
 
 def _read(names: list[str], store: Path) -> "list[Snapshot]":
-    """Records of one benchmark, by folder or by the beginning of a hash."""
+    """Return the records of one benchmark, by folder or by the beginning of a hash."""
     from harness.records import RecordStore
     from harness.records.store import is_record
 
@@ -106,7 +106,7 @@ def _read(names: list[str], store: Path) -> "list[Snapshot]":
 
 
 def tokenizer_of(named: str | None, snapshots: "Sequence[Snapshot]") -> Any:
-    """The tokenizer, or None with a word on it where there are tokens and it cannot be had."""
+    """Load the tokenizer; None, with a word on it, where there are tokens and it cannot be had."""
     from transformers import AutoTokenizer
 
     place = named or next((one.about["rl"] for one in snapshots if one.about.get("rl")), None)
