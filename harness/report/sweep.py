@@ -29,7 +29,7 @@ from harness.spec.sweep import SweepSpec
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class CompleteTrial:
     """A complete trial: a point, or a reference (`point` None), with its results and its metrics as fractions."""
 
     pair: str
@@ -119,7 +119,7 @@ class DecodingSummary(SweepSummary):
     comparisons: Sequence[Comparison]
     matched: Sequence[dict[str, Any]] = ()
 
-    def of(self, pair: str) -> list[Entry]:
+    def of(self, pair: str) -> list[CompleteTrial]:
         """Return the entries of one pair, references first."""
         return [entry for entry in self.entries if entry.pair == pair]
 
@@ -256,7 +256,7 @@ class DecodingSummary(SweepSummary):
         }
 
 
-def _decoding(entry: Entry) -> Decoding:
+def _decoding(entry: CompleteTrial) -> Decoding:
     return entry.results[0].decoding
 
 

@@ -15,7 +15,7 @@ from harness import stats
 from harness.evals.show import markdown_table
 from harness.report.draw import COLOURS, canvas, styled, svg
 from harness.report.model import Figure
-from harness.report.sweep import Entry, SweepSummary, duration
+from harness.report.sweep import CompleteTrial, SweepSummary, duration
 
 
 class SeedResult(Protocol):
@@ -30,7 +30,7 @@ class SeedResult(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingEntry(Entry):
+class CompleteTraining(CompleteTrial):
     """A complete trial with the results of its seeds; `about` goes into the JSON."""
 
     results: tuple[SeedResult, ...]
@@ -45,7 +45,7 @@ class TrainingEntry(Entry):
         return stats.Scores(self.label, task, tuple(each.seed for each in self.results), self.values(task, name))
 
 
-def against(reference: TrainingEntry, entries: Sequence[TrainingEntry]) -> list[stats.Comparison[stats.Scores]]:
+def against(reference: CompleteTraining, entries: Sequence[CompleteTraining]) -> list[stats.Comparison[stats.Scores]]:
     """Compare every entry with the reference on every benchmark, as one family."""
     others = [entry for entry in entries if entry is not reference]
     tasks = list(reference.results[0].scores)
@@ -60,8 +60,8 @@ class TrainingSummary(SweepSummary):
     `samples` are those of the validation; `about` says how long a training is.
     """
 
-    entries: Sequence[TrainingEntry]
-    reference: TrainingEntry | None
+    entries: Sequence[CompleteTraining]
+    reference: CompleteTraining | None
     base: Mapping[str, Mapping[str, float]]
     samples: int
     seeds: Sequence[int]
@@ -112,7 +112,7 @@ class TrainingSummary(SweepSummary):
         head = [task, f"Avg@{self.samples}", pass_, "tokens", "minus plain DAPO", "p (Holm)"]
         return markdown_table(head, rows, left=1)
 
-    def _means(self, entry: TrainingEntry) -> np.ndarray:
+    def _means(self, entry: CompleteTraining) -> np.ndarray:
         return np.mean([entry.values(task) for task in self.tasks], axis=0)
 
     def _facts(self) -> str:
@@ -134,7 +134,7 @@ class TrainingSummary(SweepSummary):
         return [self._differences(self.reference)]
 
     @styled
-    def _differences(self, reference: TrainingEntry) -> Figure:
+    def _differences(self, reference: CompleteTraining) -> Figure:
         rows = [(entry, task) for entry in self.entries for task in self.tasks if entry is not reference]
         by = {(row.result.label, row.task): row.difference for row in self.comparisons}
         figure, axes = canvas(6.4, 1.2 + 0.32 * len(rows))

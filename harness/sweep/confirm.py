@@ -18,7 +18,7 @@ from harness.evals.compare import Setting, settings_of
 from harness.evals.show import markdown_table
 from harness.records.files import make_folder, write_file
 from harness.records.lock import Lock
-from harness.report.sweep import Entry, SweepSummary
+from harness.report.sweep import CompleteTrial, SweepSummary
 from harness.spec import Decoding
 from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec
@@ -135,7 +135,7 @@ def write(
 
 
 def _decode(
-    spec: SweepSpec, entry: Entry, places: Places, seeds: Sequence[int], tasks: Sequence[str], limit: int | None
+    spec: SweepSpec, entry: CompleteTrial, places: Places, seeds: Sequence[int], tasks: Sequence[str], limit: int | None
 ) -> list[EvalResult]:
     """Return the results of the winner, its control, base and RL with each new seed."""
     best = entry.results[0].decoding
@@ -150,7 +150,7 @@ def _decode(
         engine.close()
 
 
-def _against_controls(entry: Entry, found: Sequence[EvalResult]) -> list[tuple[Setting, Setting]]:
+def _against_controls(entry: CompleteTrial, found: Sequence[EvalResult]) -> list[tuple[Setting, Setting]]:
     """Return the winner with RL and, where it extrapolates, with its control, on every benchmark."""
     best = entry.results[0].decoding
     by = {(setting.task, setting.decoding): setting for setting in settings_of(found)}
@@ -159,7 +159,7 @@ def _against_controls(entry: Entry, found: Sequence[EvalResult]) -> list[tuple[S
     return [(by[task, best], by[task, control]) for task in tasks for control in controls]
 
 
-def _before(row: stats.Comparison[Setting], entries: Sequence[Entry]) -> float | None:
+def _before(row: stats.Comparison[Setting], entries: Sequence[CompleteTrial]) -> float | None:
     """Return the difference in the sweep, where it had this benchmark and both decodings."""
     scores = {result.decoding: result.avg for entry in entries for result in entry.results if result.task == row.task}
     best, control = (scores.get(side.decoding) for side in (row.result, row.reference))

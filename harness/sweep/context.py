@@ -95,13 +95,11 @@ class Kind(Generic[S]):
     store: Callable[[Places], Path]  # the folder of what is never done twice
     estimate: Callable[[S, Places, float | None], Estimate]  # what it will cost, at so many tokens a second
     runner: Callable[[SweepContext[S]], TrialRunner]
-    results: Callable[
-        [S, SweepFolder, FrozenTrial], Sequence[Any] | None
-    ]  # of a complete trial; None where one is missing
+    # of a complete trial; None where one is missing
+    results: Callable[[S, SweepFolder, FrozenTrial], Sequence[Any] | None]
     describe: Callable[[Point, Sequence[Any]], list[str]]  # what has just been completed, and its scores
-    best_so_far: Callable[
-        [S, Trials, SweepFolder], str
-    ]  # with its 95 % interval, in one line; empty while there is none
+    # with its 95 % interval, in one line; empty while there is none
+    best_so_far: Callable[[S, Trials, SweepFolder], str]
     summarise: Callable[[S, Trials, SweepFolder], SweepSummary]  # of everything that is complete
     track: Callable[[S, Path | str | None], SweepRun]  # the sweep's run in MLflow
     confirm: Callable[..., str]  # re-evaluates the best point with fresh seeds: `harness.sweep.confirm.confirm`

@@ -5,7 +5,7 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.evals.compare import comparisons, settings_of
-from harness.report.sweep import DecodingSummary, Entry
+from harness.report.sweep import CompleteTrial, DecodingSummary
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.folder import SweepFolder
 from harness.sweep.taus import stored_taus
@@ -33,7 +33,7 @@ def summarise(spec: SweepSpec, trials: Trials, folder: SweepFolder) -> DecodingS
     )
 
 
-def _entries(trials: Trials, folder: SweepFolder) -> list[Entry]:
+def _entries(trials: Trials, folder: SweepFolder) -> list[CompleteTrial]:
     found = []
     for trial in (*trials.complete(trials.references), *trials.complete()):
         point = trial.user_attrs["point"]
@@ -43,16 +43,18 @@ def _entries(trials: Trials, folder: SweepFolder) -> list[Entry]:
                 "which makes them again from the records"
             )
         asked, label = None if "reference" in point else point, results[0].decoding.label()
-        found.append(Entry(point["pair"], trial.number, asked, label, tuple(results), trial.user_attrs["metrics"]))
+        found.append(
+            CompleteTrial(point["pair"], trial.number, asked, label, tuple(results), trial.user_attrs["metrics"])
+        )
 
-    def place(entry: Entry) -> tuple[bool, int]:
+    def place(entry: CompleteTrial) -> tuple[bool, int]:
         mode = entry.results[0].decoding.mode
         return entry.point is not None, _ORDER.index(mode) if entry.point is None else entry.number
 
     return sorted(found, key=place)
 
 
-def _matched(spec: SweepSpec, folder: SweepFolder, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def _matched(spec: SweepSpec, folder: SweepFolder, entries: Sequence[CompleteTrial]) -> list[dict[str, Any]]:
     """Return a row a point whose threshold was found: what was wanted, expected and reached."""
     rows = []
     for entry in entries:

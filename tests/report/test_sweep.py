@@ -6,8 +6,8 @@ import pytest
 
 from harness.evals.compare import comparisons, settings_of
 from harness.report.figures import against_ratio
-from harness.report.sweep import DecodingSummary, Entry
-from harness.report.sweep_training import TrainingEntry, TrainingSummary, against
+from harness.report.sweep import CompleteTrial, DecodingSummary
+from harness.report.sweep_training import CompleteTraining, TrainingSummary, against
 from harness.spec import parse
 from harness.spec.sweep import SweepSpec
 from tests.report.made import GAMMAS, GRID, TAUS, grid
@@ -32,7 +32,7 @@ def test_every_way_is_drawn_only_where_it_is_asked_for():
 def made(results, **changes):
     spec = parse(SweepSpec, {**SPEC, **changes})
     entries = [
-        Entry("dapo-32b", i, None if i < 2 else {"pair": "dapo-32b"}, r.label, (r,), {"avg_at_4": r.avg})
+        CompleteTrial("dapo-32b", i, None if i < 2 else {"pair": "dapo-32b"}, r.label, (r,), {"avg_at_4": r.avg})
         for i, r in enumerate(results)
     ]
     best = max(entries[2:], key=lambda entry: entry.metrics["avg_at_4"])
@@ -74,8 +74,10 @@ def seed(number, avg):
 
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_trainings_are_paired_by_seed_and_one_seed_has_no_interval(seeds):
-    plain = TrainingEntry("t", 0, None, "DAPO", tuple(seed(i, 0.5 + i / 10) for i in range(seeds)), {"avg_at_2": 0.5})
-    better = TrainingEntry("t", 1, {}, "ours", tuple(seed(i, 0.6 + i / 8) for i in range(seeds)), {"avg_at_2": 0.6})
+    plain = CompleteTraining(
+        "t", 0, None, "DAPO", tuple(seed(i, 0.5 + i / 10) for i in range(seeds)), {"avg_at_2": 0.5}
+    )
+    better = CompleteTraining("t", 1, {}, "ours", tuple(seed(i, 0.6 + i / 8) for i in range(seeds)), {"avg_at_2": 0.6})
     summary = TrainingSummary(
         spec=SimpleNamespace(name="t", size=lambda: "1 point", metric=(SimpleNamespace(name="avg_at_2"),)),
         entries=[plain, better],

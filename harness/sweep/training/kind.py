@@ -7,7 +7,7 @@ from typing import Any
 from optuna.trial import FrozenTrial
 
 from harness.evals import preflight
-from harness.report.sweep_training import TrainingEntry
+from harness.report.sweep_training import CompleteTraining
 from harness.sweep.context import Kind, Places, SweepContext, TrialRunner
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point, listed_points
@@ -131,7 +131,7 @@ def _best_so_far(spec: TrainingSweep, trials: Trials, folder: SweepFolder) -> st
     return f"{many}: {entry.label} {_score(entry, next(iter(found[0].scores)))}"
 
 
-def _score(entry: TrainingEntry, task: str) -> str:
+def _score(entry: CompleteTraining, task: str) -> str:
     scores = entry.scores(task)
     low, high = scores.interval
     interval = f" [{100 * low:.1f}, {100 * high:.1f}]" if len(scores.units) > 1 else ""

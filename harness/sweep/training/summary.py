@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.report.sweep_training import TrainingEntry, TrainingSummary, against
+from harness.report.sweep_training import CompleteTraining, TrainingSummary, against
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point
 from harness.sweep.training.spec import TrainingSweep
@@ -44,7 +44,7 @@ def summarise(spec: TrainingSweep, trials: Trials, folder: SweepFolder) -> Train
     )
 
 
-def entry_of(point: Point, results: Sequence[SeedResult], number: int, metrics: dict[str, float]) -> TrainingEntry:
+def entry_of(point: Point, results: Sequence[SeedResult], number: int, metrics: dict[str, float]) -> CompleteTraining:
     """Return a finished training as summaries have it, with a label: `low_prob α0.2`, and what else the point sets."""
     spec, asked = results[0].spec, None if "reference" in point else point
     shown = ("train.method", "train.alpha", "train.top_p")
@@ -53,6 +53,6 @@ def entry_of(point: Point, results: Sequence[SeedResult], number: int, metrics: 
         "dapo": spec.dapo.model_dump(mode="json", exclude={"seed"}),
         "folder": str(results[0].folder.path.parent),
     }
-    return TrainingEntry(
+    return CompleteTraining(
         point["pair"], number, asked, ", ".join([spec.dapo.label, *more]), tuple(results), metrics, about
     )
