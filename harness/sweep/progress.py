@@ -7,7 +7,7 @@ from harness.report.sweep import duration
 from harness.sweep.trials import Trials
 
 
-class Progress:
+class SweepProgress:
     """Counts from the trials themselves, so that it is right with any number of workers."""
 
     def __init__(self, trials: Trials, say: Callable[[str], None], best: Callable[[], str]) -> None:

@@ -20,7 +20,7 @@ from harness.sweep.folder import SweepFolder
 from harness.sweep.kinds import kind_of
 from harness.sweep.owner import gone
 from harness.sweep.points import Point
-from harness.sweep.progress import Progress
+from harness.sweep.progress import SweepProgress
 from harness.sweep.storage import mend
 from harness.sweep.trials import Asked, Trials
 
@@ -47,7 +47,7 @@ def run_sweep(
         if retired := trials.retire():
             say(f"{len(retired)} trials of an interrupted run were retired; what they had done is kept")
         run = kind.track(spec, places.tracking)
-        shown = Progress(trials, say, lambda: kind.best_so_far(spec, trials, folder))
+        shown = SweepProgress(trials, say, lambda: kind.best_so_far(spec, trials, folder))
 
         def complete(point: Point, results: Sequence[Any]) -> None:
             for result in results:

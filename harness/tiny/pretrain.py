@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -15,8 +14,7 @@ from harness.spec import Spec
 from harness.tiny import corpus
 from harness.tiny import vocabulary as v
 from harness.tiny.tokenizer import CONTEXT
-
-Progress = Callable[[float, str], None]  # share done, what to show
+from harness.train.backends import OnProgress
 
 
 class PretrainSettings(Spec, frozen=True):
@@ -101,7 +99,7 @@ def response_loss(model: Qwen2ForCausalLM, tokens: torch.Tensor, learned: torch.
 
 
 def pretrain(
-    settings: PretrainSettings | None = None, *, seed: int = 0, progress: Progress | None = None
+    settings: PretrainSettings | None = None, *, seed: int = 0, progress: OnProgress | None = None
 ) -> tuple[Qwen2ForCausalLM, dict[str, Any]]:
     """Train a base from nothing; return it and what happened: steps, tokens, seconds, mean of the last losses."""
     settings = settings or PretrainSettings()

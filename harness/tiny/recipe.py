@@ -28,13 +28,12 @@ from harness.tiny.pretrain import PretrainSettings, pretrain
 from harness.tiny.problems import DISTRACTORS, benchmark_texts, draw_problem
 from harness.tiny.tokenizer import build_tokenizer
 from harness.train import DapoSettings, train_dapo
+from harness.train.backends import OnProgress
 
 # Stopped while RL is still gaining: after 12 steps tiny_easy is at 100 % and nothing is left for decoding to improve.
 TINY_DAPO = DapoSettings(steps=8, learning_rate=2e-5)
 RL_OPERATIONS = (2, 6)
 RL_PROBLEMS = 2000
-
-Report = Callable[[float, str], None]
 
 
 def rl_problems(seed: int, count: int = RL_PROBLEMS) -> list[dict[str, Any]]:
@@ -129,12 +128,12 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _progress(show: bool) -> Iterator[Callable[[str], Report]]:
+def _progress(show: bool) -> Iterator[Callable[[str], OnProgress]]:
     """Give a maker of progress reports, one bar a stage."""
     columns = (TextColumn("{task.description:22}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[note]}"))
     with Progress(*columns, disable=not show) as bars:
 
-        def stage(name: str) -> Report:
+        def stage(name: str) -> OnProgress:
             task = bars.add_task(name, total=1.0, note="")
             return lambda done, note: bars.update(task, completed=done, note=note)
 

@@ -24,6 +24,7 @@ Scores = dict[str, dict[str, float]]  # by benchmark: avg, pass, tokens, ...
 Validate = Callable[[str, str, Mode, Path | None], Scores]  # base, rl, mode; results are written into the folder
 Say = Callable[[str], None]
 OnRecord = Callable[[int, dict[str, Any]], None]  # seed, a line of its log
+OnProgress = Callable[[float, str], None]  # share done, what to show
 OnSeed = Callable[[int, SeedFolder], None]  # seed, its finished folder
 
 _BACKENDS = {"trl": "harness.train.run", "verl": "harness.train.verl.run"}

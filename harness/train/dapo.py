@@ -8,7 +8,7 @@ One process; `DapoSettings` says what is trained how.
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +19,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from harness.errors import UserError
 from harness.policy import log_perplexity, mixed_groups, standardise, token_weights, unclipped
+from harness.train.backends import OnProgress
 from harness.train.facts import Tally
 from harness.train.reward import accuracy_by, overlong
 from harness.train.sampling import Batch, join, take_groups
@@ -28,8 +29,6 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message=".*TRL currently supports vLLM.*")
     from trl import GRPOConfig, GRPOTrainer
     from trl.trainer.utils import RepeatSampler
-
-Progress = Callable[[float, str], None]  # share done, what to show
 
 __all__ = ["DapoTrainer", "grpo_config", "make_trainer", "train_dapo"]
 
@@ -290,7 +289,7 @@ def make_trainer(
 class _Report(TrainerCallback):
     """Collects TRL's log records and passes each on as progress."""
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, progress: OnProgress | None) -> None:
         self.progress = progress
         self.history: list[dict[str, float]] = []
 
@@ -311,7 +310,7 @@ def train_dapo(
     problems: Sequence[dict[str, Any]],
     settings: DapoSettings | None = None,
     *,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     **config: Any,
 ) -> list[dict[str, float]]:
     """Train `model` in place on rows of `prompt` (messages or text) and `answer`; return one log record a step.
