@@ -20,7 +20,7 @@ from harness.spec.sweep import SweepSpec
 from harness.sweep.confirm import confirm
 from harness.sweep.context import Kind, Places, SweepContext, TrialRunner
 from harness.sweep.decodings import decoding_of, metrics, references
-from harness.sweep.estimate import Estimate, estimate
+from harness.sweep.estimate import DecodingEstimate, estimate
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point, listed_points
 from harness.sweep.summary import summarise
@@ -202,7 +202,7 @@ def _check(spec: SweepSpec) -> None:
     preflight(spec.tasks, spec.data_dir, spec.golds)
 
 
-def _estimate(spec: SweepSpec, places: Places, speed: float | None) -> Estimate:
+def _estimate(spec: SweepSpec, places: Places, speed: float | None) -> DecodingEstimate:
     return estimate(spec, places.out, places.records, speed)
 
 

@@ -22,7 +22,7 @@ from harness.tiny import checkpoints
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TrialCost:
     """A point or a reference: what it is, how many responses it needs, how many are held (None: cannot be told)."""
 
     pair: str
@@ -32,10 +32,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class DecodingEstimate:
     """What a sweep will cost. `mean_tokens` is measured on held responses; None where there are none."""
 
-    rows: list[Row]
+    rows: list[TrialCost]
     size: str
     mean_tokens: float | None
     max_tokens: int
@@ -70,7 +70,7 @@ class Estimate:
         return words + f"; {duration(tokens / self.speed)} at {self.speed:,.0f} tokens/s"
 
 
-def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = None) -> Estimate:
+def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = None) -> DecodingEstimate:
     """Estimate from the records; load no weights, write nothing.
 
     Raises:
@@ -78,7 +78,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
     """
     preflight(spec.tasks, spec.data_dir, spec.golds)
     folder = SweepFolder.of(spec, out)
-    rows: list[Row] = []
+    rows: list[TrialCost] = []
     notes: list[str] = []
     lengths: list[int] = []
     each = 0  # responses to one decoding
@@ -91,20 +91,22 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
             reason = str(error) if isinstance(error, UserError) else type(error).__name__
             notes.append(f"{pair}: the checkpoints cannot be read here, so neither can their records ({reason[:120]})")
             each = _responses(spec)
-            rows += [Row(pair, decoding.label(), each, None) for decoding in asked]
+            rows += [TrialCost(pair, decoding.label(), each, None) for decoding in asked]
         else:
             each = sum(len(job.requests) for job in jobs) // max(1, len(asked))
             for decoding in asked:
                 mine = [job for job in jobs if job.decoding == decoding]
                 held = [tokens for job in mine for tokens in _held(store, job)]
                 lengths += held
-                rows.append(Row(pair, decoding.label(), each, len(held)))
-        rows += [Row(pair, label, each, 0) for label in unknown]
+                rows.append(TrialCost(pair, decoding.label(), each, len(held)))
+        rows += [TrialCost(pair, label, each, 0) for label in unknown]
     if spec.method not in LISTED:
-        rows += [Row(next(iter(spec.pairs)), "to be proposed, with its control", 2 * each, 0)] * (spec.run_cap or 0)
+        rows += [TrialCost(next(iter(spec.pairs)), "to be proposed, with its control", 2 * each, 0)] * (
+            spec.run_cap or 0
+        )
     if speed is None:
         speed = _speed(out, spec)
-    return Estimate(
+    return DecodingEstimate(
         rows,
         spec.size(),
         sum(lengths) / len(lengths) if lengths else None,

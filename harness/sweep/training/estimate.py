@@ -14,7 +14,7 @@ from harness.train.spec import TrainSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class TrainingEstimate:
     """What a sweep of trainings will cost. `seconds` of a seed is measured on finished ones; None without any."""
 
     size: str
@@ -41,7 +41,9 @@ class Estimate:
         return "\n".join(lines)
 
 
-def estimate(spec: TrainingSweep, out: Path, records: Path | None = None, speed: float | None = None) -> Estimate:
+def estimate(
+    spec: TrainingSweep, out: Path, records: Path | None = None, speed: float | None = None
+) -> TrainingEstimate:
     """Estimate from the trainings that are there; load no weights, write nothing.
 
     Rollouts are not kept: `records` is unused.
@@ -59,4 +61,4 @@ def estimate(spec: TrainingSweep, out: Path, records: Path | None = None, speed:
         done = [facts for seed in each.seeds if (facts := folder.seed(seed).facts())]
         rows.append((each, len(done)))
         seconds += [facts["seconds"] for facts in done]
-    return Estimate(spec.size(), rows, sum(seconds) / len(seconds) if seconds else None, store)
+    return TrainingEstimate(spec.size(), rows, sum(seconds) / len(seconds) if seconds else None, store)

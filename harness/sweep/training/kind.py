@@ -12,7 +12,7 @@ from harness.sweep.context import Kind, Places, SweepContext, TrialRunner
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point, listed_points
 from harness.sweep.training.confirm import confirm
-from harness.sweep.training.estimate import Estimate, estimate
+from harness.sweep.training.estimate import TrainingEstimate, estimate
 from harness.sweep.training.spec import TrainingSweep
 from harness.sweep.training.summary import entry_of, store_of, summarise
 from harness.sweep.training.track import TrainingSweepRun
@@ -110,7 +110,7 @@ def _check(spec: TrainingSweep) -> None:
     check_machine(spec.plain_dapo)
 
 
-def _estimate(spec: TrainingSweep, places: Places, speed: float | None) -> Estimate:
+def _estimate(spec: TrainingSweep, places: Places, speed: float | None) -> TrainingEstimate:
     return estimate(spec, places.out)
 
 
