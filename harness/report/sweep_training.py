@@ -18,7 +18,7 @@ from harness.report.model import Figure
 from harness.report.sweep import CompleteTrial, SweepSummary, duration
 
 
-class SeedResult(Protocol):
+class FinishedSeed(Protocol):
     """A finished seed of a training: its scores by benchmark (`avg`, `pass`, `tokens`), and what it took."""
 
     @property
@@ -33,7 +33,7 @@ class SeedResult(Protocol):
 class CompleteTraining(CompleteTrial):
     """A complete trial with the results of its seeds; `about` goes into the JSON."""
 
-    results: tuple[SeedResult, ...]
+    results: tuple[FinishedSeed, ...]
     about: dict[str, Any] = field(default_factory=dict)
 
     def values(self, task: str, name: str = "avg") -> np.ndarray:
