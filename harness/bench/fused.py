@@ -61,7 +61,7 @@ KINDS = {
 
 
 @dataclass
-class Batch:
+class DecisionBatch:
     """Rows to decide, each with its rule."""
 
     base: torch.Tensor  # (n, padded vocabulary)
@@ -71,12 +71,12 @@ class Batch:
     positions: torch.Tensor
     vocab_size: int
 
-    def take(self, index: Sequence[int]) -> "Batch":
+    def take(self, index: Sequence[int]) -> "DecisionBatch":
         """Return some of the rows, in this order."""
         index = list(index)
         tensors = (each[index] for each in (self.base, self.rl, self.keys, self.positions))
         base, rl, keys, positions = tensors
-        return Batch(base, rl, [self.rows[i] for i in index], keys, positions, self.vocab_size)
+        return DecisionBatch(base, rl, [self.rows[i] for i in index], keys, positions, self.vocab_size)
 
 
 def mixed_batch(
@@ -87,7 +87,7 @@ def mixed_batch(
     padded: int = 0,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
-) -> Batch:
+) -> DecisionBatch:
     """Make n rows of every kind, under rules drawn from `RULES`.
 
     The `padded` columns behind them must not be read: they would be as likely as a row's likeliest token, and the last
@@ -114,7 +114,7 @@ def mixed_batch(
     if padded:
         base, rl = (torch.cat([each, each.amax(1, keepdim=True).expand(-1, padded)], 1) for each in (base, rl))
         rl[:, -1] = float("nan")
-    return Batch(
+    return DecisionBatch(
         base=base.to(dtype),
         rl=rl.to(dtype),
         rows=random.Random(seed).choices(RULES, k=n),
@@ -151,7 +151,7 @@ class Outcome:
     totals: torch.Tensor  # (n, 2) int64: of these, as the kernels added them up
 
 
-def outcome(batch: Batch, *, tile: int = TILE, chunk: int = 8) -> Outcome:
+def outcome(batch: DecisionBatch, *, tile: int = TILE, chunk: int = 8) -> Outcome:
     """Run the kernels, and spell out the masses that they drew from."""
     decision, constants, totals = run_kernels(
         batch.base, batch.rl, Rule(batch.rows, batch.base.device), batch.keys, batch.positions,
@@ -168,7 +168,7 @@ def outcome(batch: Batch, *, tile: int = TILE, chunk: int = 8) -> Outcome:
     return Outcome(decision, constants[:, first : first + 4].clone(), mass, totals)
 
 
-def check(batch: Batch, got: Outcome) -> dict[str, float]:
+def check(batch: DecisionBatch, got: Outcome) -> dict[str, float]:
     """Measure how far the kernels are from what they should have done.
 
     Returns:
@@ -197,7 +197,7 @@ def check(batch: Batch, got: Outcome) -> dict[str, float]:
     return found
 
 
-def _inexact(batch: Batch, got: Outcome) -> int:
+def _inexact(batch: DecisionBatch, got: Outcome) -> int:
     """Count rows whose totals, proposal, gate or token do not follow from the kernels' own masses and statistics."""
     rule, noise = Rule(batch.rows, batch.base.device), Noise.at(batch.keys, batch.positions)
     top_p = [row.top_p for row in batch.rows]
@@ -237,7 +237,7 @@ def _sorted(mass: torch.Tensor, top_p: list[float]) -> tuple[torch.Tensor, torch
     return order, upto, weights.where(upto - weights < limit, 0).sum(1).tolist()
 
 
-def at_the_steps(batch: Batch, got: Outcome) -> Batch:
+def at_the_steps(batch: DecisionBatch, got: Outcome) -> DecisionBatch:
     """Give the rows new keys that put each draw's point just before or just after a step of the cumulative mass.
 
     Every second row's proposal is meant, the others' redraw. The steps are those of the kernels' own masses; one that
@@ -271,7 +271,7 @@ def _key_of(bits: int, position: int, stream: int) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
-def _truth(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+def _truth(batch: DecisionBatch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return log-probabilities in float64, (n, vocab) each: of base, of RL, of the primary, of the target."""
     rule = Rule(batch.rows, batch.base.device)
     lb, lr = (
@@ -281,7 +281,7 @@ def _truth(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torc
     return lb, lr, torch.where(rule.proposes_rl[:, None], lr, lb), extrapolate(lb, lr, rule.gamma.double())
 
 
-def _rounding(batch: Batch) -> torch.Tensor:
+def _rounding(batch: DecisionBatch) -> torch.Tensor:
     """Return the relative error of a probability that float32 may make: (n,)."""
     rule = Rule(batch.rows, batch.base.device)
     largest = torch.stack([each[:, : batch.vocab_size].float() for each in (batch.base, batch.rl)])
@@ -289,7 +289,7 @@ def _rounding(batch: Batch) -> torch.Tensor:
     return 1e-6 + 1.8e-7 * largest * (1 + 2 * rule.gamma.abs()) / rule.temperature
 
 
-def _errors(batch: Batch, got: Outcome) -> tuple[float, float]:
+def _errors(batch: DecisionBatch, got: Outcome) -> tuple[float, float]:
     """Return the largest error of a mass, in units of what rounding allows, and of a statistic, in nats."""
     lb, lr, primary, target = _truth(batch)
     rule, allowed = Rule(batch.rows, batch.base.device), _rounding(batch)
@@ -306,7 +306,7 @@ def _errors(batch: Batch, got: Outcome) -> tuple[float, float]:
     return worst, float(nats.abs().nan_to_num(torch.inf).max())
 
 
-def _differences(batch: Batch, got: Outcome) -> tuple[int, int]:
+def _differences(batch: DecisionBatch, got: Outcome) -> tuple[int, int]:
     """Count rows decided otherwise than by `decide`, and those of them that rounding does not explain."""
     rule, noise = Rule(batch.rows, batch.base.device), Noise.at(batch.keys, batch.positions)
     torchs = decide(batch.base, batch.rl, rule, noise, vocab_size=batch.vocab_size)

@@ -29,7 +29,7 @@ from harness.sweep.track import SweepRun
 from harness.sweep.trials import Asked, Trials
 from harness.tiny import checkpoints
 
-Batch = dict[Decoding, list[Asked]]  # trials by decoding: points may be other words for one
+TrialsByDecoding = dict[Decoding, list[Asked]]  # trials by decoding: points may be other words for one
 
 
 class DecodingRunner(TrialRunner):
@@ -75,7 +75,7 @@ class DecodingRunner(TrialRunner):
         Raises:
             UserError: what the engine or the record store refuses; trials that are complete by then stay so.
         """
-        engine, by = self._open(pair), Batch()
+        engine, by = self._open(pair), TrialsByDecoding()
         taus = stored_taus(self._spec, self._context.folder, pair)
         for asked in batch:
             by.setdefault(decoding_of(self._spec, asked.point, taus), []).append(asked)
@@ -134,7 +134,7 @@ class DecodingRunner(TrialRunner):
             context.say(f"{len(lacking)} results are missing in {context.folder.results}; made again from the records")
             self._evaluate(pair, self._open(pair), list(lacking), complete)
 
-    def _survivors(self, pair: str, engine: Engine, by: Batch) -> Batch:
+    def _survivors(self, pair: str, engine: Engine, by: TrialsByDecoding) -> TrialsByDecoding:
         """Return the trials that are not worse than the best one, chunk by chunk of problems; the others are pruned.
 
         All trials still alive decode a chunk together. Problems come in one order, shuffled by the sweep's seed, the

@@ -32,7 +32,7 @@ def run_fleet(context: SweepContext[Any], kind: Kind[Any], runner: TrialRunner) 
     plan()  # what was interrupted before is no failure of this run
     runner.close()
     told = {key(trial.user_attrs["point"]) for trial in complete()}
-    workers = Workers(context)
+    workers = WorkerProcesses(context)
     try:
         while True:
             workers.bury()
@@ -56,7 +56,7 @@ def run_fleet(context: SweepContext[Any], kind: Kind[Any], runner: TrialRunner) 
         trials.retire()
 
 
-class Workers:
+class WorkerProcesses:
     """The worker processes of one sweep; each one's output is in `workers/NUMBER.log`."""
 
     def __init__(self, context: SweepContext[Any]) -> None:

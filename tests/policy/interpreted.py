@@ -11,12 +11,12 @@ from pathlib import Path
 import torch
 from triton.runtime import interpreter
 
-from harness.bench.fused import Batch, Outcome, outcome
+from harness.bench.fused import DecisionBatch, Outcome, outcome
 from harness.policy import Decision
 from harness.policy.fused import force
 
 
-def run(batch: Batch, tile: int | None = None) -> Outcome:
+def run(batch: DecisionBatch, tile: int | None = None) -> Outcome:
     """Decides, in few and large tiles, which are fast here."""
     size = 1 << (batch.vocab_size - 1).bit_length()
     return outcome(batch, tile=tile or min(1 << 16, size), chunk=128)

@@ -15,7 +15,7 @@ from vllm.v1.sample.logits_processor import MoveDirectionality
 
 from harness.decode.vllm_pair import channel
 from harness.decode.vllm_pair.plugin import CONTEXT_KEY
-from harness.decode.vllm_pair.slots import Batch, SlotRow, SlotTable, to_device
+from harness.decode.vllm_pair.slots import SlotRow, SlotTable, StepBatch, to_device
 from harness.decode.vllm_pair.step import decide_step, force
 from harness.policy import RuleRow
 from harness.policy.trace import columns
@@ -94,7 +94,7 @@ class PairProcessor(*_INTERFACES):
             table.put(source, displaced if direction == MoveDirectionality.SWAP else None)
         table.flush()
 
-    def _written(self, batch: Batch) -> torch.Tensor:
+    def _written(self, batch: StepBatch) -> torch.Tensor:
         """Return the position of each row's next token: (n,) int64. A row that is not ours says any number.
 
         The output may hold placeholders: its length counts, not its content. From one step to the next all lengths

@@ -33,7 +33,7 @@ class SlotRow:
 
 
 @dataclass(frozen=True)
-class Batch:
+class StepBatch:
     """The rows of one step, in the order of its logits: what does not change while the same requests run."""
 
     rule: Rule
@@ -72,7 +72,7 @@ class SlotTable:
         self._changed = set(range(capacity))  # slots to be written
         self._columns = torch.zeros(capacity, len(COLUMNS), dtype=torch.float64, device=self.device)
         self._keys = torch.zeros(capacity, dtype=torch.long, device=self.device)
-        self._batch: tuple[np.ndarray, Batch] | None = None
+        self._batch: tuple[np.ndarray, StepBatch] | None = None
         self.flush()
 
     def put(self, slot: int, row: SlotRow | None) -> None:
@@ -96,7 +96,7 @@ class SlotTable:
         self._columns.index_copy_(0, index, to_device(rules, torch.float64, self.device))
         self._keys.index_copy_(0, index, to_device([row.key if row else 0 for row in rows], torch.long, self.device))
 
-    def batch(self, slots: np.ndarray, on_device: torch.Tensor | None = None) -> Batch:
+    def batch(self, slots: np.ndarray, on_device: torch.Tensor | None = None) -> StepBatch:
         """Return the batch whose n rows are these slots: (n,) integers, given on the host and perhaps on the device.
 
         The same object as before, while the same requests run in the same order.
@@ -107,7 +107,7 @@ class SlotTable:
         index = to_device(slots.tolist(), torch.long, self.device) if on_device is None else on_device
         rows = [self.rows.get(slot) for slot in slots.tolist()]
         ours = [row is not None for row in rows]
-        batch = Batch(
+        batch = StepBatch(
             rule=Rule.known(self._columns.index_select(0, index), [row.rule if row else _NOTHING for row in rows]),
             keys=self._keys.index_select(0, index),
             decided=None if all(ours) else to_device(ours, torch.bool, self.device),
