@@ -17,9 +17,9 @@ from harness.spec.engine import EngineSpec
 from harness.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
 
 Grader = Literal["plain", "robust"]
-Golds = Literal["published", "r1zero"]
-VERSIONS: tuple[str, ...] = get_args(Golds)  # of a benchmark's gold answers
-PUBLISHED: Golds = "published"
+GoldVersion = Literal["published", "r1zero"]
+VERSIONS: tuple[str, ...] = get_args(GoldVersion)  # of a benchmark's gold answers
+PUBLISHED: GoldVersion = "published"
 DECODING_OPTIONS = tuple(Decoding.model_fields)
 SECTIONS: dict[str, type[Spec]] = {"sampling": Sampling, "engine": EngineSpec}
 
@@ -69,7 +69,7 @@ class EvalSpec(Spec, frozen=True):
     limit: int | None = Field(default=None, ge=1, description="First problems only: for a look, not for a score.")
     data_dir: str | None = Field(default=None, description="Folder of <task>.jsonl files, instead of the hub.")
     grader: Grader = Field(default="robust", description="robust, or plain: math-verify alone, as in the paper.")
-    golds: Golds = Field(default=PUBLISHED, description="Version of Minerva's answers: published or r1zero.")
+    golds: GoldVersion = Field(default=PUBLISHED, description="Version of Minerva's answers: published or r1zero.")
     engine: EngineSpec = Field(default_factory=EngineSpec)
 
     @model_validator(mode="before")

@@ -16,7 +16,7 @@ from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
 from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, parse_decoding
 from harness.spec.engine import EngineSpec
-from harness.spec.evaluation import PUBLISHED, EvalSpec, Golds, Grader, read_names
+from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, Grader, read_names
 from harness.spec.pair import PRESETS, TINY, Pair
 from harness.spec.search import LISTED, Parameter, Search, check_search, corners, parameter_of, read_pruner
 
@@ -90,7 +90,7 @@ class SweepSpec(Search, frozen=True):
     pruner: Annotated[Wilcoxon | None, BeforeValidator(lambda v: read_pruner(v, "wilcoxon", Wilcoxon))] = None
     engine: EngineSpec = Field(default_factory=EngineSpec)
     grader: Grader = "robust"
-    golds: Golds = PUBLISHED
+    golds: GoldVersion = PUBLISHED
     data_dir: str | None = None
 
     @property
