@@ -13,8 +13,8 @@ from pydantic import Field, field_validator, model_validator
 from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
 
-Method = Literal["grid", "random", "qmc", "tpe", "gp"]
-METHODS: tuple[str, ...] = get_args(Method)
+SearchMethod = Literal["grid", "random", "qmc", "tpe", "gp"]
+SEARCH_METHODS: tuple[str, ...] = get_args(SearchMethod)
 LISTED = ("grid", "random", "qmc")  # methods whose points are all known before anything runs
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
@@ -77,7 +77,7 @@ class Search(Spec, frozen=True):
 
     name: str
     parameters: dict[str, Parameter]
-    method: Method = "grid"
+    method: SearchMethod = "grid"
     metric: tuple[Metric, ...] = ()
     constraints: dict[str, Bounds] = Field(default_factory=dict)
     run_cap: int | None = Field(default=None, ge=1)

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from harness.spec import Spec
 from harness.spec.evaluation import Grader
 
-Method = Literal["none", "low_prob", "dominate", "ppl"]
+Reweighting = Literal["none", "low_prob", "dominate", "ppl"]
 ALPHAS = {"none": 0.0, "low_prob": 0.2, "dominate": 0.1, "ppl": 0.01}  # the paper's, for Qwen2.5-Math-7B
 CLIP_HIGH = {"dominate": 0.24}  # its authors' value; with 0.28 the paper saw it become unstable
 
@@ -31,7 +31,7 @@ class DapoSettings(Spec, frozen=True):
     learning_rate: float = Field(default=1e-4, gt=0)  # the tiny pair is near its ceiling after 5 steps of it
     warmup_updates: int = Field(default=0, ge=0)  # optimizer updates, `minibatches` of them a step
     weight_decay: float = Field(default=0.0, ge=0)
-    method: Method = "none"
+    method: Reweighting = "none"
     alpha: float = Field(default=0.0, ge=0, le=10)
     pi_source: Literal["old", "current"] = "old"  # whose probability low_prob and dominate weigh by
     ppl_scope: Literal["batch", "group"] = "batch"  # over what ppl standardises; its paper does not say
