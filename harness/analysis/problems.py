@@ -9,8 +9,8 @@ import numpy as np
 from harness.errors import UserError
 from harness.evals.compare import Setting
 
-Kind = Literal["never solved", "dips first", "rises", "falls", "always solved", "unclear"]
-KINDS: tuple[Kind, ...] = ("never solved", "dips first", "rises", "falls", "always solved", "unclear")
+ProblemKind = Literal["never solved", "dips first", "rises", "falls", "always solved", "unclear"]
+PROBLEM_KINDS: tuple[ProblemKind, ...] = ("never solved", "dips first", "rises", "falls", "always solved", "unclear")
 SURE = 2.0  # standard errors of a difference of two binomial shares
 
 
@@ -24,12 +24,12 @@ class Problems:
     accuracy: np.ndarray
     samples: int
     rl: np.ndarray | None
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ProblemKind, ...]
 
     @property
-    def counts(self) -> dict[Kind, int]:
+    def counts(self) -> dict[ProblemKind, int]:
         """How many problems there are of each kind."""
-        return {kind: self.kinds.count(kind) for kind in KINDS}
+        return {kind: self.kinds.count(kind) for kind in PROBLEM_KINDS}
 
 
 def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = None) -> Problems:
@@ -53,9 +53,9 @@ def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = No
     accuracy = np.stack([one.values.mean(axis=1) for one in steps], axis=1)  # (problems, steps)
     samples = min(one.samples for one in steps)
     alone = rl.values.mean(axis=1) if rl else None
-    kinds: list[Kind] = [kind(row, samples) for row in accuracy]
+    kinds: list[ProblemKind] = [kind(row, samples) for row in accuracy]
     if alone is not None:
-        belied: dict[Kind, Any] = {"never solved": alone > 0, "always solved": alone < 1}
+        belied: dict[ProblemKind, Any] = {"never solved": alone > 0, "always solved": alone < 1}
         kinds = ["unclear" if each in belied and belied[each][i] else each for i, each in enumerate(kinds)]
     return Problems(
         base.task,
@@ -68,7 +68,7 @@ def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = No
     )
 
 
-def kind(accuracy: np.ndarray, samples: int) -> Kind:
+def kind(accuracy: np.ndarray, samples: int) -> ProblemKind:
     """Name the kind of one problem, from its accuracy at each step; see `problems`."""
     if not accuracy.any():
         return "never solved"

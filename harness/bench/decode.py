@@ -21,7 +21,7 @@ from typing import Any
 from harness.errors import UserError, unknown
 from harness.spec import Pair
 
-KINDS = ("single", "pair", "transformers", "stock", "calls")
+ENGINES = ("single", "pair", "transformers", "stock", "calls")
 MOST_CALLS = 240  # sequences; a call a token costs a request each, more of them show nothing new
 
 
@@ -29,7 +29,7 @@ def bench_decode(
     *,
     pair: Pair | None = None,
     sequences: Sequence[int] = (240,),
-    kinds: Sequence[str] = KINDS,
+    kinds: Sequence[str] = ENGINES,
     tokens: int = 64,
     rounds: int = 3,
     threads: int = 1,
@@ -58,8 +58,8 @@ def bench_decode(
     from importlib.util import find_spec
 
     for kind in kinds:
-        if kind not in KINDS:
-            raise unknown("engine", kind, KINDS)
+        if kind not in ENGINES:
+            raise unknown("engine", kind, ENGINES)
     if "pair" not in kinds:
         raise UserError(f"engines={','.join(kinds)} is refused: all are compared with pair; accepted: a list with it")
     if find_spec("vllm") is None:

@@ -48,7 +48,7 @@ RULES = tuple(
     for top_p in (0.5, 0.7, 0.95, 1.0, 1e-6)
 )
 # Row i is of kind i % 8: deviation of base's logits, how much sharper RL's are, and their deviation from that.
-KINDS = {
+LOGIT_KINDS = {
     "peaked": (8.0, 1.0, 0.5),
     "sharpened": (2.0, 1.6, 0.5),
     "flat": (0.3, 1.0, 0.2),
@@ -98,13 +98,13 @@ def mixed_batch(
     def normal() -> torch.Tensor:
         return torch.randn(n, vocab, generator=generator, device=device)
 
-    kind = torch.arange(n, device=device)[:, None] % len(KINDS)
-    deviations = torch.tensor(list(KINDS.values()), device=device)[kind[:, 0]]
+    kind = torch.arange(n, device=device)[:, None] % len(LOGIT_KINDS)
+    deviations = torch.tensor(list(LOGIT_KINDS.values()), device=device)[kind[:, 0]]
     base = normal() * deviations[:, :1]
     rl = base * deviations[:, 1:2] + normal() * deviations[:, 2:]
-    order = list(KINDS)
+    order = list(LOGIT_KINDS)
     base, rl = (torch.where(kind == order.index("tied"), (each * 2).round() / 2, each) for each in (base, rl))
-    turn = torch.arange(n, device=device)[:, None] // len(KINDS)
+    turn = torch.arange(n, device=device)[:, None] // len(LOGIT_KINDS)
     single = (kind == order.index("one or all")) & (turn % 2 == 0)
     for model, each in enumerate((base, rl)):
         sparse = (kind == order.index("impossible")) & (turn % 3 != 1 - model)

@@ -22,7 +22,7 @@ from typing import Any
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
 
-KINDS = {"single": "base alone", "lora": "pair, RL an adapter", "full": "pair, RL a whole model"}
+SETUPS = {"single": "base alone", "lora": "pair, RL an adapter", "full": "pair, RL a whole model"}
 KV_CACHE = 64 * 2**20
 
 
@@ -55,7 +55,7 @@ def bench_lora(
         full = random_pair(Path(directory, "full"), vocab=1004, hidden=hidden, layers=layers)
         pairs = {"single": full, "full": full, "lora": random_adapter(Path(directory, "adapter"), full.base, rank=rank)}
         found = {}
-        for kind in KINDS:
+        for kind in SETUPS:
             say(f"starting {kind}")
             found[kind] = _measure(kind, pairs[kind])
         sizes = [

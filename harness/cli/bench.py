@@ -102,7 +102,7 @@ def bench_lora_command(
     """Measure the memory of a pair whose RL model is a LoRA adapter, beside base alone and two whole models."""
     import json
 
-    from harness.bench.lora import KINDS, bench_lora
+    from harness.bench.lora import SETUPS, bench_lora
 
     found = bench_lora(hidden=hidden, layers=layers, rank=rank, say=lambda text: typer.echo(text, err=True))
     if as_json:
@@ -110,7 +110,7 @@ def bench_lora_command(
         return
     typer.echo(f"{found['machine']}, {found['date']}; {layers} layers x {hidden}, rank {rank}, float32, in MiB\n")
     typer.echo(f"{'':>22}  {'weights':>8}  {'resident':>8}")
-    for kind, name in KINDS.items():
+    for kind, name in SETUPS.items():
         of = found["bytes"][kind]
         typer.echo(f"{name:>22}  {of['weights'] / 2**20:8.1f}  {of['resident'] / 2**20:8.1f}")
     typer.echo(f"\nfiles: base {found['base'] / 2**20:.1f}, adapter {found['terms'] / 2**20:.1f}")

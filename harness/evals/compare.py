@@ -72,10 +72,10 @@ class Setting(stats.Scores):
 
 
 Comparison = stats.Comparison[Setting]
-Kind = Literal["trained", "against rl", "against control", "other"]
+ComparisonKind = Literal["trained", "against rl", "against control", "other"]
 
 
-def kind(row: Comparison) -> Kind:
+def kind(row: Comparison) -> ComparisonKind:
     """Say what a comparison of `comparisons` is for: RL's gain over base, a decoding's over RL or over its control."""
     one, other = row.result.decoding, row.reference.decoding
     if other == one.control() != one:

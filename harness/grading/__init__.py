@@ -12,14 +12,14 @@ from hashlib import sha256
 from pathlib import Path
 
 from harness.grading.boxes import Box, find_box
-from harness.grading.grade import GRADERS, KINDS, Gold, Verdict, grade, grade_many
+from harness.grading.grade import GRADERS, VERDICT_KINDS, Gold, Verdict, grade, grade_many
 
 DEFAULT_GRADER = "robust"
 
 __all__ = [
     "DEFAULT_GRADER",
     "GRADERS",
-    "KINDS",
+    "VERDICT_KINDS",
     "Box",
     "Gold",
     "Verdict",

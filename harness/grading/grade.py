@@ -11,7 +11,7 @@ from harness.grading.boxes import find_box
 from harness.grading.pool import verify_many
 from harness.grading.robust import grade_robust
 
-KINDS: tuple[str, ...] = (
+VERDICT_KINDS: tuple[str, ...] = (
     "correct",
     "wrong",
     "no_box",  # the response has no closed, non-empty box

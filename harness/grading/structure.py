@@ -23,15 +23,15 @@ _DERIVATIVE = r"\\frac\s*\{\s*d(?:[^{}]|\{[^{}]*\})*\}\s*\{\s*d\s*[A-Za-z]\s*(?:
 _A_NAME = re.compile(rf"\s*(?:{_NAME}|{_DERIVATIVE}|\(\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\)|[A-Za-z]{{3,20}})\s*")
 
 
-Kind = Literal["list", "set", "brackets", "union"]
-_SEPARATORS: tuple[tuple[Kind, re.Pattern[str]], ...] = (("list", _COMMA), ("union", _CUP))
+StructureKind = Literal["list", "set", "brackets", "union"]
+_SEPARATORS: tuple[tuple[StructureKind, re.Pattern[str]], ...] = (("list", _COMMA), ("union", _CUP))
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """An answer of several parts; `ends` are the brackets of a tuple or an interval."""
 
-    kind: Kind
+    kind: StructureKind
     items: tuple[str, ...]
     ends: str = ""
 

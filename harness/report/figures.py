@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.analysis.problems import KINDS, Problems
+from harness.analysis.problems import PROBLEM_KINDS, Problems
 from harness.evals.compare import Comparison, Setting, kind
 from harness.evals.result import EvalResult
 from harness.report.draw import BASE, COLOURS, EXPO, MARKS, RL, canvas, root_axis, styled, svg
@@ -165,7 +165,7 @@ def differences(rows: Sequence[Comparison], name: str = "differences") -> Figure
 def per_problem(found: Problems, name: str, title: str) -> Figure:
     """Draw a heat map: a row a problem, sorted by kind, a column a replacement ratio; RL beside it."""
     order = sorted(
-        range(len(found.problem_ids)), key=lambda i: (KINDS.index(found.kinds[i]), found.accuracy[i].mean(), i)
+        range(len(found.problem_ids)), key=lambda i: (PROBLEM_KINDS.index(found.kinds[i]), found.accuracy[i].mean(), i)
     )
     columns = ["base", *(f"{100 * ratio:.2g} %" for ratio in found.ratios[1:])]
     columns += ["RL"] if found.rl is not None else []
@@ -175,7 +175,7 @@ def per_problem(found: Problems, name: str, title: str) -> Figure:
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_xlabel("replaced tokens")
     edges, names, at = [], [], 0
-    for each in KINDS:
+    for each in PROBLEM_KINDS:
         count = found.counts[each]
         if count:
             edges.append(at + (count - 1) / 2)

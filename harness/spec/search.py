@@ -6,7 +6,7 @@
 import re
 from collections.abc import Mapping
 from math import prod
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,7 +14,6 @@ from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
 
 SearchMethod = Literal["grid", "random", "qmc", "tpe", "gp"]
-SEARCH_METHODS: tuple[str, ...] = get_args(SearchMethod)
 LISTED = ("grid", "random", "qmc")  # methods whose points are all known before anything runs
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 

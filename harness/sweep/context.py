@@ -88,7 +88,7 @@ class Estimate(Protocol):
 
 
 @dataclass(frozen=True)
-class Kind(Generic[S]):
+class SweepKind(Generic[S]):
     """What is particular to sweeps of decodings, or of trainings."""
 
     check: Callable[[S], None]  # refuses what cannot be run here, before anything loads

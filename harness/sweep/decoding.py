@@ -18,7 +18,7 @@ from harness.spec import Decoding
 from harness.spec.search import LISTED
 from harness.spec.sweep import SweepSpec
 from harness.sweep.confirm import confirm
-from harness.sweep.context import Kind, Places, SweepContext, TrialRunner
+from harness.sweep.context import Places, SweepContext, SweepKind, TrialRunner
 from harness.sweep.decodings import decoding_of, metrics, references
 from harness.sweep.estimate import DecodingEstimate, estimate
 from harness.sweep.folder import SweepFolder
@@ -224,7 +224,7 @@ def _best_so_far(spec: SweepSpec, trials: Trials, folder: SweepFolder) -> str:
     return f"{many}: {result.label} {100 * result.avg:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-DECODINGS = Kind(
+DECODINGS = SweepKind(
     check=_check,
     store=lambda places: places.records,
     estimate=_estimate,

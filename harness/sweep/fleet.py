@@ -8,13 +8,13 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.spec.search import Search
-from harness.sweep.context import Kind, SweepContext, TrialRunner
+from harness.sweep.context import SweepContext, SweepKind, TrialRunner
 from harness.sweep.points import key
 
 _PAUSE = 0.3  # seconds between two looks
 
 
-def run_fleet(context: SweepContext[Any], kind: Kind[Any], runner: TrialRunner) -> None:
+def run_fleet(context: SweepContext[Any], kind: SweepKind[Any], runner: TrialRunner) -> None:
     """Run everything by workers, until every point is complete, pruned, or has failed too often.
 
     Raises:

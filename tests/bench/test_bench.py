@@ -6,7 +6,7 @@ import statistics
 import pytest
 from typer.testing import CliRunner
 
-from harness.bench.decode import KINDS, bench_decode
+from harness.bench.decode import ENGINES, bench_decode
 
 pytestmark = pytest.mark.vllm
 pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -19,7 +19,7 @@ def test_the_ratios_are_those_of_the_rounds(peaked_pair, monkeypatch):
     assert said[-1] == "round 2 of 2"
     few, many = found["sizes"]
     assert (few["sequences"], many["sequences"]) == (4, 6)
-    for size, kinds in ((few, set(KINDS)), (many, set(KINDS) - {"calls"})):
+    for size, kinds in ((few, set(ENGINES)), (many, set(ENGINES) - {"calls"})):
         assert len(size["rounds"]) == 2
         for one in size["rounds"]:
             assert one.keys() == kinds

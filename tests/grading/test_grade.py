@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from harness.errors import UserError
-from harness.grading import KINDS, Verdict, grade, grade_many, pool
+from harness.grading import VERDICT_KINDS, Verdict, grade, grade_many, pool
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,7 +79,7 @@ def test_the_plain_table():
 def test_kinds_without_math_verify(response, finish, kind):
     verdict = grade("73", response, finish)
     assert verdict.kind == kind
-    assert kind in KINDS
+    assert kind in VERDICT_KINDS
 
 
 def test_integers_need_no_worker():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
-from harness.grading import GRADERS, KINDS, grade, grade_many, pool
+from harness.grading import GRADERS, VERDICT_KINDS, grade, grade_many, pool
 from harness.grading.bounds import too_large
 from harness.grading.normalise import normalise
 from harness.grading.values import same_values
@@ -141,7 +141,7 @@ def test_what_no_computer_can_hold_reaches_no_worker(text, monkeypatch):
     monkeypatch.setattr(pool, "verify_many", None)
     verdict = grade("1", boxed(text))
     assert (verdict.kind, verdict.graded) == ("too_large", True)
-    assert verdict.kind in KINDS
+    assert verdict.kind in VERDICT_KINDS
 
 
 @pytest.mark.parametrize("text", NOT_HOSTILE)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.bench.fused import KINDS, NATS, at_the_steps, check, mixed_batch
+from harness.bench.fused import LOGIT_KINDS, NATS, at_the_steps, check, mixed_batch
 from harness.policy import Decision, RuleRow
 from harness.policy.criteria import statistic
 
@@ -79,8 +79,10 @@ def test_draws_at_the_steps_of_the_cumulative_mass(interpreted, vocab):
 def test_each_gate_looks_at_its_own_statistic(interpreted):
     """Thresholds halfway between a gate's statistic and each of the others: taking that one would turn the gate."""
     pairs = list(itertools.permutations(("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl"), 2))
-    kind = list(KINDS).index("sharpened")
-    batch = mixed_batch(len(KINDS) * len(pairs), 64, seed=9).take(range(kind, len(KINDS) * len(pairs), len(KINDS)))
+    kind = list(LOGIT_KINDS).index("sharpened")
+    batch = mixed_batch(len(LOGIT_KINDS) * len(pairs), 64, seed=9).take(
+        range(kind, len(LOGIT_KINDS) * len(pairs), len(LOGIT_KINDS))
+    )
     lb, lr = batch.base.double().log_softmax(1), batch.rl.double().log_softmax(1)
     values = {gate: statistic(gate, lb, lr, batch.keys, lb[:, 0]) for gate, _ in pairs}
     taus = [float(values[gate][i] + values[other][i]) / 2 for i, (gate, other) in enumerate(pairs)]

@@ -8,7 +8,7 @@ from optuna.trial import FrozenTrial
 
 from harness.evals import preflight
 from harness.report.sweep_training import CompleteTraining
-from harness.sweep.context import Kind, Places, SweepContext, TrialRunner
+from harness.sweep.context import Places, SweepContext, SweepKind, TrialRunner
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point, listed_points
 from harness.sweep.training.confirm import confirm
@@ -138,7 +138,7 @@ def _score(entry: CompleteTraining, task: str) -> str:
     return f"{task} {100 * scores.avg:.1f}{interval}"
 
 
-TRAININGS = Kind(
+TRAININGS = SweepKind(
     check=_check,
     store=lambda places: places.trainings,
     estimate=_estimate,
