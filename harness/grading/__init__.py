@@ -31,7 +31,7 @@ __all__ = [
 
 @cache
 def code_digest() -> str:
-    """First 16 hexadecimal digits of the SHA-256 of this room's source; a stored verdict holds for the code it names.
+    """Return 16 hexadecimal digits of the SHA-256 of this room's source; a stored verdict holds for the code it names.
 
     A version number that someone forgets to raise would leave old verdicts standing.
     """

@@ -19,7 +19,7 @@ _NUMERIC_POWER = re.compile(r"(?:\d|[)}])\s*(?:\^|!|\*\*|[eE][+-]?\d)")
 
 
 def too_large(text: str) -> bool:
-    """Whether `text` nests too deep, or has an operand beyond the bounds; linear in the length of the text."""
+    """Tell whether `text` nests too deep, or has an operand beyond the bounds; linear in the length of the text."""
     if text.count("!") > 3 or text.count("^^"):
         return True
     depth = 0
@@ -58,7 +58,7 @@ def too_large(text: str) -> bool:
 
 
 def _operands(text: str, match: re.Match[str], ends: dict[int, int], starts: dict[int, int]) -> list[str]:
-    """The texts that the operator works on: before a `!`, behind a `^`, the limits or arguments of the others."""
+    """Return the texts that the operator works on: before a `!`, behind a `^`, limits or arguments of the others."""
     if match[0] == "!":
         before = text[: match.start()].rstrip()
         if len(before) in starts:

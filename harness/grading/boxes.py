@@ -19,7 +19,7 @@ class Box:
 
 
 def find_box(text: str) -> Box:
-    r"""The last closed, non-empty box of `text`, by where the box opens.
+    r"""Find the last closed, non-empty box of `text`, by where the box opens.
 
     Braces are matched with escapes skipped (`\{` is a character of the answer). A box that never closes does not
     hide an earlier one that does: `\boxed{204} ... \boxed{20` gives `204`. Empty boxes count as no box: prompts and

@@ -33,7 +33,7 @@ _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 
 
 def compare_formulas(gold: str, answer: str) -> str:
-    """`correct`, `wrong`, or `grader_error` where the gold cannot be read."""
+    """Return `correct`, `wrong`, or `grader_error` where the gold cannot be read."""
     from math_verify import verify
 
     expected = read_formula(gold)
@@ -48,7 +48,7 @@ def compare_formulas(gold: str, answer: str) -> str:
 
 
 def same_constant(gold: str, answer: str) -> str:
-    """The answer with its constant `C` written as in the gold; all other letters differ by their case."""
+    """Write the answer with its constant `C` as in the gold; all other letters differ by their case."""
     cases = [{match[1] for match in _INTEGRATION.finditer(text) if match[1]} for text in (gold, answer)]
     if len(cases[0]) == len(cases[1]) == 1 and cases[0] != cases[1]:
         (constant,) = cases[0]
@@ -58,7 +58,7 @@ def same_constant(gold: str, answer: str) -> str:
 
 @lru_cache(maxsize=64)
 def read_formula(text: str) -> Any:
-    """The sympy object that a normalised text stands for; None where not all of it can be read."""
+    """Read the sympy object that a normalised text stands for; None where not all of it can be read."""
     from latex2sympy2_extended import NormalizationConfig, latex2sympy
     from latex2sympy2_extended.latex2sympy2 import ConversionConfig
     from math_verify.parser import should_treat_as_complex
@@ -80,7 +80,7 @@ def read_formula(text: str) -> Any:
 
 
 def names(text: str) -> str:
-    r"""`text` with its names in the one form that the parser keeps whole.
+    r"""Write `text` with its names in the one form that the parser keeps whole.
 
     Subscripts in letters and digits; E_{1} and e_{1} are no constants; \dot{x}, x' and dx/dt are one derivative;
     degrees inside sines are in radians.

@@ -56,7 +56,7 @@ def _without_math_verify(gold: str, answer: str) -> str | None:
 
 
 def _plain(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """The paper's grader: math-verify on the content of the box, gold first, and nothing else of the response.
+    """Grade as the paper does: math-verify on the content of the box, gold first, and nothing else of the response.
 
     Two plain integers are compared as integers, which is what math-verify answers for them, without starting it. What
     asks for a number nobody could write down is not sent to it either: it would time out, and call that wrong.
@@ -75,7 +75,7 @@ Gold = str | tuple[str, ...]
 
 
 def grade(gold: Gold, response: str, finish_reason: str = "stop", *, grader: str = "robust") -> Verdict:
-    """One verdict; see `grade_many`."""
+    """Grade one response; see `grade_many`."""
     return grade_many([(gold, response, finish_reason)], grader=grader)[0]
 
 
@@ -84,7 +84,7 @@ def grade_many(
     *,
     grader: str = "robust",
 ) -> list[Verdict]:
-    """Grades (gold, response) or (gold, response, finish_reason) items; the verdicts come in the same order.
+    """Grade (gold, response) or (gold, response, finish_reason) items; the verdicts come in the same order.
 
     A gold may be a tuple (or list) of answers, of which any one counts. A response that ran into the token limit
     (`finish_reason="length"`) but holds a closed box is graded by that box, as the paper does; without one it is
@@ -122,12 +122,12 @@ def grade_many(
 
 
 def _best(kinds: Sequence[str]) -> str:
-    """The verdict over several golds: any `correct` counts; else a failure of the grader shows before `wrong`."""
+    """Return the verdict over several golds: any `correct` counts; else a grader's failure shows before `wrong`."""
     return next((kind for kind in ("correct", "timed_out", "grader_error") if kind in kinds), kinds[0])
 
 
 def _lookup(grader: str, keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
-    """The kind of each key, from the memo where known; a grader_error may be the machine and is not remembered."""
+    """Return each key's kind, from the memo where known; a grader_error may be the machine and is not remembered."""
     with _memo_lock:
         kinds = {key: _memo[key] for key in keys if key in _memo}
     todo = [key for key in dict.fromkeys(keys) if key not in kinds]

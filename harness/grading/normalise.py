@@ -51,7 +51,7 @@ _ROOT = re.compile(r"√\s*(\d+)")
 
 
 def _characters(text: str) -> str:
-    """ASCII and LaTeX for look-alikes; superscripts, subscripts and vulgar fractions keep their meaning."""
+    """Put ASCII and LaTeX for look-alikes; superscripts, subscripts and vulgar fractions keep their meaning."""
     if text.isascii():
         return text
     out: list[str] = []
@@ -79,7 +79,7 @@ def _characters(text: str) -> str:
 
 @lru_cache(maxsize=16384)
 def normalise(text: str) -> str:
-    """The canonical text of an answer; see the module."""
+    """Return the canonical text of an answer; see the module."""
     text = _characters(text)
     text = _GROUP.sub("", _COMMA_SPACE.sub(",", text))
     text = _SPACES.sub(" ", text).replace("\\!", "").replace("{,}", ",")
@@ -104,7 +104,7 @@ def normalise(text: str) -> str:
 
 
 def _strip_tail(text: str) -> str:
-    """Without the punctuation and spacing around it; `0.333...` keeps its dots, which mean something."""
+    """Drop the punctuation and spacing around a text; `0.333...` keeps its dots, which mean something."""
     text = text.lstrip(" :")
     while match := _TAIL.search(text, max(0, len(text) - 3)):
         text = text[: match.start()]
@@ -112,7 +112,7 @@ def _strip_tail(text: str) -> str:
 
 
 def _undress(text: str) -> str:
-    """Without one pair of delimiters around the whole: `{204}`, `$204$`, `\\boxed{204}`."""
+    """Take off one pair of delimiters around the whole: `{204}`, `$204$`, `\\boxed{204}`."""
     if len(text) > 2 and text[0] == text[-1] == "$" and "$" not in text[1:-1] and text[-2] != "\\":
         return text[1:-1]
     for opening, closing in _AROUND:
@@ -122,7 +122,7 @@ def _undress(text: str) -> str:
 
 
 def whole(text: str, start: int) -> bool:
-    r"""Whether the bracket that opens at `start` closes at the very end of `text` (`\{` counts as a bracket)."""
+    r"""Tell whether the bracket that opens at `start` closes at the very end of `text` (`\{` counts as a bracket)."""
     depth = 0
     for at, step in brackets(text, start):
         depth += step
@@ -135,7 +135,7 @@ _BRACKET = re.compile(r"\\[\\{}()\[\]]|[{}()\[\]]")
 
 
 def brackets(text: str, start: int = 0) -> list[tuple[int, int]]:
-    """Where each bracket ends and what it does to the depth: +1 or -1."""
+    """Find where each bracket ends and what it does to the depth: +1 or -1."""
     found = []
     for match in _BRACKET.finditer(text, start):
         last = match[0][-1]
@@ -150,7 +150,7 @@ _SMALL_GROUP = re.compile(r"([_^])\{([A-Za-z0-9])\}")
 
 
 def squeeze(text: str) -> str:
-    r"""What two spellings of one canonical text share: `E_{1}` and `E_1`, `\text{ red }` and `red`."""
+    r"""Return what two spellings of one canonical text share: `E_{1}` and `E_1`, `\text{ red }` and `red`."""
     text = _TEXT.sub(r"\1", text)
     text = re.sub(r"(\\[A-Za-z]+) +(?=[A-Za-z])", "\\1\0", text)  # \cos x keeps one blank
     return _SMALL_GROUP.sub(r"\1\2", _LOOSE.sub("", text))

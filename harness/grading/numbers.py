@@ -42,7 +42,7 @@ class Number:
     unit: str = ""
 
     def hundredth(self) -> "Number":
-        """A hundredth of it, as exactly."""
+        """Return a hundredth of it, as exactly."""
         return Number(self.top.scaleb(-2, _EXACT), self.bottom, self.point, False, self.unit)
 
     @property
@@ -59,7 +59,7 @@ class Number:
 
 
 def read_number(text: str, *, bare_units: bool = True) -> Number | None:
-    """The number a normalised text is, with its percent sign or unit; None where it is anything else."""
+    """Read the number a normalised text is, with its percent sign or unit; None where it is anything else."""
     if match := _REPEATING.match(text):
         sign, whole, once, again = match.groups()
         top = int(sign + (whole + once + again)) - int(sign + (whole + once or "0"))
@@ -93,14 +93,14 @@ def read_number(text: str, *, bare_units: bool = True) -> Number | None:
 
 
 def _decimal(parts: Sequence[str | None]) -> Decimal:
-    """The groups of `_SCIENTIFIC`: the exponent of a bare power of ten, or digits (the third group) and an exponent."""
+    """Make a number of `_SCIENTIFIC`'s groups: a bare power of ten's exponent, or digits (the third) and exponent."""
     digits = re.sub(r"[, ]", "", parts[2] or "1")
     exponent = next((part for part in (*parts[:2], *parts[3:]) if part), "0").replace(" ", "")
     return _EXACT.create_decimal(f"{digits}E{exponent}")
 
 
 def equal(gold: Number, answer: Number) -> bool:
-    """Whether two numbers are the same, by the rules of docs/grading.md.
+    """Tell whether two numbers are the same, by the rules of docs/grading.md.
 
     Units that both sides state must be the same unit; a unit that one side leaves out is not missed. If exactly one
     side is in percent, 35 % may stand for 35 or for 0.35.
@@ -127,7 +127,7 @@ def _same(a: Number, b: Number) -> bool:
 
 
 def _rounds(exact: Number, rounded: Number, gap: Decimal) -> bool:
-    """Whether `rounded` is the endless fraction `exact`, rounded at its own last digit (of six significant or more)."""
+    """Tell whether `rounded` is the endless fraction `exact`, rounded at its own last digit (of six or more)."""
     digits = len(rounded.top.as_tuple().digits)
     if rounded.bottom != 1 or not exact.endless or digits < SIGNIFICANT:
         return False

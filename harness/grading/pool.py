@@ -53,7 +53,7 @@ class _Worker:
             raise RuntimeError(f"the grading worker did not start: {(ready or {}).get('error', 'no answer')}")
 
     def verify(self, gold: str, answer: str, careful: bool = False, cpu_seconds: float | None = None) -> str | None:
-        """The kind of one pair; None if the worker died."""
+        """Return the kind of one pair; None if the worker died."""
         try:
             self._input.write(json.dumps([gold, answer, careful, cpu_seconds]).encode() + b"\n")
             self._input.flush()
@@ -66,7 +66,7 @@ class _Worker:
         return "timed_out" if self.stuck else None
 
     def kill(self) -> None:
-        """Ends the process and its child, whatever they are doing."""
+        """End the process and its child, whatever they are doing."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -75,7 +75,7 @@ class _Worker:
         self._output.close()
 
     def _read(self, seconds: float) -> dict | None:
-        """One reply; None if none came in time or the worker is gone (`_closed`)."""
+        """Read one reply; None if none came in time or the worker is gone (`_closed`)."""
         self._closed = False
         with selectors.DefaultSelector() as selector:
             selector.register(self._output, selectors.EVENT_READ)
@@ -89,7 +89,7 @@ class _Worker:
 def verify_many(
     pairs: Sequence[tuple[str, str]], *, careful: bool = False, cpu_seconds: float | None = None
 ) -> list[str]:
-    """One kind a (gold, answer) pair: `correct`, `wrong`, `timed_out` or `grader_error`. No pair, no worker.
+    """Return one kind a (gold, answer) pair: `correct`, `wrong`, `timed_out` or `grader_error`. No pair, no worker.
 
     `careful` checks math-verify's word on values (see `worker.py`); `cpu_seconds` replaces CPU_SECONDS.
     """
@@ -119,7 +119,7 @@ def _serve(
     jobs: "queue.SimpleQueue[int]",
     failures: list[BaseException] | None = None,
 ) -> None:
-    """Takes jobs until none is left, with a worker of its own; a pair that kills two workers is a grader_error."""
+    """Take jobs until none is left, with a worker of its own; a pair that kills two workers is a grader_error."""
     worker: _Worker | None = None
     try:
         while True:
@@ -162,7 +162,7 @@ def _take() -> _Worker:
 
 @atexit.register
 def close_workers() -> None:
-    """Ends the idle workers; the next pair that needs one starts a new one."""
+    """End the idle workers; the next pair that needs one starts a new one."""
     with _lock:
         workers, _idle[:] = list(_idle), []
     for worker in workers:
@@ -170,7 +170,7 @@ def close_workers() -> None:
 
 
 def _forget_workers() -> None:
-    """A forked child must not talk to its parent's workers."""
+    """Forget the workers in a forked child, which must not talk to its parent's."""
     global _lock
     _lock = threading.Lock()
     _idle.clear()

@@ -28,7 +28,7 @@ Ask = Callable[[str, str], str]
 
 
 def grade_robust(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """One kind a (gold, answer) pair."""
+    """Return one kind a (gold, answer) pair."""
     known: dict[tuple[str, str], str] = {}
     open_questions: dict[tuple[str, str], None] = {}
 
@@ -49,7 +49,7 @@ def grade_robust(pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def compare(gold: str, answer: str, ask: Ask) -> str:
-    """The kind of two normalised texts: numbers, then structures, then equations, then the oracle."""
+    """Return the kind of two normalised texts: numbers, then structures, then equations, then the oracle."""
     gold, answer = unwrap(gold), unwrap(answer)
     if gold and squeeze(gold) == squeeze(answer):
         return "correct"
@@ -85,7 +85,7 @@ def compare(gold: str, answer: str, ask: Ask) -> str:
 
 
 def _without_unit(text: str) -> tuple[str, str]:
-    r"""A formula and the unit behind it, in `\text{...}` or `\mathrm{...}`; a number keeps its own."""
+    r"""Split a formula from the unit behind it, in `\text{...}` or `\mathrm{...}`; a number keeps its own."""
     if read_number(text) is None:
         for words in _WORD_COMMAND.finditer(text):
             before = text[: words.start()].rstrip()
@@ -96,13 +96,13 @@ def _without_unit(text: str) -> tuple[str, str]:
 
 
 def _ends_in_thousands(text: str) -> bool:
-    """Whether the only commas are those of a number on the right: `x = 1,000`, but not `x = 1, y = 2`."""
+    """Tell whether the only commas are those of a number on the right: `x = 1,000`, but not `x = 1, y = 2`."""
     *before, last = sides(text)
     return last != text and "," in last and not any("," in side for side in before) and read_number(last) is not None
 
 
 def _same_words(gold: str, answer: str) -> bool:
-    r"""`\text{True}` and `true`: words, of which at least one side says that it is text, by their letters."""
+    r"""Compare `\text{True}` and `true`: words, of which at least one side says that it is text, by their letters."""
     first, second = _WORDS.fullmatch(gold), _WORDS.fullmatch(answer)
     if not (first or second):
         return False
@@ -111,7 +111,7 @@ def _same_words(gold: str, answer: str) -> bool:
 
 
 def _compare_with_one(gold: str, answer: str, several: Parts, ask: Ask, *, several_golds: bool) -> str:
-    """An answer of several parts on one side (`several_golds`: the gold's) against what is in one piece."""
+    """Compare an answer of several parts on one side (`several_golds`: the gold's) with what is in one piece."""
     other = answer if several_golds else gold
     if several.kind in ("set", "list") and len(several.items) == 1:
         part = several.items[0]
@@ -132,7 +132,7 @@ def _compare_parts(gold: str, answer: str, g: Parts, a: Parts, ask: Ask) -> str:
 
 
 def _ends_agree(gold: str, answer: str) -> bool:
-    """Brackets must be the same; round ones, a tuple's, may be left out."""
+    """Tell whether the brackets are the same; round ones, a tuple's, may be left out."""
     return gold == answer or {gold, answer} == {"()", ""}
 
 
@@ -143,7 +143,7 @@ def _in_order(gold: Sequence[str], answer: Sequence[str], ask: Ask) -> str:
 
 
 def _in_any_order(gold: Sequence[str], answer: Sequence[str], ask: Ask) -> str:
-    """Each part of the gold has its own equal in the answer, and nothing is left over."""
+    """Compare in any order: each part of the gold has its own equal in the answer, and nothing is left over."""
     if len(gold) != len(answer):
         return "wrong"
     table = [[compare(g, a, ask) for a in answer] for g in gold]  # all questions are asked in the first walk
@@ -157,7 +157,7 @@ def _in_any_order(gold: Sequence[str], answer: Sequence[str], ask: Ask) -> str:
 
 
 def _all(kinds: Sequence[str], found: str = "correct") -> str:
-    """`wrong` and refusals outweigh what is not known yet, that outweighs `correct`."""
+    """Join kinds: `wrong` and refusals outweigh what is not known yet, that outweighs `correct`."""
     if found == "correct" and "wrong" in kinds:
         return "wrong"
     return next((kind for kind in (_PENDING, "timed_out", "grader_error", "too_large") if kind in kinds), found)
@@ -168,7 +168,7 @@ def _letters(sides: Sequence[str]) -> bool:
 
 
 def _compare_equations(gold: str, answer: str, g: tuple[str, ...], a: tuple[str, ...], ask: Ask) -> str:
-    """A name on the left is not part of the answer; a chain of equations says what its last side says."""
+    """Compare equations: a name on the left is not part of the answer, and of a chain the last side counts."""
     named = all(is_name(side) for side in g[:-1])
     if len(a) == 2 and is_name(a[1]) and not is_name(a[0]) and not is_name(g[-1]):  # 5 = x
         a = a[::-1]

@@ -37,7 +37,7 @@ class Parts:
 
 
 def split(text: str, at: re.Pattern[str]) -> list[str]:
-    """`text` cut at the matches outside all brackets; in one piece where the brackets do not balance."""
+    """Cut `text` at the matches outside all brackets; in one piece where the brackets do not balance."""
     depth, steps, pieces, start = 0, brackets(text), [], 0
     inside: list[tuple[int, int]] = []
     opened = 0
@@ -63,7 +63,7 @@ def split(text: str, at: re.Pattern[str]) -> list[str]:
 
 
 def parts(text: str) -> Parts | None:
-    """The parts of a normalised answer; None for a single value. A value in round brackets alone is that value."""
+    """Return the parts of a normalised answer; None for a single value, in round brackets or not."""
     if r"\begin" in text:  # a matrix: its commas and breaks are math-verify's business
         return None
     text = unwrap(text)
@@ -82,7 +82,7 @@ def parts(text: str) -> Parts | None:
 
 
 def unwrap(text: str) -> str:
-    """Without round brackets around the whole of a single value."""
+    """Take off round brackets around the whole of a single value."""
     text = text.strip()
     while text.startswith("(") and text.endswith(")") and whole(text, 0) and len(split(text[1:-1], _COMMA)) == 1:
         text = text[1:-1].strip()
@@ -90,12 +90,12 @@ def unwrap(text: str) -> str:
 
 
 def sides(text: str) -> tuple[str, ...]:
-    """The sides of an equation or a chain of them, empty ones left out; one side where there is no relation."""
+    """Return the sides of an equation or a chain of them, without empty ones; one side where there is no relation."""
     return tuple(side for side in split(text, _RELATION) if side) or (text,)
 
 
 def is_name(text: str) -> bool:
-    r"""Whether a left side only names what is on the right: `x`, `X_{d}`, `f(x)`, `dx/dt`, `(x, y)`.
+    r"""Tell whether a left side only names what is on the right: `x`, `X_{d}`, `f(x)`, `dx/dt`, `(x, y)`.
 
     `MR` is no name but a product: in `MR = SRMC` both sides are the answer.
     """

@@ -50,7 +50,7 @@ class Tail:
 
 
 def read_tail(text: str, *, integer: bool, bare: bool) -> Tail | None:
-    """Reads all that follows a number; None where it is more than a unit.
+    """Read all that follows a number; None where it is more than a unit.
 
     `integer`: ordinal endings are allowed. `bare`: unit symbols may stand outside `\\text{...}`.
     """

@@ -13,7 +13,7 @@ ROUNDED = 5e-6  # six significant digits: how far a decimal may be from the irra
 
 
 def same_values(gold: Any, answer: Any) -> bool | None:
-    """True where two formulas agree at every point, False where they clearly do not, None where this cannot tell.
+    """Tell whether two formulas agree at every point: False where they clearly do not, None where this cannot tell.
 
     None leaves the word to math-verify: for what is no formula (sets, inequalities, integrals), and for values
     that differ by a rounding, which it accepts at six decimals (3.141593 for pi) and not below.
@@ -41,7 +41,7 @@ def same_values(gold: Any, answer: Any) -> bool | None:
 
 
 def _difference(gold: Any, answer: Any, ratio: bool) -> float | None:
-    """The largest relative difference over the points; None where one side has no finite value.
+    """Return the largest relative difference over the points; None where one side has no finite value.
 
     `ratio`: of the quotients gold / answer, from point to point.
     """

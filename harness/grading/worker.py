@@ -25,7 +25,7 @@ RENEW = 3  # exit status of a child that wants to be replaced
 
 
 def main() -> None:
-    """Serves until its input ends."""
+    """Serve until its input ends."""
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a library prints must not look like a reply
     try:
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _serve(seconds: float, replies: TextIO) -> None:
-    """The child: answers until the input ends, or until a pair took so much memory that a fresh child is better."""
+    """Answer, in the child, until the input ends, or a pair took so much memory that a fresh child is better."""
     while line := sys.stdin.buffer.readline():
         gold, answer, careful, limit = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, limit or seconds)
