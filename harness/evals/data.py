@@ -126,7 +126,7 @@ def data_digest(benchmark: str, data_dir: str | None = None) -> str:
 def gold_answers(
     benchmark: str, version: str = PUBLISHED, data_dir: str | None = None
 ) -> dict[str, str | tuple[str, ...]]:
-    """The right answer of each problem, by its id: text, or several of which any one counts.
+    """Return the right answer of each problem, by its id: text, or several of which any one counts.
 
     A benchmark that has only its published answers gives those, whatever the version.
 
@@ -153,14 +153,14 @@ def all_golds(benchmark: str, version: str, data_dir: str | None = None) -> dict
 
 
 def golds_name(version: str, answers: Mapping[str, str | tuple[str, ...]]) -> str:
-    """A version of the answers as a result names it: another one than the published with a digest of its answers."""
+    """Name a version of the answers as a result does: any but the published one with a digest of its answers."""
     if version == PUBLISHED:
         return version
     return f"{version} ({digest_of(answers, 8)})"
 
 
 def check_golds(benchmark: str, version: str, data_dir: str | None = None) -> None:
-    """Refuses a version of the answers that does not exist or is not at hand.
+    """Refuse a version of the answers that does not exist or is not at hand.
 
     Raises:
         UserError: naming the file that is missing.
@@ -175,7 +175,7 @@ def check_golds(benchmark: str, version: str, data_dir: str | None = None) -> No
 
 
 def versions_at_hand(benchmark: str, data_dir: str | None = None) -> tuple[str, ...]:
-    """The versions of a benchmark's answers that can be graded here; the published one always."""
+    """Return the versions of a benchmark's answers that can be graded here; the published one always."""
     first = problems(benchmark, data_dir)[0]
     return tuple(v for v in GOLDS.get(benchmark, (PUBLISHED,)) if v == PUBLISHED or f"answers_{v}" in first)
 

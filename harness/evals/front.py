@@ -45,7 +45,7 @@ def prepare(config: Any) -> None:
 
 
 def check_data(tasks: Iterable[str], metadata: Mapping[str, Any]) -> None:
-    """Loads the problems of every benchmark of ours among `tasks` (names, groups, patterns), to fail early."""
+    """Load the problems of every benchmark of ours among `tasks` (names, groups, patterns), to fail early."""
     patterns = list(tasks)
     for name in (*BENCHMARKS, *GROUPS):
         if any(fnmatch(name, pattern.strip()) for pattern in patterns):
