@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.spec.decoding import Mode
-    from harness.train.backends import Scores, Source, Validate
+    from harness.train.backends import Source, Validate, ValidationScores
     from harness.train.spec import TrainSpec
 
 
@@ -62,7 +62,7 @@ def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = 
 def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "Validate":
     """Return what scores a checkpoint as `rlvr-dir eval` would; rollouts are kept in the stores that are named."""
 
-    def validate(base: str, rl: str, mode: "Mode", folder: Path | None) -> "Scores":
+    def validate(base: str, rl: str, mode: "Mode", folder: Path | None) -> "ValidationScores":
         from harness.evals import evaluate
         from harness.records.files import make_folder
         from harness.records.lock import locked

@@ -20,8 +20,9 @@ from harness.train.folder import SeedFolder, TrainingFolder, write_json
 if TYPE_CHECKING:
     from harness.train.spec import TrainSpec
 
-Scores = dict[str, dict[str, float]]  # by benchmark: avg, pass, tokens, ...
-Validate = Callable[[str, str, Mode, Path | None], Scores]  # base, rl, mode; results are written into the folder
+ValidationScores = dict[str, dict[str, float]]  # by benchmark: avg, pass, tokens, ...
+# Of base, rl and mode; results are written into the folder.
+Validate = Callable[[str, str, Mode, Path | None], ValidationScores]
 Say = Callable[[str], None]
 OnRecord = Callable[[int, dict[str, Any]], None]  # seed, a line of its log
 OnProgress = Callable[[float, str], None]  # share done, what to show
@@ -60,12 +61,12 @@ def conclude(
     seed: int,
     folder: SeedFolder,
     source: Source,
-    facts: Callable[[Scores], dict[str, Any]],
+    facts: Callable[[ValidationScores], dict[str, Any]],
     say: Say,
     keep: Callable[[dict[str, Any]], None],
 ) -> None:
     """Make a trained seed a finished one: validate it, write its pair and its card, and say that it is done."""
-    scores: Scores = {}
+    scores: ValidationScores = {}
     if spec.validation.tasks and source.validate:
         say(f"seed {seed}: validating")
         make_folder(folder.results)

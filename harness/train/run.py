@@ -29,7 +29,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, T
 from harness.errors import UserError
 from harness.records.files import make_folder
 from harness.records.lock import Lock
-from harness.train.backends import OnRecord, OnSeed, Say, Scores, Source, Validate, conclude, validate_base
+from harness.train.backends import OnRecord, OnSeed, Say, Source, Validate, ValidationScores, conclude, validate_base
 from harness.train.dapo import DapoTrainer, make_trainer
 from harness.train.folder import SeedFolder, TrainingFolder
 from harness.train.gpu import Fit, fit_here
@@ -153,7 +153,7 @@ class _Run:
         if self.fit:
             _give_back(trainer)
 
-    def _facts(self, scores: Scores) -> dict[str, Any]:
+    def _facts(self, scores: ValidationScores) -> dict[str, Any]:
         steps = [record for record in self.folder.records() if "validation" not in record]
         return {
             "base": self.source.base,

@@ -9,10 +9,9 @@ from statistics import fmean
 from typing import Any
 
 from harness.sweep.training.spec import TrainingSweep
+from harness.train.backends import ValidationScores
 from harness.train.folder import SeedFolder, TrainingFolder
 from harness.train.spec import TrainSpec
-
-Scores = dict[str, dict[str, float]]  # by benchmark: avg, pass, tokens, ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +24,7 @@ class SeedResult:
     facts: dict[str, Any]
 
     @property
-    def scores(self) -> Scores:
+    def scores(self) -> ValidationScores:
         """Return the scores of the trained model, by benchmark."""
         return self.facts["scores"]
 
@@ -63,7 +62,7 @@ def train_seeds(
     return seeds_of(training, store) or []
 
 
-def metrics(spec: TrainingSweep, scores: Scores) -> dict[str, float]:
+def metrics(spec: TrainingSweep, scores: ValidationScores) -> dict[str, float]:
     """Return every metric of a seed by its name in sweeps, shares as fractions: the unweighted mean over benchmarks."""
     names = dict(zip(spec.metrics, ("avg", "pass", "truncated", "tokens"), strict=True))
     return {name: fmean(score[field] for score in scores.values()) for name, field in names.items()}

@@ -25,7 +25,16 @@ import harness
 from harness.errors import UserError
 from harness.records.files import make_folder, write_file
 from harness.records.lock import Lock
-from harness.train.backends import OnRecord, OnSeed, Say, Scores, Source, TrainerError, conclude, validate_base
+from harness.train.backends import (
+    OnRecord,
+    OnSeed,
+    Say,
+    Source,
+    TrainerError,
+    ValidationScores,
+    conclude,
+    validate_base,
+)
 from harness.train.data import read_problems
 from harness.train.folder import SeedFolder, TrainingFolder
 from harness.train.spec import TrainSpec
@@ -244,7 +253,7 @@ class _Run:
             how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
             raise TrainerError(f"seed {self.seed}: verl {how} ({last_words(file)}); {again}; see {file}")
 
-    def _facts(self, scores: Scores) -> dict[str, Any]:
+    def _facts(self, scores: ValidationScores) -> dict[str, Any]:
         steps = [record for record in self.folder.records() if "validation" not in record]
         return {
             "base": self.source.base,
