@@ -18,7 +18,7 @@ BELOW = ("delta_logp", "random")  # criteria that hold below their threshold; al
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MatchedTau:
     """A threshold, the ratio that was wanted, and the one it gives on the values it was found from."""
 
     criterion: str
@@ -27,7 +27,7 @@ class Found:
     expected: float
 
 
-def tau_for(criterion: str, values: ArrayLike, ratio: float) -> Found:
+def tau_for(criterion: str, values: ArrayLike, ratio: float) -> MatchedTau:
     """Find the threshold whose share of values strictly beyond it is nearest to `ratio`.
 
     Values that are equal are on one side together, so that share may miss the wanted one. Of all thresholds in the gap
@@ -38,12 +38,12 @@ def tau_for(criterion: str, values: ArrayLike, ratio: float) -> Found:
         UserError: no values, values that are not numbers, or a ratio outside (0, 1).
 
     >>> tau_for("kl", [0.0, 0.0, 0.1, 0.5], 0.25)
-    Found(criterion='kl', tau=0.3, wanted=0.25, expected=0.25)
+    MatchedTau(criterion='kl', tau=0.3, wanted=0.25, expected=0.25)
     """
     if not 0 < ratio < 1:
         raise UserError(f"ratio={ratio} is refused; accepted: a fraction between 0 and 1")
     if criterion == "random":
-        return Found(criterion, ratio, ratio, ratio)
+        return MatchedTau(criterion, ratio, ratio, ratio)
     x = np.asarray(values, dtype=np.float64).ravel()
     if not x.size or np.isnan(x).any():
         raise UserError(f"values of {criterion}: accepted: one number a position, at least one")
@@ -53,7 +53,7 @@ def tau_for(criterion: str, values: ArrayLike, ratio: float) -> Found:
     i = int(np.argmin(np.abs(shares - ratio)))
     low = edges[i - 1] if i else edges[0] - 1.0
     high = edges[i] if i < edges.size else edges[-1] + 1.0
-    return Found(criterion, sign * _between(low, high), ratio, float(shares[i]))
+    return MatchedTau(criterion, sign * _between(low, high), ratio, float(shares[i]))
 
 
 def _between(low: float, high: float) -> float:

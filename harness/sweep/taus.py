@@ -9,10 +9,10 @@ from harness.records.files import write_file
 from harness.spec import Decoding
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.folder import SweepFolder
-from harness.sweep.matched import Found, tau_for
+from harness.sweep.matched import MatchedTau, tau_for
 from harness.sweep.points import listed_points, names
 
-Taus = dict[tuple[str, float], Found]  # by criterion and wanted ratio
+Taus = dict[tuple[str, float], MatchedTau]  # by criterion and wanted ratio
 
 
 def wanted(spec: SweepSpec) -> list[tuple[str, float]]:
@@ -31,7 +31,7 @@ def wanted(spec: SweepSpec) -> list[tuple[str, float]]:
 def stored_taus(spec: SweepSpec, folder: SweepFolder, pair: str) -> Taus:
     """Return the thresholds that have been found already."""
     rows = folder.read_json(folder.matched).get(pair, [])
-    found = [Found(**row) for row in rows]
+    found = [MatchedTau(**row) for row in rows]
     return {(each.criterion, each.wanted): each for each in found}
 
 
