@@ -47,7 +47,7 @@ class Generation:
     def __init__(self, who: str) -> None:
         self.who = who
         self.histograms = {name: Histogram(*bins) for name, bins in BINS.items()}
-        self.problems: dict[str, Problem] = {}
+        self.problems: dict[str, ProblemCounts] = {}
         self.words: dict[int, np.ndarray] = {}  # id -> count, sums of delta log p, p of base, p of RL
 
     def add(self, rollout: StoredRollout) -> None:
@@ -61,7 +61,7 @@ class Generation:
         for name, histogram in self.histograms.items():
             histogram.add(facts[name])
         p_base, p_rl = np.exp(trace.fact("logp_base").astype(float)), np.exp(trace.fact("logp_rl").astype(float))
-        problem = self.problems.setdefault(rollout.problem, Problem())
+        problem = self.problems.setdefault(rollout.problem, ProblemCounts())
         problem.add(facts, p_base, p_rl, p_rl if self.who == "rl" else p_base)
         values = np.stack([np.ones_like(p_base), facts["delta_logp"], p_base, p_rl], axis=1)
         for token, value in zip(trace.proposed.tolist(), values, strict=True):
@@ -78,7 +78,7 @@ class Generation:
 
     def by_problem(self, name: str, order: Iterable[str]) -> np.ndarray:
         """Stack a count of each problem; zeros where a problem has no rollouts."""
-        empty = Problem()
+        empty = ProblemCounts()
         return np.stack([np.asarray(getattr(self.problems.get(key, empty), name)) for key in order])
 
     def likelier(self, least: int, most: int) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ class Generation:
         return sorted(found, key=lambda one: (-one["delta_logp"], one["id"]))[:most]
 
 
-class Problem:
+class ProblemCounts:
     """The counts of one problem."""
 
     def __init__(self) -> None:

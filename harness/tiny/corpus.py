@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 
 from harness.tiny import vocabulary as v
-from harness.tiny.problems import DISTRACTORS, Problem, benchmark_texts, draw_problem
+from harness.tiny.problems import DISTRACTORS, WordProblem, benchmark_texts, draw_problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def answer_words(value: int) -> list[str]:
     return [v.ANSWER, v.BOX, *v.two_digits(value), v.CLOSE, v.EOS]
 
 
-def solution_words(random: Random, problem: Problem, style: Style) -> list[str]:
+def solution_words(random: Random, problem: WordProblem, style: Style) -> list[str]:
     """Write one author's solution of a problem, end of text included."""
     todo = [
         (label, clause)

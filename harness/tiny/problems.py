@@ -2,7 +2,7 @@
 
 A problem is a start value and labelled clauses; some clauses change the value, distractors do not:
 
->>> problem = Problem("Ann", " pens", 45, (Clause(" gets ", 7), Clause(" sees ", 3), Clause(" sells ", 9)))
+>>> problem = WordProblem("Ann", " pens", 45, (Clause(" gets ", 7), Clause(" sees ", 3), Clause(" sells ", 9)))
 >>> problem.text
 'Ann has 45 pens a gets 7 b sees 3 c sells 9 how many ?'
 >>> problem.answer
@@ -35,7 +35,7 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class WordProblem:
     """A start value from 10 to 89 and clauses under which the value stays within 0..99."""
 
     name: str
@@ -78,7 +78,7 @@ DIFFICULTY: dict[str, Difficulty] = {
 }
 
 
-def draw_problem(random: Random, operations: int, distractors: int) -> Problem:
+def draw_problem(random: Random, operations: int, distractors: int) -> WordProblem:
     """Draw a random problem with that many value-changing clauses and distractors, in random order."""
     changing = [True] * operations + [False] * distractors
     random.shuffle(changing)
@@ -94,17 +94,17 @@ def draw_problem(random: Random, operations: int, distractors: int) -> Problem:
             gain = not gain
         value += amount if gain else -amount
         clauses.append(Clause(random.choice(v.GAIN if gain else v.LOSE), amount))
-    return Problem(random.choice(v.NAMES), random.choice(v.THINGS), start, tuple(clauses))
+    return WordProblem(random.choice(v.NAMES), random.choice(v.THINGS), start, tuple(clauses))
 
 
-def draw_of(random: Random, difficulty: Difficulty) -> Problem:
+def draw_of(random: Random, difficulty: Difficulty) -> WordProblem:
     """Draw a random problem of a difficulty."""
     return draw_problem(random, random.randint(*difficulty.operations), random.randint(*difficulty.distractors))
 
 
-def distinct(random: Random, difficulty: Difficulty, count: int) -> list[Problem]:
+def distinct(random: Random, difficulty: Difficulty, count: int) -> list[WordProblem]:
     """Draw `count` different problems of a difficulty."""
-    problems: dict[str, Problem] = {}
+    problems: dict[str, WordProblem] = {}
     while len(problems) < count:
         problem = draw_of(random, difficulty)
         problems.setdefault(problem.text, problem)
@@ -112,7 +112,7 @@ def distinct(random: Random, difficulty: Difficulty, count: int) -> list[Problem
 
 
 @cache
-def _problems(task: str) -> tuple[Problem, ...]:
+def _problems(task: str) -> tuple[WordProblem, ...]:
     if task not in DIFFICULTY:
         raise unknown("task", task, TINY_TASKS)
     return tuple(distinct(Random(f"rlvr-dir benchmark {task}"), DIFFICULTY[task], BENCHMARK_SIZE))
@@ -136,7 +136,7 @@ def benchmark_texts() -> frozenset[str]:
     return frozenset(problem.text for task in TINY_TASKS for problem in _problems(task))
 
 
-def tuning_problems(task: str, count: int, seed: int = 0) -> list[Problem]:
+def tuning_problems(task: str, count: int, seed: int = 0) -> list[WordProblem]:
     """Draw problems of a benchmark's difficulty that are in no benchmark, for calibration and early looks.
 
     Raises:

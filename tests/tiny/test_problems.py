@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.tiny import TINY_TASKS, benchmark
-from harness.tiny.problems import Clause, Problem, benchmark_texts, tuning_problems
+from harness.tiny.problems import Clause, WordProblem, benchmark_texts, tuning_problems
 
 SIGNS = {"gets": 1, "finds": 1, "buys": 1, "loses": -1, "gives": -1, "sells": -1, "sees": 0, "counts": 0, "draws": 0}
 # A change here is a change of the benchmarks: old and new scores cannot be compared, and the pair must be retrained.
@@ -71,7 +71,7 @@ def test_tuning_seeds_differ():
 
 
 def test_a_problem_reads_as_in_the_handbook():
-    problem = Problem("Ann", " pens", 45, (Clause(" gets ", 7), Clause(" sees ", 3), Clause(" sells ", 9)))
+    problem = WordProblem("Ann", " pens", 45, (Clause(" gets ", 7), Clause(" sees ", 3), Clause(" sells ", 9)))
     assert problem.text == "Ann has 45 pens a gets 7 b sees 3 c sells 9 how many ?"
     assert problem.answer == 43 == solve(problem.text)[0]
 
