@@ -49,10 +49,10 @@ def ui(
     Of a server, which has its pages already, the links alone are printed.
     """
     from harness.tracking import resolve_store
-    from harness.tracking.store import Store
+    from harness.tracking.store import TrackingStore
 
     chosen = resolve_store(store, tracking)
-    place = Store.at(chosen)
+    place = TrackingStore.at(chosen)
     if not place.exists:
         raise UserError(
             f"store={str(chosen)!r} holds no mlflow.db; accepted: a folder that eval or demo has written to"

@@ -63,11 +63,11 @@ class SweepRun:
 
     def _open(self) -> None:
         from harness.tracking.owner import owner
-        from harness.tracking.store import Store, patience
+        from harness.tracking.store import TrackingStore, patience
 
         assert self._where is not None
         with patience():
-            store = Store.at(self._where)
+            store = TrackingStore.at(self._where)
             self._client = client = store.client()
             with store.locked():
                 experiment = store.experiment_id(client, self._experiment)

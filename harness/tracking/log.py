@@ -15,7 +15,7 @@ from harness.tracking.artifacts import TABLE, write_artifacts
 from harness.tracking.describe import metrics_of, params_of, run_name, tags_of
 from harness.tracking.owner import owner
 from harness.tracking.query import find_run
-from harness.tracking.store import Store, patience
+from harness.tracking.store import TrackingStore, patience
 
 
 def log_result(result: EvalResult | LmEvalResult, store: Path | str, experiment: str | None = None) -> str | None:
@@ -28,7 +28,7 @@ def log_result(result: EvalResult | LmEvalResult, store: Path | str, experiment:
     """
     try:
         with patience():
-            return write_run(result, Store.at(store), experiment, git=git_sha())
+            return write_run(result, TrackingStore.at(store), experiment, git=git_sha())
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         warnings.warn(
@@ -41,7 +41,7 @@ def log_result(result: EvalResult | LmEvalResult, store: Path | str, experiment:
 
 def write_run(
     result: EvalResult | LmEvalResult,
-    store: Store,
+    store: TrackingStore,
     experiment: str | None = None,
     *,
     ended: float | None = None,

@@ -8,7 +8,7 @@ from typing import Any
 from harness.errors import UserError
 from harness.evals.result import EvalResult
 from harness.tracking.artifacts import RESULT
-from harness.tracking.store import Store, patience
+from harness.tracking.store import TrackingStore, patience
 
 
 def result_of_run(run_id: str, store: Path | str) -> EvalResult:
@@ -17,7 +17,7 @@ def result_of_run(run_id: str, store: Path | str) -> EvalResult:
     Raises:
         UserError: the store or the run is not there, or the run holds no result.
     """
-    place = Store.at(store)
+    place = TrackingStore.at(store)
     if not place.exists:
         raise UserError(f"run:{run_id} is asked of {str(store)!r}, which holds no mlflow.db; accepted: --tracking URI")
     try:

@@ -30,12 +30,12 @@ def resolve_store(folder: Path | str, uri: str | None = None) -> Path | str:
         UserError: a URI that is neither a server's nor sqlite's.
     """
     chosen = uri or os.environ.get(VARIABLE) or folder
-    Store.at(chosen)
+    TrackingStore.at(chosen)
     return chosen
 
 
 @dataclass(frozen=True)
-class Store:
+class TrackingStore:
     """One place for runs. `database` is its sqlite file, beside which are the lock and `mlartifacts`; None is a server.
 
     Never MLflow's default, which follows the working directory.
@@ -45,7 +45,7 @@ class Store:
     database: Path | None
 
     @classmethod
-    def at(cls, where: Path | str) -> "Store":
+    def at(cls, where: Path | str) -> "TrackingStore":
         """Name the store of a folder (`<folder>/mlflow.db`), a `sqlite:///FILE` or an `http(s)://` server; make none.
 
         Raises:

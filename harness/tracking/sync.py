@@ -8,7 +8,7 @@ from harness.evals.result import EvalResult
 from harness.tracking.log import write_run
 from harness.tracking.owner import is_dead
 from harness.tracking.query import experiments, find_run, runs
-from harness.tracking.store import Store, patience
+from harness.tracking.store import TrackingStore, patience
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"folder={str(folder)!r} does not exist; accepted: a folder that eval or demo has written to")
-    place, report = Store.at(store), SyncReport()
+    place, report = TrackingStore.at(store), SyncReport()
     try:
         with patience():
             _end_dead_runs(place, report)
@@ -57,7 +57,7 @@ def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -
     return report
 
 
-def _log(path: Path, place: Store, experiment: str | None, report: SyncReport) -> None:
+def _log(path: Path, place: TrackingStore, experiment: str | None, report: SyncReport) -> None:
     try:
         result = EvalResult.from_json(path.read_text(encoding="utf-8"))
     except (OSError, KeyError, TypeError, ValueError):
@@ -71,7 +71,7 @@ def _log(path: Path, place: Store, experiment: str | None, report: SyncReport) -
     report.logged.append(path.name)
 
 
-def _end_dead_runs(place: Store, report: SyncReport) -> None:
+def _end_dead_runs(place: TrackingStore, report: SyncReport) -> None:
     if not place.exists:
         return
     client = place.client()

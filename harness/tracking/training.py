@@ -18,7 +18,7 @@ from typing import Any
 from harness.digest import digest_of
 from harness.tracking.log import git_sha
 from harness.tracking.owner import owner
-from harness.tracking.store import Store, patience
+from harness.tracking.store import TrackingStore, patience
 
 EXPERIMENT = "rlvr-dir-train"
 _LONGEST = 6000  # characters of a parameter
@@ -94,7 +94,7 @@ class Training:
             return self._runs[seed]
         if self._where is None:
             return None
-        store = Store.at(self._where)
+        store = TrackingStore.at(self._where)
         self._client = client = self._client or store.client()
         key = digest_of([self._training, seed])
         with store.locked():

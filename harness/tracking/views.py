@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from harness.tracking.query import experiments, runs
-from harness.tracking.store import Store, patience
+from harness.tracking.store import TrackingStore, patience
 
 KIND = 'tags.kind = "eval"'
 _TAG = "mlflow.sharedViewState."  # where MLflow's pages look for a shared view, by its key
@@ -34,7 +34,7 @@ def comparison_link(store: Path | str, experiment: str, port: int = 5000, task: 
     `task` narrows an experiment of several tasks to one. `port` is that of `rlvr-dir ui`; a server's links lead to it.
     """
     try:
-        place = Store.at(store)
+        place = TrackingStore.at(store)
         if not place.exists:
             return None
         with patience():
@@ -53,7 +53,7 @@ def all_links(store: Path | str, port: int = 5000) -> list[tuple[str, Links]]:
     Raises:
         Exception: whatever MLflow raises where the store cannot be read.
     """
-    place, titled = Store.at(store), []
+    place, titled = TrackingStore.at(store), []
     with patience():
         client = place.client()
         for experiment in experiments(client):
@@ -70,7 +70,13 @@ def all_links(store: Path | str, port: int = 5000) -> list[tuple[str, Links]]:
 
 
 def _links(
-    client: Any, place: Store, experiment_id: str, evaluations: list[Any], wanted: str, port: int, task: str | None
+    client: Any,
+    place: TrackingStore,
+    experiment_id: str,
+    evaluations: list[Any],
+    wanted: str,
+    port: int,
+    task: str | None,
 ) -> Links | None:
     if not evaluations:
         return None

@@ -5,13 +5,13 @@ import socket
 
 import pytest
 
-from harness.tracking.store import Store
+from harness.tracking.store import TrackingStore
 
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory):
     folder = tmp_path_factory.mktemp("template")
-    Store.at(folder).client()
+    TrackingStore.at(folder).client()
     return folder / "mlflow.db"
 
 

@@ -26,13 +26,13 @@ from harness.tracking import (
     result_of_run,
 )
 from harness.tracking.describe import description, pair_name, run_name
-from harness.tracking.store import VARIABLE, Store
+from harness.tracking.store import VARIABLE, TrackingStore
 from tests.records.made import PROBLEMS, TASK, config, fill, made
 from tests.tracking.made import EXTRA, GRID, result
 
 
 def run_of(store, run_id):
-    return Store.at(store).client().get_run(run_id)
+    return TrackingStore.at(store).client().get_run(run_id)
 
 
 def artifacts(store, run_id):
@@ -100,7 +100,7 @@ def test_a_run_for_a_result(store):
     assert len(tags.get("git_sha", "0" * 40)) == 40
     [dataset] = run.inputs.dataset_inputs
     assert (dataset.dataset.name, dataset.dataset.digest) == ("aime24", one.provenance["data"])
-    assert Store.at(store).client().get_experiment(run.info.experiment_id).name == "rlvr-dir-aime24"
+    assert TrackingStore.at(store).client().get_experiment(run.info.experiment_id).name == "rlvr-dir-aime24"
 
 
 def test_the_artifacts_rebuild_the_result(store):
@@ -262,8 +262,8 @@ def test_where_runs_go(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, "http://tracking:5000/")
     assert resolve_store(tmp_path) == "http://tracking:5000/"
     assert resolve_store(tmp_path, f"sqlite:///{tmp_path}/a.db") == f"sqlite:///{tmp_path}/a.db"
-    assert Store.at(f"sqlite:///{tmp_path}/a.db").database == tmp_path / "a.db"
-    assert Store.at(tmp_path).uri == f"sqlite:///{tmp_path}/mlflow.db"
+    assert TrackingStore.at(f"sqlite:///{tmp_path}/a.db").database == tmp_path / "a.db"
+    assert TrackingStore.at(tmp_path).uri == f"sqlite:///{tmp_path}/mlflow.db"
     with pytest.raises(UserError, match="tracking='ftp://x' is refused; accepted: a folder, http://HOST:PORT"):
         resolve_store(tmp_path, "ftp://x")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.tracking import comparison_link, log_result, result_of_run
-from harness.tracking.store import Store
+from harness.tracking.store import TrackingStore
 from tests.tracking.made import GRID, result
 
 UI = [sys.executable, "-m", "harness.cli", "ui"]
@@ -84,7 +84,10 @@ def test_over_http_as_well(pages):
     assert run_id
     assert log_result(one, address) == run_id
     assert result_of_run(run_id, address).metrics() == one.metrics()
-    assert Store.at(address).client().get_run(run_id).inputs.dataset_inputs[0].dataset.digest == one.provenance["data"]
+    assert (
+        TrackingStore.at(address).client().get_run(run_id).inputs.dataset_inputs[0].dataset.digest
+        == one.provenance["data"]
+    )
     assert comparison_link(address, "rlvr-dir-amc").charts.startswith(address)
 
 
@@ -114,7 +117,7 @@ def test_the_links_open_on_a_readable_comparison(pages, visitor):
 
 def test_no_host_or_machine_path_in_the_saved_view(pages):
     folder, _, _ = pages
-    experiment = Store.at(folder).client().get_experiment_by_name("rlvr-dir-aime24")
+    experiment = TrackingStore.at(folder).client().get_experiment_by_name("rlvr-dir-aime24")
     [view] = [value for key, value in experiment.tags.items() if key.startswith("mlflow.sharedViewState.")]
     assert str(Path(folder)) not in view
     assert "127.0.0.1" not in view

@@ -56,9 +56,9 @@ def test_after_mlflow_was_away_everything_is_logged_once(results, store, free_po
 
 def test_a_run_whose_process_was_killed_is_ended_and_its_result_logged(store, tmp_path):
     code = (
-        "import time; from harness.tracking.log import start_run; from harness.tracking.store import Store\n"
+        "import time; from harness.tracking.log import start_run; from harness.tracking.store import TrackingStore\n"
         "from tests.tracking.made import result\n"
-        f"place = Store.at({str(store)!r}); client = place.client()\n"
+        f"place = TrackingStore.at({str(store)!r}); client = place.client()\n"
         "print(start_run(client, place.experiment_id(client, 'rlvr-dir-aime24'), result(), start=1), flush=True)\n"
         "time.sleep(600)"
     )

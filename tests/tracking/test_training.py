@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from harness.tracking import Training
-from harness.tracking.store import Store
+from harness.tracking.store import TrackingStore
 from harness.tracking.training import EXPERIMENT, metrics_of
 
 STEP = {
@@ -23,7 +23,7 @@ def steps(count):
 
 
 def runs(store):
-    client = Store.at(store).client()
+    client = TrackingStore.at(store).client()
     experiment = client.get_experiment_by_name(EXPERIMENT)
     return client, client.search_runs([experiment.experiment_id])
 

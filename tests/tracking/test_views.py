@@ -4,13 +4,13 @@ import json
 from urllib.parse import unquote
 
 from harness.tracking import comparison_link, log_result
-from harness.tracking.store import Store
+from harness.tracking.store import TrackingStore
 from harness.tracking.views import all_links
 from tests.tracking.made import GRID, result
 
 
 def views(store, name):
-    tags = Store.at(store).client().get_experiment_by_name(name).tags
+    tags = TrackingStore.at(store).client().get_experiment_by_name(name).tags
     return {key: json.loads(value) for key, value in tags.items() if key.startswith("mlflow.sharedViewState.")}
 
 
