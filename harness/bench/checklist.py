@@ -20,17 +20,14 @@ from contextlib import contextmanager, suppress
 from datetime import date
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
-from typing import Any
 
 from harness.bench.decode import machine
 from harness.bench.random_weights import LOAD_FORMAT, SHAPES, write_shape
-from harness.bench.steps import LIMIT_S, STEPS, Step
+from harness.bench.steps import LIMIT_S, STEPS, Findings, Step
 from harness.errors import UserError, unknown
 from harness.spec import Pair
 
 KEPT = 4096  # bytes of a failed step's output
-
-Found = dict[str, Any]
 
 
 def chosen_steps(steps: str | Sequence[str] | None = None) -> list[str]:
@@ -62,7 +59,7 @@ def run_checklist(
     out: Path | None = None,
     folder: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
-) -> Found:
+) -> Findings:
     """Run the steps; each has `ok` (None where it only measures or was skipped) and its figures, or `error`.
 
     Args:
@@ -86,7 +83,7 @@ def run_checklist(
     names = chosen_steps(steps)
     if find_spec("vllm") is None:
         raise UserError("the checklist is about vLLM, which is not installed; install the extra [cpu] or [gpu]")
-    found: Found = {"steps": {}, "ratios": {}, "machine": describe_machine(), "date": date.today().isoformat()}
+    found: Findings = {"steps": {}, "ratios": {}, "machine": describe_machine(), "date": date.today().isoformat()}
     absent = {name for name, there in (("cuda", _has_cuda()), ("v2", _has_v2())) if not there}
     with _working_folder(folder) as place:
         environment = _environment(place)
@@ -115,12 +112,14 @@ def run_checklist(
     return found
 
 
-def verdict(found: Found) -> str:
+def verdict(found: Findings) -> str:
     """Say in one word how a step ended."""
     return "skipped" if "skipped" in found else {True: "ok", False: "FAILED", None: "measured"}[found["ok"]]
 
 
-def apart(check: str, pair: Pair, settings: Found, environment: dict[str, str], limit_s: float, log: Path) -> Found:
+def apart(
+    check: str, pair: Pair, settings: Findings, environment: dict[str, str], limit_s: float, log: Path
+) -> Findings:
     """Run a check in a process group of its own, which is killed at the limit; its output goes to `log`."""
     began = time.monotonic()
     command = [sys.executable, "-m", "harness.bench.checks", check, pair.model_dump_json(), json.dumps(settings)]
@@ -151,11 +150,11 @@ def apart(check: str, pair: Pair, settings: Found, environment: dict[str, str], 
     return {"ok": False, "error": error, "exit": process.returncode, "output": tail, "seconds": seconds}
 
 
-def describe_machine() -> Found:
+def describe_machine() -> Findings:
     """Return the processor, the GPU with its driver, and the versions of what runs on them."""
     import torch
 
-    found: Found = {"processor": machine(), "python": sys.version.split()[0], "cuda": torch.version.cuda}
+    found: Findings = {"processor": machine(), "python": sys.version.split()[0], "cuda": torch.version.cuda}
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
         found["gpu"] = subprocess.run(query, capture_output=True, text=True, timeout=30).stdout.strip() or None
@@ -169,7 +168,7 @@ def describe_machine() -> Found:
     return found
 
 
-def show(found: Found) -> Iterator[str]:
+def show(found: Findings) -> Iterator[str]:
     """Yield the lines of a run's table."""
     yield ", ".join(f"{name} {value}" for name, value in found["machine"].items() if value) + f"; {found['date']}"
     for name, one in found["steps"].items():
@@ -208,7 +207,7 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _settings(step: Step, sequences: Sequence[int], tokens: int) -> Found:
+def _settings(step: Step, sequences: Sequence[int], tokens: int) -> Findings:
     """Return the settings of a step, with those of its kind of pair."""
     if step.check == "decision":
         return {"rows": list(sequences)}
@@ -238,9 +237,9 @@ def _pair(kind: str, folder: Path) -> Pair:
     return Pair.model_validate_json(made.read_text())
 
 
-def _ratios(steps: dict[str, Found]) -> Found:
+def _ratios(steps: dict[str, Findings]) -> Findings:
     """Divide the pair's tokens a second by plain vLLM's, without and with a nucleus, by shape and sequences."""
-    found: Found = {}
+    found: Findings = {}
     for shape in SHAPES:
         single, pair = (steps.get(f"speed-{shape}-{kind}", {}) for kind in ("single", "pair"))
         for size, one in pair.get("sizes", {}).items():
@@ -261,7 +260,7 @@ def _working_folder(folder: Path | None) -> Iterator[Path]:
         yield Path(scratch)
 
 
-def _write(out: Path | None, found: Found) -> None:
+def _write(out: Path | None, found: Findings) -> None:
     """Replace the file in one piece: a reader finds the old one or the new one."""
     if out is None:
         return

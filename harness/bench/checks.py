@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.bench.steps import Findings
 from harness.bench.worker import TEXT
 from harness.spec import Decoding, EngineSpec, Pair, Sampling
 from harness.spec.decoding import Mode
@@ -28,10 +29,8 @@ CLOSE = {"float32": 1e-3, "bfloat16": 1.5}  # nats of Δ log p against transform
 OF_DELTA = {"float32": 0.01, "bfloat16": 0.2}  # the mean error as a share of the mean |Δ log p|
 LIKELY = 1e-4  # below this p the law of the draws is called wrong
 
-Found = dict[str, Any]
 
-
-def logits(pair: Pair, settings: Found) -> Found:
+def logits(pair: Pair, settings: Findings) -> Findings:
     """Compare Δ log p of decoded tokens with transformers, teacher-forced, by three routes; base and RL take turns.
 
     `alone`: a prompt of PROMPT tokens at a time. `joining`: a prompt every few steps, read in steps in which others
@@ -76,13 +75,13 @@ def logits(pair: Pair, settings: Found) -> Found:
     }  # fmt: skip
 
 
-def self_test(pair: Pair, settings: Found) -> Found:
+def self_test(pair: Pair, settings: Findings) -> Findings:
     """Start the engine with its own self-test, which a user meets first: it must let a sound engine pass."""
     with _open(pair, {**settings, "self_test": True}) as engine:
         return {"ok": engine.self_test != "off", "compared_with": engine.self_test, "engine": _facts(engine)}
 
 
-def law(pair: Pair, settings: Found) -> Found:
+def law(pair: Pair, settings: Findings) -> Findings:
     """Test 6,000 one-token draws of a replacement and of an extrapolation against their closed form by chi-square."""
     from scipy import stats
 
@@ -90,7 +89,7 @@ def law(pair: Pair, settings: Found) -> Found:
     from harness.decode.transformers_pair import TransformersPair
     from harness.policy import Rule, distribution
 
-    found: Found = {}
+    found: Findings = {}
     count = settings.get("draws", 6000)
     sampling = Sampling(temperature=2.5, top_p=0.98, max_tokens=1)  # flat enough for many kinds of token
     rules = {
@@ -119,7 +118,7 @@ def law(pair: Pair, settings: Found) -> Found:
     return {"ok": bool(good), **found, "engine": facts}
 
 
-def shuffle(pair: Pair, settings: Found) -> Found:
+def shuffle(pair: Pair, settings: Findings) -> Findings:
     """Count the requests that give the same tokens in another order and beside others; `least` is a share of them."""
     sampling = Sampling(top_p=0.95, max_tokens=96)
     requests = _texts(192, Decoding(mode="extrapolate", tau=-0.1, gamma=0.2), sampling)
@@ -133,7 +132,7 @@ def shuffle(pair: Pair, settings: Found) -> Found:
     return {"ok": same >= settings["least"] * len(first), "same": same, "of": len(first), "engine": facts}
 
 
-def speed(pair: Pair, settings: Found) -> Found:
+def speed(pair: Pair, settings: Findings) -> Findings:
     """Measure the pair's tokens a second and replacement ratio, and the KV cache that it found room for."""
     began = time.monotonic()
     with _open(pair, settings) as engine:
@@ -149,7 +148,7 @@ def speed(pair: Pair, settings: Found) -> Found:
                 "engine": _facts(engine)}  # fmt: skip
 
 
-def plain_speed(pair: Pair, settings: Found) -> Found:
+def plain_speed(pair: Pair, settings: Findings) -> Findings:
     """Measure the tokens a second of RL alone in vLLM as it comes, without any code of ours but the weights."""
     from vllm import LLM, SamplingParams
     from vllm.platforms import current_platform
@@ -181,7 +180,7 @@ def plain_speed(pair: Pair, settings: Found) -> Found:
     return {"ok": None, "sizes": sizes, "sizes_top_p": truncated, "start_s": round(started, 1), **_cache(llm, 1)}
 
 
-def decision(pair: Pair, settings: Found) -> Found:
+def decision(pair: Pair, settings: Findings) -> Findings:
     """Measure Algorithm 1 by itself: check and time the fused kernels beside torch on a GPU, else only count."""
     import torch
 
@@ -193,7 +192,7 @@ def decision(pair: Pair, settings: Found) -> Found:
     return {"ok": found["right"], **found}
 
 
-CHECKS: dict[str, Callable[[Pair, Found], Found]] = {
+CHECKS: dict[str, Callable[[Pair, Findings], Findings]] = {
     each.__name__: each for each in (logits, self_test, law, shuffle, speed, plain_speed, decision)
 }
 
@@ -201,7 +200,7 @@ CHECKS: dict[str, Callable[[Pair, Found], Found]] = {
 # What they share -----------------------------------------------------------------------------------------------------
 
 
-def _open(pair: Pair, settings: Found) -> Any:
+def _open(pair: Pair, settings: Findings) -> Any:
     from harness.decode import open_engine
 
     fields = {name: value for name, value in settings.items() if name in EngineSpec.model_fields}
@@ -251,7 +250,7 @@ def _silent() -> Any:
     return Progress.of(False, 0)
 
 
-def _facts(engine: Any) -> Found:
+def _facts(engine: Any) -> Findings:
     """Describe what ran: the engine's own facts, and what vLLM chose."""
     config = engine._engine.vllm_config
     compilation = config.compilation_config
@@ -263,7 +262,7 @@ def _facts(engine: Any) -> Found:
     }
 
 
-def _timed(decode: Callable[[int], tuple[int, int]], sequences: list[int]) -> dict[int, Found]:
+def _timed(decode: Callable[[int], tuple[int, int]], sequences: list[int]) -> dict[int, Findings]:
     """Measure tokens a second by number of sequences; the first round of each makes kernels and is not counted."""
     sizes = {}
     for count in sequences:
@@ -278,7 +277,7 @@ def _timed(decode: Callable[[int], tuple[int, int]], sequences: list[int]) -> di
     return sizes
 
 
-def _cache(llm: Any, models: int) -> Found:
+def _cache(llm: Any, models: int) -> Findings:
     """Describe the KV cache that vLLM made: tokens, and bytes a token as the shapes say."""
     config = llm.llm_engine.vllm_config
     model, cache = config.model_config.hf_config, config.cache_config

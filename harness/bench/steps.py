@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+Findings = dict[str, Any]  # of a step, as JSON has them
 LIMIT_S = 480.0  # a step, by default
 
 
