@@ -18,7 +18,7 @@ import numpy as np
 from harness import stats
 from harness.errors import UserError, unknown
 from harness.evals.from_records import regraded, result_of_record
-from harness.evals.result import ALIKE, EvalResult, asked_hash
+from harness.evals.result import ALIKE, EvalResult, config_hash_of
 from harness.markdown import markdown_table
 from harness.records import RecordStore
 from harness.records.store import is_record
@@ -151,7 +151,7 @@ def _newest(results: Sequence[EvalResult]) -> list[EvalResult]:
     kept: dict[str, EvalResult] = {}
     for result in results:
         by_name = {**result.provenance, "graded_with": result.provenance.get("grader")}
-        asked = asked_hash(result.task, result.decoding, result.sampling, result.problem_ids, by_name)
+        asked = config_hash_of(result.task, result.decoding, result.sampling, result.problem_ids, by_name)
         kept.pop(asked, None)
         kept[asked] = result
     return list(kept.values())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.digest import digest_of
-from harness.evals.result import asked_hash
+from harness.evals.result import config_hash_of
 from harness.spec import Decoding, Sampling
 from harness.stats import Responses, benchmark_metrics
 
@@ -76,7 +76,7 @@ class LmEvalResult:
     @property
     def config_hash(self) -> str:
         """Name what was asked and what lm-eval made of it: its metrics are not ours to define."""
-        asked = asked_hash(self.task, self.decoding, self.sampling, self.problem_ids, self.provenance)
+        asked = config_hash_of(self.task, self.decoding, self.sampling, self.problem_ids, self.provenance)
         return digest_of([asked, self.scores])
 
     def metrics(self) -> dict[str, float]:

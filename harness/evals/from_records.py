@@ -110,7 +110,7 @@ def _result(
     }
     version, gold = next(iter(answers.items()))
     provenance = {
-        "settings": snapshot.config_hash,
+        "settings": snapshot.record_hash,
         "record": snapshot.name,
         "records": str(snapshot.folder.parents[1]),
         "data": config.data,
@@ -176,7 +176,7 @@ def _verdicts(
         return {key: Verdict(stored[key]["kind"], stored[key].get("answer"), grader) for key in keys}
     if grader not in GRADERS:
         raise unknown("grader", grader, (*GRADERS, OFFICIAL))
-    head, judge = header(snapshot.config_hash, snapshot.task), judge_name(grader, version)
+    head, judge = header(snapshot.record_hash, snapshot.task), judge_name(grader, version)
     return grade_record(snapshot.folder, head, map(snapshot.entry, keys), gold, judge, keep=False)
 
 

@@ -54,7 +54,7 @@ class RlvrDirLM(LM):
         self._samples = args.own.samples
         self.grader, self.golds = args.spec.grader, args.spec.golds
         self.records = RecordStore(args.own.store) if args.own.store else None
-        self.record_names: dict[str, str] = {}  # task -> <config hash>/<task> of what was decoded
+        self.record_names: dict[str, str] = {}  # task -> <record hash>/<task> of what was decoded
         self._owned = engine is None
         if engine is None:
             announce_tiny(args.spec, model_args)

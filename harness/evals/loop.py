@@ -97,7 +97,7 @@ class Job:
 
     @property
     def record(self) -> str:
-        """Return the name of its record, `<config hash>/<task>`."""
+        """Return the name of its record, `<record hash>/<task>`."""
         return f"{self.config.hash()}/{self.task}"
 
     def read(self, store: RecordStore) -> Snapshot | None:

@@ -199,8 +199,8 @@ class EvalResult:
 
     @property
     def config_hash(self) -> str:
-        """Names what was asked, `asked_hash` of it: results of equal hashes hold equal numbers."""
-        return asked_hash(self.task, self.decoding, self.sampling, self.problem_ids, self.provenance)
+        """Names what was asked, `config_hash_of` of it: results of equal hashes hold equal numbers."""
+        return config_hash_of(self.task, self.decoding, self.sampling, self.problem_ids, self.provenance)
 
     def metrics(self) -> dict[str, float]:
         """Return every metric by the name it has in lm-eval's tables, with the two error bars of Avg@n beside it."""
@@ -293,7 +293,7 @@ def _votes(answers: Sequence[Hashable | None]) -> list[int]:
     return [-1 if answer is None else numbers.setdefault(answer, len(numbers)) for answer in answers]
 
 
-def asked_hash(
+def config_hash_of(
     task: str, decoding: Decoding, sampling: Sampling, problem_ids: Sequence[str], provenance: Mapping[str, Any]
 ) -> str:
     """Return 16 hexadecimal digits of the SHA-256 of everything that can change a result's numbers.

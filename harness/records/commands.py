@@ -50,7 +50,7 @@ def show_record(store: str | Path, name: str) -> dict[str, Any]:
         "about": snapshot.about,
         "counts": counts(snapshot),
         "scores": {},
-        "damage": _findings(records.read(snapshot.config_hash, snapshot.task, whole=True)),
+        "damage": _findings(records.read(snapshot.record_hash, snapshot.task, whole=True)),
     }
     for grader in graders(snapshot):
         try:

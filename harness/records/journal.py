@@ -35,9 +35,9 @@ _FACTS = {
 }  # fmt: skip
 
 
-def header(config_hash: str, task: str, form: int = 1) -> dict[str, Any]:
+def header(record_hash: str, task: str, form: int = 1) -> dict[str, Any]:
     """Return the first line of a file: which record it belongs to. Exports and verdicts have kept format 1."""
-    return {"config": config_hash, "task": task, "format": form}
+    return {"config": record_hash, "task": task, "format": form}
 
 
 def journal_path(folder: Path) -> Path:
@@ -166,7 +166,7 @@ class Contents:
         return bool(self.bad or self.foreign or (self.entries and not self.header))
 
 
-def contents(path: Path, config_hash: str, task: str, *, whole: bool) -> Contents:
+def contents(path: Path, record_hash: str, task: str, *, whole: bool) -> Contents:
     """Read a journal; the columns are checked if `whole`, else skipped.
 
     Raises:
@@ -187,7 +187,7 @@ def contents(path: Path, config_hash: str, task: str, *, whole: bool) -> Content
                             f"{path} is of format {row.get('format')}, which this version of rlvr-dir does not read; "
                             f"accepted: {', '.join(map(str, FORMATS))}"
                         )
-                    ours = (row["config"], row.get("task")) == (config_hash, task)
+                    ours = (row["config"], row.get("task")) == (record_hash, task)
                     found.header, found.foreign = found.header or (ours and not offset), found.foreign or not ours
                 else:
                     _take(found, row, path, offset, length)
@@ -269,14 +269,14 @@ class Journal:
     cut may lose the entries of the last so many seconds, which the next run decodes again to the same tokens.
     """
 
-    def __init__(self, path: Path, config_hash: str, task: str, sync_seconds: float = 0.0) -> None:
+    def __init__(self, path: Path, record_hash: str, task: str, sync_seconds: float = 0.0) -> None:
         self.path, self.sync_seconds = path, sync_seconds
         self.repairs: list[str] = []
-        first = lines.encode(header(config_hash, task, 2))
-        found = contents(path, config_hash, task, whole=True)
+        first = lines.encode(header(record_hash, task, 2))
+        found = contents(path, record_hash, task, whole=True)
         if found.damaged:
             self._carry_over(found, first)
-            found = contents(path, config_hash, task, whole=True)
+            found = contents(path, record_hash, task, whole=True)
         elif found.tail:
             self.repairs.append(f"{path}: a torn last entry of {found.tail} bytes was cut off")
             try:

@@ -1,6 +1,6 @@
 """One record, open for writing: what is asked, what is held, what is missing, and the finished file.
 
-A record is the folder `<store>/<config hash>/<task>`:
+A record is the folder `<store>/<record hash>/<task>`:
 
     config.json            the settings, canonically (`RecordConfig`)
     journal.bin            every rollout as it finished (`harness.records.journal`): the truth, all else follows
@@ -46,9 +46,9 @@ def in_order(keys: Iterable[Key]) -> list[Key]:
     return sorted(keys, key=lambda key: (name(key[0]), key[1]))
 
 
-def manifest(config_hash: str, task: str, entries: Mapping[Key, Entry]) -> Iterator[bytes]:
+def manifest(record_hash: str, task: str, entries: Mapping[Key, Entry]) -> Iterator[bytes]:
     """Yield the lines of `record.jsonl`."""
-    yield lines.encode(header(config_hash, task, 2))
+    yield lines.encode(header(record_hash, task, 2))
     for key in in_order(entries):
         yield lines.encode(entries[key].manifest_row())
 

@@ -1,4 +1,4 @@
-"""A store: a folder of records, `<store>/<config hash>/<task>`; opening one for writing, reading any without a lock."""
+"""A store: a folder of records, `<store>/<record hash>/<task>`; opening one for writing, reading any without a lock."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ class Snapshot:
     """
 
     folder: Path
-    config_hash: str
+    record_hash: str
     task: str
     config: RecordConfig | None  # None where config.json is damaged
     about: dict[str, Any]
@@ -33,8 +33,8 @@ class Snapshot:
 
     @property
     def name(self) -> str:
-        """`<config hash>/<task>`"""
-        return f"{self.config_hash}/{self.task}"
+        """`<record hash>/<task>`"""
+        return f"{self.record_hash}/{self.task}"
 
     @cached_property
     def held(self) -> list[Key]:
@@ -62,7 +62,7 @@ class Snapshot:
 
     def export(self) -> Iterator[bytes]:
         """Yield the lines of `rlvr-dir records export`: everything exact, in the record's order."""
-        yield lines.encode(header(self.config_hash, self.task))
+        yield lines.encode(header(self.record_hash, self.task))
         for rollout in self.rollouts():
             yield lines.encode(rollout.exact_row())
 
@@ -73,7 +73,7 @@ class Snapshot:
         That of format 1 held all that is exported, so it may be what is exported, too.
         """
         path = self.folder / RECORD
-        if same_bytes(path, manifest(self.config_hash, self.task, self.contents.entries)):
+        if same_bytes(path, manifest(self.record_hash, self.task, self.contents.entries)):
             return True
         return self.contents.path.name == OLD_JOURNAL and same_bytes(path, self.export())
 
@@ -111,12 +111,12 @@ class RecordStore:
         return Record(folder, config, task, problems, samples, **how)
 
     def names(self) -> list[tuple[str, str]]:
-        """Return (config hash, task) of every record, sorted."""
+        """Return (record hash, task) of every record, sorted."""
         found = {path.parent for name in (JOURNAL, OLD_JOURNAL) for path in self.folder.glob(f"*/*/{name}")}
         return sorted((folder.parent.name, folder.name) for folder in found)
 
     def find(self, name: str) -> list[tuple[str, str]]:
-        """Return the records that `name` means: the beginning of a config hash, with or without `/<task>`.
+        """Return the records that `name` means: the beginning of a record hash, with or without `/<task>`.
 
         Raises:
             UserError: none.
@@ -142,18 +142,18 @@ class RecordStore:
             raise UserError(f"record={name!r} means {len(found)} records ({names}); give more of the hash, or /TASK")
         return self.read(*found[0])
 
-    def read(self, config_hash: str, task: str, *, whole: bool = False) -> Snapshot:
+    def read(self, record_hash: str, task: str, *, whole: bool = False) -> Snapshot:
         """Return a record without locking or changing it; every byte of its journal is checked if `whole`.
 
         Raises:
             UserError: there is none.
         """
-        folder = self.folder / config_hash / task
+        folder = self.folder / record_hash / task
         if not is_record(folder):
-            raise UserError(f"there is no record {config_hash}/{task} in {str(self.folder)!r}")
-        found = contents(journal_path(folder), config_hash, task, whole=whole)
-        config, about = _config(folder / CONFIG, config_hash), _json(folder / ABOUT) or {}
-        return Snapshot(folder, config_hash, task, config, about, found)
+            raise UserError(f"there is no record {record_hash}/{task} in {str(self.folder)!r}")
+        found = contents(journal_path(folder), record_hash, task, whole=whole)
+        config, about = _config(folder / CONFIG, record_hash), _json(folder / ABOUT) or {}
+        return Snapshot(folder, record_hash, task, config, about, found)
 
 
 def is_record(folder: Path) -> bool:
@@ -169,7 +169,7 @@ def _json(path: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _config(path: Path, config_hash: str) -> RecordConfig | None:
+def _config(path: Path, record_hash: str) -> RecordConfig | None:
     data = _json(path)
     if data is None:
         return None
@@ -177,4 +177,4 @@ def _config(path: Path, config_hash: str) -> RecordConfig | None:
         config = parse(RecordConfig, data)
     except UserError:
         return None
-    return config if config.hash() == config_hash else None
+    return config if config.hash() == record_hash else None

@@ -11,7 +11,7 @@ from harness.report.other import theorem_section, training_section
 from harness.report.shapes import grid_table, methods_table, on_rl_table, title
 from harness.report.tokens import token_section
 
-SECTIONS = {"tokens": token_section, "theorem": theorem_section, "training": training_section}
+ANALYSES = {"tokens": token_section, "theorem": theorem_section, "training": training_section}
 
 
 def analysis_sections(places: Sequence[Path]) -> list[Section]:
@@ -26,8 +26,8 @@ def analysis_sections(places: Sequence[Path]) -> list[Section]:
         found = [data for file in files if (data := _analysis(file)) is not None]
         if not found:
             raise UserError(f"analysis={str(place)!r} holds nothing that `rlvr-dir analyse` wrote")
-        found.sort(key=lambda data: list(SECTIONS).index(data["kind"]))
-        sections += [SECTIONS[data["kind"]](data, len(sections) + i) for i, data in enumerate(found)]
+        found.sort(key=lambda data: list(ANALYSES).index(data["kind"]))
+        sections += [ANALYSES[data["kind"]](data, len(sections) + i) for i, data in enumerate(found)]
     return sections
 
 
@@ -36,7 +36,7 @@ def _analysis(file: Path) -> dict | None:
         data = json.loads(file.read_text())
     except (OSError, ValueError):
         return None
-    return data if isinstance(data, dict) and data.get("kind") in SECTIONS else None
+    return data if isinstance(data, dict) and data.get("kind") in ANALYSES else None
 
 
 def paper_tables() -> list[Table]:

@@ -35,9 +35,9 @@ def rows(path):
 def test_they_are_read_as_they_are_and_their_hashes_have_not_changed(store, tmp_path):
     records = RecordStore(store)
     assert len(records.names()) == len(list(store.iterdir()))
-    for config_hash, task in records.names():
-        snapshot = records.read(config_hash, task, whole=True)
-        assert snapshot.config.hash() == config_hash  # None where it does not fit its folder
+    for record_hash, task in records.names():
+        snapshot = records.read(record_hash, task, whole=True)
+        assert snapshot.config.hash() == record_hash  # None where it does not fit its folder
         assert snapshot.finished
         old = {(row["problem"], row["sample"]): row for row in rows(snapshot.folder / "journal.jsonl")}
         assert snapshot.held
@@ -50,7 +50,7 @@ def test_they_are_read_as_they_are_and_their_hashes_have_not_changed(store, tmp_
             assert (entry.n_tokens, entry.n_replaced, entry.n_changed) == (
                 row["n_tokens"], row["n_replaced"], row["n_changed"],
             )  # fmt: skip
-        out = export_record(store, config_hash, tmp_path / "out")
+        out = export_record(store, record_hash, tmp_path / "out")
         assert out.read_bytes() == (snapshot.folder / "record.jsonl").read_bytes()
     assert all(row["finished"] for row in list_records(store))
     assert not any(verify_records(store).values())

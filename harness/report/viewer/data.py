@@ -50,7 +50,7 @@ def answer_of(snapshot: Snapshot, problem: str, sample: int = 0, label: str | No
     row = read_verdicts(snapshot.folder, JUDGE).get(key, {})
     gold = row.get("gold")
     return Answer(
-        label or (snapshot.config.label() if snapshot.config else snapshot.config_hash[:8]),
+        label or (snapshot.config.label() if snapshot.config else snapshot.record_hash[:8]),
         rollout,
         snapshot.config.decoding if snapshot.config else None,
         row.get("kind"),
@@ -91,9 +91,9 @@ def stored_answers(snapshots: Sequence[Snapshot], problems: Iterable[str], sampl
 
 def _labels(snapshots: Sequence[Snapshot]) -> list[str]:
     """Return the decodings' labels; equal ones with the beginning of the record's hash."""
-    labels = [one.config.label() if one.config else one.config_hash[:8] for one in snapshots]
+    labels = [one.config.label() if one.config else one.record_hash[:8] for one in snapshots]
     return [
-        f"{label} ({one.config_hash[:4]})" if labels.count(label) > 1 else label
+        f"{label} ({one.record_hash[:4]})" if labels.count(label) > 1 else label
         for label, one in zip(labels, snapshots, strict=True)
     ]
 
