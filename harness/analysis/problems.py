@@ -53,7 +53,7 @@ def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = No
     accuracy = np.stack([one.values.mean(axis=1) for one in steps], axis=1)  # (problems, steps)
     samples = min(one.samples for one in steps)
     alone = rl.values.mean(axis=1) if rl else None
-    kinds: list[ProblemKind] = [kind(row, samples) for row in accuracy]
+    kinds: list[ProblemKind] = [problem_kind(row, samples) for row in accuracy]
     if alone is not None:
         belied: dict[ProblemKind, Any] = {"never solved": alone > 0, "always solved": alone < 1}
         kinds = ["unclear" if each in belied and belied[each][i] else each for i, each in enumerate(kinds)]
@@ -68,7 +68,7 @@ def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = No
     )
 
 
-def kind(accuracy: np.ndarray, samples: int) -> ProblemKind:
+def problem_kind(accuracy: np.ndarray, samples: int) -> ProblemKind:
     """Name the kind of one problem, from its accuracy at each step; see `problems`."""
     if not accuracy.any():
         return "never solved"

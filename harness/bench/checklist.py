@@ -108,11 +108,11 @@ def run_checklist(
             found["steps"][name] = {**done, "compiled_before": compiled}
             found["ratios"] = _ratios(found["steps"])
             _write(out, found)
-            say(f"  {verdict(done)} {done.get('error', '')} ({done.get('seconds', 0):.0f} s)")
+            say(f"  {outcome(done)} {done.get('error', '')} ({done.get('seconds', 0):.0f} s)")
     return found
 
 
-def verdict(found: Findings) -> str:
+def outcome(found: Findings) -> str:
     """Say in one word how a step ended."""
     return "skipped" if "skipped" in found else {True: "ok", False: "FAILED", None: "measured"}[found["ok"]]
 
@@ -173,7 +173,7 @@ def show(found: Findings) -> Iterator[str]:
     yield ", ".join(f"{name} {value}" for name, value in found["machine"].items() if value) + f"; {found['date']}"
     for name, one in found["steps"].items():
         figures = {key: value for key, value in one.items() if key not in ("ok", "engine", "output")}
-        yield f"{verdict(one):>8}  {name}: {json.dumps(figures)}"
+        yield f"{outcome(one):>8}  {name}: {json.dumps(figures)}"
     for name, ratio in found["ratios"].items():
         yield f"{'':>8}  {name}: {ratio}"
 

@@ -75,7 +75,7 @@ Comparison = stats.Comparison[Setting]
 ComparisonKind = Literal["trained", "against rl", "against control", "other"]
 
 
-def kind(row: Comparison) -> ComparisonKind:
+def comparison_kind(row: Comparison) -> ComparisonKind:
     """Say what a comparison of `comparisons` is for: RL's gain over base, a decoding's over RL or over its control."""
     one, other = row.result.decoding, row.reference.decoding
     if other == one.control() != one:

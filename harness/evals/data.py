@@ -18,7 +18,7 @@ from typing import Any
 
 from harness.digest import digest, digest_of
 from harness.errors import UserError, unknown
-from harness.spec import PUBLISHED, VERSIONS
+from harness.spec import GOLD_VERSIONS, PUBLISHED
 
 DATA_VARIABLE = "RLVR_DIR_DATA"
 
@@ -165,8 +165,8 @@ def check_golds(benchmark: str, version: str, data_dir: str | None = None) -> No
     Raises:
         UserError: naming the file that is missing.
     """
-    if version not in VERSIONS:
-        raise unknown("golds", version, VERSIONS)
+    if version not in GOLD_VERSIONS:
+        raise unknown("golds", version, GOLD_VERSIONS)
     if version in GOLDS.get(benchmark, ()) and version not in versions_at_hand(benchmark, data_dir):
         raise UserError(
             f"golds={version!r} of {benchmark} needs {benchmark}_{version}_answers.jsonl (id, answers) in the folder "

@@ -19,7 +19,7 @@ from lm_eval.utils import simple_parse_args_string
 from harness.decode import Engine, Request, open_engine
 from harness.errors import UserError
 from harness.evals.args import CACHE_REFUSAL, announce_tiny, parse_model_args
-from harness.evals.data import BENCHMARKS, GOLDS, PUBLISHED, SOURCES, TINY, VERSIONS
+from harness.evals.data import BENCHMARKS, GOLD_VERSIONS, GOLDS, PUBLISHED, SOURCES, TINY
 from harness.evals.graders import GradedResponse
 from harness.evals.loop import Done, Job, make_job, run_jobs
 from harness.evals.response import Response
@@ -148,7 +148,7 @@ class RlvrDirLM(LM):
             golds = {}
             if task in BENCHMARKS:
                 asked = self.golds if self.golds in GOLDS.get(task, ()) else PUBLISHED
-                there = [v for v in VERSIONS if v == PUBLISHED or f"answers_{v}" in first]
+                there = [v for v in GOLD_VERSIONS if v == PUBLISHED or f"answers_{v}" in first]
                 golds = {v: {r.problem: gold_of(doc, v) for r, doc in pairs} for v in dict.fromkeys([asked, *there])}
             mine = [request for request, _ in pairs]
             jobs.append(make_job(task, mine, self.engine, first.get("data"), golds, jobs[0] if jobs else None))

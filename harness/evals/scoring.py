@@ -7,7 +7,7 @@ from typing import Any
 
 from lm_eval.api.filter import Filter
 
-from harness.evals.data import PUBLISHED, VERSIONS
+from harness.evals.data import GOLD_VERSIONS, PUBLISHED
 from harness.evals.metrics import group_metrics, responses_of
 from harness.evals.response import Response, facts
 from harness.grading import Gold, Verdict, grade_many
@@ -32,7 +32,7 @@ class BoxedAnswers(Filter):
     def apply(self, resps: Iterable[Sequence[str]], docs: Sequence[dict[str, Any]]) -> list[list[Response]]:
         """Return one row of answers a problem, in the order of its samples."""
         rows = [list(row) for row in resps]
-        versions = [PUBLISHED, *(v for v in VERSIONS[1:] if docs and f"answers_{v}" in docs[0])]
+        versions = [PUBLISHED, *(v for v in GOLD_VERSIONS[1:] if docs and f"answers_{v}" in docs[0])]
         versions.sort(key=lambda version: version != self.golds)
         known = [[self._known(text) for text in row] for row in rows]
         todo = [

@@ -8,7 +8,7 @@ from typing import Any
 from lm_eval.api.task import ConfigurableTask
 
 from harness.errors import UserError, unknown
-from harness.evals.data import BENCHMARKS, GOLDS, PUBLISHED, VERSIONS, check_golds
+from harness.evals.data import BENCHMARKS, GOLD_VERSIONS, GOLDS, PUBLISHED, check_golds
 from harness.evals.metrics import metric_list
 from harness.evals.scoring import BoxedAnswers
 from harness.grading import DEFAULT_GRADER, GRADERS
@@ -36,7 +36,7 @@ class SampledMathTask(ConfigurableTask):
             check_golds(name, version, metadata.get("data_dir"))
         answers = {"function": BoxedAnswers, "grader": grader, "golds": version}
         config["filter_list"] = [{"name": "boxed", "filter": [answers]}]
-        config["metric_list"] = metric_list(config["repeats"], [v for v in VERSIONS if v in GOLDS.get(name, ())])
+        config["metric_list"] = metric_list(config["repeats"], [v for v in GOLD_VERSIONS if v in GOLDS.get(name, ())])
         super().__init__(config=config, **kwargs)
 
     def build_all_requests(self, **kwargs: Any) -> None:

@@ -47,7 +47,7 @@ def against_paper(groups: Sequence[Group]) -> Table | None:
 def _matches(group: Group) -> list[tuple[str, float, EvalResult, float]]:
     """List (what, the paper's number, our result, our number); numbers in percent."""
     found: list[tuple[str, float, EvalResult, float]] = []
-    pair, model = paper.pair_of(group.rl), paper.model_of(group.base)
+    pair, model = paper.name_of(group.rl), paper.model_of(group.base)
     for r in group.results:
         d = r.decoding
         if r.partial or r.limited:

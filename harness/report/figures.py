@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from harness.analysis.problems import PROBLEM_KINDS, Problems
-from harness.evals.compare import Comparison, Setting, kind
+from harness.evals.compare import Comparison, Setting, comparison_kind
 from harness.evals.result import EvalResult
 from harness.report.draw import BASE, COLOURS, EXPO, MARKS, RL, canvas, root_axis, styled, svg
 from harness.report.model import Figure
@@ -129,20 +129,20 @@ def _interval(setting: Setting) -> tuple[float, float]:
 @styled
 def differences(rows: Sequence[Comparison], name: str = "differences") -> Figure:
     """Draw extrapolations against their own gate, else all paired differences; one line each."""
-    controlled = [row for row in rows if kind(row) == "against control"]
+    controlled = [row for row in rows if comparison_kind(row) == "against control"]
     rows = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
     figure, axes = canvas(6.4, 0.9 + 0.24 * len(rows))
     colours = {"trained": COLOURS[6], "against rl": COLOURS[0], "against control": COLOURS[1]}
     labels, data = [], []
     for at, row in enumerate(rows):
-        d = row.difference
+        d, kind = row.difference, comparison_kind(row)
         low, mean, high = 100 * d.low, 100 * d.mean, 100 * d.high
-        axes.plot([low, high], [at, at], color=colours[kind(row)], linewidth=1.2)
-        axes.plot([mean], [at], marker="o", markersize=4, color=colours[kind(row)])
+        axes.plot([low, high], [at, at], color=colours[kind], linewidth=1.2)
+        axes.plot([mean], [at], marker="o", markersize=4, color=colours[kind])
         minus = "" if controlled else f" − {row.reference.label}"
         labels.append(visible(f"{row.result.benchmark}: {row.result.label}{minus}", 60))
         data.append(
-            (kind(row), row.result.benchmark, row.result.label, row.reference.label, mean, low, high, d.p, row.holm_p)
+            (kind, row.result.benchmark, row.result.label, row.reference.label, mean, low, high, d.p, row.holm_p)
         )
     axes.axvline(0, color="#808080", linewidth=0.8)
     axes.set_yticks(range(len(rows)), labels, fontsize=8)

@@ -43,7 +43,7 @@ def grouped(results: Sequence[EvalResult]) -> list[Group]:
     for number, mine in enumerate(found):
         base, rl = mine[0].pair
         others = [lot for lot, pair in zip(found, pairs, strict=True) if pair == (base, rl)]
-        told = f" ({words})" if (words := telling(mine, others)) else ""
+        told = f" ({words})" if (words := set_apart(mine, others)) else ""
         slug = f"{number}-" if len(found) > 1 else ""
         groups.append(Group(pair_title(rl) + told, slug, base, rl, tuple(mine), tuple(settings_of(mine))))
     return groups
@@ -71,7 +71,7 @@ def lots(results: Sequence[EvalResult], of: Callable[[EvalResult], Hashable]) ->
     return list(found.values())
 
 
-def telling(lot: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]]) -> str:
+def set_apart(lot: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]]) -> str:
     """Return in words what sets a lot apart from others of its pair: sampling, grader, answers, or its problems."""
     names = ("grader", "versions", "golds", "temperature", "top_p", "max_tokens")
     mine, *rest = [{name: facets(one[0])[name] for name in names} for one in (lot, *others)]
@@ -83,7 +83,7 @@ def telling(lot: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]]) -
 
 def pair_title(rl: str) -> str:
     """Return the paper's name of a pair, `tiny pair`, or the last part of the RL checkpoint's name."""
-    if (known := paper.pair_of(rl)) is not None:
+    if (known := paper.name_of(rl)) is not None:
         return f"{paper.PAIRS[known]} ({rl.rpartition('/')[2]})"
     parts = PurePath(rl).parts
     if parts[-3:] == ("tiny", "weights", "rl"):

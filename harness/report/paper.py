@@ -69,7 +69,7 @@ def on_rl() -> OnRl:
     )
 
 
-def pair_of(rl: str) -> str | None:
+def name_of(rl: str) -> str | None:
     """Return the paper's name of a pair, by its RL checkpoint; None where it is none of the paper's."""
     return next((name for name, pair in paper()["pairs"].items() if pair["rl"] == rl), None)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from harness import stats
 from harness.analysis.problems import Problems, problems
-from harness.evals.compare import Comparison, Setting, kind
+from harness.evals.compare import Comparison, Setting, comparison_kind
 from harness.evals.result import EvalResult
 from harness.report import figures, paper
 from harness.report.groups import Group
@@ -178,7 +178,7 @@ def _cells(settings: Sequence[Setting], primary: str) -> dict[tuple[float, float
 def _beside(setting: Setting, rows: Sequence[Comparison]) -> str:
     """Write the difference of an extrapolation to its control, in points: `+0.4 [−0.5, +1.2]`."""
     for row in rows:
-        if row.result is setting and kind(row) == "against control":
+        if row.result is setting and comparison_kind(row) == "against control":
             d = row.difference
             return f"{100 * d.mean:+.1f}" + (f" [{100 * d.low:+.1f}, {100 * d.high:+.1f}]" if d.n > 1 else "")
     return ""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from harness.evals.compare import Setting, settings_of
 from harness.evals.result import EvalResult
 from harness.report import paper
-from harness.report.groups import lots, telling
+from harness.report.groups import lots, set_apart
 from harness.report.model import Section, Table
 from harness.report.scores import score
 from harness.report.shapes import MethodRow, methods_table
@@ -18,7 +18,7 @@ def trained_section(results: Sequence[EvalResult]) -> Section | None:
     """Set base and each named RL model side by side, a table for each lot that is alike; None below two names."""
     known = lots([r for r in results if r.decoding.mode == "base" or (r.name and r.decoding.mode == "rl")], lambda r: 0)
     several = [lot for lot in known if len({r.name for r in lot if r.decoding.mode == "rl"}) > 1]
-    tables = [_table(lot, f"trained{f'-{i}' if i else ''}", telling(lot, several)) for i, lot in enumerate(several)]
+    tables = [_table(lot, f"trained{f'-{i}' if i else ''}", set_apart(lot, several)) for i, lot in enumerate(several)]
     return Section("Trained models", (), tuple(tables)) if tables else None
 
 

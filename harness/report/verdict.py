@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from harness.evals.compare import Comparison, kind
+from harness.evals.compare import Comparison, comparison_kind
 from harness.stats import Pooled, pooled
 
 
 def verdict(rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
     """Return the verdict's sentence, and further ones to be read after it; of the comparisons of one group."""
     said: list[str] = []
-    controlled = [row for row in rows if kind(row) == "against control"]
+    controlled = [row for row in rows if comparison_kind(row) == "against control"]
     for primary, where in (("base", ""), ("rl", " on the RL model itself")):
         mine = [row for row in controlled if row.result.decoding.primary == primary]
         if (found := pooled(mine)) is not None:
@@ -17,7 +17,7 @@ def verdict(rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
                 f"Extrapolating{where} changes accuracy by {_points(found)} against the same gate without it "
                 f"(γ\u00a0=\u00a00; {_over(found, _pruned(mine))}): {_meaning(found)}."
             )
-    plain = [row for row in rows if kind(row) == "against rl" and row.result.decoding.mode == "replace"]
+    plain = [row for row in rows if comparison_kind(row) == "against rl" and row.result.decoding.mode == "replace"]
     plain = [row for row in plain if row.result.decoding.primary == "base"]
     if plain:
         top = max(plain, key=lambda row: row.difference.mean)
@@ -29,7 +29,7 @@ def verdict(rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
             f"{100 * top.result.replacement_ratio:.1f} % of the tokens and lies {100 * d.mean:+.1f} points from RL "
             f"{interval}Holm p {p_value(top.holm_p)}{picked}."
         )
-    trained = [row for row in rows if kind(row) == "trained"]
+    trained = [row for row in rows if comparison_kind(row) == "trained"]
     if (found := pooled(trained)) is not None:
         said.append(f"RL changed accuracy by {_points(found)} ({_over(found)}): {_meaning(found)}.")
     if not said:

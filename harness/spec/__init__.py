@@ -16,16 +16,16 @@ from harness.spec.decoding import (
     with_controls,
 )  # fmt: skip
 from harness.spec.engine import EngineSpec
-from harness.spec.evaluation import PUBLISHED, VERSIONS, EvalSpec, load_eval
+from harness.spec.evaluation import GOLD_VERSIONS, PUBLISHED, EvalSpec, load_eval
 from harness.spec.pair import PRESETS, TINY, Pair, find_pair
 
 __all__ = [
     "CRITERIA",
+    "GOLD_VERSIONS",
     "MODES",
     "PRESETS",
     "PUBLISHED",
     "TINY",
-    "VERSIONS",
     "Criterion",
     "Decoding",
     "EngineSpec",

@@ -18,7 +18,7 @@ from harness.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
 
 Grader = Literal["plain", "robust"]
 GoldVersion = Literal["published", "r1zero"]
-VERSIONS: tuple[str, ...] = get_args(GoldVersion)  # of a benchmark's gold answers
+GOLD_VERSIONS: tuple[str, ...] = get_args(GoldVersion)  # of a benchmark's gold answers
 PUBLISHED: GoldVersion = "published"
 DECODING_OPTIONS = tuple(Decoding.model_fields)
 SECTIONS: dict[str, type[Spec]] = {"sampling": Sampling, "engine": EngineSpec}

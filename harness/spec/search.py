@@ -198,7 +198,7 @@ def check_search(spec: Search) -> None:
         )
 
 
-def corners(spec: Search, alias: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+def covering_points(spec: Search, alias: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
     """Return points with every value of every parameter at least once, the others at their first.
 
     `alias` renames parameters.

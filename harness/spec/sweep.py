@@ -18,7 +18,7 @@ from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, parse_dec
 from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, Grader, read_names
 from harness.spec.pair import PRESETS, TINY, Pair
-from harness.spec.search import LISTED, Parameter, Search, check_search, corners, parameter_of, read_pruner
+from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
 
 PARAMETERS = tuple(f"decode.{name}" for name in Decoding.model_fields)
 NUMBERS = ("decode.tau", "decode.gamma")
@@ -173,7 +173,7 @@ class SweepSpec(Search, frozen=True):
             raise UserError(f"method={self.method} searches one pair; accepted with several: {', '.join(LISTED)}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a threshold of the unusual sign is said once it is decoded
-            for point in corners(self, {TAU: RATIO} if self.matched else {}):
+            for point in covering_points(self, {TAU: RATIO} if self.matched else {}):
                 self.decoding(point, 0.0 if RATIO in point else None)
 
     @classmethod

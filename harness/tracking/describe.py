@@ -91,7 +91,7 @@ def tags_of(result: EvalResult | LmEvalResult) -> dict[str, str]:
     versions = provenance.get("versions") or {}
     tags = {
         "kind": "eval",
-        "model_pair": pair_name(result),
+        "model_pair": pair_title(result),
         "config_hash": result.config_hash,
         "rlvr_dir_version": versions.get("rlvr-dir"),
         "partial": result.partial,
@@ -101,7 +101,7 @@ def tags_of(result: EvalResult | LmEvalResult) -> dict[str, str]:
     return {name: str(value)[:_LONGEST_TAG] for name, value in tags.items() if value}
 
 
-def pair_name(result: EvalResult | LmEvalResult) -> str:
+def pair_title(result: EvalResult | LmEvalResult) -> str:
     """Write `Qwen2.5-32B → DAPO-Qwen-32B`; of two directories side by side also where: `tiny/weights: base → rl`."""
     pair = _pair(result)
     base, rl = (Path(str(pair.get(key, ""))) for key in ("base", "rl"))
@@ -132,7 +132,7 @@ def description(result: EvalResult | LmEvalResult) -> str:
         words.append(f", {100 * result.metrics()['replacement_ratio']:.2f} % of tokens replaced")
     lines = [
         "".join(words) + ".",
-        f"`{result.decoding.label()}` of {pair_name(result) or 'an unnamed pair'} on {result.task}: "
+        f"`{result.decoding.label()}` of {pair_title(result) or 'an unnamed pair'} on {result.task}: "
         f"{len(result.problem_ids)} problems × {n} samples, temperature {sampling.temperature:g}, "
         f"top-p {sampling.top_p:g}, at most {sampling.max_tokens:,} tokens, seed {sampling.seed}.",
     ]

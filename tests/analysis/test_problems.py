@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.analysis.curves import curves
-from harness.analysis.problems import kind, problems
+from harness.analysis.problems import problem_kind, problems
 from harness.errors import UserError
 from harness.evals.compare import Setting
 from harness.report.other import training_section
@@ -33,13 +33,13 @@ CASES = [
 
 @pytest.mark.parametrize(("accuracy", "expected"), CASES)
 def test_kinds(accuracy, expected):
-    assert kind(np.array(accuracy, float), samples=32) == expected
+    assert problem_kind(np.array(accuracy, float), samples=32) == expected
 
 
 def test_chance_alone_rarely_makes_a_kind():
     random = np.random.default_rng(0)
     flat = random.binomial(32, 0.5, size=(500, 6)) / 32
-    found = [kind(row, 32) for row in flat]
+    found = [problem_kind(row, 32) for row in flat]
     assert found.count("unclear") > 420
 
 

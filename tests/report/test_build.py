@@ -3,7 +3,7 @@
 import pytest
 
 from harness.errors import UserError
-from harness.evals.compare import comparisons, kind, settings_of
+from harness.evals.compare import comparison_kind, comparisons, settings_of
 from harness.report.build import build
 from harness.report.groups import grouped, pair_title
 from harness.report.verdict import p_value, verdict
@@ -69,7 +69,7 @@ def test_seeds_are_averaged_within_a_setting_before_settings_are():
         control, extra = Decoding(mode="replace", tau=tau), Decoding(mode="extrapolate", tau=tau, gamma=0.1)
         for seed in range(3 if tau == -0.1 else 1):
             results += [result(control, 0.3, seed=seed), result(extra, 0.6 if tau == -0.1 else 0.3, seed=seed)]
-    rows = [row for row in rows_of(results) if kind(row) == "against control"]
+    rows = [row for row in rows_of(results) if comparison_kind(row) == "against control"]
     found = pooled(rows)
     assert found.settings == {"aime24": 3}
     gains = [row.difference.mean for row in rows]
@@ -104,15 +104,15 @@ def test_a_single_result_has_no_verdict():
 
 def test_every_extrapolation_is_set_against_its_own_gate():
     rows = rows_of(grid())
-    controlled = [row for row in rows if kind(row) == "against control"]
+    controlled = [row for row in rows if comparison_kind(row) == "against control"]
     assert len(controlled) == 5
     assert all(row.reference.decoding == row.result.decoding.control() for row in controlled)
     assert all(row.holm_p >= row.difference.p for row in rows)
-    assert {kind(row) for row in rows} == {"trained", "against rl", "against control"}
+    assert {comparison_kind(row) for row in rows} == {"trained", "against rl", "against control"}
 
 
 def test_pooling_averages_settings_before_it_counts_problems():
-    rows = [row for row in rows_of(grid()) if kind(row) == "against control"]
+    rows = [row for row in rows_of(grid()) if comparison_kind(row) == "against control"]
     found = pooled(rows)
     assert found.settings == {"aime24": 5}
     assert found.mean == pytest.approx(sum(row.difference.mean for row in rows) / 5)

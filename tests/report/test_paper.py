@@ -119,7 +119,7 @@ def test_the_averages_that_the_paper_prints(tables):
 
 
 def test_checkpoints_are_recognised():
-    assert paper.pair_of("BytedTsinghua-SIA/DAPO-Qwen-32B") == "dapo"
-    assert paper.pair_of("someone/else") is None
+    assert paper.name_of("BytedTsinghua-SIA/DAPO-Qwen-32B") == "dapo"
+    assert paper.name_of("someone/else") is None
     assert paper.model_of("Qwen/Qwen2.5-Math-7B") == "Qwen2.5-Math-7B"
     assert paper.model_of("Qwen/Qwen2.5-32B") is None

@@ -7,7 +7,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.grading import GRADERS
-from harness.spec import PRESETS, TINY, VERSIONS, Decoding, EvalSpec, Pair, Sampling, load_eval, parse, read_yaml
+from harness.spec import GOLD_VERSIONS, PRESETS, TINY, Decoding, EvalSpec, Pair, Sampling, load_eval, parse, read_yaml
 from harness.spec.evaluation import DECODING_OPTIONS, Grader
 
 FILE = """
@@ -129,5 +129,5 @@ def test_names_agree_with_the_rooms_that_know_them():
     from typing import get_args
 
     assert get_args(Grader) == tuple(sorted(GRADERS))
-    assert VERSIONS == ("published", "r1zero")
+    assert GOLD_VERSIONS == ("published", "r1zero")
     assert set(DECODING_OPTIONS) == set(Decoding.model_fields)

@@ -25,7 +25,7 @@ from harness.tracking import (
     resolve_store,
     result_of_run,
 )
-from harness.tracking.describe import description, pair_name, run_name
+from harness.tracking.describe import description, pair_title, run_name
 from harness.tracking.store import VARIABLE, TrackingStore
 from tests.records.made import PROBLEMS, TASK, config, fill, made
 from tests.tracking.made import EXTRA, GRID, result
@@ -79,7 +79,7 @@ def test_the_description_says_what_came_out_and_how_to_do_it_again():
     assert "    rlvr-dir eval --tasks aime24" in text
     assert "Only a part: first 4 of 32 samples." in text
     assert "nan" not in description(result(samples=1, problems=1))
-    assert pair_name(result(engine={"pair": {"base": "/m/tiny/base", "rl": "/m/tiny/rl"}})) == "m/tiny: base → rl"
+    assert pair_title(result(engine={"pair": {"base": "/m/tiny/base", "rl": "/m/tiny/rl"}})) == "m/tiny: base → rl"
 
 
 def test_a_run_for_a_result(store):

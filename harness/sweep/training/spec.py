@@ -14,7 +14,16 @@ from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
 from harness.spec.base import Spec
-from harness.spec.search import LISTED, Metric, Parameter, Search, check_search, corners, parameter_of, read_pruner
+from harness.spec.search import (
+    LISTED,
+    Metric,
+    Parameter,
+    Search,
+    check_search,
+    covering_points,
+    parameter_of,
+    read_pruner,
+)
 from harness.sweep.points import Point, listed_points
 from harness.train.defaults import complete
 from harness.train.settings import DapoSettings
@@ -126,7 +135,7 @@ class TrainingSweep(Search, frozen=True):
             raise UserError(f"pruner: backend={self.plain_dapo.backend!r} is not scored on the way; accepted: none")
         if self.pruner is not None and not self.plain_dapo.validation.every:
             raise UserError("pruner: median needs validations on the way; give train.validation.every in steps")
-        every = listed_points(self) if self.method in LISTED else corners(self)
+        every = listed_points(self) if self.method in LISTED else covering_points(self)
         trained = [self.training(point).same for point in every]
         for number, one in enumerate(trained):
             if self.method == "grid" and one in trained[:number]:

@@ -6,7 +6,7 @@ from typing import Any
 from harness.train.settings import DapoSettings
 
 
-def record_of(line: Mapping[str, Any], dapo: DapoSettings) -> dict[str, Any]:
+def translate(line: Mapping[str, Any], dapo: DapoSettings) -> dict[str, Any]:
     """Turn a line of verl's log, `{"step": n, "data": metrics}`, into ours; a validation alone has no step's part."""
     step, data = int(line["step"]), dict(line["data"])
     numbers = {name: value for name, value in data.items() if isinstance(value, int | float)}

@@ -180,7 +180,7 @@ class _Run:
         with tqdm(total=self.dapo.steps, initial=step, desc=f"seed {self.seed}", unit="step", smoothing=0.1) as bar:
 
             def on_line(line: dict[str, Any]) -> None:
-                record = log.record_of(line, self.dapo)
+                record = log.translate(line, self.dapo)
                 self._keep(record)
                 if "validation" not in record:
                     shown = (("accuracy", ".3f"), ("reward", ".3f"), ("length", ".0f"))

@@ -9,7 +9,7 @@ import pytest
 from harness.errors import UserError
 from harness.train import load_train
 from harness.train.verl import check
-from harness.train.verl.log import record_of
+from harness.train.verl.log import translate
 from harness.train.verl.overrides import Place, overrides, quoted
 from harness.train.verl.presets import PRESETS
 
@@ -168,7 +168,7 @@ def test_values_in_verls_syntax(value, text):
 
 def test_a_step_without_what_our_trainer_adds():
     dapo = verl_spec().dapo
-    record = record_of({"step": 3, "data": {"critic/score/mean": 0.5, "x": None, "val-core/a/acc/mean@8": 1.0}}, dapo)
+    record = translate({"step": 3, "data": {"critic/score/mean": 0.5, "x": None, "val-core/a/acc/mean@8": 1.0}}, dapo)
     assert (record["accuracy"], record["reward"], record["weight"], record["responses"]) == (None, 0.5, 1.0, 8192)
     assert record["verl"] == {"critic/score/mean": 0.5, "val-core/a/acc/mean@8": 1.0}
 
