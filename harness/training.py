@@ -37,8 +37,8 @@ def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = 
     Raises:
         UserError: the data cannot be read, or the tiny weights are missing.
     """
+    from harness.spec import TINY
     from harness.train.data import read_problems
-    from harness.train.spec import TINY
 
     if spec.base == TINY:
         from harness.tiny import tiny_pair

@@ -10,9 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from harness.decode.adapter import PROJECTIONS
 from harness.spec import Pair
-
-PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

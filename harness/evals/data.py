@@ -19,6 +19,7 @@ from typing import Any
 from harness.digest import digest, digest_of
 from harness.errors import UserError, unknown
 from harness.spec import GOLD_VERSIONS, PUBLISHED
+from harness.tiny import TINY_TASKS
 
 DATA_VARIABLE = "RLVR_DIR_DATA"
 
@@ -40,8 +41,7 @@ SOURCES: dict[str, HubSource] = {
     "amc": HubSource(83, "AI-MO/aimo-validation-amc", "train"),
     "minerva": HubSource(272, "math-ai/minervamath", "test", {"problem": "question", "answer": "answer"}),
 }
-TINY: tuple[str, ...] = ("tiny_easy", "tiny_medium", "tiny_hard")
-BENCHMARKS: tuple[str, ...] = (*SOURCES, *TINY)
+BENCHMARKS: tuple[str, ...] = (*SOURCES, *TINY_TASKS)
 GROUPS: dict[str, tuple[str, ...]] = {"rlvr_math": tuple(SOURCES)}
 TASKS: tuple[str, ...] = (*BENCHMARKS, *GROUPS)
 
@@ -104,13 +104,13 @@ def problems(benchmark: str, data_dir: str | None = None) -> tuple[Problem, ...]
     """
     if benchmark not in BENCHMARKS:
         raise unknown("task", benchmark, BENCHMARKS)
-    place = None if benchmark in TINY else data_dir or os.environ.get(DATA_VARIABLE) or None
+    place = None if benchmark in TINY_TASKS else data_dir or os.environ.get(DATA_VARIABLE) or None
     return _problems(benchmark, place)
 
 
 def benchmark_size(benchmark: str) -> int | None:
     """Return how many problems a benchmark of ours has, without reading them; None for one that is not known."""
-    if benchmark in TINY:
+    if benchmark in TINY_TASKS:
         from harness.tiny.problems import BENCHMARK_SIZE
 
         return BENCHMARK_SIZE
@@ -182,7 +182,7 @@ def versions_at_hand(benchmark: str, data_dir: str | None = None) -> tuple[str, 
 
 @lru_cache(maxsize=32)
 def _problems(benchmark: str, place: str | None) -> tuple[Problem, ...]:
-    if benchmark in TINY:
+    if benchmark in TINY_TASKS:
         from harness.tiny import benchmark as generate
 
         rows, where = generate(benchmark), "harness.tiny"

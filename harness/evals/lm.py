@@ -19,7 +19,7 @@ from lm_eval.utils import simple_parse_args_string
 from harness.decode import Engine, Request, open_engine
 from harness.errors import UserError
 from harness.evals.args import CACHE_REFUSAL, announce_tiny, parse_model_args
-from harness.evals.data import BENCHMARKS, GOLD_VERSIONS, GOLDS, PUBLISHED, SOURCES, TINY
+from harness.evals.data import BENCHMARKS, GOLD_VERSIONS, GOLDS, PUBLISHED, SOURCES, TINY_TASKS
 from harness.evals.graders import GradedResponse
 from harness.evals.loop import Done, Job, make_job, run_jobs
 from harness.evals.response import Response
@@ -95,7 +95,7 @@ class RlvrDirLM(LM):
         if tasks and _is_tiny(self.engine):
             print(
                 f"rlvr_dir: the tiny pair cannot do {', '.join(tasks)}; with it this run only checks the pipeline "
-                f"(its own tasks are {', '.join(TINY)})",
+                f"(its own tasks are {', '.join(TINY_TASKS)})",
                 file=sys.stderr,
             )
         start = time.perf_counter()

@@ -49,14 +49,14 @@ def work(path: Path, store: Path, number: int = 0, parent: int | None = None) ->
         trials.release()
 
 
-def end_with_parent() -> None:
+def die_with_parent() -> None:
     """Have the kernel end this process when its parent ends, however that ends (Linux)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    end_with_parent()
+    die_with_parent()
     try:
         work(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
     except UserError as error:

@@ -6,11 +6,11 @@ So `" gets " + "7" + " b"` reads ` gets 7 b` and `" \\boxed{" + "4" + "2" + "}"`
 
 import re
 
-PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
-SPECIALS = (PAD, BOS, EOS)
+from harness.train.spec import INSTRUCTION
 
-# The evaluation's instruction, with its leading newline, is one token: every problem ends with it.
-INSTRUCTION = "\nPlease reason step by step, and put your final answer within \\boxed{}."
+PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
+# INSTRUCTION, with its leading newline, is one token as well: every problem ends with it.
+SPECIALS = (PAD, BOS, EOS)
 
 NAMES = ("Ann", "Bob", "Cy", "Dee", "Eve", "Flo", "Gus", "Hal")
 THINGS = (" pens", " cups", " nuts", " keys", " maps", " toys")

@@ -6,7 +6,8 @@ spec = complete(yaml.safe_load(text))
 from collections.abc import Mapping
 from typing import Any
 
-from harness.train.spec import TINY, TrainSpec, load_train
+from harness.spec import TINY
+from harness.train.spec import TrainSpec, load_train
 
 DAPO = {"steps": 8, "learning_rate": 2e-5}  # harness.tiny.recipe.TINY_DAPO
 TASKS = ("tiny_medium",)

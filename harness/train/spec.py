@@ -11,13 +11,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from harness.errors import UserError
-from harness.spec import EngineSpec, Sampling, Spec, parse
+from harness.spec import TINY, EngineSpec, Sampling, Spec, parse
 from harness.spec.evaluation import read_names
 from harness.train.settings import DapoSettings
 from harness.train.verl.presets import with_preset
 from harness.train.verl.spec import Verl
 
-TINY = "tiny"
 INSTRUCTION = "\nPlease reason step by step, and put your final answer within \\boxed{}."  # the paper's
 
 

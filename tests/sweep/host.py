@@ -26,9 +26,9 @@ class Forked:
         if self.pid == 0:
             code = 70
             try:
-                from harness.sweep.worker import end_with_parent, work
+                from harness.sweep.worker import die_with_parent, work
 
-                end_with_parent()
+                die_with_parent()
                 with (Path(folder) / "workers" / f"{number}.log").open("ab") as log:
                     os.dup2(log.fileno(), 1)
                     os.dup2(log.fileno(), 2)

@@ -9,10 +9,8 @@ import yaml
 
 from harness.errors import UserError
 from harness.tiny.recipe import TINY_DAPO
-from harness.tiny.vocabulary import INSTRUCTION
 from harness.train import TrainSpec, load_train
 from harness.train.data import read_problems
-from harness.train.spec import INSTRUCTION as THE_INSTRUCTION
 from harness.train.spec import check_machine, plain
 
 
@@ -85,7 +83,6 @@ def test_problems_from_a_file(tmp_path):
         {"prompt": [{"role": "user", "content": "1 + 1?\nThink."}], "answer": "2"},
         {"prompt": "Say 3.", "answer": "3"},
     ]
-    assert THE_INSTRUCTION == INSTRUCTION
 
 
 @pytest.mark.parametrize(
