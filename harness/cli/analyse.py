@@ -14,7 +14,7 @@ from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 
 app = group("Token statistics, given text, training curves and Theorem 1; `rlvr-dir report` draws them.")
 
-Out = Annotated[Path, typer.Option(help="Receives the analysis as JSON.")]
+AnalysisOut = Annotated[Path, typer.Option(help="Receives the analysis as JSON.")]
 OUT = Path("runs/analysis")
 
 
@@ -28,7 +28,7 @@ def analyse_tokens(
     records: Annotated[Path, typer.Option(help="Store of rollouts; what it holds is not decoded again.")] = Path(
         "runs/records"
     ),
-    out: Out = OUT,
+    out: AnalysisOut = OUT,
 ) -> None:
     """Decode base and RL, score every token with both, count everything into OUT/tokens.json; default tiny_medium.
 
@@ -92,7 +92,7 @@ def _rows(file: Path) -> Iterator[dict[str, object]]:
 
 @app.command("theorem")
 def analyse_theorem(
-    bandits: Annotated[int, typer.Option(min=2)] = 400, seed: Annotated[int, typer.Option()] = 0, out: Out = OUT
+    bandits: Annotated[int, typer.Option(min=2)] = 400, seed: Annotated[int, typer.Option()] = 0, out: AnalysisOut = OUT
 ) -> None:
     """Check Theorem 1 by numbers: random bandits, natural policy gradient, reward against γ, with and without noise."""
     from harness.analysis.bandit import as_json, trials
@@ -105,7 +105,7 @@ def analyse_curves(
     logs: Annotated[
         list[str], typer.Argument(help="Logs of training: FILE, or METHOD=FILE; give several of a method.")
     ],
-    out: Out = OUT,
+    out: AnalysisOut = OUT,
 ) -> None:
     """Read training curves from the logs of TRL, verl or `rlvr-dir tiny build`: accuracy, entropy, response length."""
     from harness.analysis.curves import curves

@@ -11,13 +11,13 @@ from harness.spec import EvalSpec
 
 app = group("The store of rollouts: what is held, in what state.")
 
-Store = Annotated[Path, typer.Option(help="Folder of records.")]
-Name = Annotated[str, typer.Argument(help="Beginning of a record's hash, with /TASK where several match.")]
+RecordsFolder = Annotated[Path, typer.Option(help="Folder of records.")]
+RecordName = Annotated[str, typer.Argument(help="Beginning of a record's hash, with /TASK where several match.")]
 RECORDS = Path("runs/records")
 
 
 @app.command("list")
-def records_list(store: Store = RECORDS) -> None:
+def records_list(store: RecordsFolder = RECORDS) -> None:
     """List every record: what it is, how much of it is held, whether it is finished."""
     from harness.records.commands import list_records
 
@@ -28,7 +28,7 @@ def records_list(store: Store = RECORDS) -> None:
 
 
 @app.command("show")
-def records_show(name: Name, store: Store = RECORDS) -> None:
+def records_show(name: RecordName, store: RecordsFolder = RECORDS) -> None:
     """Show settings, sizes, scores and damage of one record, as JSON."""
     import json
 
@@ -39,10 +39,10 @@ def records_show(name: Name, store: Store = RECORDS) -> None:
 
 @app.command("export")
 def records_export(
-    name: Name,
+    name: RecordName,
     out: Annotated[Path, typer.Option(help="The file to write.")],
     form: Annotated[str, typer.Option(help="jsonl, texts or summary.")] = "jsonl",
-    store: Store = RECORDS,
+    store: RecordsFolder = RECORDS,
 ) -> None:
     """Write one record to a file."""
     from harness.records.commands import export_record
@@ -57,7 +57,7 @@ def records_results(
     name: Annotated[str | None, typer.Argument(help="One record, or the beginning of several; default all.")] = None,
     out: Annotated[Path, typer.Option(help="Folder that receives one JSON file a result.")] = Path("runs"),
     partial: Annotated[bool, typer.Option("--partial", help="Of unfinished records: what every problem has.")] = False,
-    store: Store = RECORDS,
+    store: RecordsFolder = RECORDS,
 ) -> None:
     """Make result files again from records, by any grader; `rlvr-dir track sync` puts them into MLflow.
 
@@ -84,7 +84,7 @@ def records_results(
 
 @app.command("verify")
 def records_verify(
-    name: Annotated[str | None, typer.Argument(help="One record; default all.")] = None, store: Store = RECORDS
+    name: Annotated[str | None, typer.Argument(help="One record; default all.")] = None, store: RecordsFolder = RECORDS
 ) -> None:
     """Check every line; changes nothing, exits with status 1 where something is wrong."""
     from harness.records.commands import verify_records
@@ -99,7 +99,7 @@ def records_verify(
 def records_gc(
     drop: Annotated[list[str] | None, typer.Option(help="Records to delete as well.")] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Really delete; without it, only say what.")] = False,
-    store: Store = RECORDS,
+    store: RecordsFolder = RECORDS,
 ) -> None:
     """Find, or delete, what nothing needs: set-aside damaged files, half-written ones, empty records."""
     from harness.records.commands import gc_records
@@ -114,7 +114,7 @@ def records_gc(
 def records_import(
     folder: Annotated[Path, typer.Argument(help="A result folder of the authors' script (seed*.json).")],
     task: Annotated[str | None, typer.Option(help="Benchmark, where the folder's name does not say.")] = None,
-    store: Store = RECORDS,
+    store: RecordsFolder = RECORDS,
 ) -> None:
     """Read the authors' own result files, compare their verdicts with ours; prints JSON."""
     import json

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 app = group("Grids and searches over ways of decoding, in one running engine, or over trainings.")
 
 OUT = Path("runs")
-Out = Annotated[Path, typer.Option(help="Receives sweeps/NAME, the records and the MLflow store.")]
+SweepOut = Annotated[Path, typer.Option(help="Receives sweeps/NAME, the records and the MLflow store.")]
 Records = Annotated[Path | None, typer.Option(help="Store of rollouts; default OUT/records.")]
 Track = Annotated[bool, typer.Option(help="Log to MLflow.")]
-Name = Annotated[str, typer.Argument(help="The sweep's name, or its folder.")]
+SweepName = Annotated[str, typer.Argument(help="The sweep's name, or its folder.")]
 
 
 @app.command("run")
@@ -34,7 +34,7 @@ def sweep_run(
     change: Annotated[
         list[str] | None, typer.Option("--set", help="Change a key, as sampling.samples=8; give it again for more.")
     ] = None,
-    out: Out = OUT,
+    out: SweepOut = OUT,
     records: Records = None,
     track: Track = True,
     speed: Annotated[float | None, typer.Option(help="Tokens a second, for the estimate of the time.")] = None,
@@ -56,13 +56,13 @@ def sweep_run(
 
 
 @app.command("resume")
-def sweep_resume(name: Name, out: Out = OUT, records: Records = None, track: Track = True) -> None:
+def sweep_resume(name: SweepName, out: SweepOut = OUT, records: Records = None, track: Track = True) -> None:
     """Go on with a sweep as it was begun."""
     _run(_stored(name, out)[1], _place(name, out), records, track)
 
 
 @app.command("status")
-def sweep_status(name: Name, out: Out = OUT) -> None:
+def sweep_status(name: SweepName, out: SweepOut = OUT) -> None:
     """Show the trials done, running and left, and the best so far. Changes nothing."""
     from harness.sweep.run import status
 
@@ -70,7 +70,7 @@ def sweep_status(name: Name, out: Out = OUT) -> None:
 
 
 @app.command("best")
-def sweep_best(name: Name, out: Out = OUT) -> None:
+def sweep_best(name: SweepName, out: SweepOut = OUT) -> None:
     """Say what can be said of the best point, with its controls; of several metrics the Pareto set."""
     from harness.sweep.run import best
 
@@ -79,13 +79,13 @@ def sweep_best(name: Name, out: Out = OUT) -> None:
 
 @app.command("confirm")
 def sweep_confirm(
-    name: Name,
+    name: SweepName,
     seeds: Annotated[str, typer.Option(help="Comma-separated; none that the sweep has used.")] = "1",
     tasks: Annotated[
         str | None, typer.Option(help="Benchmarks, comma-separated: the sweep's own and others. Default its own.")
     ] = None,
     limit: Annotated[int | None, typer.Option(help="First problems only. Default as the sweep.")] = None,
-    out: Out = OUT,
+    out: SweepOut = OUT,
     records: Records = None,
     track: Track = True,
 ) -> None:
@@ -106,7 +106,7 @@ def sweep_confirm(
 
 
 @app.command("work")
-def sweep_work(name: Name, out: Out = OUT, records: Records = None) -> None:
+def sweep_work(name: SweepName, out: SweepOut = OUT, records: Records = None) -> None:
     """Join a running sweep from another machine that sees its folder and storage (PostgreSQL)."""
     from harness.sweep.worker import work
 
