@@ -53,6 +53,7 @@ def main(backend, base, rl):
             pid = os.fork()
             if pid == 0:
                 code = 70
+                os.dup2(2, 1)  # answers come from this process alone
                 try:
                     decode(engine, line.strip())
                     code = 0
@@ -64,7 +65,7 @@ def main(backend, base, rl):
 
 
 def say(what):
-    print(f"@ {what}", flush=True)  # marked, for libraries print too
+    os.write(1, f"@ {what}\n".encode())  # marked, for libraries print too; in one piece
 
 
 if __name__ == "__main__":
