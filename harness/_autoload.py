@@ -42,11 +42,14 @@ def _wrap(module: Any) -> None:
     original = config_class.process_tasks
 
     def process_tasks(self: Any, *args: Any, **kwargs: Any) -> Any:
+        files = []
         if self.model == "rlvr_dir":
             from harness.evals.front import prepare
 
-            prepare(self)
-        return original(self, *args, **kwargs)
+            files = prepare(self)
+        manager = original(self, *args, **kwargs)
+        self.tasks = [*self.tasks, *files]
+        return manager
 
     config_class.process_tasks = process_tasks
 

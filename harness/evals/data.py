@@ -1,23 +1,34 @@
-"""The problems of a benchmark: from the tiny generator, a local JSONL file or the hub, normalised and counted.
+"""Benchmarks by name: the shipped ones, from the tiny generator, a folder or the hub, and a user's own, from its file.
 
 Minerva has two published versions of its answers; `GOLDS` names them and `gold_answers` gives one (docs/evaluate.md).
 
-Order of places: `data_dir` (a setting: `--metadata '{"data_dir": "DIR"}'`, or `data_dir=` in the model arguments), then
-the environment variable RLVR_DIR_DATA, then the Hugging Face hub. A folder holds one `<task>.jsonl` a benchmark, each
-line an object with `id`, `problem` and `answer`; other fields are ignored.
+A `task` is a shipped name, or `PATH.jsonl` or `NAME=PATH` (`harness.evals.benchmark`). Order of places of a name:
+`data_dir` (a setting: `--metadata '{"data_dir": "DIR"}'`, or `data_dir=` in the model arguments), then the environment
+variable RLVR_DIR_DATA, then the Hugging Face hub. A folder holds one `<task>.jsonl` a benchmark, of any name.
 """
 
-import json
 import os
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from harness.digest import digest, digest_of
+from harness.digest import digest_of
 from harness.errors import UserError, unknown
+from harness.evals.benchmark import (
+    ACCEPTED,
+    NAME,
+    OURS,
+    Benchmark,
+    Problem,
+    gold,
+    named,
+    problems_of,
+    read_benchmark,
+    read_problems,
+    read_rows,
+)
 from harness.spec import GOLD_VERSIONS, PUBLISHED
 from harness.tiny import TINY_TASKS
 
@@ -45,14 +56,9 @@ BENCHMARKS: tuple[str, ...] = (*SOURCES, *TINY_TASKS)
 GROUPS: dict[str, tuple[str, ...]] = {"rlvr_math": tuple(SOURCES)}
 TASKS: tuple[str, ...] = (*BENCHMARKS, *GROUPS)
 
-Problem = dict[str, Any]  # id, problem, answer: text; answers_<version>: a list, where that version is at hand
-
 # Versions of a benchmark's answers. `published` is the `answer` of its problems; of another one the file
 # <task>_<version>_answers.jsonl holds lists `answers`, of which any one counts.
 GOLDS: dict[str, tuple[str, ...]] = {"minerva": (PUBLISHED, "r1zero")}
-
-_E_NOTATION = re.compile(r"([+-]?[0-9]*\.?[0-9]+)[eE]([+-]?[0-9]+)", re.ASCII)
-_INTEGRAL = re.compile(r"([+-]?[0-9]+)\.0+", re.ASCII)
 
 
 def tasks_dir() -> Path:
@@ -60,6 +66,27 @@ def tasks_dir() -> Path:
     package = Path(__file__).parents[1]
     checkout = package.parent / "tasks"
     return checkout if (checkout / "_math.yaml").is_file() else package / "_data" / "tasks"
+
+
+def task_config(task: str, data_dir: str | None = None) -> str | dict[str, Any]:
+    """Return what lm-eval's `TaskManager` loads: a shipped name, whose file it finds, or a task of one's own.
+
+    Both are `_math.yaml` with what a benchmark has of its own: its problems, and a user's its prompt and examples too.
+    """
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    if task in TASKS:
+        return task
+    found = find_benchmark(task, data_dir)
+    prompt, examples = found.presentation.prompt, list(found.presentation.examples)
+    return {
+        **load_yaml(tasks_dir() / "_math.yaml"),
+        "task": found.name,
+        "dataset_kwargs": {"benchmark": task},
+        **({"doc_to_text": prompt} if prompt else {}),
+        **({"num_fewshot": len(examples)} if examples else {}),
+        **({"fewshot_config": {"sampler": "first_n", "samples": examples}} if examples else {}),
+    }
 
 
 def preflight(tasks: Sequence[str], data_dir: str | None = None, version: str = PUBLISHED) -> dict[str, str]:
@@ -70,57 +97,70 @@ def preflight(tasks: Sequence[str], data_dir: str | None = None, version: str = 
             sentence says what to set).
     """
     if not tasks:
-        raise UserError(f"tasks is empty; accepted: {', '.join(TASKS)}")
-    names: list[str] = []
-    for task in tasks:
-        if task not in TASKS:
-            raise unknown("task", task, TASKS)
-        names.extend(GROUPS.get(task, (task,)))
+        raise UserError(f"tasks is empty; accepted: {', '.join(TASKS)}, or {ACCEPTED}")
+    expanded = [each for task in tasks for each in GROUPS.get(task, (task,))]
+    found = {task: find_benchmark(task, data_dir) for task in expanded}
+    names = [found[task].name for task in expanded]
     if doubled := [name for name in names if names.count(name) > 1]:
-        raise UserError(f"tasks={','.join(tasks)} asks for {doubled[0]} twice; name it once, alone or in its group")
-    found = {name: data_digest(name, data_dir) for name in names}
-    for name in names:
-        check_golds(name, version, data_dir)
-    return found
+        raise UserError(
+            f"tasks={','.join(tasks)} asks for {doubled[0]} twice; name it once, alone or in its group, and one of two "
+            "files otherwise, as NAME=PATH"
+        )
+    for task in expanded:
+        check_golds(task, version, data_dir)
+    return {task: each.data for task, each in found.items()}
+
+
+def find_benchmark(task: str, data_dir: str | None = None) -> Benchmark:
+    """Return a benchmark, read once a process and place.
+
+    Raises:
+        UserError: no such benchmark or file, no data (the sentence says what to set), a bad file, a file under a name
+            that is shipped, or a shipped one with a wrong number of problems.
+    """
+    name, file = named(task)
+    if file is not None and name in TASKS:
+        raise UserError(f"task={task!r}: {name} is shipped with rlvr-dir; accepted: another name, as my_{name}={file}")
+    if file is not None:
+        return _own(name, file)
+    place = None if name in TINY_TASKS else data_dir or os.environ.get(DATA_VARIABLE) or None
+    if name in BENCHMARKS:
+        return _shipped(name, place)
+    local = Path(place or "").expanduser() / f"{name}.jsonl"
+    if place is None or not NAME.fullmatch(name) or name in GROUPS or not local.is_file():
+        raise UserError(f"{unknown('task', task, TASKS)}; a file of your own is {ACCEPTED}")
+    return _own(name, str(local.resolve()))
 
 
 def load(benchmark: str, data_dir: str | None = None, **_: Any) -> Any:
     """The benchmark as the dataset dict that lm-eval's `custom_dataset` wants: one split, `test`.
 
-    Each row has the `digest` of the whole in `data`: the model is told where the questions come from by them alone.
+    Each row has the facts of the whole in `rlvr_dir`: the model is told where the questions come from by them alone.
     """
     from datasets import Dataset, DatasetDict
 
-    data = data_digest(benchmark, data_dir)
-    rows = [{**row, "data": data} for row in problems(benchmark, data_dir)]
+    found = find_benchmark(benchmark, data_dir)
+    rows = [{**row, OURS: asdict(found.facts)} for row in found.problems]
     return DatasetDict({"test": Dataset.from_list(rows)})
 
 
-def problems(benchmark: str, data_dir: str | None = None) -> tuple[Problem, ...]:
-    """The problems (`id`, `problem`, `answer`, all text), read once a process and place.
-
-    Raises:
-        UserError: no such benchmark, no data (the sentence says what to set), a bad file, or a wrong number of rows.
-    """
-    if benchmark not in BENCHMARKS:
-        raise unknown("task", benchmark, BENCHMARKS)
-    place = None if benchmark in TINY_TASKS else data_dir or os.environ.get(DATA_VARIABLE) or None
-    return _problems(benchmark, place)
+def problems(task: str, data_dir: str | None = None) -> tuple[Problem, ...]:
+    """The problems (`id`, `problem`, `answer`, all text) of a benchmark; raises what `find_benchmark` does."""
+    return find_benchmark(task, data_dir).problems
 
 
-def benchmark_size(benchmark: str) -> int | None:
-    """Return how many problems a benchmark of ours has, without reading them; None for one that is not known."""
-    if benchmark in TINY_TASKS:
+def benchmark_size(name: str) -> int | None:
+    """Return how many problems a shipped benchmark has, without reading them; None for another one."""
+    if name in TINY_TASKS:
         from harness.tiny.problems import BENCHMARK_SIZE
 
         return BENCHMARK_SIZE
-    return SOURCES[benchmark].rows if benchmark in SOURCES else None
+    return SOURCES[name].rows if name in SOURCES else None
 
 
-def data_digest(benchmark: str, data_dir: str | None = None) -> str:
-    """First 16 hexadecimal digits of the SHA-256 over ids, problems and answers: equal digests, equal questions."""
-    text = json.dumps([[row["id"], row["problem"], row["answer"]] for row in problems(benchmark, data_dir)])
-    return digest(text)
+def data_digest(task: str, data_dir: str | None = None) -> str:
+    """What identifies the questions of a benchmark, `Benchmark.data`."""
+    return find_benchmark(task, data_dir).data
 
 
 def gold_answers(
@@ -181,78 +221,52 @@ def versions_at_hand(benchmark: str, data_dir: str | None = None) -> tuple[str, 
 
 
 @lru_cache(maxsize=32)
-def _problems(benchmark: str, place: str | None) -> tuple[Problem, ...]:
-    if benchmark in TINY_TASKS:
+def _own(name: str, file: str) -> Benchmark:
+    try:
+        return read_benchmark(name, file)
+    except OSError as error:
+        raise UserError(f"{name} needs {file}, which cannot be read ({error.strerror})") from None
+
+
+@lru_cache(maxsize=32)
+def _shipped(name: str, place: str | None) -> Benchmark:
+    if name in TINY_TASKS:
         from harness.tiny import benchmark as generate
 
-        rows, where = generate(benchmark), "harness.tiny"
-    elif place is not None:
-        where = str(Path(place).expanduser() / f"{benchmark}.jsonl")
-        rows = _read(Path(where), benchmark)
+        return Benchmark(name, problems_of([(name, row) for row in generate(name)], name))
+    source = SOURCES[name]
+    if place is None:
+        where = f"the hub's {source.hub!r}"
+        rows = problems_of([(where, row) for row in _download(name)], where)
     else:
-        rows, where = _download(benchmark), f"the hub's {SOURCES[benchmark].hub!r}"
-    rows = tuple(
-        {"id": str(row["id"]), "problem": str(row["problem"]).strip(), "answer": gold(row["answer"])} for row in rows
-    )
-    if place is not None:
-        for version in GOLDS.get(benchmark, ())[1:]:
-            _add_answers(rows, Path(place).expanduser() / f"{benchmark}_{version}_answers.jsonl", version)
-    expected = SOURCES[benchmark].rows if benchmark in SOURCES else len(rows)
-    if len(rows) != expected:
+        path = Path(place).expanduser() / f"{name}.jsonl"
+        where = str(path)
+        try:
+            rows = read_problems(path)
+        except OSError as error:
+            raise UserError(
+                f"{name} needs {path}, which cannot be read ({error.strerror}); set {DATA_VARIABLE} or data_dir to the "
+                "folder that holds it, or leave both unset to use the hub"
+            ) from None
+        for version in GOLDS.get(name, ())[1:]:
+            _add_answers(rows, path.with_name(f"{name}_{version}_answers.jsonl"), version)
+    if len(rows) != source.rows:
         raise UserError(
-            f"{where} has {len(rows)} problems; {benchmark} has {expected}, and a part of it is another score"
+            f"{where} has {len(rows)} problems; {name} has {source.rows}, and a part of it is another score: give "
+            f"other problems under a name of their own, as my_{name}=PATH"
         )
-    if len({row["id"] for row in rows}) != len(rows):
-        raise UserError(f"{where} gives one id to several problems; ids must be unique, they key the sampling noise")
-    return rows
+    return Benchmark(name, rows)
 
 
 def _add_answers(rows: tuple[Problem, ...], path: Path, version: str) -> None:
     """Puts another version's answers beside the published ones, where its file is there."""
     if not path.is_file():
         return
-    lists = {str(row["id"]): row["answers"] for row in _read(path, path.stem, ("id", "answers"))}
+    lists = {str(row["id"]): row["answers"] for _, row in read_rows(path, ("id", "answers"))}
     if set(lists) != {row["id"] for row in rows} or not all(isinstance(each, list) and each for each in lists.values()):
         raise UserError(f"{path} has not one non-empty list of answers for each problem of its benchmark")
     for row in rows:
         row[f"answers_{version}"] = [gold(answer) for answer in lists[row["id"]]]
-
-
-def gold(answer: object) -> str:
-    r"""An answer as text a grader can read: `142.0` is `142`, and `1.6e-19` is `1.6 \times 10^{-19}`.
-
-    math-verify takes the `e` of e-notation for Euler's number, so a gold left that way could never be matched.
-    """
-    text = str(answer).strip()
-    if match := _INTEGRAL.fullmatch(text):
-        return match[1]
-    if match := _E_NOTATION.fullmatch(text):
-        return rf"{match[1]} \times 10^{{{int(match[2])}}}"
-    return text
-
-
-def _read(path: Path, benchmark: str, names: tuple[str, ...] = ("id", "problem", "answer")) -> list[dict[str, Any]]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UserError(
-            f"{benchmark} needs {path}, which cannot be read ({reason}); "
-            f"set {DATA_VARIABLE} or data_dir to the folder that holds it, or leave both unset to use the hub"
-        ) from None
-    rows = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError:
-            raise UserError(f"{path} line {number} is not JSON") from None
-        missing = [name for name in names if not isinstance(row, dict) or name not in row]
-        if missing:
-            raise UserError(f"{path} line {number} lacks {missing[0]!r}; a line has {', '.join(names)}")
-        rows.append(row)
-    return rows
 
 
 def _download(benchmark: str) -> list[dict[str, Any]]:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError, unknown
-from harness.evals.data import BENCHMARKS, GOLDS, PUBLISHED, all_golds, data_digest, golds_name
+from harness.evals.benchmark import BenchmarkFacts
+from harness.evals.data import GOLDS, PUBLISHED, all_golds, find_benchmark, golds_name
 from harness.evals.metrics import verdict_facts
 from harness.evals.result import EvalResult
 from harness.grading import DEFAULT_GRADER, GRADERS, Gold, Verdict
@@ -40,9 +41,9 @@ def result_of_record(
     """
     if snapshot.config is None:
         raise UserError(f"record {snapshot.name}: its config.json is damaged; run its command again")
-    answers = _golds(snapshot, golds, data_dir)
+    answers, facts = _golds(snapshot, golds, data_dir)
     names, width, part = _extent(snapshot, [*next(iter(answers.values()))], problems, samples, partial)
-    return _result(snapshot, names, width, answers, grader, part)
+    return _result(snapshot, names, width, answers, facts, grader, part)
 
 
 def result_of_job(job: "Job", store: RecordStore, grader: str = DEFAULT_GRADER) -> EvalResult | None:
@@ -51,7 +52,7 @@ def result_of_job(job: "Job", store: RecordStore, grader: str = DEFAULT_GRADER) 
     if snapshot is None or snapshot.config is None or len(job.held(snapshot)) < len(job.requests):
         return None
     names = list(dict.fromkeys(request.problem for request in job.requests))
-    return _result(snapshot, names, job.sampling.samples, job.golds, grader)
+    return _result(snapshot, names, job.sampling.samples, job.golds, job.benchmark, grader)
 
 
 def record_of(result: EvalResult) -> Snapshot | None:
@@ -92,6 +93,7 @@ def _result(
     names: Sequence[str],
     width: int,
     answers: Mapping[str, Mapping[str, Gold]],
+    facts: BenchmarkFacts,
     grader: str,
     part: str | None = None,
 ) -> EvalResult:
@@ -113,7 +115,7 @@ def _result(
         "settings": snapshot.record_hash,
         "record": snapshot.name,
         "records": str(snapshot.folder.parents[1]),
-        "data": config.data,
+        **facts.provenance(),
         "grader": grader,
         "graded_with": versions(grader),
         "golds": golds_name(version, {name.removeprefix(prefix): gold[name] for name in names}),
@@ -180,25 +182,36 @@ def _verdicts(
     return grade_record(snapshot.folder, head, map(snapshot.entry, keys), gold, judge, keep=False)
 
 
-def _golds(snapshot: Snapshot, golds: str, data_dir: str | None) -> dict[str, Mapping[str, Gold]]:
-    """Return the gold answers by version, the one asked for first; of an imported record those that it came with."""
+def _golds(
+    snapshot: Snapshot, golds: str, data_dir: str | None
+) -> tuple[dict[str, Mapping[str, Gold]], BenchmarkFacts]:
+    """Return the gold answers by version, the one asked for first, and the facts of their benchmark.
+
+    Of an imported record they are those that it came with; of a user's benchmark they are in the file that the record
+    names, unless `data_dir` says where else it is.
+    """
     config, task = snapshot.config, snapshot.task
     if config is not None and config.source:
         if golds != PUBLISHED:
             raise UserError(f"golds={golds!r}: the imported record {snapshot.name} has the answers it came with only")
-        return {PUBLISHED: {r["problem"]: str(r["gold"]) for r in read_verdicts(snapshot.folder, OFFICIAL).values()}}
-    if task not in BENCHMARKS:
-        raise UserError(f"record {snapshot.name}: the right answers of {task!r} are not known here")
+        came = {r["problem"]: str(r["gold"]) for r in read_verdicts(snapshot.folder, OFFICIAL).values()}
+        return {PUBLISHED: came}, BenchmarkFacts()
+    file = snapshot.about.get("file")
+    asked = f"{task}={file}" if file and not data_dir else task
+    try:
+        facts = find_benchmark(asked, data_dir).facts
+    except UserError as error:
+        raise UserError(f"record {snapshot.name}: its right answers are not at hand ({error})") from None
     found: dict[str, Mapping[str, Gold]] = {
         version: {f"{task}/{key}": gold for key, gold in answers.items()}
-        for version, answers in all_golds(task, golds, data_dir).items()
+        for version, answers in all_golds(asked, golds, data_dir).items()
     }
-    if config is not None and config.data not in (None, here := data_digest(task, data_dir)):
+    if config is not None and config.data not in (None, here := facts.data):
         raise UserError(
             f"record {snapshot.name} was decoded from other questions of {task} than are here (data {config.data} and "
             f"{here}), so these gold answers are not its own; give the folder of its data as --data-dir"
         )
-    return found
+    return found, facts
 
 
 def _sampling(config: Any, samples: int) -> Sampling:

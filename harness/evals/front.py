@@ -9,17 +9,18 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.evals.args import CACHE_REFUSAL, announce_tiny, parse_model_args
-from harness.evals.data import BENCHMARKS, GROUPS, problems, tasks_dir
+from harness.evals.data import BENCHMARKS, GROUPS, named, preflight, problems, task_config, tasks_dir
 from harness.spec import TINY
 
 # Where the stock command keeps rollouts and logs results, as `rlvr-dir eval` does; `off` declines.
 PLACES = {"records": "runs/records", "tracking": os.environ.get("RLVR_DIR_TRACKING_URI") or "runs"}
 
 
-def prepare(config: Any) -> None:
+def prepare(config: Any) -> list[Any]:
     """Check and complete a request of the stock command for our model, before tasks are indexed or models load.
 
-    `config` is lm-eval's `EvaluatorConfig`.
+    `config` is lm-eval's `EvaluatorConfig`. Return the tasks of benchmarks that are files (`PATH.jsonl`, `NAME=PATH`):
+    lm-eval cannot find those, and they are taken off its list.
 
     Raises:
         UserError: a cache that would mix samples up, a bad model argument, or a benchmark without data.
@@ -38,10 +39,16 @@ def prepare(config: Any) -> None:
         config.model_args = {"pretrained": TINY, **rest}
     elif "pair" in args:
         config.model_args = {"pretrained": parsed.spec.pair.rl, "base": parsed.spec.pair.base, **rest}
-    names = config.tasks.split(",") if isinstance(config.tasks, str) else config.tasks or []
-    check_data([part for name in names if isinstance(name, str) for part in name.split(",")], config.metadata or {})
     given = config.include_path or []
     config.include_path = [str(tasks_dir()), *([given] if isinstance(given, str) else given)]
+    names = [config.tasks] if isinstance(config.tasks, str) else config.tasks or []
+    tasks = [part for name in names for part in (name.split(",") if isinstance(name, str) else [name])]
+    files = [task for task in tasks if isinstance(task, str) and named(task)[1]]
+    config.tasks = [task for task in tasks if task not in files]
+    if doubled := [task for task in files if named(task)[0] in config.tasks]:
+        raise UserError(f"task={doubled[0]!r} has the name of another task that is asked for; accepted: NAME=PATH")
+    check_data([task for task in config.tasks if isinstance(task, str)], config.metadata or {})
+    return [task_config(task) for task in (preflight(files) if files else ())]
 
 
 def check_data(tasks: Iterable[str], metadata: Mapping[str, Any]) -> None:

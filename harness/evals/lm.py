@@ -19,7 +19,8 @@ from lm_eval.utils import simple_parse_args_string
 from harness.decode import Engine, Request, open_engine
 from harness.errors import UserError
 from harness.evals.args import CACHE_REFUSAL, announce_tiny, parse_model_args
-from harness.evals.data import BENCHMARKS, GOLD_VERSIONS, GOLDS, PUBLISHED, SOURCES, TINY_TASKS
+from harness.evals.benchmark import OURS, BenchmarkFacts
+from harness.evals.data import GOLD_VERSIONS, GOLDS, PUBLISHED, SOURCES, TINY_TASKS
 from harness.evals.graders import GradedResponse
 from harness.evals.loop import Done, Job, make_job, run_jobs
 from harness.evals.response import Response
@@ -145,13 +146,14 @@ class RlvrDirLM(LM):
         jobs: list[Job] = []
         for task, pairs in rows.items():
             first = pairs[0][1]
-            golds = {}
-            if task in BENCHMARKS:
+            golds, facts = {}, BenchmarkFacts()
+            if OURS in first:
+                facts = BenchmarkFacts(**first[OURS])
                 asked = self.golds if self.golds in GOLDS.get(task, ()) else PUBLISHED
                 there = [v for v in GOLD_VERSIONS if v == PUBLISHED or f"answers_{v}" in first]
                 golds = {v: {r.problem: gold_of(doc, v) for r, doc in pairs} for v in dict.fromkeys([asked, *there])}
             mine = [request for request, _ in pairs]
-            jobs.append(make_job(task, mine, self.engine, first.get("data"), golds, jobs[0] if jobs else None))
+            jobs.append(make_job(task, mine, self.engine, facts, golds, jobs[0] if jobs else None))
         return jobs
 
     def _response(self, response: GradedResponse) -> Response:

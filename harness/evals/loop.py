@@ -24,6 +24,7 @@ from harness.decode import Engine, Request
 from harness.decode.trace import columns
 from harness.digest import digest
 from harness.errors import UserError
+from harness.evals.benchmark import BenchmarkFacts
 from harness.evals.data import golds_name, preflight
 from harness.evals.graders import Board, Golds, GradedResponse, Graders
 from harness.evals.prompts import PromptSet, prompt_sets
@@ -84,6 +85,7 @@ class Job:
     requests: tuple[Request, ...]
     config: RecordConfig
     golds: Golds
+    benchmark: BenchmarkFacts
 
     @property
     def decoding(self) -> Decoding:
@@ -121,12 +123,13 @@ class Job:
             UserError: another process writes it, or the disk is full.
         """
         prompts = {request.problem: digest(request.prompt) for request in self.requests}
+        file = {"file": self.benchmark.file} if self.benchmark.file else {}
         return store.open(
             self.config,
             self.task,
             prompts,
             self.sampling.samples,
-            about={"base": self.pair.base, "rl": self.pair.rl},
+            about={"base": self.pair.base, "rl": self.pair.rl, **file},
             trace_columns=self._trace_columns,
         )
 
@@ -143,7 +146,7 @@ def jobs_of(spec: EvalSpec, engine: Engine, *, trace: int | None = None) -> list
     for decoding, prompts in product(spec.decodings, sets):
         requests = _requests(prompts, decoding, trace)
         golds = {v: {f"{prompts.task}/{key}": a for key, a in each.items()} for v, each in prompts.golds.items()}
-        jobs.append(make_job(prompts.task, requests, engine, prompts.data, golds, jobs[0] if jobs else None))
+        jobs.append(make_job(prompts.task, requests, engine, prompts.benchmark, golds, jobs[0] if jobs else None))
     return jobs
 
 
@@ -168,14 +171,14 @@ def _requests(prompts: PromptSet, decoding: Decoding, trace: int | None) -> list
 
 
 def make_job(
-    task: str, requests: Sequence[Request], engine: Engine, data: str | None, golds: Golds, like: Job | None
+    task: str, requests: Sequence[Request], engine: Engine, benchmark: BenchmarkFacts, golds: Golds, like: Job | None
 ) -> Job:
-    """Make a job of requests; the first one's prompt stands for how they are made, `data` is a digest of the questions.
+    """Make a job of requests; the first one's prompt stands for how they are made.
 
     `like` is another job on this engine: its checkpoints are not read again to identify them.
     """
     info, first = engine.info(), requests[0]
-    pair, prompt = Pair(**info["pair"]), digest(first.prompt)
+    pair, prompt, data = Pair(**info["pair"]), digest(first.prompt), benchmark.data
     if like is None:
         config = RecordConfig.of(pair, first.decoding, first.sampling, info, stop=first.stop, prompt=prompt, data=data)
     else:
@@ -183,7 +186,7 @@ def make_job(
         config = like.config.replace(
             decoding=first.decoding, sampling=drawing, stop=tuple(first.stop), prompt=prompt, data=data
         )
-    return Job(task, pair, tuple(requests), config, golds)
+    return Job(task, pair, tuple(requests), config, golds, benchmark)
 
 
 # 2. to 4. Read what is held, decode the rest, store, grade, give
@@ -218,7 +221,7 @@ class Done:
 
     def provenance(self, about: Mapping[str, Any]) -> dict[str, Any]:
         """Return where the numbers come from: settings, data, grader, gold answers, record, engine, and `about`."""
-        job, found = self.job, {"settings": self.job.config.hash(), "data": self.job.config.data}
+        job, found = self.job, {"settings": self.job.config.hash(), **self.job.benchmark.provenance()}
         if job.golds:
             version, answers = next(iter(job.golds.items()))
             asked = {request.problem: answers[request.problem] for request in job.requests}

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.decode import Engine
-from harness.evals.data import all_golds, data_digest, preflight, tasks_dir
+from harness.evals.benchmark import BenchmarkFacts
+from harness.evals.data import all_golds, find_benchmark, preflight, task_config, tasks_dir
 from harness.evals.sampling import sampling_of
 from harness.grading import Gold
 from harness.spec import EvalSpec, Sampling
@@ -15,8 +16,7 @@ from harness.spec import EvalSpec, Sampling
 class PromptSet:
     """The prompts and gold answers of a benchmark, by problem id, in order.
 
-    `golds` has each version of the gold answers that can be graded, the one asked for first; `data` is a digest of the
-    questions.
+    `golds` has each version of the gold answers that can be graded, the one asked for first.
     """
 
     task: str
@@ -24,7 +24,7 @@ class PromptSet:
     stop: tuple[str, ...]
     prompts: Mapping[str, str]
     golds: Mapping[str, Mapping[str, Gold]]
-    data: str
+    benchmark: BenchmarkFacts
 
 
 def prompt_sets(spec: EvalSpec, engine: Engine) -> list[PromptSet]:
@@ -35,15 +35,17 @@ def prompt_sets(spec: EvalSpec, engine: Engine) -> list[PromptSet]:
     """
     from lm_eval.tasks import TaskManager
 
-    names = list(preflight(spec.tasks, spec.data_dir, spec.golds))
+    tasks = {
+        find_benchmark(task, spec.data_dir).name: task for task in preflight(spec.tasks, spec.data_dir, spec.golds)
+    }
     metadata = {"data_dir": spec.data_dir, "golds": spec.golds}
     metadata |= {"repeats": spec.sampling.samples} if spec.sampling else {}
     manager = TaskManager(include_path=str(tasks_dir()), include_defaults=False, metadata=metadata)
-    loaded = manager.load(names)["tasks"]
-    return [_prompt_set(name, loaded[name], spec, engine) for name in names]
+    loaded = manager.load([task_config(task, spec.data_dir) for task in tasks.values()])["tasks"]
+    return [_prompt_set(name, loaded[name], tasks[name], spec, engine) for name in tasks]
 
 
-def _prompt_set(name: str, task: Any, spec: EvalSpec, engine: Engine) -> PromptSet:
+def _prompt_set(name: str, task: Any, asked: str, spec: EvalSpec, engine: Engine) -> PromptSet:
     task.build_all_requests(limit=spec.limit, rank=0, world_size=1)
     own, stop = sampling_of(task.config.generation_kwargs, samples=task.config.repeats, seed=0)
     chat = bool(getattr(engine.tokenizer, "chat_template", None))
@@ -51,12 +53,12 @@ def _prompt_set(name: str, task: Any, spec: EvalSpec, engine: Engine) -> PromptS
     for instance in task.instances:
         text = instance.args[0]
         prompts[instance.doc["id"]] = engine.chat_prompt([{"role": "user", "content": text}]) if chat else text
-    golds = all_golds(name, spec.golds, spec.data_dir)
+    golds = all_golds(asked, spec.golds, spec.data_dir)
     return PromptSet(
         task=name,
         sampling=spec.sampling or own,
         stop=stop,
         prompts=prompts,
         golds={v: {key: answers[key] for key in prompts} for v, answers in golds.items()},
-        data=data_digest(name, spec.data_dir),
+        benchmark=find_benchmark(asked, spec.data_dir).facts,
     )

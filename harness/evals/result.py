@@ -153,7 +153,7 @@ class EvalResult:
     @property
     def limited(self) -> str | None:
         """Of what its problems are a part (`16 of 83 problems`); None where all were asked, or nobody can tell."""
-        asked, whole = len(self.problem_ids), benchmark_size(self.task)
+        asked, whole = len(self.problem_ids), self.provenance.get("benchmark_size") or benchmark_size(self.task)
         return f"{asked} of {whole} problems" if whole is not None and asked != whole else None
 
     @property

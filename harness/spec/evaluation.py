@@ -57,7 +57,8 @@ class EvalSpec(Spec, frozen=True):
     called: ClassVar[str] = "evaluation"
 
     tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
-        default=(), description="Comma-separated: aime24, aime25, amc, minerva, rlvr_math, tiny_easy, …"
+        default=(),
+        description="Comma-separated: aime24, aime25, amc, minerva, rlvr_math, tiny_easy, …, or PATH.jsonl, NAME=PATH.",
     )
     pair: NamedPair = Field(
         default=TINY, description="dapo-32b, orz-32b, unireason-14b, tiny, or a folder with base and rl."

@@ -111,13 +111,23 @@ class DecodingRunner(TrialRunner):
         """Make the result files of complete trials that are missing again, from the records.
 
         Raises:
-            UserError: the records now give other numbers than the trial has (another grader, say).
+            UserError: a benchmark has other problems now than when a trial was run, or the records now give other
+                numbers than the trial has (another grader, say).
         """
         context, lacking = self._context, {}
+        digests = preflight(self._spec.tasks, self._spec.data_dir, self._spec.golds).values()
         for trial in (*context.trials.complete(context.trials.references), *context.trials.complete()):
             point = trial.user_attrs["point"]
-            if point["pair"] == pair and context.folder.results_of(trial.user_attrs["results"]) is None:
+            if point["pair"] != pair:
+                continue
+            results = context.folder.results_of(trial.user_attrs["results"])
+            if results is None:
                 lacking[decoding_of(self._spec, point, self._taus[pair])] = trial
+            if changed := [each.task for each in results or () if each.provenance.get("data") not in (None, *digests)]:
+                raise UserError(
+                    f"the problems of {changed[0]} are not those that sweep {self._spec.name!r} was begun with; give "
+                    "the changed sweep another name, or undo the change"
+                )
 
         def complete(results: list[EvalResult]) -> None:
             trial, now = lacking[results[0].decoding], metrics(self._spec, results)

@@ -34,12 +34,13 @@ def test_the_rows_are_counted(tmp_path, n):
 
 
 def test_ids_are_unique(tmp_path):
-    with pytest.raises(UserError, match="one id to several"):
+    with pytest.raises(UserError, match="line 30 has the id 'p0' of an earlier problem"):
         data.problems("aime24", write(tmp_path, [*rows(29), rows(1)[0]]))
 
 
 @pytest.mark.parametrize(
-    ("line", "message"), [("{", "line 31 is not JSON"), ('{"id": 1}', "line 31 lacks 'problem'"), ("3", "lacks 'id'")]
+    ("line", "message"),
+    [("{", "line 31 is not JSON"), ('{"id": 1}', "line 31 lacks 'problem'"), ("3", "lacks 'problem'")],
 )
 def test_a_bad_line_is_named(tmp_path, line, message):
     folder = write(tmp_path, rows(30))
@@ -60,7 +61,7 @@ def test_without_a_folder_the_hub_is_asked(monkeypatch):
     import datasets
 
     monkeypatch.delenv("RLVR_DIR_DATA", raising=False)
-    data._problems.cache_clear()
+    data._shipped.cache_clear()
     asked = []
 
     def hub(name, split):
@@ -70,7 +71,7 @@ def test_without_a_folder_the_hub_is_asked(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", hub)
     assert data.problems("minerva")[3] == {"id": "3", "problem": "3?", "answer": r"3 \times 10^{6}"}
     assert asked == [("math-ai/minervamath", "test")]
-    data._problems.cache_clear()
+    data._shipped.cache_clear()
 
 
 def test_no_hub_is_one_sentence_that_says_what_to_set(monkeypatch):
@@ -81,7 +82,7 @@ def test_no_hub_is_one_sentence_that_says_what_to_set(monkeypatch):
 
     monkeypatch.delenv("RLVR_DIR_DATA", raising=False)
     monkeypatch.setattr(datasets, "load_dataset", hub)
-    data._problems.cache_clear()
+    data._shipped.cache_clear()
     with pytest.raises(UserError, match=r"set RLVR_DIR_DATA to a folder that holds aime24\.jsonl") as error:
         data.problems("aime24")
     assert "HuggingFaceH4/aime_2024" in str(error.value)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.evals.compare import read_results
+from harness.evals.data import problems
 from harness.records import RecordStore
 
 BIN = Path(sys.executable).parent
@@ -45,8 +47,10 @@ def where(tmp_path_factory):
     (folder / "tasks").mkdir()
     (folder / "data.jsonl").write_text("".join(json.dumps({"a": i, "c": str(i + 1)}) + "\n" for i in range(5)))
     (folder / "tasks/theirs.yaml").write_text(FOREIGN.replace("DATA", str(folder / "data.jsonl")))
+    mine = [{"problem": row["problem"], "answer": row["answer"]} for row in problems("tiny_easy")[:5]]
+    (folder / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in mine))
     done = run(
-        folder, "lm_eval", "--model", "rlvr_dir", "--tasks", "tiny_easy,sums_of_theirs", "--limit", "4",
+        folder, "lm_eval", "--model", "rlvr_dir", "--tasks", "tiny_easy,mine.jsonl,sums_of_theirs", "--limit", "4",
         "--model_args", "backend=transformers,mode=replace,tau=-0.3", "--metadata", '{"repeats": 2}',
         "--include_path", str(folder / "tasks"),
     )  # fmt: skip
@@ -73,7 +77,7 @@ def test_where_things_went_is_one_line(where):
 def test_rollouts_are_kept(where):
     store = RecordStore(where[0] / "runs/records")
     held = {task: len(store.read(config, task).held) for config, task in store.names()}
-    assert held == {"tiny_easy": 8, "sums_of_theirs": 4}
+    assert held == {"tiny_easy": 8, "sums_of_theirs": 4, "mine": 8}
 
 
 def test_our_task_is_logged_as_our_own_command_logs_it(where):
@@ -93,6 +97,22 @@ def test_our_task_is_logged_as_our_own_command_logs_it(where):
     correct = json.loads(file.read_text())["correct"]
     assert one.data.metrics["avg_at_2"] == pytest.approx(100 * sum(map(sum, correct)) / 8, abs=0.01)
     assert "samples.jsonl.gz" in {each.path for each in client.list_artifacts(one.info.run_id)}
+
+
+def test_a_users_file_is_a_benchmark_there_too(where):
+    """Its rows are `tiny_easy`'s under other ids; what is printed is what the record gives, of 4 of its 5 problems."""
+    [result] = read_results([*(where[0] / "runs/records").glob("*/mine")])
+    assert (result.benchmark, result.samples) == ("mine (4 of 5 problems)", 2)
+    [row] = [line for line in where[1].stdout.splitlines() if line.startswith("|mine ")]
+    assert float(row.split("|")[7]) == pytest.approx(result.avg, abs=1e-4)
+
+
+def test_a_file_that_does_not_exist_is_said_at_once(tmp_path):
+    done = subprocess.run(
+        [BIN / "lm_eval", "--model", "rlvr_dir", "--tasks", "no.jsonl"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[-1].startswith("rlvr_dir: task='no.jsonl': no.jsonl does not exist; accepted: PATH")
 
 
 def test_somebody_elses_task_is_logged_with_lm_evals_metrics(where):
