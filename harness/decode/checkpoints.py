@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.decode.adapter import CONFIG as ADAPTER_CONFIG
 from harness.decode.adapter import Adapter, has_tokenizer, is_adapter, read_adapter
+from harness.decode.weights import check_weights_there
 from harness.errors import UserError
 from harness.spec import Pair
 
@@ -55,6 +57,8 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
         UserError: a checkpoint cannot be read or is quantised, the two differ in tokenizer, vocabulary order,
             vocabulary size or architecture, or RL is an adapter that cannot be served.
     """
+    for role in ("rl", "base"):
+        _check_place(role, getattr(pair, role), getattr(pair, f"{role}_revision"))
     adapter = read_adapter(pair.rl, pair.rl_revision)
     if adapter is None:
         rl, base = (_read(pair, role) for role in ("rl", "base"))
@@ -89,17 +93,78 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
     )
 
 
+def check_weights(found: Checkpoints) -> None:
+    """Refuse weights that cannot be loaded, by the headers of local files; see `check_weights_there`.
+
+    Raises:
+        UserError: a directory's weights are not there, or not whole.
+    """
+    for role in ("rl", "base"):
+        name = getattr(found.pair, role)
+        folder = Path(name).expanduser()
+        if folder.is_dir() and not (role == "rl" and found.adapter):
+            check_weights_there(f"{role}={name!r}", folder)
+
+
+def _check_place(role: str, name: str, revision: str | None) -> None:
+    """Refuse at once what is no checkpoint's directory and not on the hub, which transformers asks again and again.
+
+    Raises:
+        UserError: there is nothing of that name, or it is a file, or a directory without a configuration.
+    """
+    accepted = "accepted: a checkpoint's directory, or a hub id"
+    place = Path(name).expanduser()
+    if place.is_file():
+        gguf = place.suffix == ".gguf"
+        convert = " (AutoModelForCausalLM.from_pretrained(folder, gguf_file=...) of transformers converts it)"
+        raise UserError(
+            f"{role}={name!r} is a {'GGUF ' if gguf else ''}file; "
+            f"accepted: a checkpoint's directory{convert if gguf else ''}, or a hub id"
+        )
+    if place.is_dir():
+        if not any((place / config).is_file() for config in ("config.json", ADAPTER_CONFIG)):
+            raise UserError(f"{role}={name!r} holds no config.json, so it is no checkpoint; {accepted}")
+    elif name.startswith((".", "/", "~")) or name.count("/") > 1 or ("/" in name and place.parent.is_dir()):
+        raise UserError(f"{role}={name!r} does not exist; {accepted}")
+    elif why := _not_on_hub(name, revision):
+        raise UserError(f"{role}={name!r} does not exist here, and {why}; {accepted}")
+
+
+def _not_on_hub(name: str, revision: str | None) -> str | None:
+    """Say why the hub, or its cache, does not give a model; None where it may. It is asked once, for ten seconds."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.errors import (
+        HFValidationError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    try:
+        for config in ("config.json", ADAPTER_CONFIG):
+            if isinstance(try_to_load_from_cache(name, config, cache_dir=HF_HUB_CACHE, revision=revision), str):
+                return None
+        HfApi().model_info(name, revision=revision, timeout=10)
+    except HFValidationError:
+        return "no model of the hub can be called so"
+    except RepositoryNotFoundError:
+        return "the hub has no such model, or not for you"
+    except RevisionNotFoundError:
+        return f"the hub's model has no revision {revision!r}"
+    except OfflineModeIsEnabled:
+        return "the hub's cache does not hold it, while HF_HUB_OFFLINE forbids to ask the hub"
+    except Exception as error:  # of the library that is spoken through, which is another one in each version
+        return "the hub cannot be reached" if "Connect" in type(error).__name__ else None
+    return None
+
+
 def _read(pair: Pair, role: str, of: dict[str, Any] | None = None) -> dict[str, Any]:
     """Read a checkpoint's configuration, tokenizer and end-of-text ids; an adapter takes what it lacks from `of`."""
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
     name = getattr(pair, role)
     options = {"revision": getattr(pair, f"{role}_revision"), "trust_remote_code": pair.trust_remote_code}
-    looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
-    if looks_local and not Path(name).expanduser().is_dir():
-        raise UserError(
-            f"{role}={name!r} is no directory; accepted: a checkpoint's directory, a hub id, or a preset's name"
-        )
     if role == "base" and is_adapter(name, options["revision"]):
         raise UserError(f"base={name!r} is an adapter; accepted: a whole checkpoint (an adapter can be rl)")
     try:

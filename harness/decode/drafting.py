@@ -125,6 +125,7 @@ class Drafted(LockStep):
                 1, min(MOST if self.pace.fixed is None else self.pace.fixed, LOGITS // (len(self.running) * vocab))
             )
             yield from self._round(self.pace.choose(most))
+            self.check()
             self.compact()
             self._close_holes()
 

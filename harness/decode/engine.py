@@ -42,6 +42,7 @@ class Engine(Protocol):
 
         Raises:
             UserError: a request cannot be served; nothing has been decoded then.
+            BrokenLogits: a model's logits are no distribution; what has finished by then has been yielded.
         """
         ...
 

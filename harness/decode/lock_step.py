@@ -4,6 +4,7 @@ Prompts are padded on the left and prefilled by both models. Finished rows leave
 else is in the batch.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol
 
@@ -11,10 +12,11 @@ import numpy as np
 import torch
 
 from harness.decode.checkpoints import Checkpoints
-from harness.decode.plan import Plan, rollout
+from harness.decode.plan import Plan, broken_logits, rollout
 from harness.decode.trace import columns
 from harness.decode.types import Rollout
 from harness.policy import Decision, Noise, Rule, decide
+from harness.spec import Pair
 
 Facts = tuple[int, bool, bool, float]  # of a token: id, replaced, changed, delta log p
 
@@ -23,6 +25,8 @@ class Models(Protocol):
     """What a batch is decoded with: the models of a `TransformersPair` that has been started."""
 
     device: torch.device
+    pair: Pair
+    dtype: str
     checkpoints: Checkpoints
     base_model: Any
     rl_model: Any
@@ -62,6 +66,7 @@ class LockStep:
         self.traces: dict[int, list[np.ndarray]] = {}
         self.running = list(range(n))  # row -> index into plans
         self.finished: set[int] = set()
+        self.broken: list[int] = []  # plans whose last token comes from logits that are no distribution
         self.prepare_rows()
 
     def prepare_rows(self) -> None:
@@ -74,7 +79,11 @@ class LockStep:
         self.traced = torch.tensor(traced, device=self.device) if traced else None
 
     def decode(self) -> Iterator[Rollout]:
-        """Yield the rollouts as they finish."""
+        """Yield the rollouts as they finish.
+
+        Raises:
+            BrokenLogits: a model's logits are no distribution; what has finished by then is yielded before.
+        """
         step = 0
         while self.running:
             logits = {role: self.read(role, self.input, self.mask)[:, -1] for role in self.models}
@@ -88,6 +97,7 @@ class LockStep:
                 top=self.top,
             )
             yield from self._write(decision)
+            self.check()
             self.input = decision.token[:, None]
             self.mask = torch.cat([self.mask, self.mask.new_ones(len(self.mask), 1)], dim=1)
             self.compact()
@@ -125,6 +135,10 @@ class LockStep:
     def append(self, i: int, facts: Facts, table: np.ndarray | None) -> Rollout | None:
         """Write down one more token of plan `i`; return its rollout, if that was the last one."""
         plan, written = self.plans[i], self.written[i]
+        if math.isnan(facts[3]):
+            self.finished.add(i)
+            self.broken.append(i)
+            return None
         written.append(facts)
         if table is not None:
             self.traces.setdefault(i, []).append(table[: columns(plan.request.trace or 0)])
@@ -138,6 +152,22 @@ class LockStep:
         trace = np.stack(self.traces.pop(i)) if i in self.traces else None
         ids, replaced, changed, delta_logp = zip(*written, strict=True)
         return rollout(plan, self.engine.tokenizer, ids, replaced, changed, delta_logp, reason, trace)
+
+    def check(self) -> None:
+        """Refuse to go on where a response is broken, and say whose logits did it: each model reads it once more.
+
+        Raises:
+            BrokenLogits: one is.
+        """
+        if not self.broken:
+            return
+        i = self.broken[0]
+        plan, written, vocab = self.plans[i], self.written[i], self.engine.checkpoints.vocab_size
+        ids = torch.tensor([[*plan.prompt_token_ids, *(facts[0] for facts in written)]], device=self.device)
+        with torch.inference_mode():
+            last = {role: model(ids).logits[0, -1, :vocab].float() for role, model in self.models.items()}
+        roles = [role for role, logits in last.items() if bool(torch.log_softmax(logits, 0).isnan().any())]
+        raise broken_logits(plan, self.engine.pair, self.engine.dtype, len(written), roles)
 
     def _stopped(self, plan: Plan, i: int) -> bool:
         """Tell whether a stop string has just been completed; a character is at most a few tokens long."""

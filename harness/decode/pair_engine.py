@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Self
 
-from harness.decode.checkpoints import Checkpoints, read_checkpoints
+from harness.decode.checkpoints import Checkpoints, check_weights, read_checkpoints
 from harness.decode.context import Context
 from harness.decode.expo import decode_with_expo, groups_of_expo
 from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests, template_digest
@@ -25,11 +25,14 @@ class PairEngine(ABC):
         """Read and check the checkpoints; no weights yet.
 
         Raises:
-            UserError: the checkpoints do not fit together, or `max_model_len` is beyond what RL can be read at.
+            UserError: the checkpoints do not fit together, a file of theirs is missing or damaged, or `max_model_len`
+                is beyond what RL can be read at.
         """
         self.pair, self.spec = pair, spec
         self.started = False
         self.checkpoints: Checkpoints = read_checkpoints(pair)
+        if "load_format" not in spec.vllm_args:  # else its weights come from elsewhere
+            check_weights(self.checkpoints)
         self.dtype = self.checkpoints.dtype if spec.dtype == "auto" else spec.dtype
         self.context = Context.of(self.checkpoints, spec.max_model_len)
         self.max_model_len = self.context.length

@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike
 from harness.decode.checkpoints import Checkpoints
 from harness.decode.context import Context
 from harness.decode.trace import MAX_TOP, Trace, columns
-from harness.decode.types import Plan, Request, Rollout
+from harness.decode.types import BrokenLogits, Plan, Request, Rollout
 from harness.digest import digest
 from harness.errors import UserError
 from harness.policy import RuleRow, request_key
-from harness.spec import Decoding, Sampling
+from harness.spec import Decoding, Pair, Sampling
 
 ALGORITHM = 1  # raise it with any change that gives other tokens for the same request: records are keyed by it
 DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio a decision rests on
@@ -103,6 +103,21 @@ def template_digest(tokenizer: Any) -> str | None:
     """Return the first 16 hexadecimal digits of the SHA-256 of the chat template; None where there is none."""
     template = tokenizer.chat_template
     return digest(str(template)) if template else None
+
+
+def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterable[str]) -> BrokenLogits:
+    """Make the error for logits that are no distribution, `after` so many tokens of a response.
+
+    `roles` are those of the models that gave them, as far as it is known.
+    """
+    names = " and ".join(f"{role}={getattr(pair, role)!r}" for role in roles)
+    request = plan.request
+    return BrokenLogits(
+        f"{names or f'one of base={pair.base!r} and rl={pair.rl!r}'}: NaN or infinite logits after {after} tokens of "
+        f"the response to problem={request.problem!r} (sample={request.sample}, {request.decoding.label()}), so no "
+        "token can be drawn; responses that were finished before stand; accepted: a checkpoint with finite logits"
+        + ("" if dtype == "float32" else f", or dtype=float32 if {dtype} is too narrow for it")
+    )
 
 
 def rollout(

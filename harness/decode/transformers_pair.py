@@ -1,8 +1,10 @@
 """The reference engine: two Hugging Face models, a batch after the other. `lock_step` says how one is decoded."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from logging import ERROR, getLogger
 from typing import Any
 
 import torch
@@ -60,7 +62,8 @@ class TransformersPair(PairEngine):
         """Load one of the models (`base`, `rl`). Where RL is a LoRA adapter, it is base with the adapter merged in.
 
         Raises:
-            UserError: its files cannot be read, or lack a weight, which transformers would make up.
+            UserError: its files cannot be read, or lack a weight, which transformers would make up, or hold one of
+                another shape, NaN or infinity.
         """
         from transformers import AutoModelForCausalLM
 
@@ -77,15 +80,31 @@ class TransformersPair(PairEngine):
                     dtype=getattr(torch, self.dtype),
                     trust_remote_code=self.pair.trust_remote_code,
                     output_loading_info=True,
+                    ignore_mismatched_sizes=True,  # refused below, by name
                 )
-            except OSError as error:
-                raise UserError(f"{source}={name!r} cannot be loaded: {str(error).splitlines()[0]}") from None
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:  # of many kinds, by what reads the files
+                said = (str(error).strip() or type(error).__name__).splitlines()[0]
+                raise UserError(f"{source}={name!r} cannot be loaded: {said}") from None
         model, found = loaded
+        for weight, there, wanted in sorted(found["mismatched_keys"])[:1]:
+            raise UserError(
+                f"{source}={name!r}: its files hold {weight} of shape {tuple(there)} and its config.json makes it "
+                f"{tuple(wanted)}; accepted: weights and configuration of one model"
+            )
         if missing := sorted(found["missing_keys"]):
             raise UserError(
                 f"{source}={name!r}: its files lack {missing[0]}; accepted: a checkpoint with every weight of its model"
             )
+        if unknown := sorted(found["unexpected_keys"]):
+            warnings.warn(
+                f"{source}={name!r}: its files hold {len(unknown)} weights that its model does not have, such as "
+                f"{unknown[0]}; they are left out",
+                stacklevel=3,
+            )
         model = self.prepare(model.to(self.device).eval())
+        _check_finite(model, f"{source}={name!r}")
         if self.dtype != self.head_dtype:
             _widen_head(model)
         if adapter is not None:
@@ -176,6 +195,22 @@ class TransformersPair(PairEngine):
             torch.cuda.empty_cache()
 
 
+def _check_finite(model: Any, where: str) -> None:
+    """Refuse weights from which no number can come.
+
+    Raises:
+        UserError: a weight holds NaN or infinity.
+    """
+    names, weights = zip(*model.named_parameters(), strict=True)
+    finite = torch.stack([each.detach().sum(dtype=torch.float32).isfinite() for each in weights]).tolist()
+    for name, weight, fine in zip(names, weights, finite, strict=True):
+        if not fine:
+            raise UserError(
+                f"{where}: its files hold NaN or infinity in {name}, as {str(weight.dtype).removeprefix('torch.')}; "
+                "accepted: a checkpoint whose weights are finite"
+            )
+
+
 def _widen_head(model: Any) -> None:
     """Let a model compute its logits in float32: in bfloat16 those between 16 and 32 would be 0.125 apart."""
     head = model.get_output_embeddings()
@@ -193,14 +228,20 @@ def _widen_head(model: Any) -> None:
 
 @contextmanager
 def _quiet(quiet: bool) -> Iterator[None]:
-    """Hide transformers' loading bars, for models that load at once."""
+    """Hide what transformers says of weights that do not fit, which we say in a sentence; with `quiet` its bars too."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
+    loggers = [getLogger(f"transformers.{name}") for name in ("modeling_utils", "distributed.tensor_parallel")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(ERROR)
     if quiet:
         logging.disable_progress_bar()
     try:
         yield
     finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
         if quiet and shown:
             logging.enable_progress_bar()

@@ -15,6 +15,10 @@ class EngineLost(UserError):
     """An engine's processes are gone while it decoded; what it had handed back stands, and another can do the rest."""
 
 
+class BrokenLogits(UserError):
+    """A model's logits at some position are no distribution: NaN or +inf is among them, or nothing but -inf."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One response to be decoded.

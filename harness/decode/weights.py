@@ -1,10 +1,12 @@
-"""A checkpoint's weights without loading them: which tensors there are, and a few of their numbers."""
+"""A checkpoint's weights without loading them: whether they are there, which tensors, and a few of their numbers."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from harness.errors import UserError
 
 INDEX = "model.safetensors.index.json"
 CORNER = (4, 64)  # of a matrix, the rows and columns that stand for it; of a vector, the last many
@@ -39,6 +41,64 @@ def tensor_files(name: str, revision: str | None = None, *, fetch: bool = False)
         with safe_open(file, "pt") as tensors:
             found |= dict.fromkeys(tensors.keys(), file)
     return found
+
+
+def check_weights_there(where: str, folder: Path) -> None:
+    """Refuse a directory whose weights cannot be loaded, by the headers of its files; no numbers are read.
+
+    Args:
+        where: what the sentence begins with, `rl='runs/rl'`.
+        folder: of a checkpoint.
+
+    Raises:
+        UserError: no weights, a file that is not whole, or an index that names what is not there.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    whole = "accepted: every file of the checkpoint, whole"
+    if not any(file.suffix in (".safetensors", ".bin", ".pt") for file in folder.iterdir()):
+        of_llama_cpp = [file.name for file in sorted(folder.glob("*.gguf"))][:1]
+        found = f"only GGUF ({of_llama_cpp[0]}), which is not read here" if of_llama_cpp else "no weights"
+        raise UserError(f"{where} holds {found}; accepted: model.safetensors, or shards of it with {INDEX}")
+    index, named = _index(where, folder)
+    for file in dict.fromkeys(named.values()):
+        if not (folder / file).is_file():
+            raise UserError(f"{where}: its {index} names {file}, which is not there; {whole}")
+    files = [folder / file for file in dict.fromkeys(named.values())] or sorted(folder.glob("model*.safetensors"))
+    for path in files:
+        if path.suffix != ".safetensors":
+            continue
+        try:
+            with safe_open(path, "pt") as tensors:
+                held = set(tensors.keys())
+        except (OSError, SafetensorError) as error:
+            with path.open("rb") as start:
+                pointer = start.read(30).startswith(b"version https://git-lfs")
+            said = "it is a pointer of Git LFS, which `git lfs pull` replaces" if pointer else f"{error}"
+            raise UserError(f"{where}: its {path.name} is cut short or damaged ({said}); {whole}") from None
+        lost = sorted(tensor for tensor, file in named.items() if file == path.name and tensor not in held)
+        if lost:
+            raise UserError(f"{where}: its {index} says that {path.name} holds {lost[0]}, which it does not; {whole}")
+
+
+def _index(where: str, folder: Path) -> tuple[str, dict[str, str]]:
+    """Read which file holds each tensor: the index's name and what it says; nothing where no index counts.
+
+    Raises:
+        UserError: the index is not as libraries write it.
+    """
+    for kind in ("model.safetensors", "pytorch_model.bin"):
+        if (folder / kind).is_file():
+            break
+        index = folder / f"{kind}.index.json"
+        if index.is_file():
+            try:
+                return index.name, dict(json.loads(index.read_text())["weight_map"])
+            except (OSError, ValueError, KeyError, TypeError):
+                raise UserError(
+                    f"{where}: its {index.name} cannot be read; accepted: a weight_map of tensors to files, as JSON"
+                ) from None
+    return "", {}
 
 
 def corner(tensor: Any) -> Any:

@@ -61,11 +61,12 @@ def check_data(tasks: Iterable[str], metadata: Mapping[str, Any]) -> None:
 
 
 def one_line(previous: Any) -> Any:
-    """An exception hook that prints a `UserError` as one line and leaves everything else to `previous`."""
+    """An exception hook that ends with one line and status 2 for a `UserError`; all else is left to `previous`."""
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if isinstance(error, UserError):
             print(f"rlvr_dir: {error}", file=sys.stderr)
+            raise SystemExit(2)  # Python ends with the status that its hook asks for
         else:
             previous(kind, error, trace)
 

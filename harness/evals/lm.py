@@ -89,9 +89,12 @@ class RlvrDirLM(LM):
         for index, instance in enumerate(requests):
             work.append(self._request(instance, seen[id(instance)], index))
             seen[id(instance)] += 1
-        keys = {(request.problem, request.sample) for request in work}
-        if len(keys) != len(work):
-            raise RuntimeError("two requests have the same problem and sample, so they would get the same tokens")
+        keys = Counter((request.problem, request.sample) for request in work)
+        if twice := [problem for (problem, _), n in keys.items() if n > 1]:
+            raise UserError(
+                f"problem={twice[0]!r} is there twice, so both would get the same tokens and one record; accepted: an "
+                "id of its own for each problem of a task"
+            )
         tasks = sorted({instance.task_name for instance in requests} & set(SOURCES))
         if tasks and _is_tiny(self.engine):
             print(

@@ -137,7 +137,7 @@ class Decision:
     token: torch.Tensor  # int64, the token to emit
     proposed: torch.Tensor  # int64, the primary's draw
     replaced: torch.Tensor  # bool, the criterion held and the token was redrawn
-    delta_logp: torch.Tensor  # float32, of the proposed token, in nats
+    delta_logp: torch.Tensor  # float32, of the proposed token, in nats; NaN: a model's logits are no distribution
     trace: torch.Tensor | None = None  # (traced rows, columns(top)) float32, see `trace.py`
 
     @property
@@ -171,7 +171,9 @@ def decide(
         traced: (m,) int64, the rows whose facts are wanted; top: with so many of each model's likeliest tokens.
 
     Returns:
-        Decision, tensors of n rows (`trace`: m rows) on the logits' device.
+        Decision, tensors of n rows (`trace`: m rows) on the logits' device. Where either model's logits are no
+        distribution (a NaN or +inf among them, or nothing but -inf) `delta_logp` is NaN, and the row's token, one of
+        the vocabulary, means nothing.
     """
     if dense is None:
         dense = base_logits.device.type != "cpu"
@@ -221,6 +223,7 @@ def _decide_dense(
         return tempered.sub_(z) if copied else tempered - z
 
     zb, zr = (_tempered(logits[:, :vocab_size], rule).logsumexp(1, keepdim=True) for logits in (base_logits, rl_logits))
+    zb, zr = zb + (zb - zb), zr + (zr - zr)  # infinite ones become NaN, as in `log_softmax`; finite ones stay
     if proposed is None:
         if len(rule.primaries) == 1:
             primary = logp(rl_logits, zr) if "rl" in rule.primaries else logp(base_logits, zb)

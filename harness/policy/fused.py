@@ -68,6 +68,8 @@ def force(
 ) -> torch.Tensor:
     """Leave one finite logit in each row, on the decided token: band (1 + replaced + changed) + delta log p.
 
+    Where delta log p is NaN it is 4 band.
+
     Args:
         logits: (n, padded vocabulary), each row's columns side by side in memory; changed in place.
         decision: of these rows.

@@ -416,8 +416,9 @@ def force(
         column = tl.program_id(1) * TILE + tl.arange(0, TILE)
         token = tl.load(tokens + i)
         delta = tl.load(deltas + i)
-        delta = tl.where(delta > limit, limit, tl.where(delta < -limit, -limit, delta))  # NaN stays NaN
         changed = tl.where(token == tl.load(proposals + i), 0.0, 1.0)
-        number = band * (1.0 + tl.load(replacements + i).to(tl.float32) + changed) + delta
+        cut = tl.where(delta > limit, limit, tl.where(delta < -limit, -limit, delta))
+        number = band * (1.0 + tl.load(replacements + i).to(tl.float32) + changed) + cut
+        number = tl.where(delta == delta, number, 4.0 * band)  # NaN is not equal to itself
         value = tl.where(column == token, number, -float("inf"))
         tl.store(logits + i * stride + column, value.to(logits.dtype.element_ty), mask=column < width)

@@ -27,15 +27,19 @@ def draw(logp: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, *, head: int 
     that meets its limit to the last of sixteen digits.
 
     Args:
-        logp: (n, vocab) float32 log-probabilities, normalised; -inf for impossible tokens.
+        logp: (n, vocab) float32 log-probabilities, normalised; -inf for impossible tokens. A row may be all NaN.
         top_p: (n,) in (0, 1].
         u: (n,) float64 in [0, 1).
 
     Returns:
-        (n,) int64 token ids.
+        (n,) int64 token ids; 0 for a row of NaN, which has nothing to draw from.
     """
     vocab = logp.shape[-1]
     top_p, u = top_p.double(), u.double()
+    nothing = logp[:, 0].isnan()
+    if bool(nothing.any()):
+        logp = logp.masked_fill(nothing[:, None], float("-inf"))
+        logp[nothing, 0] = 0.0
     if head >= vocab:
         return _draw_ordered(*_by_probability(logp.exp()), top_p, u)[0]
     values, ids = logp.topk(head, dim=-1, sorted=False)
@@ -57,18 +61,19 @@ def draw_by_mass(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor) -> to
     each of a single mass: once for where the nucleus ends, once for where the draw falls.
 
     Args:
-        mass: (n, vocab) float32, probabilities times 2^60; overwritten.
+        mass: (n, vocab) float32, probabilities times 2^60; overwritten. A row may be all NaN.
         top_p: (n,) float64 in (0, 1].
         u: (n,) float64 in [0, 1), multiples of 2^-53.
 
     Returns:
-        (n,) int64 token ids.
+        (n,) int64 token ids; any for a row of NaN, which has nothing to draw from.
     """
     weight = mass.long()
     total = weight.sum(1)
     limit = (top_p * 2.0**UNIT).ceil().long().clamp(min=1).minimum(total).where(top_p < 1, total)
     # Places in order, likeliest first: 0 up to 2^29 - 2; the last is that of masses below 1, which weigh nothing.
-    place = mass.view(torch.int32).sub_(_LEAST - 1).clamp_(min=0).mul_(-1).add_((1 << _PLACES) - 1)
+    last = (1 << _PLACES) - 1
+    place = mass.view(torch.int32).sub_(_LEAST - 1).clamp_(0, last).mul_(-1).add_(last)  # NaN is beyond all masses
     coarse = _cumulative(place >> _FINE, weight, 1 << (_PLACES - _FINE))
 
     def find(point: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -105,7 +105,7 @@ def test_a_step_that_fails_is_a_finding_with_the_end_of_its_output(tmp_path):
     nowhere = str(tmp_path / "nothing")
     found = checklist.apart("shuffle", Pair(base=nowhere, rl=nowhere), {"least": 1.0}, {}, 300, tmp_path / "log")
     assert found["ok"] is False
-    assert "nothing' is no directory" in found["error"]
+    assert "nothing' does not exist" in found["error"]
     assert "Traceback" in found["output"]
     assert len(found["output"]) <= checklist.KEPT
 

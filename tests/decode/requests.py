@@ -53,3 +53,15 @@ def assert_same(ours, theirs, tolerance=1e-3):
     for key, mine in ours.items():
         assert facts(mine) == facts(theirs[key]), key
         assert abs(mine.delta_logp - theirs[key].delta_logp).max() <= tolerance
+
+
+def read_once(rollouts):
+    """A token that only the last response that has one reads: the token, that response, how many tokens come before."""
+    rollouts = list(rollouts)
+    for i in reversed(range(len(rollouts))):
+        own, others = rollouts[i], rollouts[:i] + rollouts[i + 1 :]
+        elsewhere = {token for each in others for token in (*each.prompt_token_ids, *each.token_ids)}
+        for at, token in enumerate(own.token_ids[:-1]):
+            if at > 2 and token not in elsewhere | {*own.prompt_token_ids, *own.token_ids[:at]}:
+                return token, own, at
+    raise AssertionError("no response reads a token of its own")

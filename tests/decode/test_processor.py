@@ -33,6 +33,20 @@ def test_a_number_that_is_not_the_channels_is_refused(number):
         channel.decode(np.array([64.0, number]))
 
 
+def test_what_is_no_number_comes_back_as_none():
+    replaced, changed = torch.tensor([True, True, False]), torch.tensor([True, False, False])
+    sent = channel.encode(replaced, changed, torch.tensor([float("nan"), -0.5, float("nan")]))
+    assert sent.isfinite().all()  # vLLM's sampler meets numbers alone
+    got = channel.decode(sent.numpy())
+    assert np.isnan(got[2]).tolist() == [True, False, True]
+    assert (got[0].tolist(), got[1].tolist()) == ([False, True, False], [False, False, False])
+    table = torch.tensor([[-1.0, float("nan"), 0.5, 0.7, float("nan"), float("nan"), 3.0, 0.0, 17.0]])
+    sent = channel.encode_trace(table)
+    assert sent.isfinite().all()
+    ids = channel.slots(torch.tensor([4]), 9)[0].tolist()
+    np.testing.assert_array_equal(channel.decode_trace([4], [(ids, sent[0].tolist())], 9), table.numpy())
+
+
 ROWS = [
     RuleRow("delta_logp", "base", -0.1, 0.0, 1.0, 0.8),
     RuleRow("never", "rl", top_p=0.7),

@@ -12,12 +12,13 @@ import torch
 from scipy import stats
 
 from harness.decode import Request, open_engine
+from harness.decode.types import BrokenLogits
 from harness.errors import UserError
 from harness.policy import Rule, distribution
 from harness.spec import Decoding, Sampling
 from tests.conftest import vllm_spec
 from tests.decode.apart import REQUESTS
-from tests.decode.requests import DECODINGS, LONG, assert_same, by_key, facts, make_requests
+from tests.decode.requests import DECODINGS, LONG, assert_same, by_key, facts, make_requests, read_once
 
 pytestmark = pytest.mark.vllm
 pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -69,6 +70,31 @@ def test_traces_come_back_whole_from_mixed_batches_and_change_no_token(vllm_engi
     assert compared > 300
     with pytest.raises(UserError, match="trace=11 is refused; accepted: 0 to 10"):
         list(vllm_engine.generate([replace(plain[0], trace=11)]))
+
+
+@pytest.mark.parametrize(("role", "trace"), [("base", None), ("rl", None), ("rl", 0)])
+def test_nan_in_mid_run_names_model_request_and_position(vllm_engine, role, trace):
+    from dataclasses import replace
+
+    requests = [replace(request, trace=trace) for request in make_requests(12, samples=1, max_tokens=24)]
+    whole = by_key(vllm_engine.generate(requests))
+    token, broken, at = read_once(whole.values())
+    embeddings = getattr(worker_model(vllm_engine), role).model.embed_tokens.weight.data
+    sound, kept = embeddings[token].clone(), []
+    embeddings[token] = float("nan")
+    try:
+        with pytest.raises(BrokenLogits) as error:
+            kept.extend(vllm_engine.generate(requests))
+    finally:
+        embeddings[token] = sound
+        vllm_engine.forget_prompts()
+    request, place = broken.request, getattr(vllm_engine.pair, role)
+    assert str(error.value).startswith(
+        f"{role}={place!r}: NaN or infinite logits after {at + 1} tokens of the response to "
+        f"problem={request.problem!r} (sample={request.sample}, {request.decoding.label()})"
+    )
+    assert all(facts(rollout) == facts(whole[key]) for key, rollout in by_key(kept).items())
+    assert_same(vllm_engine.generate(requests), whole.values())
 
 
 def test_both_submodels_give_the_logits_of_transformers_under_chunked_prefill(vllm_engine, transformers_engine):

@@ -22,7 +22,7 @@ def run(*words, env=None, program=LM_EVAL, cwd=None):
 
 
 def refused(done):
-    assert done.returncode != 0
+    assert done.returncode == 2
     assert "Traceback" not in done.stderr
     return done.stderr.strip().splitlines()[-1]
 

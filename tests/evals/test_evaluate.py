@@ -176,6 +176,18 @@ def test_refusals_of_the_adapter(engine, data_dir, tmp_path):
         lm.loglikelihood([])
 
 
+def test_two_problems_of_one_id_are_refused_before_decoding(engine):
+    from lm_eval.api.instance import Instance
+
+    docs = [{"id": key, "problem": f"{key}+1?", "answer": "2"} for key in ("a", "b", "a")]
+    asked = [
+        Instance("generate_until", doc, (doc["problem"], {"max_gen_toks": 4}), i, metadata=("mine", i, 1))
+        for i, doc in enumerate(docs)
+    ]
+    with pytest.raises(UserError, match=r"^problem='mine/a' is there twice, .*; accepted: an id of its own"):
+        RlvrDirLM(engine=engine).generate_until(asked)
+
+
 def test_nothing_is_opened_before_tasks_and_data_are_good(tmp_path, data_dir):
     class Never:
         def __getattr__(self, name):

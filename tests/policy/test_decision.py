@@ -117,6 +117,42 @@ def test_identities():
     )
 
 
+def broken_rows(n, vocab, seed=0):
+    """Both models' logits, and which rows of them are no distribution: every third row of either model."""
+    base, rl = logits(n, vocab, seed=seed)
+    for i in range(0, n, 3):
+        each = (base, rl)[i % 2]
+        each[i, (i // 6) % vocab] = (float("nan"), float("inf"))[i // 6 % 2]
+        if i % 4 == 0:
+            each[i] = (float("nan"), float("-inf"))[i // 12 % 2]
+    return base, rl, torch.arange(n) % 3 == 0
+
+
+@pytest.mark.parametrize(("vocab", "dense"), [(50, False), (1000, False), (50, True)])
+def test_a_row_that_is_no_distribution_is_told_and_leaves_the_others_alone(vocab, dense):
+    rows = list(every_rule())[::3]
+    n = len(rows)
+    base, rl, broken = broken_rows(n, vocab)
+    draws = noise(n, seed=4)
+    got = decide(base, rl, Rule(rows), draws, vocab_size=vocab, dense=dense, traced=torch.arange(n))
+    assert got.delta_logp.isnan().equal(broken)
+    assert ((got.token >= 0) & (got.token < vocab)).all()
+    known = got.trace[:, :2].isnan()  # log p under base and RL
+    assert known.any(1).equal(broken)
+    assert not known.all(1).any()
+    kept = (~broken).nonzero().squeeze(1)
+    alone = decide(
+        base[kept],
+        rl[kept],
+        Rule([rows[i] for i in kept.tolist()]),
+        Noise(draws.propose[kept], draws.redraw[kept], draws.gate[kept]),
+        vocab_size=vocab,
+        dense=dense,
+    )
+    assert alone.token.equal(got.token[kept])
+    assert alone.replaced.equal(got.replaced[kept])
+
+
 def test_a_row_does_not_depend_on_its_batch():
     rows = list(every_rule())
     base, rl = logits(len(rows), vocab=50, seed=4)

@@ -121,6 +121,23 @@ def test_a_row_does_not_depend_on_its_batch(interpreted):
         assert outcome.mass.equal(whole.mass[part])
 
 
+def test_a_row_that_is_no_distribution_is_told_and_leaves_the_others_alone(interpreted):
+    n, vocab = 24, 200
+    whole = mixed_batch(n, vocab, seed=9)
+    broken = replace(whole, base=whole.base.clone(), rl=whole.rl.clone())
+    for i in range(0, n, 3):
+        each = (broken.base, broken.rl)[i % 2]
+        each[i, i] = (float("nan"), float("inf"))[i // 6 % 2]
+        if i % 4 == 0:
+            each[i] = (float("nan"), float("-inf"))[i // 12 % 2]
+    got, want = (interpreted("run", batch=each).decision for each in (broken, whole))
+    some = torch.arange(n) % 3 == 0
+    assert got.delta_logp.isnan().equal(some)
+    assert ((got.token >= 0) & (got.token < vocab)).all()
+    for name in ("token", "proposed", "replaced", "delta_logp"):
+        assert getattr(got, name)[~some].equal(getattr(want, name)[~some])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_forced_row_has_one_finite_logit(interpreted, dtype):
     from harness.decode.vllm_pair import channel

@@ -7,7 +7,8 @@ chunking, tensor parallelism and process boundaries like the token itself.
     logit = 64 (1 + replaced + changed) + clamp(delta log p, -30, 30)
 
 Three bands that cannot overlap, all below 256, where float32 resolves 1.5e-5: the error in delta log p is at most
-half of that.
+half of that. Where a model's logits are no distribution, delta log p is NaN and the logit is 256: a number too, so
+that vLLM emits the token like any other, and the host is told with the response. No step waits for it.
 
 A traced token has its statistics on other ids of the row, in order and past the chosen one, as finite logits below its
 band (ranks and ids negated, the others at most 30); asked for as many log-probabilities, vLLM returns exactly these.
@@ -24,6 +25,8 @@ from harness.decode.plan import DELTA_LIMIT
 from harness.policy.trace import FACTS, TOP_FACTS
 
 BAND = 64.0
+NO_NUMBER = 4 * BAND  # where delta log p is NaN
+NO_FACT = -(2.0**26)  # the same, for a statistic: below all others
 
 
 def encode(replaced: torch.Tensor, changed: torch.Tensor, delta_logp: torch.Tensor) -> torch.Tensor:
@@ -32,11 +35,14 @@ def encode(replaced: torch.Tensor, changed: torch.Tensor, delta_logp: torch.Tens
     A token is `changed` only where it is `replaced`.
     """
     band = 1.0 + replaced.float() + changed.float()
-    return BAND * band + delta_logp.float().clamp(-DELTA_LIMIT, DELTA_LIMIT)
+    number = BAND * band + delta_logp.float().clamp(-DELTA_LIMIT, DELTA_LIMIT)
+    return number.where(~delta_logp.isnan(), NO_NUMBER)
 
 
 def decode(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Undo `encode`: (n,) floats -> replaced (n,) bool, changed (n,) bool, delta log p (n,) float32.
+
+    Where delta log p is NaN the token was neither.
 
     Raises:
         ValueError: a number lies in no band, so it was not written by `encode`.
@@ -44,11 +50,12 @@ def decode(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     logits = np.asarray(logits, dtype=np.float64)
     band = np.rint(np.where(np.isfinite(logits), logits, 0.0) / BAND)
     delta = logits - BAND * band
-    if not (np.isin(band, (1, 2, 3)) & (np.abs(delta) <= DELTA_LIMIT + 1e-3)).all():
+    broken = logits == NO_NUMBER
+    if not (broken | np.isin(band, (1, 2, 3)) & (np.abs(delta) <= DELTA_LIMIT + 1e-3)).all():
         raise ValueError(
             "a token came back without the facts of its decision: its logit lies in no band of the channel"
         )
-    return band >= 2, band >= 3, delta.astype(np.float32)
+    return (band >= 2) & ~broken, (band >= 3) & ~broken, np.where(broken, np.nan, delta).astype(np.float32)
 
 
 def slots(chosen: torch.Tensor, width: int) -> torch.Tensor:
@@ -65,8 +72,9 @@ def signs(width: int) -> np.ndarray:
 
 
 def encode_trace(table: torch.Tensor) -> torch.Tensor:
-    """Write the statistics of n tokens as logits for their `slots`: (n, width) -> (n, width) float32."""
-    return table.float() * _signs_on(table.device, table.shape[1])
+    """Write the statistics of n tokens as logits for their `slots`: (n, width) -> as many float32; NaN as NO_FACT."""
+    numbers = table.float() * _signs_on(table.device, table.shape[1])
+    return numbers.masked_fill_(numbers.isnan(), NO_FACT)
 
 
 @lru_cache
@@ -85,7 +93,7 @@ def decode_trace(
         width: statistics a token.
 
     Returns:
-        (tokens, width) float32.
+        (tokens, width) float32; NaN where it was NaN.
 
     Raises:
         ValueError: a statistic is missing, or something came back that is none.
@@ -100,4 +108,4 @@ def decode_trace(
                 row[slot] = value
     if np.isnan(table).any():
         raise ValueError("a traced token came back without all of its statistics")
-    return table * signs(width)
+    return np.where(table == NO_FACT, np.nan, table * signs(width))

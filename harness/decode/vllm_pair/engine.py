@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -12,17 +13,18 @@ import numpy as np
 from harness.decode.checkpoints import ties_head
 from harness.decode.context import positions
 from harness.decode.expo import groups_of_expo
-from harness.decode.plan import Plan, plan_requests, rollout
+from harness.decode.plan import Plan, broken_logits, plan_requests, rollout
 from harness.decode.precision import exact_float32
 from harness.decode.progress import Progress
 from harness.decode.trace import MAX_TOP, columns
-from harness.decode.types import Request, Rollout
+from harness.decode.types import BrokenLogits, Request, Rollout
 from harness.decode.vllm_pair import batch_invariance, channel
 from harness.decode.vllm_pair.output import Output
 from harness.decode.vllm_pair.plugin import ARCHITECTURE, LORA_ARCHITECTURE, SINGLE_ARCHITECTURE
 from harness.decode.vllm_pair.self_test import TestedPair, self_test
 from harness.decode.vllm_pair.start import QUIET, clean_up, in_process, lost, on_cpu, prepare, start_vllm
 from harness.errors import UserError
+from harness.policy.trace import FACTS
 from harness.spec import EngineSpec, Pair
 
 CPU_KV_CACHE_GIB = 2.0
@@ -40,6 +42,15 @@ _REFUSED_ARGS = {
 }
 
 _open_here: set[int] = set()  # engines whose workers live in this process: vLLM's distributed state is global
+
+
+class _Broken(Exception):
+    """A response came back with a token that was drawn from logits that are no distribution."""
+
+    def __init__(self, plan: Plan, token_ids: list[int], roles: tuple[str, ...] | None) -> None:
+        """Take the tokens before it and, if the request was traced, whose logits they were."""
+        super().__init__(plan, token_ids, roles)
+        self.plan, self.token_ids, self.roles = plan, token_ids, roles
 
 
 class VllmPair(TestedPair):
@@ -185,6 +196,23 @@ class VllmPair(TestedPair):
         return plan
 
     def _generate(self, waiting: Iterator[Plan], total: int, progress: bool | Progress) -> Iterator[Rollout]:
+        try:
+            yield from self._stream(waiting, total, progress)
+        except _Broken as broken:
+            raise self._explained(broken) from None
+
+    def _explained(self, broken: "_Broken") -> BrokenLogits:
+        """Make the error for a broken response; whose logits did it is found by decoding that token again, traced."""
+        plan, roles = broken.plan, broken.roles
+        if roles is None:
+            request, prompt = replace(plan.request, trace=0), (*plan.prompt_token_ids, *broken.token_ids)
+            try:
+                list(self._stream(iter([replace(plan, request=request, prompt_token_ids=prompt, max_new_tokens=1)]), 1))
+            except _Broken as again:
+                roles = again.roles
+        return broken_logits(plan, self.pair, self.dtype, len(broken.token_ids), roles or ())
+
+    def _stream(self, waiting: Iterator[Plan], total: int, progress: bool | Progress = False) -> Iterator[Rollout]:
         if self._generating:
             raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
         self._generating = True
@@ -197,12 +225,20 @@ class VllmPair(TestedPair):
                     running[self._submit(plan)] = plan
                 if not running:
                     return
+                broken: _Broken | None = None
                 for output in self._step():
                     plan = running.pop(output.request_id, None) if output.finished else None
-                    if plan is not None:  # None: a plain vLLM request that somebody put beside ours
+                    if plan is None:  # a plain vLLM request that somebody put beside ours
+                        continue
+                    try:
                         done = self._rollout(plan, output.outputs[0])
-                        bar.finished(done)
-                        yield done
+                    except _Broken as error:
+                        broken = error  # after the others of this step
+                        continue
+                    bar.finished(done)
+                    yield done
+                if broken is not None:
+                    raise broken
                 if progress and time.monotonic() > next_look:
                     bar.show(self._unfinished_tokens())
                     next_look = time.monotonic() + 1.0
@@ -276,6 +312,13 @@ class VllmPair(TestedPair):
             spans = zip(flat.start_indices, flat.end_indices, strict=True)
             returned = [(flat.token_ids[start:end], flat.logprobs[start:end]) for start, end in spans]
             trace = channel.decode_trace(token_ids, returned, columns(plan.request.trace))
+        if (broken := np.isnan(delta_logp)).any():
+            first = int(broken.argmax())
+            roles = None
+            if trace is not None:
+                logp = {role: trace[first, FACTS.index(f"logp_{role}")] for role in ("base", "rl")}
+                roles = ("rl",) if self.single else tuple(role for role in logp if np.isnan(logp[role]))
+            raise _Broken(plan, token_ids[:first], roles)
         return rollout(plan, self.tokenizer, token_ids, replaced, changed, delta_logp, reason, trace)
 
     def forget_prompts(self) -> None:

@@ -2,7 +2,8 @@
 
 vLLM does not see to it itself. Its check for missing weights exempts every module that knows how to rework its weights
 once they are loaded, which is nearly all of them; and a packed weight counts as loaded with a single one of its parts.
-So all weights are NaN before they are loaded, and one that holds a NaN afterwards was not, or not wholly.
+So all weights are NaN before they are loaded, and one that holds a NaN afterwards was not, or not wholly. Infinity is
+refused with it.
 
 A submodel is built with a tied head where its own configuration says so. A file may hold an `lm_head.weight` all the
 same, and then decides, as in transformers: equal to the input embeddings it stays tied, another one becomes the head.
@@ -36,7 +37,7 @@ def load_whole(
         The names of the parameters that were loaded.
 
     Raises:
-        UserError: a parameter is not in its checkpoint, or not wholly, or is NaN there.
+        UserError: a parameter is not in its checkpoint, or not wholly, or holds NaN or infinity there.
     """
     with torch.no_grad():
         for parameter in model.parameters():
@@ -57,14 +58,14 @@ def load_whole(
         _settle_head(getattr(model, role), weight, f"{role}={checkpoints[role]!r}")
         loaded.add(f"{role}.{HEAD}")
     for name, parameter in model.named_parameters():
-        if parameter.is_floating_point():  # a NaN survives a sum, which needs no memory
-            missing = bool(parameter.sum(dtype=torch.float32).isnan())
+        if parameter.is_floating_point():  # NaN and infinity survive a sum, which needs no memory
+            missing = not parameter.sum(dtype=torch.float32).isfinite()
         else:
             missing = name not in loaded
         if missing:
             role, inner = name.split(".", 1)
             raise UserError(
-                f"{role}={checkpoints[role]!r}: its files lack {inner}, or a part of it, or hold NaN there; "
+                f"{role}={checkpoints[role]!r}: its files lack {inner}, or a part of it, or hold NaN or infinity; "
                 "accepted: a checkpoint with every weight of its model"
             )
     return loaded

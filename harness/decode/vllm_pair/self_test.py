@@ -23,7 +23,7 @@ import torch
 
 from harness.decode.pair_engine import PairEngine
 from harness.decode.progress import Progress
-from harness.decode.types import Request, Rollout
+from harness.decode.types import BrokenLogits, Request, Rollout
 from harness.decode.weights import corners, tensor_files
 from harness.errors import UserError
 from harness.spec import Decoding, EngineSpec, Sampling
@@ -72,10 +72,8 @@ def self_test(engine: TestedPair, full: bool = False) -> str:
         texts = _watch(engine, "token by token", distinct, _draw)
         joined = _watch(engine, "in steps that admit requests", distinct, _joined, texts)
         at_once = _watch(engine, "where all is read at once", distinct, _at_once, texts)
-    except UserError:
-        raise
-    except ValueError as error:  # no finite number to send back through the channel
-        raise UserError(f"self-test: a submodel's logits are no numbers ({error})") from None
+    except BrokenLogits as error:
+        raise UserError(f"self-test: {error}") from None
     _check_each(engine, texts, distinct)
     _compare_routes(engine, texts, joined, "in steps that admit requests")
     _compare_routes(engine, texts, at_once, "where all is read at once")

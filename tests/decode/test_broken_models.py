@@ -1,0 +1,295 @@
+"""A broken model is never a number: whatever is wrong with a checkpoint, `rlvr-dir eval` ends with one sentence."""
+
+import http.server
+import json
+import re
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from harness import cli
+from harness.bench.random_pair import random_pair
+from harness.decode import open_engine
+from harness.decode.checkpoints import read_checkpoints
+from harness.decode.types import BrokenLogits
+from harness.errors import UserError
+from harness.records import RecordStore
+from harness.spec import Decoding, EngineSpec, Pair, Sampling
+from harness.tiny import tiny_pair
+from tests.decode.checkpoints import variant
+from tests.decode.requests import assert_same, make_requests, read_once
+from tests.evals.asked import evaluate
+
+DOWN = "model.layers.0.mlp.down_proj.weight"
+INDEX = "model.safetensors.index.json"
+
+
+def of_file(change):
+    """Breaks a copy of a checkpoint by what is done to its file of weights."""
+
+    def broken(source, place):
+        shutil.copytree(source, place)
+        change(place / "model.safetensors")
+        return place
+
+    return broken
+
+
+def of_weights(change):
+    """Breaks a copy by what is done to its tensors."""
+
+    def broken(source, place):
+        shutil.copytree(source, place)
+        tensors = load_file(place / "model.safetensors")
+        change(tensors)
+        save_file(tensors, place / "model.safetensors", {"format": "pt"})
+        return place
+
+    return broken
+
+
+def one(value):
+    return of_weights(lambda tensors: tensors[DOWN][3, 4].fill_(value))
+
+
+def without_a_shard(source, place):
+    variant(source, place, shards=2)
+    (place / "model-00002-of-00002.safetensors").unlink()
+    return place
+
+
+def with_a_shard_of_less(source, place):
+    variant(source, place, shards=2)
+    [holds] = {file for name, file in json.loads((place / INDEX).read_text())["weight_map"].items() if name == DOWN}
+    tensors = load_file(place / holds)
+    del tensors[DOWN]
+    save_file(tensors, place / holds, {"format": "pt"})
+    return place
+
+
+def with_an_index_that_is_cut(source, place):
+    variant(source, place, shards=2)
+    (place / INDEX).write_text((place / INDEX).read_text()[:100])
+    return place
+
+
+def gguf(source, place):
+    place = place.with_suffix(".gguf")
+    place.write_bytes(b"GGUF" + bytes(64))
+    return place
+
+
+def gguf_in_a_directory(source, place):
+    shutil.copytree(source, place, ignore=shutil.ignore_patterns("*.safetensors"))
+    return gguf(source, place / "model").parent
+
+
+def empty(source, place):
+    place.mkdir()
+    return place
+
+
+def gpt2(source, place):
+    """The same tokenizer and vocabulary around a model of another kind."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    shutil.copytree(source, place, ignore=shutil.ignore_patterns("*.safetensors"))
+    vocab = json.loads(Path(source, "config.json").read_text())["vocab_size"]
+    GPT2LMHeadModel(GPT2Config(vocab_size=vocab, n_embd=8, n_layer=1, n_head=1)).save_pretrained(place)
+    return place
+
+
+def gpt2_weights(source, place):
+    """Its weights beneath the configuration that the checkpoint had."""
+    gpt2(source, place)
+    shutil.copy(Path(source, "config.json"), place)
+    return place
+
+
+# How a checkpoint is broken -> whether its files' headers tell, so that nothing else is printed; what is said.
+BROKEN = {
+    "cut short": (of_file(lambda file: file.write_bytes(file.read_bytes()[:4000])), True, "cut short or damaged"),
+    "empty file": (of_file(lambda file: file.write_bytes(b"")), True, "model.safetensors is cut short or damaged"),
+    "git lfs": (of_file(lambda file: file.write_text("version https://git-lfs.github.com")), True, "`git lfs pull`"),
+    "no weights": (of_file(Path.unlink), True, "holds no weights; accepted: model.safetensors"),
+    "missing shard": (without_a_shard, True, "names model-00002-of-00002.safetensors, which is not there"),
+    "shard of less": (with_a_shard_of_less, True, f"holds {DOWN}, which it does not"),
+    "cut index": (with_an_index_that_is_cut, True, f"its {INDEX} cannot be read; accepted: a weight_map"),
+    "gguf": (gguf, True, "is a GGUF file; accepted: a checkpoint's directory"),
+    "gguf within": (gguf_in_a_directory, True, "holds only GGUF (model.gguf), which is not read here"),
+    "empty directory": (empty, True, "holds no config.json, so it is no checkpoint"),
+    "not there": (lambda source, place: place, True, "does not exist; accepted: a checkpoint's directory, or a hub id"),
+    "another architecture": (gpt2, True, "are of different model types"),
+    "another one's weights": (gpt2_weights, False, "its files lack "),
+    "NaN": (one(float("nan")), False, f"its files hold NaN or infinity in {DOWN}, as float32"),
+    "infinity": (one(float("inf")), False, f"its files hold NaN or infinity in {DOWN}, as float32"),
+    "lacks a weight": (of_weights(lambda tensors: tensors.pop(DOWN)), False, f"its files lack {DOWN}"),
+    "another shape": (
+        of_weights(lambda tensors: tensors.update({DOWN: tensors[DOWN][:, :-2].clone()})), False,
+        f"its files hold {DOWN} of shape (128, 254) and its config.json makes it (128, 256)"
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def said(monkeypatch, capsys, tmp_path):
+    """What a command prints on stderr and its status, as `rlvr-dir` ends with them."""
+
+    def run(pair):
+        words = ["--tasks", "tiny_easy", "--limit", "2", "--samples", "1", "--max-tokens", "8"]
+        places = ["--base", pair.base, "--pretrained", pair.rl, "--out", str(tmp_path / "out")]
+        capsys.readouterr()  # of what was made
+        monkeypatch.setattr(sys, "argv", ["rlvr-dir", "eval", *words, *places, "--backend", "transformers"])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert not list((tmp_path / "out").glob("*.json"))  # no result
+        return capsys.readouterr().err, ended.value.code
+
+    return run
+
+
+@pytest.mark.parametrize("role", ["base", "rl"])
+@pytest.mark.parametrize("how", BROKEN)
+def test_one_sentence_and_status_2(said, tmp_path, how, role):
+    broken, at_once, words = BROKEN[how]
+    place = broken(getattr(tiny_pair(), role), tmp_path / "broken")
+    printed, status = said(tiny_pair().replace(**{role: str(place)}))
+    assert status == 2
+    lines = printed.strip().splitlines()
+    assert lines[-1].startswith("error: ")
+    assert f"{role}={str(place)!r}" in lines[-1]
+    assert words in lines[-1]
+    assert "Traceback" not in printed
+    if at_once:
+        assert len(lines) == 1
+
+
+def test_a_checkpoint_that_is_whole_in_another_format_is_read(tmp_path):
+    rl = tmp_path / "rl"
+    shutil.copytree(tiny_pair().rl, rl)
+    torch.save(load_file(rl / "model.safetensors"), rl / "pytorch_model.bin")
+    (rl / "model.safetensors").unlink()
+    requests = make_requests(3, samples=1, max_tokens=6)
+    with (
+        open_engine(Pair(base=tiny_pair().base, rl=str(rl)), EngineSpec(backend="transformers")) as copied,
+        open_engine(tiny_pair(), EngineSpec(backend="transformers")) as original,
+    ):
+        assert_same(copied.generate(requests), original.generate(requests))
+
+
+# Names that are no paths ------------------------------------------------------------------------------------------
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    """A hub that has no model."""
+
+    asked: list[str]
+
+    def do_GET(self):
+        if "/models/" in self.path:  # the library has questions of its own
+            self.asked.append(self.path)
+        self.send_response(404)
+        self.send_header("X-Error-Code", "RepoNotFound")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """The requests to a hub of our own, which is asked although the tests are offline; its place is `hub.url`."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    Hub.asked = []
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield Hub.asked
+        server.shutdown()
+
+
+def refusal(name):
+    with pytest.raises(UserError) as error:
+        read_checkpoints(tiny_pair().replace(rl=name))
+    return str(error.value)
+
+
+def test_a_model_that_the_hub_does_not_have_is_asked_for_once(hub):
+    assert refusal("someone/nothing") == (
+        "rl='someone/nothing' does not exist here, and the hub has no such model, or not for you; accepted: a "
+        "checkpoint's directory, or a hub id"
+    )
+    assert hub == ["/api/models/someone/nothing"]
+
+
+def test_a_path_is_not_looked_for_on_the_hub(hub, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    for name in ("./rl", "../rl", "~/no/such", "/no/such", "runs/2026/rl", "runs/rl"):
+        assert refusal(name).startswith(f"rl={name!r} does not exist; accepted: ")
+    assert hub == []
+
+
+def test_a_hub_that_cannot_be_reached_is_tried_once(monkeypatch):
+    assert "while HF_HUB_OFFLINE forbids to ask the hub" in refusal("someone/nothing")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    assert "does not exist here, and the hub cannot be reached; accepted: " in refusal("someone/nothing")
+    assert "no model of the hub can be called so" in refusal("no such model")
+
+
+# While it decodes --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def breakable(tmp_path):
+    """A pair whose output layers are not its embeddings, so that an embedding can be spoilt by itself."""
+    return random_pair(tmp_path)
+
+
+@pytest.mark.parametrize(("role", "draft"), [("rl", None), ("base", None), ("rl", 3)])
+def test_nan_in_mid_run_names_model_request_and_position(breakable, role, draft):
+    requests = make_requests(12, samples=1, max_tokens=24)
+    with open_engine(breakable, EngineSpec(backend="transformers", draft=draft)) as engine:
+        token, broken, at = read_once(engine.generate(requests))
+        model = {"base": engine.base_model, "rl": engine.rl_model}[role]
+        model.get_input_embeddings().weight.data[token] = float("nan")
+        with pytest.raises(BrokenLogits) as error:
+            list(engine.generate(requests))
+    said, request = str(error.value), broken.request
+    assert said.startswith(
+        f"{role}={getattr(breakable, role)!r}: NaN or infinite logits after {at + 1} tokens of the response to "
+        f"problem={request.problem!r} (sample={request.sample}, {request.decoding.label()})"
+    )
+    assert "\n" not in said
+
+
+def test_what_was_finished_is_kept_and_a_mended_model_does_the_rest(breakable, tmp_path):
+    asked = ([Decoding(mode="rl")], ["tiny_easy"], Sampling(samples=1, max_tokens=24, seed=3))
+
+    def stored(folder):
+        store = RecordStore(folder)
+        [name] = store.names()
+        return store.read(*name)
+
+    with open_engine(breakable, EngineSpec(backend="transformers", max_num_seqs=2)) as engine:
+        [whole] = evaluate(engine, *asked, limit=8, records=tmp_path / "whole")
+        token, broken, _ = read_once(stored(tmp_path / "whole").rollouts())
+        embeddings = engine.rl_model.get_input_embeddings().weight.data
+        sound = embeddings[token].clone()
+        embeddings[token] = float("nan")
+        with pytest.raises(BrokenLogits, match=re.escape(f"problem={broken.problem!r}")):
+            evaluate(engine, *asked, limit=8, records=tmp_path / "broken")
+        kept = set(stored(tmp_path / "broken").held)
+        assert len(kept) >= 2
+        assert broken.key not in kept
+        embeddings[token] = sound
+        [mended] = evaluate(engine, *asked, limit=8, records=tmp_path / "broken")
+    assert mended.n_tokens.tolist() == whole.n_tokens.tolist()
+    rollouts = {each.key: each.token_ids for each in stored(tmp_path / "whole").rollouts()}
+    assert {each.key: each.token_ids for each in stored(tmp_path / "broken").rollouts()} == rollouts
