@@ -27,7 +27,7 @@ _INTEGRAL = re.compile(r"([+-]?[0-9]+)\.0+", re.ASCII)
 
 
 class Presentation(Spec, frozen=True):
-    """How the problems of a benchmark are put to a model: the YAML beside its JSONL.
+    """Says how the problems of a benchmark are put to a model: the YAML beside its JSONL.
 
     `prompt` is a Jinja template of `problem`; `examples` come before it, each `problem` through the same template and
     followed by its `answer`, which is shown as it is written.
@@ -44,7 +44,7 @@ AS_SHIPPED = Presentation()
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFacts:
-    """What identifies a benchmark in records and results: a digest of its content, its size, and its own file."""
+    """Identifies a benchmark in records and results: a digest of its content, its size, and its own file."""
 
     data: str | None = None
     problems: int | None = None

@@ -133,7 +133,7 @@ def find_benchmark(task: str, data_dir: str | None = None) -> Benchmark:
 
 
 def load(benchmark: str, data_dir: str | None = None, **_: Any) -> Any:
-    """The benchmark as the dataset dict that lm-eval's `custom_dataset` wants: one split, `test`.
+    """Return the benchmark as the dataset dict that lm-eval's `custom_dataset` wants: one split, `test`.
 
     Each row has the facts of the whole in `rlvr_dir`: the model is told where the questions come from by them alone.
     """
@@ -145,7 +145,7 @@ def load(benchmark: str, data_dir: str | None = None, **_: Any) -> Any:
 
 
 def problems(task: str, data_dir: str | None = None) -> tuple[Problem, ...]:
-    """The problems (`id`, `problem`, `answer`, all text) of a benchmark; raises what `find_benchmark` does."""
+    """Return the problems (`id`, `problem`, `answer`, all text) of a benchmark; raises what `find_benchmark` does."""
     return find_benchmark(task, data_dir).problems
 
 
@@ -159,7 +159,7 @@ def benchmark_size(name: str) -> int | None:
 
 
 def data_digest(task: str, data_dir: str | None = None) -> str:
-    """What identifies the questions of a benchmark, `Benchmark.data`."""
+    """Return what identifies the questions of a benchmark, `Benchmark.data`."""
     return find_benchmark(task, data_dir).data
 
 

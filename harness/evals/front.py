@@ -61,7 +61,7 @@ def check_data(tasks: Iterable[str], metadata: Mapping[str, Any]) -> None:
 
 
 def one_line(previous: Any) -> Any:
-    """An exception hook that ends with one line and status 2 for a `UserError`; all else is left to `previous`."""
+    """Make an exception hook: a `UserError` is one line and status 2, all else is left to `previous`."""
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if isinstance(error, UserError):
