@@ -8,6 +8,7 @@ unless that is asked for by name.
 """
 
 import json
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -17,7 +18,7 @@ import numpy as np
 
 from harness import stats
 from harness.errors import UserError, unknown
-from harness.evals.from_records import regraded, result_of_record
+from harness.evals.from_records import NoAnswersError, regraded, result_of_record
 from harness.evals.result import ALIKE, EvalResult, config_hash_of
 from harness.markdown import markdown_table
 from harness.records import RecordStore
@@ -130,12 +131,30 @@ def _read(
             pruned = {str(path.resolve()): _pruned(path.parent / "summary.json")}
             found = [regraded(result, **how) for result in _newest([_of_file(file) for file in files])]
             return [replace(result, provenance={**result.provenance, "pruned": pruned}) for result in found]
-        names = [*RecordStore(path).names(), *RecordStore(path / "records").names()]
-        at = path if RecordStore(path).names() else path / "records"
-        return [result_of_record(RecordStore(at).read(*name), **how) for name in names]
+        records = RecordStore(path if RecordStore(path).names() else path / "records")
+        return _of_records(records, records.names(), how)
     if store is not None and RecordStore(store).names():
-        return [result_of_record(RecordStore(store).read(*name), **how) for name in RecordStore(store).find(place)]
+        return _of_records(RecordStore(store), RecordStore(store).find(place), how)
     raise UserError(f"results: {place!r} does not exist; accepted: result files or folders of them, records, or run:ID")
+
+
+def _of_records(store: RecordStore, names: Sequence[tuple[str, str]], how: dict[str, Any]) -> list[EvalResult]:
+    """Return the results of records; one whose right answers nobody knows here is left out, and said to be.
+
+    Raises:
+        UserError: what `result_of_record` refuses, or all of them are such records.
+    """
+    found, without = [], []
+    for name in names:
+        try:
+            found.append(result_of_record(store.read(*name), **how))
+        except NoAnswersError as error:
+            without.append(error)
+    if without and not found:
+        raise without[0]
+    for error in without:
+        print(f"rlvr-dir: left out: {error}", file=sys.stderr)
+    return found
 
 
 def _pruned(summary: Path) -> int:

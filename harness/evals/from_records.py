@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from harness.evals.loop import Job
 
 
+class NoAnswersError(UserError):
+    """Nobody here can say which of a record's responses are right, as of another machine's benchmark."""
+
+
 def result_of_record(
     snapshot: Snapshot,
     *,
@@ -37,7 +41,7 @@ def result_of_record(
 
     Raises:
         UserError: samples are missing and `partial` was not asked for (or not one sample of every problem is there),
-            or the gold answers are not known.
+            or the gold answers are not known (`NoAnswersError`).
     """
     if snapshot.config is None:
         raise UserError(f"record {snapshot.name}: its config.json is damaged; run its command again")
@@ -201,13 +205,13 @@ def _golds(
     try:
         facts = find_benchmark(asked, data_dir).facts
     except UserError as error:
-        raise UserError(f"record {snapshot.name}: its right answers are not at hand ({error})") from None
+        raise NoAnswersError(f"record {snapshot.name}: its right answers are not at hand ({error})") from None
     found: dict[str, Mapping[str, Gold]] = {
         version: {f"{task}/{key}": gold for key, gold in answers.items()}
         for version, answers in all_golds(asked, golds, data_dir).items()
     }
     if config is not None and config.data not in (None, here := facts.data):
-        raise UserError(
+        raise NoAnswersError(
             f"record {snapshot.name} was decoded from other questions of {task} than are here (data {config.data} and "
             f"{here}), so these gold answers are not its own; give the folder of its data as --data-dir"
         )

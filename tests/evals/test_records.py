@@ -90,6 +90,22 @@ def test_results_of_records_are_those_of_the_evaluation(engine, data_dir, tmp_pa
         read_results(["zzz"], tmp_path / "none")
 
 
+def test_a_record_without_right_answers_is_left_out_of_a_store_and_named(engine, data_dir, tmp_path, capsys):
+    evaluate(engine, [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path, progress=False)
+    [(record_hash, _)] = RecordStore(tmp_path).names()
+    config = RecordStore(tmp_path).read(record_hash, "amc").config.replace(stop=("\n",))
+    rollout = next(RecordStore(tmp_path).read(record_hash, "amc").rollouts())
+    with RecordStore(tmp_path).open(config, "theirs", ["theirs/0.0"], 1) as record:
+        record.add(replace(rollout, problem="theirs/0.0"))
+        record.finish()
+    [result] = read_results([tmp_path], data_dir=data_dir)
+    assert result.task == "amc"
+    said = capsys.readouterr().err
+    assert said.startswith(f"rlvr-dir: left out: record {config.hash()}/theirs: its right answers are not at hand (")
+    with pytest.raises(UserError, match="right answers are not at hand"):
+        read_results([tmp_path / config.hash() / "theirs"], data_dir=data_dir)
+
+
 @pytest.mark.parametrize(("most", "partial"), [(2, None), (4, "first 1 of 4 samples"), (9, "first 3 of 4 samples")])
 def test_a_part_is_refused_unless_asked_for_and_then_marked(engine, data_dir, tmp_path, most, partial):
     """Three problems x four samples, interrupted after `most`: the part is the first samples of the whole."""
