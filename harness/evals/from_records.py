@@ -34,9 +34,10 @@ def result_of_record(
 ) -> EvalResult:
     """Return the result of a record, by stored verdicts where they hold and graded now where not; changes nothing.
 
-    `problems` (ids) and `samples` say what of it is asked; by default all that is held, or where that is not the same
-    samples of every problem, what its last command asked. With `partial`, an unfinished record gives its first k
-    samples of every problem, k as large as it can be. That part is no selection: which samples come first does not
+    `problems` (ids) and `samples` say what of it is asked; by default all that its commands finished, or where that is
+    not the same samples of every problem, what the last one asked. What an interrupted command left beside it does not
+    count: it is there because it was short. With `partial`, an unfinished record gives the first k samples of every
+    problem that was asked last, k as large as it can be. That part is no selection: which samples come first does not
     depend on what was decoded. The result says so in `partial`.
 
     Raises:
@@ -142,20 +143,21 @@ def _extent(
     for problem, sample in snapshot.held:
         held.setdefault(problem, set()).add(sample)
     first = {name: next(k for k in range(len(row) + 1) if k not in row) for name, row in held.items()}  # before a gap
-    names = [name for name in order if name in held]
-    names += [name for name in held if name not in set(order)]
-    asked: dict[str, int] = snapshot.about.get("asked") or {}
-    width = min((first[name] for name in names), default=0)
+    asked: dict[str, Any] = snapshot.about.get("asked") or {}
+    wanted = samples or asked.get("samples", 1)
     if problems is None:
         if not asked and not snapshot.finished:
             raise UserError(f"record {snapshot.name}: its about.json is lost and it is not finished; run its command")
-        latest, wanted = list(order[: asked.get("problems", len(names))]), samples or asked.get("samples", 1)
-        if len(names) >= len(latest) and width >= wanted:
+        done = snapshot.complete if asked else first
+        names = [*(name for name in order if name in done), *(name for name in done if name not in set(order))]
+        latest = list(asked.get("names") or (order[: asked["problems"]] if asked else names))
+        width = min(done.values(), default=0)
+        if set(latest) <= set(names) and width >= wanted:
             return names, samples or width, None
     else:
         latest = [name if name in held else f"{snapshot.task}/{name}" for name in problems]
-        wanted = samples or asked.get("samples", 1)
-    if latest and all(first.get(name, 0) >= wanted for name in latest):
+    width = min((first.get(name, 0) for name in latest), default=0)
+    if latest and width >= wanted:
         return latest, wanted, None
     if not partial or problems is not None:
         there = sum(sample < wanted for name in latest for sample in held.get(name, ()))
@@ -163,13 +165,13 @@ def _extent(
             f"record {snapshot.name} has {there} of {len(latest) * wanted} rollouts, and an average of them would be "
             "of the short ones; run its command again, or ask for partial results (--partial), which are marked"
         )
-    if len(names) < len(latest) or not width:
-        lacking = max(len(latest) - len(names), sum(not k for k in first.values()))
+    if not width:
+        lacking = sum(not first.get(name) for name in latest)
         raise UserError(
             f"record {snapshot.name} has no sample yet of {lacking} of {len(latest)} problems, so not even a partial "
             "result; run its command again"
         )
-    return names, width, f"first {width} of {wanted} samples"
+    return latest, width, f"first {width} of {wanted} samples"
 
 
 def _verdicts(

@@ -7,7 +7,7 @@ A record is the folder `<store>/<record hash>/<task>`:
     record.jsonl           once finished: a line a rollout, in order: its counts and the digest of all that is exact in
                            it, so the same bytes however it came about
     verdicts-<judge>.jsonl  what a grader said; apart, because graders change and tokens do not
-    about.json             names and dates for people, and what was asked last (`evals.from_records` goes by it)
+    about.json             names and dates for people; what was asked last, and what was finished (`Snapshot.complete`)
     lock                   held by the one process that writes
 """
 
@@ -44,6 +44,23 @@ def in_order(keys: Iterable[Key]) -> list[Key]:
         return [int(part) if i % 2 else part for i, part in enumerate(parts)], problem
 
     return sorted(keys, key=lambda key: (name(key[0]), key[1]))
+
+
+def complete(about: Mapping[str, Any], held: Iterable[Key]) -> dict[str, int]:
+    """Return how many samples of each problem, from the first on, belong to something that was asked and finished.
+
+    Whatever else is held came of interruptions, and is there because it was short: no average may be of it. Records of
+    before 2026-11-22 do not note what was finished; of them it is all that is held, or nothing.
+    """
+    samples: dict[str, set[int]] = {}
+    for problem, sample in held:
+        samples.setdefault(problem, set()).add(sample)
+    first = {name: next(k for k in range(len(mine) + 1) if k not in mine) for name, mine in samples.items()}
+    if "complete" in about:
+        return {name: k for name, noted in about["complete"].items() if (k := min(noted, first.get(name, 0)))}
+    asked = about.get("asked") or {}
+    whole = len(first) == asked.get("problems") and min(first.values(), default=0) >= asked.get("samples", 1)
+    return first if whole else {}
 
 
 def manifest(record_hash: str, task: str, entries: Mapping[Key, Entry]) -> Iterator[bytes]:
@@ -122,9 +139,19 @@ class Record:
             old = dict(json.loads(path.read_bytes()))
         except (OSError, ValueError, TypeError):
             old = {"created": time.strftime("%Y-%m-%d %H:%M:%S")}
-        new = {**old, **about, "asked": {"problems": len(self.problems), "samples": self.samples}}
+        asked = {"problems": len(self.problems), "samples": self.samples, "names": self.problems}
+        new = {**old, **about, "asked": asked, "complete": complete(old, self._journal.entries)}
         if new != old:
             write_file(path, json.dumps(new, indent=1).encode() + b"\n")
+
+    def _write_complete(self) -> None:
+        """Note of each problem asked how many of its samples are finished: what else is held came of interruptions."""
+        path = self.folder / ABOUT
+        about = json.loads(path.read_bytes())
+        now = {name: max(self.samples, about["complete"].get(name, 0)) for name in self.problems}
+        if now.items() - about["complete"].items():
+            new = {**about, "complete": {**about["complete"], **now}}
+            write_file(path, json.dumps(new, indent=1).encode() + b"\n", "the same command finishes the record")
 
     def __contains__(self, key: Key) -> bool:
         return self.held(*key) is not None
@@ -182,6 +209,7 @@ class Record:
         path, data = self.folder / RECORD, b"".join(manifest(self._hash, self.task, self._journal.entries))
         if not same_bytes(path, (data,)):
             write_file(path, data, "the journal is safe, and the same command finishes the record")
+        self._write_complete()
         return path
 
     def grade(self, gold: Mapping[str, Gold], judge: str = DEFAULT_GRADER) -> dict[Key, Verdict]:

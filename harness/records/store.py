@@ -12,7 +12,7 @@ from harness.records import lines
 from harness.records.config import RecordConfig
 from harness.records.files import folder_name
 from harness.records.journal import JOURNAL, OLD_JOURNAL, Contents, Entry, contents, header, journal_path
-from harness.records.record import ABOUT, CONFIG, RECORD, Record, in_order, manifest, same_bytes
+from harness.records.record import ABOUT, CONFIG, RECORD, Record, complete, in_order, manifest, same_bytes
 from harness.records.rollout import Key, StoredRollout
 from harness.spec import parse
 
@@ -59,6 +59,11 @@ class Snapshot:
     def rollouts(self) -> Iterator[StoredRollout]:
         """Yield all good rollouts, in the record's order."""
         return (entry.load() for entry in self.entries())
+
+    @cached_property
+    def complete(self) -> dict[str, int]:
+        """How many first samples of each problem were asked and finished; see `harness.records.record.complete`."""
+        return complete(self.about, self.held)
 
     def export(self) -> Iterator[bytes]:
         """Yield the lines of `rlvr-dir records export`: everything exact, in the record's order."""

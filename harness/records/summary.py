@@ -39,7 +39,7 @@ def counts(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def correctness(snapshot: Snapshot, grader: str) -> np.ndarray:
-    """Return a table of (problems, samples) bool, problems in the record's order.
+    """Return a table of (problems, samples) bool of what was asked and finished, problems in the record's order.
 
     Raises:
         UserError: a verdict or a sample is missing; fewer than were asked for are never averaged.
@@ -49,13 +49,16 @@ def correctness(snapshot: Snapshot, grader: str) -> np.ndarray:
         raise UserError(f"record {snapshot.name} has no verdicts by grader={grader!r}; it has: {known}")
     verdicts = read_verdicts(snapshot.folder, grader)
     by_problem: dict[str, list[bool]] = {}
+    done = snapshot.complete
+    if not done:
+        raise UserError(f"record {snapshot.name} has nothing that is complete: run its command again")
     for problem, sample in snapshot.held:
+        if sample >= done.get(problem, 0):
+            continue
         row = verdicts.get((problem, sample))
         if row is None:
             raise UserError(f"record {snapshot.name} has no verdict on {problem} sample {sample} by grader={grader!r}")
         column = by_problem.setdefault(problem, [])
-        if len(column) != sample:
-            raise UserError(f"record {snapshot.name} lacks sample {len(column)} of {problem}: it is not complete")
         column.append(row["kind"] == "correct")
     if len({len(column) for column in by_problem.values()}) != 1:
         raise UserError(f"record {snapshot.name} has not the same samples of every problem: it is not complete")
@@ -67,6 +70,7 @@ def scores(snapshot: Snapshot, grader: str) -> dict[str, Any]:
     correct = correctness(snapshot, grader)
     n = correct.shape[1]
     found: dict[str, Any] = stats.benchmark_metrics([stats.Responses(correct=row) for row in correct.tolist()])
+    found["problems"] = len(correct)
     found[f"avg@{n}_se"] = stats.standard_error(correct)
     per_seed = snapshot.config.source.get("per_seed") if snapshot.config else None
     if per_seed and n % per_seed == 0:

@@ -14,6 +14,7 @@ from harness.evals.compare import compare, markdown, read_results, settings_of
 from harness.evals.from_records import record_of, regraded, result_of_job, result_of_record
 from harness.evals.loop import jobs_of
 from harness.records import RecordStore
+from harness.records.commands import show_record
 from harness.records.verdicts import read_verdicts, write_verdicts
 from harness.spec import CRITERIA, Decoding, Sampling
 from tests.evals.asked import asked, criterion_values, evaluate
@@ -140,6 +141,44 @@ def test_a_part_is_refused_unless_asked_for_and_then_marked(engine, data_dir, tm
     text = markdown(compare(settings_of([rl, part])))
     assert "partial results are in it" in text.lower()
     assert f"| replace τ-0.2 ({partial})" in text
+
+
+def test_what_a_large_limit_left_is_no_part_of_what_a_smaller_one_finished(engine, data_dir, tmp_path):
+    """`eval --limit 6`, interrupted when the short responses were there, then `--limit 2`; then compare and report."""
+
+    class ShortFirst(Counting):
+        """Rollouts as engines finish them."""
+
+        def generate(self, requests, *, progress=False):
+            for request in sorted(requests, key=lambda request: request.problem in ("amc/amc-0", "amc/amc-3")):
+                yield from super().generate([request])
+
+    one, store = SAMPLING.replace(samples=1), tmp_path / "records"
+    arguments = {"data_dir": data_dir, "records": store, "progress": False}
+    for decoding in (REPLACE, Decoding()):
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(ShortFirst(engine, 4), [decoding], ["amc"], one, limit=6, **arguments)
+    for name in RecordStore(store).names():
+        with pytest.raises(UserError, match="has 4 of 6 rollouts"):
+            result_of_record(RecordStore(store).read(*name), data_dir=data_dir)
+    finished = evaluate(engine, [REPLACE, Decoding()], ["amc"], one, limit=2, **arguments)
+    for whole in finished:
+        snapshot = record_of(whole)
+        assert len(snapshot.held) == 5
+        assert_equal(result_of_record(snapshot, data_dir=data_dir), whole)
+        assert show_record(store, snapshot.name)["scores"]["robust"]["problems"] == 2
+    asked = [str(store), "--data-dir", data_dir]
+    done = CliRunner().invoke(app, ["compare", *asked])
+    assert "| amc (2 of 83 problems) | replace τ-0.2 |" in done.output, done.output
+    done = CliRunner().invoke(app, ["report", *asked, "--tokens", "0", "--out", str(tmp_path / "report")])
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "AMC (2 of 83 problems)" in text
+    assert "5 of 83" not in text
+    # What was finished under a large limit stays whole when a smaller one is asked, for a look.
+    wide = evaluate(engine, [REPLACE], ["amc"], one, limit=6, **arguments)
+    evaluate(engine, [REPLACE], ["amc"], one, limit=2, **arguments)
+    assert_equal(result_of_record(record_of(wide[0]), data_dir=data_dir), wide[0])
 
 
 def test_an_imported_run_compares_with_ours(tmp_path):

@@ -140,7 +140,7 @@ def test_list_and_show(tmp_path):
     )
     shown = show_record(tmp_path, NAME[:6])
     assert shown["config"]["decoding"]["tau"] == -0.3
-    assert set(shown["scores"]["robust"]) == {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2"}
+    assert set(shown["scores"]["robust"]) == {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2", "problems"}
     assert shown["damage"] == []
     with pytest.raises(UserError, match="is not in"):
         show_record(tmp_path, "zz")
@@ -153,7 +153,7 @@ def test_scores_of_an_incomplete_record_are_a_sentence(tmp_path):
         for sample in (0, 2):
             record.add(made(PROBLEMS[0], sample))
         record.grade(dict.fromkeys(PROBLEMS, "1"))
-    assert "lacks sample 1" in show_record(tmp_path, NAME)["scores"]["robust"]
+    assert "nothing that is complete" in show_record(tmp_path, NAME)["scores"]["robust"]
 
 
 def test_export(tmp_path):
