@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from harness.evals import EvalResult, evaluate
-from harness.markdown import markdown_table
+from harness.markdown import interval, markdown_table
 from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling, parse
 
 TASKS = ("tiny_easy", "tiny_medium")
@@ -79,7 +79,7 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
         for result in sorted(results, key=lambda result: result.task)
     ]
     lines = [markdown_table(["benchmark", "decoding", f"Avg@{n} ± s.e.", f"Pass@{k}", "replaced"], rows, left=2)]
-    lines += ["", "Differences of Avg, paired by problem, with 95 % t intervals:", ""]
+    lines += ["", "Differences of Avg, paired by problem, with 95 % intervals:", ""]
     for task in sorted({r.task for r in results}):
         mine = {r.decoding: r for r in results if r.task == task}
         base, rl, _, control, extra = (mine[d] for d in DECODINGS)
@@ -89,8 +89,8 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
             (f"{extra.decoding.label()} − its γ=0 control ({control.decoding.label()})", extra, control),
         ]:
             d = one.minus(other)
-            interval = f"[{100 * d.low:+.1f}, {100 * d.high:+.1f}]"
-            lines.append(f"- {task}: {name}: {100 * d.mean:+.1f} points {interval}, p = {d.p:.3g}")
+            points = f"{100 * d.mean:+.1f} points {interval(d.low, d.high, sign=True)}"
+            lines.append(f"- {task}: {name}: {points}, p = {d.p:.3g}")
     engine = results[0].provenance["engine"]
     timed = results[-1].seconds  # of the one stream that all were decoded in; 0 where records held a part
     speed = f"{results[-1].n_tokens.sum() / timed:,.0f} tokens/s, " if timed else ""

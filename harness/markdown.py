@@ -1,4 +1,4 @@
-"""Markdown tables, padded to be read as they are: the one that every room prints with."""
+"""Markdown tables, padded to be read as they are, and intervals in percent: those that every room prints with."""
 
 from collections.abc import Sequence
 
@@ -14,3 +14,22 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int
     align = ["left" if each else "right" for each in words]
     # tabulate takes alignments of columns only where there are rows
     return tabulate(rows, head, "pipe", disable_numparse=True, colalign=align if rows else None)
+
+
+def interval(low: float, high: float, digits: int = 1, *, sign: bool = False) -> str:
+    """Write an interval of fractions in percent; nothing where it is not known (NaN).
+
+    A bound that would be rounded to zero is written with the digits that say on which side of zero it is.
+
+    >>> interval(0.00004, 0.0121, sign=True)
+    '[+0.004, +1.2]'
+    """
+    if low != low or high != high:
+        return ""
+    return f"[{_bound(100 * low, digits, sign)}, {_bound(100 * high, digits, sign)}]"
+
+
+def _bound(value: float, digits: int, sign: bool) -> str:
+    while value and digits < 12 and float(f"{value:.{digits}f}") == 0:
+        digits += 1
+    return f"{value + 0.0:{'+' if sign else ''}.{digits}f}"

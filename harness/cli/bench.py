@@ -370,6 +370,25 @@ def bench_all_command(
             write_file(out / f"{'-'.join((name, *(o.strip('-') for o in options)))}.json", done.stdout.encode())
 
 
+@app.command("statistics")
+def bench_statistics_command(
+    runs: Annotated[int, typer.Option(help="Benchmarks simulated for each row.", min=1)] = 2000,
+    seed: Annotated[int, typer.Option(help="Of the simulation.", min=0)] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
+) -> None:
+    """Simulate what printed intervals and p values are worth: coverage and false claims (docs/statistics.md)."""
+    import json
+
+    from harness.bench.statistics import bench_statistics, tables
+
+    found = bench_statistics(runs=runs, seed=seed, say=lambda text: typer.echo(text, err=True))
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(f"{found['machine']}, {found['date']}; {runs} simulated benchmarks a row, in percent\n")
+    typer.echo(tables(found))
+
+
 @app.command("checklist")
 def bench_checklist_command(
     steps: Annotated[

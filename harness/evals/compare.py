@@ -20,7 +20,7 @@ from harness import stats
 from harness.errors import UserError, unknown
 from harness.evals.from_records import NoAnswersError, regraded, result_of_record
 from harness.evals.result import ALIKE, EvalResult, config_hash_of
-from harness.markdown import markdown_table
+from harness.markdown import interval, markdown_table
 from harness.records import RecordStore
 from harness.records.store import is_record
 from harness.spec import Decoding
@@ -445,12 +445,12 @@ def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
                 f"{row.reference.label} ({100 * row.reference.avg:.2f})",
                 f"{100 * row.result.avg:.2f}",
                 f"{100 * d.mean:+.2f}",
-                f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}]" if d.n > 1 else "",
+                interval(d.low, d.high, 2, sign=True),
                 f"{d.p:.3g}",
                 f"{row.holm_p:.3g}",
             ]
         )
-    head = ["benchmark", "decoding", "minus", "Avg", "difference", "95 % t interval", "p", "p (Holm)"]
+    head = ["benchmark", "decoding", "minus", "Avg", "difference", "95 % interval", "p", "p (Holm)"]
     lines = [markdown_table(head, cells, left=3), ""]
     lines += [f"Paired by problem; Holm's correction over these {len(rows)} comparisons."]
     sides = [side for row in rows for side in (row.result, row.reference)]

@@ -21,7 +21,7 @@ MOST = 40  # rows that a figure of differences can hold
 
 @styled
 def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: bool = False) -> Figure:
-    """Draw Avg against the replacement ratio: a line a criterion and gamma, 95 % t intervals, base and RL as levels.
+    """Draw Avg against the replacement ratio: a line a criterion and gamma, 95 % intervals, base and RL as levels.
 
     Extrapolations beside replacements, and ways on RL, are drawn only if `every` way is asked for.
     """
@@ -78,7 +78,7 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return Figure(
         name,
-        f"Accuracy against the share of replaced tokens on {title}; bars are 95 % t intervals over problems.",
+        f"Accuracy against the share of replaced tokens on {title}; bars are 95 % intervals over problems.",
         f"Line chart: {avg} on {title} against the share of replaced tokens, one line for each of "
         f"{len(lines)} ways; base and RL are dotted levels. The data are in the CSV file.",
         svg(figure, name),
@@ -121,7 +121,7 @@ def heat_map(cells: Mapping[tuple[float, float], EvalResult], rl: EvalResult | N
 
 
 def _interval(setting: Setting) -> tuple[float, float]:
-    """Return the 95 % t interval over problems, in percent."""
+    """Return the 95 % interval over problems, in percent."""
     low, high = setting.interval
     return 100 * low, 100 * high
 

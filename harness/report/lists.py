@@ -6,6 +6,7 @@ from pathlib import Path, PurePath
 
 from harness.evals.compare import Comparison, Setting
 from harness.evals.result import EvalResult
+from harness.markdown import interval
 from harness.report.groups import Group
 from harness.report.model import Cell, Column, Provenance, Row, Table
 from harness.report.scores import anchor, score
@@ -28,13 +29,13 @@ def differences(rows: Sequence[Comparison], groups: Sequence[Group]) -> Table:
             Cell(row.result.label, link=anchor(row.result.first)),
             Cell(row.reference.label, link=anchor(row.reference.first)),
             Cell(f"{100 * d.mean:+.2f}", 100 * d.mean),
-            Cell(f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}]" if d.n > 1 else "–"),
+            Cell(interval(d.low, d.high, 2, sign=True) or "–"),
             Cell(p_value(d.p), d.p),
             Cell(p_value(row.holm_p), row.holm_p),
         ]
         lines.append(Row(tuple(cells)))
     note = (
-        "In points, paired by problem, the seeds of a setting together; t intervals, sign-flip p; Holm's correction "
+        "In points, paired by problem, the seeds of a setting together; 95 % intervals, sign-flip p; Holm's correction "
         f"over these {len(rows)} rows."
     )
     return Table("differences", "Paired differences.", tuple(columns), tuple(lines), (note,), sortable=True)

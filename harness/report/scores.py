@@ -6,6 +6,7 @@ from harness import stats
 from harness.analysis.problems import Problems, problems
 from harness.evals.compare import Comparison, Setting, comparison_kind
 from harness.evals.result import EvalResult
+from harness.markdown import interval
 from harness.report import figures, paper
 from harness.report.groups import Group
 from harness.report.model import Figure, Section, Table
@@ -98,7 +99,7 @@ def _methods(group: Group) -> Table:
         mode, name, own = setting.decoding.mode, setting.first.name, setting.decoding.label()
         label = {"base": "Base", "rl": name or "RL"}.get(mode, f"{name}: {own}" if name else own)
         by.setdefault((label + setting.label.removeprefix(own), mode), {})[setting.benchmark] = setting
-    notes = ["In brackets: 95 % t intervals over problems. The average counts each benchmark once."]
+    notes = ["In brackets: 95 % intervals over problems. The average counts each benchmark once."]
     if len(samples) > 1:
         notes.append(f"Settings differ in their number of samples: {', '.join(map(str, sorted(samples)))}.")
     if any(len(setting.seeds) > 1 for setting in group.settings):
@@ -137,7 +138,7 @@ def _mean(found: Mapping[str, Setting], group: Group, k: int) -> Score | None:
         return None
     settings = list(found.values())
     mean, error = stats.mean_over_benchmarks([(100 * one.avg, 100 * one.standard_error) for one in settings])
-    degrees = sum(len(one.units) - 1 for one in settings)
+    degrees = stats.satterthwaite([(one.standard_error, len(one.units) - 1) for one in settings])
     low, high = stats.t_interval(mean, error, degrees + 1)
     passed = sum(100 * one.pass_at(k) for one in settings) / len(settings)
     return Score(mean, settings[0].samples, low, high, k, passed, error)
@@ -180,7 +181,7 @@ def _beside(setting: Setting, rows: Sequence[Comparison]) -> str:
     for row in rows:
         if row.result is setting and comparison_kind(row) == "against control":
             d = row.difference
-            return f"{100 * d.mean:+.1f}" + (f" [{100 * d.low:+.1f}, {100 * d.high:+.1f}]" if d.n > 1 else "")
+            return f"{100 * d.mean:+.1f} {interval(d.low, d.high, sign=True)}".rstrip()
     return ""
 
 

@@ -6,6 +6,7 @@ The same functions draw the paper's own figures (which have no intervals) and ou
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from harness.markdown import interval
 from harness.report.model import Cell, Column, Row, Table, marked_columns, ranked
 
 TITLES = {"aime24": "AIME24", "aime25": "AIME25", "amc": "AMC", "minerva": "Minerva"}
@@ -29,7 +30,9 @@ class Score:
     @property
     def interval(self) -> str:
         """`[44.1, 66.7]`, within 0 and 100."""
-        return "" if self.low is None or self.high is None else f"[{max(0, self.low):.1f}, {min(100, self.high):.1f}]"
+        if self.low is None or self.high is None:
+            return ""
+        return interval(max(0, self.low) / 100, min(100, self.high) / 100)
 
 
 @dataclass(frozen=True, slots=True)

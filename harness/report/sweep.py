@@ -17,7 +17,8 @@ import numpy as np
 from harness import stats
 from harness.evals.compare import Comparison, markdown, settings_of
 from harness.evals.result import EvalResult
-from harness.evals.show import markdown_table, table
+from harness.evals.show import table
+from harness.markdown import interval, markdown_table
 from harness.records.files import write_file
 from harness.report.figures import against_ratio, heat_map
 from harness.report.model import Figure
@@ -98,12 +99,13 @@ class SweepSummary(ABC):
         words = [f"best of {tried} on these {chosen_on}: {best[0].label}, {names[0]} {shown}"]
         for over, row in leads:
             d = row.difference
-            interval = f"95 % {100 * d.low:+.2f} to {100 * d.high:+.2f}, " if d.n > 1 else ""
+            shown = f"95 % {interval(d.low, d.high, 2, sign=True)}, " if d.n > 1 else ""
             words.append(
-                f"{100 * d.mean:+.2f} points on {row.task} against {over} ({interval}p {p_value(d.p)}, "
+                f"{100 * d.mean:+.2f} points on {row.task} against {over} ({shown}p {p_value(d.p)}, "
                 f"Holm over {len(self.comparisons)}: {p_value(row.holm_p)})"
             )
-        return "; ".join(words) + f". It was chosen on these very {chosen_on}, so its lead is too large; confirm it."
+        words = [f"{'; '.join(words)}. It was chosen on these very {chosen_on}"]
+        return ", ".join([*words, "for which no interval is corrected: its lead is too large; confirm it."])
 
     def counts(self) -> str:
         """Say the date, the size of the sweep, and how many trials are in which state."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from harness import stats
-from harness.evals.show import markdown_table
+from harness.markdown import interval, markdown_table
 from harness.report.draw import COLOURS, canvas, styled, svg
 from harness.report.model import Figure
 from harness.report.sweep import CompleteTrial, SweepSummary, duration
@@ -106,8 +106,8 @@ class TrainingSummary(SweepSummary):
                 rows.append([*cells, "", ""])
                 continue
             d = row.difference
-            interval = f" [{100 * d.low:+.2f}, {100 * d.high:+.2f}]" if d.n > 1 else ""
-            rows.append([*cells, f"{100 * d.mean:+.2f}{interval}", f"{d.p:.3f} ({row.holm_p:.3f})"])
+            shown = interval(d.low, d.high, 2, sign=True)
+            rows.append([*cells, f"{100 * d.mean:+.2f} {shown}".rstrip(), f"{d.p:.3f} ({row.holm_p:.3f})"])
         pass_ = f"Pass@{max(1, self.samples // 2)}"
         head = [task, f"Avg@{self.samples}", pass_, "tokens", "minus plain DAPO", "p (Holm)"]
         return markdown_table(head, rows, left=1)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from harness.evals.compare import Setting, settings_of
 from harness.evals.result import EvalResult
+from harness.markdown import interval
 from harness.report import paper
 from harness.report.groups import lots, set_apart
 from harness.report.model import Section, Table
@@ -35,8 +36,7 @@ def _table(results: Sequence[EvalResult], name: str, told: str) -> Table:
         if other.first.name == reference != one.first.name and (one.task, _base(one)) == (other.task, _base(other))
     ]
     beside = {
-        id(row.result): f"{100 * row.difference.mean:+.1f}"
-        + (f" [{100 * row.difference.low:+.1f}, {100 * row.difference.high:+.1f}]" if row.difference.n > 1 else "")
+        id(row.result): f"{100 * (d := row.difference).mean:+.1f} {interval(d.low, d.high, sign=True)}".rstrip()
         for row in family(pairs)
     }
     methods = []

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from harness.evals.compare import Comparison, comparison_kind
+from harness.markdown import interval
 from harness.stats import Pooled, pooled
 
 
@@ -22,12 +23,12 @@ def verdict(rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
     if plain:
         top = max(plain, key=lambda row: row.difference.mean)
         d, settings = top.difference, len({row.result.decoding.label() for row in plain})
-        interval = f"[{100 * d.low:+.1f}, {100 * d.high:+.1f}], " if d.n > 1 else ""
+        shown = f"{interval(d.low, d.high, sign=True)}, ".lstrip(", ")
         picked = "; it was picked on these data, for which its interval is not corrected" if len(plain) > 1 else ""
         said.append(
             f"{_best_of(settings)} {top.result.label} on {top.result.benchmark}, replaces "
             f"{100 * top.result.replacement_ratio:.1f} % of the tokens and lies {100 * d.mean:+.1f} points from RL "
-            f"{interval}Holm p {p_value(top.holm_p)}{picked}."
+            f"{shown}Holm p {p_value(top.holm_p)}{picked}."
         )
     trained = [row for row in rows if comparison_kind(row) == "trained"]
     if (found := pooled(trained)) is not None:
@@ -55,8 +56,7 @@ def _best_of(settings: int) -> str:
 
 
 def _points(one: Pooled) -> str:
-    interval = f" [{100 * one.low:+.1f}, {100 * one.high:+.1f}]" if one.low == one.low else ""
-    return f"{100 * one.mean:+.1f} points{interval}"
+    return f"{100 * one.mean:+.1f} points {interval(one.low, one.high, sign=True)}".rstrip()
 
 
 def _over(one: Pooled, pruned: int = 0) -> str:

@@ -1,11 +1,11 @@
 """Avg@k, Pass@k, Maj@k, error bars, paired tests and power of a problems x samples matrix; numpy and scipy, no I/O."""
 
-from harness.stats.clusters import clustered_errors
+from harness.stats.clusters import clustered_errors, difference_over_seeds
 from harness.stats.comparison import Comparison, Pooled, Scores, family, pooled
-from harness.stats.errors import sampling_error, standard_error, t_interval
+from harness.stats.errors import sampling_error, satterthwaite, score_interval, standard_error, t_interval
 from harness.stats.majority import maj_at_k
 from harness.stats.metrics import Responses, benchmark_metrics, problem_metrics, ratio
-from harness.stats.paired import PairedDifference, paired_difference, sign_flip_p
+from harness.stats.paired import PairedDifference, difference_interval, paired_difference, sign_flip_p
 from harness.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem
 from harness.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
 from harness.stats.shares import Share, share_ratio, token_share
@@ -23,6 +23,8 @@ __all__ = [
     "benchmark_metrics",
     "clustered_errors",
     "detectable_gain",
+    "difference_interval",
+    "difference_over_seeds",
     "family",
     "holm",
     "maj_at_k",
@@ -37,6 +39,8 @@ __all__ = [
     "problems_needed",
     "ratio",
     "sampling_error",
+    "satterthwaite",
+    "score_interval",
     "share_ratio",
     "sign_flip_p",
     "standard_error",

@@ -1,7 +1,10 @@
-"""Error bars for runs whose samples share noise within a seed, as the authors' do: by problem, by seed, by both."""
+"""Error bars over seeds: of runs whose samples share noise within a seed, as the authors' do, and of trainings."""
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from harness.stats.errors import finite, satterthwaite, standard_error, t_interval
+from harness.stats.paired import PairedDifference, sign_flip_p
 
 
 def clustered_errors(values: ArrayLike, per_seed: int) -> dict[str, float]:
@@ -34,3 +37,26 @@ def clustered_errors(values: ArrayLike, per_seed: int) -> dict[str, float]:
         "over_seeds": float(np.sqrt(of_seed)),
         "over_both": float(np.sqrt(both)),
     }
+
+
+def difference_over_seeds(
+    trained: ArrayLike, base: float, base_error: float, base_df: int, level: float = 0.95
+) -> PairedDifference:
+    """Compare the scores of a training's seeds with the one score of its base, all on the same problems.
+
+    The base was sampled once, so that its sampling error is in the difference of every seed: the standard error is
+    sqrt(sd(trained)^2 / seeds + base_error^2), the interval t with Welch's and Satterthwaite's degrees of freedom. It
+    is for other seeds and other samples on these very problems, not for other problems.
+
+    Args:
+        trained: (seeds,) scores as fractions.
+        base_error: `sampling_error` of the base's score; NaN, as of one sample a problem, gives no interval.
+        base_df: its degrees of freedom, problems x (samples - 1).
+    """
+    d = finite("trained", trained) - base
+    error = float(np.hypot(standard_error(d), base_error))
+    low = high = float("nan")
+    if d.size > 1 and np.isfinite(base_error):
+        df = satterthwaite([(standard_error(d), d.size - 1), (base_error, base_df)])
+        low, high = t_interval(float(d.mean()), error, df + 1, level)
+    return PairedDifference(float(d.mean()), error, low, high, sign_flip_p(d), d.size)

@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from harness.errors import UserError
-from harness.stats.errors import standard_error, t_interval
-from harness.stats.paired import PairedDifference, paired_difference, sign_flip_p
+from harness.stats.errors import satterthwaite, score_interval, standard_error, t_interval
+from harness.stats.paired import PairedDifference, difference_interval, paired_difference, sign_flip_p
 from harness.stats.tables import holm, mean_over_benchmarks
 
 
@@ -43,7 +43,9 @@ class Scores:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the 95 % t interval of `avg` over units; NaN for one of them."""
+        """Return the 95 % interval of `avg` over units: `score_interval` of samples, else by t; NaN for one unit."""
+        if self.values.ndim == 2:
+            return score_interval(self.values)
         return t_interval(self.avg, self.standard_error, len(self.units))
 
 
@@ -90,14 +92,15 @@ def family(pairs: Iterable[tuple[S, S]]) -> list[Comparison[S]]:
     Raises:
         UserError: the two of a pair are of different benchmarks, problems or seeds.
     """
-    rows = []
+    rows, pairs = [], list(pairs)
     for result, reference in pairs:
         if (result.task, result.units) != (reference.task, reference.units):
             raise UserError(
                 f"{result.label} on {result.task} and {reference.label} on {reference.task} differ in their problems; "
                 "a paired difference needs the same"
             )
-        rows.append(Comparison(result, reference, paired_difference(result.values, reference.values), 1.0))
+        difference = paired_difference(result.values, reference.values, family=len(pairs))
+        rows.append(Comparison(result, reference, difference, 1.0))
     corrected = holm([row.difference.p for row in rows])
     return [replace(row, holm_p=float(p)) for row, p in zip(rows, corrected, strict=True)]
 
@@ -120,12 +123,13 @@ def pooled(rows: Sequence[Comparison[S]]) -> Pooled | None:
     """Average differences over all settings, each benchmark counting once: none is picked, so nothing is selected for.
 
     Within a benchmark the differences of a problem are averaged over settings first; the standard error is over
-    problems, and benchmarks are independent. None without rows.
+    problems, and benchmarks are independent: the degrees of freedom are Welch's and Satterthwaite's. Of one benchmark
+    the interval is `difference_interval`. None without rows.
 
     Raises:
         UserError: the rows of a benchmark differ in their problems.
     """
-    means, errors, weighted, settings = [], [], [], {}
+    by_task, weighted, settings = [], [], {}
     for task in dict.fromkeys(row.task for row in rows):
         mine = [row for row in rows if row.task == task]
         if any(row.result.units != mine[0].result.units for row in mine):
@@ -133,15 +137,19 @@ def pooled(rows: Sequence[Comparison[S]]) -> Pooled | None:
                 f"comparisons on {task} differ in their problems; their mean would be of no set of problems"
             )
         each = np.mean([_by_unit(row.result) - _by_unit(row.reference) for row in mine], axis=0)
-        means.append(float(each.mean()))
-        errors.append(standard_error(each))
+        by_task.append(each)
         weighted.append(each / each.size)
         settings[task] = len(mine)
-    if not means:
+    if not by_task:
         return None
-    mean, error = mean_over_benchmarks(list(zip(means, errors, strict=True)))
+    errors = [standard_error(each) for each in by_task]
+    mean, error = mean_over_benchmarks([(float(e.mean()), s) for e, s in zip(by_task, errors, strict=True)])
     one = np.concatenate(weighted)
-    low, high = t_interval(mean, error, one.size - len(means) + 1)
+    if len(by_task) == 1:
+        low, high = difference_interval(by_task[0])
+    else:
+        degrees = satterthwaite([(s, each.size - 1) for s, each in zip(errors, by_task, strict=True)])
+        low, high = t_interval(mean, error, degrees + 1)
     return Pooled(mean, low, high, sign_flip_p(one), settings)
 
 

@@ -19,14 +19,17 @@ class Spread:
     """Variance components of a paired difference of accuracies (fractions, not percent)."""
 
     between: float  # of the true gain over problems
-    within: float  # of one sample of each of the two, so that k samples leave within / k
+    within: float  # of one sample of each of the two, noise that they share apart: k samples leave within / k
 
 
 def paired_spread(a: ArrayLike, b: ArrayLike) -> Spread:
     """Estimate both components from two (problems, samples) matrices of the same problems.
 
-    within is the mean over problems of p_a (1 - p_a) + p_b (1 - p_b), each estimated without bias; between is the
-    variance of d_i minus what sampling alone explains, and at least 0.
+    Where both have as many samples, sample j of one is paired with sample j of the other: within is the mean over
+    problems of the variance of a_ij - b_ij, p_a (1 - p_a) + p_b (1 - p_b) - 2 cov, so that noise which the two share
+    (decodings of one seed do: correlation 0.81 between an extrapolation and its control) is not counted. It is right
+    for samples that share nothing too. With different numbers of samples the covariance cannot be seen and is left
+    out. Between is the variance of d_i minus what sampling alone explains, and at least 0.
 
     Raises:
         UserError: the problems differ in number, or there is one problem or one sample only.
@@ -34,10 +37,14 @@ def paired_spread(a: ArrayLike, b: ArrayLike) -> Spread:
     x, y = _matrix(a), _matrix(b)
     if len(x) != len(y) or len(x) < 2 or min(x.shape[1], y.shape[1]) < 2:
         raise UserError(f"a has shape {x.shape} and b {y.shape}; accepted: the same problems, 2 or more, and 2 samples")
-    within_a, within_b = x.var(axis=1, ddof=1).mean(), y.var(axis=1, ddof=1).mean()
     difference = x.mean(axis=1) - y.mean(axis=1)
-    noise = within_a / x.shape[1] + within_b / y.shape[1]
-    return Spread(between=max(0.0, float(difference.var(ddof=1) - noise)), within=float(within_a + within_b))
+    if x.shape == y.shape:
+        within = (x - y).var(axis=1, ddof=1).mean()
+        noise = within / x.shape[1]
+    else:
+        within_a, within_b = x.var(axis=1, ddof=1).mean(), y.var(axis=1, ddof=1).mean()
+        within, noise = within_a + within_b, within_a / x.shape[1] + within_b / y.shape[1]
+    return Spread(between=max(0.0, float(difference.var(ddof=1) - noise)), within=float(within))
 
 
 def power(gain: float, spread: Spread, problems: int, samples: int, level: float = 0.05) -> float:

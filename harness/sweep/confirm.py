@@ -15,7 +15,7 @@ from harness.decode import open_engine
 from harness.errors import UserError
 from harness.evals import EvalResult, evaluate, preflight
 from harness.evals.compare import Setting, settings_of
-from harness.evals.show import markdown_table
+from harness.markdown import interval, markdown_table
 from harness.records.files import make_folder, write_file
 from harness.records.lock import Lock
 from harness.report.sweep import CompleteTrial, SweepSummary
@@ -113,13 +113,13 @@ def write(
     spec: Search, folder: SweepFolder, rows: Sequence[Confirmed], seeds: Sequence[int], about: str, run: SweepRun
 ) -> str:
     """Write `confirm.md`, which is returned, and `confirm.json`, and add both to the sweep's run."""
-    head = ["pair", "benchmark", "winner of the sweep", "minus", "in the sweep", "anew", "95 % t interval"]
+    head = ["pair", "benchmark", "winner of the sweep", "minus", "in the sweep", "anew", "95 % interval"]
     cells = []
     for one in rows:
         row, d = one.row, one.row.difference
         cells.append([one.pair, row.task, row.result.label, row.reference.label])
         cells[-1] += ["" if one.before is None else f"{100 * one.before:+.2f}", f"{100 * d.mean:+.2f}"]
-        cells[-1] += [f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}]" if d.n > 1 else ""]
+        cells[-1] += [interval(d.low, d.high, 2, sign=True)]
         cells[-1] += [f"{d.p:.3g}", f"{row.holm_p:.3g}"]
     lines = [f"# Confirmation of sweep {spec.name}", ""]
     lines += [f"{time.strftime('%Y-%m-%d')}: new seeds {', '.join(map(str, seeds))}, {about}; Holm's correction"]

@@ -13,6 +13,7 @@ from harness.errors import UserError
 from harness.evals import EvalResult, evaluate, preflight
 from harness.evals.loop import Job, jobs_of, run_jobs
 from harness.evals.show import score
+from harness.markdown import interval
 from harness.records import RecordStore
 from harness.spec import Decoding
 from harness.spec.search import LISTED
@@ -229,9 +230,8 @@ def _best_so_far(spec: SweepSpec, trials: Trials, folder: SweepFolder) -> str:
     if not best or not (results := folder.results_of(best[0].user_attrs["results"][:1])):
         return ""
     [result] = results
-    low, high = stats.t_interval(result.avg, result.standard_error, len(result.problem_ids))
     many = f"Pareto set of {len(best)}, first" if len(spec.metric) > 1 else "best so far"
-    return f"{many}: {result.label} {100 * result.avg:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{many}: {result.label} {100 * result.avg:.1f} {interval(*stats.score_interval(result.correct))}".rstrip()
 
 
 DECODINGS = SweepKind(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from harness.errors import UserError
-from harness.markdown import markdown_table
+from harness.markdown import interval, markdown_table
 from harness.records.files import write_file
 from harness.stats import Comparison, Scores, family, standard_error, t_interval
 from harness.train.folder import TrainingFolder, read_json, write_json
@@ -183,6 +183,5 @@ def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def _cell(mean: float, interval: list[float] | None, sign: str = "") -> str:
-    shown = f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]" if interval else ""
-    return format(100 * mean, f"{sign}.1f") + shown
+def _cell(mean: float, ends: list[float] | None, sign: str = "") -> str:
+    return f"{format(100 * mean, f'{sign}.1f')} {interval(*ends) if ends else ''}".rstrip()

@@ -92,7 +92,7 @@ def test_a_sentence_counts_only_what_was_averaged_and_says_what_was_pruned():
 def test_equal_results_are_not_told_apart():
     control, extra = Decoding(mode="replace", tau=-0.3), Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
     said, _ = verdict(rows_of([result(control), result(extra)]))
-    assert "+0.0 points [+0.0, +0.0]" in said
+    assert "+0.0 points [-45.4, +45.4]" in said  # four problems, no more
     assert said.endswith("not told apart from zero.")
 
 

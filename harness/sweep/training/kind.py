@@ -7,6 +7,7 @@ from typing import Any
 from optuna.trial import FrozenTrial
 
 from harness.evals import preflight
+from harness.markdown import interval
 from harness.report.sweep_training import CompleteTraining
 from harness.sweep.context import Places, SweepContext, SweepKind, TrialRunner
 from harness.sweep.folder import SweepFolder
@@ -133,9 +134,7 @@ def _best_so_far(spec: TrainingSweep, trials: Trials, folder: SweepFolder) -> st
 
 def _score(entry: CompleteTraining, task: str) -> str:
     scores = entry.scores(task)
-    low, high = scores.interval
-    interval = f" [{100 * low:.1f}, {100 * high:.1f}]" if len(scores.units) > 1 else ""
-    return f"{task} {100 * scores.avg:.1f}{interval}"
+    return f"{task} {100 * scores.avg:.1f} {interval(*scores.interval)}".rstrip()
 
 
 TRAININGS = SweepKind(

@@ -1,0 +1,287 @@
+"""What the printed intervals and p values are worth: simulated benchmarks, whose truth is known.
+
+Each cell of the tables draws `runs` benchmarks of one kind and asks how often a 95 % interval holds the truth
+(coverage), or how often a test at 5 % claims a difference where there is none (false claims). The numbers come from
+`harness.stats` itself, by the functions that tables and reports call.
+
+A problem has a chance p of being solved, drawn from one of four laws; the other setting has the chance q. Of the two
+settings' samples a share has common noise: both are right or wrong by the same draw, as under one seed.
+"""
+
+import platform
+from collections.abc import Callable, Iterator
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from harness import stats
+from harness.markdown import markdown_table
+
+LAWS = {  # a mixture of Beta laws of a problem's chance: (weight, a, b)
+    "hard, 3 %": ((1.0, 0.1, 3.2),),
+    "few solved, 3 %": ((1 / 30, 90.0, 10.0), (29 / 30, 0.01, 1e6)),
+    "middle, 40 %": ((1.0, 0.4, 0.6),),
+    "easy, 95 %": ((1.0, 1.9, 0.1),),
+}
+SIZES = ((12, 8), (30, 1), (30, 32), (83, 16), (272, 4))  # problems, samples
+SHARED = (0.0, 0.8)
+SEEDS = 3  # of a training
+
+Random = np.random.Generator
+
+
+def bench_statistics(
+    *, runs: int = 2000, seed: int = 0, say: Callable[[str], None] = lambda text: None
+) -> dict[str, Any]:
+    """Simulate every cell; shares are fractions, `runs` each, so that 0.95 has a standard error of 0.005 at 2,000.
+
+    Returns:
+        `scores`, `differences`, `families`, `pools`, `trainings`, `choices`, `powers` and `shares`: rows of plain
+        values.
+    """
+    found: dict[str, Any] = {"runs": runs, "seed": seed, "machine": platform.machine(), "date": str(date.today())}
+    for at, (name, simulate) in enumerate(SIMULATIONS.items()):
+        rows = []
+        for row in simulate(np.random.default_rng([seed, at]), runs):
+            rows.append(row)
+            say(f"{name}: {' '.join(_cell(*each) for each in row.items())}")
+        found[name] = rows
+    return found
+
+
+def chances(law: str, size: tuple[int, ...], random: Random) -> np.ndarray:
+    """Draw the chances of problems by a law of `LAWS`."""
+    weights, a, b = (np.array(each) for each in zip(*LAWS[law], strict=True))
+    which = random.choice(len(weights), size=size, p=weights)
+    return random.beta(a[which], b[which])
+
+
+def expected(law: str) -> float:
+    """Return the mean chance of a law."""
+    return sum(weight * a / (a + b) for weight, a, b in LAWS[law])
+
+
+def pair_of(p: np.ndarray, q: np.ndarray, samples: int, shared: float, random: Random) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the samples of two settings with chances p and q; a share of them has common noise."""
+    u = random.random((*p.shape, samples))
+    v = np.where(random.random(u.shape) < shared, u, random.random(u.shape))
+    return u < p[..., None], v < q[..., None]
+
+
+def _gained(p: np.ndarray, random: Random) -> np.ndarray:
+    """Return chances that are better on the whole, by an amount that differs from problem to problem."""
+    return np.where(random.random(p.shape) < 0.25, p + (1 - p) * 0.3, p)
+
+
+def _holds(interval: tuple[float, float], truth: float) -> bool:
+    return interval[0] - 1e-12 <= truth <= interval[1] + 1e-12
+
+
+def _score_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """Avg@k and its interval over problems, beside the t interval that it replaces."""
+    for law in LAWS:
+        truth = expected(law)
+        for n, k in SIZES:
+            covered, by_t, width = 0, 0, 0.0
+            for _ in range(runs):
+                correct = random.random((n, k)) < chances(law, (n,), random)[:, None]
+                interval = stats.score_interval(correct)
+                by_t += _holds(stats.t_interval(float(correct.mean()), stats.standard_error(correct), n), truth)
+                covered += _holds(interval, truth)
+                width += interval[1] - interval[0]
+            yield {
+                "law": law, "problems": n, "samples": k, "coverage": covered / runs, "of t": by_t / runs,
+                "width": width / runs,
+            }  # fmt: skip
+
+
+def _difference_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """Count how often a paired difference's interval holds the truth, and false claims where there is no difference."""
+    for law in LAWS:
+        many = chances(law, (400_000,), random)
+        truth = float((_gained(many, random) - many).mean())
+        for n, k in SIZES:
+            for shared in SHARED:
+                covered, none, false = 0, 0, 0
+                for _ in range(runs):
+                    p = chances(law, (n,), random)
+                    a, b = pair_of(p, _gained(p, random), k, shared, random)
+                    d = stats.paired_difference(b, a)
+                    covered += _holds((d.low, d.high), truth)
+                    a, b = pair_of(p, p, k, shared, random)
+                    d = stats.paired_difference(b, a)
+                    none += _holds((d.low, d.high), 0.0)
+                    false += d.p < 0.05
+                yield {
+                    "law": law, "problems": n, "samples": k, "shared": shared, "coverage": covered / runs,
+                    "coverage of 0": none / runs, "false claims": false / runs,
+                }  # fmt: skip
+
+
+def _family_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """Many settings minus one reference, none of which differs from it: any claim after Holm's correction is false."""
+    for settings in (5, 20):
+        for n, k in ((30, 8), (83, 4)):
+            false = 0
+            for _ in range(runs):
+                p = chances("middle, 40 %", (n,), random)
+                u, v = random.random((n, k)), random.random((settings, n, k))
+                same = random.random(v.shape) < 0.8
+                drawn = np.where(same, u, v) < p[:, None]
+                ids = tuple(range(n))
+                reference = stats.Scores("rl", "t", ids, np.asarray(u < p[:, None], dtype=float))
+                others = [stats.Scores(str(i), "t", ids, x.astype(float)) for i, x in enumerate(drawn)]
+                false += any(row.holm_p < 0.05 for row in stats.family((each, reference) for each in others))
+            yield {"settings": settings, "problems": n, "samples": k, "false claims": false / runs}
+
+
+def _pool_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """The mean of several settings' differences over benchmarks of unequal size, as the report's sentence has it."""
+    for name, gain in (("no gain", False), ("a gain", True)):
+        for sizes in ((30,), (30, 83), (30, 30, 40, 272)):
+            truth = 0.0
+            if gain:
+                many = chances("middle, 40 %", (400_000,), random)
+                truth = float((_gained(many, random) - many).mean())
+            covered, false = 0, 0
+            for _ in range(runs):
+                rows = []
+                for task, n in enumerate(sizes):
+                    p = chances("middle, 40 %", (n,), random)
+                    q = _gained(p, random) if gain else p
+                    ids = tuple(range(n))
+                    for setting in range(2):
+                        a, b = pair_of(p, q, 4, 0.8, random)
+                        sides = [
+                            stats.Scores(f"{side}{setting}", str(task), ids, x.astype(float))
+                            for side, x in (("b", b), ("a", a))
+                        ]
+                        rows.append(stats.Comparison(sides[0], sides[1], _NOTHING, 1.0))
+                found = stats.pooled(rows)
+                assert found is not None
+                covered += _holds((found.low, found.high), truth)
+                false += found.p < 0.05
+            claims = {"claims" if gain else "false claims": false / runs}
+            yield {"truth": name, "benchmarks": " + ".join(map(str, sizes)), "coverage": covered / runs, **claims}
+
+
+_NOTHING = stats.PairedDifference(0.0, 0.0, 0.0, 0.0, 1.0, 0)  # what `pooled` does not read
+
+
+def _training_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """Trained minus base over seeds of the training, on fixed problems: base was sampled once, and its error counts."""
+    for k in (4, 16):
+        for spread in (0.0, 0.02):  # what the seed of a training does to a problem's chance
+            covered, without = 0, 0
+            p = chances("middle, 40 %", (30,), np.random.default_rng(7))
+            lifted = np.clip(p + 0.05, 0, 1)
+            for _ in range(runs):
+                effects = random.normal(0, spread, size=(SEEDS, 1))
+                q = np.clip(lifted + effects, 0, 1)
+                trained = (random.random((SEEDS, 30, k)) < q[..., None]).mean(axis=(1, 2))
+                base = random.random((30, k)) < p[:, None]
+                truth = float(lifted.mean() - p.mean())
+                error = stats.sampling_error(base)
+                found = stats.difference_over_seeds(trained, float(base.mean()), error, 30 * (k - 1))
+                covered += _holds((found.low, found.high), truth)
+                plain = stats.paired_difference(trained, np.full(SEEDS, base.mean()))
+                without += _holds((plain.low, plain.high), truth)
+            yield {
+                "samples": k, "spread of seeds": spread, "coverage": covered / runs,
+                "without base's error": without / runs,
+            }  # fmt: skip
+
+
+def _choice_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """The best of several settings with no gain, confirmed with new seeds: on the same problems, and on others."""
+    for settings in (10, 40):
+        for where in ("the same problems", "other problems"):
+            n, k, means, covered, false = 60, 8, 0.0, 0, 0
+            for _ in range(runs):
+                p = chances("middle, 40 %", (2 * n,), random)
+                luck = random.normal(0, 0.5, size=(settings, 2 * n))  # of a setting with a problem, 0 in the mean
+                q = np.clip(p + p * (1 - p) * luck, 0, 1)
+                chosen, other = slice(0, n), slice(n, 2 * n)
+                at = chosen if where == "the same problems" else other
+                first = (random.random((settings, n, k)) < q[:, chosen, None]).mean(axis=(1, 2))
+                best = int(first.argmax())
+                a, b = pair_of(p[at], q[best, at], k, 0.8, random)
+                d = stats.paired_difference(b, a)
+                means += d.mean
+                covered += _holds((d.low, d.high), 0.0)
+                false += d.p < 0.05 and d.mean > 0
+            yield {
+                "settings": settings, "confirmed on": where, "mean, points": 100 * means / runs,
+                "coverage": covered / runs, "false gains": false / runs,
+            }  # fmt: skip
+
+
+def _power_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """The problems that `problems_needed` asks for from a pilot, and how often a gain is found with that many."""
+    for shared in SHARED:
+        p = chances("middle, 40 %", (240,), random)
+        a, b = pair_of(p, np.clip(p + 0.04, 0, 1), 16, shared, random)
+        spread = stats.paired_spread(b, a)
+        gain = float(np.mean(np.clip(p + 0.04, 0, 1) - p))
+        n = stats.problems_needed(gain, spread, 8)
+        hits = 0
+        for _ in range(runs):
+            p = chances("middle, 40 %", (n,), random)
+            a, b = pair_of(p, np.clip(p + 0.04, 0, 1), 8, shared, random)
+            d = stats.paired_difference(b, a)
+            hits += d.low > 0
+        yield {"shared": shared, "gain, points": 100 * gain, "problems asked for": n, "found": hits / runs}
+
+
+def _share_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """A share of tokens, such as the replacement ratio, and its bootstrap over problems."""
+    for n in (12, 30, 83):
+        covered = 0
+        for _ in range(runs):
+            tokens = random.integers(50, 400, size=n)
+            hits = random.binomial(tokens, random.beta(2, 30, size=n))
+            one = stats.token_share(hits, tokens)
+            covered += one.low is not None and one.high is not None and one.low <= 2 / 32 <= one.high
+        yield {"problems": n, "coverage": covered / runs}
+
+
+TITLES = {
+    "scores": "Avg@k: share of 95 % intervals over problems that hold the truth",
+    "differences": "Paired differences: coverage where there is a gain, and where there is none; false claims at 5 %",
+    "families": "Holm's correction: tables with any false claim, all settings against one reference",
+    "pools": "The mean of two settings' differences over benchmarks",
+    "trainings": "Trained minus base over three seeds of a training",
+    "choices": "The best of settings that gain nothing, confirmed with new seeds",
+    "powers": "The problems asked for from a pilot of 240 x 16, to find a gain with 80 % chance",
+    "shares": "A share of tokens by bootstrap over problems",
+}
+
+
+def tables(found: dict[str, Any]) -> str:
+    """Write what `bench_statistics` found as Markdown tables, shares in percent."""
+    lines: list[str] = []
+    for name, title in TITLES.items():
+        rows = found[name]
+        cells = [[_cell(key, value) for key, value in row.items()] for row in rows]
+        words = [isinstance(value, str) for value in rows[0].values()]
+        lines += [f"{title}.", "", markdown_table(list(rows[0]), cells, words), ""]
+    return "\n".join(lines).rstrip()
+
+
+def _cell(name: str, value: Any) -> str:
+    if not isinstance(value, float) or name in ("shared", "spread of seeds"):
+        return str(value)
+    return f"{value:+.2f}" if name.endswith("points") else f"{100 * value:.1f}"
+
+
+SIMULATIONS: dict[str, Callable[[Random, int], Iterator[dict[str, Any]]]] = {
+    "scores": _score_rows,
+    "differences": _difference_rows,
+    "families": _family_rows,
+    "pools": _pool_rows,
+    "trainings": _training_rows,
+    "choices": _choice_rows,
+    "powers": _power_rows,
+    "shares": _share_rows,
+}

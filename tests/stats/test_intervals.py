@@ -1,0 +1,159 @@
+"""Intervals near 0 and 1, few differences, families of tests, seeds and shared noise: closed forms and simulations."""
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+from harness import stats
+from harness.bench.statistics import SIMULATIONS, bench_statistics, tables
+from harness.errors import UserError
+from harness.markdown import interval
+
+
+def test_a_score_whose_problems_are_single_coins_has_wilsons_interval():
+    correct = np.zeros((200, 1))
+    correct[:60] = 1
+    low, high = stats.score_interval(correct)
+    expected = scipy_stats.binomtest(60, 200).proportion_ci(method="wilson")
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=0.001)  # t for z, n - 1 for n
+
+
+def test_a_score_of_nothing_has_an_upper_bound_and_all_stay_within_0_and_1():
+    low, high = stats.score_interval(np.zeros((30, 32)))
+    assert low == 0
+    assert 0.1 < high < 0.13  # not below the rule of three's: 30 problems say no more, however often they are asked
+    assert stats.score_interval(np.ones((30, 32))) == pytest.approx((1 - high, 1))
+    equal = stats.score_interval(np.tile([1, 0], (30, 8)))  # problems that do not differ at all: each sample counts
+    assert equal[1] - equal[0] == pytest.approx(2 * 2.045 * 0.5 / np.sqrt(480), rel=0.02)
+    assert all(np.isnan(stats.score_interval(np.ones((1, 4)))))
+    with pytest.raises(UserError, match="within 0 and 1"):
+        stats.score_interval([[0, 7]])
+
+
+def test_a_difference_of_which_nothing_is_seen_is_not_known_to_be_zero():
+    d = stats.paired_difference(np.ones((30, 4)), np.ones((30, 4)))
+    assert (d.mean, d.p) == (0, 1)
+    assert d.low == -d.high
+    assert 0.05 < d.high < 0.15
+    a = np.ones((30, 4))
+    a[:5] = 0
+    five = stats.paired_difference(np.ones((30, 4)), a)
+    assert five.p == pytest.approx(2 / 2**5)
+    a[5] = 0
+    six = stats.paired_difference(np.ones((30, 4)), a)
+    assert six.p < 0.05
+    assert (six.low, six.high) == stats.t_interval(six.mean, six.error, 30)
+
+
+def test_seeds_of_trainings_are_no_problems():
+    """Three scores, one a seed: the t interval as ever."""
+    a, b = np.array([0.5, 0.52, 0.54]), np.array([0.4, 0.4, 0.4])
+    d = stats.paired_difference(a, b)
+    assert (d.low, d.high) == stats.t_interval(d.mean, d.error, 3)
+
+
+def test_satterthwaite_is_welchs():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=12), rng.normal(0, 3, size=30)
+    parts = [(float(scipy_stats.sem(each)), each.size - 1) for each in (a, b)]
+    assert stats.satterthwaite(parts) == pytest.approx(scipy_stats.ttest_ind(a, b, equal_var=False).df)
+    assert stats.satterthwaite([(0.0, 4), (0.0, 9)]) == 4
+
+
+def test_the_mean_over_benchmarks_has_welchs_degrees_of_freedom():
+    """Six problems with a wide spread count as six, however many the other benchmark has."""
+    rng = np.random.default_rng(3)
+    rows, each = [], {}
+    for task, n in (("small", 6), ("large", 400)):
+        values = {name: (rng.random((n, 4)) < 0.5).astype(float) for name in ("a", "b")}
+        sides = [stats.Scores(name, task, tuple(range(n)), x) for name, x in values.items()]
+        rows += stats.family([(sides[0], sides[1])])
+        each[task] = (values["a"] - values["b"]).mean(axis=1)
+    found = stats.pooled(rows)
+    assert found is not None
+    errors = [scipy_stats.sem(d) for d in each.values()]
+    df = stats.satterthwaite([(float(e), d.size - 1) for e, d in zip(errors, each.values(), strict=True)])
+    assert df < 8
+    half = scipy_stats.t.ppf(0.975, df) * np.hypot(*errors) / 2
+    assert (found.low, found.high) == pytest.approx((found.mean - half, found.mean + half))
+
+
+def test_holm_can_be_below_5_percent_in_the_largest_table():
+    d = np.ones(40)
+    assert stats.sign_flip_p(d) * 1000 > 0.05  # 10,000 patterns cannot do it
+    assert stats.sign_flip_p(d, family=1000) * 1000 < 0.01
+    scores = [stats.Scores(str(i), "t", tuple(range(40)), np.ones((40, 1))) for i in range(1001)]
+    none = stats.Scores("none", "t", tuple(range(40)), np.zeros((40, 1)))
+    assert stats.family([(one, none) for one in scores[:600]])[0].holm_p < 0.05
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_numbers_that_are_not_finite_are_refused(bad):
+    good, broken = np.zeros((5, 2)), np.zeros((5, 2))
+    broken[3, 1] = bad
+    for ask in (
+        lambda: stats.paired_difference(good, broken),
+        lambda: stats.sign_flip_p(broken[:, 1]),
+        lambda: stats.standard_error(broken),
+        lambda: stats.sampling_error(broken),
+        lambda: stats.score_interval(broken),
+        lambda: stats.difference_over_seeds(broken[:, 1], 0.5, 0.1, 9),
+    ):
+        with pytest.raises(UserError, match=r"NaN or an infinite"):
+            ask()
+
+
+def test_shared_noise_is_not_counted_as_spread():
+    rng = np.random.default_rng(5)
+    p = rng.uniform(0.2, 0.8, 4000)
+    u = rng.random((4000, 16))
+    same = rng.random(u.shape) < 0.8
+    a, b = u < p[:, None], np.where(same, u, rng.random(u.shape)) < p[:, None]
+    spread = stats.paired_spread(a, b)
+    assert spread.within == pytest.approx(0.2 * 2 * (p * (1 - p)).mean(), rel=0.03)
+    assert spread.between < 1e-3
+    apart = stats.paired_spread(a, b[:, :15])  # nobody says which samples belong together
+    assert apart.within == pytest.approx(2 * (p * (1 - p)).mean(), rel=0.03)
+    needed = [stats.problems_needed(0.02, each, 8) for each in (spread, apart)]
+    assert needed[1] == pytest.approx(5 * needed[0], rel=0.1)
+
+
+def test_a_training_minus_its_base_has_the_bases_error():
+    trained = np.array([0.5, 0.5, 0.5])
+    d = stats.difference_over_seeds(trained, 0.4, 0.03, 90)
+    half = scipy_stats.t.ppf(0.975, 90) * 0.03
+    assert (d.low, d.high) == pytest.approx((0.1 - half, 0.1 + half))
+    assert np.isnan(stats.difference_over_seeds(trained[:1], 0.4, 0.03, 90).low)
+    assert np.isnan(stats.difference_over_seeds(trained, 0.4, float("nan"), 90).low)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "written"),
+    [
+        (-0.012, 0.034, "[-1.2, +3.4]"),
+        (0.0004, 0.02, "[+0.04, +2.0]"),
+        (-0.00004, 0.02, "[-0.004, +2.0]"),
+        (0.0, 0.1, "[+0.0, +10.0]"),
+        (-0.0, 0.1, "[+0.0, +10.0]"),
+        (float("nan"), float("nan"), ""),
+    ],
+)
+def test_the_digits_that_decide_are_written(low, high, written):
+    assert interval(low, high, sign=True) == written
+
+
+def test_the_simulation_finds_what_the_page_says():
+    """The same code as `rlvr-dir bench statistics`, with few runs: bounds of 4.5 standard errors around 95 and 5 %."""
+    found = bench_statistics(runs=30)
+    assert all(len(found[name]) > 1 for name in SIMULATIONS)
+    wrong = [row["coverage"] for name in ("scores", "pools", "shares") for row in found[name] if row["coverage"] < 0.8]
+    assert not wrong
+    assert all(row["false claims"] < 0.2 for name in ("differences", "families") for row in found[name])
+    near_nothing = [row for row in found["scores"] if row["law"] == "few solved, 3 %" and row["problems"] == 30]
+    assert all(row["of t"] < 0.8 < row["coverage"] for row in near_nothing)
+    same, other = (
+        np.mean([row["mean, points"] for row in found["choices"] if row["confirmed on"] == where])
+        for where in ("the same problems", "other problems")
+    )
+    assert same > other + 0.3
+    assert "| few solved, 3 %" in tables(found)
