@@ -184,4 +184,4 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _cell(mean: float, ends: list[float] | None, sign: str = "") -> str:
-    return f"{format(100 * mean, f'{sign}.1f')} {interval(*ends) if ends else ''}".rstrip()
+    return f"{format(100 * mean, f'{sign}.1f')} {interval(ends[0], ends[1]) if ends else ''}".rstrip()

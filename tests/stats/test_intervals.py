@@ -81,10 +81,9 @@ def test_the_mean_over_benchmarks_has_welchs_degrees_of_freedom():
 def test_holm_can_be_below_5_percent_in_the_largest_table():
     d = np.ones(40)
     assert stats.sign_flip_p(d) * 1000 > 0.05  # 10,000 patterns cannot do it
-    assert stats.sign_flip_p(d, family=1000) * 1000 < 0.01
-    scores = [stats.Scores(str(i), "t", tuple(range(40)), np.ones((40, 1))) for i in range(1001)]
-    none = stats.Scores("none", "t", tuple(range(40)), np.zeros((40, 1)))
-    assert stats.family([(one, none) for one in scores[:600]])[0].holm_p < 0.05
+    assert stats.sign_flip_p(d, family=1000) * 1000 < 0.03
+    one, none = (stats.Scores(str(x), "t", tuple(range(21)), np.full((21, 1), x)) for x in (1.0, 0.0))
+    assert stats.family([(one, none)] * 600)[0].holm_p < 0.03
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -144,13 +143,13 @@ def test_the_digits_that_decide_are_written(low, high, written):
 
 def test_the_simulation_finds_what_the_page_says():
     """The same code as `rlvr-dir bench statistics`, with few runs: bounds of 4.5 standard errors around 95 and 5 %."""
-    found = bench_statistics(runs=30)
+    found = bench_statistics(runs=20)
     assert all(len(found[name]) > 1 for name in SIMULATIONS)
-    wrong = [row["coverage"] for name in ("scores", "pools", "shares") for row in found[name] if row["coverage"] < 0.8]
+    wrong = [row["coverage"] for name in ("scores", "pools", "shares") for row in found[name] if row["coverage"] < 0.75]
     assert not wrong
-    assert all(row["false claims"] < 0.2 for name in ("differences", "families") for row in found[name])
+    assert all(row["false claims"] < 0.25 for name in ("differences", "families") for row in found[name])
     near_nothing = [row for row in found["scores"] if row["law"] == "few solved, 3 %" and row["problems"] == 30]
-    assert all(row["of t"] < 0.8 < row["coverage"] for row in near_nothing)
+    assert all(row["of t"] < row["coverage"] for row in near_nothing)
     same, other = (
         np.mean([row["mean, points"] for row in found["choices"] if row["confirmed on"] == where])
         for where in ("the same problems", "other problems")
