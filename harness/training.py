@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness.spec.decoding import Mode
     from harness.train.backends import Source, Validate, ValidationScores
+    from harness.train.folder import Inputs
     from harness.train.spec import TrainSpec
 
 
@@ -23,7 +24,8 @@ def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: A
         bases: a record store for the validation of the base, which all trainings from it share.
 
     Raises:
-        UserError: the machine lacks something, the folder is another training's or in use, or the data is too small.
+        UserError: the machine lacks something, the folder is another training's, is in use or was begun with other
+            content of a file that is read, or the data is too small.
     """
     start = source(spec, out / "records", bases)
     from harness.train.backends import train
@@ -40,12 +42,6 @@ def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = 
     from harness.spec import TINY
     from harness.train.data import read_problems
 
-    if spec.base == TINY:
-        from harness.tiny import tiny_pair
-
-        base = tiny_pair().base
-    else:
-        base = str(Path(spec.base).resolve()) if Path(spec.base).is_dir() else spec.base
     if spec.data == TINY:
         from harness.tiny.recipe import rl_problems as problems
     else:
@@ -56,7 +52,41 @@ def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = 
 
     from harness.train.backends import Source
 
-    return Source(base, problems, validator(spec, records, bases))
+    return Source(_base(spec), problems, validator(spec, records, bases), inputs(spec))
+
+
+def _base(spec: "TrainSpec") -> str:
+    """Return the base as others find it: an absolute folder, or a hub id."""
+    from harness.spec import TINY
+
+    if spec.base == TINY:
+        from harness.tiny import tiny_pair
+
+        return tiny_pair().base
+    return str(Path(spec.base).resolve()) if Path(spec.base).is_dir() else spec.base
+
+
+def inputs(spec: "TrainSpec") -> "Inputs":
+    """Return what identifies the content of all that a training reads: a training of other content is another one.
+
+    Raises:
+        UserError: a benchmark of the validation has no data.
+    """
+    from harness.digest import digest
+    from harness.evals.data import find_benchmark, preflight
+    from harness.records.config import fingerprint
+    from harness.train.folder import Input
+
+    found, base = {}, _base(spec)
+    if Path(base).is_dir():
+        found["base"] = Input(base, fingerprint(base), judges=True)
+    for name, file in (("data", spec.data), ("verl.val_data", spec.verl and spec.verl.val_data)):
+        if file and Path(file).is_file():
+            found[name] = Input(str(Path(file).resolve()), digest(Path(file).read_bytes()), judges=False)
+    for task, data in preflight(spec.validation.tasks).items() if spec.validation.tasks else ():
+        benchmark = find_benchmark(task)
+        found[f"validation.tasks {benchmark.name}"] = Input(benchmark.file or task, data, judges=True)
+    return found
 
 
 def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "Validate":

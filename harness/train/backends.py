@@ -7,7 +7,7 @@ What lies in rooms this one may not enter comes in as `Source`.
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from harness.records.files import make_folder
 from harness.spec.decoding import Mode
 from harness.train.card import write_card
-from harness.train.folder import SeedFolder, TrainingFolder, write_json
+from harness.train.folder import Inputs, SeedFolder, TrainingFolder, write_json
 
 if TYPE_CHECKING:
     from harness.train.spec import TrainSpec
@@ -37,11 +37,15 @@ class TrainerError(Exception):
 
 @dataclass(frozen=True)
 class Source:
-    """Where a training starts: the base, the problems of a seed (rows of `prompt` and `answer`), and who validates."""
+    """Where a training starts: the base, the problems of a seed (rows of `prompt` and `answer`), and who validates.
+
+    `inputs` identify the content of the files that all this is read from.
+    """
 
     base: str
     problems: Callable[[int], list[dict[str, Any]]]
     validate: Validate | None = None
+    inputs: Inputs = field(default_factory=dict)
 
 
 def train(spec: "TrainSpec", out: Path, source: Source, **options: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A training's folder: what was asked, and for each seed what came out. Nothing in it is ever half a file.
 
 train.yaml               the training, everything said; another one in this folder is refused
+inputs.json              digests of the files it reads; changed ones are refused
 base.json                validation of the base
 records/                 rollouts of validations, as `rlvr-dir eval` keeps them
 seed-0/log.jsonl         a line a step, and a line a validation
@@ -14,7 +15,8 @@ summary.md, summary.json over the seeds
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +29,53 @@ from harness.train.spec import TrainSpec, load_train, plain
 MARK = "rlvr_dir.json"  # written last: a checkpoint without it is half a one
 
 
+@dataclass(frozen=True)
+class Input:
+    """Something a training reads, which may change between two runs of it: its file, and what identifies its content.
+
+    `judges`: scores depend on it, so that trainings are compared on equal ones only.
+    """
+
+    file: str
+    digest: str
+    judges: bool
+
+
+Inputs = Mapping[str, Input]  # by the key of the training that names it
+
+
 class TrainingFolder:
     """The files of one training."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.spec, self.lock, self.base = path / "train.yaml", path / "lock", path / "base.json"
+        self.read = path / "inputs.json"
 
-    def settle(self, spec: TrainSpec) -> TrainSpec:
+    @property
+    def inputs(self) -> Inputs:
+        """Return what the training was begun with; nothing where that is not known."""
+        return {name: Input(**each) for name, each in read_json(self.read).items()} if self.read.is_file() else {}
+
+    def check(self, inputs: Inputs) -> None:
+        """Refuse inputs whose content has changed since the training was begun.
+
+        Raises:
+            UserError: naming the file and both digests.
+        """
+        for name, before in self.inputs.items():
+            now = inputs.get(name, before)
+            if now.digest != before.digest:
+                raise UserError(
+                    f"{name}: the content of {now.file} is {now.digest}, and {self.path} was begun with "
+                    f"{before.digest}; undo the change, or choose another --out"
+                )
+
+    def settle(self, spec: TrainSpec, inputs: Inputs) -> TrainSpec:
         """Write the training down, or check it against the one that is; return the one with all seeds, old and new.
 
         Raises:
-            UserError: the folder belongs to another training.
+            UserError: the folder belongs to another training, or was begun with other content of the inputs.
         """
         stored = self.stored()
         if stored is not None:
@@ -47,8 +84,10 @@ class TrainingFolder:
                 raise UserError(
                     f"{name}={here!r} is refused: {self.path} was begun with {there!r}; choose another --out"
                 )
+            self.check(inputs)
             spec = spec.model_copy(update={"seeds": tuple(dict.fromkeys([*stored.seeds, *spec.seeds]))})
         write_file(self.spec, yaml.safe_dump(plain(spec), sort_keys=False, allow_unicode=True).encode())
+        write_json(self.read, {name: asdict(each) for name, each in {**inputs, **self.inputs}.items()})
         return spec
 
     def stored(self) -> TrainSpec | None:

@@ -68,7 +68,7 @@ def run_training(
     folder = TrainingFolder(out)
     lock = Lock(folder.lock, f"the training in {out}")
     try:
-        asked, spec = spec.seeds, folder.settle(spec)
+        asked, spec = spec.seeds, folder.settle(spec, source.inputs)
         with _threads(spec.threads), _quiet():
             validate_base(spec, source, folder, say)
             for seed in asked:

@@ -32,7 +32,7 @@ def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None 
         "base": read_json(folder.base) if folder.base.is_file() else {},
         "seeds": {seed: _of_seed(folder, int(seed), facts) for seed, facts in seeds.items()},
     }
-    other = _other(against, found) if against else None
+    other = _other(against, found, folder) if against else None
     found["against"] = {"folder": str(against), "label": other["label"]} if other else None
     found["benchmarks"] = _benchmarks(found, other)
     write_json(folder.path / "summary.json", found)
@@ -72,7 +72,7 @@ def _share(part: float | None, whole: float) -> float | None:
     return None if part is None else part / whole if whole else 0.0
 
 
-def _other(path: Path, found: dict[str, Any]) -> dict[str, Any]:
+def _other(path: Path, found: dict[str, Any], folder: TrainingFolder) -> dict[str, Any]:
     file = path / "summary.json"
     if not file.is_file():
         raise UserError(f"against={str(path)!r} has no summary.json; accepted: the folder of a finished training")
@@ -81,6 +81,13 @@ def _other(path: Path, found: dict[str, Any]) -> dict[str, Any]:
         raise UserError(f"against={str(path)!r} was validated in another way; its scores cannot be compared")
     if other["training"]["base"] != found["training"]["base"]:
         raise UserError(f"against={str(path)!r} started from {other['training']['base']!r}")
+    mine = folder.inputs
+    for name, theirs in TrainingFolder(path).inputs.items():
+        if theirs.judges and name in mine and mine[name].digest != theirs.digest:
+            raise UserError(
+                f"against={str(path)!r} was begun with other content of {theirs.file} ({name}: {theirs.digest}, here "
+                f"{mine[name].digest}); its scores cannot be compared"
+            )
     if not set(other["seeds"]) & set(found["seeds"]):
         raise UserError(f"against={str(path)!r} has none of these seeds: {', '.join(found['seeds'])}")
     return other

@@ -3,16 +3,19 @@
 import json
 import re
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 from typer.testing import CliRunner
 
 from harness.cli import app
 from harness.errors import UserError
-from harness.evals import data, preflight
+from harness.evals import data as data_module
+from harness.evals import preflight
 from harness.evals.compare import read_results
 from harness.evals.data import problems
 from harness.records import RecordStore
+from harness.tiny import tiny_pair
 
 FAST = ["--samples", "2", "--max-tokens", "60", "--backend", "transformers"]
 YAML = """
@@ -120,7 +123,7 @@ def test_a_record_whose_file_is_gone_or_changed_has_no_answers(where, tmp_path):
     store = tmp_path / "runs/records"
     rows = file.read_text()
     file.write_text(rows.replace("how many", "how much"))
-    data._own.cache_clear()
+    data_module._own.cache_clear()
     assert "was decoded from other questions of mine than are here" in refused("compare", store)
     file.unlink()
     assert f"its right answers are not at hand (task='mine={file}': {file} does not exist" in refused("compare", store)
@@ -129,7 +132,7 @@ def test_a_record_whose_file_is_gone_or_changed_has_no_answers(where, tmp_path):
     assert result.benchmark == "mine (1 of 5 problems)"
 
 
-def test_a_sweep_and_the_validation_of_a_training_take_it(where):
+def test_a_sweep_takes_it_and_is_not_gone_on_with_when_it_has_changed(where):
     file = write(where / "swept/sums.jsonl", [json.loads(line) for line in (where / "sums.jsonl").open()])
     asked = {"name": "mine", "pair": ["tiny"], "tasks": [str(file)], "method": "grid"}
     asked |= {"sampling": {"samples": 2, "max_tokens": 60}, "engine": {"backend": "transformers"}}
@@ -138,20 +141,44 @@ def test_a_sweep_and_the_validation_of_a_training_take_it(where):
     told = run("sweep", "run", where / "sweep.yaml", "--no-track", "--out", where / "runs")
     assert re.search(r"^\| sums +\| replace τ-0.1 ", told, re.MULTILINE), told
     file.write_text(file.read_text().replace("how many", "how much"))
-    data._own.cache_clear()
+    data_module._own.cache_clear()
     sentence = refused("sweep", "run", where / "sweep.yaml", "--no-track", "--out", where / "runs")
     assert sentence.startswith("the problems of sums are not those that sweep 'mine' was begun with")
 
-    from harness.tiny import tiny_pair
-    from harness.train.spec import load_train
-    from harness.training import validator
 
-    asked = {"tasks": [f"held_out={where}/sums.jsonl"], "sampling": {"samples": 2, "max_tokens": 60}}
-    pair = tiny_pair()
-    scores = validator(load_train({"validation": asked}))(pair.base, pair.rl, "rl", None)
-    [validated] = [r for r in read_results([where / "runs"]) if r.decoding.mode == "rl" and r.task == "sums" and r.avg]
-    assert scores["held_out"]["problems"] == 5
-    assert validated.avg > 0.5
+TRAIN = ["dapo.steps=1", "dapo.prompts=2", "dapo.samples=4", "dapo.minibatches=1", "dapo.max_response_tokens=40",
+         "dapo.dynamic_sampling=false", "validation.sampling={samples: 2, max_tokens: 60}"]  # fmt: skip
+
+
+def test_a_training_is_validated_on_it_and_not_gone_on_with_when_it_has_changed(where, tmp_path):
+    """One step, then the held-out file, the training's own problems and the base change, one at a time."""
+    held = write(tmp_path / "held.jsonl", [json.loads(line) for line in (where / "sums.jsonl").open()])
+    rows = [{"problem": row["problem"], "answer": row["answer"]} for row in problems("tiny_easy")[5:9]]
+    data, base = write(tmp_path / "train.jsonl", rows), tmp_path / "base"
+    copytree(tiny_pair().base, base)
+    out = tmp_path / "runs/train/mine"
+    command = ["train", "--base", base, "--data", data, "--validate", f"held_out={held}", "--no-track", "--out", out]
+    command += [word for each in TRAIN for word in ("--set", each)]
+    told = run(*command)
+    assert re.search(r"^\| held_out \(5 problems\) +\| Avg@2 +\|", told, re.MULTILINE), told
+    [result] = read_results([out / "seed-0/results"])
+    assert (result.benchmark, result.provenance["data"]) == ("held_out", preflight([f"held_out={held}"]).popitem()[1])
+    left = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for file, name in ((held, "validation.tasks held_out"), (data, "data"), (base / "config.json", "base")):
+        before = file.read_text()
+        file.write_text(before.replace("how many", "how much").replace('"model_type"', ' "model_type"'))
+        data_module._own.cache_clear()
+        sentence = refused(*command)
+        place = base if name == "base" else file
+        assert re.fullmatch(
+            rf"{name}: the content of {place} is (\S+), and {out} was begun with (?!\1)\S+; undo the change, or choose "
+            "another --out",
+            sentence,
+        ), sentence
+        assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == left
+        file.write_text(before)
+    data_module._own.cache_clear()
+    assert run(*command) == told
     assert "no.jsonl does not exist" in refused("train", "--validate", "no.jsonl", "--dry-run")
 
 

@@ -9,9 +9,11 @@ import yaml
 from harness.errors import UserError
 from harness.records import RecordStore
 from harness.sweep import sweeps_dir
+from harness.sweep.context import Places
 from harness.sweep.folder import SweepFolder
 from harness.sweep.kinds import kind_of
 from harness.sweep.points import key, listed_points
+from harness.sweep.run import run_sweep
 from harness.sweep.specs import load
 from harness.sweep.training.estimate import estimate
 from harness.sweep.training.spec import PARAMETERS
@@ -186,6 +188,18 @@ def test_a_changed_sweep_is_refused_and_more_points_need_extend(host, whole):
     assert host.run(whole, **TRAIN, seeds=[0]) != 0
     more = {"parameters": {"train.alpha": {"values": [0.2, 2.0, 3.0]}}}
     assert host.run(whole, **TRAIN, **more) != 0
+
+
+def test_a_sweep_whose_complete_points_read_other_files_is_not_gone_on_with(whole):
+    """One point is made to look as if it had been trained from other weights: no other would be paired with it."""
+    [file] = whole.glob("trainings/low_prob-0.2-*/inputs.json")
+    before = json.loads(file.read_text())
+    assert list(before) == ["base", "validation.tasks tiny_easy"]
+    file.write_text(json.dumps({**before, "base": {**before["base"], "digest": "weights:other"}}))
+    with pytest.raises(UserError, match=r"base: the content of .* is weights:\w+, and .* was begun with weights:other"):
+        run_sweep(sweep(**TRAIN), Places.under(whole, track=False), say=print)
+    file.write_text(json.dumps(before))
+    assert run_sweep(sweep(**TRAIN), Places.under(whole, track=False), say=print).entries
 
 
 def logs(out):

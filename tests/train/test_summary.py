@@ -6,7 +6,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.train import load_train
-from harness.train.folder import TrainingFolder, write_json
+from harness.train.folder import Input, TrainingFolder, write_json
 from harness.train.summary import write_summary
 
 STEP = {
@@ -73,6 +73,17 @@ def test_three_seeds_paired_with_another_training(tmp_path):
     ]  # fmt: skip
     assert "Reweighting took 0.50 % of the time" in text
     assert json.loads((folder.path / "summary.json").read_text())["label"] == "low_prob α0.2"
+
+
+def test_a_training_that_was_validated_on_other_problems_is_refused(tmp_path):
+    folder, spec = training(tmp_path / "ours", {0: 0.5})
+    other, _ = training(tmp_path / "dapo", {0: 0.5})
+    write_summary(other, spec)
+    for each, digest in ((folder, "aa"), (other, "bb")):
+        held = Input("held.jsonl", digest, judges=True)
+        each.settle(spec, {"data": Input("train.jsonl", digest, judges=False), "validation.tasks t": held})
+    with pytest.raises(UserError, match=r"other content of held.jsonl \(validation.tasks t: bb, here aa\)"):
+        write_summary(folder, spec, other.path)
 
 
 def test_a_single_seed_has_no_interval(tmp_path):

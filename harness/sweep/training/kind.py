@@ -22,6 +22,7 @@ from harness.sweep.trials import Asked, Trials
 from harness.train.backends import TrainerError
 from harness.train.folder import TrainingFolder
 from harness.train.spec import TrainSpec, check_machine
+from harness.training import inputs
 
 
 class _Pruned(Exception):
@@ -45,8 +46,16 @@ class TrainingRunner(TrialRunner):
         self._references = () if among else ({"pair": next(iter(spec.pairs)), "reference": {"method": "none"}},)
 
     def plan(self, pair: str) -> None:
-        """Enqueue plain DAPO, unless a point is just that, the listed points, and points that were lost."""
+        """Enqueue plain DAPO, unless a point is just that, the listed points, and points that were lost.
+
+        Raises:
+            UserError: a file has other content now than when a complete trial was trained.
+        """
         trials = self._context.trials
+        complete = (*trials.complete(trials.references), *trials.complete())
+        now = inputs(self._spec.plain_dapo) if complete else {}  # a point changes none of them
+        for trial in complete:
+            TrainingFolder(folder_of(self._spec.training(trial.user_attrs["point"]), self._context.store)).check(now)
         lost = (point for point in trials.lost() if "reference" not in point)
         trials.ensure([*self._references, *self._listed, *lost])
 

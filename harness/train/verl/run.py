@@ -80,7 +80,7 @@ def run_training(
     folder = TrainingFolder(out)
     lock = Lock(folder.lock, f"the training in {out}")
     try:
-        asked, spec = spec.seeds, folder.settle(spec)
+        asked, spec = spec.seeds, folder.settle(spec, source.inputs)
         validate_base(spec, source, folder, say)
         for seed in asked:
             run = _Run(spec, seed, folder.seed(seed), source, checked, say, on_record)
