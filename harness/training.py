@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from harness.evals import EvalResult
     from harness.spec.decoding import Mode
     from harness.train.backends import Source, Validate, ValidationScores
     from harness.train.folder import Inputs
@@ -28,9 +29,33 @@ def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: A
             content of a file that is read, or the data is too small.
     """
     start = source(spec, out / "records", bases)
+    if spec.lora and not spec.lora.merge:
+        _check_adapter(spec, start.base)
     from harness.train.backends import train
 
     return train(spec, out, start, **options)
+
+
+def _check_adapter(spec: "TrainSpec", base: str) -> None:
+    """Refuse an adapter that could be trained but not decoded beside its base: days would end in that.
+
+    Raises:
+        UserError: the base is of another kind, or other parts of it are adapted.
+    """
+    from transformers import AutoConfig
+
+    from harness.decode.adapter import MODEL_TYPES, PROJECTIONS
+    from harness.errors import UserError
+
+    kind = AutoConfig.from_pretrained(base, trust_remote_code=spec.trust_remote_code).model_type
+    targets = spec.lora.targets if spec.lora else ()
+    others = [] if isinstance(targets, str) else [name for name in targets if name not in PROJECTIONS]
+    if kind not in MODEL_TYPES or others:
+        what = f"lora.targets has {others[0]!r}" if others else f"base={spec.base!r} is of type {kind!r}"
+        raise UserError(
+            f"{what}, and such an adapter cannot be decoded beside its base; accepted: lora.merge: true, which saves "
+            f"a whole model, or adapters of {', '.join(PROJECTIONS)} of {', '.join(MODEL_TYPES)}"
+        )
 
 
 def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "Source":
@@ -92,7 +117,7 @@ def inputs(spec: "TrainSpec") -> "Inputs":
 def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "Validate":
     """Return what scores a checkpoint as `rlvr-dir eval` would; rollouts are kept in the stores that are named."""
 
-    def validate(base: str, rl: str, mode: "Mode", folder: Path | None) -> "ValidationScores":
+    def scored(base: str, rl: str, mode: "Mode") -> "list[EvalResult]":
         from harness.evals import evaluate
         from harness.records.files import make_folder
         from harness.records.lock import locked
@@ -108,25 +133,31 @@ def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None
             engine=asked.engine,
             grader=spec.dapo.grader,
         )
-        if mode == "base" and bases is not None:
-            make_folder(bases)
-            with locked(bases / "lock"):  # of trainings that start together one validates, the others read
-                results = evaluate(whole, records=bases)
-        else:
-            results = evaluate(whole, records=records)
+        if mode != "base" or bases is None:
+            return evaluate(whole, records=records)
+        make_folder(bases)
+        with locked(bases / "lock"):  # of trainings that start together one validates, the others read
+            return evaluate(whole, records=bases)
+
+    def validate(base: str, rl: str, mode: "Mode", folder: Path | None) -> "ValidationScores":
+        results = scored(base, rl, mode)
         if folder is not None:
-            for result in results:
+            # Base's own stand beside them, of the same pair: what RL is compared with.
+            beside = scored(base, base, "base") if mode == "rl" else []
+            for result in (*results, *(each.of_pair(base, rl) for each in beside)):
                 result.write(folder)
-        k = max(1, asked.sampling.samples // 2)
+        k = max(1, spec.validation.sampling.samples // 2)
         return {
             result.task: {
                 "samples": result.samples,
                 "problems": len(result.problem_ids),
+                "limited": result.limited,
                 "avg": result.avg,
                 "error": result.standard_error,
                 "pass": result.pass_at(k),
                 "tokens": float(result.n_tokens.mean()),
                 "truncated": float(result.truncated.mean()),
+                "right": dict(zip(result.problem_ids, result.correct.sum(axis=1).tolist(), strict=True)),
             }
             for result in results
         }

@@ -24,7 +24,7 @@ ROOMS = {
     "tracking": {"records", "evals", "analysis"},
     "report": {"spec", "stats", "decode", "records", "evals", "analysis"},
     "bench": {"policy", "spec", "grading", "decode", "records", "train", "tiny", "evals", "report"},
-    "training": {"spec", "records", "train", "tiny", "evals"},
+    "training": {"spec", "decode", "records", "train", "tiny", "evals"},
     "sweep": {"spec", "stats", "decode", "records", "train", "tiny", "evals", "tracking", "report", "training"},
     "demo": {"spec", "evals", "tracking"},
     "tracked": {"evals", "tracking"},

@@ -169,6 +169,11 @@ class EvalResult:
         pair = pair if isinstance(pair, dict) else {}
         return str(pair.get("base") or "?"), str(pair.get("rl") or "?")
 
+    def of_pair(self, base: str, rl: str) -> "EvalResult":
+        """Return a result of base as that of another pair with this base: its numbers do not depend on RL."""
+        engine = {**self.provenance.get("engine", {}), "pair": {"base": base, "rl": rl}}
+        return replace(self, provenance={**self.provenance, "engine": engine})
+
     def alike(self) -> dict[str, Any]:
         """Return what must be equal in results that are compared (`ALIKE`), as values that can be hashed.
 

@@ -20,8 +20,9 @@ from harness.train.folder import Inputs, SeedFolder, TrainingFolder, write_json
 if TYPE_CHECKING:
     from harness.train.spec import TrainSpec
 
-ValidationScores = dict[str, dict[str, float]]  # by benchmark: avg, pass, tokens, ...
-# Of base, rl and mode; results are written into the folder.
+# By benchmark: avg, pass, tokens, ...; `right` counts the right samples of each problem.
+ValidationScores = dict[str, dict[str, Any]]
+# Of base, rl and mode; results are written into the folder, those of base beside those of RL.
 Validate = Callable[[str, str, Mode, Path | None], ValidationScores]
 Say = Callable[[str], None]
 OnRecord = Callable[[int, dict[str, Any]], None]  # seed, a line of its log

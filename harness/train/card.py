@@ -7,7 +7,7 @@ from harness.records.files import write_file
 from harness.train.settings import DapoSettings
 
 TEMPLATE = """---
-library_name: transformers
+library_name: {library}
 pipeline_tag: text-generation
 base_model: {base}
 tags: [rlvr, dapo]
@@ -35,10 +35,12 @@ def write_card(rl: Path, facts: dict[str, Any], records: list[dict[str, Any]]) -
     method = "plain DAPO" if dapo.method == "none" else f"advantages reweighted by {dapo.method}, alpha {dapo.alpha:g}"
     steps = [record for record in records if "validation" not in record]
     scores = "".join(
-        f"{task}: Avg@{score['samples']:.0f} {100 * score['avg']:.1f}, {score['tokens']:.0f} tokens a response.\n"
+        f"{task}{f' ({limited})' if (limited := score.get('limited')) else ''}: Avg@{score['samples']:.0f} "
+        f"{100 * score['avg']:.1f}, {score['tokens']:.0f} tokens a response.\n"
         for task, score in facts["scores"].items()
     )
     text = TEMPLATE.format(
+        library="peft" if (rl / "adapter_config.json").is_file() else "transformers",
         base=facts["base"],
         label=dapo.label,
         rl=rl.resolve(),

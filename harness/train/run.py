@@ -149,7 +149,7 @@ class _Run:
         with tqdm(total=self.dapo.steps, initial=step, desc=f"seed {self.seed}", unit="step", smoothing=0.1) as bar:
             steps.bar = bar
             trainer.train(resume_from_checkpoint=str(resumed[1]) if resumed else None)
-        export(trainer.accelerator.unwrap_model(trainer.model), tokenizer, folder.rl, caches)
+        export(trainer.accelerator.unwrap_model(trainer.model), tokenizer, folder.rl, caches, merge=_merged(spec))
         if self.fit:
             _give_back(trainer)
 
@@ -223,18 +223,25 @@ class _Steps(TrainerCallback):
         place = run.folder.path / "validation"
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         with _same_random_numbers():
-            export(model, self.trainer.processing_class, place, self.caches)
+            export(model, self.trainer.processing_class, place, self.caches, merge=_merged(run.spec))
             scores = validate(run.source.base, str(place.resolve()), "rl", None)
         shutil.rmtree(place)
         run.keep({"step": step, "validation": scores})
 
 
-def export(model: PreTrainedModel, tokenizer: Any, path: Path, caches: bool) -> None:
-    """Save a model as others load it, whole or not at all: adapters merged, `use_cache` as it was before TRL."""
+def _merged(spec: TrainSpec) -> bool:
+    return bool(spec.lora and spec.lora.merge)
+
+
+def export(model: PreTrainedModel, tokenizer: Any, path: Path, caches: bool, *, merge: bool = False) -> None:
+    """Save a model as others load it, all of it or nothing: with `use_cache` as it was before TRL.
+
+    Of a model with adapters, these are saved alone, as PEFT does; `merge` saves it whole.
+    """
     new = path.with_name(path.name + ".new")
     shutil.rmtree(new, ignore_errors=True)
     shutil.rmtree(path, ignore_errors=True)
-    if hasattr(model, "merge_and_unload"):
+    if merge:
         model = copy.deepcopy(model).merge_and_unload()  # of a copy: unmerging again would round
     before, model.config.use_cache = model.config.use_cache, caches
     model.save_pretrained(new)

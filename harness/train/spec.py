@@ -21,12 +21,13 @@ INSTRUCTION = "\nPlease reason step by step, and put your final answer within \\
 
 
 class Lora(Spec, frozen=True):
-    """Low-rank adapters instead of all weights; merged into the checkpoint in the end. Needs peft."""
+    """Low-rank adapters instead of all weights, saved as PEFT does; with `merge` as whole models. Needs peft."""
 
     rank: int = Field(default=16, ge=1)
     alpha: float = Field(default=32.0, gt=0)
     dropout: float = Field(default=0.0, ge=0, lt=1)
     targets: str | tuple[str, ...] = "all-linear"
+    merge: bool = False
 
 
 class Vllm(Spec, frozen=True):

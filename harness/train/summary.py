@@ -1,7 +1,8 @@
 """The summary of a training: its seeds side by side, what they gained over the base, and over another training.
 
 Everything is paired by seed: the same seed means the same problems in the same order. Intervals are t intervals over
-seeds; they say what another seed would do, not what other problems would.
+seeds; they say what another seed would do, not what other problems would. The gain over the base has one over problems
+as well, paired by problem.
 """
 
 from collections.abc import Hashable, Sequence
@@ -96,7 +97,7 @@ def _other(path: Path, found: dict[str, Any], folder: TrainingFolder) -> dict[st
 def _benchmarks(found: dict[str, Any], other: dict[str, Any] | None) -> dict[str, Any]:
     """Average Avg@k and Pass@k over seeds, with intervals; gains and differences are one family each."""
     benchmarks: dict[str, Any] = {task: {} for task in found["base"]}
-    gains, differences = [], []
+    gains, differences, by_problem = [], [], []
     for task in benchmarks:
         for metric in ("avg", "pass"):
             mine = _by_seed(found, task, metric)
@@ -107,11 +108,13 @@ def _benchmarks(found: dict[str, Any], other: dict[str, Any] | None) -> dict[str
             benchmarks[task][metric] = {"base": base, "mean": mean, "interval": _interval(interval)}
             level = np.full(len(mine.units), base)
             gains.append((mine, Scores("base", mine.task, mine.units, level)))
+            if metric == "avg" and (pair := _by_problem(found, task)):
+                by_problem.append(pair)
             if other:
                 theirs = _by_seed(other, task, metric)
                 shared = [seed for seed in mine.units if seed in theirs.units]
                 differences.append((_only(mine, shared), _only(theirs, shared)))
-    for name, pairs in (("gain", gains), ("against", differences)):
+    for name, pairs in (("gain", gains), ("against", differences), ("over_problems", by_problem)):
         for row in family(pairs):
             task, metric = row.task.rsplit(" ", 1)
             benchmarks[task][metric][name] = _difference(row)
@@ -124,6 +127,23 @@ def _by_seed(found: dict[str, Any], task: str, metric: str) -> Scores:
     return Scores(found["label"], f"{task} {metric}", tuple(values), np.array(list(values.values())))
 
 
+def _by_problem(found: dict[str, Any], task: str) -> tuple[Scores, Scores] | None:
+    """Return Avg@k by problem, the seeds beside each other, and base's; None where a validation did not keep them."""
+    validations = [found["base"][task], *(each["scores"][task] for each in found["seeds"].values() if each["scores"])]
+    right = [validation.get("right") for validation in validations]
+    if not all(right) or any(each.keys() != right[0].keys() for each in right):
+        return None
+    problems = tuple(right[0])
+    base, *trained = (
+        np.array([each[problem] for problem in problems]) / validation["samples"]
+        for each, validation in zip(right, validations, strict=True)
+    )
+    name = f"{task} avg"
+    return Scores(found["label"], name, problems, np.stack(trained, axis=1)), Scores(
+        "base", name, problems, base[:, None]
+    )
+
+
 def _only(scores: Scores, seeds: Sequence[Hashable]) -> Scores:
     at = [scores.units.index(seed) for seed in seeds]
     return replace(scores, units=tuple(seeds), values=scores.values[at])
@@ -132,7 +152,7 @@ def _only(scores: Scores, seeds: Sequence[Hashable]) -> Scores:
 def _difference(row: Comparison[Scores]) -> dict[str, Any]:
     d = row.difference
     found = {"mean": d.mean, "interval": _interval((d.low, d.high)), "p": d.p, "holm_p": row.holm_p, "n": d.n}
-    return {**found, "seeds": list(row.result.units)}
+    return {**found, "seeds": list(row.result.units)} if row.result.values.ndim == 1 else found
 
 
 def _interval(ends: tuple[float, float]) -> list[float] | None:
@@ -151,20 +171,33 @@ def text(found: dict[str, Any]) -> str:
     ]
     vs = found["against"]
     if found["benchmarks"]:
+        over_problems = any(
+            "over_problems" in row for metrics in found["benchmarks"].values() for row in metrics.values()
+        )
         head = ["benchmark", "metric", "base", "trained", "trained - base"]
+        head += ["over problems", "p (Holm)"] if over_problems else []
         head += [f"- {vs['label']}", "p", "p (Holm)"] if vs else []
         rows = []
         for task, metrics in found["benchmarks"].items():
             samples, problems = (int(found["base"][task][name]) for name in ("samples", "problems"))
+            of = found["base"][task].get("limited") or f"{problems} problems"
             for metric, row in metrics.items():
                 k = samples if metric == "avg" else max(1, samples // 2)
-                cells = [f"{task} ({problems} problems)", f"{metric.capitalize()}@{k}", f"{100 * row['base']:.1f}"]
+                cells = [f"{task} ({of})", f"{metric.capitalize()}@{k}", f"{100 * row['base']:.1f}"]
                 cells += [_cell(row["mean"], row["interval"]), _cell(row["gain"]["mean"], row["gain"]["interval"], "+")]
+                if over_problems:
+                    one = row.get("over_problems") or {}
+                    cells += [_between(one.get("interval"), sign=True), _number(one.get("holm_p"), ".3f", "")]
                 if vs:
                     cells += [_cell(row["against"]["mean"], row["against"]["interval"], "+")]
                     cells += [f"{row['against']['p']:.2f}", f"{row['against']['holm_p']:.2f}"]
                 rows.append(cells)
         lines += [markdown_table(head, rows, left=2), ""]
+        if over_problems:
+            lines += [
+                "Over problems: the 95 % interval of trained - base, paired by problem, all seeds together.",
+                "",
+            ]
         if vs:
             lines += [f"Paired by seed with {vs['label']} in {vs['folder']}; Holm's correction over the table.", ""]
     head = ["seed", "accuracy", "tokens", "entropy", "clipped", "weight", "gradient mass at π < 0.3", "groups", "s"]
@@ -186,9 +219,13 @@ def text(found: dict[str, Any]) -> str:
 _FIRST_LAST = (("accuracy", ".3f"), ("length", ".1f"), ("entropy", ".3f"))
 
 
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
+def _number(value: float | None, form: str, without: str = "-") -> str:
+    return without if value is None else format(value, form)
 
 
 def _cell(mean: float, ends: list[float] | None, sign: str = "") -> str:
-    return f"{format(100 * mean, f'{sign}.1f')} {interval(ends[0], ends[1]) if ends else ''}".rstrip()
+    return f"{format(100 * mean, f'{sign}.1f')} {_between(ends)}".rstrip()
+
+
+def _between(ends: list[float] | None, *, sign: bool = False) -> str:
+    return interval(ends[0], ends[1], sign=sign) if ends else ""

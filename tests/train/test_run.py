@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from harness.cli import app
+from harness.decode.adapter import is_adapter, read_adapter
 from harness.errors import UserError
 from harness.spec import Pair
 from harness.tiny import tiny_pair
@@ -243,12 +244,13 @@ def steps_in_mlflow(folder):
     return [metric.step for metric in client.get_metric_history(run.info.run_id, "accuracy")]
 
 
-def test_adapters_are_trained_merged_and_gone_on_with(tmp_path):
-    """Low-rank adapters on every projection: whole models come out, the same ones after an interruption."""
+def test_adapters_are_trained_saved_as_such_or_merged_and_gone_on_with(tmp_path):
+    """Low-rank adapters on every projection: adapters come out, the same ones after an interruption."""
     pytest.importorskip("peft", reason="peft is not installed")
 
     def stop(base, rl, mode, folder):
         if mode == "rl":
+            assert is_adapter(rl)
             raise KeyboardInterrupt
         return {"made_up": SCORE}
 
@@ -261,11 +263,21 @@ def test_adapters_are_trained_merged_and_gone_on_with(tmp_path):
     said = []
     run_training(load_train(asked), tmp_path / "killed", source(go_on), say=said.append)
     assert "seed 0: going on after step 1" in said
-    run_training(load_train(asked), tmp_path / "whole", source(go_on), say=quiet)
-    killed, whole = (weights(tmp_path / name / "seed-0" / "rl") for name in ("killed", "whole"))
-    base = weights(tiny_pair().base)
-    assert same(killed, whole)
-    assert whole.keys() == base.keys()
-    changed = {name for name, weight in whole.items() if not torch.equal(weight, base[name])}
+    merged = {**asked, "lora": {"rank": 4, "merge": True}}
+    run_training(load_train(merged), tmp_path / "whole", source(go_on), say=quiet)
+    adapter, whole = (tmp_path / name / "seed-0" / "rl" for name in ("killed", "whole"))
+    assert not list(adapter.glob("model*"))
+    assert "library_name: peft" in (adapter / "README.md").read_text()
+    model = AutoModelForCausalLM.from_pretrained(tiny_pair().base)
+    base = {name: weight.clone() for name, weight in model.state_dict().items()}
+    read_adapter(str(adapter)).merge_into(model)
+    changed = set()
+    for name, weight in weights(whole).items():
+        torch.testing.assert_close(model.state_dict()[name], weight, rtol=0, atol=1e-7)
+        changed |= set() if torch.equal(weight, base[name]) else {name}
     assert changed
     assert all("_proj." in name for name in changed)
+    asked = ["--tasks", "tiny_easy", "--limit", "1", "--samples", "1", "--max-tokens", "8", "--backend", "transformers"]
+    out = ["--no-track", "--out", str(tmp_path / "eval")]
+    done = CliRunner().invoke(app, ["eval", "--pair", str(tmp_path / "killed" / "seed-0"), *asked, *out])
+    assert done.exit_code == 0, done.output

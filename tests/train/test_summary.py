@@ -6,7 +6,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.train import load_train
-from harness.train.folder import Input, TrainingFolder, write_json
+from harness.train.folder import Input, TrainingFolder, read_json, write_json
 from harness.train.summary import write_summary
 
 STEP = {
@@ -91,6 +91,30 @@ def test_a_single_seed_has_no_interval(tmp_path):
     found = write_summary(folder, spec)
     assert found["benchmarks"]["t"]["avg"]["interval"] is None
     assert rows((folder.path / "summary.md").read_text())[0] == ["t (10 problems)", "Avg@8", "30.0", "50.0", "+20.0"]
+
+
+def test_the_gain_over_base_has_an_interval_over_problems(tmp_path):
+    """Six problems x 8 samples, two seeds: differences of 2, 3, 1, 4, 2 and 3 eighths on average."""
+    folder, spec = training(tmp_path / "one", {0: 0.5, 1: 0.5})
+
+    def counted(file, *right):
+        scores = read_json(file)
+        mine = scores.get("scores", scores)["t"]
+        mine |= {"right": dict(zip("abcdef", right, strict=True)), "avg": sum(right) / 48, "limited": "6 of 9 problems"}
+        write_json(file, scores)
+
+    counted(folder.base, 2, 0, 4, 1, 3, 2)
+    counted(folder.seed(0).done, 4, 2, 6, 4, 5, 5)
+    counted(folder.seed(1).done, 4, 4, 4, 6, 5, 5)
+    found = write_summary(folder, spec)
+    over = found["benchmarks"]["t"]["avg"]["over_problems"]
+    assert over["mean"] == pytest.approx(found["benchmarks"]["t"]["avg"]["gain"]["mean"]) == pytest.approx(15 / 48)
+    # sd = .131101, error = .053522, t(.975, 5) = 2.5706
+    assert over["interval"] == pytest.approx([0.3125 - 0.137582, 0.3125 + 0.137582], abs=1e-4)
+    assert (over["p"], over["n"]) == (2 / 64, 6)
+    first, second, *_ = rows((folder.path / "summary.md").read_text())
+    assert (first[0], first[2], first[5:]) == ("t (6 of 9 problems)", "25.0", ["[+17.5, +45.0]", "0.031"])
+    assert second[5:] == ["", ""]
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path):

@@ -3,8 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from typer.testing import CliRunner
 
 from harness import training
+from harness.cli import app
+from harness.errors import UserError
 from harness.records import RecordStore
 from harness.tiny import tiny_pair
 from harness.train.spec import load_train
@@ -44,7 +47,14 @@ def test_a_validation_is_kept_and_not_decoded_twice(tmp_path, decoded):
         [name] = RecordStore(tmp_path / store).names()
         snapshot = RecordStore(tmp_path / store).read(*name)
         assert (snapshot.finished, len(snapshot.held), snapshot.config.decoding.mode) == (True, 4, mode)
-    assert len(list((tmp_path / "results").iterdir())) == 1
+    # Base's results are kept beside those of RL, and `rlvr-dir compare` pairs them by problem.
+    kept = CliRunner().invoke(app, ["compare", str(tmp_path)])
+    assert kept.exit_code == 0, kept.output
+    [row] = [line for line in kept.output.splitlines() if "2 of 240 problems" in line]
+    assert [cell.strip() for cell in row.split("|")][2] == "rl"
+    base, rl = (scores["tiny_easy"] for scores in first)
+    assert f"{100 * (rl['avg'] - base['avg']):+.2f}" in row
+    assert (base["limited"], sum(base["right"].values()) / 4) == ("2 of 240 problems", base["avg"])
     other = training.validator(spec, tmp_path / "other", tmp_path / "bases")
     again = [other(pair.base, pair.base, "base", None), validate(pair.base, pair.rl, "rl", None)]
     assert decoded == [4, 4]
@@ -58,3 +68,10 @@ def test_trainings_that_start_together_share_the_validation_of_their_base(tmp_pa
         one, other = pool.map(lambda validate: validate(base, base, "base", None), both)
     assert one == other
     assert decoded == [4]
+
+
+def test_an_adapter_that_could_not_be_decoded_beside_its_base_is_refused_before_it_is_trained(tmp_path):
+    asked = {"lora": {"rank": 2, "targets": ["q_proj", "lm_head"]}}
+    with pytest.raises(UserError, match=r"lora.targets has 'lm_head', .*; accepted: lora.merge: true, which saves"):
+        training.run(load_train(asked), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
