@@ -6,20 +6,24 @@ calls the function that FOLDER/asked.pt names, puts what that returns into FOLDE
 
 import sys
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 from triton.runtime import interpreter
 
 from harness.bench.fused import DecisionBatch, Outcome, outcome
-from harness.policy import Decision
+from harness.policy import Decision, kernels
 from harness.policy.fused import force
+from tests.policy.lockstep import in_lockstep
 
 
-def run(batch: DecisionBatch, tile: int | None = None) -> Outcome:
-    """Decides, in few and large tiles, which are fast here."""
-    size = 1 << (batch.vocab_size - 1).bit_length()
-    return outcome(batch, tile=tile or min(1 << 16, size), chunk=128)
+def run(batch: DecisionBatch, tile: int | None = None, lockstep: bool | None = None) -> Outcome:
+    """Decides, in few and large tiles, which are fast here, and small ones in lockstep."""
+    tile = tile or min(1 << 16, 1 << (batch.vocab_size - 1).bit_length())
+    together = tile <= 4096 if lockstep is None else lockstep
+    with in_lockstep(kernels) if together else nullcontext():
+        return outcome(batch, tile=tile, chunk=128)
 
 
 def forced(logits: torch.Tensor, decided: torch.Tensor | None, decision: Decision) -> torch.Tensor:
