@@ -1,6 +1,7 @@
 """Shared fixtures: one thread for tiny models, and a peaked random pair that decodes like a real one."""
 
 import os
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -14,6 +15,22 @@ from harness.bench.random_pair import random_pair
 from tests.skips import pytest_addoption, pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 torch.set_num_threads(1)
+
+# The files that take minutes, longest first: begun last, one of them would be all that runs.
+LONGEST = (
+    "decode/test_engine_processes.py", "sweep/test_training.py", "decode/test_vllm_pair.py", "bench/test_checklist.py",
+    "bench/test_bench.py", "train/test_run.py", "decode/test_lora.py", "test_cli.py", "train/verl/test_environment.py",
+    "decode/test_ray_pool.py", "policy/test_fused.py", "decode/test_loading.py", "decode/test_self_test.py",
+    "decode/test_expo.py", "sweep/test_run.py", "decode/test_ray_nodes.py", "evals/test_command.py",
+    "evals/test_front_door.py", "decode/test_context.py", "records/test_kills.py", "sweep/test_kills.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    """Put the longest files first; where two processes take files by turns, the short ones fill the end."""
+    here = Path(__file__).parent
+    ranks = {here / name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
 @pytest.fixture(scope="session")
