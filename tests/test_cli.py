@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -102,15 +103,15 @@ def test_eval_end_to_end_on_the_reference_engine(tmp_path):
 def test_ctrl_c_keeps_what_was_decoded_and_the_same_command_goes_on(tmp_path):
     def command(out):
         return [
-            RLVR_DIR, "eval", "--tasks", "tiny_medium", "--mode", "replace", "--tau", "-0.1", "--samples", "8",
-            "--limit", "20", "--backend", "transformers", "--max-num-seqs", "8", "--no-track",
+            RLVR_DIR, "eval", "--tasks", "tiny_medium", "--mode", "replace", "--tau", "-0.1", "--samples", "6",
+            "--limit", "10", "--backend", "transformers", "--max-num-seqs", "4", "--max-tokens", "200", "--no-track",
             "--out", str(tmp_path / out),
         ]  # fmt: skip
 
     whole = run(*command("whole")[1:])
     with subprocess.Popen(command("cut"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while process.poll() is None and stored_count(tmp_path / "cut" / "records") < 20:
-            pass
+        while process.poll() is None and stored_count(tmp_path / "cut" / "records") < 8:
+            time.sleep(0.01)  # not to take half of a busy machine
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
     assert process.returncode == 130, said
@@ -118,13 +119,13 @@ def test_ctrl_c_keeps_what_was_decoded_and_the_same_command_goes_on(tmp_path):
     assert "Traceback" not in said
     [config] = (tmp_path / "cut").rglob("config.json")
     held = stored_count(tmp_path / "cut" / "records")
-    assert 0 < held < 160
+    assert 0 < held < 60
     refused = run("compare", str(config.parent))
     assert refused.returncode == 2
-    assert f"has {held} of 160 rollouts" in refused.stderr
+    assert f"has {held} of 60 rollouts" in refused.stderr
     rest = run(*command("cut")[1:])
     assert rest.returncode == 0
-    assert f"/{160 - held} [" in rest.stderr  # the bar is over what was missing
+    assert f"/{60 - held} [" in rest.stderr  # the bar is over what was missing
     assert rest.stdout == whole.stdout
     records = [next((tmp_path / out).rglob("record.jsonl")).read_bytes() for out in ("whole", "cut")]
     assert records[0] == records[1]
