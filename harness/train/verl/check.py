@@ -9,6 +9,7 @@ trainer, reward. Prints one line of JSON: `problems` (sentences), `missing` (pac
 
 import contextlib
 import difflib
+import functools
 import importlib.metadata
 import importlib.util
 import json
@@ -63,7 +64,7 @@ def _problems(request: dict[str, Any]) -> list[str]:
 
     asked = request["overrides"]
     with initialize_config_module("verl.trainer.config", version_base=None):
-        stock = compose("ppo_trainer")
+        stock = _stock()
         parsed = OverridesParser.create().parse_overrides(asked)
         added = [each.key_or_group for each in parsed if each.is_add() or each.is_force_add()]
         if unknown := [text for each in parsed if (text := _unknown(each.key_or_group, stock, added, OmegaConf))]:
@@ -87,6 +88,14 @@ def _problems(request: dict[str, Any]) -> list[str]:
         for name, package in (("mlflow", "mlflow"), ("wandb", "wandb"), ("tensorboard", "tensorboard"))
         if name in config.trainer.logger and importlib.util.find_spec(package) is None
     ]
+
+
+@functools.cache  # half a second
+def _stock() -> Any:
+    """Compose verl's shipped configuration, where hydra knows its folder."""
+    from hydra import compose
+
+    return compose("ppo_trainer")
 
 
 def _unknown(key: str, stock: Any, added: list[str], omegaconf: Any) -> str | None:

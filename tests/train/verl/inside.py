@@ -146,6 +146,9 @@ def checks(requests):
 
 
 if __name__ == "__main__":
+    import yaml
+
+    yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # hydra reads 31 files for each configuration
     os.environ["VERL_USE_EXTERNAL_MODULES"] = "harness.train.verl.plugin,harness.train.verl.hook"
     asked = json.load(sys.stdin)
     with contextlib.redirect_stdout(sys.stderr):
