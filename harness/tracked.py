@@ -36,6 +36,8 @@ def tracked(simple_evaluate: Callable[..., Any], arguments: Mapping[str, Any]) -
         raise
     finally:
         RlvrDirLM.listeners.remove(done.append)
+    if reported is not None:
+        _mark_limited(reported)
     places = [f"rollouts are kept in {own.store}"] if own.store else []
     if store is not None and reported is not None and _log(done, reported, store, arguments.get("limit")):
         option = "tracking" if "://" in str(store) else "store"
@@ -63,6 +65,19 @@ def _log(done: list[Done], reported: Mapping[str, Any], store: Path | str, limit
             result = LmEvalResult.of(each, reported["results"].get(each.job.task, {}), about)
         logged = log_result(result, store) is not None and logged
     return logged
+
+
+def _mark_limited(reported: Mapping[str, Any]) -> None:
+    """Say in lm-eval's tables, beside the name, of how many problems a score is, where that is not all of them."""
+    sizes = {task: (n["effective"], n["original"]) for task, n in reported.get("n-samples", {}).items()}
+    for group, tasks in reported.get("group_subtasks", {}).items():
+        if tasks and all(task in sizes for task in tasks):
+            sizes[group] = tuple(map(sum, zip(*(sizes[task] for task in tasks), strict=True)))
+    for rows in (reported["results"], reported.get("groups", {})):
+        for name, row in rows.items():
+            asked, whole = sizes.get(name, (0, 0))
+            if asked < whole and "problems)" not in row.get("alias", name):  # a group is in both, as one object
+                row["alias"] = f"{row.get('alias', name)} ({asked} of {whole} problems)"
 
 
 def _say(text: str) -> None:

@@ -16,13 +16,17 @@ SURE = 2.0  # standard errors of a difference of two binomial shares
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problems:
-    """`accuracy` is (problems, steps): base, then replacement in the order of its `ratios`; `rl` beside it."""
+    """`accuracy` is (problems, steps): base, then replacement in the order of its `ratios`; `rl` beside it.
+
+    `samples` is the smallest number of samples of a step, `seen` counts those of a problem over all steps and RL.
+    """
 
     task: str
     problem_ids: tuple[str, ...]
     ratios: tuple[float, ...]
     accuracy: np.ndarray
     samples: int
+    seen: int
     rl: np.ndarray | None
     kinds: tuple[ProblemKind, ...]
 
@@ -63,6 +67,7 @@ def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = No
         tuple(one.replacement_ratio for one in steps),
         accuracy,
         samples,
+        sum(one.samples for one in [*steps, *([rl] if rl else [])]),
         alone,
         tuple(kinds),
     )

@@ -78,7 +78,7 @@ def records_results(
             continue
         made += 1
         out.mkdir(parents=True, exist_ok=True)
-        typer.echo(f"{result.write(out)}  {result.label}  {score(result)}")
+        typer.echo(f"{result.write(out)}  {result.benchmark}  {result.label}  {score(result)}")
     raise typer.Exit(0 if made else 1)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from harness import stats
 from harness.errors import UserError, unknown
 from harness.evals.from_records import NoAnswersError, regraded, result_of_record
-from harness.evals.result import ALIKE, EvalResult, config_hash_of
+from harness.evals.result import ALIKE, EvalResult, config_hash_of, model_name
 from harness.markdown import interval, markdown_table
 from harness.records import RecordStore
 from harness.records.store import is_record
@@ -95,10 +95,10 @@ def read_results(
 ) -> list[EvalResult]:
     """Read results from files and folders that `rlvr-dir eval` and `demo` wrote, from records, and from runs.
 
-    A place is a result file, a folder of them, a sweep's folder, a record's folder, a store of records, the beginning
-    of a record's hash (with or without `/TASK`) in `store`, or `run:ID`, which `run` looks up; NAME=PLACE says what its
-    RL model is called. `how` goes to `result_of_record`; files and runs that another grader made are graded again from
-    their records.
+    A place is a result file, a folder of them, the folder of a sweep or of a training, a record's folder, a store of
+    records, the beginning of a record's hash (with or without `/TASK`) in `store`, or `run:ID`, which `run` looks up;
+    NAME=PLACE says what its RL model is called. `how` goes to `result_of_record`; files and runs that another grader
+    made are graded again from their records.
 
     Raises:
         UserError: a place that is none of these, a file that is no result, a record that is not complete, or a result
@@ -109,10 +109,21 @@ def read_results(
         name, equals, path = place.partition("=")
         if not equals or Path(place).expanduser().exists():
             name, path = "", place
-        found += [replace(result, name=name) if name else result for result in _read(path, store, run, how)]
+        for part, called in _seeds(path, name):
+            found += [replace(result, name=called) if called else result for result in _read(part, store, run, how)]
     if not found:
         raise UserError("results: nothing to read there; accepted: files or folders that eval has written, or records")
     return found
+
+
+def _seeds(place: str, name: str) -> list[tuple[str, str]]:
+    """Return the place itself; of a training the results of its seeds, with what each model is called."""
+    path = Path(place).expanduser()
+    if not (path / "train.yaml").is_file():
+        return [(place, name)]
+    results = sorted(path.glob("seed-*/results"), key=lambda each: int(each.parent.name.removeprefix("seed-")))
+    called = [f"{name} {each.parent.name.replace('-', ' ')}" if name and len(results) > 1 else name for each in results]
+    return [(str(each), given) for each, given in zip(results, called, strict=True)]
 
 
 def _read(
@@ -275,11 +286,13 @@ def telling(told: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _models(results: Sequence[EvalResult]) -> dict[tuple[str, str], str]:
-    """Return short names of pairs of checkpoints: as many of the last parts of RL's path as tell the paths apart."""
+    """Return short names of pairs of checkpoints: RL's own name, or as much of its path as tells the paths apart."""
     pairs = {result.pair for result in results}
     paths = {rl: PurePath(rl).parts for _, rl in pairs}
+    own = {rl: model_name(rl) for rl in paths}
     parts = next((n for n in range(1, 9) if len({path[-n:] for path in paths.values()}) == len(paths)), 9)
-    names = {pair: "/".join(paths[pair[1]][-parts:]) for pair in pairs}
+    distinct = len(set(own.values())) == len(own)
+    names = {pair: own[pair[1]] if distinct else "/".join(paths[pair[1]][-parts:]) for pair in pairs}
     return {
         (base, rl): name + (f" of {base}" if sum(other == rl for _, other in pairs) > 1 else "")
         for (base, rl), name in names.items()

@@ -1,9 +1,10 @@
 """One finished evaluation: a decoding on a benchmark, sample by sample, and the numbers that follow from it."""
 
 import json
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,23 @@ ALIKE = ("grader", "golds", "data", "problems", "temperature", "top_p", "max_tok
 ASKED = ("settings", "data", "graded_with", "golds", "partial")
 ARRAYS = ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
 _BOOLS = ("correct", "truncated", "no_box", "ungraded")
+
+
+_MADE = re.compile(r"rl|base|validation|seed-\d+|checkpoint-\d+")  # parts of a checkpoint's path that nobody chose
+
+
+def model_name(checkpoint: str) -> str:
+    """Name a checkpoint as the one who made it did: `DAPO/seed-0` for `runs/train/DAPO/seed-0/rl`; or its hub id's end.
+
+    >>> [model_name(path) for path in ("org/SmolLM2", "models/smol/rl", "runs/train/DAPO/seed-0/rl", "rl")]
+    ['SmolLM2', 'smol', 'DAPO/seed-0', 'rl']
+    """
+    parts = PurePath(checkpoint).parts
+    if parts[-3:-1] == ("tiny", "weights"):
+        return "tiny pair"
+    chosen = next((n for n, part in enumerate(reversed(parts), 1) if not _MADE.fullmatch(part) and part != "/"), 0)
+    name = parts[-chosen:] if chosen else parts[-1:]
+    return "/".join(name[:-1] if len(name) > 1 and name[-1] in ("rl", "validation") else name) or checkpoint
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,12 +3,11 @@
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 from harness.evals import compare
 from harness.evals.compare import Setting, facets, settings_of
-from harness.evals.result import EvalResult
+from harness.evals.result import EvalResult, model_name
 from harness.report import paper
 
 
@@ -45,7 +44,9 @@ def grouped(results: Sequence[EvalResult]) -> list[Group]:
         others = [lot for lot, pair in zip(found, pairs, strict=True) if pair == (base, rl)]
         told = f" ({words})" if (words := set_apart(mine, others)) else ""
         slug = f"{number}-" if len(found) > 1 else ""
-        groups.append(Group(pair_title(rl) + told, slug, base, rl, tuple(mine), tuple(settings_of(mine))))
+        names = {result.name for result in mine}
+        called = (names.pop() if len(names) == 1 else "") or pair_title(rl)
+        groups.append(Group(called + told, slug, base, rl, tuple(mine), tuple(settings_of(mine))))
     return groups
 
 
@@ -82,12 +83,7 @@ def set_apart(lot: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]])
 
 
 def pair_title(rl: str) -> str:
-    """Return the paper's name of a pair, `tiny pair`, or the last part of the RL checkpoint's name."""
+    """Return the paper's name of a pair, or that of its RL checkpoint; a name that the user gave goes before both."""
     if (known := paper.name_of(rl)) is not None:
         return f"{paper.PAIRS[known]} ({rl.rpartition('/')[2]})"
-    parts = PurePath(rl).parts
-    if parts[-3:] == ("tiny", "weights", "rl"):
-        return "tiny pair"
-    if parts[-1:] == ("rl",) and len(parts) > 1:
-        return parts[-2]
-    return parts[-1] if parts else "?"
+    return model_name(rl)

@@ -96,7 +96,8 @@ def _methods(group: Group) -> Table:
     model = paper.model_of(group.base) or group.pair
     by: dict[tuple[str, str], dict[str, Setting]] = {}
     for setting in group.settings:
-        mode, name, own = setting.decoding.mode, setting.first.name, setting.decoding.label()
+        mode, own = setting.decoding.mode, setting.decoding.label()
+        name = "" if setting.first.name == model else setting.first.name  # which is there already
         label = {"base": "Base", "rl": name or "RL"}.get(mode, f"{name}: {own}" if name else own)
         by.setdefault((label + setting.label.removeprefix(own), mode), {})[setting.benchmark] = setting
     notes = ["In brackets: 95 % intervals over problems. The average counts each benchmark once."]

@@ -101,7 +101,7 @@ class SweepSummary(ABC):
             d = row.difference
             shown = f"95 % {interval(d.low, d.high, 2, sign=True)}, " if d.n > 1 else ""
             words.append(
-                f"{100 * d.mean:+.2f} points on {row.task} against {over} ({shown}p {p_value(d.p)}, "
+                f"{100 * d.mean:+.2f} points on {row.result.benchmark} against {over} ({shown}p {p_value(d.p)}, "
                 f"Holm over {len(self.comparisons)}: {p_value(row.holm_p)})"
             )
         words = [f"{'; '.join(words)}. It was chosen on these very {chosen_on}"]
@@ -206,7 +206,10 @@ class DecodingSummary(SweepSummary):
             name = "replace" if gamma == 0 else f"extrapolate γ{gamma:g}"
             rows.append([name, *(_score(cells.get((tau, gamma))) for tau in taus)])
         rows.append(["rl", _score(self._rl(pair, task)), *[""] * (len(taus) - 1)])
-        head = [f"{task}, Avg@{self.spec.sampling.samples}", *(f"τ{tau:g}" for tau in taus)]
+        head = [
+            f"{next(iter(cells.values())).benchmark}, Avg@{self.spec.sampling.samples}",
+            *(f"τ{tau:g}" for tau in taus),
+        ]
         return [markdown_table(head, rows, left=1), ""]
 
     def figures(self) -> list[Figure]:
@@ -214,7 +217,8 @@ class DecodingSummary(SweepSummary):
         drawn = []
         for pair in self.spec.pairs:
             for task in self.tasks(pair):
-                results, title = self.results(pair, task), f"{pair}, {task}"
+                results = self.results(pair, task)
+                title = f"{pair}, {results[0].benchmark}"
                 if sum(result.decoding.gated for result in results) > 1:
                     settings = settings_of(results)
                     drawn.append(against_ratio(settings, f"ratio-{pair}-{task}", title, every=True))

@@ -62,7 +62,7 @@ class TrainingSummary(SweepSummary):
 
     entries: Sequence[CompleteTraining]
     reference: CompleteTraining | None
-    base: Mapping[str, Mapping[str, float]]
+    base: Mapping[str, Mapping[str, Any]]
     samples: int
     seeds: Sequence[int]
     about: str
@@ -109,7 +109,9 @@ class TrainingSummary(SweepSummary):
             shown = interval(d.low, d.high, 2, sign=True)
             rows.append([*cells, f"{100 * d.mean:+.2f} {shown}".rstrip(), f"{d.p:.3f} ({row.holm_p:.3f})"])
         pass_ = f"Pass@{max(1, self.samples // 2)}"
-        head = [task, f"Avg@{self.samples}", pass_, "tokens", "minus plain DAPO", "p (Holm)"]
+        limited = self.base.get(task, {}).get("limited")
+        head = [f"{task} ({limited})" if limited else task, f"Avg@{self.samples}", pass_, "tokens"]
+        head += ["minus plain DAPO", "p (Holm)"]
         return markdown_table(head, rows, left=1)
 
     def _means(self, entry: CompleteTraining) -> np.ndarray:

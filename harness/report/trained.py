@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from harness.evals.compare import Setting, settings_of
-from harness.evals.result import EvalResult
+from harness.evals.result import EvalResult, model_name
 from harness.markdown import interval
 from harness.report import paper
 from harness.report.groups import lots, set_apart
@@ -41,7 +41,7 @@ def _table(results: Sequence[EvalResult], name: str, told: str) -> Table:
     }
     methods = []
     for base in dict.fromkeys(map(_base, trained)):
-        model = paper.model_of(base) or base.rpartition("/")[2]
+        model = paper.model_of(base) or model_name(base)
         alone = {e.benchmark: score(e, k=k) for e in settings if e.decoding.mode == "base" and _base(e) == base}
         methods += [MethodRow(model, "Base", alone)] if alone else []
         for method in names:

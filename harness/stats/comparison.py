@@ -27,6 +27,11 @@ class Scores:
     seeds: tuple[int, ...] = ()
 
     @property
+    def benchmark(self) -> str:
+        """Return the benchmark as tables have it."""
+        return self.task
+
+    @property
     def samples(self) -> int:
         """Return the number of samples a unit."""
         return self.values.shape[1] if self.values.ndim == 2 else 1

@@ -69,7 +69,7 @@ def confirm(
             for result in found:
                 result.write(results)
                 run.child(result)
-                say(f"{result.task}  {result.label}  seed {result.sampling.seed}  {100 * result.avg:.2f}")
+                say(f"{result.benchmark}  {result.label}  seed {result.sampling.seed}  {100 * result.avg:.2f}")
             pairs += [(entry.pair, *each) for each in _against_controls(entry, found)]
         rows = [
             Confirmed(pair, row, _before(row, made.of(pair)))
@@ -117,7 +117,7 @@ def write(
     cells = []
     for one in rows:
         row, d = one.row, one.row.difference
-        cells.append([one.pair, row.task, row.result.label, row.reference.label])
+        cells.append([one.pair, row.result.benchmark, row.result.label, row.reference.label])
         cells[-1] += ["" if one.before is None else f"{100 * one.before:+.2f}", f"{100 * d.mean:+.2f}"]
         cells[-1] += [interval(d.low, d.high, 2, sign=True)]
         cells[-1] += [f"{d.p:.3g}", f"{row.holm_p:.3g}"]

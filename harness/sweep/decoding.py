@@ -222,7 +222,7 @@ def _results(spec: SweepSpec, folder: SweepFolder, trial: FrozenTrial) -> list[E
 
 
 def _describe(point: Point, results: Sequence[EvalResult]) -> list[str]:
-    return [f"{point['pair']}: {results[0].label}", *(f"{result.task} {score(result)}" for result in results)]
+    return [f"{point['pair']}: {results[0].label}", *(f"{result.benchmark} {score(result)}" for result in results)]
 
 
 def _best_so_far(spec: SweepSpec, trials: Trials, folder: SweepFolder) -> str:

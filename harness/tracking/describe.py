@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.evals.foreign import LmEvalResult
-from harness.evals.result import EvalResult
+from harness.evals.result import EvalResult, model_name
 
 DESCRIPTION = "mlflow.note.content"  # MLflow shows this tag, as Markdown, at the top of a run's page
 COLOUR = "mlflow.runColor"  # of a run in MLflow's charts; by default one drawn from its id
@@ -95,6 +95,7 @@ def tags_of(result: EvalResult | LmEvalResult) -> dict[str, str]:
         "config_hash": result.config_hash,
         "rlvr_dir_version": versions.get("rlvr-dir"),
         "partial": result.partial,
+        "problems": limited(result),
         COLOUR: colour(result),
         DESCRIPTION: description(result),
     }
@@ -109,7 +110,7 @@ def pair_title(result: EvalResult | LmEvalResult) -> str:
         return str(pair.get("pair", ""))
     if base.is_absolute() and base.parent == rl.parent:
         return f"{'/'.join(base.parent.parts[-2:])}: {base.name} → {rl.name}"
-    return f"{base.name} → {rl.name}"
+    return f"{model_name(str(base))} → {model_name(str(rl))}"
 
 
 def colour(result: EvalResult | LmEvalResult) -> str:
@@ -138,12 +139,20 @@ def description(result: EvalResult | LmEvalResult) -> str:
     ]
     if result.partial:
         lines.append(f"Only a part: {result.partial}.")
-    if limit := provenance.get("limit"):
-        lines.append(f"The first {limit:g} problems only: for a look, not for a score.")
+    if part := limited(result):
+        lines.append(f"Only {part}: for a look, not for a score.")
     if argv := provenance.get("argv"):
         command = shlex.join([Path(str(argv[0])).name, *map(str, argv[1:])])
         lines.append(f"To do it again:\n\n    {command}")
     return "\n\n".join(lines)
+
+
+def limited(result: EvalResult | LmEvalResult) -> str | None:
+    """Return of what the problems of a result are a part; None where all were asked, or nobody can tell."""
+    if isinstance(result, EvalResult):
+        return result.limited
+    limit = result.provenance.get("limit")
+    return f"the first {limit:g} problems" if limit else None
 
 
 def _scores(result: EvalResult | LmEvalResult) -> str:

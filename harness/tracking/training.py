@@ -160,6 +160,9 @@ class Training:
         now = int(1000 * time.time())
         final = {**scores_of(facts.get("scores") or {}), "seconds": facts["seconds"]}
         self._client.log_batch(run, metrics=[Metric(name, value, now, 0) for name, value in final.items()])
+        parts = {task: part for task, score in (facts.get("scores") or {}).items() if (part := score.get("limited"))}
+        if parts:
+            self._client.set_tag(run, "problems", "; ".join(f"{task}: {part}" for task, part in parts.items()))
         for file in files:
             self._client.log_artifact(run, str(file))
         self._client.set_terminated(run, "FINISHED")
@@ -178,7 +181,7 @@ def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
     return {**{name: float(value) for name, value in found.items() if isinstance(value, int | float)}, **theirs}
 
 
-def scores_of(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def scores_of(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """Name scores by benchmark as `tiny_medium/avg_at_8`, in percent with two decimals."""
     found: dict[str, float] = {}
     for task, score in scores.items():

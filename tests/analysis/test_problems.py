@@ -58,7 +58,9 @@ def test_steps_go_by_ratio_and_all_problems_are_there():
 def test_what_rl_solves_is_not_called_never_solved():
     steps = [result(Decoding(mode="replace", tau=tau), 0.0) for tau in (-0.1, -0.5)]
     base = result(Decoding(mode="base"), 0.0)
-    assert set(problems(base, steps).kinds) == {"never solved"}
+    never = problems(base, steps)
+    assert set(never.kinds) == {"never solved"}
+    assert never.seen == 3 * base.samples
     rl = result(Decoding(), 0.5)
     solved = rl.values.mean(axis=1) > 0
     assert [kind == "never solved" for kind in problems(base, steps, rl).kinds] == (~solved).tolist()

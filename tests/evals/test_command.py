@@ -54,6 +54,7 @@ def test_the_stock_command_runs_our_model_on_our_task(finished):
     assert numbers["replacement_ratio,boxed"] > 0
     assert "exact_match,none" not in numbers
     assert "avg@4" in done.stdout
+    assert "|aime24 (2 of 30 problems)|" in done.stdout
     config = results["config"]["rlvr_dir"]
     assert config["decoding"] == {
         "mode": "extrapolate", "primary": "base", "criterion": "delta_logp", "tau": -0.2, "gamma": 0.05,

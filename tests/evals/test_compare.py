@@ -183,10 +183,10 @@ def test_pairs_of_models_keep_to_themselves_but_where_there_is_nothing_else():
     other = [result(RL, 0.5, rl="work/two/rl"), result(CONTROL, 0.6, rl="work/two/rl")]
     rows = made([*one, *other])
     assert [(row.result.label, row.reference.label) for row in rows] == [
-        ("replace τ-0.3 (one/rl)", "rl (one/rl)"), ("replace τ-0.3 (two/rl)", "rl (two/rl)")
+        ("replace τ-0.3 (one)", "rl (one)"), ("replace τ-0.3 (two)", "rl (two)")
     ]  # fmt: skip
     [row] = made([one[0], other[0]])
-    assert (row.result.label, row.reference.label) == ("rl (two/rl)", "rl (one/rl)")
+    assert (row.result.label, row.reference.label) == ("rl (two)", "rl (one)")
 
 
 def test_one_problem_has_no_interval():

@@ -51,7 +51,9 @@ def test_a_grid_has_its_map_and_its_table_and_one_that_varies_more_has_none():
     assert (ratio.name, heat.name) == ("ratio-dapo-32b-aime24", "heat-dapo-32b-aime24")
     by = {(r.decoding.tau, r.decoding.gamma): 100 * r.avg for r in grid()[2 : 2 + len(TAUS) * 3]}
     assert {(tau, gamma): avg for tau, gamma, avg in heat.data} == by
-    assert "| aime24, Avg@4 " in summary.text()
+    assert "| aime24 (6 of 30 problems), Avg@4 " in summary.text()
+    assert all("on dapo-32b, aime24 (6 of 30 problems)" in figure.caption for figure in (ratio, heat))
+    assert "points on aime24 (6 of 30 problems) against" in summary.verdicts[0]
     assert [figure.name for figure in made(grid()).figures()] == ["ratio-dapo-32b-aime24"], "on base and on RL"
 
 

@@ -78,6 +78,7 @@ def test_the_description_says_what_came_out_and_how_to_do_it_again():
     assert "`extrapolate τ-0.3 γ0.05` of B → R on aime24: 3 problems × 4 samples" in text
     assert "    rlvr-dir eval --tasks aime24" in text
     assert "Only a part: first 4 of 32 samples." in text
+    assert "Only 3 of 30 problems: for a look, not for a score." in text
     assert "nan" not in description(result(samples=1, problems=1))
     assert pair_title(result(engine={"pair": {"base": "/m/tiny/base", "rl": "/m/tiny/rl"}})) == "m/tiny: base → rl"
 
@@ -96,7 +97,7 @@ def test_a_run_for_a_result(store):
     tags = run.data.tags
     assert (tags["kind"], tags["model_pair"], tags["config_hash"]) == ("eval", "B → R", one.config_hash)
     assert tags["rlvr_dir_version"] == "0.1.0"
-    assert tags["partial"] == "first 4 of 32 samples"
+    assert (tags["partial"], tags["problems"]) == ("first 4 of 32 samples", "3 of 30 problems")
     assert len(tags.get("git_sha", "0" * 40)) == 40
     [dataset] = run.inputs.dataset_inputs
     assert (dataset.dataset.name, dataset.dataset.digest) == ("aime24", one.provenance["data"])

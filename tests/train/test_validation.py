@@ -8,7 +8,9 @@ from typer.testing import CliRunner
 from harness import training
 from harness.cli import app
 from harness.errors import UserError
+from harness.evals.compare import read_results
 from harness.records import RecordStore
+from harness.report.groups import grouped
 from harness.tiny import tiny_pair
 from harness.train.spec import load_train
 
@@ -40,18 +42,24 @@ def decoded(monkeypatch):
 def test_a_validation_is_kept_and_not_decoded_twice(tmp_path, decoded):
     pair, spec = tiny_pair(), load_train(SPEC)
     validate = training.validator(spec, tmp_path / "records", tmp_path / "bases")
-    (tmp_path / "results").mkdir()
-    first = [validate(pair.base, pair.base, "base", None), validate(pair.base, pair.rl, "rl", tmp_path / "results")]
+    folder = tmp_path / "mine"
+    (folder / "seed-0" / "results").mkdir(parents=True)
+    (folder / "train.yaml").touch()
+    first = [
+        validate(pair.base, pair.base, "base", None),
+        validate(pair.base, pair.rl, "rl", folder / "seed-0" / "results"),
+    ]
     assert decoded == [4, 4]
     for store, mode in (("bases", "base"), ("records", "rl")):
         [name] = RecordStore(tmp_path / store).names()
         snapshot = RecordStore(tmp_path / store).read(*name)
         assert (snapshot.finished, len(snapshot.held), snapshot.config.decoding.mode) == (True, 4, mode)
     # Base's results are kept beside those of RL, and `rlvr-dir compare` pairs them by problem.
-    kept = CliRunner().invoke(app, ["compare", str(tmp_path)])
+    kept = CliRunner().invoke(app, ["compare", str(folder)])
     assert kept.exit_code == 0, kept.output
     [row] = [line for line in kept.output.splitlines() if "2 of 240 problems" in line]
     assert [cell.strip() for cell in row.split("|")][2] == "rl"
+    assert [group.pair for group in grouped(read_results([f"Smol={folder}"]))] == ["Smol"]
     base, rl = (scores["tiny_easy"] for scores in first)
     assert f"{100 * (rl['avg'] - base['avg']):+.2f}" in row
     assert (base["limited"], sum(base["right"].values()) / 4) == ("2 of 240 problems", base["avg"])
