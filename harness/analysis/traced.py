@@ -14,7 +14,7 @@ import numpy as np
 from harness.analysis.histogram import as_json
 from harness.analysis.selected import Selection, selections
 from harness.analysis.tokens import DELTA_EDGES, PROBABILITY_EDGES, TAILS, Generation
-from harness.evals.loop import opened
+from harness.evals.loop import Job, opened
 from harness.evals.traces import rollouts, traced
 from harness.records import StoredRollout
 from harness.spec import Decoding, EvalSpec
@@ -52,6 +52,7 @@ def token_statistics(
         "kind": "tokens",
         "pair": info["pair"],
         "tasks": list(dict.fromkeys(job.task for job in jobs)),
+        "limited": {job.task: part for job in jobs if (part := _limited(job))},
         "sampling": drawn.model_dump(mode="json"),
         "records": [job.record for job in jobs],
         "generations": {one.who: _generation(one) for one in (base, rl)},
@@ -65,6 +66,12 @@ def token_statistics(
         },
         "likelier": [{**one, "token": text(tokenizer, one["id"])} for one in rl.likelier(LEAST, WORDS)],
     }
+
+
+def _limited(job: Job) -> str | None:
+    """Return of what the problems of a job are a part (`16 of 83 problems`); None where it has all."""
+    asked, whole = len({request.problem for request in job.requests}), job.benchmark.problems
+    return f"{asked} of {whole} problems" if whole and asked != whole else None
 
 
 def text(tokenizer: Any, token: int) -> str:

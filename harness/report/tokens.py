@@ -1,6 +1,7 @@
 """Token statistics as figures and tables, from the plain values that `rlvr-dir analyse tokens` writes."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,14 +25,16 @@ def token_section(data: Mapping[str, Any], number: int = 0) -> Section:
     """Show everything that is known of the tokens of one pair."""
     slug = f"-{number}" if number else ""
     pair = pair_title(str(data["pair"].get("rl")))
-    tasks = ", ".join(str(task) for task in data["tasks"])
+    parts = data.get("limited") or {}
+    names = [f"{task} ({parts[task]})" if task in parts else str(task) for task in data["tasks"]]
+    tasks = ", ".join(names)
     counted = data["generations"]
     text = (
         f"Both models answered {tasks} ({counted['base']['problems']} problems, {data['sampling']['samples']} samples, "
         f"T = {data['sampling']['temperature']:g}, top-p {data['sampling']['top_p']:g}), and both scored every token: "
         f"{counted['base']['tokens']:,} of base, {counted['rl']['tokens']:,} of RL. Intervals are over problems."
     )
-    parts = (
+    shown = (
         delta_histogram(data, f"histogram-delta{slug}"),
         magnitude_histograms(data, f"histogram-magnitude{slug}"),
         tails_table(data, f"tails{slug}"),
@@ -40,7 +43,9 @@ def token_section(data: Mapping[str, Any], number: int = 0) -> Section:
         selected(data, f"selected{slug}"),
         likelier(data, f"likelier{slug}"),
     )
-    return Section(f"Tokens of the {pair}", (text,), parts)
+    if parts:  # a caption goes where the section's text does not
+        shown = tuple(replace(part, caption=f"{part.caption} Only on {tasks}.") for part in shown)
+    return Section(f"Tokens of the {pair}", (text,), shown)
 
 
 def _shares(data: Mapping[str, Any], who: str, fact: str) -> tuple[np.ndarray, np.ndarray, Mapping[str, Any]]:

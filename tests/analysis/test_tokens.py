@@ -168,4 +168,5 @@ def test_from_the_tiny_pair_to_a_section(tmp_path):
     assert [part.name for part in section.parts] == [
         "histogram-delta", "histogram-magnitude", "tails", "probability-by-delta", "gradient", "selected", "likelier",
     ]  # fmt: skip
+    assert all(part.caption.endswith(" Only on tiny_easy (4 of 240 problems).") for part in section.parts)
     assert not any("nan" in str(part.data).lower() for part in section.parts if hasattr(part, "data"))
