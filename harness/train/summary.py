@@ -28,6 +28,7 @@ def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None 
     """
     seeds = {str(seed): facts for seed in spec.seeds if (facts := folder.seed(seed).facts())}
     found: dict[str, Any] = {
+        "name": folder.path.resolve().name,
         "label": spec.dapo.label,
         "training": plain(spec),
         "base": read_json(folder.base) if folder.base.is_file() else {},
@@ -163,7 +164,7 @@ def text(found: dict[str, Any]) -> str:
     """Write the summary as Markdown, in percent."""
     training, seeds = found["training"], found["seeds"]
     lines = [
-        f"# {found['label']} from {training['base']}, {training['dapo']['steps']} steps",
+        f"# {found['name']}: {found['label']} from {training['base']}, {training['dapo']['steps']} steps",
         "",
         f"Seeds {', '.join(seeds)}. In brackets 95 % t intervals over the {len(seeds)} seeds "
         + ("(none for a single one)." if len(seeds) == 1 else "(p: all sign patterns of the paired differences)."),
@@ -187,7 +188,7 @@ def text(found: dict[str, Any]) -> str:
                 cells += [_cell(row["mean"], row["interval"]), _cell(row["gain"]["mean"], row["gain"]["interval"], "+")]
                 if over_problems:
                     one = row.get("over_problems") or {}
-                    cells += [_between(one.get("interval"), sign=True), _number(one.get("holm_p"), ".3f", "")]
+                    cells += [_between(one.get("interval"), sign=True), _p_value(one.get("holm_p"))]
                 if vs:
                     cells += [_cell(row["against"]["mean"], row["against"]["interval"], "+")]
                     cells += [f"{row['against']['p']:.2f}", f"{row['against']['holm_p']:.2f}"]
@@ -219,8 +220,12 @@ def text(found: dict[str, Any]) -> str:
 _FIRST_LAST = (("accuracy", ".3f"), ("length", ".1f"), ("entropy", ".3f"))
 
 
-def _number(value: float | None, form: str, without: str = "-") -> str:
-    return without if value is None else format(value, form)
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _p_value(p: float | None) -> str:
+    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _cell(mean: float, ends: list[float] | None, sign: str = "") -> str:

@@ -55,6 +55,7 @@ def test_three_seeds_paired_with_another_training(tmp_path):
     assert against["interval"] == pytest.approx([0.04 - 0.065724, 0.04 + 0.065724], abs=1e-4)
     assert against["p"] == 0.25
     text = (folder.path / "summary.md").read_text()
+    assert text.startswith("# ours: low_prob α0.2 from tiny, ")
     first, second, *seeds = rows(text)
     assert first == [
         "t (10 problems)",
