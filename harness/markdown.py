@@ -16,8 +16,8 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int
     return tabulate(rows, head, "pipe", disable_numparse=True, colalign=align if rows else None)
 
 
-def interval(low: float, high: float, digits: int = 1, *, sign: bool = False) -> str:
-    """Write an interval of fractions in percent; nothing where it is not known (NaN).
+def interval(low: float, high: float, digits: int = 1, *, sign: bool = False, unit: float = 100) -> str:
+    """Write an interval of fractions in percent, or times another `unit`; nothing where it is not known (NaN).
 
     A bound that would be rounded to zero is written with the digits that say on which side of zero it is.
 
@@ -26,7 +26,7 @@ def interval(low: float, high: float, digits: int = 1, *, sign: bool = False) ->
     """
     if low != low or high != high:
         return ""
-    return f"[{_bound(100 * low, digits, sign)}, {_bound(100 * high, digits, sign)}]"
+    return f"[{_bound(unit * low, digits, sign)}, {_bound(unit * high, digits, sign)}]"
 
 
 def _bound(value: float, digits: int, sign: bool) -> str:

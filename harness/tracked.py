@@ -5,16 +5,21 @@ arguments `records` and `tracking`, which `harness.evals.front` fills in for the
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.evals.args import parse_model_args
+from harness.evals.lm_task import task_scores
 from harness.evals.loop import Done, versions
+from harness.evals.result import EvalResult
+from harness.evals.task_file import ScoredTask
 
 
 def tracked(simple_evaluate: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """Run lm-eval's evaluation of our model, log what came of it, and say in one line where things went.
+    """Run lm-eval's evaluation of our model, keep and log what came of it, and say in one line where things went.
 
     Nothing depends on the log: what fails there is a warning.
     """
@@ -29,7 +34,8 @@ def tracked(simple_evaluate: Callable[..., Any], arguments: Mapping[str, Any]) -
     done: list[Done] = []
     RlvrDirLM.listeners.append(done.append)
     try:
-        reported = simple_evaluate(**arguments)
+        with _seen() as seen:
+            reported = simple_evaluate(**arguments)
     except KeyboardInterrupt:
         if own.store:
             _say(f"interrupted; what was decoded is kept in {own.store}, and the same command goes on from there")
@@ -39,7 +45,8 @@ def tracked(simple_evaluate: Callable[..., Any], arguments: Mapping[str, Any]) -
     if reported is not None:
         _mark_limited(reported)
     places = [f"rollouts are kept in {own.store}"] if own.store else []
-    if store is not None and reported is not None and _log(done, reported, store, arguments.get("limit")):
+    results = [] if reported is None else _results(done, reported, seen, arguments.get("limit"))
+    if store is not None and reported is not None and _log(results, store):
         option = "tracking" if "://" in str(store) else "store"
         places.append(f"results are in MLflow at {store} (`rlvr-dir ui --{option} {store}` shows them)")
     if places:
@@ -47,22 +54,72 @@ def tracked(simple_evaluate: Callable[..., Any], arguments: Mapping[str, Any]) -
     return reported
 
 
-def _log(done: list[Done], reported: Mapping[str, Any], store: Path | str, limit: Any) -> bool:
-    """Log each job: ours as `rlvr-dir eval` does, others with the metrics that lm-eval computed; whether all are."""
-    from harness.evals.foreign import LmEvalResult
-    from harness.tracking import log_result
+@dataclass
+class _Seen:
+    """What lm-eval's `evaluate` was given and has found: the tasks that are not ours, and their logged samples."""
 
+    tasks: dict[str, ScoredTask] = field(default_factory=dict)
+    samples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+@contextmanager
+def _seen() -> Iterator[_Seen]:
+    """Look into lm-eval's `evaluate`, which alone knows the task objects and what each problem scored.
+
+    Its samples are logged for that, and taken out again where the user has not asked for them.
+    """
+    from lm_eval import evaluator
+
+    from harness.evals.lm import RlvrDirLM
+    from harness.evals.task import SampledMathTask
+
+    original, seen = evaluator.evaluate, _Seen()
+
+    def evaluate(*args: Any, **given: Any) -> Any:
+        lm, loaded = given.get("lm"), (given.get("task_dict") or {}).get("tasks", {})
+        theirs = {name: task for name, task in loaded.items() if not isinstance(task, SampledMathTask)}
+        if args or not isinstance(lm, RlvrDirLM) or not theirs:
+            return original(*args, **given)
+        chosen = given.get("samples") or {}
+        seen.tasks = lm.tasks = {name: ScoredTask.of(task, chosen.get(name)) for name, task in theirs.items()}
+        found: Any = original(**{**given, "log_samples": True})
+        seen.samples = {name: found["samples"][name] for name in theirs}
+        if not given.get("log_samples"):
+            del found["samples"]
+        return found
+
+    evaluator.evaluate = evaluate
+    try:
+        yield seen
+    finally:
+        evaluator.evaluate = original
+
+
+def _results(done: list[Done], reported: Mapping[str, Any], seen: _Seen, limit: Any) -> list[EvalResult]:
+    """Return the result of each job, others' tasks by the metrics that lm-eval computed; those are kept as well."""
     chat = reported["config"]["rlvr_dir"]["chat"]
     about = {"chat": chat, "versions": versions(), "limit": limit, "argv": sys.argv}
-    logged = True
+    results: list[EvalResult] = []
     for each in done:
+        name = each.job.task
         if each.job.golds:
-            result = each.result(about)
-            if "://" not in str(store):
-                Path(store).mkdir(parents=True, exist_ok=True)
-                result.write(Path(store))
-        else:
-            result = LmEvalResult.of(each, reported["results"].get(each.job.task, {}), about)
+            results.append(each.result(about))
+        elif name in seen.tasks:
+            task = seen.tasks[name]
+            scored = task_scores(task.task, reported["results"][name], seen.samples[name])
+            results.append(each.scored(task, scored, about))
+    return results
+
+
+def _log(results: list[EvalResult], store: Path | str) -> bool:
+    """Write and log each result, as `rlvr-dir eval` does; whether all are logged."""
+    from harness.tracking import log_result
+
+    logged = True
+    for result in results:
+        if "://" not in str(store):
+            Path(store).mkdir(parents=True, exist_ok=True)
+            result.write(Path(store))
         logged = log_result(result, store) is not None and logged
     return logged
 

@@ -45,7 +45,7 @@ def evaluate_command(
     """
     from harness.evals import evaluate, preflight
     from harness.evals.compare import compare, markdown, settings_of
-    from harness.evals.show import score, table
+    from harness.evals.show import score, tables
     from harness.tracking import comparison_link, log_result, resolve_store
 
     asked = load_eval(read_yaml(file), {**options, "decodings": decoding or None, "controls": controls or None})
@@ -66,9 +66,9 @@ def evaluate_command(
     except KeyboardInterrupt:
         say(f"interrupted; what was decoded is kept in {store}, and the same command goes on from there")
         raise
-    typer.echo(table(results))
-    if len(asked.decodings) > 1:
-        typer.echo("\n" + markdown(compare(settings_of(results))))
+    typer.echo(tables(results))
+    if len(asked.decodings) > 1 and (settings := settings_of(results)):
+        typer.echo("\n" + markdown(compare(settings)))
     say(f"written to {out}: one JSON file a result; rollouts in {store}")
     for task in dict.fromkeys(result.task for result in results) if track else ():
         if links := comparison_link(place, f"rlvr-dir-{task}"):

@@ -18,6 +18,7 @@ import numpy as np
 
 from harness import stats
 from harness.errors import UserError, unknown
+from harness.evals.foreign import LmEvalResult, read_result
 from harness.evals.from_records import NoAnswersError, regraded, result_of_record
 from harness.evals.result import ALIKE, EvalResult, config_hash_of, model_name
 from harness.markdown import interval, markdown_table
@@ -32,8 +33,8 @@ ENGINE = ("backend", "vllm", "transformers", "torch", "dtype", "device")  # what
 class Setting(stats.Scores):
     """The results of one way of decoding one benchmark, which differ in nothing but their seed.
 
-    `values` is (problems, samples of all seeds), 0 and 1. `label` is the decoding's, with what else tells the setting
-    from the others.
+    `values` is (problems, samples of all seeds), 0 and 1; of a metric of lm-eval's (problems,), the mean of the seeds.
+    `label` is the decoding's, with what else tells the setting from the others.
     """
 
     results: tuple[EvalResult, ...] = ()
@@ -44,7 +45,8 @@ class Setting(stats.Scores):
         results = sorted(results, key=lambda result: result.sampling.seed)
         first, seeds = results[0], tuple(result.sampling.seed for result in results)
         values = np.hstack([result.correct for result in results])
-        return cls(first.label, first.task, first.problem_ids, values, seeds, tuple(results))
+        values = values.mean(axis=1) if isinstance(first, LmEvalResult) else values
+        return cls(first.label, first.subject, first.problem_ids, values, seeds, tuple(results))
 
     @property
     def first(self) -> EvalResult:
@@ -189,7 +191,7 @@ def _newest(results: Sequence[EvalResult]) -> list[EvalResult]:
 
 def _of_file(file: Path) -> EvalResult:
     try:
-        return EvalResult.from_json(file.read_text())
+        return read_result(file.read_text())
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"results: {str(file)!r} is not a result of rlvr-dir ({type(error).__name__})") from None
 
@@ -205,10 +207,10 @@ def settings_of(results: Iterable[EvalResult], across: Collection[str] = ()) -> 
     """
     if wrong := [name for name in across if name not in ALIKE]:
         raise unknown("across", wrong[0], ALIKE)
-    found = list(results)
+    found = [each for result in results for each in result.by_metric()]
     groups: dict[str, list[EvalResult]] = {}
     for result in _on_common_problems(found) if "problems" in across else found:
-        told = [result.task, result.decoding.model_dump(), result.name, result.pair, result.alike(), _engine(result)]
+        told = [result.subject, result.decoding.model_dump(), result.name, result.pair, result.alike(), _engine(result)]
         groups.setdefault(json.dumps(told, sort_keys=True), []).append(result)
     settings = [Setting.of(mine) for group in groups.values() for mine in _by_seed(group)]
     return [replace(setting, label=label) for setting, label in zip(settings, _labels(settings), strict=True)]
@@ -447,25 +449,16 @@ def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Co
 
 
 def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
-    """Write the comparisons as a Markdown table, in percentage points, with notes beneath."""
-    cells = []
-    for row in rows:
-        d = row.difference
-        cells.append(
-            [
-                row.result.benchmark,
-                row.result.label,
-                f"{row.reference.label} ({100 * row.reference.avg:.2f})",
-                f"{100 * row.result.avg:.2f}",
-                f"{100 * d.mean:+.2f}",
-                interval(d.low, d.high, 2, sign=True),
-                f"{d.p:.3g}",
-                f"{row.holm_p:.3g}",
-            ]
-        )
-    head = ["benchmark", "decoding", "minus", "Avg", "difference", "95 % interval", "p", "p (Holm)"]
-    lines = [markdown_table(head, cells, left=3), ""]
+    """Write the comparisons as Markdown tables with notes beneath: ours in percentage points, lm-eval's metrics in its
+    own units.
+    """
+    theirs = [row for row in rows if is_lm_eval(row.result)]
+    ours = [row for row in rows if row not in theirs]
+    tables = [_table(ours, "Avg", 100, 2)] if ours else []
+    tables += [_table(theirs, "mean", 1, 4)] if theirs else []
+    lines = ["\n\n".join(tables), ""]
     lines += [f"Paired by problem; Holm's correction over these {len(rows)} comparisons."]
+    lines += ["Scores of lm-eval's tasks are in its own units."] if theirs else []
     sides = [side for row in rows for side in (row.result, row.reference)]
     if any(len(side.seeds) > 1 for side in sides):
         seeds = sorted({seed for side in sides for seed in side.seeds})
@@ -473,3 +466,28 @@ def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
     if any(side.first.partial for side in sides):
         lines += ["Partial results are in it: they are marked, and will change when the rest is decoded."]
     return "\n".join([*lines, *(f"Left out: {note}." for note in notes)])
+
+
+def is_lm_eval(setting: Setting) -> bool:
+    """Tell whether a setting's scores are those of a metric of lm-eval's, in its own units."""
+    return isinstance(setting.first, LmEvalResult)
+
+
+def _table(rows: Sequence[Comparison], mean: str, unit: float, digits: int) -> str:
+    cells = []
+    for row in rows:
+        d = row.difference
+        cells.append(
+            [
+                row.result.benchmark,
+                row.result.label,
+                f"{row.reference.label} ({unit * row.reference.avg:.{digits}f})",
+                f"{unit * row.result.avg:.{digits}f}",
+                f"{unit * d.mean:+.{digits}f}",
+                interval(d.low, d.high, digits, sign=True, unit=unit),
+                f"{d.p:.3g}",
+                f"{row.holm_p:.3g}",
+            ]
+        )
+    head = ["benchmark", "decoding", "minus", mean, "difference", "95 % interval", "p", "p (Holm)"]
+    return markdown_table(head, cells, left=3)

@@ -29,6 +29,7 @@ from harness.evals.benchmark import (
     read_problems,
     read_rows,
 )
+from harness.evals.task_file import is_task_file, read_task
 from harness.spec import GOLD_VERSIONS, PUBLISHED
 from harness.tiny import TINY_TASKS
 
@@ -118,6 +119,8 @@ def find_benchmark(task: str, data_dir: str | None = None) -> Benchmark:
         UserError: no such benchmark or file, no data (the sentence says what to set), a bad file, a file under a name
             that is shipped, or a shipped one with a wrong number of problems.
     """
+    if is_task_file(task):
+        return _theirs(task)
     name, file = named(task)
     if file is not None and name in TASKS:
         raise UserError(f"task={task!r}: {name} is shipped with rlvr-dir; accepted: another name, as my_{name}={file}")
@@ -218,6 +221,13 @@ def versions_at_hand(benchmark: str, data_dir: str | None = None) -> tuple[str, 
     """Return the versions of a benchmark's answers that can be graded here; the published one always."""
     first = problems(benchmark, data_dir)[0]
     return tuple(v for v in GOLDS.get(benchmark, (PUBLISHED,)) if v == PUBLISHED or f"answers_{v}" in first)
+
+
+def _theirs(task: str) -> Benchmark:
+    found = read_task(task)
+    if found.name in TASKS:
+        raise UserError(f"task={task!r}: {found.name} is shipped with rlvr-dir; accepted: another name in `task:`")
+    return found
 
 
 @lru_cache(maxsize=32)

@@ -1,90 +1,230 @@
-"""The result of a task that is not ours: the metrics that lm-eval computed, beside what our engine counted."""
+"""The result of a task that is not ours: what lm-eval computed, problem by problem, beside what our engine counted."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
+
+from harness import stats
 from harness.digest import digest_of
-from harness.evals.result import config_hash_of
-from harness.spec import Decoding, Sampling
-from harness.stats import Responses, benchmark_metrics
+from harness.errors import UserError
+from harness.evals.result import ARRAYS, EvalResult, config_hash_of
+from harness.spec import Decoding, Sampling, parse
 
-if TYPE_CHECKING:
-    from harness.evals.loop import Done
+COUNTED = ("n_tokens", "n_replaced", "n_changed", "truncated")
 
 
 @dataclass(frozen=True)
-class LmEvalResult:
-    """What lm-eval says of a task, in its own units (`scores`), and our counts as fractions (`metrics`).
+class TaskScores:
+    """What lm-eval says of a task, in its own units; a metric is named `METRIC/FILTER`, or `METRIC` without a filter.
 
-    `n_tokens` is over all responses; `seconds` as in `EvalResult`.
+    `scores` are aggregated as the task says, with `METRIC_stderr` beside them where lm-eval computed it. `by_problem`
+    has the values of each problem where their mean is the score: what may be compared problem by problem. Of a metric
+    in `lower_is_better` less is more.
     """
 
-    task: str
-    decoding: Decoding
-    sampling: Sampling
-    problem_ids: tuple[str, ...]
     scores: dict[str, float]
-    counts: dict[str, float]
-    n_tokens: int
-    seconds: float = 0.0
-    provenance: dict[str, Any] = field(default_factory=dict)
-    partial: None = None
+    by_problem: dict[str, tuple[float, ...]]
+    lower_is_better: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class LmEvalResult(EvalResult):
+    """A result by lm-eval's metrics, of which `metric` is the one that is looked at: `correct` has its values.
+
+    `correct` is (problems, 1) float here: lm-eval makes one value of all samples of a problem; NaN where the task has
+    no metric that is a mean over problems. `by_metric` gives a result for each. Nobody has judged single samples, so
+    there is no Pass@k, no error of sampling alone, and nothing without a box.
+    """
+
+    scored: TaskScores = field(default_factory=lambda: TaskScores({}, {}))
+    metric: str = ""
 
     @classmethod
-    def of(cls, done: "Done", reported: Mapping[str, Any], about: Mapping[str, Any]) -> "LmEvalResult":
-        """Make it from a finished job and the task's entry in lm-eval's `results`: `{"exact_match,none": 0.5, ...}`.
+    def of(
+        cls,
+        task: str,
+        decoding: Decoding,
+        sampling: Sampling,
+        samples: Mapping[str, Sequence[Mapping[str, Any]]],
+        scored: TaskScores,
+        *,
+        seconds: float = 0.0,
+        provenance: dict[str, Any] | None = None,
+    ) -> "LmEvalResult":
+        """Make it from the counts of each response (`GradedResponse.counts`), by problem, and lm-eval's scores."""
+        rows = list(samples.values())
+        counts = {name: [[each[name] for each in row] for row in rows] for name in COUNTED[:3]}
+        counts["truncated"] = [[each["finish_reason"] == "length" for each in row] for row in rows]
+        return cls._make(task, decoding, sampling, tuple(samples), counts, scored, seconds, provenance or {})
 
-        A metric is named `METRIC/FILTER`, or `METRIC` where lm-eval has no filter's name.
-        """
-        job, prefix = done.job, f"{done.job.task}/"
-        scores = {
-            name.replace(",none", "").replace(",", "/"): float(value)
-            for name, value in reported.items()
-            if isinstance(value, int | float) and "," in name
-        }
-        by_problem: dict[str, list[dict[str, Any]]] = {}
-        for (problem, _), response in done.responses.items():
-            by_problem.setdefault(problem.removeprefix(prefix), []).append(response.counts())
-        rows = [
-            Responses(
-                truncated=[each["finish_reason"] == "length" for each in row],
-                n_tokens=[each["n_tokens"] for each in row],
-                n_replaced=[each["n_replaced"] for each in row],
-                n_changed=[each["n_changed"] for each in row],
-            )
-            for row in by_problem.values()
-        ]
+    @classmethod
+    def _make(
+        cls,
+        task: str,
+        decoding: Decoding,
+        sampling: Sampling,
+        problem_ids: tuple[str, ...],
+        counts: Mapping[str, Any],
+        scored: TaskScores,
+        seconds: float,
+        provenance: dict[str, Any],
+    ) -> "LmEvalResult":
+        none = np.zeros((len(problem_ids), sampling.samples), dtype=bool)
+        metric = next(iter(scored.by_problem), "")
         return cls(
-            task=job.task,
-            decoding=job.decoding,
-            sampling=job.sampling,
-            problem_ids=tuple(by_problem),
-            scores=scores,
-            counts=benchmark_metrics(rows),
-            n_tokens=done.n_tokens,
-            seconds=done.seconds,
-            provenance=done.provenance(about),
+            task,
+            decoding,
+            sampling,
+            problem_ids,
+            correct=_column(scored, metric, len(problem_ids)),
+            no_box=none,
+            ungraded=none,
+            seconds=seconds,
+            provenance=provenance,
+            scored=scored,
+            metric=metric,
+            **{name: counts[name] for name in COUNTED},
         )
 
+    def _table(self, name: str, table: Any, flags: bool) -> np.ndarray:
+        if name != "correct":
+            return super()._table(name, table, flags)
+        value = np.asarray(table, dtype=float)
+        if value.shape != (len(self.problem_ids), 1):
+            raise UserError(
+                f"{self.metric} of {self.task} has values of {len(value)} of {len(self.problem_ids)} problems"
+            )
+        value.setflags(write=False)
+        return value
+
     @property
-    def samples(self) -> int:
-        """Return the samples a problem."""
-        return self.sampling.samples
+    def metric_names(self) -> list[str]:
+        """Return the names of all metrics, without their errors."""
+        return [name for name in self.scored.scores if "_stderr" not in name]
+
+    def by_metric(self) -> list[EvalResult]:
+        """Return a result for each metric that is a mean over problems."""
+        values = [(name, _column(self.scored, name, len(self.problem_ids))) for name in self.scored.by_problem]
+        return [replace(self, metric=name, correct=column) for name, column in values]
+
+    @property
+    def subject(self) -> str:
+        """What is compared: the task and the metric."""
+        return f"{self.task} {self.metric}".strip()
+
+    @property
+    def benchmark(self) -> str:
+        """The task and the metric, marked where only some problems were asked or where less is better."""
+        notes = [*([self.limited] if self.limited else [])]
+        notes += ["lower is better"] if self.metric in self.scored.lower_is_better else []
+        return self.subject + (f" ({', '.join(notes)})" if notes else "")
+
+    @property
+    def avg(self) -> float:
+        """The mean of the metric over problems, in lm-eval's own units."""
+        return float(self.correct.mean())
+
+    @property
+    def sampling_error(self) -> float:
+        """NaN: what another run would give cannot be told from one value a problem."""
+        return float("nan")
+
+    def pass_at(self, k: int) -> float:
+        """Refuse: nobody has judged single samples.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(f"pass@{k} of {self.task} does not exist: lm-eval makes one value of a problem's samples")
+
+    def alike(self) -> dict[str, Any]:
+        """Return what must be equal in results that are compared, the metric among them."""
+        return {**super().alike(), "grader": (self.metric, *(super().alike()["grader"]))}
 
     @property
     def config_hash(self) -> str:
         """Name what was asked and what lm-eval made of it: its metrics are not ours to define."""
         asked = config_hash_of(self.task, self.decoding, self.sampling, self.problem_ids, self.provenance)
-        return digest_of([asked, self.scores])
+        return digest_of([asked, {name: self.scored.scores[name] for name in self.metric_names}])
 
     def metrics(self) -> dict[str, float]:
         """Return our counts, as fractions: replacement ratios, lengths, the share of truncated responses."""
-        return self.counts
+        rows = zip(*(getattr(self, name).tolist() for name in COUNTED), strict=True)
+        return stats.benchmark_metrics([stats.Responses(**dict(zip(COUNTED, row, strict=True))) for row in rows])
+
+    def only(self, problems: Sequence[str]) -> "LmEvalResult":
+        """Return the part that some of its problems make; of its metrics those that are means over problems.
+
+        Raises:
+            KeyError: it has no such problem.
+        """
+        at = {key: i for i, key in enumerate(self.problem_ids)}
+        rows = [at[key] for key in problems]
+        by = {name: tuple(values[row] for row in rows) for name, values in self.scored.by_problem.items()}
+        means = {name: float(np.mean(values)) for name, values in by.items()}
+        tables = {name: getattr(self, name)[rows] for name in ARRAYS}
+        scored = replace(self.scored, scores=means, by_problem=by)
+        return replace(self, problem_ids=tuple(problems), seconds=0.0, scored=scored, **tables)
 
     def to_json(self) -> str:
-        """Return everything as JSON."""
-        asked = {"decoding": self.decoding.model_dump(mode="json"), "sampling": self.sampling.model_dump(mode="json")}
-        names = ("task", "problem_ids", "scores", "counts", "n_tokens", "seconds", "provenance")
-        return json.dumps({**{name: getattr(self, name) for name in names}, **asked}, ensure_ascii=False)
+        """Write everything as JSON; `read_result` reads it back."""
+        return json.dumps(
+            {
+                "task": self.task,
+                "decoding": self.decoding.model_dump(mode="json"),
+                "sampling": self.sampling.model_dump(mode="json"),
+                "problem_ids": list(self.problem_ids),
+                "lm_eval": plain(self.scored),
+                **{name: getattr(self, name).astype(int).tolist() for name in COUNTED},
+                "seconds": self.seconds,
+                "provenance": self.provenance,
+            },
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "LmEvalResult":
+        """Read the result that `to_json` wrote."""
+        data = json.loads(text)
+        return cls._make(
+            data["task"],
+            parse(Decoding, data["decoding"]),
+            parse(Sampling, data["sampling"]),
+            tuple(data["problem_ids"]),
+            data,
+            scores_of_plain(data["lm_eval"]),
+            data["seconds"],
+            data["provenance"],
+        )
+
+
+def read_result(text: str) -> EvalResult:
+    """Read a result that was written as JSON, of our benchmarks or of a task of lm-eval.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none.
+    """
+    return (LmEvalResult if "lm_eval" in json.loads(text) else EvalResult).from_json(text)
+
+
+def plain(scored: TaskScores) -> dict[str, Any]:
+    """Return scores as JSON has them."""
+    return {
+        "scores": scored.scores,
+        "by_problem": {name: list(values) for name, values in scored.by_problem.items()},
+        "lower_is_better": list(scored.lower_is_better),
+    }
+
+
+def scores_of_plain(data: Mapping[str, Any]) -> TaskScores:
+    """Return scores that `plain` wrote."""
+    by = {name: tuple(values) for name, values in data["by_problem"].items()}
+    return TaskScores(dict(data["scores"]), by, tuple(data["lower_is_better"]))
+
+
+def _column(scored: TaskScores, metric: str, problems: int) -> np.ndarray:
+    """Return the values of a metric as (problems, 1); NaN where the task has none that is a mean."""
+    return np.asarray(scored.by_problem.get(metric, [np.nan] * problems), dtype=float)[:, None]

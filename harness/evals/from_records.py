@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import UserError, unknown
 from harness.evals.benchmark import BenchmarkFacts
 from harness.evals.data import GOLDS, PUBLISHED, all_golds, find_benchmark, golds_name
+from harness.evals.foreign import LmEvalResult
+from harness.evals.lm_task import StoredScores, stored_scores
 from harness.evals.metrics import verdict_facts
 from harness.evals.result import EvalResult
+from harness.evals.task_file import GRADER
 from harness.grading import DEFAULT_GRADER, GRADERS, Gold, Verdict
 from harness.records import Key, RecordStore, Snapshot, judge_name
 from harness.records.journal import header
@@ -46,6 +49,8 @@ def result_of_record(
     """
     if snapshot.config is None:
         raise UserError(f"record {snapshot.name}: its config.json is damaged; run its command again")
+    if kept := stored_scores(snapshot):
+        return _by_lm_eval(snapshot, kept, problems, samples, partial)
     answers, facts = _golds(snapshot, golds, data_dir)
     names, width, part = _extent(snapshot, [*next(iter(answers.values()))], problems, samples, partial)
     return _result(snapshot, names, width, answers, facts, grader, part)
@@ -79,6 +84,8 @@ def regraded(
     Raises:
         UserError: they are not its own, and its responses are not at hand to be graded again.
     """
+    if isinstance(result, LmEvalResult):
+        return result
     own, version = result.provenance.get("grader"), str(result.provenance.get("golds", PUBLISHED)).split()[0]
     wanted = version if golds is None else golds if golds in GOLDS.get(result.task, ()) else PUBLISHED
     if (grader or own, wanted) == (own, version):
@@ -117,19 +124,62 @@ def _result(
     }
     version, gold = next(iter(answers.items()))
     provenance = {
-        "settings": snapshot.record_hash,
-        "record": snapshot.name,
-        "records": str(snapshot.folder.parents[1]),
-        **facts.provenance(),
+        **_provenance(snapshot, facts),
         "grader": grader,
         "graded_with": versions(grader),
         "golds": golds_name(version, {name.removeprefix(prefix): gold[name] for name in names}),
-        "engine": {**config.engine, "pair": {role: snapshot.about.get(role) for role in ("base", "rl")}},
         **({"partial": part} if part else {}),
         **({"source": config.source} if config.source else {}),
     }
     decoding = config.decoding or _imported(config.source)
     return EvalResult.from_samples(snapshot.task, decoding, _sampling(config, width), rows, provenance=provenance)
+
+
+def _by_lm_eval(
+    snapshot: Snapshot, kept: Sequence[StoredScores], problems: Sequence[str] | None, samples: int | None, partial: bool
+) -> LmEvalResult:
+    """Return the result of a task of lm-eval: by the scores that were kept of what is asked, by default of the most.
+
+    Scores by the task's code as it was last count alone. With `partial`, those stand for a larger lot that is asked.
+    """
+    config, asked, prefix = snapshot.config, snapshot.about.get("asked") or {}, f"{snapshot.task}/"
+    assert config is not None
+    now = [one for one in kept if one.graded_with == kept[0].graded_with]
+    now.sort(key=lambda one: (-len(one.problems), -one.samples))
+    width = samples or asked.get("samples", 1)
+    if problems is None:
+        number = asked.get("problems", 1)
+        fits = [one for one in now if len(one.problems) >= number and one.samples >= width]
+    else:
+        number = len(problems)
+        each = [({name.removeprefix(prefix) for name in one.problems}, one.samples) for one in now]
+        fits = [one for one, told in zip(now, each, strict=True) if told == (set(problems), width)]
+    if not fits and (not partial or problems is not None):
+        raise UserError(
+            f"record {snapshot.name} holds lm-eval's scores of {len(now[0].problems)} problems x {now[0].samples} "
+            f"samples, and {number} x {width} are asked; run its command again, or take those (--partial)"
+        )
+    found = (fits or now)[0]
+    rows = {
+        name.removeprefix(prefix): [snapshot.entry((name, sample)).counts() for sample in range(found.samples)]
+        for name in found.problems
+    }
+    provenance = {**_provenance(snapshot, found.facts), "grader": GRADER, "graded_with": found.graded_with}
+    sampling = _sampling(config, found.samples)
+    decoding = config.decoding or _imported(config.source)
+    return LmEvalResult.of(snapshot.task, decoding, sampling, rows, found.scored, provenance=provenance)
+
+
+def _provenance(snapshot: Snapshot, facts: BenchmarkFacts) -> dict[str, Any]:
+    """Return what a record says of where a result's tokens and problems come from."""
+    engine = snapshot.config.engine if snapshot.config else {}
+    return {
+        "settings": snapshot.record_hash,
+        "record": snapshot.name,
+        "records": str(snapshot.folder.parents[1]),
+        **facts.provenance(),
+        "engine": {**engine, "pair": {role: snapshot.about.get(role) for role in ("base", "rl")}},
+    }
 
 
 def _extent(

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.decode import Rollout
 from harness.decode.progress import Progress
+from harness.digest import digest
 from harness.evals.metrics import verdict_facts
 from harness.grading import Gold, Verdict, grade_many
 from harness.records import Entry, Record, StoredRollout, judge_name
@@ -44,6 +45,11 @@ class GradedResponse:
             UserError: its record was damaged, or deleted, since it was opened.
         """
         return self.source if isinstance(self.source, str) else self.source.text
+
+    @property
+    def text_digest(self) -> str:
+        """Return the digest of the response, by which verdicts and scores know it."""
+        return digest(self.source) if isinstance(self.source, str) else self.source.text_digest
 
     def counts(self) -> dict[str, Any]:
         """Return what the engine counted, by the names of lm-eval's samples file."""

@@ -26,6 +26,7 @@ from harness.evals.loop import Done, Job, make_job, run_jobs
 from harness.evals.response import Response
 from harness.evals.sampling import sampling_of
 from harness.evals.scoring import gold_of
+from harness.evals.task_file import ScoredTask, instance_key
 from harness.records import RecordStore
 from harness.spec import Decoding
 from harness.tiny import checkpoints, tiny_pair
@@ -55,6 +56,7 @@ class RlvrDirLM(LM):
         self._samples = args.own.samples
         self.grader, self.golds = args.spec.grader, args.spec.golds
         self.records = RecordStore(args.own.store) if args.own.store else None
+        self.tasks: dict[str, ScoredTask] = {}  # those of others, where it is known what identifies them
         self.record_names: dict[str, str] = {}  # task -> <record hash>/<task> of what was decoded
         self._owned = engine is None
         if engine is None:
@@ -129,7 +131,7 @@ class RlvrDirLM(LM):
             )
         doc = instance.doc if isinstance(instance.doc, Mapping) else {}
         ours = {"id", "problem", "answer"} <= set(doc)
-        key = doc["id"] if ours else f"{instance.doc_id}.{instance.idx}"
+        key = doc["id"] if ours else instance_key(instance)
         return Request(
             prompt=self._prompt(prompt),
             problem=f"{instance.task_name}/{key}",
@@ -149,7 +151,7 @@ class RlvrDirLM(LM):
         jobs: list[Job] = []
         for task, pairs in rows.items():
             first = pairs[0][1]
-            golds, facts = {}, BenchmarkFacts()
+            golds, facts = {}, self.tasks[task].facts if task in self.tasks else BenchmarkFacts()
             if OURS in first:
                 facts = BenchmarkFacts(**first[OURS])
                 asked = self.golds if self.golds in GOLDS.get(task, ()) else PUBLISHED

@@ -26,9 +26,12 @@ from harness.digest import digest
 from harness.errors import UserError
 from harness.evals.benchmark import BenchmarkFacts
 from harness.evals.data import golds_name, preflight
+from harness.evals.foreign import LmEvalResult, TaskScores
 from harness.evals.graders import Board, Golds, GradedResponse, Graders
+from harness.evals.lm_task import computed_scores, keep_scores
 from harness.evals.prompts import PromptSet, prompt_sets
 from harness.evals.result import EvalResult
+from harness.evals.task_file import GRADER, ScoredTask
 from harness.records import Entry, Key, Record, RecordConfig, RecordStore, Snapshot
 from harness.records.config import Drawing
 from harness.records.verdicts import versions as grading_versions
@@ -78,6 +81,7 @@ class Job:
     """One decoding of one task: requests that differ in problem and sample only, and the settings of their record.
 
     `golds` has the gold answer of each `request.problem`, by version; it is empty where they are not known here.
+    `theirs` is the task of lm-eval's that then scores the responses, where it is at hand.
     """
 
     task: str
@@ -86,6 +90,7 @@ class Job:
     config: RecordConfig
     golds: Golds
     benchmark: BenchmarkFacts
+    theirs: ScoredTask | None = None
 
     @property
     def decoding(self) -> Decoding:
@@ -146,7 +151,8 @@ def jobs_of(spec: EvalSpec, engine: Engine, *, trace: int | None = None) -> list
     for decoding, prompts in product(spec.decodings, sets):
         requests = _requests(prompts, decoding, trace)
         golds = {v: {f"{prompts.task}/{key}": a for key, a in each.items()} for v, each in prompts.golds.items()}
-        jobs.append(make_job(prompts.task, requests, engine, prompts.benchmark, golds, jobs[0] if jobs else None))
+        job = make_job(prompts.task, requests, engine, prompts.benchmark, golds, jobs[0] if jobs else None)
+        jobs.append(replace(job, theirs=prompts.theirs))
     return jobs
 
 
@@ -231,8 +237,27 @@ class Done:
         stored = {} if self.store is None else {"records": str(self.store.resolve()), "record": job.record}
         return {**found, **about, **stored, "engine": self.engine}
 
+    def scored(self, task: ScoredTask, scored: TaskScores, about: Mapping[str, Any]) -> LmEvalResult:
+        """Return the result by lm-eval's scores, and keep those beside the record."""
+        job, prefix = self.job, f"{self.job.task}/"
+        names, samples = list(dict.fromkeys(request.problem for request in job.requests)), job.sampling.samples
+        if self.store is not None:
+            keep_scores(self.store / job.record, task, scored, names, samples, self.responses)
+        rows = {
+            name.removeprefix(prefix): [self.responses[name, sample].counts() for sample in range(samples)]
+            for name in names
+        }
+        provenance = {**self.provenance(about), "grader": GRADER, "graded_with": task.graded_with}
+        how = {"seconds": self.seconds, "provenance": provenance}
+        return LmEvalResult.of(job.task, job.decoding, job.sampling, rows, scored, **how)
+
     def result(self, about: Mapping[str, Any]) -> EvalResult:
-        """Return the numbers of a job whose gold answers are known; `about` is put into the provenance."""
+        """Return the numbers of a job whose gold answers are known, or which lm-eval scores, and keeps its scores.
+
+        `about` is put into the provenance.
+        """
+        if (theirs := self.job.theirs) is not None:
+            return self.scored(theirs, computed_scores(theirs, self.responses), about)
         job, prefix = self.job, f"{self.job.task}/"
         ids = list(dict.fromkeys(request.problem for request in job.requests))
         rows: dict[str, list[dict[str, Any]]] = {key.removeprefix(prefix): [] for key in ids}

@@ -8,13 +8,14 @@ from harness.decode import Engine
 from harness.evals.benchmark import BenchmarkFacts
 from harness.evals.data import all_golds, find_benchmark, preflight, task_config, tasks_dir
 from harness.evals.sampling import sampling_of
+from harness.evals.task_file import LmEvalBenchmark, ScoredTask, instance_key, is_task_file, read_task
 from harness.grading import Gold
 from harness.spec import EvalSpec, Sampling
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSet:
-    """The prompts and gold answers of a benchmark, by problem id, in order.
+    """The prompts and gold answers of a benchmark, by problem id, in order; a task of lm-eval has no gold answers here.
 
     `golds` has each version of the gold answers that can be graded, the one asked for first.
     """
@@ -25,6 +26,7 @@ class PromptSet:
     prompts: Mapping[str, str]
     golds: Mapping[str, Mapping[str, Gold]]
     benchmark: BenchmarkFacts
+    theirs: ScoredTask | None = None
 
 
 def prompt_sets(spec: EvalSpec, engine: Engine) -> list[PromptSet]:
@@ -41,18 +43,27 @@ def prompt_sets(spec: EvalSpec, engine: Engine) -> list[PromptSet]:
     metadata = {"data_dir": spec.data_dir, "golds": spec.golds}
     metadata |= {"repeats": spec.sampling.samples} if spec.sampling else {}
     manager = TaskManager(include_path=str(tasks_dir()), include_defaults=False, metadata=metadata)
-    loaded = manager.load([task_config(task, spec.data_dir) for task in tasks.values()])["tasks"]
-    return [_prompt_set(name, loaded[name], tasks[name], spec, engine) for name in tasks]
+    ours = [task for task in tasks.values() if not is_task_file(task)]
+    loaded = manager.load([task_config(task, spec.data_dir) for task in ours])["tasks"]
+    return [
+        _prompt_set(name, loaded[name], task, spec, engine)
+        if name in loaded
+        else _foreign_set(read_task(task), spec, engine)
+        for name, task in tasks.items()
+    ]
+
+
+def _foreign_set(found: LmEvalBenchmark, spec: EvalSpec, engine: Engine) -> PromptSet:
+    """Put a task of lm-eval's as the `lm_eval` command does; what the spec does not say of sampling, the task does."""
+    sampling, stop = found.theirs.sampling(spec.sampling)
+    prompts = {instance_key(each): _prompt(each.args[0], engine) for each in found.theirs.instances(spec.limit)}
+    return PromptSet(found.name, sampling, stop, prompts, {}, found.facts, found.theirs)
 
 
 def _prompt_set(name: str, task: Any, asked: str, spec: EvalSpec, engine: Engine) -> PromptSet:
     task.build_all_requests(limit=spec.limit, rank=0, world_size=1)
     own, stop = sampling_of(task.config.generation_kwargs, samples=task.config.repeats, seed=0)
-    chat = bool(getattr(engine.tokenizer, "chat_template", None))
-    prompts = {}
-    for instance in task.instances:
-        text = instance.args[0]
-        prompts[instance.doc["id"]] = engine.chat_prompt([{"role": "user", "content": text}]) if chat else text
+    prompts = {instance.doc["id"]: _prompt(instance.args[0], engine) for instance in task.instances}
     golds = all_golds(asked, spec.golds, spec.data_dir)
     return PromptSet(
         task=name,
@@ -62,3 +73,8 @@ def _prompt_set(name: str, task: Any, asked: str, spec: EvalSpec, engine: Engine
         golds={v: {key: answers[key] for key in prompts} for v, answers in golds.items()},
         benchmark=find_benchmark(asked, spec.data_dir).facts,
     )
+
+
+def _prompt(text: str, engine: Engine) -> str:
+    chat = getattr(engine.tokenizer, "chat_template", None)
+    return engine.chat_prompt([{"role": "user", "content": text}]) if chat else text

@@ -180,6 +180,15 @@ class EvalResult:
         return self.task + (f" ({self.limited})" if self.limited else "")
 
     @property
+    def subject(self) -> str:
+        """What its scores are of, which comparisons go by: the benchmark's name alone."""
+        return self.task
+
+    def by_metric(self) -> list["EvalResult"]:
+        """Return what is compared of it: the result itself, which has one metric."""
+        return [self]
+
+    @property
     def pair(self) -> tuple[str, str]:
         """The checkpoints, base and RL, as the result names them; `?` where it does not."""
         engine = self.provenance.get("engine")

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
+from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 from harness.markdown import markdown_table
 
 
 def score(result: EvalResult) -> str:
-    """Write Avg@n with its error over problems, in percent: `Avg@32 57.60 ± 5.43`."""
+    """Write Avg@n with its error over problems, in percent: `Avg@32 57.60 ± 5.43`; of lm-eval's tasks its metrics."""
+    if isinstance(result, LmEvalResult):
+        return ", ".join(f"{name} {_own_units(result, name)}" for name in result.metric_names)
     return f"Avg@{result.samples} {_with_error(result)}"
 
 
@@ -15,6 +18,37 @@ def _with_error(result: EvalResult) -> str:
     """Write Avg@n with its error; one problem says nothing of others, so its score has none."""
     error = 100 * result.standard_error
     return f"{100 * result.avg:.2f}" + (f" ± {error:.2f}" if error == error else "")
+
+
+def _own_units(result: LmEvalResult, name: str) -> str:
+    """Write a metric of lm-eval's with its error over problems, where it is a mean over them."""
+    each = [one for one in result.by_metric() if isinstance(one, LmEvalResult) and one.metric == name]
+    error = each[0].standard_error if each else float("nan")
+    return f"{result.scored.scores[name]:.4f}" + (f" ± {error:.4f}" if error == error else "")
+
+
+def tables(results: Sequence[EvalResult]) -> str:
+    """Write a table of our benchmarks, in percent, and one of lm-eval's tasks, in its units; the empty one is none."""
+    theirs = [result for result in results if isinstance(result, LmEvalResult)]
+    ours = [result for result in results if not isinstance(result, LmEvalResult)]
+    return "\n\n".join([*([table(ours)] if ours else []), *([lm_eval_table(theirs)] if theirs else [])])
+
+
+def lm_eval_table(results: Sequence[LmEvalResult]) -> str:
+    """Write one row a metric of each result: what lm-eval computed, in its own units."""
+    rows = []
+    for result in results:
+        counts = result.metrics()
+        for name in result.metric_names:
+            asked = result.task + (f" ({result.limited})" if result.limited else "")
+            row = [asked, result.label, name, _own_units(result, name)]
+            row += ["lower" if name in result.scored.lower_is_better else ""]
+            row += [f"{100 * result.replacement_ratio:.1f} %", f"{counts['mean_tokens']:.0f}"]
+            rows.append([*row, f"{100 * counts['truncated_share']:.1f} %"])
+    head = ["task", "decoding", "metric", "lm-eval's score ± s.e.", "better", "replaced", "tokens", "cut"]
+    if all(not row[4] for row in rows):
+        head, rows = head[:4] + head[5:], [row[:4] + row[5:] for row in rows]
+    return markdown_table(head, rows, left=3)
 
 
 def table(results: Sequence[EvalResult]) -> str:

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.evals.compare import Comparison, comparisons
+from harness.evals.compare import Comparison, comparisons, settings_of
+from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 from harness.report import figures
 from harness.report.beside import against_paper
-from harness.report.groups import Group, grouped
+from harness.report.groups import Group, grouped, pair_title
 from harness.report.lists import differences, everything, provenance
+from harness.report.lm_eval import lm_eval_section
 from harness.report.model import Report, Section
 from harness.report.scores import section
 from harness.report.trained import trained_section
@@ -42,13 +44,17 @@ def build(
     """
     if not results and not more:
         raise UserError("results: there is nothing to report; accepted: results, records, or an analysis")
-    groups = grouped(results)
+    theirs = [result for result in results if isinstance(result, LmEvalResult)]
+    ours = [result for result in results if not isinstance(result, LmEvalResult)]
+    groups = grouped(ours)
     rows = comparisons([setting for group in groups for setting in group.settings])
-    said, further = (
-        _verdict(groups, rows) if results else ("This report holds analyses only; it compares no results.", ())
-    )
+    said, further = "This report holds analyses only; it compares no results.", ()
+    if ours:
+        said, further = _verdict(groups, rows)
+    elif theirs:
+        said = "This report holds tasks of lm-eval only: each is compared in its own units."
     sections = [Section("Summary", further)] if further else []
-    if (trained := trained_section(results)) is not None:
+    if (trained := trained_section(ours)) is not None:
         sections.append(trained)
     for group in groups:
         sections.append(section(group, rows, several=len(groups) > 1))
@@ -56,16 +62,27 @@ def build(
         sections.append(Section("Differences", parts=(figures.differences(rows), differences(rows, groups))))
     if (against := against_paper(groups)) is not None:
         sections.append(Section("Beside the paper", parts=(against,)))
+    if theirs:
+        settings = settings_of(theirs)
+        sections.append(lm_eval_section(theirs, settings, comparisons(settings)))
     sections += more
-    if results:
+    if ours:
         sections.append(Section("Every result", parts=(everything(groups),)))
     sources = {
         one.anchor: one
-        for group in groups
+        for group in [*groups, *_groups_of(theirs)]
         for result in group.results
         for one in [provenance(result, group, out, runs or {})]
     }
     return Report(name, said, tuple(sections), tuple(sources.values()), tuple(facts), tuple(viewers))
+
+
+def _groups_of(results: Sequence[LmEvalResult]) -> list[Group]:
+    """Return a group for each pair, which says what made its results; nothing else is asked of it."""
+    pairs = dict.fromkeys(result.pair for result in results)
+    return [
+        Group(pair_title(rl), "", base, rl, tuple(r for r in results if r.pair == (base, rl)), ()) for base, rl in pairs
+    ]
 
 
 def _verdict(groups: Sequence[Group], rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:

@@ -20,7 +20,7 @@ def token_viewers(
     """
     found: list[tuple[str, str]] = []
     for group in grouped(results) if problems else ():
-        for task in group.tasks:
+        for task in dict.fromkeys(result.task for result in group.results):
             chosen = _chosen([result for result in group.results if result.task == task])
             pairs = [(result, record) for result in chosen if (record := record_of(result)) is not None]
             if not pairs:

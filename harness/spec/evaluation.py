@@ -5,7 +5,7 @@
 Where rollouts, results and runs go is no part of it: that is asked of `harness.evals.evaluate` beside it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -47,6 +47,19 @@ def read_names(given: Any) -> Any:
     return [name.strip() for name in given.split(",") if name.strip()] if isinstance(given, str) else given
 
 
+def refuse_task_files(tasks: Iterable[str], what: str) -> None:
+    """Refuse tasks of lm-eval where scores must be shares of right responses.
+
+    Raises:
+        UserError: a task is the YAML of one.
+    """
+    for task in tasks:
+        if task.endswith((".yaml", ".yml")):
+            raise UserError(
+                f"task={task!r} is refused in {what}, which goes by Avg@k; accepted: benchmarks, PATH.jsonl"
+            )
+
+
 class EvalSpec(Spec, frozen=True):
     """An evaluation: every decoding of a pair on every task.
 
@@ -58,7 +71,8 @@ class EvalSpec(Spec, frozen=True):
 
     tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
         default=(),
-        description="Comma-separated: aime24, aime25, amc, minerva, rlvr_math, tiny_easy, …, or PATH.jsonl, NAME=PATH.",
+        description="Comma-separated: aime24, aime25, amc, minerva, rlvr_math, tiny_easy, …, PATH.jsonl, NAME=PATH, "
+        "or PATH.yaml of a task of lm-eval.",
     )
     pair: NamedPair = Field(
         default=TINY, description="dapo-32b, orz-32b, unireason-14b, tiny, or a folder with base and rl."

@@ -16,7 +16,7 @@ from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
 from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, parse_decoding
 from harness.spec.engine import EngineSpec
-from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, Grader, read_names
+from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, Grader, read_names, refuse_task_files
 from harness.spec.pair import PRESETS, TINY, Pair
 from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
 
@@ -150,6 +150,7 @@ class SweepSpec(Search, frozen=True):
         """
         if not self.tasks:
             raise UserError("the sweep has no tasks")
+        refuse_task_files(self.tasks, "a sweep")
         check_search(self)
         names = [pair_name(pair) for pair in self.pair]
         if len(set(names)) < len(names):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +16,21 @@ from harness.evals.result import EvalResult
 from harness.records import Key, Snapshot, judge_name
 from harness.records.verdicts import read_verdicts
 
-RESULT, TABLE, LM_EVAL = "result.json", "per_problem.json", "lm_eval.json"
+RESULT, TABLE = "result.json", "per_problem.json"
 
 
-def write_artifacts(result: EvalResult | LmEvalResult, folder: Path) -> None:
+def write_artifacts(result: EvalResult, folder: Path) -> None:
     """Write all files of a result into an empty folder.
 
     `samples.jsonl.gz` and `delta_logp_hist.json` come from the record that the provenance names, and only where every
     rollout of the result is in it with the length that was scored; otherwise there are none.
     """
-    if isinstance(result, LmEvalResult):
-        _write(folder / LM_EVAL, result.to_json())
-        _write(folder / "config.yaml", _config(result))
-        return
     _write(folder / RESULT, result.to_json())
     _write(folder / "config.yaml", _config(result))
     _write(folder / TABLE, json.dumps(_table(result), ensure_ascii=False))
     _write(folder / "problem_ids.json", json.dumps(result.problem_ids, ensure_ascii=False))
-    np.save(folder / "correct.npy", result.correct.astype(np.uint8))
+    if not isinstance(result, LmEvalResult):
+        np.save(folder / "correct.npy", result.correct.astype(np.uint8))
     record = _record(result)
     if record is not None:
         _write_samples(result, *record, folder)
@@ -61,9 +59,7 @@ def _write_samples(result: EvalResult, snapshot: Snapshot, keys: list[list[Key]]
                 line = {
                     "problem": problem,
                     "sample": column,
-                    "correct": bool(result.correct[row, column]),
-                    "verdict": verdict.get("kind"),  # null where the grader's file is not at hand
-                    "answer": verdict.get("answer"),
+                    **_judged(result, row, column, verdict),
                     "finish_reason": rollout.finish_reason,
                     "n_tokens": rollout.n_tokens,
                     "n_replaced": rollout.n_replaced,
@@ -78,7 +74,15 @@ def _write_samples(result: EvalResult, snapshot: Snapshot, keys: list[list[Key]]
         _write(folder / "delta_logp_hist.json", json.dumps(as_json({"all": everywhere, "replaced": replaced})))
 
 
-def _config(result: EvalResult | LmEvalResult) -> str:
+def _judged(result: EvalResult, row: int, column: int, verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was said of a response; of lm-eval's tasks what its metrics say of the problem."""
+    if isinstance(result, LmEvalResult):
+        return {name: values[row] for name, values in result.scored.by_problem.items()}
+    judged = bool(result.correct[row, column])
+    return {"correct": judged, "verdict": verdict.get("kind"), "answer": verdict.get("answer")}  # None: not at hand
+
+
+def _config(result: EvalResult) -> str:
     """Write everything that was asked and known, as YAML."""
     config = {
         "task": result.task,
@@ -93,17 +97,24 @@ def _config(result: EvalResult | LmEvalResult) -> str:
 
 def _table(result: EvalResult) -> dict[str, Any]:
     """Make one row a problem, in the form of MLflow's `log_table`; no model output, for a browser is to show it."""
+    scores: dict[str, list[Any]]
+    if isinstance(result, LmEvalResult):
+        scores = {name: list(values) for name, values in result.scored.by_problem.items()}
+    else:
+        scores = {
+            f"avg_at_{result.samples}": np.round(100 * result.correct.mean(axis=1), 2).tolist(),
+            "correct": result.correct.sum(axis=1).tolist(),
+            "no_box": result.no_box.sum(axis=1).tolist(),
+            "ungraded": result.ungraded.sum(axis=1).tolist(),
+        }
     columns: dict[str, list[Any]] = {
         "problem": list(result.problem_ids),
-        f"avg_at_{result.samples}": np.round(100 * result.correct.mean(axis=1), 2).tolist(),
-        "correct": result.correct.sum(axis=1).tolist(),
+        **scores,
         "mean_tokens": np.round(result.n_tokens.mean(axis=1), 1).tolist(),
         "replacement_ratio": np.round(
             100 * result.n_replaced.sum(axis=1) / np.maximum(1, result.n_tokens.sum(axis=1)), 2
         ).tolist(),
         "truncated": result.truncated.sum(axis=1).tolist(),
-        "no_box": result.no_box.sum(axis=1).tolist(),
-        "ungraded": result.ungraded.sum(axis=1).tolist(),
     }
     return {"columns": list(columns), "data": [list(row) for row in zip(*columns.values(), strict=True)]}
 

@@ -14,7 +14,7 @@ COLOUR = "mlflow.runColor"  # of a run in MLflow's charts; by default one drawn 
 _LONGEST_PARAM, _LONGEST_TAG = 6000, 8000  # characters, MLflow's limits
 
 
-def run_name(result: EvalResult | LmEvalResult) -> str:
+def run_name(result: EvalResult) -> str:
     """Name the run, the discriminating part first, for MLflow cuts names after some 20 characters: `τ-0.3 γ0.05 extra`.
 
     A partial result is marked before all else.
@@ -38,13 +38,13 @@ def run_name(result: EvalResult | LmEvalResult) -> str:
     return " ".join(words)
 
 
-def metrics_of(result: EvalResult | LmEvalResult) -> dict[str, float]:
+def metrics_of(result: EvalResult) -> dict[str, float]:
     """Return MLflow's names and figures: `avg_at_32` (MLflow refuses `@`), in percent; lengths with one decimal.
 
     A metric without meaning is left out: an error bar from one problem, and what was replaced in the RL model alone
     (of the base model alone it is 0, where τ goes to −∞). What lm-eval computed of other tasks is kept in its units.
     """
-    theirs = result.scores if isinstance(result, LmEvalResult) else {}
+    theirs = result.scored.scores if isinstance(result, LmEvalResult) else {}
     values = {name: round(value, 6) for name, value in theirs.items()}
     for name, value in result.metrics().items():
         if not math.isfinite(value) or (
@@ -53,8 +53,7 @@ def metrics_of(result: EvalResult | LmEvalResult) -> dict[str, float]:
             continue
         values[name.replace("@", "_at_")] = round(value, 1) if name == "mean_tokens" else round(100 * value, 2)
     if result.seconds:
-        tokens = result.n_tokens if isinstance(result, LmEvalResult) else result.n_tokens.sum()
-        values["tokens_per_second"] = round(float(tokens) / result.seconds, 1)
+        values["tokens_per_second"] = round(float(result.n_tokens.sum()) / result.seconds, 1)
     return {_allowed(name): value for name, value in values.items()}
 
 
@@ -63,7 +62,7 @@ def _allowed(name: str) -> str:
     return re.sub(r"[^\w./ :-]", "_", name)
 
 
-def params_of(result: EvalResult | LmEvalResult) -> dict[str, str]:
+def params_of(result: EvalResult) -> dict[str, str]:
     """Return what was run, as flat parameters; τ, γ and the criterion only where a criterion was asked."""
     decoding = result.decoding
     gate = {name: getattr(decoding, name) for name in ("primary", "criterion", "tau", "gamma")}
@@ -85,7 +84,7 @@ def params_of(result: EvalResult | LmEvalResult) -> dict[str, str]:
     return {name: str(value)[:_LONGEST_PARAM] for name, value in values.items() if value is not None}
 
 
-def tags_of(result: EvalResult | LmEvalResult) -> dict[str, str]:
+def tags_of(result: EvalResult) -> dict[str, str]:
     """Return the tags that runs are found by, and the description."""
     provenance = result.provenance
     versions = provenance.get("versions") or {}
@@ -95,14 +94,14 @@ def tags_of(result: EvalResult | LmEvalResult) -> dict[str, str]:
         "config_hash": result.config_hash,
         "rlvr_dir_version": versions.get("rlvr-dir"),
         "partial": result.partial,
-        "problems": limited(result),
+        "problems": result.limited,
         COLOUR: colour(result),
         DESCRIPTION: description(result),
     }
     return {name: str(value)[:_LONGEST_TAG] for name, value in tags.items() if value}
 
 
-def pair_title(result: EvalResult | LmEvalResult) -> str:
+def pair_title(result: EvalResult) -> str:
     """Write `Qwen2.5-32B → DAPO-Qwen-32B`; of two directories side by side also where: `tiny/weights: base → rl`."""
     pair = _pair(result)
     base, rl = (Path(str(pair.get(key, ""))) for key in ("base", "rl"))
@@ -113,7 +112,7 @@ def pair_title(result: EvalResult | LmEvalResult) -> str:
     return f"{model_name(str(base))} → {model_name(str(rl))}"
 
 
-def colour(result: EvalResult | LmEvalResult) -> str:
+def colour(result: EvalResult) -> str:
     """Give each method a colour, as `#rrggbb`.
 
     Grey is base, black RL, blue replacement, orange (γ = 0) to dark red extrapolation, and violet that of weights.
@@ -125,7 +124,7 @@ def colour(result: EvalResult | LmEvalResult) -> str:
     return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in ((255, 120), (165, 0), (0, 30)))
 
 
-def description(result: EvalResult | LmEvalResult) -> str:
+def description(result: EvalResult) -> str:
     """Write in Markdown what was decoded, what came out with its error bar, and the command that does it again."""
     n, sampling, provenance = result.samples, result.sampling, result.provenance
     words = [_scores(result)]
@@ -139,7 +138,7 @@ def description(result: EvalResult | LmEvalResult) -> str:
     ]
     if result.partial:
         lines.append(f"Only a part: {result.partial}.")
-    if part := limited(result):
+    if part := result.limited:
         lines.append(f"Only {part}: for a look, not for a score.")
     if argv := provenance.get("argv"):
         command = shlex.join([Path(str(argv[0])).name, *map(str, argv[1:])])
@@ -147,18 +146,10 @@ def description(result: EvalResult | LmEvalResult) -> str:
     return "\n\n".join(lines)
 
 
-def limited(result: EvalResult | LmEvalResult) -> str | None:
-    """Return of what the problems of a result are a part; None where all were asked, or nobody can tell."""
-    if isinstance(result, EvalResult):
-        return result.limited
-    limit = result.provenance.get("limit")
-    return f"the first {limit:g} problems" if limit else None
-
-
-def _scores(result: EvalResult | LmEvalResult) -> str:
+def _scores(result: EvalResult) -> str:
     """Return the headline: Avg@n with its error bars, or what lm-eval computed."""
     if isinstance(result, LmEvalResult):  # the scores are lm-eval's own
-        return ", ".join(f"**{name} {value:.4g}**" for name, value in result.scores.items() if "_stderr" not in name)
+        return ", ".join(f"**{name} {result.scored.scores[name]:.4g}**" for name in result.metric_names)
     n = result.samples
     half = max(1, n // 2)
     return (
@@ -172,7 +163,7 @@ def _error(value: float) -> str:
     return f"{100 * value:.2f}" if math.isfinite(value) else "?"
 
 
-def _pair(result: EvalResult | LmEvalResult) -> dict[str, Any]:
+def _pair(result: EvalResult) -> dict[str, Any]:
     engine = result.provenance.get("engine")
     pair = engine.get("pair") if isinstance(engine, dict) else None
     if pair is None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 from harness.tracking.artifacts import TABLE, write_artifacts
 from harness.tracking.describe import metrics_of, params_of, run_name, tags_of
@@ -18,7 +17,7 @@ from harness.tracking.query import find_run
 from harness.tracking.store import TrackingStore, patience
 
 
-def log_result(result: EvalResult | LmEvalResult, store: Path | str, experiment: str | None = None) -> str | None:
+def log_result(result: EvalResult, store: Path | str, experiment: str | None = None) -> str | None:
     """Log a result that has just been made; return the run's id, or None (with a warning) where that failed.
 
     `store` is a folder with a sqlite store in it, made where it is missing, or a tracking URI. A result whose config
@@ -40,7 +39,7 @@ def log_result(result: EvalResult | LmEvalResult, store: Path | str, experiment:
 
 
 def write_run(
-    result: EvalResult | LmEvalResult,
+    result: EvalResult,
     store: TrackingStore,
     experiment: str | None = None,
     *,
@@ -77,24 +76,21 @@ def write_run(
     return run_id
 
 
-def start_run(
-    client: Any, experiment_id: str, result: EvalResult | LmEvalResult, *, start: int, git: str | None = None
-) -> str:
+def start_run(client: Any, experiment_id: str, result: EvalResult, *, start: int, git: str | None = None) -> str:
     """Start a RUNNING run that bears its owner and all tags; `start` is in milliseconds since 1970."""
     tags = {
         **tags_of(result),
         "owner": owner(),
         "mlflow.source.name": "rlvr-dir",
     }
-    if isinstance(result, EvalResult):
-        tags["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])  # as `log_table` would say
+    tags["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])  # as `log_table` would say
     if git:
         tags |= {"git_sha": git, "mlflow.source.git.commit": git}
     run = client.create_run(experiment_id, run_name=run_name(result), start_time=start, tags=tags)
     return run.info.run_id
 
 
-def _fill(client: Any, run_id: str, result: EvalResult | LmEvalResult, files: str, now: int) -> None:
+def _fill(client: Any, run_id: str, result: EvalResult, files: str, now: int) -> None:
     """Log all about a result in three calls. The dataset has our digest of the questions, not one of MLflow's."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 

@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.errors import UserError
+from harness.evals.foreign import read_result
 from harness.evals.result import EvalResult
 from harness.tracking.artifacts import RESULT
 from harness.tracking.store import TrackingStore, patience
@@ -23,7 +24,7 @@ def result_of_run(run_id: str, store: Path | str) -> EvalResult:
     try:
         with patience(), TemporaryDirectory() as folder:
             path = place.client().download_artifacts(run_id, RESULT, folder)
-            return EvalResult.from_json(Path(path).read_text(encoding="utf-8"))
+            return read_result(Path(path).read_text(encoding="utf-8"))
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"run:{run_id} of {str(store)!r} cannot be read ({type(error).__name__}: {reason})") from None

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.evals.result import EvalResult
+from harness.evals.foreign import read_result
 from harness.tracking.log import write_run
 from harness.tracking.owner import is_dead
 from harness.tracking.query import experiments, find_run, runs
@@ -59,7 +59,7 @@ def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -
 
 def _log(path: Path, place: TrackingStore, experiment: str | None, report: SyncReport) -> None:
     try:
-        result = EvalResult.from_json(path.read_text(encoding="utf-8"))
+        result = read_result(path.read_text(encoding="utf-8"))
     except (OSError, KeyError, TypeError, ValueError):
         report.skipped.append(path.name)
         return

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from harness.errors import UserError
 from harness.spec import TINY, EngineSpec, Sampling, Spec, parse
-from harness.spec.evaluation import read_names
+from harness.spec.evaluation import read_names, refuse_task_files
 from harness.train.settings import DapoSettings
 from harness.train.verl.presets import with_preset
 from harness.train.verl.spec import Verl
@@ -54,6 +54,12 @@ class Validation(Spec, frozen=True):
     limit: int | None = Field(default=None, ge=1)
     every: int = Field(default=0, ge=0)
     engine: EngineSpec = EngineSpec(backend="transformers")
+
+    @field_validator("tasks")
+    @classmethod
+    def _of_ours(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
+        refuse_task_files(tasks, "the validation of a training")
+        return tasks
 
     @field_validator("sampling", "engine", mode="before")
     @classmethod

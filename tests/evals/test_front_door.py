@@ -5,30 +5,57 @@ One run of the command serves all tests: it costs half a minute, most of which l
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from harness.cli import app
+from harness.errors import UserError
+from harness.evals import preflight
 from harness.evals.compare import read_results
 from harness.evals.data import problems
+from harness.evals.foreign import read_result
 from harness.records import RecordStore
+from harness.sweep.specs import load
+from harness.train.spec import load_train
 
 BIN = Path(sys.executable).parent
 
-# Somebody else's task: generated text, judged by lm-eval's own metrics.
-FOREIGN = """
+# Somebody else's task: his own filters over three samples, and metrics of lm-eval's and of his own.
+FOREIGN = r"""
 task: sums_of_theirs
 dataset_path: json
 dataset_kwargs: {data_files: {test: "DATA"}}
 test_split: test
 output_type: generate_until
-doc_to_text: "What is {{a}} + 1?"
-doc_to_target: "{{c}}"
-generation_kwargs: {until: ["\\n\\n"], do_sample: true, temperature: 1.0, max_gen_toks: 20}
+doc_to_text: "{{problem}}\nPlease reason step by step, and put your final answer within \\boxed{}."
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["\n\n"], do_sample: true, temperature: 1.0, top_p: 0.9, max_gen_toks: 60}
+repeats: 3
+filter_list:
+- name: first
+  filter: [{function: regex, regex_pattern: "boxed.(-?[0-9]+)"}, {function: take_first}]
+- name: vote
+  filter: [{function: regex, regex_pattern: "boxed.(-?[0-9]+)"}, {function: majority_vote}, {function: take_first}]
 metric_list:
 - {metric: exact_match, aggregation: mean, higher_is_better: true}
+- {metric: !function judge.distance, aggregation: mean, higher_is_better: false}
+- {metric: !function judge.digits, aggregation: median, higher_is_better: true}
+metadata: {version: 2.0}
+"""
+JUDGE = """
+def distance(references, predictions):
+    [gold], [said] = references, predictions
+    return abs(int(gold) - int(said)) if said.lstrip("-").isdigit() else 100.0
+
+
+def digits(references, predictions):
+    return len(predictions[0])
 """
 
 
@@ -45,14 +72,14 @@ def where(tmp_path_factory):
     """The folder in which the command was run, and what it said."""
     folder = tmp_path_factory.mktemp("where")
     (folder / "tasks").mkdir()
-    (folder / "data.jsonl").write_text("".join(json.dumps({"a": i, "c": str(i + 1)}) + "\n" for i in range(5)))
-    (folder / "tasks/theirs.yaml").write_text(FOREIGN.replace("DATA", str(folder / "data.jsonl")))
     mine = [{"problem": row["problem"], "answer": row["answer"]} for row in problems("tiny_easy")[:5]]
     (folder / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in mine))
+    (folder / "tasks/theirs.yaml").write_text(FOREIGN.replace("DATA", str(folder / "mine.jsonl")))
+    (folder / "tasks/judge.py").write_text(JUDGE)
     done = run(
         folder, "lm_eval", "--model", "rlvr_dir", "--tasks", "tiny_easy,mine.jsonl,sums_of_theirs", "--limit", "4",
         "--model_args", "backend=transformers,mode=replace,tau=-0.3", "--metadata", '{"repeats": 2}',
-        "--include_path", str(folder / "tasks"),
+        "--include_path", str(folder / "tasks"), "--log_samples", "--output_path", str(folder / "logged"),
     )  # fmt: skip
     return folder, done
 
@@ -77,7 +104,7 @@ def test_where_things_went_is_one_line(where):
 def test_rollouts_are_kept(where):
     store = RecordStore(where[0] / "runs/records")
     held = {task: len(store.read(config, task).held) for config, task in store.names()}
-    assert held == {"tiny_easy": 8, "sums_of_theirs": 4, "mine": 8}
+    assert held == {"tiny_easy": 8, "sums_of_theirs": 12, "mine": 8}
 
 
 def test_our_task_is_logged_as_our_own_command_logs_it(where):
@@ -115,13 +142,108 @@ def test_a_file_that_does_not_exist_is_said_at_once(tmp_path):
     assert done.stderr.splitlines()[-1].startswith("rlvr_dir: task='no.jsonl': no.jsonl does not exist; accepted: PATH")
 
 
+def logged(folder):
+    """What lm-eval itself wrote of the task: its scores, and its values by metric and filter, document by document."""
+    [results] = folder.glob("logged/*/results_*.json")
+    scores = json.loads(results.read_text())["results"]["sums_of_theirs"]
+    [samples] = folder.glob("logged/*/samples_sums_of_theirs_*.jsonl")
+    rows = [json.loads(line) for line in samples.read_text().splitlines()]
+    by = {(m, f): [r[m] for r in rows if r["filter"] == f] for f in ("first", "vote") for m in rows[0]["metrics"]}
+    return scores, by
+
+
+def test_somebody_elses_task_is_kept_problem_by_problem_as_lm_eval_scored_it(where):
+    scores, by = logged(where[0])
+    [file] = (where[0] / "runs").glob("sums_of_theirs-*.json")
+    for place in (file, *(where[0] / "runs/records").glob("*/sums_of_theirs")):
+        [result] = read_results([place])
+        assert result.problem_ids == ("0.0", "1.0", "2.0", "3.0")
+        assert (result.samples, result.limited) == (3, "4 of 5 problems")
+        told = {each.metric: each for each in result.by_metric()}
+        assert set(told) == {f"{metric}/{kind}" for metric in ("exact_match", "distance") for kind in ("first", "vote")}
+        for (metric, kind), values in by.items():
+            assert result.scored.scores[f"{metric}/{kind}"] == pytest.approx(scores[f"{metric},{kind}"], abs=1e-12)
+            if metric != "digits":  # of a median there is nothing to compare problem by problem
+                assert told[f"{metric}/{kind}"].correct[:, 0].tolist() == values
+                assert told[f"{metric}/{kind}"].avg == pytest.approx(scores[f"{metric},{kind}"])
+                assert told[f"{metric}/{kind}"].standard_error == pytest.approx(scores[f"{metric}_stderr,{kind}"])
+    assert len(set(by["distance", "first"])) > 1  # else it would show little
+    assert told["distance/vote"].benchmark == "sums_of_theirs distance/vote (4 of 5 problems, lower is better)"
+
+
 def test_somebody_elses_task_is_logged_with_lm_evals_metrics(where):
     client, found = runs(where[0])
     [one] = found["rlvr-dir-sums_of_theirs"]
     assert one.info.status == "FINISHED"
-    assert {"exact_match", "exact_match_stderr", "replacement_ratio", "mean_tokens"} <= set(one.data.metrics)
-    [row] = [line for line in where[1].stdout.splitlines() if "exact_match" in line]
-    assert float(row.split("|")[7]) == pytest.approx(one.data.metrics["exact_match"], abs=1e-4)
-    assert "exact_match" in one.data.tags["mlflow.note.content"]
-    path = client.download_artifacts(one.info.run_id, "lm_eval.json")
-    assert json.loads(Path(path).read_text())["scores"]["exact_match"] == one.data.metrics["exact_match"]
+    scores, _ = logged(where[0])
+    for name in ("exact_match/first", "distance/vote", "digits/vote", "exact_match_stderr/first"):
+        assert one.data.metrics[name] == pytest.approx(scores[name.replace("/", ",")], abs=1e-6)
+    assert {"replacement_ratio", "mean_tokens"} <= set(one.data.metrics)
+    assert "exact_match/first" in one.data.tags["mlflow.note.content"]
+    path = client.download_artifacts(one.info.run_id, "result.json")
+    assert read_result(Path(path).read_text()).scored.scores["exact_match/vote"] == scores["exact_match,vote"]
+    assert "samples.jsonl.gz" in {each.path for each in client.list_artifacts(one.info.run_id)}
+
+
+def test_our_own_command_scores_it_alike_decodes_nothing_again_and_compares(where, monkeypatch):
+    """The record is the stock command's; what another decoding adds is compared in lm-eval's units."""
+    folder, _ = where
+    monkeypatch.chdir(folder)
+    words = ["--tasks", "tasks/theirs.yaml", "--limit", "4", "--backend", "transformers"]
+    told = ours("eval", *words, "-d", "replace,tau=-0.3", "-d", "rl", "--no-track")
+    assert len([*(folder / "runs").glob("sums_of_theirs-replace-*.json")]) == 1  # of equal hashes: equal numbers
+    assert len([*(folder / "runs/records").glob("*/sums_of_theirs")]) == 2
+    scores, by = logged(folder)
+    [row] = [line for line in told.splitlines() if re.search(r"\| replace τ-0.3 +\| distance/first", line)]
+    assert f" {scores['distance,first']:.4f} ± {scores['distance_stderr,first']:.4f} " in row
+    assert "lower" in row
+    (folder / "tasks/judge.py").write_text("raise SystemExit('code of a record was run')")
+    compared = ours("compare", "runs/records", "--grader", "plain").splitlines()
+    rows = [line for line in compared if "distance/vote (4 of 5 problems, lower is better)" in line]
+    [rl] = read_results([*(folder / "runs").glob("sums_of_theirs-rl-*.json")])
+    [rl] = [one for one in rl.by_metric() if one.metric == "distance/vote"]
+    assert f"| {np.mean(by['distance', 'vote']):.4f} |" in re.sub(" +", " ", rows[0])
+    assert f"{np.mean(np.subtract(by['distance', 'vote'], rl.correct[:, 0])):+.4f}" in rows[0]
+    assert not [line for line in compared if "digits" in line]
+    ours("report", "runs/records", "--out", "report")
+    page = (folder / "report/report.md").read_text()
+    assert f"{scores['digits,vote']:.4f}" in page
+    assert "Tasks of lm-eval" in page
+
+
+def ours(*words):
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("generate_until", "loglikelihood"), "output_type='loglikelihood'; accepted: generate_until"),
+        (("judge.distance", "judge.nothing"), "cannot be loaded by lm-eval (AttributeError: Module"),
+        (("DATA", "/nowhere.jsonl"), "cannot be loaded by lm-eval (FileNotFoundError: "),
+        (("task: sums_of_theirs", "task: tiny_easy"), "tiny_easy is shipped with rlvr-dir; accepted: another name"),
+        (("repeats: 3", "unsafe_code: true"), "runs code that the models write, which is refused"),
+        (("", ""), None),
+    ],
+)
+def test_a_task_that_cannot_be_is_one_sentence_before_a_model_loads(tmp_path, change, sentence):
+    (tmp_path / "judge.py").write_text(JUDGE)
+    (tmp_path / "mine.jsonl").write_text('{"problem": "1 + 1 ?", "answer": "2"}\n')
+    file = tmp_path / "theirs.yaml"
+    file.write_text(FOREIGN.replace(*change).replace("DATA", str(tmp_path / "mine.jsonl")))
+    if sentence is None:
+        assert preflight([str(file)]).keys() == {str(file)}
+        return
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        preflight([str(file)])
+
+
+def test_where_it_has_no_place_a_task_is_refused_in_a_sentence():
+    with pytest.raises(UserError, match=r"task='no.yaml': no.yaml does not exist; accepted: the YAML file of a task"):
+        preflight(["no.yaml"])
+    with pytest.raises(UserError, match="is refused in a sweep, which goes by"):
+        load({"name": "x", "tasks": ["a.yaml"], "method": "grid", "parameters": {"decode.tau": {"values": [-0.1]}}})
+    with pytest.raises(UserError, match="is refused in the validation of a training"):
+        load_train({"validation": {"tasks": ["a.yaml"]}})

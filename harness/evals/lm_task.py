@@ -1,0 +1,157 @@
+"""What lm-eval makes of the responses to a task that is not ours, and where that is kept.
+
+A score is what lm-eval's own `evaluate` computes from the responses: its filters, `process_results`, metrics and
+aggregation. It is kept beside the record as `lm-eval-<digest>.json`, a file for each lot of problems and number of
+samples that was asked, under the digest of what the task scores by; so a record is read again without lm-eval, and
+without running any code that its task names.
+"""
+
+import io
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from harness.digest import digest_of
+from harness.errors import UserError
+from harness.evals.benchmark import BenchmarkFacts
+from harness.evals.foreign import TaskScores, plain, scores_of_plain
+from harness.evals.graders import GradedResponse
+from harness.evals.task_file import ScoredTask, instance_key
+from harness.records import Key, Snapshot
+from harness.records.files import write_file
+from harness.stats import standard_error
+
+_NUMBERS = (int, float, np.number, np.bool_)
+
+_NUMBERS = (int, float, np.number, np.bool_)
+
+
+def task_scores(task: Any, reported: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> TaskScores:
+    """Return what lm-eval's `evaluate` said of a task: its entry in `results`, and its logged samples.
+
+    A metric is compared problem by problem where lm-eval aggregates it by its own `mean`, and has a number for each
+    document.
+    """
+    from lm_eval.api.metrics import mean
+
+    scores = {
+        _name(*key.split(",", 1)): float(value)
+        for key, value in reported.items()
+        if "," in key and isinstance(value, _NUMBERS)
+    }
+    by_problem: dict[str, tuple[float, ...]] = {}
+    lower: list[str] = []
+    for named in dict.fromkeys(sample["filter"] for sample in samples):
+        rows = [sample for sample in samples if sample["filter"] == named]
+        for metric in dict.fromkeys(metric for row in rows for metric in row["metrics"]):
+            name, values = _name(metric, named), [row[metric] for row in rows if metric in row["metrics"]]
+            if task.higher_is_better().get(metric) is False:
+                lower.append(name)
+            numbers = len(values) == len(rows) and all(isinstance(value, _NUMBERS) for value in values)
+            if task.aggregation().get(metric, mean) is mean and numbers and all(map(math.isfinite, values)):
+                by_problem[name] = tuple(float(value) for value in values)
+                if len(values) > 1:  # lm-eval computes the same, where it is asked to
+                    scores.setdefault(_name(f"{metric}_stderr", named), standard_error(by_problem[name]))
+    return TaskScores(scores, by_problem, tuple(lower))
+
+
+def _name(metric: str, named: str) -> str:
+    return metric if named == "none" else f"{metric}/{named}"
+
+
+def computed_scores(task: ScoredTask, responses: Mapping[Key, GradedResponse]) -> TaskScores:
+    """Let lm-eval score the responses to the first documents of a task, as many samples of each as there are.
+
+    Raises:
+        UserError: what the task's own code raised; the rollouts are safe.
+    """
+    from lm_eval.api.model import LM
+    from lm_eval.evaluator import evaluate
+
+    name = task.task.config.task
+
+    class Replay(LM):
+        """Gives the responses that are there, each as often as it is asked for."""
+
+        def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+            seen: Counter[int] = Counter()
+            found = []
+            for each in requests:
+                found.append(responses[f"{name}/{instance_key(each)}", seen[id(each)]].text)
+                seen[id(each)] += 1
+            return found
+
+        def loglikelihood(self, requests: list[Any]) -> NoReturn:
+            raise NotImplementedError
+
+        loglikelihood_rolling = loglikelihood
+
+    limit = len({problem for problem, _ in responses})
+    task.task.set_config(key="repeats", value=len(responses) // limit)
+    try:
+        with redirect_stderr(io.StringIO()):  # its bar
+            how = {"limit": limit, "bootstrap_iters": 0, "log_samples": True}
+            found: Any = evaluate(lm=Replay(), task_dict={"tasks": {name: task.task}}, **how)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(
+            f"task={name!r} cannot be scored by lm-eval ({type(error).__name__}: {reason}); its rollouts are safe"
+        ) from error
+    return task_scores(task.task, found["results"][name], found["samples"][name])
+
+
+def keep_scores(
+    folder: Path,
+    task: ScoredTask,
+    scored: TaskScores,
+    problems: Sequence[str],
+    samples: int,
+    responses: Mapping[Key, GradedResponse],
+) -> None:
+    """Keep the scores of some problems' first samples beside their record, which is in `folder`.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    texts = digest_of([responses[name, sample].text_digest for name in problems for sample in range(samples)])
+    head = {"graded_with": task.graded_with, "problems": list(problems), "samples": samples}
+    data = {**head, "data": task.facts.data, "documents": task.facts.problems, "texts": texts, **plain(scored)}
+    write_file(folder / f"lm-eval-{digest_of(head)}.json", json.dumps(data).encode() + b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredScores:
+    """Scores that were kept beside a record, for its first `samples` samples of some `problems`."""
+
+    problems: tuple[str, ...]
+    samples: int
+    facts: BenchmarkFacts
+    graded_with: dict[str, str]
+    scored: TaskScores
+
+
+def stored_scores(snapshot: Snapshot) -> list[StoredScores]:
+    """Return the scores beside a record that are those of its responses, the latest first; no code of a task is run."""
+    files = sorted(snapshot.folder.glob("lm-eval-*.json"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+    found = []
+    for file in files:
+        try:
+            data = json.loads(file.read_bytes())
+            keys: list[Key] = [(name, sample) for name in data["problems"] for sample in range(data["samples"])]
+            if not all(key in snapshot for key in keys):
+                continue
+            if digest_of([snapshot.entry(key).text_digest for key in keys]) != data["texts"]:
+                continue
+            facts = BenchmarkFacts(data["data"], data["documents"])
+            scored = scores_of_plain(data)
+            found.append(StoredScores(tuple(data["problems"]), data["samples"], facts, data["graded_with"], scored))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return found

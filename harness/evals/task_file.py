@@ -1,0 +1,164 @@
+"""Tasks of lm-eval that are not ours: loaded from a YAML that the user names, and what identifies one.
+
+    rlvr-dir eval --tasks path/to/task.yaml
+
+Functions that the YAML names (`!function judge.distance`) are run, as under `lm_eval --include_path`: a path comes from
+a command line or a spec, never from a record.
+"""
+
+import inspect
+import io
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.digest import digest, digest_of
+from harness.errors import UserError
+from harness.evals.benchmark import NAME, Benchmark, BenchmarkFacts
+from harness.evals.sampling import sampling_of
+from harness.spec import Sampling, parse
+
+GRADER = "lm-eval"
+# What of a task's configuration makes a score of a response. Its documents and prompts identify the record.
+_SCORES_BY = ("doc_to_target", "doc_to_choice", "process_results", "metric_list", "filter_list")
+_SEEDS = {"python": 0, "numpy": 1234, "fewshot": 1234}  # those of the `lm_eval` command
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredTask:
+    """A task object of lm-eval's with what identifies it: its documents (`facts`), and what it scores by."""
+
+    task: Any
+    facts: BenchmarkFacts
+    graded_with: dict[str, str]
+    repeats: int = 1
+
+    @classmethod
+    def of(cls, task: Any, chosen: Sequence[int] | None = None) -> "ScoredTask":
+        """Identify a task of lm-eval's; `chosen` are the documents of `--samples`, None is all."""
+        docs = [json.dumps(doc, sort_keys=True, default=str) for doc in task.eval_docs]
+        by = {name: _plain(getattr(task.config, name, None)) for name in _SCORES_BY}
+        found = {"task": digest_of([by, task.OUTPUT_TYPE]), "version": str(task.VERSION), GRADER: version("lm_eval")}
+        data = digest_of(docs if chosen is None else [docs, list(chosen)])
+        return cls(task, BenchmarkFacts(data, len(docs)), found, task.config.repeats)
+
+    def sampling(self, given: Sampling | None) -> tuple[Sampling, tuple[str, ...]]:
+        """Return how its responses are drawn, and where they stop: as it says, but for what `given` says by name."""
+        own, stop = sampling_of(self.task.config.generation_kwargs, samples=self.repeats, seed=0)
+        said = {} if given is None else {"seed": given.seed, **given.model_dump(include=given.model_fields_set)}
+        return parse(Sampling, {**own.model_dump(), **said}), stop
+
+    def instances(self, limit: int | None) -> list[Any]:
+        """Return lm-eval's requests, one a document, with the prompts that the `lm_eval` command makes."""
+        if self.task.config.num_fewshot is None:
+            self.task.set_config(key="num_fewshot", value=0)
+        self.task.set_fewshot_seed(seed=_SEEDS["fewshot"])
+        with redirect_stderr(io.StringIO()):  # its bar
+            self.task.build_all_requests(limit=limit, rank=0, world_size=1)
+        return self.task.instances
+
+
+@dataclass(frozen=True, eq=False)
+class LmEvalBenchmark(Benchmark):
+    """A task of lm-eval's in the place of a benchmark; its problems are documents, of which only the ids are told."""
+
+    theirs: ScoredTask = field(kw_only=True)
+
+    @property
+    def facts(self) -> BenchmarkFacts:
+        """Return what identifies it."""
+        return self.theirs.facts
+
+    @property
+    def data(self) -> str:
+        """Return the digest of its documents."""
+        return str(self.theirs.facts.data)
+
+
+def is_task_file(task: str) -> bool:
+    """Tell whether a benchmark is named by the YAML of a task of lm-eval's."""
+    return task.endswith((".yaml", ".yml"))
+
+
+def instance_key(instance: Any) -> str:
+    """Name the problem of a request of lm-eval's within its task."""
+    return f"{instance.doc_id}.{instance.idx}"
+
+
+def read_task(path: str) -> LmEvalBenchmark:
+    """Load a task from its YAML, once a process; its code is run and its data read.
+
+    Raises:
+        UserError: no such file, lm-eval cannot load it, or it is no task whose responses are generated text.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise UserError(f"task={path!r}: {path} does not exist; accepted: the YAML file of a task of lm-eval")
+    return _loaded(path, str(file.resolve()))
+
+
+@lru_cache(maxsize=32)
+def _loaded(path: str, file: str) -> LmEvalBenchmark:
+    """Load the task in `file`, which is called `path` in what is said of it."""
+    from lm_eval.tasks import TaskManager
+
+    try:
+        with _seeded(), redirect_stderr(io.StringIO()):
+            loaded = TaskManager(include_defaults=False, metadata={}).load([file])
+            tasks = list(loaded["tasks"].values())
+            theirs = [ScoredTask.of(task) for task in tasks]
+    except Exception as error:  # of lm-eval, of the data's library, of the user's own code
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(f"task={path!r} cannot be loaded by lm-eval ({type(error).__name__}: {reason})") from error
+    if len(theirs) != 1 or loaded.get("groups"):
+        raise UserError(f"task={path!r} is a group; accepted: the YAML file of a task, or several of them")
+    [task], [scored] = tasks, theirs
+    name = str(task.config.task)
+    if task.OUTPUT_TYPE != "generate_until":
+        raise UserError(
+            f"task={path!r} has output_type={task.OUTPUT_TYPE!r}; accepted: generate_until, since a rule for decoding "
+            "with two models assigns no likelihood to a given text"
+        )
+    if getattr(task, "MULTIMODAL", False) or getattr(task, "UNSAFE_CODE", False):
+        what = "shows images or sound" if getattr(task, "MULTIMODAL", False) else "runs code that the models write"
+        raise UserError(f"task={path!r} {what}, which is refused; accepted: a task of text that runs none")
+    if not NAME.fullmatch(name):
+        raise UserError(f"task={path!r}: task: {name!r} names folders; accepted: letters, digits, '_', '-' and '.'")
+    return LmEvalBenchmark(name, tuple({"id": f"{i}.0"} for i in range(scored.facts.problems or 0)), theirs=scored)
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """Seed what a task may draw from when it is loaded, as the `lm_eval` command does, and restore it."""
+    state, numpy_state = random.getstate(), np.random.get_state()
+    random.seed(_SEEDS["python"])
+    np.random.seed(_SEEDS["numpy"])
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        np.random.set_state(numpy_state)
+
+
+def _plain(value: Any) -> Any:
+    """Return a part of a task's configuration as plain values; of code, its name and a digest of its whole file."""
+    if callable(value):
+        code = getattr(value, "func", value)
+        try:
+            source = Path(inspect.getsourcefile(code) or "").read_text(encoding="utf-8")
+        except (OSError, TypeError):
+            source = ""
+        return [getattr(code, "__qualname__", type(code).__name__), digest(source)]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
