@@ -10,7 +10,7 @@ from harness.evals.foreign import LmEvalResult
 from harness.evals.lm_task import StoredScores, stored_scores
 from harness.evals.metrics import verdict_facts
 from harness.evals.result import EvalResult
-from harness.evals.task_file import GRADER
+from harness.evals.task_file import GRADER, is_task_file
 from harness.grading import DEFAULT_GRADER, GRADERS, Gold, Verdict
 from harness.records import Key, RecordStore, Snapshot, judge_name
 from harness.records.journal import header
@@ -254,6 +254,8 @@ def _golds(
         return {PUBLISHED: came}, BenchmarkFacts()
     file = snapshot.about.get("file")
     asked = f"{task}={file}" if file and not data_dir else task
+    if is_task_file(asked):
+        raise NoAnswersError(f"record {snapshot.name}: no code is run because a record names it; run its command again")
     try:
         facts = find_benchmark(asked, data_dir).facts
     except UserError as error:

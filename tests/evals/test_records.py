@@ -18,6 +18,7 @@ from harness.records.commands import show_record
 from harness.records.verdicts import read_verdicts, write_verdicts
 from harness.spec import CRITERIA, Decoding, Sampling
 from tests.evals.asked import asked, criterion_values, evaluate
+from tests.records import made
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)
 REPLACE = Decoding(mode="replace", tau=-0.2)
@@ -105,6 +106,17 @@ def test_a_record_without_right_answers_is_left_out_of_a_store_and_named(engine,
     assert said.startswith(f"rlvr-dir: left out: record {config.hash()}/theirs: its right answers are not at hand (")
     with pytest.raises(UserError, match="right answers are not at hand"):
         read_results([tmp_path / config.hash() / "theirs"], data_dir=data_dir)
+
+
+def test_no_code_is_run_because_a_record_names_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs.yaml").write_text("task: theirs\ndoc_to_text: !function judge.text\n")
+    (tmp_path / "judge.py").write_text("raise SystemExit('code was run')")
+    with RecordStore(tmp_path / "store").open(made.config(), "theirs.yaml", ["theirs.yaml/0.0"], 1) as record:
+        record.add(made.made("theirs.yaml/0.0", 0))
+        record.finish()
+    with pytest.raises(UserError, match="no code is run because a record names it; run its command again"):
+        read_results([tmp_path / "store"])
 
 
 @pytest.mark.parametrize(("most", "partial"), [(2, None), (4, "first 1 of 4 samples"), (9, "first 3 of 4 samples")])
