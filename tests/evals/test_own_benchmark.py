@@ -161,8 +161,11 @@ def test_a_training_is_validated_on_it_and_not_gone_on_with_when_it_has_changed(
     command += [word for each in TRAIN for word in ("--set", each)]
     told = run(*command)
     assert re.search(r"^\| held_out \(5 problems\) +\| Avg@2 +\|", told, re.MULTILINE), told
-    [result] = read_results([out / "seed-0/results"])
-    assert (result.benchmark, result.provenance["data"]) == ("held_out", preflight([f"held_out={held}"]).popitem()[1])
+    data_now = preflight([f"held_out={held}"]).popitem()[1]
+    results = read_results([out / "seed-0/results"])
+    assert {(r.decoding.mode, r.benchmark, r.provenance["data"]) for r in results} == {
+        (mode, "held_out", data_now) for mode in ("base", "rl")
+    }
     left = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     for file, name in ((held, "validation.tasks held_out"), (data, "data"), (base / "config.json", "base")):
         before = file.read_text()
