@@ -2,8 +2,9 @@
 
 Three questions, of rows of every kind under every rule:
 
-    exact     is each draw the one that sorting the kernels' own masses gives, each total their sum as integers, and
-              each gate what the kernels' own statistics say? No tolerance.
+    exact     is each draw the one that sorting the kernels' own masses gives (of a greedy row: the arg max of its
+              logits), each total their sum as integers, and each gate what the kernels' own statistics say? No
+              tolerance.
     numbers   are masses, statistics and delta log p those of float64? To the rounding of float32.
     torch     does `decide` say the same? But where rounding decides: then the draw's point is within `CLOSE` of the
               token's place in the cumulative mass (of its places, where rounding makes tokens equal or swaps them), or
@@ -22,7 +23,7 @@ import triton.language as tl
 
 from harness.policy import GATES, Decision, Noise, Rule, RuleRow, decide, kernels
 from harness.policy.criteria import entropy, fires, kl_divergence
-from harness.policy.decision import extrapolate
+from harness.policy.decision import _argmax, _argmax_target, _primary, extrapolate
 from harness.policy.fused import TILE, run_kernels
 from harness.policy.noise import MULTIPLY_1, MULTIPLY_2, PROPOSE, REDRAW, STEP
 
@@ -45,7 +46,7 @@ RULES = tuple(
     for primary in ("base", "rl")
     for gamma in (0.0, 0.1, 0.7, -0.4, -1.0)
     for temperature in (1.0, 0.6, 1.7)
-    for top_p in (0.5, 0.7, 0.95, 1.0, 1e-6)
+    for top_p in (0.5, 0.7, 0.95, 1.0, 1e-6, 0.0)
 )
 # Row i is of kind i % 8: deviation of base's logits, how much sharper RL's are, and their deviation from that.
 LOGIT_KINDS = {
@@ -203,6 +204,9 @@ def _inexact(batch: DecisionBatch, got: Outcome) -> int:
     top_p = [row.top_p for row in batch.rows]
     proposed = _brute_force(got.mass[:, 0], top_p, noise.propose)
     redrawn = _brute_force(got.mass[:, 1], top_p, noise.redraw)
+    logits, greedy = (batch.base, batch.rl), rule.top_p == 0
+    proposed = torch.where(greedy, _argmax(_primary(*logits, rule), batch.vocab_size), proposed)
+    redrawn = torch.where(greedy, _argmax_target(*logits, rule, batch.vocab_size), redrawn)
     base, rl, rl_base, base_rl = got.statistics.unbind(1)
     values = {
         "delta_logp": got.decision.delta_logp, "entropy_base": base, "entropy_rl": rl, "kl_rl_base": rl_base,
@@ -232,7 +236,7 @@ def _sorted(mass: torch.Tensor, top_p: list[float]) -> tuple[torch.Tensor, torch
     weights = mass.long()
     upto = weights.cumsum(1)
     total = upto[:, -1].tolist()
-    limits = [ceil(Fraction(p) * 2**60) if p < 1 else whole for p, whole in zip(top_p, total, strict=True)]
+    limits = [max(1, ceil(Fraction(p) * 2**60)) if p < 1 else whole for p, whole in zip(top_p, total, strict=True)]
     limit = torch.tensor(limits, device=mass.device)[:, None]
     return order, upto, weights.where(upto - weights < limit, 0).sum(1).tolist()
 
@@ -340,6 +344,8 @@ def _near(logp: torch.Tensor, top_p: float, u: torch.Tensor, token: torch.Tensor
     Tokens as likely as this one, to the rounding, may come before it or after it.
     """
     p = logp.exp()
+    if top_p == 0:
+        return bool(p[token] >= p.max() * (1 - rounding))
     likeliest = p.sort(descending=True).values
     upto = likeliest.cumsum(0)
     least, most = ((upto - likeliest < top_p + error).mul(likeliest).sum() for error in (-CLOSE, CLOSE))

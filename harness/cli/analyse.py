@@ -59,7 +59,7 @@ def analyse_texts(
     from harness.tiny import checkpoints
 
     asked = load_eval({}, {**options, "backend": "transformers"})
-    temperature = (asked.sampling or Sampling()).temperature
+    temperature = (asked.sampling or Sampling()).criterion_temperature
     rows = list(_rows(file))
     engine = open_engine(checkpoints(asked.pair), asked.engine)
     try:

@@ -13,21 +13,24 @@ from harness.decode.types import BrokenLogits, Plan, Request, Rollout
 from harness.digest import digest
 from harness.errors import UserError
 from harness.policy import RuleRow, request_key
-from harness.spec import Decoding, Pair, Sampling
+from harness.spec import Decoding, Pair, Sampling, check_together
 
 ALGORITHM = 1  # raise it with any change that gives other tokens for the same request: records are keyed by it
 DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio a decision rests on
 
 
 def rule_row(decoding: Decoding, sampling: Sampling) -> RuleRow:
-    """Return a decoding and its sampling as one row of a `policy.Rule`."""
+    """Return a decoding and its sampling as one row of a `policy.Rule`.
+
+    Temperature 0 takes the likeliest token in place of a draw (top-p 0); its criteria look at temperature 1.
+    """
     return RuleRow(
         gate=decoding.criterion if decoding.gated else "never",
         primary=decoding.primary or "base",
         tau=decoding.tau or 0.0,
         gamma=decoding.gamma if decoding.gated else 0.0,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
+        temperature=sampling.criterion_temperature,
+        top_p=0.0 if sampling.greedy else sampling.top_p,
     )
 
 
@@ -37,7 +40,7 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context
     A response is given what the context leaves: `max_tokens`, or the context minus the prompt.
 
     Raises:
-        UserError: a prompt is empty or leaves no room for a single token.
+        UserError: a prompt is empty or leaves no room for a single token, or a decoding does not go with its sampling.
     """
     encoded: dict[str, tuple[int, ...]] = {}
     plans = []
@@ -68,6 +71,7 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context
                 f"trace={request.trace} is refused: a vocabulary of {checkpoints.vocab_size} tokens is too small for it"
             )
         sampling = request.sampling
+        check_together(request.decoding, sampling)
         plans.append(
             Plan(
                 request=request,

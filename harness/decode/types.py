@@ -57,7 +57,7 @@ class Rollout:
     - `replaced`: the criterion held and the token was redrawn from the target policy;
     - `changed`: the redrawn token differs from the proposed one (a subset of `replaced`);
     - `delta_logp`: log pi_RL - log pi_Base of the *proposed* token in nats, untruncated policies at the sampling
-      temperature, clamped to [-30, 30]: the number the `delta_logp` criterion looks at.
+      temperature (1 where that is 0), clamped to [-30, 30]: the number the `delta_logp` criterion looks at.
     """
 
     request: Request

@@ -24,7 +24,7 @@ from harness.evals.data import GOLD_VERSIONS, GOLDS, PUBLISHED, SOURCES, TINY_TA
 from harness.evals.graders import GradedResponse
 from harness.evals.loop import Done, Job, make_job, run_jobs
 from harness.evals.response import Response
-from harness.evals.sampling import sampling_of
+from harness.evals.sampling import NO_LENGTH, names_length, sampling_of
 from harness.evals.scoring import gold_of
 from harness.evals.task_file import ScoredTask, instance_key
 from harness.records import RecordStore
@@ -102,6 +102,12 @@ class RlvrDirLM(LM):
             print(
                 f"rlvr_dir: the tiny pair cannot do {', '.join(tasks)}; with it this run only checks the pipeline "
                 f"(its own tasks are {', '.join(TINY_TASKS)})",
+                file=sys.stderr,
+            )
+        if short := sorted({each.task_name for each in requests if not names_length(each.args[1])}):
+            print(
+                f"rlvr_dir: {', '.join(short)} does not say how long a response may be; {NO_LENGTH} new tokens, as in "
+                "lm-eval's own models (--gen_kwargs max_gen_toks=N says otherwise)",
                 file=sys.stderr,
             )
         start = time.perf_counter()

@@ -1,9 +1,12 @@
 """Algorithm 1 for a batch: propose from the primary, ask the criterion, redraw from the target where it holds.
 
 Every row has its own rule, so one batch can serve every configuration of a sweep.
+
+A row whose top-p is 0 is greedy: proposal and redraw are each the likeliest token of their policy, found among the
+logits themselves (of equal ones the lowest id), and the criterion is asked as ever. No noise but `random`'s is used.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -27,7 +30,7 @@ class RuleRow:
     tau: float = 0.0
     gamma: float = 0.0  # 0: the target is RL itself
     temperature: float = 1.0
-    top_p: float = 1.0
+    top_p: float = 1.0  # 0: greedy
 
     def columns(self) -> tuple[float, ...]:
         """Return the row as numbers, in the order of COLUMNS.
@@ -47,7 +50,7 @@ class Rule:
 
     `columns` is (n, 6) float64 on the logits' device, in the order of COLUMNS: the gate as its index in GATES, whether
     RL proposes (0 or 1), tau, gamma, temperature, top-p. The rest are plain Python values that may also hold for rows
-    that are not among these n (`take` keeps them): `gates`, `primaries`, `unit_temperature`, `extrapolates`.
+    that are not among these n (`take` keeps them): `gates`, `primaries`, `unit_temperature`, `extrapolates`, `greedy`.
     """
 
     def __init__(self, rows: Sequence[RuleRow], device: torch.device | str = "cpu") -> None:
@@ -61,6 +64,7 @@ class Rule:
         self.primaries = frozenset(row.primary for row in rows)
         self.unit_temperature = all(row.temperature == 1 for row in rows)
         self.extrapolates = any(row.gamma for row in rows)
+        self.greedy = frozenset(row.top_p == 0 for row in rows)
 
     @classmethod
     def known(cls, columns: torch.Tensor, rows: Sequence[RuleRow]) -> "Rule":
@@ -182,7 +186,11 @@ def decide(
     lb = log_softmax(base_logits[:, :vocab_size], rule)
     lr = log_softmax(rl_logits[:, :vocab_size], rule)
     if proposed is None:
-        proposed = draw(_primary(lb, lr, rule), rule.top_p, noise.propose)
+        proposed = _pick(
+            rule,
+            likeliest=lambda: _argmax(_primary(base_logits, rl_logits, rule), vocab_size),
+            drawn=lambda: draw(_primary(lb, lr, rule), rule.top_p, noise.propose),
+        )
     delta = delta_logp(lb, lr, proposed)
 
     replaced = torch.zeros(rule.n, dtype=torch.bool, device=lb.device)
@@ -195,8 +203,14 @@ def decide(
 
     token = proposed
     if rule.gates != {"never"} and len(rows := replaced.nonzero().squeeze(1)):
-        target = extrapolate(lb[rows], lr[rows], rule.gamma[rows]) if rule.extrapolates else lr[rows]
-        token = proposed.index_copy(0, rows, draw(target, rule.top_p[rows], noise.redraw[rows]))
+        own = rule.take(rows)
+
+        def drawn() -> torch.Tensor:
+            target = extrapolate(lb[rows], lr[rows], own.gamma) if rule.extrapolates else lr[rows]
+            return draw(target, own.top_p, noise.redraw[rows])
+
+        redrawn = _pick(own, lambda: _argmax_target(base_logits[rows], rl_logits[rows], own, vocab_size), drawn)
+        token = proposed.index_copy(0, rows, redrawn)
     facts = None if traced is None else trace(lb[traced], lr[traced], proposed[traced], top)
     return Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
 
@@ -224,13 +238,28 @@ def _decide_dense(
 
     zb, zr = (_tempered(logits[:, :vocab_size], rule).logsumexp(1, keepdim=True) for logits in (base_logits, rl_logits))
     zb, zr = zb + (zb - zb), zr + (zr - zr)  # infinite ones become NaN, as in `log_softmax`; finite ones stay
-    if proposed is None:
+
+    def drawn_proposal() -> torch.Tensor:
         if len(rule.primaries) == 1:
             primary = logp(rl_logits, zr) if "rl" in rule.primaries else logp(base_logits, zb)
         else:
             primary = torch.where(rule.proposes_rl[:, None], logp(rl_logits, zr), logp(base_logits, zb))
-        proposed = draw_by_mass(_mass(primary), rule.top_p, noise.propose)
-        del primary
+        return draw_by_mass(_mass(primary), rule.top_p, noise.propose)
+
+    def drawn_target() -> torch.Tensor:
+        target = logp(rl_logits, zr)
+        if rule.extrapolates:
+            gamma = rule.gamma[:, None]
+            # a token without a ratio keeps its RL weight
+            ratio = (target - logp(base_logits, zb)).mul_(gamma).nan_to_num_(0.0, 0.0, 0.0)
+            target.add_(ratio)
+            del ratio
+            target.sub_(target.logsumexp(1, keepdim=True).where(gamma != 0, 0.0))
+        return draw_by_mass(_mass(target), rule.top_p, noise.redraw)
+
+    if proposed is None:
+        likeliest = lambda: _argmax(_primary(base_logits, rl_logits, rule), vocab_size)  # noqa: E731
+        proposed = _pick(rule, likeliest, drawn_proposal)
     at = proposed[:, None]
     of_base, of_rl = (_tempered(logits.gather(1, at), rule) for logits in (base_logits, rl_logits))
     delta = ((of_rl - zr) - (of_base - zb)).squeeze(1)
@@ -248,15 +277,8 @@ def _decide_dense(
 
     token = proposed
     if rule.gates != {"never"}:
-        target = logp(rl_logits, zr)
-        if rule.extrapolates:
-            gamma = rule.gamma[:, None]
-            # a token without a ratio keeps its RL weight
-            ratio = (target - logp(base_logits, zb)).mul_(gamma).nan_to_num_(0.0, 0.0, 0.0)
-            target.add_(ratio)
-            del ratio
-            target.sub_(target.logsumexp(1, keepdim=True).where(gamma != 0, 0.0))
-        token = torch.where(replaced, draw_by_mass(_mass(target), rule.top_p, noise.redraw), proposed)
+        redrawn = _pick(rule, lambda: _argmax_target(base_logits, rl_logits, rule, vocab_size), drawn_target)
+        token = torch.where(replaced, redrawn, proposed)
     facts = None if traced is None else trace_rows(base_logits, rl_logits, rule, vocab_size, proposed, traced, top)
     return Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
 
@@ -315,11 +337,14 @@ def propose(
     logp = log_softmax(logits[:, :vocab_size], rule)
     if dense is None:
         dense = logits.device.type != "cpu"
-    if dense:  # to the bit as `decide` makes it
-        tempered = _tempered(logits[:, :vocab_size], rule)
-        proposed = draw_by_mass(_mass(tempered - tempered.logsumexp(1, keepdim=True)), rule.top_p, noise.propose)
-    else:
-        proposed = draw(logp, rule.top_p, noise.propose)
+
+    def drawn() -> torch.Tensor:
+        if not dense:
+            return draw(logp, rule.top_p, noise.propose)
+        tempered = _tempered(logits[:, :vocab_size], rule)  # to the bit as `decide` makes it
+        return draw_by_mass(_mass(tempered - tempered.logsumexp(1, keepdim=True)), rule.top_p, noise.propose)
+
+    proposed = _pick(rule, lambda: _argmax(logits, vocab_size), drawn)
     fired = torch.zeros(rule.n, dtype=torch.bool, device=logp.device)
     for gate in rule.gates & {"random", *(f"entropy_{primary}" for primary in rule.primaries)}:
         # logp stands for both models: the criterion looks at this one only
@@ -337,6 +362,37 @@ def _tempered(logits: torch.Tensor, rule: Rule) -> torch.Tensor:
     """Return float32 logits over the temperature; no copy where both are so already."""
     logits = logits.float()
     return logits if rule.unit_temperature else logits / rule.temperature[:, None]
+
+
+def _pick(rule: Rule, likeliest: Callable[[], torch.Tensor], drawn: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """Return (n,) tokens: `likeliest()` of the rows that are greedy, `drawn()` of the others; only what is needed."""
+    if rule.greedy == {True}:
+        return likeliest()
+    return torch.where(rule.top_p == 0, likeliest(), drawn()) if True in rule.greedy else drawn()
+
+
+def _argmax(logits: torch.Tensor, vocab_size: int | None) -> torch.Tensor:
+    """Return the token of the largest logit, of equal ones the first: (n, padded vocabulary) -> (n,) int64."""
+    return logits[:, :vocab_size].argmax(1)
+
+
+def _argmax_target(
+    base_logits: torch.Tensor, rl_logits: torch.Tensor, rule: Rule, vocab_size: int | None
+) -> torch.Tensor:
+    """Return the likeliest token of each target: two (n, padded vocabulary) -> (n,) int64.
+
+    For gamma 0 it is the largest logit of RL, to the bit. Else r + gamma (r - b) is in the order of pi_extra's
+    probabilities, without any normaliser; but a token that base cannot give keeps its RL weight (see `extrapolate`),
+    which on this scale is r and gamma times the difference of the two normalisers.
+    """
+    if not rule.extrapolates:
+        return _argmax(rl_logits, vocab_size)
+    b, r = (logits[:, :vocab_size].float() for logits in (base_logits, rl_logits))
+    gamma, temperature = rule.gamma[:, None], rule.temperature[:, None]
+    zb, zr = ((x / temperature).logsumexp(1, keepdim=True) for x in (b, r))
+    alone, impossible = b == float("-inf"), r == float("-inf")
+    moved = torch.where(alone, r + gamma * (zr - zb) * temperature, r + gamma * (r - b))
+    return torch.where(impossible | (gamma == 0), r, moved).argmax(1)
 
 
 def _mass(logp: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,8 @@
     gather      one tile again: the integer mass of every token under the primary and under the target; the few tokens
                 that are likelier than 2^-10 are listed (at most 1024 can be)
     decide      one row: the proposal, the gate, the new draw. The listed tokens nearly always settle a draw; where
-                they do not, the row's masses are counted into bins, and the bins that matter into finer ones
+                they do not, the row's masses are counted into bins, and the bins that matter into finer ones. Of a
+                row that is greedy (top-p 0) `gather` has found the token: the largest logit, of equal ones the first
 
 `force` is the fifth. Masses are integers, so a row's result does not depend on the batch, nor on the rank of a tensor
 parallel engine. `kernels.py` has the kernels; it is imported at the first launch, since it needs Triton.
@@ -135,7 +136,7 @@ def run_kernels(
         exact = {"enable_fp_fusion": False}  # one mass, wherever it is computed
         kernels.summarise[(n, tiles)](*logits, rule.columns, partials, *sizes, tiles, TILE=tile, num_warps=16, **exact)
         kernels.normalise[(n,)](
-            rule.columns, partials, constants, counts, totals, tiles,
+            rule.columns, partials, constants, counts, totals, vocab, tiles,
             TILES=max(2, 1 << (tiles - 1).bit_length()), num_warps=1, **exact,
         )  # fmt: skip
         kernels.gather[(n, tiles)](

@@ -15,7 +15,8 @@ import triton.language as tl
 from harness.policy.decision import GATES
 
 # What one tile of columns contributes, and the constants of a row: columns of two float32 tables.
-PARTIALS = 11  # maxima of base, RL and the extrapolation; four sums of weights; two entropies; two divergences
+PARTIALS = 12  # maxima of base, RL and the extrapolation; four sums of weights; two entropies; two divergences;
+#                the maximum of RL where base cannot give the token
 CONSTANTS = 24
 STATISTICS_AT = 16  # of these: entropy of base and of RL, KL(RL || base), KL(base || RL)
 
@@ -113,6 +114,7 @@ def summarise(
     tl.store(out + 8 * tiles, tl.sum(_expectation(weight_r, of_r), 0))
     tl.store(out + 9 * tiles, tl.sum(_expectation(weight_r, ratio), 0))
     tl.store(out + 10 * tiles, tl.sum(_expectation(weight_b, -ratio), 0))
+    tl.store(out + 11 * tiles, tl.max(tl.where(alone, r, -float("inf")), 0))
 
 
 @triton.jit
@@ -122,13 +124,14 @@ def _joined(weights, sums, scale):
 
 
 @triton.jit
-def normalise(rules, partials, constants, counts, totals, tiles, TILES: tl.constexpr):
+def normalise(rules, partials, constants, counts, totals, vocab, tiles, TILES: tl.constexpr):
     """Join the tiles of one row, always in the same order: statistics and the constants of `_mass`. Grid (n,)."""
     i = tl.program_id(0).to(tl.int64)
     gate = tl.load(rules + i * _COLUMNS).to(tl.int32)
     proposes_rl = tl.load(rules + i * _COLUMNS + 1) != 0.0
     gamma = tl.load(rules + i * _COLUMNS + 3).to(tl.float32)
     rate = 1.0 / tl.load(rules + i * _COLUMNS + 4).to(tl.float32)
+    greedy = tl.load(rules + i * _COLUMNS + 5) == 0.0
     tile = tl.arange(0, TILES)
     inside = tile < tiles
     at = partials + i * _PARTIALS * tiles + tile
@@ -143,6 +146,7 @@ def normalise(rules, partials, constants, counts, totals, tiles, TILES: tl.const
     own_r = tl.load(at + 8 * tiles, mask=inside, other=0.0)
     ratio_r = tl.load(at + 9 * tiles, mask=inside, other=0.0)
     ratio_b = tl.load(at + 10 * tiles, mask=inside, other=0.0)
+    most_alone = tl.load(at + 11 * tiles, mask=inside, other=-float("inf"))
 
     b, r, e = tl.max(most_b, 0), tl.max(most_r, 0), tl.max(most_e, 0)
     scale_b = tl.where(most_b == -float("inf"), 0.0, tl.exp((most_b - b) * rate))
@@ -190,8 +194,15 @@ def normalise(rules, partials, constants, counts, totals, tiles, TILES: tl.const
     tl.store(out + 14, tl.where(alone == 0.0, 0.0, share_single / total / alone) * _UNIT)
     tl.store(out + 15, tl.where(gate == _NEVER, 0.0, 1.0))  # is the target ever drawn from?
 
+    # Where nothing is drawn: the largest score of either policy, and what a token that base cannot give scores more.
+    beyond = gamma * shift / rate
+    tl.store(out + 20, tl.where(greedy, 1.0, 0.0))
+    tl.store(out + 21, tl.where(proposes_rl, r, b))
+    tl.store(out + 22, tl.where(gamma == 0.0, r, tl.maximum(e, tl.max(most_alone, 0) + beyond)))
+    tl.store(out + 23, beyond)
+
     for policy in tl.static_range(2):
-        tl.store(counts + i * 2 + policy, 0)
+        tl.store(counts + i * 2 + policy, tl.where(greedy, vocab, 0))
         tl.store(totals + i * 2 + policy, tl.cast(0, tl.int64))
 
 
@@ -217,15 +228,32 @@ def _policy_mass(b, r, row_constants, policy):
 
 
 @triton.jit
+def _score(b, r, own, policy):
+    """Return logits that are in the order of the tokens' probabilities under a row's primary (policy 0) or target (1).
+
+    Base's and RL's are as they are, to the bit; those of an extrapolation lack its normaliser.
+    """
+    kind = tl.load(own + 5 + 5 * policy).to(tl.int32)
+    extra = kind == _EXTRA
+    x = tl.where(kind == _BASE, b, r)
+    x = tl.where(extra & (b != -float("inf")) & (r != -float("inf")), r + tl.load(own + 1) * (r - b), x)
+    return tl.where(extra & (b == -float("inf")), r + tl.load(own + 23), x)
+
+
+@triton.jit
 def gather(
     base, rl, constants, lists, counts, totals, vocab, width, base_stride, rl_stride,
     TILE: tl.constexpr,
 ):  # fmt: skip
-    """Add up one tile's masses under both policies, and list its likely tokens, in any order. Grid (n, tiles)."""
+    """Add up one tile's masses under both policies, and list its likely tokens, in any order. Grid (n, tiles).
+
+    Of a row that is greedy nothing is listed: the id of its likeliest token takes the place of the count.
+    """
     i = tl.program_id(0).to(tl.int64)
     own = constants + i * _CONSTANTS
     primary, target = tl.load(own + 5).to(tl.int32), tl.load(own + 10).to(tl.int32)
     redraws = tl.load(own + 15).to(tl.int32) != 0
+    greedy = tl.load(own + 20).to(tl.int32)
     width_b = tl.where(
         (primary == _BASE) | (redraws & (target == _EXTRA)), width, 0
     )  # what no policy needs is not read
@@ -240,10 +268,14 @@ def gather(
             mass = _policy_mass(b, r, own, policy)
             place = i * 2 + policy
             tl.atomic_add(totals + place, tl.sum(mass.to(tl.int64), 0), sem="relaxed")
-            likely = mass >= _LIKELY
-            slot = tl.atomic_add(counts + place + tl.zeros_like(column), 1, mask=likely, sem="relaxed")
-            key = (mass.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (0xFFFFFFFF - column.to(tl.int64))
-            tl.store(lists + place * _CANDIDATES + slot, key, mask=likely & (slot < _CANDIDATES))
+            if greedy != 0:
+                best = _score(b, r, own, policy) == tl.load(own + 21 + policy)
+                tl.atomic_min(counts + place, tl.min(tl.where(best, column, vocab), 0), sem="relaxed")
+            else:
+                likely = mass >= _LIKELY
+                slot = tl.atomic_add(counts + place + tl.zeros_like(column), 1, mask=likely, sem="relaxed")
+                key = (mass.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (0xFFFFFFFF - column.to(tl.int64))
+                tl.store(lists + place * _CANDIDATES + slot, key, mask=likely & (slot < _CANDIDATES))
 
 
 @triton.jit
@@ -362,6 +394,7 @@ def decide(
     position = tl.load(positions + i)
     gate = tl.load(rule).to(tl.int32)
     top_p = tl.load(rule + 5)
+    greedy = top_p == 0.0
     exact = top_p * _UNIT  # a power of two: nothing is lost
     limit = exact.to(tl.int64)
     limit = tl.maximum(limit + (limit.to(tl.float64) < exact).to(tl.int64), 1)  # rounded up
@@ -371,15 +404,17 @@ def decide(
     for policy in range(2):  # the primary, and then the target if the gate holds
         if fired != 0:
             total = tl.load(totals + i * 2 + policy)
-            count = tl.minimum(tl.load(counts + i * 2 + policy), _CANDIDATES)
+            count = tl.load(counts + i * 2 + policy)
+            likeliest = count.to(tl.int64)  # if it is greedy
+            count = tl.where(greedy, 0, tl.minimum(count, _CANDIDATES))
             bits = _noise(key, position, tl.cast(policy, tl.int64))  # PROPOSE, REDRAW
             most = tl.where(top_p >= 1.0, total, tl.minimum(limit, total))
             listed = lists + (i * 2 + policy) * _CANDIDATES
             drawn, settled = _draw_listed(listed, count, total, bits, most, CHUNK)
-            if settled == 0:
+            if (settled == 0) & (greedy == 0):
                 bins = histograms + i * _BINS
                 drawn = _draw_any(base_row, rl_row, vocab, width, own, policy, bins, total, bits, most, TILE)
-            token = tl.minimum(drawn, vocab - 1)
+            token = tl.minimum(tl.where(greedy, likeliest, drawn), vocab - 1)
             if policy == 0:
                 rate = tl.load(own)
                 of_b = (tl.load(base_row + token).to(tl.float32) - tl.load(own + 2)) * rate

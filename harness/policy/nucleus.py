@@ -2,7 +2,7 @@
 
 The nucleus of a policy is the smallest set of tokens, taken in order of falling probability (equal ones by token id),
 whose mass reaches top-p. A draw walks the cumulative mass in that order up to u times the nucleus' mass, so a small u
-always means a likely token, whichever policy is drawn from. top-p 1 truncates nothing.
+always means a likely token, whichever policy is drawn from. top-p 1 truncates nothing, top-p 0 leaves one token.
 
 `draw` is for CPUs: it looks at values to do little work. `draw_by_mass` never looks, so that a GPU need not be waited
 for, and sums integers, so that no order of summation can change a token. Both draw the same tokens but for a cumulative
@@ -28,14 +28,14 @@ def draw(logp: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, *, head: int 
 
     Args:
         logp: (n, vocab) float32 log-probabilities, normalised; -inf for impossible tokens. A row may be all NaN.
-        top_p: (n,) in (0, 1].
+        top_p: (n,) in [0, 1].
         u: (n,) float64 in [0, 1).
 
     Returns:
         (n,) int64 token ids; 0 for a row of NaN, which has nothing to draw from.
     """
     vocab = logp.shape[-1]
-    top_p, u = top_p.double(), u.double()
+    top_p, u = top_p.double().clamp(min=2.0**-UNIT), u.double()
     nothing = logp[:, 0].isnan()
     if bool(nothing.any()):
         logp = logp.masked_fill(nothing[:, None], float("-inf"))
@@ -62,7 +62,7 @@ def draw_by_mass(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor) -> to
 
     Args:
         mass: (n, vocab) float32, probabilities times 2^60; overwritten. A row may be all NaN.
-        top_p: (n,) float64 in (0, 1].
+        top_p: (n,) float64 in [0, 1].
         u: (n,) float64 in [0, 1), multiples of 2^-53.
 
     Returns:
@@ -153,7 +153,7 @@ def truncate(logp: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
     """Return the truncated, renormalised policy that `draw` draws from: (n, vocab), (n,) -> (n, vocab) float64."""
     p, ids = _by_probability(logp.exp())
     cumulative = p.double().cumsum(-1)
-    kept = torch.where(_in_nucleus(p, cumulative, top_p.double()), p.double(), 0.0)
+    kept = torch.where(_in_nucleus(p, cumulative, top_p.double().clamp(min=2.0**-UNIT)), p.double(), 0.0)
     return torch.zeros_like(kept).scatter_(1, ids, kept / kept.sum(-1, keepdim=True))
 
 

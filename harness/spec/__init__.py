@@ -12,6 +12,7 @@ from harness.spec.decoding import (
     Mode,
     Primary,
     Sampling,
+    check_together,
     parse_decoding,
     with_controls,
 )  # fmt: skip
@@ -35,6 +36,7 @@ __all__ = [
     "Primary",
     "Sampling",
     "Spec",
+    "check_together",
     "find_pair",
     "load_eval",
     "parse",

@@ -15,6 +15,7 @@ Criterion = Literal["delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_bas
 
 MODES: tuple[str, ...] = get_args(Mode)
 CRITERIA: tuple[str, ...] = get_args(Criterion)
+LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the likeliest token
 
 
 class Decoding(Spec, frozen=True):
@@ -151,12 +152,63 @@ def with_controls(decodings: Sequence[Decoding]) -> tuple[Decoding, ...]:
 class Sampling(Spec, frozen=True):
     """How many responses, and how each is drawn. The defaults are the paper's (temperature 1, top-p 0.7, 20k tokens).
 
-    `temperature` divides both models' logits before anything else, the criterion included; 0 is not accepted
-    (greedy decoding of a pair is `temperature=1e-4`). `top_p` truncates each policy before it is drawn from.
+    `temperature` divides both models' logits before anything else, the criterion included; `top_p` truncates each
+    policy before it is drawn from.
+
+    Temperature 0 is greedy: the proposal and, where the criterion holds, the token in its place are each the likeliest
+    one of their policy, of equal ones that of the lowest id. The criterion looks at the models as they are (temperature
+    1). Nothing is left to chance: `samples` is 1, and `top_p` and `seed`, which have no effect, are always 1 and 0.
     """
 
-    temperature: float = Field(default=1.0, ge=1e-4, le=100.0, description="Divides both models' logits.")
+    temperature: float = Field(
+        default=1.0,
+        ge=0.0,
+        le=100.0,
+        description="Divides both models' logits; 0 is greedy: one sample, no top_p, no seed.",
+    )
     top_p: float = Field(default=0.7, gt=0.0, le=1.0, description="Nucleus of each policy.")
     max_tokens: int = Field(default=20_000, ge=1, description="New tokens at most; the context may allow fewer.")
-    samples: int = Field(default=32, ge=1, description="Responses a problem: Avg@k and Pass@k, k up to this.")
+    samples: int = Field(
+        default=32, ge=1, description="Responses a problem: Avg@k and Pass@k, k up to this; greedy has 1."
+    )
     seed: int = Field(default=0, ge=0, lt=2**63, description="Key of the noise.")
+
+    @model_validator(mode="after")
+    def _settle_greedy(self) -> "Sampling":
+        """Settle what temperature 0 implies, so that two ways of asking for it are equal and hash alike."""
+        if self.greedy:
+            if "samples" in self.model_fields_set and self.samples != 1:
+                raise ValueError(
+                    f"samples={self.samples} is refused with temperature=0: greedy responses to one problem are all "
+                    "equal; accepted: samples=1"
+                )
+            for name, value in {"temperature": 0.0, "top_p": 1.0, "samples": 1, "seed": 0}.items():
+                object.__setattr__(self, name, value)
+        if 0 < self.temperature < LEAST_TEMPERATURE:
+            raise ValueError(
+                f"temperature={self.temperature} is refused; accepted: 0 (greedy), or {LEAST_TEMPERATURE} to 100"
+            )
+        return self
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the likeliest token is taken, and nothing is drawn."""
+        return self.temperature == 0
+
+    @property
+    def criterion_temperature(self) -> float:
+        """At which criteria, traces and delta log p look at both models; greedy decoding has none of its own."""
+        return self.temperature or 1.0
+
+
+def check_together(decoding: Decoding, sampling: Sampling) -> None:
+    """Refuse a decoding that this sampling cannot serve.
+
+    Raises:
+        UserError: the random criterion in greedy decoding, whose tokens are a function of the prompt.
+    """
+    if sampling.greedy and decoding.gated and decoding.criterion == "random":
+        raise UserError(
+            "criterion='random' is refused with temperature=0: nothing is left to chance there; accepted: another "
+            f"criterion, or temperature={LEAST_TEMPERATURE}, which draws the likeliest token but for near-ties"
+        )

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from harness.errors import UserError
 from harness.spec.base import Spec, parse
-from harness.spec.decoding import Decoding, Sampling, parse_decoding, with_controls
+from harness.spec.decoding import Decoding, Sampling, check_together, parse_decoding, with_controls
 from harness.spec.engine import EngineSpec
 from harness.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
 
@@ -95,6 +95,13 @@ class EvalSpec(Spec, frozen=True):
             if data.pop("controls"):
                 data["decodings"] = with_controls(read_decodings(data.get("decodings", "rl")))
         return data
+
+    @model_validator(mode="after")
+    def _check_greedy(self) -> "EvalSpec":
+        if self.sampling is not None:
+            for decoding in self.decodings:
+                check_together(decoding, self.sampling)
+        return self
 
 
 def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> EvalSpec:

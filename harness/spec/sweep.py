@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
-from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, parse_decoding
+from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, check_together, parse_decoding
 from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, Grader, read_names, refuse_task_files
 from harness.spec.pair import PRESETS, TINY, Pair
@@ -175,7 +175,7 @@ class SweepSpec(Search, frozen=True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a threshold of the unusual sign is said once it is decoded
             for point in covering_points(self, {TAU: RATIO} if self.matched else {}):
-                self.decoding(point, 0.0 if RATIO in point else None)
+                check_together(self.decoding(point, 0.0 if RATIO in point else None), self.sampling)
 
     @classmethod
     def parameter(cls, name: str, value: Any) -> Parameter:

@@ -54,8 +54,13 @@ def confirm(
     Interrupted, the same call goes on.
 
     Raises:
-        UserError: the sweep has no winner yet, or a seed is the sweep's own.
+        UserError: the sweep is greedy or has no winner yet, or a seed is the sweep's own.
     """
+    if spec.sampling.greedy:
+        raise UserError(
+            f"seeds={','.join(map(str, seeds))} is refused: the sweep is greedy (temperature=0), and every seed gives "
+            "the same tokens; accepted: a sweep that samples"
+        )
     check_seeds(seeds, (spec.sampling.seed,))
     tasks = list(tasks or spec.tasks)
     preflight(tasks, spec.data_dir, spec.golds)

@@ -5,7 +5,7 @@ import pytest
 from harness.errors import UserError
 from harness.evals.args import ACCEPTED, parse_model_args
 from harness.evals.sampling import sampling_of
-from harness.spec import PRESETS, TINY
+from harness.spec import PRESETS, TINY, Sampling
 
 HALVES = {"pretrained": "rl-dir", "base": "base-dir"}
 
@@ -93,10 +93,29 @@ def test_generation_arguments_become_the_sampling():
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        YAML | {"do_sample": False},
+        YAML | {"temperature": 0},
+        {"do_sample": False, "temperature": 0.0},
+        {"do_sample": False, "top_k": 5, "top_p": 0.9, "min_p": 0.1, "num_beams": 1},
+        {"until": ["\n"]},  # as in lm-eval's own models, a task that does not say how to draw is greedy
+    ],
+)
+def test_what_is_greedy_in_lm_eval_is_greedy_here(given):
+    sampling, _ = sampling_of(given, samples=1, seed=3)
+    assert sampling == Sampling(temperature=0, max_tokens=given.get("max_gen_toks", 256))
+    with pytest.raises(UserError, match="repeats=4 is refused with greedy decoding"):
+        sampling_of(given, samples=4, seed=3)
+
+
+def test_drawing_without_a_temperature_is_at_1():
+    assert sampling_of({"do_sample": True}, samples=2, seed=0)[0].temperature == 1.0
+
+
+@pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"do_sample": False}, "do_sample=False is refused"),
-        ({"temperature": 0.0}, "temperature=0.0 is refused"),
         ({"top_k": 5}, "gen_kwargs='top_k' is not known"),
         ({"top_p": 1.5}, "gen_kwargs top_p=1.5 is refused"),
         ({"max_gen_toks": "many"}, "max_tokens='many' is refused"),

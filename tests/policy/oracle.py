@@ -13,11 +13,11 @@ def softmax(logits, temperature=1.0):
 
 
 def nucleus(p, top_p):
-    """{token: renormalised probability} of the smallest likely set whose mass reaches top_p."""
+    """{token: renormalised probability} of the smallest likely set whose mass reaches top_p, at least one."""
     order = sorted(range(len(p)), key=lambda y: (-p[y], y))
     kept, mass = [], 0.0
     for y in order:
-        if p[y] <= 0 or (mass >= top_p and top_p < 1):
+        if p[y] <= 0 or (kept and mass >= top_p and top_p < 1):
             break
         kept.append(y)
         mass += p[y]

@@ -28,7 +28,7 @@ def noise(n, seed=0):
 def every_rule():
     for gate in GATES:
         for tau in TAUS.get(gate, (0.0,) if gate in ("never", "always") else (0.05, 0.5, 1.2)):
-            for (primary, gamma), top_p, temperature in itertools.product(MODES, (0.4, 0.7, 1.0), (1.0, 0.6)):
+            for (primary, gamma), top_p, temperature in itertools.product(MODES, (0.0, 0.4, 0.7, 1.0), (1.0, 0.6)):
                 yield RuleRow(gate, primary, tau, gamma, temperature, top_p)
 
 
@@ -115,6 +115,44 @@ def test_identities():
     assert torch.equal(
         tokens("always", gamma=1e4).token, (torch.log_softmax(rl, -1) - torch.log_softmax(base, -1)).argmax(-1)
     )
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_greedy_rows_take_the_arg_max_of_the_logits(dense):
+    """Ties go to the lowest id; logits that the softmax cannot tell apart are told apart; draws beside them stay."""
+    n, vocab = 120, 40
+    base, rl = ((each * 2).round() / 2 for each in logits(n, vocab, seed=2))  # many ties
+    rl[::2, 30] = rl[::2].amax(1)
+    rl[::2, 35] = torch.nextafter(rl[::2, 30], torch.tensor(torch.inf))
+    expected = {"base": base.argmax(1), "rl": rl.argmax(1), "extra": (rl + 0.5 * (rl - base)).argmax(1)}
+    first = rl == rl.amax(1, keepdim=True)
+    assert expected["rl"].equal(first.int().argmax(1))
+    assert (expected["rl"][::2] == 35).all()
+    assert (first.sum(1) > 1).any()
+    draws = noise(n)
+
+    def tokens(*row, mixed=False):
+        rows = [RuleRow(*row, top_p=0.0)] * n
+        if mixed:
+            rows = [RuleRow(*row, top_p=0.7 * (i % 2)) for i in range(n)]
+        return decide(base, rl, Rule(rows), draws, dense=dense)
+
+    assert tokens("never", "base").token.equal(expected["base"])
+    assert tokens("never", "rl").token.equal(expected["rl"])
+    assert tokens("always", "base").token.equal(expected["rl"])
+    assert tokens("always", "base", 0.0, 0.5).token.equal(expected["extra"])
+    gated = tokens("delta_logp", "base", -0.1, 0.5)
+    assert gated.proposed.equal(expected["base"])
+    assert gated.token.equal(torch.where(gated.delta_logp < -0.1, expected["extra"], expected["base"]))
+    assert 0 < gated.replaced.sum() < n
+    lb, lr = base.log_softmax(1), rl.log_softmax(1)  # at temperature 1
+    assert torch.allclose(gated.delta_logp, (lr - lb).gather(1, expected["base"][:, None])[:, 0], atol=1e-5)
+    mixed, sampled = (
+        tokens("kl", "rl", 0.1, 0.5, mixed=True),
+        decide(base, rl, Rule([RuleRow("kl", "rl", 0.1, 0.5, top_p=0.7)] * n), draws, dense=dense),
+    )
+    assert mixed.token[::2].equal(tokens("kl", "rl", 0.1, 0.5).token[::2])
+    assert mixed.token[1::2].equal(sampled.token[1::2])
 
 
 def broken_rows(n, vocab, seed=0):

@@ -9,7 +9,7 @@ import pytest
 
 import harness.policy
 from harness.errors import UserError
-from harness.spec import CRITERIA, PRESETS, Criterion, Decoding, EngineSpec, Pair, Sampling, parse
+from harness.spec import CRITERIA, PRESETS, Criterion, Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,8 @@ from harness.spec import CRITERIA, PRESETS, Criterion, Decoding, EngineSpec, Pai
         (Decoding, {"mode": "replace", "tau": float("nan")}, "tau=nan is refused"),
         (Decoding, {"mode": "replace", "tao": -1}, "'tao' is not known; accepted: .*did you mean 'tau'"),
         (Sampling, {"top_p": 0}, "top_p=0 is refused"),
-        (Sampling, {"temperature": 0}, "temperature=0 is refused"),
+        (Sampling, {"temperature": 1e-5}, "temperature=1e-05 is refused; accepted: 0 .greedy., or 0.0001 to 100"),
+        (Sampling, {"temperature": 0, "samples": 8}, "samples=8 is refused with temperature=0.*accepted: samples=1"),
         (Sampling, {"samples": 0}, "samples=0 is refused"),
         (EngineSpec, {"backend": "sglang"}, "backend='sglang' is not known; accepted: auto"),
         (Pair, {"base": "x"}, "rl is missing"),
@@ -130,3 +131,19 @@ def test_a_pair_in_a_folder(tmp_path):
     (tmp_path / "pair.json").write_text("[")
     with pytest.raises(UserError, match="cannot be read"):
         Pair.of_folder(tmp_path)
+
+
+def test_greedy_sampling_has_one_sample_and_neither_top_p_nor_seed():
+    greedy = parse(Sampling, {"temperature": "0"})
+    assert (greedy.temperature, greedy.top_p, greedy.samples, greedy.seed, greedy.greedy) == (0.0, 1.0, 1, 0, True)
+    assert parse(Sampling, {"temperature": -0.0, "top_p": 0.3, "seed": 5, "samples": 1}).hash() == greedy.hash()
+    with pytest.raises(UserError, match="top_p=7"):
+        parse(Sampling, {"temperature": 0, "top_p": 7})
+
+
+def test_greedy_decoding_tosses_no_coin():
+    greedy = {"tasks": "tiny_easy", "sampling": {"temperature": 0}}
+    for way in ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=0.1,gamma=0.1,criterion=kl", "expo,gamma=0.3"):
+        parse(EvalSpec, {**greedy, "decodings": way})
+    with pytest.raises(UserError, match="criterion='random' is refused with temperature=0"):
+        parse(EvalSpec, {**greedy, "decodings": "replace,tau=0.1,criterion=random"})

@@ -220,6 +220,8 @@ def test_the_winner_is_confirmed_with_new_seeds_and_elsewhere(grid):
     folder, places = SweepFolder.of(spec, grid), Places.under(grid, track=False)
     with pytest.raises(UserError, match="on which the winner was chosen"):
         confirm(spec, folder, places, [0, 1])
+    with pytest.raises(UserError, match="seeds=5 is refused: the sweep is greedy"):
+        confirm(sweep(sampling={"temperature": 0}), folder, places, [5])
     text = confirm(spec, folder, places, [5, 6], ["tiny_easy", "tiny_medium"], limit=2, say=lambda text: None)
     assert "new seeds 5, 6" in text
     rows = json.loads((folder.path / "confirm.json").read_text())
