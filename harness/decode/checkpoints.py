@@ -1,14 +1,21 @@
 """What two checkpoints must share before they can decode together, and the facts an engine needs about them."""
 
+import inspect
 import json
+import re
 import warnings
 from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from harness.decode.adapter import CONFIG as ADAPTER_CONFIG
 from harness.decode.adapter import Adapter, has_tokenizer, is_adapter, read_adapter
 from harness.decode.weights import check_weights_there
+from harness.digest import digest
 from harness.errors import UserError
 from harness.spec import Pair
 
@@ -68,6 +75,7 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
         adapter.check_fits(pair.base, base["config"])
         _warn_of_another_base(pair, adapter)
     _check_tokenizers(pair, base["tokenizer"], rl["tokenizer"])
+    _warn_of_templates(pair, base["tokenizer"], rl["tokenizer"])
     _check_configs(pair, base["config"], rl["config"])
     vocab_size = max(rl["tokenizer"].get_vocab().values()) + 1
     if vocab_size > rl["config"].vocab_size:
@@ -210,6 +218,29 @@ def _warn_of_another_base(pair: Pair, adapter: Adapter) -> None:
         )
 
 
+def template_digest(tokenizer: Any) -> str | None:
+    """Return the first 16 hexadecimal digits of the SHA-256 of the chat template; None where there is none."""
+    template = tokenizer.chat_template
+    return digest(str(template)) if template else None
+
+
+def _warn_of_templates(pair: Pair, base: Any, rl: Any) -> None:
+    """Warn where the two checkpoints would be talked to in other ways; both are, as RL's tokenizer says."""
+    ours, theirs = (template_digest(each) for each in (base, rl))
+    if ours == theirs:
+        return
+    if ours is None:
+        said = f"rl={pair.rl!r} has a chat template and base={pair.base!r} none; with chat=auto both models get it"
+    elif theirs is None:
+        said = f"base={pair.base!r} has a chat template and rl={pair.rl!r} none; none is used, prompts go as they are"
+    else:
+        said = (
+            f"base={pair.base!r} and rl={pair.rl!r} have different chat templates (sha256 {ours} and {theirs}); with "
+            "chat=auto both models get RL's"
+        )
+    warnings.warn(said, stacklevel=3)
+
+
 def _ids(value: int | list[int] | None) -> set[int]:
     return set() if value is None else {value} if isinstance(value, int) else set(value)
 
@@ -258,12 +289,50 @@ def _check_configs(pair: Pair, base: Any, rl: Any) -> None:
         )
     ours, theirs = base.to_dict(), rl.to_dict()
     differ = [k for k in sorted({*ours, *theirs} - _MAY_DIFFER) if ours.get(k) != theirs.get(k)]
-    if differ:
-        key = differ[0]
+    rounded = [key for key in differ if _equal_in_float32(ours.get(key), theirs.get(key))]
+    unread = [key for key in differ if key not in rounded and not _may_be_read(key, rl)]
+    if matter := [key for key in differ if key not in (*rounded, *unread)]:
+        key = matter[0]
         raise UserError(
-            f"{where} are built differently: {', '.join(differ)} (such as {key}: {ours.get(key)!r} and "
+            f"{where} are built differently: {', '.join(matter)} (such as {key}: {ours.get(key)!r} and "
             f"{theirs.get(key)!r}); accepted: an RL checkpoint trained from this base"
         )
+    for keys, why in ((rounded, "equal in single precision"), (unread, "which no code of their models reads")):
+        if keys:
+            each = ", ".join(f"{key} ({ours.get(key)!r} and {theirs.get(key)!r})" for key in keys)
+            warnings.warn(f"{where} differ in {each}, {why}; that changes nothing", stacklevel=4)
+
+
+def _equal_in_float32(one: Any, other: Any) -> bool:
+    """Tell whether two values, or all numbers within them, are equal once they are float32."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal_in_float32(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_equal_in_float32, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return bool(np.float32(one) == np.float32(other))
+    return bool(one == other)
+
+
+def _may_be_read(key: str, config: Any) -> bool:
+    """Tell whether a key of a configuration can change what is computed.
+
+    It cannot where the configuration's class does not know it, and neither transformers' code for this type of model
+    nor vLLM's for any names it: some keys (`head_dim`, `logit_scale`, ...) are read although no class knows them.
+    """
+    if key in type(config)().to_dict():
+        return True
+    import transformers
+
+    library, own = Path(transformers.__file__).parent, Path(inspect.getfile(type(config))).parent
+    files = [library.glob("mod*.py"), library.glob("masking*.py"), library.glob("integrations/*.py"), own.glob("*.py")]
+    if (vllm := find_spec("vllm")) is not None and vllm.origin:
+        root = Path(vllm.origin).parent
+        files += [
+            root.glob(f"{folder}/**/*.py") for folder in ("config", "model_executor/models", "transformers_utils")
+        ]
+    named = re.compile(rf"""["']{re.escape(key)}["']|config\.{re.escape(key)}\b""")
+    return any(named.search(file.read_text(errors="replace")) for file in chain(*files))
 
 
 def ties_head(config: Any) -> bool:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Self
 
-from harness.decode.checkpoints import Checkpoints, check_weights, read_checkpoints
+from harness.decode.checkpoints import Checkpoints, check_weights, read_checkpoints, template_digest
 from harness.decode.context import Context
 from harness.decode.expo import decode_with_expo, groups_of_expo
-from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests, template_digest
+from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests
 from harness.decode.progress import Progress
 from harness.decode.types import Request, Rollout
 from harness.spec import EngineSpec, Pair

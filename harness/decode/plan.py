@@ -10,7 +10,6 @@ from harness.decode.checkpoints import Checkpoints
 from harness.decode.context import Context
 from harness.decode.trace import MAX_TOP, Trace, columns
 from harness.decode.types import BrokenLogits, Plan, Request, Rollout
-from harness.digest import digest
 from harness.errors import UserError
 from harness.policy import RuleRow, request_key
 from harness.spec import Decoding, Pair, Sampling, check_together
@@ -101,12 +100,6 @@ def chat_prompt(tokenizer: Any, messages: list[dict[str, str]], add_generation_p
             "chat: the RL model's tokenizer has no chat template; accepted: chat=off, for prompts as they are"
         )
     return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=add_generation_prompt)
-
-
-def template_digest(tokenizer: Any) -> str | None:
-    """Return the first 16 hexadecimal digits of the SHA-256 of the chat template; None where there is none."""
-    template = tokenizer.chat_template
-    return digest(str(template)) if template else None
 
 
 def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterable[str]) -> BrokenLogits:

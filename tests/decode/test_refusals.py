@@ -1,16 +1,22 @@
 """What cannot work is refused before anything loads, in one sentence that names the argument and what is accepted."""
 
 import json
+import re
 import shutil
+import struct
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
+from harness import cli
 from harness.decode import Request, open_engine
 from harness.decode.checkpoints import read_checkpoints
 from harness.decode.context import Context
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair, Sampling
+from harness.tiny import tiny_pair
 
 TRANSFORMERS = EngineSpec(backend="transformers")
 
@@ -185,3 +191,74 @@ def test_no_model_code_is_run_unless_asked(copy_of):
     Path(pair.rl, "evil.py").write_text("raise SystemExit('model code was run')")
     with pytest.raises(UserError, match="trust_remote_code"):
         read_checkpoints(pair)
+
+
+def as_float32(value):
+    return struct.unpack("f", struct.pack("f", value))[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "words"),
+    [
+        ("rope_interleaved", lambda value: False, "rope_interleaved (None and False), which no code of their models"),
+        ("rms_norm_eps", as_float32, "rms_norm_eps (1e-06 and 9.99999997475"),
+        ("rope_parameters", lambda value: {**value, "partial_rotary_factor": as_float32(0.3)}, "single precision"),
+    ],
+)
+def test_what_differs_and_does_not_matter_is_a_warning(copy_of, peaked_pair, key, change, words):
+    pair = copy_of("config.json", lambda content: content.update({key: change(content.get(key))}))
+    if key == "rope_parameters":
+        base = Path(shutil.copytree(peaked_pair.base, Path(pair.rl).with_name("base")))
+        content = json.loads((base / "config.json").read_text())
+        content[key] |= {"partial_rotary_factor": 0.3}
+        (base / "config.json").write_text(json.dumps(content))
+        pair = Pair(base=str(base), rl=pair.rl)
+    with pytest.warns(UserWarning, match=re.escape(words)) as warned:
+        read_checkpoints(pair)
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize(("key", "value"), [("logit_scale", 2.0), ("head_dim", 8), ("rms_norm_eps", 1.001e-6)])
+def test_what_code_reads_though_no_configuration_knows_it_is_refused(copy_of, key, value):
+    refused(copy_of("config.json", lambda content: content.update({key: value})), f"built differently: {key}")
+
+
+@pytest.mark.parametrize(
+    ("role", "template", "words"),
+    [
+        ("base", None, "has a chat template and base=.* none; with chat=auto both models get it"),
+        ("rl", None, "and rl=.* none; none is used, prompts go as they are"),
+        ("rl", "{{ messages[0].content }}", "different chat templates .*; with chat=auto both models get RL's"),
+    ],
+)
+def test_two_ways_of_talking_are_a_warning_that_says_which_is_used(peaked_pair, tmp_path, role, template, words):
+    place = Path(shutil.copytree(getattr(peaked_pair, role), tmp_path / role))
+    (place / "chat_template.jinja").unlink(missing_ok=True)
+    if template:
+        (place / "chat_template.jinja").write_text(template)
+    with pytest.warns(UserWarning, match=words):
+        read_checkpoints(Pair(**{**peaked_pair.model_dump(), role: str(place)}))
+
+
+def test_the_command_takes_a_pair_that_a_converter_has_rewritten(tmp_path, monkeypatch, capsys):
+    """As a GGUF file gives a checkpoint back: numbers in single precision, keys that nobody reads."""
+    pair = tiny_pair()
+    rewritten = Path(shutil.copytree(pair.rl, tmp_path / "rl"))
+    config = json.loads((rewritten / "config.json").read_text())
+    config |= {"rms_norm_eps": as_float32(config["rms_norm_eps"]), "rope_interleaved": False}
+    (rewritten / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # which the command changes
+    found = []
+    for rl in (pair.rl, str(rewritten)):
+        out = tmp_path / f"runs{len(found)}"
+        words = f"--mode replace --tau -0.1 --tasks tiny_easy --temperature 0 --limit 3 --max-tokens 30 --out {out}"
+        places = ["--pretrained", rl, "--base", pair.base, "--backend", "transformers", "--no-track"]
+        monkeypatch.setattr(sys, "argv", ["rlvr-dir", "eval", *words.split(), *places])
+        with warnings.catch_warnings(record=True) as warned, pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert not ended.value.code, capsys.readouterr().err
+        [file] = out.glob("tiny_easy-*.json")
+        result = json.loads(file.read_text())
+        found.append((result["n_tokens"], result["correct"], result["n_changed"]))
+    assert ["that changes nothing" in str(each.message) for each in warned] == [True, True]
+    assert found[0] == found[1]
