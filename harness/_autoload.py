@@ -55,7 +55,10 @@ def _wrap(module: Any) -> None:
 
 
 def _track(module: Any) -> None:
-    """Make an evaluation of our model keep and log what came of it, where its model arguments say so."""
+    """Make an evaluation of our model keep and log what came of it, where its model arguments say so.
+
+    Its prompts go through the chat template, where it has one, as with `--apply_chat_template`.
+    """
     original = module.simple_evaluate
 
     def simple_evaluate(*args: Any, **kwargs: Any) -> Any:
@@ -66,6 +69,17 @@ def _track(module: Any) -> None:
         return tracked(original, kwargs)
 
     module.simple_evaluate = functools.wraps(original)(simple_evaluate)
+    plain = module.evaluate
+
+    def evaluate(*args: Any, **kwargs: Any) -> Any:
+        lm = args[0] if args else kwargs.get("lm")
+        if type(lm).__module__ == "harness.evals.lm":
+            from harness.evals.chat import completed
+
+            kwargs = completed(lm, kwargs)
+        return plain(*args, **kwargs)
+
+    module.evaluate = functools.wraps(plain)(evaluate)
 
 
 _AFTER = {_MODELS: _register, _CONFIG: _wrap, _EVALUATOR: _track}

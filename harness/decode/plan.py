@@ -1,5 +1,6 @@
 """From a request to what an engine needs: token ids, a rule, a noise key, a length; and back to a rollout."""
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -90,16 +91,29 @@ def encode_prompt(tokenizer: Any, prompt: str) -> tuple[int, ...]:
 
 
 def chat_prompt(tokenizer: Any, messages: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-    """Write a conversation as prompt text, by the tokenizer's chat template.
+    """Write a conversation as prompt text, by the tokenizer's chat template, as lm-eval's own models do.
+
+    Without `add_generation_prompt` the last message is left open, to be gone on with. A template that refuses a
+    system's message is given the others.
 
     Raises:
-        UserError: the tokenizer has no chat template.
+        UserError: the tokenizer has no chat template, or it refuses the conversation.
     """
     if not tokenizer.chat_template:
         raise UserError(
             "chat: the RL model's tokenizer has no chat template; accepted: chat=off, for prompts as they are"
         )
-    return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=add_generation_prompt)
+    from jinja2 import TemplateError
+
+    how = {"add_generation_prompt": add_generation_prompt, "continue_final_message": not add_generation_prompt}
+    try:
+        return tokenizer.apply_chat_template(messages, tokenize=False, **how)
+    except TemplateError as error:
+        others = [message for message in messages if message["role"] != "system"]
+        if len(others) == len(messages):
+            raise UserError(f"chat: the template of {tokenizer.name_or_path} refuses a conversation: {error}") from None
+        warnings.warn("the chat template refuses the system's message, which is left out", stacklevel=3)
+        return chat_prompt(tokenizer, others, add_generation_prompt)
 
 
 def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterable[str]) -> BrokenLogits:

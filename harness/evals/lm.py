@@ -20,6 +20,7 @@ from harness.decode import Engine, Request, open_engine
 from harness.errors import UserError
 from harness.evals.args import CACHE_REFUSAL, announce_tiny, parse_model_args
 from harness.evals.benchmark import OURS, BenchmarkFacts
+from harness.evals.chat import has_template, template_name
 from harness.evals.data import GOLD_VERSIONS, GOLDS, PUBLISHED, SOURCES, TINY_TASKS
 from harness.evals.graders import GradedResponse
 from harness.evals.loop import Done, Job, make_job, run_jobs
@@ -35,8 +36,9 @@ from harness.tiny import checkpoints, tiny_pair
 class RlvrDirLM(LM):
     """Decodes lm-eval's requests with one engine, each sample with noise of its own, and counts what was replaced.
 
-    Prompts go through the pair's chat template: by lm-eval with `--apply_chat_template`, else by this class
-    (`chat=auto`), else not at all (`chat=off`); `get_model_info` says which.
+    Prompts go through the pair's chat template as with lm-eval's `--apply_chat_template`, which `chat=auto` stands for
+    (`harness._autoload` tells lm-eval), or not at all (`chat=off`); `get_model_info` says through which. Prompts that
+    lm-eval made without a template become one turn of the user.
     """
 
     listeners: ClassVar[list[Callable[[Done], None]]] = []  # told of each job that is complete; tracking hangs here
@@ -173,16 +175,13 @@ class RlvrDirLM(LM):
         return Response(response.text, {**counts, "verdicts": response.verdicts} if response.verdicts else counts)
 
     def _prompt(self, prompt: str) -> str:
-        if prompt in self._templated:
-            self._templates.add("lm-eval")
-        elif self.chat == "off":
+        if self.chat == "off":
             self._templates.add("off")
-        elif not self.chat_template(True):
-            self._templates.add("none: the tokenizer has no chat template")
-        else:
-            self._templates.add("rlvr_dir")
-            return self.engine.chat_prompt([{"role": "user", "content": prompt}])
-        return prompt
+            return prompt
+        self._templates.add(template_name(self.engine))
+        if prompt in self._templated or not has_template(self.engine):
+            return prompt
+        return self.engine.chat_prompt([{"role": "user", "content": prompt}])
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """Put messages through the pair's template; remember the prompt, so that it is not put through twice."""

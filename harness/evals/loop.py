@@ -25,6 +25,7 @@ from harness.decode.trace import columns
 from harness.digest import digest
 from harness.errors import UserError
 from harness.evals.benchmark import BenchmarkFacts
+from harness.evals.chat import template_name
 from harness.evals.data import golds_name, preflight
 from harness.evals.foreign import LmEvalResult, TaskScores
 from harness.evals.graders import Board, Golds, GradedResponse, Graders
@@ -63,7 +64,7 @@ def evaluate(
     preflight(spec.tasks, spec.data_dir, spec.golds)
     with opened(spec, engine) as engine:
         jobs = jobs_of(spec, engine)
-        about = {"chat": _chat(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}
+        about = {"chat": template_name(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}
         store = RecordStore(records) if records else None
         results: dict[int, EvalResult] = {}
         for done in run_jobs(engine, jobs, store, grader=spec.grader, progress=progress):
@@ -335,12 +336,6 @@ def opened(spec: EvalSpec, engine: Engine | None = None) -> Iterator[Engine]:
         yield engine
     finally:
         engine.close()
-
-
-def _chat(engine: Engine) -> str:
-    return (
-        "rlvr_dir" if getattr(engine.tokenizer, "chat_template", None) else "none: the tokenizer has no chat template"
-    )
 
 
 def versions() -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.decode import Engine
 from harness.evals.benchmark import BenchmarkFacts
+from harness.evals.chat import build_requests
 from harness.evals.data import all_golds, find_benchmark, preflight, task_config, tasks_dir
 from harness.evals.sampling import sampling_of
 from harness.evals.task_file import LmEvalBenchmark, ScoredTask, instance_key, is_task_file, read_task
@@ -56,14 +57,13 @@ def prompt_sets(spec: EvalSpec, engine: Engine) -> list[PromptSet]:
 def _foreign_set(found: LmEvalBenchmark, spec: EvalSpec, engine: Engine) -> PromptSet:
     """Put a task of lm-eval's as the `lm_eval` command does; what the spec does not say of sampling, the task does."""
     sampling, stop = found.theirs.sampling(spec.sampling)
-    prompts = {instance_key(each): _prompt(each.args[0], engine) for each in found.theirs.instances(spec.limit)}
+    prompts = {instance_key(each): each.args[0] for each in found.theirs.instances(engine, spec.limit)}
     return PromptSet(found.name, sampling, stop, prompts, {}, found.facts, found.theirs)
 
 
 def _prompt_set(name: str, task: Any, asked: str, spec: EvalSpec, engine: Engine) -> PromptSet:
-    task.build_all_requests(limit=spec.limit, rank=0, world_size=1)
     own, stop = sampling_of(task.config.generation_kwargs, samples=task.config.repeats, seed=0)
-    prompts = {instance.doc["id"]: _prompt(instance.args[0], engine) for instance in task.instances}
+    prompts = {instance.doc["id"]: instance.args[0] for instance in build_requests(task, engine, spec.limit)}
     golds = all_golds(asked, spec.golds, spec.data_dir)
     return PromptSet(
         task=name,
@@ -73,8 +73,3 @@ def _prompt_set(name: str, task: Any, asked: str, spec: EvalSpec, engine: Engine
         golds={v: {key: answers[key] for key in prompts} for v, answers in golds.items()},
         benchmark=find_benchmark(asked, spec.data_dir).facts,
     )
-
-
-def _prompt(text: str, engine: Engine) -> str:
-    chat = getattr(engine.tokenizer, "chat_template", None)
-    return engine.chat_prompt([{"role": "user", "content": text}]) if chat else text

@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from harness.decode import Engine
 from harness.digest import digest, digest_of
 from harness.errors import UserError
 from harness.evals.benchmark import NAME, Benchmark, BenchmarkFacts
+from harness.evals.chat import build_requests
 from harness.evals.sampling import sampling_of
 from harness.spec import Sampling, parse
 
@@ -56,14 +58,13 @@ class ScoredTask:
         said = {} if given is None else {"seed": given.seed, **given.model_dump(include=given.model_fields_set)}
         return parse(Sampling, {**own.model_dump(), **said}), stop
 
-    def instances(self, limit: int | None) -> list[Any]:
+    def instances(self, engine: Engine, limit: int | None) -> list[Any]:
         """Return lm-eval's requests, one a document, with the prompts that the `lm_eval` command makes."""
         if self.task.config.num_fewshot is None:
             self.task.set_config(key="num_fewshot", value=0)
         self.task.set_fewshot_seed(seed=_SEEDS["fewshot"])
         with redirect_stderr(io.StringIO()):  # its bar
-            self.task.build_all_requests(limit=limit, rank=0, world_size=1)
-        return self.task.instances
+            return build_requests(self.task, engine, limit)
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,6 +78,7 @@ def params_of(result: EvalResult) -> dict[str, str]:
         "seed": result.sampling.seed,
         "n_problems": len(result.problem_ids),
         "data": result.provenance.get("data"),
+        "chat": result.provenance.get("chat"),
         "grader": result.provenance.get("grader"),
         "golds": result.provenance.get("golds"),
     }

@@ -41,18 +41,11 @@ def test_sequences_are_identical_to_the_reference_engine(vllm_engine, transforme
     assert {r.finish_reason for r in ours} == {"stop", "length"}
 
 
-def test_greedy_responses_are_those_of_the_reference_engine_and_of_generate(vllm_engine, transformers_engine):
+def test_greedy_responses_are_those_of_the_reference_engine(vllm_engine, transformers_engine):
     requests = make_requests(18, samples=1, temperature=0, max_tokens=24)
     ours = list(vllm_engine.generate(requests))
     assert_same(ours, transformers_engine.generate(requests))
     assert sum(r.n_changed for r in ours) > 0
-    for rollout in ours:
-        if not rollout.request.decoding.gated:
-            model = getattr(transformers_engine, f"{rollout.request.decoding.mode}_model")
-            ids = torch.tensor([rollout.prompt_token_ids])
-            ends = sorted(vllm_engine.eos_token_ids)
-            [theirs] = model.generate(ids, do_sample=False, max_new_tokens=24, eos_token_id=ends, pad_token_id=ends[0])
-            assert rollout.token_ids == tuple(theirs[ids.shape[1] :].tolist())
 
 
 def test_traces_come_back_whole_from_mixed_batches_and_change_no_token(vllm_engine, transformers_engine):

@@ -9,6 +9,7 @@ from harness import evals
 from harness.decode import Request
 from harness.errors import UserError
 from harness.evals import EvalResult, preflight
+from harness.evals.chat import template_name
 from harness.evals.lm import CACHE_REFUSAL, RlvrDirLM
 from harness.spec import Decoding, EvalSpec, Sampling
 from tests.evals.asked import evaluate
@@ -115,7 +116,7 @@ def test_through_lm_evals_own_evaluator(engine, data_dir, caplog):
     assert output["groups"]["rlvr_math"]["avg@3,boxed"] == 0.0
     info = output["config"]["rlvr_dir"]
     assert info["totals"]["responses"] == 24
-    assert info["chat"] == "lm-eval"
+    assert info["chat"] == template_name(engine)
     assert output["samples"]["amc"][0]["arguments"][0][1]["temperature"] == 2.0
     assert not [record for record in caplog.records if "No aggregation function" in record.getMessage()]
     json.dumps(output, default=str)
@@ -156,7 +157,7 @@ def test_the_chat_template_is_applied_exactly_once(engine, data_dir):
     assert ours == theirs
     assert ours[0] == engine.chat_prompt([{"role": "user", "content": raw[0]}])
     assert raw[0] == "What is 0+0?\nPlease reason step by step, and put your final answer within \\boxed{}."
-    assert (said, said_theirs, said_raw) == ("rlvr_dir", "lm-eval", "off")
+    assert (said, said_theirs, said_raw) == (template_name(engine), template_name(engine), "off")
 
 
 def test_refusals_of_the_adapter(engine, data_dir, tmp_path):
@@ -164,8 +165,8 @@ def test_refusals_of_the_adapter(engine, data_dir, tmp_path):
     with pytest.raises(UserError, match="use_cache is refused"):
         run(lm, data_dir, ["amc"], use_cache=str(tmp_path / "cache"))
     assert "\n" not in CACHE_REFUSAL
-    with pytest.raises(UserError, match="do_sample=False"):
-        run(lm, data_dir, ["amc"], metadata={"repeats": 1}, gen_kwargs={"do_sample": False})
+    with pytest.raises(UserError, match="repeats=2 is refused with greedy decoding"):
+        run(lm, data_dir, ["amc"], metadata={"repeats": 2}, gen_kwargs={"do_sample": False})
     with pytest.raises(UserError, match="repeats='many'"):
         run(lm, data_dir, ["amc"], metadata={"repeats": "many"})
     with pytest.raises(UserError, match="contradicts"):
