@@ -82,6 +82,43 @@ def records_results(
     raise typer.Exit(0 if made else 1)
 
 
+@app.command("grade")
+@spec_options(EvalSpec, only=("grader", "golds", "data_dir"))
+def records_grade(
+    options: dict[str, Any],
+    name: Annotated[str | None, typer.Argument(help="One record, or the beginning of several; default all.")] = None,
+    store: RecordsFolder = RECORDS,
+) -> None:
+    """Grade records again and print each answer whose verdict changed; earlier versions' verdicts are kept.
+
+    \b
+        rlvr-dir records grade && rlvr-dir records results --out runs/again
+    """
+    import json
+
+    from harness.errors import UserError
+    from harness.evals.from_records import grade_again
+    from harness.records import RecordStore
+
+    records, failed = RecordStore(store), 0
+    for each in records.find(name or ""):
+        snapshot = records.read(*each)
+        try:
+            judge, count, changes = grade_again(snapshot, **options)
+        except UserError as error:
+            typer.echo(f"{snapshot.name}: not graded: {error}", err=True)
+            failed += 1
+            continue
+        changed = [change for change in changes if change.before is not None]
+        for change in changed:
+            gold, answer = (json.dumps(text, ensure_ascii=False) for text in (change.gold, change.answer))
+            where = f"{snapshot.name} {change.problem} sample {change.sample}"
+            typer.echo(f"{where}: {change.before} -> {change.now}  gold {gold}  answer {answer}")
+        new = len(changes) - len(changed)
+        typer.echo(f"{snapshot.name}: {count} graded by {judge}, {len(changed)} changed, {new} for the first time")
+    raise typer.Exit(1 if failed else 0)
+
+
 @app.command("verify")
 def records_verify(
     name: Annotated[str | None, typer.Argument(help="One record; default all.")] = None, store: RecordsFolder = RECORDS

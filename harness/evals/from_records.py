@@ -1,9 +1,10 @@
 """A result is a function of records and a grader: made again from the store, by any grader, without an engine."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UserError, unknown
+from harness.errors import UserError
 from harness.evals.benchmark import BenchmarkFacts
 from harness.evals.data import GOLDS, PUBLISHED, all_golds, find_benchmark, golds_name
 from harness.evals.foreign import LmEvalResult
@@ -11,10 +12,10 @@ from harness.evals.lm_task import StoredScores, stored_scores
 from harness.evals.metrics import verdict_facts
 from harness.evals.result import EvalResult
 from harness.evals.task_file import GRADER, is_task_file
-from harness.grading import DEFAULT_GRADER, GRADERS, Gold, Verdict
+from harness.grading import DEFAULT_GRADER, Gold, Verdict, grader_name
 from harness.records import Key, RecordStore, Snapshot, judge_name
 from harness.records.journal import header
-from harness.records.verdicts import OFFICIAL, grade_record, read_verdicts, versions
+from harness.records.verdicts import OFFICIAL, grade_record, latest_verdicts, read_verdicts, versions
 from harness.spec import Decoding, Sampling, parse
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def result_of_record(
         return _by_lm_eval(snapshot, kept, problems, samples, partial)
     answers, facts = _golds(snapshot, golds, data_dir)
     names, width, part = _extent(snapshot, [*next(iter(answers.values()))], problems, samples, partial)
-    return _result(snapshot, names, width, answers, facts, grader, part)
+    return _result(snapshot, names, width, answers, facts, _name(grader), part)
 
 
 def result_of_job(job: "Job", store: RecordStore, grader: str = DEFAULT_GRADER) -> EvalResult | None:
@@ -62,7 +63,7 @@ def result_of_job(job: "Job", store: RecordStore, grader: str = DEFAULT_GRADER) 
     if snapshot is None or snapshot.config is None or len(job.held(snapshot)) < len(job.requests):
         return None
     names = list(dict.fromkeys(request.problem for request in job.requests))
-    return _result(snapshot, names, job.sampling.samples, job.golds, job.benchmark, grader)
+    return _result(snapshot, names, job.sampling.samples, job.golds, job.benchmark, _name(grader))
 
 
 def record_of(result: EvalResult) -> Snapshot | None:
@@ -88,7 +89,7 @@ def regraded(
         return result
     own, version = result.provenance.get("grader"), str(result.provenance.get("golds", PUBLISHED)).split()[0]
     wanted = version if golds is None else golds if golds in GOLDS.get(result.task, ()) else PUBLISHED
-    if (grader or own, wanted) == (own, version):
+    if (_name(grader) if grader else own, wanted) == (own, version):
         return result
     snapshot = record_of(result)
     if snapshot is None:
@@ -232,10 +233,50 @@ def _verdicts(
         if lacking := [key for key in keys if key not in stored]:
             raise UserError(f"record {snapshot.name} has no verdict by grader={grader!r} on {lacking[0]}")
         return {key: Verdict(stored[key]["kind"], stored[key].get("answer"), grader) for key in keys}
-    if grader not in GRADERS:
-        raise unknown("grader", grader, (*GRADERS, OFFICIAL))
     head, judge = header(snapshot.record_hash, snapshot.task), judge_name(grader, version)
     return grade_record(snapshot.folder, head, map(snapshot.entry, keys), gold, judge, keep=False)
+
+
+def _name(grader: str) -> str:
+    """Return the name of a grader's verdicts; the authors' own keep theirs."""
+    return grader if grader == OFFICIAL else grader_name(grader)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An answer whose verdict is another one now; `before` is None where it had none."""
+
+    problem: str
+    sample: int
+    gold: Gold
+    answer: str | None
+    before: str | None
+    now: str
+
+
+def grade_again(
+    snapshot: Snapshot, *, grader: str = DEFAULT_GRADER, golds: str = PUBLISHED, data_dir: str | None = None
+) -> tuple[str, int, list[Change]]:
+    """Grade all that a record holds, store the verdicts, and return the judge, how many, and the changed ones.
+
+    Compared with the verdicts that the same judge gave last, by whatever version or code; those stay as they are, in
+    the file of their name.
+
+    Raises:
+        UserError: the gold answers are not known, no grader has that name, or the disk is full.
+    """
+    name = grader_name(grader)
+    version, gold = next(iter(_golds(snapshot, golds, data_dir)[0].items()))
+    judge = judge_name(name, version)
+    before = latest_verdicts(snapshot.folder, judge)
+    head = header(snapshot.record_hash, snapshot.task)
+    now = grade_record(snapshot.folder, head, map(snapshot.entry, snapshot.held), gold, judge)
+    changes = [
+        Change(*key, gold[key[0]], verdict.answer, before[key]["kind"] if key in before else None, verdict.kind)
+        for key, verdict in now.items()
+        if not (key in before and before[key]["kind"] == verdict.kind)
+    ]
+    return judge, len(now), sorted(changes, key=lambda change: (change.problem, change.sample))
 
 
 def _golds(

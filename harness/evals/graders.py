@@ -10,7 +10,7 @@ from harness.decode import Rollout
 from harness.decode.progress import Progress
 from harness.digest import digest
 from harness.evals.metrics import verdict_facts
-from harness.grading import Gold, Verdict, grade_many
+from harness.grading import Gold, Verdict, grade_many, grader_name
 from harness.records import Entry, Record, StoredRollout, judge_name
 from harness.records.verdicts import StoredVerdicts
 
@@ -78,11 +78,11 @@ class Graders:
     """
 
     def __init__(self, golds: Sequence[Golds], records: Sequence[Record] | None, grader: str) -> None:
-        self._golds, self._grader = golds, grader
+        self._golds, self._grader = golds, grader_name(grader)
         self._stored: list[dict[str, StoredVerdicts]] = [{} for _ in golds]
         for stored, versions, record in zip(self._stored, golds, records or [], strict=False):
             for version in versions:
-                judge = judge_name(grader, version)
+                judge = judge_name(self._grader, version)
                 stored[version] = StoredVerdicts(record.folder, record.header(), judge)
         self.graded, self.right = [0] * len(golds), [0] * len(golds)  # by the version that counts
         self._waiting = [0] * len(golds)

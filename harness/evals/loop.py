@@ -33,6 +33,7 @@ from harness.evals.lm_task import computed_scores, keep_scores
 from harness.evals.prompts import PromptSet, prompt_sets
 from harness.evals.result import EvalResult
 from harness.evals.task_file import GRADER, ScoredTask
+from harness.grading import grader_name
 from harness.records import Entry, Key, Record, RecordConfig, RecordStore, Snapshot
 from harness.records.config import Drawing
 from harness.records.verdicts import versions as grading_versions
@@ -281,6 +282,7 @@ def run_jobs(
     Raises:
         UserError: another process writes one of the records, a request cannot be served, or the disk is full.
     """
+    grader = grader_name(grader)
     with ExitStack() as stack:
         records = [stack.enter_context(job.open(store)) for job in jobs] if store else None
         requests = [replace(request, tag=index) for index, job in enumerate(jobs) for request in job.requests]

@@ -10,7 +10,7 @@ from lm_eval.api.filter import Filter
 from harness.evals.data import GOLD_VERSIONS, PUBLISHED
 from harness.evals.metrics import group_metrics, responses_of
 from harness.evals.response import Response, facts
-from harness.grading import Gold, Verdict, grade_many
+from harness.grading import Gold, Verdict, grade_many, grader_name
 from harness.stats import problem_metrics
 
 GROUP_METRICS = group_metrics()
@@ -27,7 +27,7 @@ class BoxedAnswers(Filter):
 
     def __init__(self, grader: str = "robust", golds: str = PUBLISHED, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.grader, self.golds = grader, golds
+        self.grader, self.golds = grader_name(grader), golds
 
     def apply(self, resps: Iterable[Sequence[str]], docs: Sequence[dict[str, Any]]) -> list[list[Response]]:
         """Return one row of answers a problem, in the order of its samples."""

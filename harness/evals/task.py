@@ -7,11 +7,11 @@ from typing import Any
 
 from lm_eval.api.task import ConfigurableTask
 
-from harness.errors import UserError, unknown
+from harness.errors import UserError
 from harness.evals.data import BENCHMARKS, GOLD_VERSIONS, GOLDS, PUBLISHED, check_golds
 from harness.evals.metrics import metric_list
 from harness.evals.scoring import BoxedAnswers
-from harness.grading import DEFAULT_GRADER, GRADERS
+from harness.grading import DEFAULT_GRADER, grader_name
 
 
 class SampledMathTask(ConfigurableTask):
@@ -30,8 +30,7 @@ class SampledMathTask(ConfigurableTask):
         config["repeats"] = int(repeats)
         name = str(config.get("task"))
         version, grader = str(metadata.get("golds", PUBLISHED)), str(metadata.get("grader", DEFAULT_GRADER))
-        if grader not in GRADERS:
-            raise unknown("grader", grader, GRADERS)
+        grader_name(grader)
         if name in BENCHMARKS:
             check_golds(name, version, metadata.get("data_dir"))
         answers = {"function": BoxedAnswers, "grader": grader, "golds": version}

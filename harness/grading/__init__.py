@@ -12,13 +12,14 @@ from hashlib import sha256
 from pathlib import Path
 
 from harness.grading.boxes import Box, find_box
-from harness.grading.grade import GRADERS, VERDICT_KINDS, Gold, Verdict, grade, grade_many
+from harness.grading.grade import GRADERS, OLDER, VERDICT_KINDS, Gold, Verdict, grade, grade_many, grader_name
 
 DEFAULT_GRADER = "robust"
 
 __all__ = [
     "DEFAULT_GRADER",
     "GRADERS",
+    "OLDER",
     "VERDICT_KINDS",
     "Box",
     "Gold",
@@ -26,6 +27,7 @@ __all__ = [
     "find_box",
     "grade",
     "grade_many",
+    "grader_name",
 ]
 
 

@@ -9,7 +9,7 @@ from harness.errors import UserError, unknown
 from harness.grading.bounds import too_large
 from harness.grading.boxes import find_box
 from harness.grading.pool import verify_many
-from harness.grading.robust import grade_robust
+from harness.grading.robust import Item, best, grade_robust
 
 VERDICT_KINDS: tuple[str, ...] = (
     "correct",
@@ -26,7 +26,8 @@ MAX_ANSWER = 400  # characters; the longest gold of the four benchmarks has fewe
 _MEMO_LIMIT = 200_000
 _INTEGER = re.compile(r"-?[0-9]+", re.ASCII)
 
-_memo: dict[tuple[str, str, str], str] = {}
+_Key = tuple[str, tuple[str, ...], str]  # grader, golds, answer
+_memo: dict[_Key, str] = {}
 _memo_lock = threading.Lock()
 
 
@@ -36,7 +37,7 @@ class Verdict:
 
     kind: str
     answer: str | None = None
-    grader: str = "robust"
+    grader: str = "robust-2"
 
     @property
     def correct(self) -> bool:
@@ -55,19 +56,46 @@ def _without_math_verify(gold: str, answer: str) -> str | None:
     return "too_large" if too_large(answer) and not too_large(gold) else None
 
 
-def _plain(pairs: Sequence[tuple[str, str]]) -> list[str]:
+def _plain(items: Sequence[Item]) -> list[str]:
     """Grade as the paper does: math-verify on the content of the box, gold first, and nothing else of the response.
 
     Two plain integers are compared as integers, which is what math-verify answers for them, without starting it. What
     asks for a number nobody could write down is not sent to it either: it would time out, and call that wrong.
     """
-    kinds = [_without_math_verify(gold, answer) for gold, answer in pairs]
-    verified = iter(verify_many([pair for pair, kind in zip(pairs, kinds, strict=True) if kind is None]))
-    return [next(verified) if kind is None else kind for kind in kinds]
+    known: dict[tuple[str, str], str | None] = {
+        (gold, answer): _without_math_verify(gold, answer) for golds, answer in items for gold in golds
+    }
+    owners: dict[tuple[str, str], list[int]] = {pair: [] for pair, kind in known.items() if kind is None}
+    for number, (golds, answer) in enumerate(items):
+        for gold in golds:
+            if (gold, answer) in owners:
+                owners[gold, answer].append(number)
+    known.update(zip(owners, verify_many([*owners], owners=[*owners.values()]), strict=True))
+    return [best([known[gold, answer] or "wrong" for gold in golds]) for golds, answer in items]
 
 
-GRADERS: dict[str, Callable[[Sequence[tuple[str, str]]], list[str]]] = {"plain": _plain, "robust": grade_robust}
-"""Graders by name: each takes distinct (gold, answer) pairs and returns one kind a pair."""
+GRADERS: dict[str, Callable[[Sequence[Item]], list[str]]] = {"plain": _plain, "robust": grade_robust}
+"""Graders by the name they are asked for: each takes distinct (golds, answer) items and returns one kind an item."""
+
+VERSIONS = {"plain": "plain", "robust": "robust-2"}
+"""The name that a grader's verdicts have in results and beside records; `robust` alone was the first version's."""
+
+
+OLDER = {"robust-2": ("robust",)}
+"""The names of earlier versions, the latest first; their verdicts stay beside a record."""
+
+
+def grader_name(asked: str) -> str:
+    """Return the name that the verdicts of a grader have: its newest version's, which may be asked for as well.
+
+    Raises:
+        UserError: no grader has that name.
+    """
+    if asked in VERSIONS.values():
+        return asked
+    if asked not in VERSIONS:
+        raise unknown("grader", asked, GRADERS)
+    return VERSIONS[asked]
 
 
 Gold = str | tuple[str, ...]
@@ -94,8 +122,7 @@ def grade_many(
     Raises:
         UserError: no grader has that name, or an item has no gold at all.
     """
-    if grader not in GRADERS:
-        raise unknown("grader", grader, GRADERS)
+    grader = grader_name(grader)
     verdicts: list[Verdict | None] = []
     answers: list[tuple[tuple[str, ...], str]] = []
     for number, (gold, response, *rest) in enumerate(items):
@@ -114,24 +141,20 @@ def grade_many(
         else:
             verdicts.append(None)
     todo = [pair for pair, verdict in zip(answers, verdicts, strict=True) if verdict is None]
-    kinds = _lookup(grader, [(grader, gold, answer) for golds, answer in todo for gold in golds])
+    kinds = _lookup(grader, [(grader, *item) for item in todo])
     return [
-        verdict or Verdict(_best([kinds[grader, gold, answer] for gold in golds]), answer, grader)
+        verdict or Verdict(kinds[grader, golds, answer], answer, grader)
         for (golds, answer), verdict in zip(answers, verdicts, strict=True)
     ]
 
 
-def _best(kinds: Sequence[str]) -> str:
-    """Return the verdict over several golds: any `correct` counts; else a grader's failure shows before `wrong`."""
-    return next((kind for kind in ("correct", "timed_out", "grader_error") if kind in kinds), kinds[0])
-
-
-def _lookup(grader: str, keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
+def _lookup(grader: str, keys: Sequence[_Key]) -> dict[_Key, str]:
     """Return each key's kind, from the memo where known; a grader_error may be the machine and is not remembered."""
+    judge = next(GRADERS[asked] for asked, name in VERSIONS.items() if name == grader)
     with _memo_lock:
         kinds = {key: _memo[key] for key in keys if key in _memo}
     todo = [key for key in dict.fromkeys(keys) if key not in kinds]
-    fresh = dict(zip(todo, GRADERS[grader]([key[1:] for key in todo]), strict=True))
+    fresh = dict(zip(todo, judge([key[1:] for key in todo]), strict=True))
     with _memo_lock:
         if len(_memo) > _MEMO_LIMIT:
             _memo.clear()

@@ -28,6 +28,9 @@ _NUMBER = re.compile(
     rf"\\frac\s*\{{{_SIGNED}\}}\s*\{{{_SIGNED}\}}"
     rf"|{_SCIENTIFIC}(?:\s*/\s*{_SCIENTIFIC})?)(?![.\d])"
 )
+_MIXED = re.compile(
+    r"([+-]?)\s*(\d{1,9})\s*(?:\\frac\s*\{\s*(\d{1,9})\s*\}\s*\{\s*(\d{1,9})\s*\}|(?<=\s)(\d{1,9})\s*/\s*(\d{1,9}))(?![.\d])"
+)
 _REPEATING = re.compile(r"([+-]?)\s*(\d{0,30})\.(\d{0,30})\\(?:overline|bar|dot)\s*\{?(\d{1,30})\}?")
 
 
@@ -40,10 +43,15 @@ class Number:
     point: bool = False
     percent: bool = False
     unit: str = ""
+    scale: Decimal = Decimal(1)  # how many of the unit without a prefix its own unit is: 1000 for km
 
     def hundredth(self) -> "Number":
         """Return a hundredth of it, as exactly."""
-        return Number(self.top.scaleb(-2, _EXACT), self.bottom, self.point, False, self.unit)
+        return Number(self.top.scaleb(-2, _EXACT), self.bottom, self.point, False, self.unit, self.scale)
+
+    def unscaled(self) -> "Number":
+        """Return it in the unit without a prefix."""
+        return Number(_EXACT.multiply(self.top, self.scale), self.bottom, True, False, self.unit)
 
     @property
     def endless(self) -> bool:
@@ -66,6 +74,13 @@ def read_number(text: str, *, bare_units: bool = True) -> Number | None:
         tail = read_tail(text[match.end() :], integer=False, bare=bare_units)
         bottom = Decimal(10 ** len(once) * (10 ** len(again) - 1))
         return tail and Number(_EXACT.multiply(Decimal(top), tail.factor), bottom, False, tail.percent, tail.unit)
+    if mixed := _MIXED.match(text):  # 3 1/2, never 3 4/2
+        sign, whole, top, bottom = mixed[1], int(mixed[2]), int(mixed[3] or mixed[5]), int(mixed[4] or mixed[6])
+        tail = read_tail(text[mixed.end() :], integer=False, bare=bare_units)
+        if not (tail and 0 < top < bottom and whole):
+            return None
+        value = Decimal(int(f"{sign}1") * (whole * bottom + top))
+        return Number(_EXACT.multiply(value, tail.factor), Decimal(bottom), False, tail.percent, tail.unit, tail.scale)
     match = _NUMBER.match(text)
     if match is None:
         return None
@@ -89,7 +104,7 @@ def read_number(text: str, *, bare_units: bool = True) -> Number | None:
     value = _EXACT.multiply(-value if negative else value, tail.factor)
     if tail.modulus and not 0 <= value < tail.modulus:
         return None
-    return Number(value, below, point, tail.percent, (currency or "").lstrip("\\") or tail.unit)
+    return Number(value, below, point, tail.percent, f"{currency[-1]}^1" if currency else tail.unit, tail.scale)
 
 
 def _decimal(parts: Sequence[str | None]) -> Decimal:
@@ -102,10 +117,15 @@ def _decimal(parts: Sequence[str | None]) -> Decimal:
 def equal(gold: Number, answer: Number) -> bool:
     """Tell whether two numbers are the same, by the rules of docs/grading.md.
 
-    Units that both sides state must be the same unit; a unit that one side leaves out is not missed. If exactly one
-    side is in percent, 35 % may stand for 35 or for 0.35.
+    Units that both sides state must be of one kind, and are converted; a unit that one side leaves out is not missed.
+    If exactly one side is in percent, and the other has no unit, 35 % may stand for 35 or for 0.35.
     """
-    if gold.unit and answer.unit and gold.unit.lower() != answer.unit.lower():
+    if gold.unit and answer.unit:
+        if gold.unit != answer.unit:
+            return False
+        if gold.scale != answer.scale:
+            return _same(gold.unscaled(), answer.unscaled())
+    if (gold.percent and answer.unit) or (answer.percent and gold.unit):
         return False
     if _same(gold, answer):
         return True

@@ -12,9 +12,11 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 CPU_SECONDS = 5  # processor time for one pair: what math-verify allows one parse or one comparison
+RESPONSE_SECONDS = 10.0  # processor time for all questions about one response: n elements against m golds are n times m
 WALL_SECONDS = 120  # the backstop for a worker that waits without computing
 START_SECONDS = 120  # a worker imports sympy and math-verify, about one second on a quiet machine
 PAIRS_A_WORKER = 30  # another worker pays for its start only beyond this many pairs
@@ -53,7 +55,8 @@ class _Worker:
             raise RuntimeError(f"the grading worker did not start: {(ready or {}).get('error', 'no answer')}")
 
     def verify(self, gold: str, answer: str, careful: bool = False, cpu_seconds: float | None = None) -> str | None:
-        """Return the kind of one pair; None if the worker died."""
+        """Return the kind of one pair, and note in `seconds` what it took; None if the worker died."""
+        self.seconds = cpu_seconds or CPU_SECONDS
         try:
             self._input.write(json.dumps([gold, answer, careful, cpu_seconds]).encode() + b"\n")
             self._input.flush()
@@ -61,6 +64,7 @@ class _Worker:
             return None
         reply = self._read(WALL_SECONDS)
         if reply is not None:
+            self.seconds = reply.get("seconds", self.seconds)
             return reply["kind"]
         self.stuck = not self._closed
         return "timed_out" if self.stuck else None
@@ -86,14 +90,46 @@ class _Worker:
         return None if self._closed else json.loads(line)
 
 
+@dataclass(slots=True)
+class _Question:
+    """A pair, and what may be spent on it: `spent` has the processor time of each response so far."""
+
+    gold: str
+    answer: str
+    careful: bool
+    limit: float
+    owners: Sequence[int]
+    spent: dict[int, float]
+
+    def left(self) -> float:
+        """Return the seconds that are left for it."""
+        if not self.owners:
+            return self.limit
+        return min(self.limit, RESPONSE_SECONDS - min(self.spent.get(owner, 0.0) for owner in self.owners))
+
+    def charge(self, seconds: float) -> None:
+        """Note what it took, with the owner that had most left."""
+        if self.owners:
+            owner = min(self.owners, key=lambda each: self.spent.get(each, 0.0))
+            self.spent[owner] = self.spent.get(owner, 0.0) + seconds
+
+
 def verify_many(
-    pairs: Sequence[tuple[str, str]], *, careful: bool = False, cpu_seconds: float | None = None
+    pairs: Sequence[tuple[str, str]],
+    *,
+    careful: bool = False,
+    cpu_seconds: float | None = None,
+    owners: Sequence[Sequence[int]] | None = None,
 ) -> list[str]:
     """Return one kind a (gold, answer) pair: `correct`, `wrong`, `timed_out` or `grader_error`. No pair, no worker.
 
-    `careful` checks math-verify's word on values (see `worker.py`); `cpu_seconds` replaces CPU_SECONDS.
+    `careful` checks math-verify's word on values (see `worker.py`); `cpu_seconds` replaces CPU_SECONDS. `owners` are
+    the responses that ask for each pair: a pair all of whose owners have spent RESPONSE_SECONDS is `timed_out`.
     """
-    asked = [(*pair, careful, cpu_seconds) for pair in pairs]
+    spent: dict[int, float] = {}
+    asked = [_Question(*pair, careful, cpu_seconds or CPU_SECONDS, (), spent) for pair in pairs]
+    for question, each in zip(asked, owners or (), strict=False):
+        question.owners = each
     kinds: list[str] = ["grader_error"] * len(pairs)
     jobs: queue.SimpleQueue[int] = queue.SimpleQueue()
     for i in range(len(pairs)):
@@ -114,7 +150,7 @@ def verify_many(
 
 
 def _serve(
-    pairs: Sequence[tuple[str, str, bool, float | None]],
+    questions: Sequence[_Question],
     kinds: list[str],
     jobs: "queue.SimpleQueue[int]",
     failures: list[BaseException] | None = None,
@@ -127,13 +163,18 @@ def _serve(
                 i = jobs.get_nowait()
             except queue.Empty:
                 return
+            question = questions[i]
+            if (left := question.left()) <= 0:
+                kinds[i] = "timed_out"
+                continue
             for _ in range(2):
                 try:
                     worker = worker or _take()
                 except RuntimeError as error:  # hours of decoding may stand behind these pairs: keep what there is
                     logging.getLogger(__name__).error("%s; what needs it stays ungraded", error)
                     return
-                kind = worker.verify(*pairs[i])
+                kind = worker.verify(question.gold, question.answer, question.careful, left)
+                question.charge(worker.seconds)
                 if kind is None or worker.stuck:
                     worker.kill()
                     worker = None
@@ -154,9 +195,14 @@ def _serve(
 
 
 def _take() -> _Worker:
-    with _lock:
-        if _idle:
-            return _idle.pop()
+    while True:
+        with _lock:
+            if not _idle:
+                break
+            worker = _idle.pop()
+        if worker.process.poll() is None:
+            return worker
+        worker.kill()  # it died while nobody looked, and is no fault of the next pair's
     return _Worker()
 
 

@@ -6,6 +6,7 @@ sides("m + n = 204")    # ("m + n", "204")
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +14,9 @@ from harness.grading.normalise import brackets, whole
 
 _AND = r"(?:\\text\s*\{[ ,]*(?:and|or)[ ]*\}|\b(?:and|or)\b)"
 _COMMA = re.compile(rf"\s*[,;]\s*{_AND}?\s*|\s*{_AND}\s*")
+_COLON = re.compile(r"\s*:(?!=)\s*")
 _CUP = re.compile(r"\s*\\cup(?![A-Za-z])\s*")
+APPROXIMATE = re.compile(r"\s*\\(?:approx|simeq|doteq)(?![A-Za-z])\s*")
 _RELATION = re.compile(r"\s*(?<![<>!:=])(:?=+|\\(?:approx|simeq|sim|cong|doteq|equiv|in)(?![A-Za-z]))\s*")
 _ATOM = r"(?:[A-Za-z]|\\(?!frac|sqrt|times|cdot)[A-Za-z]+|\\(?:text|mathrm)\s*\{[^{}]*\})"
 _INDEX = r"(?:\s*[_^]\s*(?:[A-Za-z0-9]|\{[^{}]*\})|')*"
@@ -23,13 +26,26 @@ _DERIVATIVE = r"\\frac\s*\{\s*d(?:[^{}]|\{[^{}]*\})*\}\s*\{\s*d\s*[A-Za-z]\s*(?:
 _A_NAME = re.compile(rf"\s*(?:{_NAME}|{_DERIVATIVE}|\(\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\)|[A-Za-z]{{3,20}})\s*")
 
 
-StructureKind = Literal["list", "set", "brackets", "union"]
+_MATRIX = re.compile(
+    r"(?P<scale>[^&]*?)[(\[]?\s*\\begin\s*\{(?P<env>[bp]?matrix|smallmatrix|array)\}\s*(?:\{[^{}]*\})?(?P<body>.*)"
+    r"\\end\s*\{(?P=env)\}\s*[)\]]?",
+    re.DOTALL,
+)
+_SYSTEM = re.compile(
+    r"(?:\\\{)?\s*\\begin\s*\{(?P<env>cases|aligned|gathered|align\*?|array)\}(?P<columns>\s*\{[^{}]*\})?(?P<body>.*)"
+    r"\\end\s*\{(?P=env)\}",
+    re.DOTALL,
+)
+_ROW_BREAK, _CELL_BREAK = re.compile(r"\s*\\\\\s*"), re.compile(r"\s*&\s*")
+_PLUS_MINUS = re.compile(r"\\(pm|mp)(?![A-Za-z])\s*")
+
+StructureKind = Literal["list", "set", "brackets", "union", "matrix"]
 _SEPARATORS: tuple[tuple[StructureKind, re.Pattern[str]], ...] = (("list", _COMMA), ("union", _CUP))
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """An answer of several parts; `ends` are the brackets of a tuple or an interval."""
+    """An answer of several parts; `ends` are the brackets of a tuple or an interval, or a matrix's shape: `2x3`."""
 
     kind: StructureKind
     items: tuple[str, ...]
@@ -64,20 +80,54 @@ def split(text: str, at: re.Pattern[str]) -> list[str]:
 
 def parts(text: str) -> Parts | None:
     """Return the parts of a normalised answer; None for a single value, in round brackets or not."""
-    if r"\begin" in text:  # a matrix: its commas and breaks are math-verify's business
-        return None
     text = unwrap(text)
     for kind, pattern in _SEPARATORS:
         pieces = split(text, pattern)
         if len(pieces) > 1 and all(pieces):
-            return Parts(kind, tuple(pieces))
+            return Parts(kind, _both_signs(pieces) if kind == "list" else tuple(pieces))
     if text.startswith("\\{") and text.endswith("\\}") and whole(text, 0):
         items = [item for item in split(text[2:-2].strip(), _COMMA) if item]
-        return Parts("set", tuple(items))
+        return Parts("set", _both_signs(items))
+    if r"\begin" in text:
+        return _rows(text)
     if text[:1] in ("(", "[") and text[-1:] in (")", "]") and whole(text, 0):
         items = split(text[1:-1], _COMMA)
         if len(items) > 1 and all(items):
             return Parts("brackets", tuple(items), text[0] + text[-1])
+    if len(ratio := split(text, _COLON)) > 2 and all(ratio):
+        return Parts("brackets", tuple(ratio), ":")
+    values = _both_signs([text])
+    return Parts("list", values) if len(values) > 1 else None
+
+
+def _both_signs(items: Sequence[str]) -> tuple[str, ...]:
+    r"""Write `1 \pm \sqrt{2}` as two values; more than one sign in an item could be read in several ways."""
+    found: list[str] = []
+    for item in items:
+        signs = _PLUS_MINUS.findall(item)
+        if len(signs) == 1:
+            upper, lower = ("+", "-") if signs[0] == "pm" else ("-", "+")
+            found += [_PLUS_MINUS.sub(sign, item) for sign in (upper, lower)]
+        else:
+            found.append(item)
+    return tuple(found)
+
+
+def _rows(text: str) -> Parts | None:
+    r"""Return the entries of a matrix, a factor before it multiplied into each, or the rows of a system."""
+    if match := _MATRIX.fullmatch(text):
+        rows = [split(row, _CELL_BREAK) for row in split(match["body"].replace(r"\hline", ""), _ROW_BREAK) if row]
+        scale = match["scale"].strip().removesuffix(r"\cdot").removesuffix(r"\times").strip()
+        shape = {len(row) for row in rows}
+        if len(shape) == 1 and r"\begin" not in scale and not re.search(r"[=<>^_,;|]\Z|[=<>,;|]", scale):
+            entries = [entry for row in rows for entry in row]
+            if scale:
+                entries = [f"{scale}({entry})" if scale == "-" else rf"({scale}) \cdot ({entry})" for entry in entries]
+            return Parts("matrix", tuple(entries), f"{len(rows)}x{shape.pop()}")
+    if (match := _SYSTEM.fullmatch(text)) and (match["env"] != "array" or text.startswith("\\{")):
+        conditional = match["env"] == "cases" and "&" in match["body"]
+        rows = [row.replace("&", "," if conditional else "") for row in split(match["body"], _ROW_BREAK) if row]
+        return Parts("list", tuple(rows)) if len(rows) > 1 else None
     return None
 
 
@@ -92,6 +142,25 @@ def unwrap(text: str) -> str:
 def sides(text: str) -> tuple[str, ...]:
     """Return the sides of an equation or a chain of them, without empty ones; one side where there is no relation."""
     return tuple(side for side in split(text, _RELATION) if side) or (text,)
+
+
+def named_values(text: str) -> dict[str, str] | None:
+    """Return the values by name of `(x, y) = (2, 3)` or `x = 2, y = 3`, in that order; None where it is neither."""
+    both = sides(text)
+    if len(both) == 2:
+        names, values = parts(both[0]), parts(both[1])
+        if names and values and names.kind == "brackets" and len(names.items) == len(values.items):
+            found = dict(zip(names.items, values.items, strict=True))
+            ordered = values.kind == "brackets" and all(is_name(name) for name in found)
+            return found if ordered and len(found) == len(names.items) else None
+    several = parts(text)
+    if several is None or several.kind not in ("list", "brackets"):
+        return None
+    pairs = [sides(item) for item in several.items]
+    if not all(len(pair) == 2 and is_name(pair[0]) for pair in pairs):
+        return None
+    found = {pair[0]: pair[1] for pair in pairs}
+    return found if len(found) == len(pairs) else None
 
 
 def is_name(text: str) -> bool:

@@ -1,4 +1,4 @@
-r"""The program in a grading worker: reads `[gold, answer, careful, seconds]` lines, writes `{"kind": ...}` lines.
+r"""The program in a grading worker: reads `[gold, answer, careful, seconds]` lines, writes `{"kind": ...}` ones.
 
     echo '["1/2", "0.5", false, null]' | python -m harness.grading.worker 5
 
@@ -15,6 +15,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, TextIO
@@ -56,6 +57,7 @@ def _serve(seconds: float, replies: TextIO) -> None:
     """Answer, in the child, until the input ends, or a pair took so much memory that a fresh child is better."""
     while line := sys.stdin.buffer.readline():
         gold, answer, careful, limit = json.loads(line)
+        started = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, limit or seconds)
         try:
             kind = _kind(gold, answer, careful)
@@ -65,7 +67,7 @@ def _serve(seconds: float, replies: TextIO) -> None:
         much = _peak_bytes() > MUCH_BYTES
         if much and kind == "wrong":  # math-verify says that, too, where it was refused memory
             kind = "grader_error"
-        print(json.dumps({"kind": kind}), file=replies)
+        print(json.dumps({"kind": kind, "seconds": round(time.process_time() - started, 4)}), file=replies)
         if much:
             os._exit(RENEW)
     os._exit(0)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError, unknown
+from harness.grading import grader_name
 from harness.records.config import RecordConfig
 from harness.records.files import folder_name, write_file
 from harness.records.journal import Entry
@@ -180,6 +181,7 @@ def import_official(
         UserError: what `read_official` refuses.
     """
     run = read_official(folder, ids, task)
+    graders = [grader_name(grader) for grader in graders]
     name = folder_name("task", str(task or run.task))
     config = RecordConfig(kind="imported", source={**run.source, "ids": list(ids) if ids is not None else None})
     records = RecordStore(store)

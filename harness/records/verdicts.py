@@ -2,7 +2,7 @@
 
 A stored verdict counts only while the text, the gold answer and the grader's versions are those it was given for;
 anything else is graded again. Losing the file loses nothing. A judge is a grader's name, with `+VERSION` where it went
-by another version of the benchmark's answers than the published one: `robust`, `robust+r1zero`.
+by another version of the benchmark's answers than the published one: `robust-2`, `robust-2+r1zero`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.grading import Gold, Verdict, code_digest, grade_many
+from harness.grading import OLDER, Gold, Verdict, code_digest, grade_many, grader_name
 from harness.records import lines
 from harness.records.files import folder_name, write_file
 from harness.records.journal import Entry
@@ -79,6 +79,18 @@ def read_verdicts(folder: Path, judge: str, expected: dict[str, Any] | None = No
     return {(row["problem"], row["sample"]): row for row in rows if row is not None}
 
 
+def latest_verdicts(folder: Path, judge: str) -> dict[Key, dict[str, Any]]:
+    """Return the stored rows of the newest version of a judge that has graded a record, whether they still hold or not.
+
+    Raises:
+        UserError: no grader has that name.
+    """
+    grader, *version_of_golds = judge.split("+")
+    names = (grader_name(grader), *OLDER.get(grader_name(grader), ()))
+    found = (read_verdicts(folder, "+".join((name, *version_of_golds))) for name in names)
+    return next(filter(None, found), {})
+
+
 def write_verdicts(folder: Path, judge: str, head: dict[str, Any], rows: Iterable[dict[str, Any]]) -> None:
     """Replace a judge's file."""
     write_file(verdict_path(folder, judge), b"".join(lines.encode(row) for row in (head, *rows)))
@@ -135,7 +147,8 @@ def grade_record(
     Raises:
         UserError: a problem has no gold answer, no grader has that name, or the disk is full.
     """
-    stored = StoredVerdicts(folder, head, judge)
+    grader, *version_of_golds = judge.split("+")
+    stored = StoredVerdicts(folder, head, "+".join((grader_name(grader), *version_of_golds)))
     known: dict[Key, Verdict] = {}
     todo: list[Entry | StoredRollout] = []
     for rollout in rollouts:

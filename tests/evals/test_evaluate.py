@@ -36,7 +36,7 @@ def test_results_come_decoding_by_decoding(results):
         assert result.sampling == SAMPLING
         assert set(result.metrics()) >= {"avg@4", "avg@4_se", "avg@4_se_sampling", "pass@2", "pass@4", "mean_tokens"}
         assert result.provenance["engine"]["backend"] == "transformers"
-        assert result.provenance["grader"] == "robust"
+        assert result.provenance["grader"] == "robust-2"
         assert result.seconds > 0
     assert results[0].n_replaced.sum() == 0
     assert results[2].n_replaced.sum() > 0
@@ -285,7 +285,7 @@ def test_both_versions_of_minervas_answers(engine, data_dir, tmp_path):
     assert same.config_hash == amc.config_hash
     assert EvalResult.from_json(other.to_json()).metrics() == other.metrics()
     judges = {path.name for path in (tmp_path / "records").rglob("verdicts-*")}
-    assert judges == {"verdicts-robust.jsonl", "verdicts-robust+r1zero.jsonl"}
+    assert judges == {"verdicts-robust-2.jsonl", "verdicts-robust-2+r1zero.jsonl"}
 
 
 def test_a_result_is_complete_or_none():

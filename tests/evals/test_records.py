@@ -178,7 +178,7 @@ def test_what_a_large_limit_left_is_no_part_of_what_a_smaller_one_finished(engin
         snapshot = record_of(whole)
         assert len(snapshot.held) == 5
         assert_equal(result_of_record(snapshot, data_dir=data_dir), whole)
-        assert show_record(store, snapshot.name)["scores"]["robust"]["problems"] == 2
+        assert show_record(store, snapshot.name)["scores"]["robust-2"]["problems"] == 2
     asked = [str(store), "--data-dir", data_dir]
     done = CliRunner().invoke(app, ["compare", *asked])
     assert "| amc (2 of 83 problems) | replace τ-0.2 |" in done.output, done.output
@@ -198,7 +198,7 @@ def test_an_imported_run_compares_with_ours(tmp_path):
     from tests.records.fixture_official import write
 
     found = import_official(tmp_path / "store", write(tmp_path))
-    for grader in ("official", "plain", "robust"):
+    for grader in ("official", "plain", "robust-2"):
         [result] = read_results([found["record"]], tmp_path / "store", grader=grader)
         assert result.decoding == Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
         assert result.avg == found["scores"][grader]["avg@4"]
@@ -210,9 +210,9 @@ def test_stored_verdicts_of_other_code_are_not_believed(engine, data_dir, tmp_pa
     arguments = {"limit": 2, "data_dir": data_dir, "records": tmp_path, "progress": False}
     [result] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, **arguments)
     folder = tmp_path / result.provenance["record"]
-    rows = read_verdicts(folder, "robust")
+    rows = read_verdicts(folder, "robust-2")
     head = {"config": "x", "graded_with": "other"}
-    write_verdicts(folder, "robust", head, [{**row, "kind": "correct"} for row in rows.values()])
+    write_verdicts(folder, "robust-2", head, [{**row, "kind": "correct"} for row in rows.values()])
     [again] = read_results([folder], data_dir=data_dir)
     assert again.avg == result.avg
 
@@ -296,7 +296,7 @@ def test_a_result_file_of_another_grader_is_graded_again_or_refused(engine, data
         assert other.provenance["grader"] == "plain"
     shutil.rmtree(tmp_path / "records")
     assert_equal(read_results([file])[0], kept)
-    with pytest.raises(UserError, match="graded by robust, and its responses are not at hand to be graded by plain"):
+    with pytest.raises(UserError, match="graded by robust-2, and its responses are not at hand to be graded by plain"):
         read_results([file], grader="plain")
 
 
@@ -342,3 +342,25 @@ def test_result_files_are_made_again_by_a_command(engine, data_dir, tmp_path):
     done = CliRunner().invoke(app, ["records", "results", "--store", store, "--out", out, "--data-dir", data_dir])
     assert done.exit_code == 1
     assert done.stderr.count("of 8 rollouts, and an average of them would be of the short ones") == 2
+
+
+def test_a_record_is_graded_again_and_each_changed_answer_is_printed(engine, data_dir, tmp_path):
+    """The verdicts of the first version stay where they are, and are what the new ones are compared with."""
+    [result] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
+    folder = tmp_path / result.provenance["record"]
+    rows = read_verdicts(folder, "robust-2")
+    (folder / "verdicts-robust-2.jsonl").unlink()
+    first = min(rows)
+    old = {**rows, first: {**rows[first], "kind": "correct" if rows[first]["kind"] != "correct" else "wrong"}}
+    write_verdicts(folder, "robust", {"config": "x"}, old.values())
+    command = ["records", "grade", "--store", str(tmp_path), "--data-dir", str(data_dir)]
+    told = CliRunner().invoke(app, command)
+    assert told.exit_code == 0, told.output
+    changed, total = told.output.splitlines()
+    assert f"{first[0]} sample {first[1]}: {old[first]['kind']} -> {rows[first]['kind']}  gold " in changed
+    assert f"{len(rows)} graded by robust-2, 1 changed, 0 for the first time" in total
+    assert read_verdicts(folder, "robust-2") == rows
+    assert {key: row["kind"] for key, row in read_verdicts(folder, "robust").items()} == {
+        key: row["kind"] for key, row in old.items()
+    }
+    assert ", 0 changed, 0 for" in CliRunner().invoke(app, command).output

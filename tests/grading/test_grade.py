@@ -135,6 +135,34 @@ def test_a_killed_worker_is_replaced():
     assert grade("x+2", boxed("2+x")).correct
 
 
+def test_two_workers_that_died_while_idle_cost_nothing():
+    """A pair is tried twice: before, two dead workers in the pool made a grader_error of it."""
+    pool.close_workers()
+    workers = [pool._take() for _ in range(2)]
+    for worker in workers:
+        os.killpg(worker.process.pid, signal.SIGKILL)
+        worker.process.wait()
+    pool._idle.extend(workers)
+    assert grade("x+1793", boxed("1793+x")).correct
+    assert not pool._idle[0].process.poll()
+    assert len(pool._idle) == 1
+
+
+@pytest.mark.parametrize("grader", ["plain", "robust"])
+def test_a_response_is_bounded_as_a_whole(grader, monkeypatch):
+    """Each of several golds, and each element of a list, is a question: together they have a limit."""
+    monkeypatch.setattr(pool, "RESPONSE_SECONDS", 0.5)
+    spent = []
+    verify = pool._Worker.verify
+    monkeypatch.setattr(pool._Worker, "verify", lambda self, *question: spent.append(1) or verify(self, *question))
+    slow = [rf"\int_{{0}}^{{\infty}} \frac{{\sin(x^{{{k}}})}}{{1+x^{{15}}}} dx" for k in range(40, 52)]
+    golds = tuple(f"x+{k}" for k in range(6))
+    many, fine = grade_many([(golds, boxed(slow[0])), ("x+77", boxed("77+x"))], grader=grader)
+    assert (many.kind, fine.kind) == ("timed_out", "correct")
+    assert len(spent) < len(golds) + 1
+    pool.close_workers()
+
+
 def test_a_worker_that_cannot_start_costs_no_responses(monkeypatch, caplog):
     pool.close_workers()
     monkeypatch.setattr(pool.sys, "executable", "/bin/false")

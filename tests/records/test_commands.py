@@ -129,7 +129,7 @@ def test_list_and_show(tmp_path):
     rows = {row["record"]: row for row in list_records(tmp_path)}
     assert len(rows) == 2
     mine = rows.pop(NAME)
-    assert (mine["held"], mine["asked"], mine["finished"], mine["graders"]) == (36, 36, True, ["robust"])
+    assert (mine["held"], mine["asked"], mine["finished"], mine["graders"]) == (36, 36, True, ["robust-2"])
     assert mine["decoding"] == "replace τ-0.3"
     [unfinished] = rows.values()
     assert (unfinished["held"], unfinished["asked"], unfinished["finished"], unfinished["pair"]) == (
@@ -140,7 +140,7 @@ def test_list_and_show(tmp_path):
     )
     shown = show_record(tmp_path, NAME[:6])
     assert shown["config"]["decoding"]["tau"] == -0.3
-    assert set(shown["scores"]["robust"]) == {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2", "problems"}
+    assert set(shown["scores"]["robust-2"]) == {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2", "problems"}
     assert shown["damage"] == []
     with pytest.raises(UserError, match="is not in"):
         show_record(tmp_path, "zz")
@@ -153,7 +153,7 @@ def test_scores_of_an_incomplete_record_are_a_sentence(tmp_path):
         for sample in (0, 2):
             record.add(made(PROBLEMS[0], sample))
         record.grade(dict.fromkeys(PROBLEMS, "1"))
-    assert "nothing that is complete" in show_record(tmp_path, NAME)["scores"]["robust"]
+    assert "nothing that is complete" in show_record(tmp_path, NAME)["scores"]["robust-2"]
 
 
 def test_export(tmp_path):
@@ -174,7 +174,7 @@ def test_export(tmp_path):
         for line in export_record(tmp_path / "s", NAME, tmp_path / "t", "texts").read_text().splitlines()
     ]
     assert len(rows) == 36
-    assert rows[0]["verdicts"]["robust"] in ("correct", "wrong")
+    assert rows[0]["verdicts"]["robust-2"] in ("correct", "wrong")
     assert json.loads(export_record(tmp_path / "s", NAME, tmp_path / "u", "summary").read_text())["held"] == 36
     with pytest.raises(UserError, match="form='csv'"):
         export_record(tmp_path / "s", NAME, tmp_path / "out", "csv")

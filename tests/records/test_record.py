@@ -251,7 +251,7 @@ def test_verdicts_are_kept_until_text_gold_or_grader_changes(tmp_path, monkeypat
     gold = dict.fromkeys(PROBLEMS, "1")
     with open_record(tmp_path) as record:
         first = record.grade(gold)
-        data = (record.folder / "verdicts-robust.jsonl").read_bytes()
+        data = (record.folder / "verdicts-robust-2.jsonl").read_bytes()
         assert all(v.correct == (len(made(*key).token_ids) % 3 == 1) for key, v in first.items())
         assert record.grade(gold) == first
         assert graded == [36, 0]
@@ -259,7 +259,7 @@ def test_verdicts_are_kept_until_text_gold_or_grader_changes(tmp_path, monkeypat
         assert graded == [36, 0, 3]
         assert changed != first
         record.grade(gold)
-        assert (record.folder / "verdicts-robust.jsonl").read_bytes() == data
+        assert (record.folder / "verdicts-robust-2.jsonl").read_bytes() == data
         with pytest.raises(UserError, match="no answer"):
             record.grade({})
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.errors import UserError
 from harness.records import Snapshot, StoredRollout
-from harness.records.verdicts import read_verdicts
+from harness.records.verdicts import latest_verdicts
 from harness.report.viewer.pieces import Pieces
 from harness.spec import Decoding
 
@@ -47,7 +47,7 @@ def answer_of(snapshot: Snapshot, problem: str, sample: int = 0, label: str | No
             f"problem={problem!r}, sample={sample} is not in record {snapshot.name}; its problems begin with: {held}"
         )
     rollout = snapshot.rollout(key)
-    row = read_verdicts(snapshot.folder, JUDGE).get(key, {})
+    row = latest_verdicts(snapshot.folder, JUDGE).get(key, {})
     gold = row.get("gold")
     return Answer(
         label or (snapshot.config.label() if snapshot.config else snapshot.record_hash[:8]),

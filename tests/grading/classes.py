@@ -1,0 +1,542 @@
+r"""Classes of answers, one table each: (gold, what counts, what does not), judged by hand.
+
+Each class is solved on principle; the rows are instances.
+"""
+
+Rows = list[tuple[str, list[str], list[str]]]
+
+MATRICES: Rows = [
+    (
+        r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
+        [
+            r"\begin{pmatrix}1&2\\3&4\end{pmatrix}",
+            r"\begin{bmatrix} 1 & 2 \\ 3 & 4 \\ \end{bmatrix}",
+            r"\left[\begin{array}{cc} 1 & 2 \\ 3 & 4 \end{array}\right]",
+            r"\begin{pmatrix} 1.0 & \frac{4}{2} \\[2pt] 3 & 4 \end{pmatrix}",
+            r"A = \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
+        ],
+        [
+            r"\begin{pmatrix} 1 & 3 \\ 2 & 4 \end{pmatrix}",
+            r"\begin{pmatrix} 1 & 2 & 3 & 4 \end{pmatrix}",
+            r"\begin{pmatrix} 1 \\ 2 \\ 3 \\ 4 \end{pmatrix}",
+            r"\begin{pmatrix} 1 & 2 \\ 3 & 5 \end{pmatrix}",
+            r"\begin{pmatrix} 4 & 3 \\ 2 & 1 \end{pmatrix}",
+            r"\begin{vmatrix} 1 & 2 \\ 3 & 4 \end{vmatrix}",
+            r"2\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
+            r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}^{-1}",
+            r"-\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
+            "1, 2, 3, 4",
+            "-2",
+        ],
+    ),
+    (
+        r"\begin{pmatrix} -7 \\ 16 \\ 5 \end{pmatrix}",
+        [r"\begin{bmatrix} -7 \\ 16 \\ 5 \end{bmatrix}", r"\begin{pmatrix} -7 \\ 4^2 \\ 5 \end{pmatrix}"],
+        [
+            r"\begin{pmatrix} 16 \\ -7 \\ 5 \end{pmatrix}",
+            r"\begin{pmatrix} -7 & 16 & 5 \end{pmatrix}",
+            r"\begin{pmatrix} -7 \\ 16 \end{pmatrix}",
+            r"\begin{pmatrix} -7 \\ 16 \\ 5 \\ 0 \end{pmatrix}",
+            r"\begin{pmatrix} 7 \\ 16 \\ 5 \end{pmatrix}",
+        ],
+    ),
+    (
+        r"\begin{bmatrix} x & x^2 \\ 0 & \frac{1}{x} \end{bmatrix}",
+        [r"\begin{bmatrix} x & x\cdot x \\ 0 & x^{-1} \end{bmatrix}"],
+        [
+            r"\begin{bmatrix} x & 0 \\ x^2 & \frac{1}{x} \end{bmatrix}",
+            r"\begin{bmatrix} x & x^2 \\ 0 & x \end{bmatrix}",
+        ],
+    ),
+    (
+        r"\frac{1}{5}\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
+        [
+            r"\begin{pmatrix} 1/5 & 2/5 \\ 3/5 & 4/5 \end{pmatrix}",
+            r"\begin{pmatrix} 0.2 & 0.4 \\ 0.6 & 0.8 \end{pmatrix}",
+        ],
+        [r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{pmatrix} 1/5 & 3/5 \\ 2/5 & 4/5 \end{pmatrix}"],
+    ),
+]
+
+EXACT: Rows = [
+    ("2^{64}", ["18446744073709551616", "4^{32}"], ["2^{64}-1", "2^{64}+1", "18446744073709551615", r"2 \cdot 2^{64}"]),
+    (r"\frac{1}{3}", [r"\frac{3^{1007}}{3^{1008}}"], [r"\frac{3^{1008}-1}{3^{1009}}", r"\frac13 + 10^{-40}"]),
+    ("100!", [r"100 \cdot 99!"], ["100!+1", "100!-1", "101!", r"2 \cdot 100!"]),
+    (
+        r"1-\left(\frac{5}{6}\right)^{200}",
+        [r"1-\frac{5^{200}}{6^{200}}"],
+        ["1", r"1-\left(\frac{5}{6}\right)^{199}", r"1-\left(\frac{1}{6}\right)^{200}"],
+    ),
+    (
+        r"\binom{50}{25}",
+        [r"\frac{50!}{25!25!}", "126410606437752"],
+        [r"\binom{50}{25}+1", "126410606437751", r"\binom{50}{24}"],
+    ),
+    (
+        r"\sqrt{2}",
+        [r"\frac{2}{\sqrt{2}}", r"2^{\frac12}", r"\sqrt{8}-\sqrt{2}"],
+        [r"\sqrt{2}+10^{-30}", r"\frac{665857}{470832}", r"\sqrt{2+10^{-40}}"],
+    ),
+    ("2^{100}+1", ["1+2^{100}", "1+4^{50}"], ["2^{100}", "2^{100}+2"]),
+    (r"\frac{2^{2019}-1}{2^{2019}}", [r"1-2^{-2019}", r"1-\frac{1}{2^{2019}}"], ["1", r"\frac{2^{2018}-1}{2^{2018}}"]),
+    ("10^{50}", [r"10^{25}\cdot10^{25}"], [r"\sqrt{10^{100}+1}", "10^{50}+10^{-50}"]),
+    (r"\sqrt{5+2\sqrt{6}}", [r"\sqrt{2}+\sqrt{3}"], [r"\sqrt{2}+\sqrt{3}+10^{-25}"]),
+    ("1", [r"\sin^2 1+\cos^2 1", r"\frac{100!}{100!}"], [r"1-e^{-100}", r"\tanh(50)", r"1+\frac{1}{50!}"]),
+    ("0", [r"\sqrt{6}-\sqrt{2}\sqrt{3}", r"\ln 6-\ln 2-\ln 3"], [r"e^{-60}", r"\frac{1}{100!}", r"2^{-200}"]),
+    (r"e^{\pi\sqrt{163}}", [r"(e^{\pi})^{\sqrt{163}}"], ["640320^3+744", "262537412640768744"]),
+    (r"\frac{1+\sqrt{5}}{2}", [r"\frac{2}{\sqrt5-1}", "1.6180339887"], [r"\frac{987}{610}", "1.618"]),
+    (r"\frac{20!}{10!10!}", ["184756", r"\binom{20}{10}"], ["184757", r"\frac{20!}{10!}"]),
+    ("x+2^{70}", ["2^{70}+x"], ["x+2^{70}+1"]),
+]
+
+FORMULAS: Rows = [
+    ("x-1", ["-(1-x)", r"\frac{x^2-1}{x+1}"], ["|x-1|", "1-x", r"\sqrt{(x-1)^2}"]),
+    ("|x-1|", ["|1-x|", r"\sqrt{(x-1)^2}", r"\sqrt{x^2-2x+1}"], ["x-1", "1-x", "|x|-1", "|x+1|"]),
+    ("b-a", ["-(a-b)"], ["|a-b|", "|b-a|", "a-b"]),
+    (r"\max(a,b)", [r"\frac{a+b+|a-b|}{2}", r"\max(b,a)"], ["b", "a", r"\min(a,b)"]),
+    (
+        r"\lfloor x \rfloor",
+        [r"-\lceil -x\rceil"],
+        [r"\lceil x \rceil", "x", r"\lceil x\rceil - 1", r"\lfloor x+1 \rfloor"],
+    ),
+    (r"\ln|x|", [r"\frac12 \ln(x^2)"], [r"\ln x", r"\ln(-x)", "|\\ln x|"]),
+    (r"\ln x", [r"-\ln\frac1x", r"\frac{1}{2}\ln x^2"], [r"\ln|x|", r"\ln(x+1)"]),
+    (r"\ln(ab)", [r"\ln a+\ln b"], [r"\ln a\ln b", r"\ln(a+b)"]),
+    ("x^3", [r"x\cdot x^2"], ["|x|^3", "x^2|x|"]),
+    (r"\sqrt[3]{x^3}", ["x"], ["|x|", "-x"]),
+    (r"\sqrt{ab}", [r"\sqrt{a}\sqrt{b}"], [r"\sqrt{a+b}", r"\sqrt{|ab|}"]),
+    ("|a||b|", ["|ab|"], ["ab", "a|b|"]),
+    (r"\sqrt{1-x^2}", [r"\sqrt{(1-x)(1+x)}"], [r"1-x", r"\sqrt{x^2-1}", r"|x|-1"]),
+    (r"\arccos x", [r"\frac{\pi}{2}-\arcsin x"], [r"\arcsin x", r"\pi - \arccos x"]),
+    (r"\frac{|x|}{x}", [r"\frac{x}{|x|}"], ["1", "-1", "x"]),
+    ("z^2+1", ["(z+i)(z-i)"], ["|z|^2+1", "z^2-1"]),
+    ("n^2", [r"n\cdot n"], ["n|n|", "2^n", "n^2+(-1)^n"]),
+    (r"\frac{x}{1+x}", [r"1-\frac{1}{1+x}"], [r"\frac{|x|}{1+x}", r"\frac{x}{1-x}"]),
+    (r"x+|y|", ["|y|+x", "|-y|+x"], ["|x|+y", "x+y", "|x+y|"]),
+    (r"\min(x,1)", [r"\frac{x+1-|x-1|}{2}"], ["1", "x", r"\max(x,1)"]),
+]
+
+SENTENCES: Rows = [
+    (
+        "5",
+        [
+            r"\text{The answer is } 5",
+            "The value of x is 5",
+            r"\text{Answer: } 5",
+            r"\text{the total number of ways is } 5",
+            r"\text{So the final result is: } 5",
+        ],
+        [
+            r"\text{x cannot be } 5",
+            "x cannot be 5",
+            r"\text{half of it is } 5",
+            r"\text{twice the answer is } 5",
+            r"\text{the answer is not } 5",
+            r"x \not= 5",
+            r"x \ne 5",
+            r"x \neq 5",
+            r"\text{5 below zero}",
+            r"5\text{ below zero}",
+            r"\text{The answer is negative } 5",
+            r"\text{minus } 5",
+            r"\text{the square of the answer is } 5",
+            r"\text{one third of the sum is } 5",
+            r"\text{The remainder isn't } 5",
+            r"\text{the negative of the answer is } 5",
+            r"\text{The answer is greater than } 5",
+            r"\text{the reciprocal is } 5",
+            r"\text{the answer exceeds } 5",
+            r"\text{anything but } 5",
+            r"\text{It would be wrong to say it is } 5",
+            r"5 \text{ is false}",
+            r"\text{the answer plus one is } 5",
+            r"5\text{ more than the answer}",
+            r"5 \text{ per cent of it}",
+            r"\text{unless it is } 5",
+            r"\text{neither is } 5",
+            r"\text{the opposite is } 5",
+            r"5\text{ times as much}",
+        ],
+    ),
+    ("-5", [r"\text{The answer is } -5"], [r"\text{the opposite of the answer is } -5", r"\text{not } -5"]),
+    (
+        r"\frac{1}{2}",
+        [r"\text{The probability is } \frac{1}{2}"],
+        [r"\text{the probability of not winning is } \frac12", r"\text{the complement is } \frac{1}{2}"],
+    ),
+]
+
+CONCATENATION: Rows = [
+    ("5", ["5", "(5)"], ["5(1)(2)", "5(2)", "(5)(2)"]),
+    ("6", ["2(3)", "(2)(3)", r"2\cdot(3)", "3(2)"], ["2(4)", "23"]),
+    ("26000", ["1000(26)", r"26 \cdot 1000"], ["1026", "100026"]),
+    ("1026", ["1,026"], ["1000(26)"]),
+    ("(2,3)", ["(x,y)=(2,3)", "x=2, y=3", "y=3, x=2", r"\left(2,3\right)"], ["(y,x)=(2,3)", "(3,2)", "y=2, x=3"]),
+    ("(x,y)=(2,3)", ["(2,3)", "(y,x)=(3,2)", "x=2,y=3"], ["(y,x)=(2,3)", "(3,2)", "(a,b)=(3,2)"]),
+    ("(a,b,c)=(1,2,3)", ["(1,2,3)", "a=1,b=2,c=3", "c=3,a=1,b=2"], ["(c,b,a)=(1,2,3)", "(1,3,2)", "a=1,b=3,c=2"]),
+    (r"\$5", ["5", r"5\text{ dollars}", r"\$5.00"], [r"5\%", r"5\text{ cents}", r"\$0.05", r"0.05\$"]),
+    (r"5\%", ["0.05", "5", r"5\text{ percent}"], [r"\$5", r"0.05\%", "€5", r"500\%"]),
+    ("7=11a+c", ["11a+c=7", "7-c=11a", "22a+2c=14"], ["11a+c", "7", "11a+c=8", "7=11a-c"]),
+    ("11a+c", ["c+11a"], ["7=11a+c", "11a+c=7", "11a"]),
+    (r"\{\emptyset\}", [r"\{\varnothing\}", r"\left\{\emptyset\right\}"], [r"\emptyset", r"\{\}", "0", r"\{0\}"]),
+    (r"\emptyset", [r"\varnothing", r"\{\}"], [r"\{\emptyset\}", r"\{\{\}\}", "0"]),
+    (r"\{1,\{2\}\}", [r"\{\{2\},1\}"], [r"\{1,2\}", r"\{\{1\},2\}"]),
+    ("12", ["3(4)", "(3)4"], ["1(2)", "(1)(2)", "(12)(1)(2)"]),
+    ("-6", ["-2(3)", "2(-3)", "(-2)(3)"], ["-5", "2-3", "(-2)-3"]),
+    (r"\{(1,2)\}", ["(1,2)"], [r"\{1,2\}", "(2,1)", r"\{(2,1)\}"]),
+]
+
+UNITS: Rows = [
+    (r"5\,\mu\text{m}", ["5", r"5\ \mu\mathrm{m}", r"5\,\text{μm}"], [r"5\text{ m}", r"5\text{ nm}", r"5\mu"]),
+    (
+        "5",
+        [r"5\ \mu\text{s}", r"5 \,\mu \mathrm{F}", r"5\,k\Omega", r"5\ \text{k}\Omega", r"5\,\mathrm{k}\Omega"],
+        [r"5\mu", "5k"],
+    ),
+    (
+        "1.5",
+        [r"1.5\,\mathring{A}", r"1.5\,\mathring{\text{A}}", r"1.5\,\mathrm{\mathring{A}}"],
+        [r"1.5A_0x", r"1.5\text{ hundred}"],
+    ),
+    (r"5 M_\odot", [r"5\,M_{\odot}", r"5\text{ }M_\odot"], [r"5 R_\odot", r"6 M_\odot", r"5 L_{\odot}"]),
+    ("2", [r"2\,M_\odot", r"2 M_{\odot}", r"2\ \mathrm{M}_{\odot}"], [r"2m_\odot^x", r"2\odot"]),
+    ("30", [r"30''", r"30\text{ arcsec}", r"30^{\prime\prime}", r"30'", r"30\text{ arcseconds}"], [r"30!", r"30^2"]),
+    (
+        "45",
+        [
+            r"45^\circ",
+            r"45^{\circ}",
+            r"{45}^{\circ}",
+            r"{45}^\circ",
+            r"45^{{\circ}}",
+            r"45\degree",
+            r"45{}^\circ",
+            r"{45^{\circ}}",
+            r"45^{\text{o}}",
+            r"45^{\mathrm{o}}",
+            r"45^\text{°}",
+            r"45 \text{ degrees}",
+            r"45^{\,\circ}",
+            r"45\,{}^{\circ}",
+        ],
+        [r"45^0", r"45\text{ rad}^{-1}\cdot 2", r"45^{\circ\circ 2}", r"45^o x"],
+    ),
+    (
+        "9.8",
+        [
+            r"9.8\text{ meters per second squared}",
+            r"9.8 \text{ m/s}^2",
+            r"9.8\,{\rm m/s^2}",
+            r"9.8\ {\rm m}/{\rm s}^2",
+            r"9.8 \text{ metres per second squared}",
+            r"9.8\,\mathrm{m}\,\mathrm{s}^{-2}",
+        ],
+        [r"9.8\text{ squared}", r"9.8^2\text{ m}", r"9.8\text{ per cent of } x", r"9.8\text{ million}"],
+    ),
+    (
+        r"5\text{ cm}",
+        [r"5\text{ centimeters}", r"5\text{ cm.}", r"5\,{\rm cm}", r"5\mathrm{cm}"],
+        [r"5\text{ cm}^2", r"5\text{ mm}", r"5\text{ kg}", r"5\text{ inches}"],
+    ),
+    (
+        r"12\text{ square units}",
+        ["12", r"12\text{ sq units}", r"12\text{ units}^2"],
+        [r"12\text{ cubic units}", r"12\text{ cm}^3", "144"],
+    ),
+    (
+        r"3\text{ hours}",
+        [r"3\text{ hr}", r"3\text{ h}", "3"],
+        [r"3\text{ minutes}", r"3\text{ days}", r"3\text{ hours and 5 minutes}"],
+    ),
+    (
+        r"10\text{ m/s}",
+        [r"10\text{ meters per second}", r"10\,\frac{\text{m}}{\text{s}}", r"10\ {\rm m\,s^{-1}}"],
+        [r"10\text{ km/h}", r"10\text{ m}", r"10\text{ s/m}"],
+    ),
+    ("7", [r"{\rm 7\,kg}", r"7\,{\rm kg}", r"7\,\textrm{kg}"], [r"7\,{\rm x}\cdot 3", r"7\text{ kilo }7"]),
+]
+
+APPROXIMATIONS: Rows = [
+    (
+        r"\frac{2}{3}",
+        [r"\frac{2}{3}\approx 0.667", r"\frac23 \approx 0.67", r"x = \frac{2}{3} \approx 0.6667"],
+        [r"\frac{3}{2}\approx 0.667", r"\frac{3}{5} \approx 0.6"],
+    ),
+    ("12.3", [r"\frac{37}{3}\approx 12.3"], [r"\frac{37}{4}\approx 9.25", r"12.4 \approx \frac{37}{3}"]),
+    (r"\sqrt{2}", [r"\sqrt{2}\approx 1.41", r"\sqrt2 \approx 1.414"], [r"\sqrt{3}\approx 1.73", r"1.41 \approx 1.42"]),
+    ("3.14", [r"\pi \approx 3.14"], [r"\pi", r"\pi\approx 3.1"]),
+    (r"5\pi", [r"5\pi \approx 15.7", r"5\pi \text{ cm} \approx 15.7 \text{ cm}"], [r"4\pi\approx 12.57"]),
+    ("100", [r"99.7 \approx 100", r"100 \approx 99.7"], [r"99.7 \approx 101", r"x \approx 1000"]),
+]
+
+TIMES: Rows = [
+    (
+        r"4:30 \text{ p.m.}",
+        [r"4:30\text{ pm}", r"4:30 \text{ PM}", "4:30 p.m.", r"4\!:\!30\text{ p.m.}", r"\text{4:30 p.m.}", "4:30"],
+        [r"4:30\text{ a.m.}", "4:03", r"5:30 \text{ p.m.}", "4", r"\frac{4}{30}", r"4.5"],
+    ),
+    ("10:05", [r"10\!:\!05", r"10{:}05", r"10:05\text{ a.m.}"], ["10:50", "10.05", "2", "10"]),
+    (
+        r"2:00\text{ PM}",
+        ["2:00", r"2:00\text{ p.m.}", r"2\text{ p.m.}", "2 PM"],
+        [r"2:00\text{ AM}", "2:20", r"12:00\text{ PM}"],
+    ),
+]
+
+CHOICES: Rows = [
+    (
+        "C",
+        [r"\textbf{(C) } 12", r"\text{(C)}\ 12", "C. 12", r"\text{C}", "(C)", r"(C)\ \frac12"],
+        ["D", r"\textbf{(D) } 12", "12", "BC", "c+1"],
+    ),
+    (r"\text{(C)}", ["C", r"\text{C}", r"\textbf{(C)}\ 3"], ["B", r"\text{(B)}", r"\textbf{(B)}\ 3"]),
+    (
+        r"\textbf{(B) } 7",
+        ["7", "B", r"\text{(B)}", r"\text{(B)}\ 7"],
+        ["8", "C", r"\textbf{(C) } 7", r"\textbf{(B) } 8"],
+    ),
+    (
+        r"\text{(E) none of these}",
+        ["E", r"\text{(E)}", r"\text{none of these}"],
+        ["D", r"\text{(D) none of these}", r"\text{all of these}"],
+    ),
+    ("12", [r"\textbf{(C) } 12"], [r"\textbf{(C) } 13", r"\textbf{(C)}"]),
+]
+
+ORDINALS: Rows = [
+    (
+        "12",
+        [
+            r"12\text{th grade}",
+            r"12^{\text{th}}\text{ grade}",
+            "12th",
+            r"12^\text{th}",
+            r"12\text{th}",
+            r"12^{th}\text{ day}",
+        ],
+        [r"13\text{th grade}", r"\frac{1}{12}\text{th}", r"12^{n}"],
+    ),
+    (r"12\text{th grade}", ["12", "12th grade", r"\text{12th grade}"], ["11", r"11\text{th grade}"]),
+    (r"3\text{rd}", ["3", "3^{rd}", r"3^{\text{rd}}"], [r"4\text{th}", r"\frac13"]),
+    ("21", [r"21^{\text{st}}", r"21\text{st century}"], [r"22^{\text{nd}}"]),
+    ("32348", [r"32,\!348", r"32,\! 348", r"32, \!348", r"32{,} 348", r"32\,348"], ["32, 348.5", "32.348", "32,34,8"]),
+    (r"32,\! 348", ["32348", "32,348"], ["32, 349", "348"]),
+    (
+        "4",
+        [r"4\text{ (mod 6)}", r"4 (mod 6)", r"4\pmod 6", r"x \equiv 4 \pmod{6}"],
+        [r"5 \pmod 6", r"10\pmod 6", r"4\text{ (mod 3)}"],
+    ),
+    (r"4 \pmod{6}", ["4", r"x\equiv 4\pmod{6}", r"4 (mod 6)"], [r"4\pmod{7}", "5", r"2 \pmod 6"]),
+]
+
+BASES: Rows = [
+    ("4343_6", ["4343_{6}", "4343", r"4343_{\text{six}}", r"(4343)_6"], ["4343_7", "4344_6", "4334_6", "1023"]),
+    ("1010_2", ["1010_{2}", "1010", r"(1010)_2"], ["1010_3", "1011_2", "10"]),
+    (r"2A_{16}", [r"2A_{16}", r"\text{2A}_{16}"], ["2B_{16}", "2A_{15}"]),
+    ("204_8", ["204", "204_{8}"], ["204_{10}", "204_9", "132"]),
+    ("132", ["132_{10}"], ["204_8", "132_8", "132_5"]),
+]
+
+PLUS_MINUS: Rows = [
+    (
+        r"\pm 2",
+        [r"2, -2", r"\pm\, 2", r"x=\pm2", r"\{-2,2\}", r"\mp 2", r"-2\text{ or }2", r"\pm \sqrt{4}"],
+        ["2", "-2", r"\pm 3", "2,-3", "2,2"],
+    ),
+    (
+        r"1 \pm \sqrt{2}",
+        [r"1+\sqrt2, 1-\sqrt2", r"\{1-\sqrt{2}, 1+\sqrt{2}\}", r"\frac{2 \pm \sqrt{8}}{2}", r"1 \mp \sqrt2"],
+        [r"1+\sqrt{2}", r"-1 \pm \sqrt{2}", r"1 \pm 2", r"1\pm\sqrt3"],
+    ),
+    (
+        r"\frac{3+\sqrt{5}}{2}, \frac{3-\sqrt{5}}{2}",
+        [r"\frac{3\pm\sqrt{5}}{2}"],
+        [r"\frac{3\pm\sqrt{6}}{2}", r"\frac{-3\pm\sqrt{5}}{2}"],
+    ),
+    (r"x=\pm 3", ["3,-3", r"x=3\text{ or }x=-3", r"\pm 3"], ["x=3", "x=-3", r"x=\pm 9"]),
+]
+
+CHEMISTRY: Rows = [
+    (
+        r"\text{H}_2\text{O}",
+        ["H_2O", r"\mathrm{H_2O}", r"\mathrm{H}_2\mathrm{O}", r"\ce{H2O}", r"{\rm H_2O}", r"\text{H}_{2}\text{O}"],
+        [r"\text{H}_2\text{O}_2", r"\mathrm{HO_2}", r"\text{CO}_2", r"\text{H}_2\text{S}"],
+    ),
+    (r"\mathrm{CO_2}", [r"\text{CO}_2", "CO_2", r"\ce{CO2}"], [r"\mathrm{CO}", r"\mathrm{Co_2}", r"\mathrm{C_2O}"]),
+    (r"\mathrm{NaCl}", [r"\text{NaCl}", "NaCl", r"\ce{NaCl}"], [r"\text{KCl}", r"\text{NaCl}_2"]),
+    (r"\mathrm{SO_4^{2-}}", [r"\text{SO}_4^{2-}", r"SO_4^{2-}"], [r"\mathrm{SO_3^{2-}}", r"\mathrm{SO_4^{-}}"]),
+]
+
+BINOMIALS: Rows = [
+    (
+        r"\binom{5}{2}",
+        [r"{5 \choose 2}", r"{5\choose 2}", r"\dbinom52", "10", r"{5 \choose 3}", r"\tbinom{5}{2}"],
+        [r"{2 \choose 5}", r"\frac{5}{2}", r"{5 \choose 4}", r"{6\choose 2}"],
+    ),
+    (r"{n \choose 2}", [r"\binom{n}{2}", r"\frac{n(n-1)}{2}"], [r"\binom{n}{3}", r"\frac{n}{2}", r"\frac{n(n+1)}{2}"]),
+    ("10", [r"{5 \choose 2}", r"\binom52"], [r"{5 \choose 1}"]),
+    (r"2{4 \choose 2}", ["12", r"2\binom{4}{2}"], ["6", "24"]),
+]
+
+VECTORS: Rows = [
+    (
+        r"\langle 2,3\rangle",
+        [
+            "(2,3)",
+            r"\langle 2, 3 \rangle",
+            r"\left\langle 2,3\right\rangle",
+            r"\begin{pmatrix}2\\3\end{pmatrix}",
+            r"<2,3>",
+            r"\vec{v} = \langle 2,3 \rangle",
+        ],
+        [r"\langle 3,2\rangle", "(3,2)", "[2,3]", r"\{2,3\}", r"\langle 2,3,0 \rangle", r"\langle 2\rangle"],
+    ),
+    (
+        r"(1,-2,3)",
+        [r"\langle 1,-2,3\rangle", r"\left< 1,-2,3 \right>"],
+        [r"\langle 1,2,3\rangle", r"\langle -2,1,3\rangle"],
+    ),
+    (
+        r"\begin{pmatrix} 2 \\ 3 \end{pmatrix}",
+        ["(2,3)", r"\langle 2,3 \rangle"],
+        ["(3,2)", r"\langle 3,2 \rangle", "2,3,0", "[2,3)"],
+    ),
+]
+
+MIXED: Rows = [
+    (
+        "3.5",
+        ["3 1/2", r"3\frac{1}{2}", r"3\ 1/2", r"3\,\frac12", r"\frac72", r"3\tfrac{1}{2}"],
+        ["31/2", r"3\cdot\frac12", "3/2", "3 1/3", r"3\frac{2}{1}"],
+    ),
+    (r"3\frac{1}{2}", ["3 1/2", "7/2", "3.5"], ["31/2", r"\frac{3}{2}", "2.5"]),
+    (r"-2\frac{1}{4}", ["-2.25", "-2 1/4", r"-\frac{9}{4}"], ["-1.75", r"-\frac{7}{4}", "2.25"]),
+    ("31/2", ["15.5", r"15\frac12", "15 1/2"], ["3 1/2", "3.5"]),
+    ("3 1/2", ["3.5", r"3\frac12"], ["15.5", "1.5"]),
+]
+
+FONTS: Rows = [
+    (
+        "204",
+        [
+            r"\large 204",
+            r"{\bf 204}",
+            r"\bf{204}",
+            r"\rm 204",
+            r"\texttt{204}",
+            r"204 \checkmark",
+            r"{\Large 204}",
+            r"\huge{204}",
+            r"204 <br>",
+            r"<b>204</b>",
+            r"\mathtt{204}",
+            r"204\ \checkmark",
+            r"**204**",
+            r"\small 204",
+            r"\textsc{204}",
+            r"204 \blacksquare",
+            r"{\large\bf 204}",
+            r"\tt 204",
+        ],
+        [r"\large 205", r"{\bf 20}4x", r"\rm 204 s + 1", r"\texttt{2040}", r"<b>24</b>", r"204 < b", r"204 \star 2"],
+    ),
+    (
+        "5",
+        [r"x = 5 \text{ only}", r"5\text{ only}", r"x=5\text{ (only)}"],
+        [r"5\text{ only if } x>3", r"x = 6 \text{ only}", r"\text{only if } 5", r"5 \text{ at most}"],
+    ),
+    ("x^2", [r"{\bf x^2}", r"\mathbf{x}^2", r"\large x^2"], [r"{\bf x}_2", r"\large x^3"]),
+]
+
+EQUATIONS: Rows = [
+    (
+        "y=2x+1",
+        ["2x-y+1=0", "2y=4x+2", "y-1=2x", "y-2x=1", "2x+1=y", r"x=\frac{y-1}{2}", "2x+1"],
+        ["y=2x-1", "2x+y+1=0", "y=x+1", "x=2y+1", "y-2x=-1", "2x", "y=0"],
+    ),
+    (
+        "x^2+y^2=4",
+        ["4=x^2+y^2", r"\frac{x^2}{4}+\frac{y^2}{4}=1", "x^2+y^2-4=0"],
+        ["x^2+y^2=2", "x^2-y^2=4", "x+y=2", "4"],
+    ),
+    (r"y=\frac{1}{x}", ["xy=1", r"x=\frac1y", r"\frac{1}{x}"], ["xy=2", "x+y=1", r"\frac{x}{y}=1"]),
+    ("x=5", ["5=x", "2x=10", "x-5=0"], ["xy=5y", "x^2=25", "0=0", "x=x", "(x-5)(x-6)=0", "x=-5"]),
+    (
+        "3x-4y+5=0",
+        ["6x-8y+10=0", "-3x+4y-5=0", "3x+5=4y", r"y=\frac{3}{4}x+\frac54"],
+        ["3x-4y-5=0", "3x+4y+5=0", "3x-4y+5", "x(3x-4y+5)=0"],
+    ),
+    (
+        r"\frac{dy}{dx}+2y=x",
+        ["y'+2y=x", r"\frac{dy}{dx}=x-2y", "2y' + 4y = 2x", r"y'+2y-x=0", r"\frac{y'}{2}+y=\frac{x}{2}"],
+        ["y'-2y=x", "y''+2y=x", "y+2y=x", r"\frac{dx}{dy}+2y=x", "y'+2y=0", "x"],
+    ),
+    (
+        r"m\ddot{x}+kx=0",
+        [r"\ddot{x}+\frac{k}{m}x=0", r"m x''+kx=0", r"m\frac{d^2x}{dt^2}=-kx", r"\ddot{x}=-\frac{k}{m}x"],
+        [r"m\ddot{x}-kx=0", r"m\dot{x}+kx=0", r"\ddot{x}+\frac{m}{k}x=0", r"mx+kx=0", "0"],
+    ),
+    (
+        r"\frac{dx}{dt}=kx-a",
+        ["x'(t)=kx(t)-a", r"\frac{1}{k}\frac{dx}{dt}=x-\frac{a}{k}"],
+        ["x'(t)=kx(t)+a", r"\frac{dx}{dt}=k(x-a)"],
+    ),
+    (
+        r"L\frac{di}{dt}+Ri=v",
+        [r"\frac{di}{dt}+\frac{R}{L}i=\frac{v}{L}", r"Li'+Ri-v=0"],
+        [r"\frac{di}{dt}+\frac{L}{R}i=\frac{v}{L}", r"R\frac{di}{dt}+Li=v"],
+    ),
+]
+
+HARD_GOLDS: Rows = [
+    (
+        r"\text{Monday}",
+        ["Monday", "monday", r"\textbf{Monday}", r"\text{Monday.}"],
+        [r"\text{Tuesday}", "Mon", "5", r"\text{Monday or Tuesday}"],
+    ),
+    (
+        r"x \mapsto x^2 \mod p \circledast q",
+        [r"x\mapsto x^{2} \mod p \circledast q"],
+        [r"x \mapsto x^3 \mod p \circledast q", "5"],
+    ),
+    (
+        r"\text{Yes, for all } n \geq 3",
+        [r"\text{yes, for all } n\geq 3", r"\text{Yes, for all }n \ge 3"],
+        [r"\text{No, for all } n \geq 3", r"\text{Yes, for all } n \geq 4", r"\text{Yes}"],
+    ),
+    (r"A \Rightarrow B", [r"A\Rightarrow B", r"A \implies B"], [r"B \Rightarrow A", r"A \Leftrightarrow B", "AB"]),
+    (
+        r"\overline{AB} \parallel \overline{CD}",
+        [r"\overline{AB}\parallel\overline{CD}"],
+        [r"\overline{AB} \perp \overline{CD}", r"\overline{AB}"],
+    ),
+    (
+        r"\text{all real numbers except } 2",
+        [r"\text{All real numbers except }2"],
+        [r"\text{all real numbers except } 3", r"2", r"\text{all real numbers}"],
+    ),
+    (r"5:3:2", ["5:3:2", "5 : 3 : 2"], ["5:2:3", "5:3", "30"]),
+    (r"\text{Evelyn}", ["Evelyn", r"\textrm{Evelyn}"], [r"\text{Evel}", r"\text{Angela}"]),
+]
+
+CLASSES: dict[str, Rows] = {
+    "matrices": MATRICES,
+    "exact": EXACT,
+    "formulas": FORMULAS,
+    "sentences": SENTENCES,
+    "concatenation": CONCATENATION,
+    "units": UNITS,
+    "approximations": APPROXIMATIONS,
+    "times": TIMES,
+    "choices": CHOICES,
+    "ordinals": ORDINALS,
+    "bases": BASES,
+    "plus-minus": PLUS_MINUS,
+    "chemistry": CHEMISTRY,
+    "binomials": BINOMIALS,
+    "vectors": VECTORS,
+    "mixed numbers": MIXED,
+    "fonts": FONTS,
+    "equations": EQUATIONS,
+    "hard golds": HARD_GOLDS,
+}
