@@ -84,12 +84,16 @@ def sweep_confirm(
     tasks: Annotated[
         str | None, typer.Option(help="Benchmarks, comma-separated: the sweep's own and others. Default its own.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="First problems only. Default as the sweep.")] = None,
+    limit: Annotated[int | None, typer.Option(help="First problems only, of each benchmark's.")] = None,
     out: SweepOut = OUT,
     records: Records = None,
     track: Track = True,
 ) -> None:
-    """Decode, or train, the winner and its controls again, with new seeds: what is left of its lead?"""
+    """Decode, or train, the winner and its controls again, with new seeds: what is left of its lead?
+
+    On problems that did not choose it, where there are any: those that `confirm: {split: 0.5}` held out, those beyond
+    the sweep's limit, or other benchmarks (--tasks). Each row says which.
+    """
     folder, spec = _stored(name, out)
     from harness.cli.evaluate import say
     from harness.sweep.context import Places

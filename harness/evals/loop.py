@@ -66,6 +66,7 @@ def evaluate(
     with opened(spec, engine) as engine:
         jobs = jobs_of(spec, engine)
         about = {"chat": template_name(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}
+        about |= {"part": spec.part.words} if spec.part.words else {}
         store = RecordStore(records) if records else None
         results: dict[int, EvalResult] = {}
         for done in run_jobs(engine, jobs, store, grader=spec.grader, progress=progress):

@@ -63,7 +63,8 @@ def _foreign_set(found: LmEvalBenchmark, spec: EvalSpec, engine: Engine) -> Prom
 
 def _prompt_set(name: str, task: Any, asked: str, spec: EvalSpec, engine: Engine) -> PromptSet:
     own, stop = sampling_of(task.config.generation_kwargs, samples=task.config.repeats, seed=0)
-    prompts = {instance.doc["id"]: instance.args[0] for instance in build_requests(task, engine, spec.limit)}
+    texts = {instance.doc["id"]: instance.args[0] for instance in build_requests(task, engine, _first(spec))}
+    prompts = {key: texts[key] for key in spec.asked(list(texts))}
     golds = all_golds(asked, spec.golds, spec.data_dir)
     return PromptSet(
         task=name,
@@ -73,3 +74,8 @@ def _prompt_set(name: str, task: Any, asked: str, spec: EvalSpec, engine: Engine
         golds={v: {key: answers[key] for key in prompts} for v, answers in golds.items()},
         benchmark=find_benchmark(asked, spec.data_dir).facts,
     )
+
+
+def _first(spec: EvalSpec) -> int | None:
+    """Return how many of a benchmark's first problems have to be made into prompts; None for all."""
+    return None if spec.part.words else spec.limit

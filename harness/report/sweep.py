@@ -179,6 +179,8 @@ class DecodingSummary(SweepSummary):
             words.append(f"{engine.get('backend')} {engine.get(engine.get('backend'), '')} on {engine.get('device')}")
         elif engines and len(self.spec.pairs) == 1:
             words.append(f"WARNING: {len(engines)} different engine settings are in these tables")
+        if self.spec.part.words:
+            words.append(f"problems {self.spec.part.words}, the others are for `sweep confirm`")
         if self.spec.limit:
             words.append(f"the first {self.spec.limit} problems only")
         return "; ".join(words) + "."

@@ -17,7 +17,7 @@ from harness.spec.decoding import (
     with_controls,
 )  # fmt: skip
 from harness.spec.engine import EngineSpec
-from harness.spec.evaluation import GOLD_VERSIONS, PUBLISHED, EvalSpec, load_eval
+from harness.spec.evaluation import GOLD_VERSIONS, PUBLISHED, EvalSpec, ProblemPart, load_eval
 from harness.spec.pair import PRESETS, TINY, Pair, find_pair
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Mode",
     "Pair",
     "Primary",
+    "ProblemPart",
     "Sampling",
     "Spec",
     "check_together",

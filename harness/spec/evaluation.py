@@ -5,11 +5,12 @@
 Where rollouts, results and runs go is no part of it: that is asked of `harness.evals.evaluate` beside it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from harness.digest import digest
 from harness.errors import UserError
 from harness.spec.base import Spec, parse
 from harness.spec.decoding import Decoding, Sampling, check_together, parse_decoding, with_controls
@@ -60,6 +61,34 @@ def refuse_task_files(tasks: Iterable[str], what: str) -> None:
             )
 
 
+class ProblemPart(Spec, frozen=True):
+    """Which problems of a benchmark: those after the first `skip`, of those that a `split` leaves.
+
+    A split of 0.5 draws half of the problems by a digest of their ids, the same for everybody and in any order of the
+    file; `held_out` takes the other half.
+    """
+
+    skip: int = Field(default=0, ge=0)
+    split: float | None = Field(default=None, gt=0.0, lt=1.0)
+    held_out: bool = False
+
+    @property
+    def words(self) -> str:
+        """Say which problems; empty where it is all of them."""
+        share = (
+            [] if self.split is None else [f"{'held out' if self.held_out else 'drawn'} by a split of {self.split:g}"]
+        )
+        return ", ".join([*share, *([f"after the first {self.skip}"] if self.skip else [])])
+
+    def of(self, ids: Sequence[str]) -> list[str]:
+        """Return the ids of the problems in this part, in their order."""
+        left = list(ids)
+        if self.split is not None:
+            drawn = sorted(left, key=lambda key: digest(f"split {key}"))[: round(self.split * len(left))]
+            left = [key for key in left if (key in set(drawn)) != self.held_out]
+        return left[self.skip :]
+
+
 class EvalSpec(Spec, frozen=True):
     """An evaluation: every decoding of a pair on every task.
 
@@ -82,10 +111,15 @@ class EvalSpec(Spec, frozen=True):
     )
     sampling: Sampling | None = Field(default_factory=Sampling)
     limit: int | None = Field(default=None, ge=1, description="First problems only: for a look, not for a score.")
+    part: ProblemPart = Field(default_factory=ProblemPart)
     data_dir: str | None = Field(default=None, description="Folder of <task>.jsonl files, instead of the hub.")
     grader: Grader = Field(default="robust", description="robust, or plain: math-verify alone, as in the paper.")
     golds: GoldVersion = Field(default=PUBLISHED, description="Version of Minerva's answers: published or r1zero.")
     engine: EngineSpec = Field(default_factory=EngineSpec)
+
+    def asked(self, ids: Sequence[str]) -> list[str]:
+        """Return which problems of a benchmark are asked, of all its ids: the first `limit` of `part`."""
+        return self.part.of(ids)[: self.limit]
 
     @model_validator(mode="before")
     @classmethod

@@ -16,7 +16,15 @@ from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
 from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, check_together, parse_decoding
 from harness.spec.engine import EngineSpec
-from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, Grader, read_names, refuse_task_files
+from harness.spec.evaluation import (
+    PUBLISHED,
+    EvalSpec,
+    GoldVersion,
+    Grader,
+    ProblemPart,
+    read_names,
+    refuse_task_files,
+)
 from harness.spec.pair import PRESETS, TINY, Pair
 from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
 
@@ -70,6 +78,12 @@ def _read_decode(value: Any) -> dict[str, Any]:
     return dict(value or {})
 
 
+class Confirmation(Spec, frozen=True):
+    """What is kept for the confirmation: the sweep sees a share `split` of each benchmark's problems, no others."""
+
+    split: float = Field(gt=0.0, lt=1.0)
+
+
 class SweepSpec(Search, frozen=True):
     """A whole sweep; pairs are names (`tiny`, a preset) or checkpoints.
 
@@ -84,6 +98,7 @@ class SweepSpec(Search, frozen=True):
     pair: Annotated[tuple[str | Pair, ...], BeforeValidator(_read_pairs)] = (TINY,)
     tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)]
     limit: int | None = Field(default=None, ge=1)
+    confirm: Confirmation | None = None
     sampling: Sampling = Field(default_factory=Sampling)
     decode: Annotated[dict[str, Any], BeforeValidator(_read_decode)] = Field(default_factory=dict)
     references: Annotated[tuple[Decoding, ...], BeforeValidator(_read_references)] = ()
@@ -132,10 +147,15 @@ class SweepSpec(Search, frozen=True):
             fields |= {"mode": "replace", "gamma": 0.0}
         return parse(Decoding, fields, where="decode.")
 
+    @property
+    def part(self) -> ProblemPart:
+        """Return the problems among which the sweep chooses."""
+        return ProblemPart(split=self.confirm.split) if self.confirm else ProblemPart()
+
     def evaluation(self, pair: str, decodings: Sequence[Decoding], **changes: Any) -> EvalSpec:
         """Return the evaluation of some decodings of the pair of that name, with some fields changed."""
         names = ("tasks", "sampling", "limit", "engine", "grader", "golds", "data_dir")
-        asked = {name: getattr(self, name) for name in names}
+        asked = {name: getattr(self, name) for name in names} | {"part": self.part}
         return parse(EvalSpec, {"pair": self.pairs[pair], "decodings": tuple(decodings), **asked, **changes})
 
     def plain(self) -> dict[str, Any]:

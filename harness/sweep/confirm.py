@@ -1,11 +1,13 @@
-"""Re-evaluate the best point and its controls with fresh seeds, to remove selection bias.
+"""Re-evaluate the best point and its controls with fresh seeds on problems that did not choose it.
 
-A sweep picks the luckiest of its points. Here one point is chosen beforehand, so its difference is not too large.
+A sweep picks the luckiest of its points. Its luck was with the samples, which new seeds replace, and with the problems,
+which only other problems do: those that a declared split held out, those beyond the sweep's limit, or other benchmarks.
+Where a benchmark has no others, the row says that they are the same.
 """
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +17,12 @@ from harness.decode import open_engine
 from harness.errors import UserError
 from harness.evals import EvalResult, evaluate, preflight
 from harness.evals.compare import Setting, settings_of
+from harness.evals.data import find_benchmark, problems
 from harness.markdown import interval, markdown_table
 from harness.records.files import make_folder, write_file
 from harness.records.lock import Lock
 from harness.report.sweep import CompleteTrial, SweepSummary
-from harness.spec import Decoding
+from harness.spec import Decoding, ProblemPart
 from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec
 from harness.sweep.context import Places
@@ -32,11 +35,15 @@ from harness.tiny import checkpoints
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The winner minus one of its controls on one benchmark, all new seeds together; `before` is that of the sweep."""
+    """The winner minus one of its controls on one benchmark, all new seeds together; `before` is that of the sweep.
+
+    `problems` says how many problems, and whether the winner was chosen on them.
+    """
 
     pair: str
     row: stats.Comparison[Any]
     before: float | None
+    problems: str
 
 
 def confirm(
@@ -51,7 +58,7 @@ def confirm(
 ) -> str:
     """Decode the winner of each pair, base, RL and the gamma = 0 control; write `confirm.md` and `confirm.json`.
 
-    Interrupted, the same call goes on.
+    `limit` takes the first of the problems that `unused` gives. Interrupted, the same call goes on.
 
     Raises:
         UserError: the sweep is greedy or has no winner yet, or a seed is the sweep's own.
@@ -62,22 +69,21 @@ def confirm(
             "the same tokens; accepted: a sweep that samples"
         )
     check_seeds(seeds, (spec.sampling.seed,))
-    tasks = list(tasks or spec.tasks)
-    preflight(tasks, spec.data_dir, spec.golds)
+    parts = {task: unused(spec, task) for task in preflight(list(tasks or spec.tasks), spec.data_dir, spec.golds)}
     with winner(spec, folder, lambda trials: summarise(spec, trials, folder)) as made:
         results = folder.path / "confirm"
         make_folder(results)
         run = SweepRun(spec, places.tracking)
         pairs: list[tuple[str, Setting, Setting]] = []
         for entry in made.best:
-            found = _decode(spec, entry, places, seeds, tasks, limit)
+            found = _decode(spec, entry, places, seeds, parts, limit)
             for result in found:
                 result.write(results)
                 run.child(result)
                 say(f"{result.benchmark}  {result.label}  seed {result.sampling.seed}  {100 * result.avg:.2f}")
             pairs += [(entry.pair, *each) for each in _against_controls(entry, found)]
         rows = [
-            Confirmed(pair, row, _before(row, made.of(pair)))
+            Confirmed(pair, row, _before(row, made.of(pair)), _problems(spec, row, parts))
             for (pair, *_), row in zip(pairs, stats.family((one, other) for _, one, other in pairs), strict=True)
         ]
         about = f"{spec.sampling.samples} samples each.\nDifferences in points of Avg, paired by problem"
@@ -118,20 +124,27 @@ def write(
     spec: Search, folder: SweepFolder, rows: Sequence[Confirmed], seeds: Sequence[int], about: str, run: SweepRun
 ) -> str:
     """Write `confirm.md`, which is returned, and `confirm.json`, and add both to the sweep's run."""
-    head = ["pair", "benchmark", "winner of the sweep", "minus", "in the sweep", "anew", "95 % interval"]
+    head = ["pair", "benchmark", "problems", "winner of the sweep", "minus", "in the sweep", "anew", "95 % interval"]
     cells = []
     for one in rows:
         row, d = one.row, one.row.difference
-        cells.append([one.pair, row.result.benchmark, row.result.label, row.reference.label])
+        cells.append([one.pair, row.result.benchmark, one.problems, row.result.label, row.reference.label])
         cells[-1] += ["" if one.before is None else f"{100 * one.before:+.2f}", f"{100 * d.mean:+.2f}"]
         cells[-1] += [interval(d.low, d.high, 2, sign=True)]
         cells[-1] += [f"{d.p:.3g}", f"{row.holm_p:.3g}"]
     lines = [f"# Confirmation of sweep {spec.name}", ""]
     lines += [f"{time.strftime('%Y-%m-%d')}: new seeds {', '.join(map(str, seeds))}, {about}; Holm's correction"]
-    lines += ["over this table.", "", markdown_table([*head, "p", "p (Holm)"], cells, left=4)]
+    lines += ["over this table.", "", markdown_table([*head, "p", "p (Holm)"], cells, left=5)]
     text = "\n".join(lines) + "\n"
     plain = [
-        {**one.row.facts(), "pair": one.pair, "winner": one.row.result.label, "before": one.before} for one in rows
+        {
+            **one.row.facts(),
+            "pair": one.pair,
+            "winner": one.row.result.label,
+            "before": one.before,
+            "problems": one.problems,
+        }
+        for one in rows
     ]
     write_file(folder.path / "confirm.md", text.encode())
     write_file(folder.path / "confirm.json", json.dumps(plain, indent=1, ensure_ascii=False).encode())
@@ -140,19 +153,47 @@ def write(
 
 
 def _decode(
-    spec: SweepSpec, entry: CompleteTrial, places: Places, seeds: Sequence[int], tasks: Sequence[str], limit: int | None
+    spec: SweepSpec,
+    entry: CompleteTrial,
+    places: Places,
+    seeds: Sequence[int],
+    parts: Mapping[str, ProblemPart],
+    limit: int | None,
 ) -> list[EvalResult]:
     """Return the results of the winner, its control, base and RL with each new seed."""
     best = entry.results[0].decoding
     decodings = list(dict.fromkeys([Decoding(mode="base"), Decoding(mode="rl"), best.control(), best]))
-    changes = {"tasks": tuple(tasks), "limit": limit or spec.limit}
-    samplings = [spec.sampling.replace(seed=seed) for seed in seeds]
-    asked = [spec.evaluation(entry.pair, decodings, sampling=sampling, **changes) for sampling in samplings]
+    asked = []
+    for seed in seeds:
+        for part in dict.fromkeys(parts.values()):
+            tasks = tuple(task for task, its in parts.items() if its == part)
+            same = spec.limit if part == spec.part else None  # nothing new is left, so no more than the sweep had
+            changes = {"tasks": tasks, "part": part, "limit": limit or same}
+            asked.append(spec.evaluation(entry.pair, decodings, sampling=spec.sampling.replace(seed=seed), **changes))
     engine = open_engine(checkpoints(spec.pairs[entry.pair]), spec.engine, lazily=True)
     try:
         return [result for each in asked for result in evaluate(each, engine=engine, records=places.records)]
     finally:
         engine.close()
+
+
+def unused(spec: SweepSpec, task: str) -> ProblemPart:
+    """Return the problems of a benchmark on which the winner was not chosen; the sweep's own where there are none."""
+    if task not in preflight(spec.tasks, spec.data_dir, spec.golds):
+        return ProblemPart()
+    if spec.confirm is not None:
+        return spec.part.replace(held_out=True)
+    if spec.limit is not None and spec.limit < len(problems(task, spec.data_dir)):
+        return ProblemPart(skip=spec.limit)
+    return spec.part
+
+
+def _problems(spec: SweepSpec, row: stats.Comparison[Any], parts: Mapping[str, ProblemPart]) -> str:
+    """Say how many problems a row has, and whether the winner was chosen on them."""
+    task = next(task for task in parts if find_benchmark(task, spec.data_dir).name == row.task)
+    if task not in preflight(spec.tasks, spec.data_dir, spec.golds):
+        return f"{row.difference.n} of another benchmark"
+    return f"the same {row.difference.n}" if parts[task] == spec.part else f"{row.difference.n} others"
 
 
 def _against_controls(entry: CompleteTrial, found: Sequence[EvalResult]) -> list[tuple[Setting, Setting]]:

@@ -146,7 +146,8 @@ def _responses(spec: SweepSpec) -> int:
     from harness.evals.data import problems
 
     names = preflight(spec.tasks, spec.data_dir, spec.golds)
-    return spec.sampling.samples * sum(min(spec.limit or 10**9, len(problems(name, spec.data_dir))) for name in names)
+    ids = ([problem["id"] for problem in problems(name, spec.data_dir)] for name in names)
+    return spec.sampling.samples * sum(len(spec.part.of(each)[: spec.limit]) for each in ids)
 
 
 def _held(store: RecordStore, job: Job) -> list[int]:

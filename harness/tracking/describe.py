@@ -139,6 +139,8 @@ def description(result: EvalResult) -> str:
     ]
     if result.partial:
         lines.append(f"Only a part: {result.partial}.")
+    if part := provenance.get("part"):
+        lines.append(f"Only problems {part}.")
     if part := result.limited:
         lines.append(f"Only {part}: for a look, not for a score.")
     if argv := provenance.get("argv"):

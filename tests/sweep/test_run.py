@@ -6,7 +6,9 @@ import pytest
 from optuna.trial import TrialState
 
 from harness.errors import UserError
-from harness.sweep.confirm import confirm
+from harness.evals.data import problems
+from harness.spec import Decoding
+from harness.sweep.confirm import confirm, unused
 from harness.sweep.estimate import estimate
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import key
@@ -227,6 +229,38 @@ def test_the_winner_is_confirmed_with_new_seeds_and_elsewhere(grid):
     rows = json.loads((folder.path / "confirm.json").read_text())
     assert {row["task"] for row in rows} == {"tiny_easy", "tiny_medium"}
     assert [row["before"] is None for row in rows if row["minus"] == "rl"] == [False, True]
+    assert {row["task"]: row["problems"] for row in rows} == {
+        "tiny_easy": "2 others",
+        "tiny_medium": "2 of another benchmark",
+    }
+    used = {problem for path in (folder.path / "results").glob("*.json") for problem in _ids(path)}
+    new = {problem for path in (folder.path / "confirm").glob("*.json") for problem in _ids(path, "tiny_easy")}
+    assert len(used) == 3
+    assert len(new) == 2
+    assert not used & new
+
+
+def _ids(path, task=None):
+    told = json.loads(path.read_text())
+    return told["problem_ids"] if task in (None, told["task"]) else []
+
+
+def test_a_declared_split_is_held_out_of_the_sweep_and_confirms_it():
+    spec = sweep(limit=None, confirm={"split": 0.25})
+    ids = [row["id"] for row in problems("tiny_easy")]
+    chosen, kept = spec.part.of(ids), unused(spec, "tiny_easy").of(ids)
+    assert len(chosen) == len(ids) // 4
+    assert sorted(chosen + kept) == sorted(ids)
+    assert set(spec.part.of(ids[::-1])) == set(chosen)  # whatever the order of the file
+    assert unused(spec, "tiny_medium").of(ids) == ids
+    assert spec.evaluation("tiny", [Decoding()]).asked(ids) == chosen
+
+
+def test_where_there_are_no_other_problems_they_are_the_same():
+    spec = sweep(limit=None)
+    assert unused(spec, "tiny_easy") == spec.part
+    with pytest.raises(UserError, match=r"confirm.split"):
+        sweep(confirm={"split": 1.5})
 
 
 def test_a_database_of_another_sweep_of_that_name_is_refused(grid, host, tmp_path):

@@ -25,6 +25,8 @@ def confirm(
 ) -> str:
     """Train the winner and plain DAPO with new seeds; write `confirm.md` and `confirm.json`.
 
+    They are validated on the sweep's problems, on which the winner was chosen; the rows say so.
+
     Interrupted, the same call goes on.
 
     Raises:
@@ -51,7 +53,8 @@ def confirm(
             again.append(entry_of(point, results, entry.number, {}))
         before = {(row.result.label, row.task): row.difference.mean for row in made.comparisons}
         rows = against(again[0], again)
-        confirmed = [Confirmed(best.pair, row, before.get((row.result.label, row.task))) for row in rows]
+        told = "the same, on which it was chosen"
+        confirmed = [Confirmed(best.pair, row, before.get((row.result.label, row.task)), told) for row in rows]
         return write(
             spec, folder, confirmed, seeds, "trained anew.\nAvg minus plain DAPO in points, paired by seed", run
         )
