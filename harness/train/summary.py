@@ -15,7 +15,7 @@ import numpy as np
 from harness.errors import UserError
 from harness.markdown import interval, markdown_table
 from harness.records.files import write_file
-from harness.stats import Comparison, Scores, family, standard_error, t_interval
+from harness.stats import Comparison, Scores, difference_over_seeds, family, standard_error, t_interval
 from harness.train.folder import TrainingFolder, read_json, write_json
 from harness.train.spec import TrainSpec, plain
 
@@ -119,7 +119,19 @@ def _benchmarks(found: dict[str, Any], other: dict[str, Any] | None) -> dict[str
         for row in family(pairs):
             task, metric = row.task.rsplit(" ", 1)
             benchmarks[task][metric][name] = _difference(row)
+            if name == "gain" and metric == "avg" and (error := _base_error(found, task)):
+                d = difference_over_seeds(row.result.values, float(row.reference.values[0]), *error)
+                benchmarks[task][metric][name] |= {"interval": _interval((d.low, d.high)), "of_base": error[0]}
     return benchmarks
+
+
+def _base_error(found: dict[str, Any], task: str) -> tuple[float, int] | None:
+    """Return the sampling error of base's Avg@k with its degrees of freedom; None where its samples were not kept."""
+    base = found["base"][task]
+    if not (right := base.get("right")) or base["samples"] < 2:
+        return None
+    share, more = np.array(list(right.values())) / base["samples"], int(base["samples"]) - 1
+    return float(np.sqrt((share * (1 - share)).sum() / more) / share.size), share.size * more
 
 
 def _by_seed(found: dict[str, Any], task: str, metric: str) -> Scores:
@@ -194,6 +206,8 @@ def text(found: dict[str, Any]) -> str:
                     cells += [f"{row['against']['p']:.2f}", f"{row['against']['holm_p']:.2f}"]
                 rows.append(cells)
         lines += [markdown_table(head, rows, left=2), ""]
+        if any("of_base" in metrics.get("avg", {}).get("gain", {}) for metrics in found["benchmarks"].values()):
+            lines += ["Base was sampled once: its sampling error is in the interval of trained - base (Avg).", ""]
         if over_problems:
             lines += [
                 "Over problems: the 95 % interval of trained - base, paired by problem, all seeds together.",

@@ -113,6 +113,9 @@ def test_the_gain_over_base_has_an_interval_over_problems(tmp_path):
     # sd = .131101, error = .053522, t(.975, 5) = 2.5706
     assert over["interval"] == pytest.approx([0.3125 - 0.137582, 0.3125 + 0.137582], abs=1e-4)
     assert (over["p"], over["n"]) == (2 / 64, 6)
+    # over seeds: sd .029463 / sqrt 2 and base's sampling error .062002, together .065408; 33.9 degrees of freedom
+    gain = found["benchmarks"]["t"]["avg"]["gain"]
+    assert gain["interval"] == pytest.approx([0.3125 - 0.13295, 0.3125 + 0.13295], abs=1e-4)
     first, second, *_ = rows((folder.path / "summary.md").read_text())
     assert (first[0], first[2], first[5:]) == ("t (6 of 9 problems)", "25.0", ["[+17.5, +45.0]", "0.031"])
     assert second[5:] == ["", ""]
