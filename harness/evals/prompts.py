@@ -57,7 +57,8 @@ def prompt_sets(spec: EvalSpec, engine: Engine) -> list[PromptSet]:
 def _foreign_set(found: LmEvalBenchmark, spec: EvalSpec, engine: Engine) -> PromptSet:
     """Put a task of lm-eval's as the `lm_eval` command does; what the spec does not say of sampling, the task does."""
     sampling, stop = found.theirs.sampling(spec.sampling)
-    prompts = {instance_key(each): each.args[0] for each in found.theirs.instances(engine, spec.limit)}
+    texts = {instance_key(each): each.args[0] for each in found.theirs.instances(engine, _first(spec))}
+    prompts = {key: texts[key] for key in spec.asked(list(texts))}
     return PromptSet(found.name, sampling, stop, prompts, {}, found.facts, found.theirs)
 
 
