@@ -6,19 +6,20 @@ the text that lm-eval makes without that option.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.decode import Engine
+if TYPE_CHECKING:
+    from harness.decode import Engine
 
 NO_TEMPLATE = "none: the tokenizer has no chat template"
 
 
-def has_template(engine: Engine) -> bool:
+def has_template(engine: "Engine") -> bool:
     """Tell whether there is a chat template to be applied."""
     return bool(getattr(engine.tokenizer, "chat_template", None))
 
 
-def template_name(engine: Engine) -> str:
+def template_name(engine: "Engine") -> str:
     """Say which template is applied, for results: where it is from, and the digest of its text."""
     if not has_template(engine):
         return NO_TEMPLATE
@@ -26,7 +27,7 @@ def template_name(engine: Engine) -> str:
     return f"the template of {template['from']} (sha256 {template['sha256']})"
 
 
-def build_requests(task: Any, engine: Engine, limit: int | None = None) -> list[Any]:
+def build_requests(task: Any, engine: "Engine", limit: int | None = None) -> list[Any]:
     """Return lm-eval's instances of a task, their prompts through the template where there is one."""
     turns = {"apply_chat_template": True, "fewshot_as_multiturn": True, "chat_template": engine.chat_prompt}
     task.build_all_requests(limit=limit, rank=0, world_size=1, **(turns if has_template(engine) else {}))

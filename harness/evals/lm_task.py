@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -22,13 +22,13 @@ from harness.digest import digest_of
 from harness.errors import UserError
 from harness.evals.benchmark import BenchmarkFacts
 from harness.evals.foreign import TaskScores, plain, scores_of_plain
-from harness.evals.graders import GradedResponse
 from harness.evals.task_file import ScoredTask, instance_key
 from harness.records import Key, Snapshot
 from harness.records.files import write_file
 from harness.stats import standard_error
 
-_NUMBERS = (int, float, np.number, np.bool_)
+if TYPE_CHECKING:
+    from harness.evals.graders import GradedResponse
 
 _NUMBERS = (int, float, np.number, np.bool_)
 
@@ -66,7 +66,7 @@ def _name(metric: str, named: str) -> str:
     return metric if named == "none" else f"{metric}/{named}"
 
 
-def computed_scores(task: ScoredTask, responses: Mapping[Key, GradedResponse]) -> TaskScores:
+def computed_scores(task: ScoredTask, responses: Mapping[Key, "GradedResponse"]) -> TaskScores:
     """Let lm-eval score the responses to the first documents of a task, as many samples of each as there are.
 
     Raises:
@@ -113,7 +113,7 @@ def keep_scores(
     scored: TaskScores,
     problems: Sequence[str],
     samples: int,
-    responses: Mapping[Key, GradedResponse],
+    responses: Mapping[Key, "GradedResponse"],
 ) -> None:
     """Keep the scores of some problems' first samples beside their record, which is in `folder`.
 

@@ -16,17 +16,19 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.decode import Engine
 from harness.digest import digest, digest_of
 from harness.errors import UserError
 from harness.evals.benchmark import NAME, Benchmark, BenchmarkFacts
 from harness.evals.chat import build_requests
 from harness.evals.sampling import sampling_of
 from harness.spec import Sampling, parse
+
+if TYPE_CHECKING:
+    from harness.decode import Engine  # which imports torch; whoever reads results needs none
 
 GRADER = "lm-eval"
 # What of a task's configuration makes a score of a response. Its documents and prompts identify the record.
@@ -58,7 +60,7 @@ class ScoredTask:
         said = {} if given is None else {"seed": given.seed, **given.model_dump(include=given.model_fields_set)}
         return parse(Sampling, {**own.model_dump(), **said}), stop
 
-    def instances(self, engine: Engine, limit: int | None) -> list[Any]:
+    def instances(self, engine: "Engine", limit: int | None) -> list[Any]:
         """Return lm-eval's requests, one a document, with the prompts that the `lm_eval` command makes."""
         if self.task.config.num_fewshot is None:
             self.task.set_config(key="num_fewshot", value=0)

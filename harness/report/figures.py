@@ -193,7 +193,7 @@ def per_problem(found: Problems, name: str, title: str) -> Figure:
         name,
         f"Accuracy of each problem of {title} as more tokens are replaced (Δ log p); problems by kind: {counts}. A "
         f"change counts beyond two standard errors of {found.samples} samples: a few in a hundred are chance. "
-        f"Never (always) solved: by none (all) of the {found.seen} samples of a problem that are shown.",
+        f"Never (always) solved: by not one (by all) of the {found.seen} samples of a problem that are shown.",
         f"Heat map, one row for each of {len(order)} problems: {counts}. The data are in the CSV file.",
         svg(figure, name),
         ("problem", "kind", *(f"replaced_{column}" for column in columns)),
