@@ -1,4 +1,4 @@
-"""What the printed intervals and p values are worth: simulated benchmarks, whose truth is known.
+"""Measures what printed intervals and p values are worth, on simulated benchmarks whose truth is known.
 
 Each cell of the tables draws `runs` benchmarks of one kind and asks how often a 95 % interval holds the truth
 (coverage), or how often a test at 5 % claims a difference where there is none (false claims). The numbers come from

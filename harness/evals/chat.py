@@ -1,4 +1,4 @@
-"""How prompts go through the pair's chat template: in the turns that lm-eval's `--apply_chat_template` makes.
+"""Puts prompts through the pair's chat template, in the turns that lm-eval's `--apply_chat_template` makes.
 
 A task's description is the system's turn and each of its examples a turn of the user and one of the assistant, unless
 `--fewshot_as_multiturn false` asks for a single one of the user. Without a template (or with `chat=off`) a prompt is

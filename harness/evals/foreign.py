@@ -18,7 +18,7 @@ COUNTED = ("n_tokens", "n_replaced", "n_changed", "truncated")
 
 @dataclass(frozen=True)
 class TaskScores:
-    """What lm-eval says of a task, in its own units; a metric is named `METRIC/FILTER`, or `METRIC` without a filter.
+    """Holds lm-eval's scores of a task, in its own units; a metric is named `METRIC/FILTER`, or `METRIC` alone.
 
     `scores` are aggregated as the task says, with `METRIC_stderr` beside them where lm-eval computed it. `by_problem`
     has the values of each problem where their mean is the score: what may be compared problem by problem. Of a metric
@@ -112,7 +112,7 @@ class LmEvalResult(EvalResult):
 
     @property
     def subject(self) -> str:
-        """What is compared: the task and the metric."""
+        """Return what is compared: the task and the metric."""
         return f"{self.task} {self.metric}".strip()
 
     @property

@@ -1,4 +1,4 @@
-"""What lm-eval makes of the responses to a task that is not ours, and where that is kept.
+"""Scores responses to a task that is not ours as lm-eval does, and keeps the scores beside the record.
 
 A score is what lm-eval's own `evaluate` computes from the responses: its filters, `process_results`, metrics and
 aggregation. It is kept beside the record as `lm-eval-<digest>.json`, a file for each lot of problems and number of
@@ -89,7 +89,7 @@ def computed_scores(task: ScoredTask, responses: Mapping[Key, "GradedResponse"])
             return found
 
         def loglikelihood(self, requests: list[Any]) -> NoReturn:
-            raise NotImplementedError
+            raise UserError(f"task {name} asks for likelihoods; accepted: generate_until")
 
         loglikelihood_rolling = loglikelihood
 

@@ -181,7 +181,7 @@ class EvalResult:
 
     @property
     def subject(self) -> str:
-        """What its scores are of, which comparisons go by: the benchmark's name alone."""
+        """Return what its scores are of, by which comparisons go: the benchmark's name alone."""
         return self.task
 
     def by_metric(self) -> list["EvalResult"]:

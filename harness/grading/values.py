@@ -29,19 +29,17 @@ ENOUGH = 2  # points where both sides have a value
 
 _ABSOLUTE = ("Abs", "Max", "Min", "floor", "ceiling", "sign")  # what negative values are needed to tell apart
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_SIGNS = tuple(
-    combinations(range(7), 3)
-)  # where a letter is negative: none of these sets is a part of another, so that
-# of any two letters each is negative alone somewhere
+# Where a letter is negative: none of these sets is a part of another, so of any two each is negative alone somewhere.
+_SIGNS = tuple(combinations(range(7), 3))
 _COMPLEX_NAMES = {"z", "w"}
 
 
 class _Undefined(Exception):
-    """No real value here: a root or a logarithm of something negative."""
+    """Says that there is no real value: a root or a logarithm of something negative."""
 
 
 class _Pole(_Undefined):
-    """No value here at all: a division by zero."""
+    """Says that there is no value at all: a division by zero."""
 
 
 class _Unknown(Exception):
