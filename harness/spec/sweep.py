@@ -25,7 +25,7 @@ from harness.spec.evaluation import (
     read_names,
     refuse_task_files,
 )
-from harness.spec.pair import PRESETS, TINY, Pair
+from harness.spec.pair import PRESETS, TINY, Pair, find_pair
 from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
 
 PARAMETERS = tuple(f"decode.{name}" for name in Decoding.model_fields)
@@ -55,12 +55,8 @@ def _read_pairs(value: Any) -> tuple[str | Pair, ...]:
     """Read one pair or several; a name stays a name, by which points are known."""
     found = []
     for each in value if isinstance(value, list | tuple) else [value]:
-        if isinstance(each, Mapping | Pair):
-            found.append(parse(Pair, each, where="pair."))
-        elif each == TINY or each in PRESETS:
-            found.append(str(each))
-        else:
-            raise unknown("pair", each, (*PRESETS, TINY))
+        pair = find_pair(each)
+        found.append(each if isinstance(each, str) and each in (TINY, *PRESETS) else pair)
     return tuple(found)
 
 

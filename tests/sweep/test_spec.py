@@ -60,6 +60,15 @@ def test_a_mistake_is_one_sentence(changes, words):
     assert words in str(caught.value)
 
 
+def test_a_pairs_folder_is_a_pair(tmp_path):
+    with pytest.raises(UserError, match=r"holds neither pair\.json nor base/"):
+        sweep(pair=str(tmp_path))
+    for role in ("base", "rl"):
+        (tmp_path / role).mkdir()
+    (pair,) = sweep(pair=str(tmp_path)).pairs.values()
+    assert (pair.base, pair.rl) == (str(tmp_path / "base"), str(tmp_path / "rl"))
+
+
 def test_one_worker_may_use_sqlite_and_text_numbers_are_numbers():
     assert sweep(storage="sqlite:///x.db").storage == "sqlite:///x.db"
     assert sweep(parameters={"decode.tau": {"values": ["-1e-1"]}}).parameters["decode.tau"].values == (-0.1,)
