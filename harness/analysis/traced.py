@@ -5,6 +5,7 @@
 The result is plain JSON: a report is drawn from it, and nothing has to be decoded again for that.
 """
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,11 @@ from harness.stats import Share, share_ratio, token_share
 
 TOP = 10  # likeliest tokens listed a position
 RATIO = 0.08  # of base's tokens that each criterion picks, as in the paper
-TOKENS, WORDS, LEAST = 50, 100, 5  # tokens and words listed; how often a word must have been met
+TOKENS, WORDS = 50, 100  # tokens and words listed
+SHARE, LEAST = (
+    1e-4,
+    5,
+)  # of all tokens, and at least: how often a word must have been met
 
 
 def token_statistics(
@@ -48,6 +53,7 @@ def token_statistics(
     base, rl = Generation("base").add_all(read("base")), Generation("rl").add_all(read("rl"))
     chosen, positions = selections(lambda: read("base"), selected, jobs[0].sampling.top_p)
     drawn = jobs[0].sampling
+    least = word_floor(sum(problem.tokens for problem in rl.problems.values()))
     return {
         "kind": "tokens",
         "pair": info["pair"],
@@ -64,8 +70,18 @@ def token_statistics(
             "positions": positions,
             "criteria": [_selection(one, tokenizer) for one in chosen],
         },
-        "likelier": [{**one, "token": text(tokenizer, one["id"])} for one in rl.likelier(LEAST, WORDS)],
+        "least": least,
+        "likelier": [{**one, "token": text(tokenizer, one["id"])} for one in rl.likelier(least, WORDS)],
     }
+
+
+def word_floor(tokens: int) -> int:
+    """Return how often a word must have been met among so many tokens for its mean to be listed.
+
+    >>> word_floor(5_000_000), word_floor(10_000)
+    (500, 5)
+    """
+    return max(LEAST, math.ceil(SHARE * tokens))
 
 
 def _limited(job: Job) -> str | None:

@@ -23,15 +23,16 @@ MOST = 40  # rows that a figure of differences can hold
 def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: bool = False) -> Figure:
     """Draw Avg against the replacement ratio: a line a criterion and gamma, 95 % intervals, base and RL as levels.
 
-    Extrapolations beside replacements, and ways on RL, are drawn only if `every` way is asked for.
+    Extrapolations beside replacements on base, and ways on RL beside ways on base, are drawn only if `every` way is
+    asked for.
     """
     figure, axes = canvas(5.6, 3.4)
     counts = {one.samples for one in settings}
     avg = f"Avg@{counts.pop()}" if len(counts) == 1 else "Avg"
-    if not every:
+    if not every and any(one.decoding.gated and one.decoding.primary == "base" for one in settings):
         settings = [one for one in settings if not one.decoding.gated or one.decoding.primary == "base"]
-    if not every and any(one.decoding.mode == "replace" for one in settings):
-        settings = [one for one in settings if one.decoding.mode != "extrapolate"]
+        if any(one.decoding.mode == "replace" for one in settings):
+            settings = [one for one in settings if one.decoding.mode != "extrapolate"]
     lines: dict[tuple[Any, str, float], list[Setting]] = {}
     for one in settings:
         if one.decoding.gated:
@@ -128,32 +129,47 @@ def _interval(setting: Setting) -> tuple[float, float]:
 
 @styled
 def differences(rows: Sequence[Comparison], name: str = "differences") -> Figure:
-    """Draw extrapolations against their own gate, else all paired differences; one line each."""
+    """Draw extrapolations minus RL beside the same minus their own gate, else all paired differences; a line each."""
     controlled = [row for row in rows if comparison_kind(row) == "against control"]
-    rows = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
-    figure, axes = canvas(6.4, 0.9 + 0.24 * len(rows))
+    shown = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
+    over_rl = {id(row.result): row for row in rows if comparison_kind(row) == "against rl"}
+    panels: dict[str, Sequence[Comparison | None]] = {"points": list(shown)}
+    if controlled:
+        beside = [over_rl.get(id(row.result)) for row in shown]
+        panels = ({"points, minus RL": beside} if any(beside) else {}) | {
+            "points, minus the γ = 0 control": list(shown)
+        }
+    width = 6.4 if len(panels) == 1 else 8.4
+    figure, grid = canvas(width, 0.9 + 0.24 * len(shown), 1, len(panels), sharey=True, squeeze=False)
     colours = {"trained": COLOURS[6], "against rl": COLOURS[0], "against control": COLOURS[1]}
-    labels, data = [], []
-    for at, row in enumerate(rows):
-        d, kind = row.difference, comparison_kind(row)
-        low, mean, high = 100 * d.low, 100 * d.mean, 100 * d.high
-        axes.plot([low, high], [at, at], color=colours[kind], linewidth=1.2)
-        axes.plot([mean], [at], marker="o", markersize=4, color=colours[kind])
-        minus = "" if controlled else f" − {row.reference.label}"
-        labels.append(visible(f"{row.result.benchmark}: {row.result.label}{minus}", 60))
-        data.append(
-            (kind, row.result.benchmark, row.result.label, row.reference.label, mean, low, high, d.p, row.holm_p)
-        )
-    axes.axvline(0, color="#808080", linewidth=0.8)
-    axes.set_yticks(range(len(rows)), labels, fontsize=8)
-    axes.invert_yaxis()
-    axes.set_xlabel("points" + (", minus the γ = 0 control" if controlled else ""))
+    data = []
+    for axes, (what, mine) in zip(grid.flat, panels.items(), strict=True):
+        for at, row in enumerate(mine):
+            if row is None:
+                continue
+            d, kind = row.difference, comparison_kind(row)
+            low, mean, high = 100 * d.low, 100 * d.mean, 100 * d.high
+            axes.plot([low, high], [at, at], color=colours[kind], linewidth=1.2)
+            axes.plot([mean], [at], marker="o", markersize=4, color=colours[kind])
+            told = kind, row.result.benchmark, row.result.label, row.reference.label
+            data.append((*told, mean, low, high, d.p, row.holm_p))
+        axes.axvline(0, color="#808080", linewidth=0.8)
+        axes.set_xlabel(what)
+    labels = [
+        visible(f"{row.result.benchmark}: {row.result.label}" + ("" if controlled else f" − {row.reference.label}"), 60)
+        for row in shown
+    ]
+    grid.flat[0].set_yticks(range(len(shown)), labels, fontsize=8)
+    grid.flat[0].set_ylim(len(shown) - 0.5, -0.5)  # from the top down
     return Figure(
         name,
-        "What extrapolation adds to its own gate (γ = 0), with 95 % intervals; all differences are in the table."
+        "What extrapolation adds to RL (blue), and to its own gate (γ = 0, orange), with 95 % intervals; all "
+        "differences are in the table."
+        if len(panels) > 1
+        else "What extrapolation adds to its own gate (γ = 0), with 95 % intervals; all differences are in the table."
         if controlled
         else "Paired differences with 95 % intervals: gated decoding against RL (blue), RL against base (grey).",
-        f"Interval plot of {len(rows)} paired differences of accuracy around a line at zero. The data are in the CSV.",
+        f"Interval plot of {len(data)} paired differences of accuracy around a line at zero. The data are in the CSV.",
         svg(figure, name),
         ("kind", "task", "decoding", "minus", "difference", "low", "high", "p", "p_holm"),
         tuple(data),

@@ -51,8 +51,10 @@ def section(group: Group, rows: Sequence[Comparison], *, several: bool) -> Secti
                     paper="tab:rl_extra",
                 )
             )
-        if sum(setting.decoding.gated for setting in mine) > 1:
-            drawn.append(figures.against_ratio(mine, f"ratio-{group.slug}{task}", where))
+        for primary, name, on in (("base", "ratio", ""), ("rl", "ratio-on-rl", ", RL proposing")):
+            ways = [one for one in mine if not one.decoding.gated or one.decoding.primary == primary]
+            if sum(one.decoding.gated for one in ways) > 1:
+                drawn.append(figures.against_ratio(ways, f"{name}-{group.slug}{task}", where + on))
         if (found := _problems(mine)) is not None:
             drawn.append(figures.per_problem(found, f"problems-{group.slug}{task}", where))
     return Section(f"Scores of the {group.pair}" if several else "Scores", (), (*tables, *drawn))

@@ -96,18 +96,20 @@ def delta_histogram(data: Mapping[str, Any], name: str) -> Figure:
 
 @styled
 def magnitude_histograms(data: Mapping[str, Any], name: str) -> Figure:
-    """Draw entropies and divergences of both generations."""
-    figure, grid = canvas(5.6, 4.4, 2, 2)
+    """Draw entropies and divergences of both generations, and the mean of both divergences."""
+    figure, grid = canvas(5.6, 6.4, 3, 2)
     rows = []
-    for axes, fact in zip(grid.flat, ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl"), strict=True):
+    *drawn, empty = grid.flat
+    for axes, fact in zip(drawn, ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl"), strict=True):
         rows += _steps(axes, data, fact)
-    grid[0, 0].legend()
+    empty.axis("off")
+    empty.legend(*drawn[0].get_legend_handles_labels(), loc="center")
     for axes in grid[:, 0]:
         axes.set_ylabel("share of tokens")
     return Figure(
         name,
-        "The magnitudes: entropies and divergences at every position, by who wrote the response.",
-        "Four step histograms, of both entropies and both KL divergences, each for base's and RL's responses.",
+        "The magnitudes: entropies, divergences and their mean at every position, by who wrote the response.",
+        "Five step histograms, of both entropies, both KL divergences and their mean, for base's and RL's responses.",
         svg(figure, name), ("generation", "fact", "from", "to", "share"), tuple(rows),
         "fig:teaser (b), fig:hist_unireason_magnitudes, fig:hist_dapo_magnitudes, fig:hist_orz_magnitudes",
     )  # fmt: skip
@@ -264,7 +266,7 @@ def selected(data: Mapping[str, Any], name: str) -> Figure:
 @styled
 def likelier(data: Mapping[str, Any], name: str) -> Figure:
     """Rank the tokens whose log-probability RL raised most: the words of the paper's clouds, in an order."""
-    words = data["likelier"]
+    words, least = data["likelier"], data.get("least", 5)  # analyses of before 2026-11-22 do not say it
     shown = words[:SHOWN_WORDS]
     half = max(1, (len(shown) + 1) // 2)
     figure, grid = canvas(5.6, 0.7 + 0.19 * half, 1, 2, sharex=True)
@@ -273,8 +275,8 @@ def likelier(data: Mapping[str, Any], name: str) -> Figure:
         axes.set_xlabel("mean Δ log p, nats")
     return Figure(
         name,
-        f"Tokens that RL made likeliest, by mean Δ log p over RL's own responses (met five times or more): the first "
-        f"{len(shown)} of {len(words)}. ␣ is a space.",
+        f"Tokens that RL made likeliest, by mean Δ log p over RL's own responses (met {least:,} times or more): the "
+        f"first {len(shown)} of {len(words)}. ␣ is a space.",
         f"Ranked bar list of {len(shown)} tokens by mean Δ log p. The data are in the CSV file.",
         svg(figure, name), ("rank", "token", "count", "delta_logp", "p_base", "p_rl"),
         tuple((i, w["token"], w["count"], w["delta_logp"], w["p_base"], w["p_rl"]) for i, w in enumerate(words, 1)),

@@ -2,7 +2,14 @@
 
 from harness.stats.clusters import clustered_errors, difference_over_seeds
 from harness.stats.comparison import Comparison, Pooled, Scores, family, pooled
-from harness.stats.errors import sampling_error, satterthwaite, score_interval, standard_error, t_interval
+from harness.stats.errors import (
+    pass_sampling_error,
+    sampling_error,
+    satterthwaite,
+    score_interval,
+    standard_error,
+    t_interval,
+)
 from harness.stats.majority import maj_at_k
 from harness.stats.metrics import Responses, benchmark_metrics, problem_metrics, ratio
 from harness.stats.paired import PairedDifference, difference_interval, paired_difference, sign_flip_p
@@ -33,6 +40,7 @@ __all__ = [
     "paired_spread",
     "pass_at_k",
     "pass_at_k_per_problem",
+    "pass_sampling_error",
     "pooled",
     "power",
     "problem_metrics",

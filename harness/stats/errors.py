@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from harness.errors import UserError
+from harness.stats.passk import pass_at_k_per_problem
 
 
 def finite(name: str, values: ArrayLike) -> np.ndarray:
@@ -40,22 +41,38 @@ def standard_error(values: ArrayLike) -> float:
     return float(p.std(ddof=1) / np.sqrt(p.size)) if p.size > 1 else float("nan")
 
 
-def sampling_error(correct: ArrayLike) -> float:
-    """Return the sampling-only standard error of Avg@K, (problems, samples) -> (): the benchmark is held fixed.
+def sampling_error(values: ArrayLike) -> float:
+    """Return the sampling-only standard error of a mean, (problems, samples) -> (): the benchmark is held fixed.
 
-    It is sqrt(sum_i p_i (1 - p_i) / (K - 1)) / n.
+    It is sqrt(sum_i var_i / K) / n, of Avg@K (values 0 and 1) sqrt(sum_i p_i (1 - p_i) / (K - 1)) / n.
 
     NaN for one sample a problem: nothing can be said of the spread of its samples then.
 
     Raises:
-        UserError: `correct` is no (problems, samples) matrix.
+        UserError: `values` is no (problems, samples) matrix.
     """
-    x = finite("correct", correct)
+    x = finite("values", values)
     if x.ndim != 2:
-        raise UserError(f"correct has shape {x.shape}; accepted: (problems, samples)")
+        raise UserError(f"values has shape {x.shape}; accepted: (problems, samples)")
     n, samples = x.shape
-    p = x.mean(axis=1)
-    return float(np.sqrt((p * (1 - p)).sum() / (samples - 1)) / n) if samples > 1 else float("nan")
+    return float(np.sqrt(x.var(axis=1, ddof=1).sum() / samples) / n) if samples > 1 else float("nan")
+
+
+def pass_sampling_error(correct: ArrayLike, k: int) -> float:
+    """Return the sampling-only standard error of Pass@k, (problems, samples) -> (): the benchmark is held fixed.
+
+    A jackknife over the samples of each problem; for k = 1 it is `sampling_error`. NaN where k is the number of
+    samples: nothing is left out then.
+
+    Raises:
+        UserError: k is not within 1..n, or `correct` is no (problems, samples) matrix of 0 and 1.
+    """
+    x, whole = np.asarray(correct), pass_at_k_per_problem(correct, k)
+    samples = x.shape[1]
+    if k == samples:
+        return float("nan")
+    left = [pass_at_k_per_problem(np.delete(x, j, axis=1), k) for j in range(samples)]
+    return float(np.sqrt((samples - 1) * np.var(left, axis=0).sum()) / whole.size)
 
 
 def t_interval(mean: float, error: float, n: float, level: float = 0.95) -> tuple[float, float]:

@@ -9,6 +9,7 @@ import torch
 from harness.analysis.histogram import Histogram, as_json
 from harness.analysis.selected import nucleus, selections, threshold
 from harness.analysis.tokens import DELTA_EDGES, TAILS, Generation
+from harness.analysis.traced import word_floor
 from harness.policy import entropy, kl_divergence
 from harness.policy.advantages import gradient_coefficient
 from harness.stats import share_ratio, token_share
@@ -144,6 +145,10 @@ def test_intervals_are_over_problems():
     assert np.isfinite(share_ratio((hits, tokens), (0 * hits, tokens)).high)
 
 
+def test_a_listed_word_is_a_share_of_all_tokens():
+    assert [word_floor(tokens) for tokens in (10, 50_000, 50_001, 5_000_000)] == [5, 5, 6, 500]
+
+
 def test_from_the_tiny_pair_to_a_section(tmp_path):
     """End to end on the reference engine: records, counts, plain JSON, figures without a gap."""
     from harness.analysis.traced import token_statistics
@@ -168,5 +173,8 @@ def test_from_the_tiny_pair_to_a_section(tmp_path):
     assert [part.name for part in section.parts] == [
         "histogram-delta", "histogram-magnitude", "tails", "probability-by-delta", "gradient", "selected", "likelier",
     ]  # fmt: skip
+    assert {row[1] for row in section.parts[1].data} == {"entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl"}
+    assert found["least"] == 5
+    assert "met 5 times or more" in section.parts[-1].caption
     assert all(part.caption.endswith(" Only on tiny_easy (4 of 240 problems).") for part in section.parts)
     assert not any("nan" in str(part.data).lower() for part in section.parts if hasattr(part, "data"))

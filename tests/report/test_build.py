@@ -2,8 +2,10 @@
 
 import pytest
 
+from harness import stats
 from harness.errors import UserError
 from harness.evals.compare import comparison_kind, comparisons, settings_of
+from harness.report import figures, paper
 from harness.report.build import build
 from harness.report.groups import grouped, pair_title
 from harness.report.verdict import p_value, verdict
@@ -59,7 +61,10 @@ def test_no_column_mixes_problem_sets_and_a_limited_run_is_marked_wherever_it_st
     assert [row.cells[1].text for row in tables(made)["differences"].rows] == ["AIME24", "AIME24 (16 of 30 problems)"]
     said = "Only some of the problems were asked (aime24: 16 of 30 problems): for a look, not for a score."
     assert any(text.endswith(said) for text in made.sections[0].paragraphs)
-    assert all(row.cells[0].text in ("AIME24, rl", "AIME24, base") for row in tables(made)["beside-the-paper"].rows)
+    assert all(
+        row.cells[0].text in ("AIME24, rl, Avg@4", "AIME24, base, Avg@4")
+        for row in tables(made)["beside-the-paper"].rows
+    )
 
 
 def test_seeds_are_averaged_within_a_setting_before_settings_are():
@@ -111,6 +116,28 @@ def test_every_extrapolation_is_set_against_its_own_gate():
     assert {comparison_kind(row) for row in rows} == {"trained", "against rl", "against control"}
 
 
+def test_extrapolation_minus_rl_stands_beside_extrapolation_minus_its_control():
+    drawn = figures.differences(rows_of(grid()))
+    by = {kind: [row for row in drawn.data if row[0] == kind] for kind in ("against rl", "against control")}
+    assert [row[2] for row in by["against rl"]] == [row[2] for row in by["against control"]]
+    assert {row[3] for row in by["against rl"]} == {"rl"}
+    assert len(drawn.data) == 10
+    assert "points, minus RL" in drawn.svg
+
+
+def test_a_sweep_on_rl_has_its_figure():
+    """Its control and its extrapolation, each at two thresholds; beside ways on base it is a figure of its own."""
+    ways = [Decoding(mode="base"), Decoding(mode="rl")]
+    for tau in (-0.5, -0.2):
+        ways += [Decoding(mode="replace", tau=tau, primary="rl")]
+        ways += [Decoding(mode="extrapolate", tau=tau, gamma=0.1, primary="rl")]
+    [drawn] = [one for one in build([result(way) for way in ways]).figures if one.name.startswith("ratio")]
+    assert {row[0] for row in drawn.data} == {"base", "rl", "Δ log p on RL", "Δ log p, γ = 0.1 on RL"}
+    assert len(drawn.data) == 6
+    names = [one.name for one in report().figures if one.name.startswith("ratio")]
+    assert names == ["ratio-aime24", "ratio-on-rl-aime24", "ratio-amc", "ratio-on-rl-amc"]
+
+
 def test_pooling_averages_settings_before_it_counts_problems():
     rows = [row for row in rows_of(grid()) if comparison_kind(row) == "against control"]
     found = pooled(rows)
@@ -139,8 +166,10 @@ def test_grid_and_on_rl_have_their_controls():
 def test_the_paper_is_beside_us_where_it_has_the_row():
     table = tables(report(samples=32, problems=30))["beside-the-paper"]
     rows = {row.cells[0].text: row for row in table.rows}
-    assert rows["AIME24, extrapolate τ-0.3 γ0.05"].cells[1].text == "55.42"
-    assert rows["AIME24, rl"].cells[1].text == "52.60"
+    assert rows["AIME24, extrapolate τ-0.3 γ0.05, Avg@32"].cells[1].text == "55.42"
+    assert rows["AIME24, rl, Avg@32"].cells[1].text == "52.60"
+    replaced = [cell.text for cell in rows["AIME24, replace τ-0.3, replaced"].cells[1:4]]
+    assert replaced == ["11.4", "11.11", "-0.29"], "one token of nine in each response"
     assert {row.cells[-1].text for row in table.rows} <= {"yes", "no"}
     assert not [name for name in rows if name.startswith("AMC")]
 
@@ -148,8 +177,34 @@ def test_the_paper_is_beside_us_where_it_has_the_row():
 def test_a_named_training_method_finds_its_row():
     math = {"base": "Qwen/Qwen2.5-Math-7B", "rl": "mine/low-prob"}
     made = build([result(Decoding(), pair=math, problems=30, name="Ours")])
-    [row, *_] = tables(made)["beside-the-paper"].rows
+    [row] = tables(made)["beside-the-paper"].rows
     assert (row.cells[0].text, row.cells[1].text) == ("AIME24, Qwen2.5-Math-7B, Ours, Avg@4", "39.06")
+
+
+def test_pass_at_16_is_beside_the_papers_too():
+    local = {"base": "/models/Qwen2.5-Math-7B", "rl": "/runs/DAPO/rl"}
+    one = result(Decoding(), pair=local, problems=30, samples=32, name="DAPO")
+    rows = {row.cells[0].text: row.cells for row in tables(build([one]))["beside-the-paper"].rows}
+    cells = rows["AIME24, Qwen2.5-Math-7B, DAPO, Pass@16"]
+    assert [cell.text for cell in cells[1:3]] == ["54.09", f"{100 * one.pass_at(16):.2f}"]
+    allowed = 1.96 * 2**0.5 * 100 * stats.pass_sampling_error(one.correct, 16) + 0.005
+    assert cells[4].text == f"±{allowed:.2f}"
+
+
+@pytest.mark.parametrize(
+    ("rl", "called", "name"),
+    [
+        ("BytedTsinghua-SIA/DAPO-Qwen-32B", "", "dapo"),
+        ("/cache/models--BytedTsinghua-SIA--DAPO-Qwen-32B/snapshots/0a1b", "", "dapo"),
+        ("/models/Open-Reasoner-Zero-32B", "", "orz"),
+        ("/models/rl", "unireason-14b", "unireason"),
+        ("/models/rl", "DAPO-Qwen-32B", "dapo"),
+        ("/models/rl", "DAPO", None),  # what a training is called
+        ("somebody/DAPO-Qwen-32B", "", None),  # another's weights
+    ],
+)
+def test_the_papers_pairs_are_found_wherever_they_lie(rl, called, name):
+    assert paper.name_of(rl, called) == name
 
 
 def test_every_number_leads_to_its_source():
