@@ -133,12 +133,10 @@ def differences(rows: Sequence[Comparison], name: str = "differences") -> Figure
     controlled = [row for row in rows if comparison_kind(row) == "against control"]
     shown = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
     over_rl = {id(row.result): row for row in rows if comparison_kind(row) == "against rl"}
-    panels: dict[str, Sequence[Comparison | None]] = {"points": list(shown)}
-    if controlled:
-        beside = [over_rl.get(id(row.result)) for row in shown]
-        panels = ({"points, minus RL": beside} if any(beside) else {}) | {
-            "points, minus the γ = 0 control": list(shown)
-        }
+    panels: dict[str, Sequence[Comparison | None]] = {}
+    if controlled and any(beside := [over_rl.get(id(row.result)) for row in shown]):
+        panels["points, minus RL"] = beside
+    panels["points, minus the γ = 0 control" if controlled else "points"] = shown
     width = 6.4 if len(panels) == 1 else 8.4
     figure, grid = canvas(width, 0.9 + 0.24 * len(shown), 1, len(panels), sharey=True, squeeze=False)
     colours = {"trained": COLOURS[6], "against rl": COLOURS[0], "against control": COLOURS[1]}
