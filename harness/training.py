@@ -80,6 +80,27 @@ def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = 
     return Source(_base(spec), problems, validator(spec, records, bases), inputs(spec))
 
 
+def lacks(spec: "TrainSpec") -> "list[str]":
+    """List what a training through verl would stop at here before it starts: its data, its base's positions."""
+    from harness.errors import UserError
+    from harness.train.data import read_problems
+    from harness.train.verl.context import check_context
+    from harness.train.verl.data import rows
+
+    found = []
+    for file, least in ((spec.data, None), (spec.verl and spec.verl.val_data, 1)):
+        try:
+            if file:
+                rows(read_problems(file, spec.instruction), spec, file, least)
+        except UserError as error:
+            found.append(str(error))
+    try:
+        unknown = check_context(spec, _base(spec))
+    except UserError as error:
+        unknown = str(error)
+    return [*found, *([unknown] if unknown else [])]
+
+
 def _base(spec: "TrainSpec") -> str:
     """Return the base as others find it: an absolute folder, or a hub id."""
     from harness.spec import TINY

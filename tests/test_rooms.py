@@ -29,9 +29,9 @@ ROOMS = {
     "demo": {"spec", "evals", "tracking"},
     "tracked": {"evals", "tracking"},
 }
-# No rooms: digests of contents; the exception that all may raise; the table that all print; what an engine's processes
-# do first.
-ANYWHERE = {"digest", "errors", "markdown", "watch"}
+# No rooms: digests of contents; the exception that all may raise; whether the hub answers; the table that all print;
+# what an engine's processes do first.
+ANYWHERE = {"digest", "errors", "hub", "markdown", "watch"}
 FORBIDDEN_THIRD_PARTY = {
     "spec": {"torch", "vllm", "transformers"},
     "grading": {"lm_eval", "torch"},

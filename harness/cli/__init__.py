@@ -6,7 +6,7 @@ import warnings
 
 import typer
 
-from harness.cli import analyse, bench, evaluate, records, report, sweep, tiny, track, train, view
+from harness.cli import analyse, bench, data, evaluate, records, report, sweep, tiny, track, train, view
 from harness.cli.base import PLAIN
 from harness.errors import UserError
 
@@ -22,6 +22,7 @@ app.command("compare")(evaluate.compare_command)
 app.command("demo")(evaluate.demo)
 app.command("report")(report.report)
 app.command("train")(train.train_command)
+app.command("data")(data.data_command)
 app.command("view")(view.view)
 app.command("ui")(track.ui)
 app.add_typer(analyse.app, name="analyse")

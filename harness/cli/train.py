@@ -130,6 +130,10 @@ def _show_verl(spec: "TrainSpec", out: Path) -> None:
     else:
         say(f"not checked: there is no {python}, which `make verl-env` makes (verl.python names another)")
     typer.echo("\n".join(line.text for line in lines))
+    from harness.training import lacks
+
+    for sentence in lacks(spec):
+        say(f"not here: {sentence}")
 
 
 def _numbers(text: str | None) -> list[int] | None:

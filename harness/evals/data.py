@@ -30,6 +30,7 @@ from harness.evals.benchmark import (
     read_rows,
 )
 from harness.evals.task_file import is_task_file, read_task
+from harness.hub import hub_or_cache
 from harness.spec import GOLD_VERSIONS, PUBLISHED
 from harness.tiny import TINY_TASKS
 
@@ -284,7 +285,8 @@ def _download(benchmark: str) -> list[dict[str, Any]]:
     try:
         from datasets import load_dataset
 
-        table: Any = load_dataset(source.hub, split=source.split)
+        with hub_or_cache():
+            table: Any = load_dataset(source.hub, split=source.split)
         names = source.fields
         ids = table["id"] if "id" in table.column_names else range(len(table))
         return [

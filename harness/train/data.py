@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.train.dapo_math import AFTER
 
 
 def read_problems(path: str | Path, instruction: str) -> list[dict[str, Any]]:
@@ -15,7 +16,8 @@ def read_problems(path: str | Path, instruction: str) -> list[dict[str, Any]]:
     """
     path = Path(path)
     if not path.is_file():
-        raise UserError(f"data={str(path)!r} is no file; accepted: tiny, or a JSONL file of problems and answers")
+        made = f" (`rlvr-dir data {path.stem}` makes it)" if path.name == "dapo-math-17k.jsonl" else ""
+        raise UserError(f"data={str(path)!r} is no file{made}; accepted: tiny, or a JSONL file of problems and answers")
     rows = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if line.strip():
@@ -35,4 +37,9 @@ def _row(line: str, where: str, instruction: str) -> dict[str, Any]:
         prompt = [{"role": "user", "content": data["problem"] + instruction}]
     if not prompt or not isinstance(prompt, str | list):
         raise UserError(f"{where} has neither problem (text) nor prompt (text or messages)")
+    if AFTER.strip() in str(prompt):
+        raise UserError(
+            f"{where} asks for 'Answer: ...', and the reward knows boxed answers alone: every response would be wrong; "
+            "accepted: bare problems, as `rlvr-dir data dapo-math-17k` makes them"
+        )
     return {"prompt": prompt, "answer": str(data["answer"])}

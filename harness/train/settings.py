@@ -34,7 +34,7 @@ class DapoSettings(Spec, frozen=True):
     method: Reweighting = "none"
     alpha: float = Field(default=0.0, ge=0, le=10)
     pi_source: Literal["old", "current"] = "old"  # whose probability low_prob and dominate weigh by
-    ppl_scope: Literal["batch", "group"] = "batch"  # over what ppl standardises; its paper does not say
+    ppl_scope: Literal["batch", "group"] = "batch"  # over what ppl standardises; its authors' code: group
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.28, gt=0)  # "clip higher": room for unlikely tokens to grow
     delta: float | None = Field(default=10.0, gt=1)  # caps the ratio where the advantage is negative (dual clip)

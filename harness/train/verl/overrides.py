@@ -111,6 +111,9 @@ def _ours(spec: TrainSpec, verl: Verl, place: Place) -> Iterator[Line]:
         enable_gradient_checkpointing=(dapo.gradient_checkpointing, "dapo.gradient_checkpointing"),
         use_remove_padding=(True, "backend"),
     )
+    if positions := verl.max_position_embeddings:  # verl hands the model's override to the workers, not to vLLM
+        for config in (f"{model}.override_config", f"{rollout}.engine_kwargs.vllm.hf_overrides"):
+            yield Line(f"+{config}.max_position_embeddings", positions, "verl.max_position_embeddings")
     yield from section(
         "algorithm",
         adv_estimator=("grpo", "backend"),
@@ -172,6 +175,7 @@ def _ours(spec: TrainSpec, verl: Verl, place: Place) -> Iterator[Line]:
         seed=(place.seed, "seeds"),
         tensor_model_parallel_size=(verl.tensor_parallel, "verl.tensor_parallel"),
         gpu_memory_utilization=(verl.gpu_memory_utilization, "verl.gpu_memory_utilization"),
+        max_model_len=(verl.max_prompt_tokens + dapo.max_response_tokens, "dapo.max_response_tokens"),
     )
     yield from section(
         f"{rollout}.val_kwargs",

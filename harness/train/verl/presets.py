@@ -43,8 +43,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         **_COMMON,
         "base": "Qwen/Qwen2.5-Math-7B",
         "dapo": {**_DAPO, "max_response_tokens": 8192},
-        # Its configuration says 4096 positions; prompt and response have 10240.
-        "verl": {**_VERL, "overrides": ["+actor_rollout_ref.model.override_config.max_position_embeddings=32768"]},
+        # Its configuration says 4096 positions; prompt and response have 10240. The recipe's value.
+        "verl": {**_VERL, "max_position_embeddings": 32768},
     },
     "qwen3-8b-base": {
         **_COMMON,
@@ -76,6 +76,8 @@ def with_preset(data: Mapping[str, Any]) -> dict[str, Any]:
         elif value is not None:
             found[key] = value
     method = found["dapo"].get("method", "none")
+    if method == "ppl":  # as its authors' code: their `ppl-norm` standardises the responses of one prompt
+        found["dapo"].setdefault("ppl_scope", "group")
     if found["dapo"].get("alpha") is None and method in ALPHAS.get(name, {}):
         found["dapo"]["alpha"] = ALPHAS[name][method]
     return found

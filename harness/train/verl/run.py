@@ -40,6 +40,7 @@ from harness.train.folder import SeedFolder, TrainingFolder
 from harness.train.spec import TrainSpec
 from harness.train.summary import write_summary
 from harness.train.verl import data, log
+from harness.train.verl.context import check_context
 from harness.train.verl.overrides import Line, Place, environment, overrides
 from harness.train.verl.process import Child, Hung, Interrupts, follow
 from harness.train.verl.spec import Verl
@@ -67,11 +68,12 @@ def run_training(
         on_seed: is told of each of the spec's seeds that is finished, also of those that were before.
 
     Raises:
-        UserError: verl's environment lacks something, an argument does not fit, the folder is another training's or in
-            use, or the data is too small.
+        UserError: verl's environment lacks something, an argument does not fit, the base has too few positions, the
+            folder is another training's or in use, or the data is too small.
         TrainerError: verl crashed, hung or was killed.
     """
     lines = {seed: arguments(spec, seed, out, source.base) for seed in spec.seeds}
+    check_context(spec, source.base)
     checked = checked_for_training(spec, lines[spec.seeds[0]])
     problems = {seed: data.rows(source.problems(seed), spec, spec.data) for seed in spec.seeds}
     val = spec.verl and spec.verl.val_data

@@ -23,6 +23,7 @@ class Verl(Spec, frozen=True):
     gpu_memory_utilization: float = Field(default=0.5, gt=0, le=1)  # of the rollouts' engine
     tokens_per_gpu: int | None = Field(default=None, ge=1)  # of a micro-batch; default 2 x (prompt + response)
     max_prompt_tokens: int = Field(default=2048, ge=1)
+    max_position_embeddings: int | None = Field(default=None, ge=1)  # instead of the base's own, to train beyond it
     val_data: str | None = None
     overrides: tuple[str, ...] = ()
     hang_minutes: float = Field(default=120.0, gt=0)  # without a finished step: killed

@@ -1,5 +1,6 @@
 """verl's arguments, and what is refused before anything starts; without verl's environment."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from harness.errors import UserError
 from harness.train import load_train
 from harness.train.verl import check
+from harness.train.verl.context import check_context
 from harness.train.verl.log import translate
 from harness.train.verl.overrides import Place, overrides, quoted
 from harness.train.verl.presets import PRESETS
@@ -52,6 +54,48 @@ def test_the_presets_are_the_papers_settings(name, tokens, alpha):
         assert (dapo.alpha, dapo.clip_high) == (its_alpha, high)
     assert set(PRESETS) == {"qwen25-math-7b", "qwen3-8b-base"}
     assert load_train({"preset": name, "dapo": {"method": "low_prob", "alpha": 0.3}, "seeds": [1]}).dapo.alpha == 0.3
+
+
+def test_perplexity_is_standardised_within_the_prompt_as_its_authors_do():
+    for preset in PRESETS:
+        spec = load_train({"preset": preset, "dapo": {"method": "ppl"}})
+        assert values(spec)["rlvr_dir.scope"] == "group"
+        assert load_train({"preset": preset, "dapo": {"method": "ppl", "ppl_scope": "batch"}}).dapo.ppl_scope == "batch"
+        assert load_train({"preset": preset, "dapo": {"method": "low_prob"}}).dapo.ppl_scope == "batch"  # it has none
+
+
+def test_the_longer_context_reaches_the_workers_and_vllm():
+    found = values(verl_spec())
+    for config in ("model.override_config", "rollout.engine_kwargs.vllm.hf_overrides"):
+        assert found[f"actor_rollout_ref.{config}.max_position_embeddings"] == 32768
+    assert found["actor_rollout_ref.rollout.max_model_len"] == 2048 + 8192
+    without = values(load_train({"preset": "qwen3-8b-base"}))
+    assert not [key for key in without if "max_position_embeddings" in key]
+    assert without["actor_rollout_ref.rollout.max_model_len"] == 2048 + 20480
+
+
+def test_a_training_beyond_its_base_is_refused_before_anything_starts(tmp_path):
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "config.json").write_text(json.dumps({"text_config": {"max_position_embeddings": 4096}}))
+    spec = load_train({"preset": "qwen3-8b-base", "base": str(base)})
+    with pytest.raises(
+        UserError,
+        match=r"dapo.max_response_tokens=20480 behind verl.max_prompt_tokens=2048 is beyond the 4096 positions of "
+        r"base='.*'; accepted: up to 2048, or verl.max_position_embeddings=22528 or more",
+    ):
+        check_context(spec, str(base))
+    assert (
+        check_context(load_train({"preset": "qwen25-math-7b", "base": str(base)}), str(base)) is None
+    )  # it brings more
+    (base / "config.json").write_text("{}")
+    assert check_context(spec, str(base)) is None
+    (base / "config.json").unlink()
+    assert "the configuration of base='none/such' (" in check_context(spec, "none/such")
+    with pytest.raises(UserError, match=r"override_config.max_position_embeddings, which is refused: verl.max_pos"):
+        values(
+            verl_spec(verl={"overrides": ["+actor_rollout_ref.model.override_config.max_position_embeddings=16384"]})
+        )
 
 
 def test_no_length_penalty_and_no_filter():
@@ -192,4 +236,5 @@ def test_a_dry_run_without_an_environment_says_so(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "not checked: there is no" in done.stderr
+    assert "not here: data='dapo-math-17k.jsonl' is no file (`rlvr-dir data dapo-math-17k` makes it)" in done.stderr
     assert "actor_rollout_ref.actor.policy_loss.loss_mode=rlvr_dir" in done.stdout.splitlines()

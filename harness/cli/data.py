@@ -1,0 +1,71 @@
+"""`rlvr-dir data`: files of problems, for machines that reach no hub and for the presets of `rlvr-dir train`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.errors import UserError, unknown
+
+TRAINING = "dapo-math-17k"
+
+
+def data_command(
+    names: Annotated[list[str], typer.Argument(help=f"{TRAINING}, or benchmarks: aime24 aime25 amc minerva.")],
+    source: Annotated[
+        Path | None,
+        typer.Option(help=f"A copy: of {TRAINING} a .parquet or .jsonl, of a benchmark its folder; default the hub."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder that receives NAME.jsonl.")] = Path(),
+    digest: Annotated[str | None, typer.Option(help="What the file's has to be, as this command prints it.")] = None,
+) -> None:
+    """Make files of problems and answers out of the hub's data sets, or of a copy of them.
+
+    A training of a preset reads dapo-math-17k.jsonl; verl.val_data and RLVR_DIR_DATA take the benchmarks. For example:
+
+    \b
+        rlvr-dir data dapo-math-17k
+        rlvr-dir data dapo-math-17k --source copies/dapo-math-17k.parquet
+        rlvr-dir data aime24 aime25 amc --out benchmarks
+    """
+    if digest is not None and len(names) > 1:
+        raise UserError(f"digest={digest!r} is refused with {len(names)} names: it is of one file")
+    for name in names:
+        _make(name, source, out / f"{name}.jsonl", digest)
+
+
+def _make(name: str, source: Path | None, file: Path, wanted: str | None) -> None:
+    """Write one file, whole or not at all, and say what it holds."""
+    from harness.cli.evaluate import say
+    from harness.digest import digest
+    from harness.records.files import make_folder, write_file
+
+    text, what = _training(source) if name == TRAINING else _benchmark(name, source)
+    found = digest(text)
+    if wanted is not None and found != wanted:
+        raise UserError(f"{name} has the digest {found} ({what}), and digest={wanted!r} was asked for; not written")
+    if file.is_file() and digest(file.read_bytes()) != found:
+        raise UserError(f"{file} is there with other content; move it away, or give another --out")
+    make_folder(file.parent)
+    write_file(file, text.encode())
+    say(f"{file}: {what}, digest {found}")
+
+
+def _training(source: Path | None) -> tuple[str, str]:
+    from harness.train.dapo_math import dapo_math, download, read_rows
+
+    made = dapo_math(read_rows(source or download()))
+    left = f", {made.ambiguous} left out that have different answers" if made.ambiguous else ""
+    return made.text, f"{len(made.problems):,} problems of {made.rows:,} rows{left}"
+
+
+def _benchmark(name: str, source: Path | None) -> tuple[str, str]:
+    import json
+
+    from harness.evals.data import SOURCES, problems
+
+    if name not in SOURCES:
+        raise unknown("name", name, (TRAINING, *SOURCES))
+    rows = problems(name, None if source is None else str(source))
+    lines = (json.dumps({key: row[key] for key in ("id", "problem", "answer")}, ensure_ascii=False) for row in rows)
+    return "".join(line + "\n" for line in lines), f"{len(rows)} problems"

@@ -1,0 +1,160 @@
+"""DAPO-Math-17k becomes bare problems, each once; what is another set, or not at hand, is one sentence.
+
+The set itself is on no registry: the copies here are made, in its schema and of its size without the repetitions.
+"""
+
+import json
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.digest import digest
+from harness.errors import UserError
+from harness.train.dapo_math import AFTER, BEFORE, dapo_math, read_rows
+from harness.train.data import read_problems
+
+COUNT = 17_398
+
+
+def row(number, answer=None, content=None):
+    """One row as the hub has it."""
+    content = f"{BEFORE}What is ${number} + 1$?{AFTER}" if content is None else content
+    return {
+        "data_source": "math_dapo",
+        "prompt": [{"content": content, "role": "user"}],
+        "ability": "MATH",
+        "reward_model": {
+            "ground_truth": str(number + 1 if answer is None else answer),
+            "style": "rule-lighteval/MATH_v2",
+        },
+        "extra_info": {"index": f"{number:08x}"},
+    }
+
+
+def rows():
+    """Every problem twice, and one of them with a second answer."""
+    return [row(number) for _ in range(2) for number in range(COUNT)] + [row(7, answer=9)]
+
+
+@pytest.fixture(scope="module")
+def parquet(tmp_path_factory):
+    path = tmp_path_factory.mktemp("hub") / "dapo-math-17k.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows()), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(parquet):
+    return dapo_math(read_rows(parquet))
+
+
+def test_every_problem_stands_once_and_bare(made, tmp_path):
+    assert (made.rows, len(made.problems), made.ambiguous) == (2 * COUNT + 1, COUNT - 1, 1)
+    assert made.problems[0] == {"problem": "What is $0 + 1$?", "answer": "1"}
+    assert made.problems[7] == {"problem": "What is $8 + 1$?", "answer": "9"}  # 7 has two answers
+    file = tmp_path / "x.jsonl"
+    file.write_text(made.text)
+    first = read_problems(file, " Box it.")[0]
+    assert first == {"prompt": [{"role": "user", "content": "What is $0 + 1$? Box it."}], "answer": "1"}
+
+
+def test_other_copies_give_the_same(made, tmp_path):
+    lines = tmp_path / "copy.jsonl"
+    lines.write_text("".join(json.dumps(each) + "\n" for each in rows()))
+    assert dapo_math(read_rows(lines)).problems == made.problems
+    theirs = [  # open-r1/DAPO-Math-17k-Processed
+        {"prompt": f"What is ${n} + 1$?", "source_prompt": row(n)["prompt"], "reward_model": row(n)["reward_model"]}
+        for n in range(COUNT)
+    ]
+    assert [each for each in dapo_math(theirs).problems if each["problem"] != "What is $7 + 1$?"] == made.problems
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (
+            row(3, content="What is $3 + 1$?"),
+            "row 3 of the source is not one of DAPO-Math-17k's: accepted are its prompt",
+        ),
+        (row(3, content=BEFORE + "What is it?"), "row 3 of the source"),
+        ({**row(3), "reward_model": None}, "row 3 of the source"),
+        ({"problem": " ", "answer": "1"}, "row 3 of the source"),
+        ([], "row 3 of the source"),
+    ],
+)
+def test_a_row_of_another_form_is_named(bad, message):
+    with pytest.raises(UserError, match=message):
+        dapo_math([row(1), row(2), bad])
+
+
+@pytest.mark.parametrize("count", [0, 16_999, 18_000])
+def test_a_part_and_another_set_are_refused(count):
+    with pytest.raises(UserError, match=rf"the source has {count:,} different problems .* has 17,000 to 17,999"):
+        dapo_math({"problem": f"{n}?", "answer": "1"} for n in range(count))
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    (tmp_path / "x.parquet").write_text("no")
+    (tmp_path / "x.jsonl").write_text("{}\nno\n")
+    for name, message in (
+        ("x.parquet", "is no Parquet file"),
+        ("x.jsonl", "line 2 is not JSON"),
+        ("none", r"source='.*none' is no file; accepted: a \.parquet or \.jsonl"),
+    ):
+        with pytest.raises(UserError, match=message):
+            list(read_rows(tmp_path / name))
+
+
+def data(*arguments):
+    return CliRunner().invoke(app, ["data", *map(str, arguments)])
+
+
+def test_the_command_writes_counts_and_digest(parquet, made, tmp_path):
+    file = tmp_path / "dapo-math-17k.jsonl"
+    done = data("dapo-math-17k", "--source", parquet, "--out", tmp_path, "--digest", "0" * 16)
+    assert f"has the digest {digest(made.text)}" in str(done.exception)
+    assert not file.exists()
+    for _ in range(2):  # the second finds it
+        done = data("dapo-math-17k", "--source", parquet, "--out", tmp_path, "--digest", digest(made.text))
+        assert done.exit_code == 0, done.exception
+        assert "17,397 problems of 34,797 rows, 1 left out that have different answers, digest" in done.stderr
+    assert file.read_text() == made.text
+    file.write_text("other")
+    assert "is there with other content" in str(data("dapo-math-17k", "--source", parquet, "--out", tmp_path).exception)
+    assert file.read_text() == "other"
+
+
+def test_without_a_network_the_command_says_what_to_fetch(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    done = data("dapo-math-17k", "--out", tmp_path)
+    assert isinstance(done.exception, UserError)
+    assert "fetch data/dapo-math-17k.parquet of it where there is a network" in str(done.exception)
+    assert "name='aime' is not known; accepted: dapo-math-17k, aime24" in str(data("aime").exception)
+    assert "digest='x' is refused with 2 names" in str(data("aime24", "amc", "--digest", "x").exception)
+
+
+def test_a_benchmark_is_written_as_a_validation_reads_it(tmp_path):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    lines = [{"id": f"{n}", "problem": f"{n}?", "answer": n, "more": 1} for n in range(30)]
+    (copy / "aime24.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = data("aime24", "--source", copy, "--out", tmp_path)
+    assert done.exit_code == 0, done.exception
+    assert "aime24.jsonl: 30 problems, digest" in done.stderr
+    assert read_problems(tmp_path / "aime24.jsonl", "")[29] == {
+        "prompt": [{"role": "user", "content": "29?"}], "answer": "29",
+    }  # fmt: skip
+
+
+def test_a_training_names_what_makes_its_data_and_refuses_prompts_that_no_box_answers(tmp_path):
+    with pytest.raises(UserError, match=r"is no file \(`rlvr-dir data dapo-math-17k` makes it\)"):
+        read_problems(tmp_path / "dapo-math-17k.jsonl", "")
+    file = tmp_path / "raw.jsonl"
+    file.write_text(json.dumps({"prompt": row(1)["prompt"], "answer": "2"}) + "\n")
+    with pytest.raises(
+        UserError, match=r"raw.jsonl, line 1 asks for 'Answer: ...', and the reward knows boxed answers"
+    ):
+        read_problems(file, "")
