@@ -1,21 +1,64 @@
-"""Training curves from the logs that trainers leave: accuracy, entropy, length, gradient mass; of several runs."""
+"""Training curves from the logs that trainers leave, of several runs: validations, and what was seen of the rollouts.
+
+A validation is Avg@k on held-out problems, of every training alike; the accuracy of the rollouts is of the training's
+own problems, drawn as that training draws them; a reward is neither.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from harness import stats
 from harness.errors import UserError
+from harness.evals.trainings import read_json
 
 # What each trainer calls it (our own, TRL, verl), in this order of preference.
 NAMES = {
-    "accuracy": ("accuracy", "rewards/accuracy/mean", "reward", "critic/score/mean", "critic/rewards/mean"),
+    "rollout_accuracy": ("accuracy", "rewards/accuracy/mean", "rlvr_dir/accuracy"),
+    "reward": ("reward", "critic/score/mean", "critic/rewards/mean"),
     "entropy": ("entropy", "actor/entropy", "actor/entropy_loss"),
     "length": ("length", "completions/mean_length", "response_length/mean", "mean_tokens"),
 }
 STEPS = ("step", "training/global_step", "global_step", "update")
+_VERL = re.compile(r"val-core/(?P<task>.+)/acc/mean@(?P<samples>\d+)")
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log: its records, and what the folder of its training says of it, as far as it is one of ours."""
+
+    records: list[dict[str, Any]]
+    base: Mapping[str, Any]  # scores of the base by benchmark
+    about: Mapping[str, Any]  # the training
+
+    @classmethod
+    def read(cls, path: Path) -> "Log":
+        """Read a log, and the training it belongs to.
+
+        Raises:
+            UserError: it is no log.
+        """
+        import yaml
+
+        folder = path.parent.parent
+        about = yaml.safe_load(file.read_text()) if (file := folder / "train.yaml").is_file() else {}
+        return cls(read_log(path), read_json(folder / "base.json"), about if isinstance(about, dict) else {})
+
+    @property
+    def rollout_top_p(self) -> float | None:
+        """Return the top-p of the rollouts; None where nobody says."""
+        return (self.about.get("dapo") or {}).get("top_p")
+
+    @property
+    def drawn(self) -> str:
+        """Say how validations were drawn, where the training says so."""
+        s = (self.about.get("validation") or {}).get("sampling") or {}
+        return f"T = {s['temperature']:g}, top-p {s['top_p']:g}, {s['max_tokens']:,} tokens" if s else ""
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -51,7 +94,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def curve(records: Sequence[Mapping[str, Any]], what: str) -> list[tuple[float, float]]:
-    """Return (step, value) of `accuracy`, `entropy` or `length`; empty where the log has no such number."""
+    """Return (step, value) of one of `NAMES`; empty where the log has no such number."""
     name = next((n for n in NAMES[what] if any(_number(row.get(n)) for row in records)), None)
     if name is None:
         return []
@@ -60,37 +103,147 @@ def curve(records: Sequence[Mapping[str, Any]], what: str) -> list[tuple[float, 
     return [(float(row[steps]) if steps else float(i), float(row[name])) for i, row in enumerate(rows, 1)]
 
 
-def gradient(records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return shares of tokens and of gradient mass by the tokens' probability, averaged over the steps of our log."""
+def validations(log: Log) -> dict[str, list[dict[str, Any]]]:
+    """Return the validations of a log by benchmark, the base's first, at step 0.
+
+    Each has `step`, `avg`, `samples` and, where the log has them, `right`: the right samples of each problem. Of verl's
+    own `val-core/*` only the score is known.
+    """
+    found: dict[str, dict[float, dict[str, Any]]] = {}
+    rows = [{"step": 0, "validation": log.base}, *log.records]
+    for row in rows:
+        step = next((row[name] for name in STEPS if _number(row.get(name))), None)
+        if step is None:
+            continue
+        scores = row.get("validation")
+        for task, score in (scores if isinstance(scores, Mapping) else {}).items():
+            if isinstance(score, Mapping) and _number(score.get("avg")):
+                known = {name: score[name] for name in ("avg", "samples", "right", "limited") if score.get(name)}
+                found.setdefault(task, {})[float(step)] = {"step": float(step), "avg": 0.0, **known}
+        verl = row.get("verl")
+        for name, value in (verl if isinstance(verl, Mapping) else row).items():
+            if (match := _VERL.fullmatch(str(name))) and _number(value):
+                one = {"step": float(step), "avg": float(value), "samples": int(match["samples"])}
+                found.setdefault(match["task"], {}).setdefault(float(step), one)
+    return {task: [by[step] for step in sorted(by)] for task, by in found.items() if set(by) - {0.0}}
+
+
+def _benchmarks(logs: Mapping[str, Sequence[Log]]) -> list[dict[str, Any]]:
+    """Return for each benchmark the validations of every method, alone and as a mean over its runs with an interval.
+
+    What was drawn in another way, or on other problems, is another benchmark here.
+    """
+    found: dict[tuple[Any, ...], dict[str, list[list[dict[str, Any]]]]] = {}
+    for method, runs in logs.items():
+        for log in runs:
+            for task, rows in validations(log).items():
+                last = rows[-1]
+                about = (task, last.get("limited"), int(last.get("samples") or 0), log.drawn, _problems(last))
+                found.setdefault(about, {}).setdefault(method, []).append(rows)
+    made = []
+    for (task, limited, samples, drawn, _), methods in found.items():
+        means = {method: list(_means(runs)) for method, runs in methods.items()}
+        runs = {
+            method: [[(row["step"], row["avg"]) for row in rows] for rows in each] for method, each in methods.items()
+        }
+        choices = {method: chosen for method, each in methods.items() if (chosen := _choices(each))}
+        made.append(
+            {"task": task, "limited": limited, "samples": samples, "drawn": drawn, "means": means, "runs": runs}
+            | {"choices": choices}
+        )
+    return made
+
+
+def _means(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[tuple[float, float, float | None, float | None]]:
+    """Give (step, Avg, low, high) of each step that all runs have; the interval is over problems and runs."""
+    by = [{row["step"]: row for row in rows} for rows in runs]
+    for step in sorted(set.intersection(*(set(each) for each in by))):
+        rows = [each[step] for each in by]
+        mean, low, high = float(np.mean([row["avg"] for row in rows])), float("nan"), float("nan")
+        if len({_problems(row) for row in rows}) == 1 and rows[0].get("right"):
+            tables = {i: samples_of(row) for i, row in enumerate(rows[:1] if step == 0 else rows)}
+            one = stats.score_over_runs([tables])  # the base is one model, whatever was trained from it
+            low, high = one.low, one.high
+        yield step, mean, None if low != low else low, None if high != high else high
+
+
+def _problems(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the problems of a validation; nothing where it does not tell."""
+    return tuple(sorted(row.get("right") or ()))
+
+
+def samples_of(row: Mapping[str, Any]) -> np.ndarray:
+    """Return a validation as (problems, samples) of 0 and 1, by problem; which sample was right is not kept."""
+    right = np.array([row["right"][problem] for problem in sorted(row["right"])])
+    return (np.arange(int(row["samples"])) < right[:, None]).astype(float)
+
+
+def _choices(runs: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | None:
+    """Return what the ways of choosing a checkpoint score, as means over runs; None below two validations of a run."""
+    found = []
+    for rows in runs:
+        trained = [row for row in rows if row["step"] > 0]
+        if len(trained) < 2 or not trained[0].get("right") or len(set(map(_problems, trained))) > 1:
+            return None
+        shares = np.stack([samples_of(row).mean(axis=1) for row in trained])
+        found.append((stats.choice(shares), [row["step"] for row in trained]))
+    fields = ("last", "last_mean", "best", "elsewhere")
+    means = {name: float(np.mean([getattr(one, name) for one, _ in found])) for name in fields}
+    first = found[0][0]
+    return {
+        **{name: None if value != value else value for name, value in means.items()},
+        "averaged": first.averaged,
+        "validations": first.validations,
+        "steps": [steps[one.at] for one, steps in found],
+        "last_step": found[0][1][-1],
+    }
+
+
+def gradient(records: Sequence[Mapping[str, Any]], step: int | None = None) -> dict[str, Any] | None:
+    """Return shares of tokens and of gradient mass by the tokens' probability: of a step, or the mean over all."""
     rows = [row for row in records if row.get("token_share") and row.get("gradient_share")]
+    rows = [row for row in rows if step is None or row.get("step") == step]
     if not rows:
         return None
     means = {name: np.mean([row[name] for row in rows], axis=0).tolist() for name in ("token_share", "gradient_share")}
-    return {**means, "steps": len(rows)}
+    return {**means, "steps": len(rows), "step": step}
 
 
 def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
-def curves(logs: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
+def curves(paths: Mapping[str, Sequence[Path]], step: int | None = None) -> dict[str, Any]:
     """Return every curve of every run, by method: `{"Ours": [run1.jsonl, run2.jsonl], ...}` as plain JSON values.
 
+    Args:
+        step: that of the gradient mass; None: the mean over all steps.
+
     Raises:
-        UserError: a log cannot be read, or none has a number that is known.
+        UserError: a log cannot be read, none has a number that is known, or none has the gradient mass of the step.
     """
+    logs = {method: [Log.read(path) for path in each] for method, each in paths.items()}
     found: dict[str, Any] = {what: {} for what in NAMES}
     masses: dict[str, Any] = {}
-    for method, paths in logs.items():
-        for path in paths:
-            records = read_log(path)
-            if method not in masses and (mass := gradient(records)):
+    for method, runs in logs.items():
+        for log in runs:
+            if method not in masses and (mass := gradient(log.records, step)):
                 masses[method] = mass
             for what in NAMES:
-                if points := curve(records, what):
+                if points := curve(log.records, what):
                     found[what].setdefault(method, []).append(points)
     found = {what: methods for what, methods in found.items() if methods}
-    if not found:
+    benchmarks = _benchmarks(logs)
+    if not found and not benchmarks:
         names = ", ".join(name for names in NAMES.values() for name in names)
         raise UserError(f"logs: none has a number that is known here; accepted: one of {names}")
-    return {"kind": "training", "curves": found, "gradient": masses}
+    if step is not None and not masses:
+        raise UserError(f"step={step}: no log has the gradient mass of that step; leave it out for the mean over all")
+    top_p = {method: sorted({p for log in runs if (p := log.rollout_top_p)}) for method, runs in logs.items()}
+    return {
+        "kind": "training",
+        "curves": found,
+        "validation": benchmarks,
+        "gradient": masses,
+        "rollout_top_p": {method: values for method, values in top_p.items() if values},
+    }

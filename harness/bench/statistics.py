@@ -37,8 +37,8 @@ def bench_statistics(
     """Simulate every cell; shares are fractions, `runs` each, so that 0.95 has a standard error of 0.005 at 2,000.
 
     Returns:
-        `scores`, `differences`, `families`, `pools`, `trainings`, `choices`, `powers` and `shares`: rows of plain
-        values.
+        `scores`, `differences`, `families`, `pools`, `trainings`, `seeds`, `choices`, `powers` and `shares`: rows of
+        plain values.
     """
     found: dict[str, Any] = {"runs": runs, "seed": seed, "machine": platform.machine(), "date": str(date.today())}
     for at, (name, simulate) in enumerate(SIMULATIONS.items()):
@@ -248,12 +248,43 @@ def _share_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
         yield {"problems": n, "coverage": covered / runs}
 
 
+def _seed_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """Two methods of equal worth, trained with several seeds each: for other problems and for other seeds."""
+    for problems, seeds, k in ((30, 3, 32), (30, 5, 32), (272, 3, 8)):
+        for spread in (0.0, 0.05):  # what the seed does to all problems; twice as much to each of them alone
+            hold = {"score": 0, "of problems alone": 0, "difference": 0, "paired by problem alone": 0}
+            claims = 0
+            for _ in range(runs):
+                p = chances("middle, 40 %", (problems, 1), random)
+                methods = []
+                for _ in range(2):
+                    luck = random.normal(0, spread, (1, seeds)) + random.normal(0, 2 * spread, (problems, seeds))
+                    q = np.clip(p + 4 * p * (1 - p) * luck, 0, 1)
+                    x = random.random((problems, seeds, k)) < q[..., None]
+                    methods.append({seed: x[:, seed].astype(float) for seed in range(seeds)})
+                one, other = methods
+                found = stats.score_over_runs([one])
+                hold["score"] += _holds((found.low, found.high), 0.4)
+                hold["of problems alone"] += _holds(stats.score_interval(np.hstack(list(one.values()))), 0.4)
+                d = stats.difference_over_runs([(one, other)])
+                hold["difference"] += _holds((d.low, d.high), 0.0)
+                means = [np.mean([x.mean(axis=1) for x in each.values()], axis=0) for each in methods]
+                alone = stats.difference_interval(means[0] - means[1])
+                hold["paired by problem alone"] += _holds(alone, 0.0)
+                claims += d.p < 0.05
+            yield {
+                "problems": problems, "seeds": seeds, "spread of seeds": spread,
+                **{name: count / runs for name, count in hold.items()}, "false claims": claims / runs,
+            }  # fmt: skip
+
+
 TITLES = {
     "scores": "Avg@k: share of 95 % intervals over problems that hold the truth",
     "differences": "Paired differences: coverage where there is a gain, and where there is none; false claims at 5 %",
     "families": "Holm's correction: tables with any false claim, all settings against one reference",
     "pools": "The mean of two settings' differences over benchmarks; claims at 5 %, false where there is no gain",
     "trainings": "Trained minus base over three seeds of a training",
+    "seeds": "Scores and differences over seeds and problems: coverage, of two methods as good as each other",
     "choices": "The best of settings that gain nothing, confirmed with new seeds",
     "powers": "The problems asked for from a pilot of 240 x 16, to find a gain with 80 % chance",
     "shares": "A share of tokens by bootstrap over problems",
@@ -286,4 +317,5 @@ SIMULATIONS: dict[str, Callable[[Random, int], Iterator[dict[str, Any]]]] = {
     "choices": _choice_rows,
     "powers": _power_rows,
     "shares": _share_rows,
+    "seeds": _seed_rows,  # last, so that the others draw what they drew before
 }

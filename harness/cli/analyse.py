@@ -103,22 +103,37 @@ def analyse_theorem(
 @app.command("curves")
 def analyse_curves(
     logs: Annotated[
-        list[str], typer.Argument(help="Logs of training: FILE, or METHOD=FILE; give several of a method.")
+        list[str],
+        typer.Argument(
+            help="Trainings' folders, sweeps of trainings or logs: PLACE, or METHOD=PLACE; give several of a method."
+        ),
     ],
+    step: Annotated[int | None, typer.Option(help="Whose gradient mass is shown; default the mean of all.")] = None,
     out: AnalysisOut = OUT,
 ) -> None:
-    """Read training curves from the logs of TRL, verl or `rlvr-dir tiny build`: accuracy, entropy, response length."""
+    """Read training curves from `rlvr-dir train`, TRL or verl: validations, and accuracy, entropy, length of rollouts.
+
+    \b
+        rlvr-dir analyse curves DAPO=runs/train/DAPO Ours=runs/train/low_prob-0.2
+        rlvr-dir analyse curves runs/sweeps/tiny_rollout_top_p
+    """
     from harness.analysis.curves import curves
+    from harness.evals.trainings import trainings_at
 
     by_method: dict[str, list[Path]] = {}
     for log in logs:
         name, equals, path = log.partition("=")
-        if not equals or Path(log).is_file():
-            name, path = Path(log).stem, log
+        if not equals or Path(log).exists():
+            name, path = "", log
+        if trainings := trainings_at(Path(path)):
+            for each in trainings:
+                found = [each.log(seed) for seed in each.seeds if each.log(seed).is_file()]
+                by_method.setdefault(name if len(trainings) == 1 and name else each.name, []).extend(found)
+            continue
         if not Path(path).is_file():
-            raise UserError(f"logs={log!r}: there is no such file; accepted: FILE or METHOD=FILE")
-        by_method.setdefault(name, []).append(Path(path))
-    _keep(out / "training.json", curves(by_method))
+            raise UserError(f"logs={log!r}: there is no such file or training; accepted: PLACE or METHOD=PLACE")
+        by_method.setdefault(name or Path(path).stem, []).append(Path(path))
+    _keep(out / "training.json", curves(by_method, step))
 
 
 def _keep(path: Path, found: object) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from harness.cli.options import spec_options
 from harness.cli.track import Tracking
+from harness.errors import unknown
 from harness.spec import EvalSpec
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def report(
     places: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Result files, folders, records or run:ID, each as PLACE or NAME=PLACE: what RL is called there."
+            help="Result files, folders, trainings, sweeps, records or run:ID: PLACE or NAME=PLACE, what RL is called."
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Receives report.html, report.md, tables and figures.")] = Path("report"),
@@ -29,6 +30,7 @@ def report(
     partial: Annotated[bool, typer.Option("--partial", help="Of unfinished records: what every problem has.")] = False,
     runs: Annotated[Path, typer.Option(help="Folder with the MLflow store, for run:ID.")] = Path("runs"),
     tracking: Tracking = None,
+    tasks: Annotated[str | None, typer.Option(help="Benchmarks, comma-separated; default all that are there.")] = None,
     analyses: Annotated[
         list[Path] | None,
         typer.Option(
@@ -46,7 +48,7 @@ def report(
 
     \b
         rlvr-dir report runs/demo --out report
-        rlvr-dir report DAPO=runs/dapo Ours=runs/low_prob --out report
+        rlvr-dir report DAPO=runs/train/DAPO Ours=runs/train/low_prob-0.2 --out report
         rlvr-dir analyse tokens --tasks tiny_medium && rlvr-dir report runs/demo --analysis runs/analysis
     """
     from harness import __version__
@@ -63,10 +65,24 @@ def report(
         return result_of_run(run_id, resolve_store(runs, tracking))
 
     asked = {"run": of_run, "partial": partial, **options}  # grader, golds and data_dir are asked of records
-    found = read_results(places, store, **asked) if places else []
+    found = _only(read_results(places, store, **asked), tasks) if places else []
     more = analysis_sections(analyses or [])
     more += [paper_section()] if tables_of_the_paper else []
     facts = (("rlvr-dir", __version__), ("made by", " ".join(["rlvr-dir", *sys.argv[1:]])))
     viewers = token_viewers(found, tokens, lambda snapshots: tokenizer_of(None, snapshots))
     page = write(build(found, name=title, more=more, out=out, facts=facts, viewers=viewers), out)
     typer.echo(f"written: {page}, report.md and the tables and figures beside it")
+
+
+def _only(results: "list[EvalResult]", tasks: str | None) -> "list[EvalResult]":
+    """Return the results of some benchmarks, in the order in which they are named.
+
+    Raises:
+        UserError: there is none of a benchmark.
+    """
+    if tasks is None:
+        return results
+    asked, there = [task.strip() for task in tasks.split(",")], dict.fromkeys(result.task for result in results)
+    if missing := [task for task in asked if task not in there]:
+        raise unknown("tasks", missing[0], there)
+    return sorted((each for each in results if each.task in asked), key=lambda each: asked.index(each.task))

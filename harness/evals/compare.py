@@ -21,6 +21,7 @@ from harness.errors import UserError, unknown
 from harness.evals.foreign import LmEvalResult, read_result
 from harness.evals.from_records import NoAnswersError, regraded, result_of_record
 from harness.evals.result import ALIKE, EvalResult, config_hash_of, model_name
+from harness.evals.trainings import TrainingPlace, trainings_at
 from harness.markdown import interval, markdown_table
 from harness.records import RecordStore
 from harness.records.store import is_record
@@ -97,10 +98,10 @@ def read_results(
 ) -> list[EvalResult]:
     """Read results from files and folders that `rlvr-dir eval` and `demo` wrote, from records, and from runs.
 
-    A place is a result file, a folder of them, the folder of a sweep or of a training, a record's folder, a store of
-    records, the beginning of a record's hash (with or without `/TASK`) in `store`, or `run:ID`, which `run` looks up;
-    NAME=PLACE says what its RL model is called. `how` goes to `result_of_record`; files and runs that another grader
-    made are graded again from their records.
+    A place is a result file, a folder of them, the folder of a sweep, of a training or of a sweep of trainings, a
+    record's folder, a store of records, the beginning of a record's hash (with or without `/TASK`) in `store`, or
+    `run:ID`, which `run` looks up; NAME=PLACE says what its RL model is called. `how` goes to `result_of_record`; files
+    and runs that another grader made are graded again from their records.
 
     Raises:
         UserError: a place that is none of these, a file that is no result, a record that is not complete, or a result
@@ -111,21 +112,36 @@ def read_results(
         name, equals, path = place.partition("=")
         if not equals or Path(place).expanduser().exists():
             name, path = "", place
-        for part, called in _seeds(path, name):
-            found += [replace(result, name=called) if called else result for result in _read(part, store, run, how)]
+        if trainings := trainings_at(Path(path).expanduser()):
+            if name and len(trainings) > 1:
+                names = ", ".join(training.name for training in trainings)
+                raise UserError(f"results: {place!r} gives one name to several trainings ({names}); leave the name out")
+            found += _of_trainings(trainings, name, run, how)
+            continue
+        found += [replace(result, name=name) if name else result for result in _read(path, store, run, how)]
     if not found:
         raise UserError("results: nothing to read there; accepted: files or folders that eval has written, or records")
     return found
 
 
-def _seeds(place: str, name: str) -> list[tuple[str, str]]:
-    """Return the place itself; of a training the results of its seeds, with what each model is called."""
-    path = Path(place).expanduser()
-    if not (path / "train.yaml").is_file():
-        return [(place, name)]
-    results = sorted(path.glob("seed-*/results"), key=lambda each: int(each.parent.name.removeprefix("seed-")))
-    called = [f"{name} {each.parent.name.replace('-', ' ')}" if name and len(results) > 1 else name for each in results]
-    return [(str(each), given) for each, given in zip(results, called, strict=True)]
+def _of_trainings(
+    trainings: Sequence[TrainingPlace], name: str, run: Callable[[str], EvalResult] | None, how: dict[str, Any]
+) -> list[EvalResult]:
+    """Return the results of the seeds of trainings, each of which knows its training and its seed."""
+    found: list[EvalResult] = []
+    for training in trainings:
+        given = name or (training.name if len(trainings) > 1 else "")
+        folder, checkpoint = str(training.folder.resolve()), training.checkpoint
+        seeds = [seed for seed in training.seeds if any(training.results(seed).glob("*.json"))]
+        for seed in (seed for seed in training.seeds if seed not in seeds):
+            print(f"rlvr-dir: left out: {training.folder} has no results of seed {seed} yet", file=sys.stderr)
+        for seed in seeds:
+            about = {"name": name or training.name, "seed": seed, "folder": folder, "checkpoint": checkpoint}
+            about["named"] = bool(name)  # by the reader
+            called = f"{given} seed {seed}" if given and len(seeds) > 1 else given
+            for result in _read(str(training.results(seed)), None, run, how):
+                found.append(replace(result, name=called, provenance={**result.provenance, "training": about}))
+    return found
 
 
 def _read(

@@ -7,6 +7,7 @@ import numpy as np
 
 from harness import stats
 from harness.evals.result import EvalResult
+from harness.evals.trainings import called, of_training, run_of
 from harness.report import paper
 from harness.report.groups import Group
 from harness.report.model import Cell, Column, Row, Table
@@ -69,12 +70,14 @@ def _matches(group: Group) -> list[Match]:
             continue
         pair = paper.name_of(group.rl, r.name)
         mine = _decoded(pair, r) if pair is not None and r.task in ("aime24", "minerva") else []
-        name = r.name if d.mode == "rl" else "Base"
+        name = called(r) if d.mode == "rl" else "Base"
         if model is not None and d.mode in ("base", "rl") and name:
             for method in [*paper.methods("main"), *paper.methods("reweighting"), *paper.methods("minerva")]:
                 theirs = method.scores.get(r.task)
-                if theirs is not None and (method.model, method.name.lower()) == (model, name.lower()):
-                    mine += _scored(f"{title(r.task)}, {model}, {method.name}", theirs, r)
+                ours = paper.method_of(name, model).lower()
+                if theirs is not None and (method.model, method.name.lower()) == (model, ours):
+                    seed = f", seed {run_of(r)}" if of_training(r) and d.mode == "rl" else ""
+                    mine += _scored(f"{title(r.task)}, {model}, {method.name}{seed}", theirs, r)
         found |= {(match.what, match.theirs, id(r)): match for match in mine}
     return list(found.values())
 

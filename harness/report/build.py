@@ -1,12 +1,14 @@
 """From results to a report: grouped by pair and way of drawing, in the paper's shapes, each number with its source."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import UserError
 from harness.evals.compare import Comparison, comparisons, settings_of
 from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
+from harness.evals.trainings import of_training
 from harness.report import figures
 from harness.report.beside import against_paper
 from harness.report.groups import Group, grouped, pair_title
@@ -14,7 +16,7 @@ from harness.report.lists import differences, everything, provenance
 from harness.report.lm_eval import lm_eval_section
 from harness.report.model import Report, Section
 from harness.report.scores import section
-from harness.report.trained import trained_section
+from harness.report.trained import told_apart, trained_section
 from harness.report.verdict import verdict
 
 
@@ -46,31 +48,35 @@ def build(
         raise UserError("results: there is nothing to report; accepted: results, records, or an analysis")
     theirs = [result for result in results if isinstance(result, LmEvalResult)]
     ours = [result for result in results if not isinstance(result, LmEvalResult)]
-    groups = grouped(ours)
+    ours = told_apart(ours)
+    every = grouped(ours)
+    groups = [group for group in every if not all(map(of_training, group.results))]
     rows = comparisons([setting for group in groups for setting in group.settings])
+    trained = trained_section(ours)
     said, further = "This report holds analyses only; it compares no results.", ()
-    if ours:
+    if groups:
         said, further = _verdict(groups, rows)
+    elif trained is not None and trained.paragraphs:
+        said, trained = trained.paragraphs[0], replace(trained, paragraphs=trained.paragraphs[1:])
     elif theirs:
         said = "This report holds tasks of lm-eval only: each is compared in its own units."
     sections = [Section("Summary", further)] if further else []
-    if (trained := trained_section(ours)) is not None:
-        sections.append(trained)
+    sections += [trained] if trained is not None else []
     for group in groups:
         sections.append(section(group, rows, several=len(groups) > 1))
     if rows:
         sections.append(Section("Differences", parts=(figures.differences(rows), differences(rows, groups))))
-    if (against := against_paper(groups)) is not None:
+    if (against := against_paper(every)) is not None:
         sections.append(Section("Beside the paper", parts=(against,)))
     if theirs:
         settings = settings_of(theirs)
         sections.append(lm_eval_section(theirs, settings, comparisons(settings)))
     sections += more
     if ours:
-        sections.append(Section("Every result", parts=(everything(groups),)))
+        sections.append(Section("Every result", parts=(everything(every),)))
     sources = {
         one.anchor: one
-        for group in [*groups, *_groups_of(theirs)]
+        for group in [*every, *_groups_of(theirs)]
         for result in group.results
         for one in [provenance(result, group, out, runs or {})]
     }

@@ -1,13 +1,15 @@
 """The sections of other analyses: Theorem 1 by numbers, and training curves."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from harness.report.draw import COLOURS, MARKS, canvas, percent_axis, styled, svg
-from harness.report.model import Figure, Section
+from harness.report.model import Cell, Column, Figure, Row, Section, Table
+from harness.report.shapes import title
 from harness.report.text import visible
+from harness.stats import SPLITS
 
 
 def theorem_section(data: Mapping[str, Any], number: int = 0) -> Section:
@@ -53,22 +55,129 @@ def _theorem(data: Mapping[str, Any], name: str) -> Figure:
     )  # fmt: skip
 
 
+TITLES = {
+    "rollout_accuracy": "accuracy of rollouts",
+    "accuracy": "accuracy or reward of rollouts",  # analyses written before 2026-11-22 did not tell which
+    "reward": "reward of rollouts",
+    "entropy": "entropy, nats",
+    "length": "tokens a rollout",
+}
+
+
 def training_section(data: Mapping[str, Any], number: int = 0) -> Section:
-    """Draw accuracy, entropy and length over training; several runs of a method as thin lines and their mean."""
-    slug = f"-{number}" if number else ""
-    drawn = [_curves(data, f"training{slug}")]
-    drawn += [_mass(data["gradient"], f"training-gradient{slug}")] if data.get("gradient") else []
-    return Section("Training", (), tuple(drawn))
+    """Draw validations, and what was seen of the rollouts; several runs of a method as thin lines and their mean."""
+    slug, said, parts = f"-{number}" if number else "", [], list[Figure | Table]()
+    benchmarks, top_p = data.get("validation") or [], data.get("rollout_top_p") or {}
+    known = [what for what in TITLES if data["curves"].get(what)]
+    if "reward" in known and set(data["curves"]["reward"]) <= set(data["curves"].get("rollout_accuracy", ())):
+        known.remove("reward")  # it says no more
+    if len({value for values in top_p.values() for value in values}) > 1:
+        known = [what for what in known if what not in ("rollout_accuracy", "accuracy", "reward")]
+        drawn = ", ".join(f"{method} {' and '.join(f'{p:g}' for p in values)}" for method, values in top_p.items())
+        said.append(
+            f"The accuracy of the rollouts is not drawn: they were drawn at different top-p ({drawn}), and a stronger "
+            "filter makes rollouts of one model right more often. Validations are drawn alike."
+        )
+    if benchmarks:
+        parts.append(_validations(benchmarks, f"validation{slug}"))
+    if any(each["choices"] for each in benchmarks):
+        parts.append(_choices(benchmarks, f"choosing{slug}"))
+    if known:
+        parts.append(_curves(data, known, f"training{slug}"))
+    parts += [_mass(data["gradient"], f"training-gradient{slug}")] if data.get("gradient") else []
+    return Section("Training", tuple(said), tuple(parts))
+
+
+def _benchmark(one: Mapping[str, Any], among: Sequence[Mapping[str, Any]]) -> str:
+    """Name a benchmark, with how it was drawn where the same is there drawn in another way."""
+    same = [other for other in among if other["task"] == one["task"]]
+    words = [word for word in (one["limited"], one["drawn"] if len(same) > 1 else "") if word]
+    name = title(one["task"]) + (f" ({'; '.join(words)})" if words else "")
+    return f"{name}, Avg@{one['samples']}" if one["samples"] else name
+
+
+def _panels(count: int, **how: Any) -> tuple[Any, list[Any]]:
+    columns = min(count, 3)
+    rows = -(-count // columns)
+    figure, grid = canvas(6.4, 2.7 * rows, rows, columns, squeeze=False, **how)
+    panels = list(grid.flat)
+    for panel in panels[count:]:
+        panel.set_visible(False)
+    return figure, panels[:count]
 
 
 @styled
-def _curves(data: Mapping[str, Any], name: str) -> Figure:
-    titles = {"accuracy": "accuracy", "entropy": "entropy, nats", "length": "response length, tokens"}
-    known = [what for what in titles if what in data["curves"]]
-    figure, grid = canvas(6.4, 2.7, 1, len(known), squeeze=False)
+def _validations(benchmarks: Sequence[Mapping[str, Any]], name: str) -> Figure:
+    figure, panels = _panels(len(benchmarks))
+    methods = list(dict.fromkeys(method for one in benchmarks for method in one["means"]))
+    rows: list[tuple[Any, ...]] = []
+    for axes, one in zip(panels, benchmarks, strict=True):
+        label = _benchmark(one, benchmarks)
+        for method, points in one["means"].items():
+            colour, runs = COLOURS[methods.index(method) % len(COLOURS)], one["runs"][method]
+            for i, run in enumerate(runs, 1):
+                if len(runs) > 1:
+                    axes.plot(*zip(*run, strict=True), color=colour, linewidth=0.6, alpha=0.5)
+                rows += [(label, method, i, step, value, None, None) for step, value in run]
+            if not points:
+                continue  # runs without a step in common
+            steps, means, lows, highs = zip(*points, strict=True)
+            shown = visible(method, 30) + (f", mean of {len(runs)}" if len(runs) > 1 else "")
+            axes.plot(steps, means, color=colour, linewidth=1.6, marker="o", markersize=2.5, label=shown)
+            if all(low is not None for low in lows):
+                axes.fill_between(steps, lows, highs, color=colour, alpha=0.15, linewidth=0)
+            rows += [(label, method, "mean", *point) for point in points]
+        axes.set_title(visible(label, 60))
+        axes.set_xlabel("step")
+        percent_axis(axes.yaxis)
+        if axes is panels[0] and axes.get_legend_handles_labels()[0]:
+            axes.legend()
+    drawn = "; ".join(dict.fromkeys(one["drawn"] for one in benchmarks if one["drawn"]))
+    return Figure(
+        name,
+        "Validations over training"
+        + (f", drawn at {drawn}" if drawn else "")
+        + ". Step 0 is the base. Thin lines are runs, thick ones the mean of a method's runs; shaded its 95 % interval "
+        "over problems and, of several runs, over seeds.",
+        f"Line charts of the accuracy on {len(benchmarks)} benchmarks over training steps for {len(methods)} methods.",
+        svg(figure, name), ("benchmark", "method", "run", "step", "avg", "low", "high"), tuple(rows),
+        "fig:training_curve, fig:replicate, fig:probs (c)",
+    )  # fmt: skip
+
+
+def _choices(benchmarks: Sequence[Mapping[str, Any]], name: str) -> Table:
+    """Set the last checkpoint, the mean of the last few and the best side by side, and what the choice is worth."""
+    heads = ("Last", "Mean of last", "Best of N", "Chosen elsewhere", "Choosing is worth")
+    columns = [Column("Benchmark", words=True), Column("Method", words=True), *(Column(head) for head in heads)]
+    rows = []
+    for one in benchmarks:
+        for method, c in one["choices"].items():
+            steps, many = sorted(c["steps"]), len(one["runs"][method])
+            at = f"step {steps[0]:g}" if len(set(steps)) == 1 else f"steps {steps[0]:g}–{steps[-1]:g}"
+            numbers = [c["last"], c["last_mean"], c["best"], c["elsewhere"]]
+            worth = None if c["elsewhere"] is None else c["best"] - c["elsewhere"]
+            small = [f"step {c['last_step']:g}", f"of {c['averaged']}", f"of {c['validations']}, {at}", ""]
+            cells = [
+                Cell("–") if value is None else Cell(f"{100 * value:.2f}", 100 * value, (word,) if word else ())
+                for value, word in zip(numbers, small, strict=True)
+            ]
+            cells.append(Cell("–") if worth is None else Cell(f"{100 * worth:+.2f}", 100 * worth))
+            shown = method + (f" ({many} seeds)" if many > 1 else "")
+            rows.append(Row((Cell(_benchmark(one, benchmarks)), Cell(shown), *cells)))
+    note = (
+        "Validations of one training, in percent; of several seeds the mean over them. Best of N is chosen by the very "
+        "scores it is reported with, and so is too high. Chosen elsewhere: the problems are split in halves at random "
+        f"({SPLITS:,} times), the best checkpoint by one half is scored on the other. Choosing is worth the difference."
+    )
+    return Table(name, "How the checkpoint is chosen.", tuple(columns), tuple(rows), (note,))
+
+
+@styled
+def _curves(data: Mapping[str, Any], known: Sequence[str], name: str) -> Figure:
+    figure, panels = _panels(len(known))
     rows: list[tuple[Any, ...]] = []
     methods = list(dict.fromkeys(method for what in known for method in data["curves"][what]))
-    for axes, what in zip(grid[0], known, strict=True):
+    for axes, what in zip(panels, known, strict=True):
         for method, runs in data["curves"][what].items():
             colour = COLOURS[methods.index(method) % len(COLOURS)]
             for i, run in enumerate(runs, 1):
@@ -84,14 +193,16 @@ def _curves(data: Mapping[str, Any], name: str) -> Figure:
                     shared, mean, color=colour, linewidth=1.6, label=visible(f"{method}, mean of {len(runs)}", 40)
                 )
         axes.set_xlabel("step")
-        axes.set_ylabel(titles[what])
-    grid[0][0].legend()
+        axes.set_ylabel(TITLES[what])
+    panels[0].legend()
+    titles = ", ".join(TITLES[what] for what in known)
     return Figure(
         name,
-        f"Training curves: {', '.join(known)}. Thin lines are runs, thick ones the mean of a method's runs.",
-        f"Line charts of {', '.join(known)} over training steps for {len(methods)} methods.",
+        f"Rollouts during training, on the training's own problems: {titles}. Thin lines are runs, thick ones the mean "
+        "of a method's runs.",
+        f"Line charts of {titles} over training steps for {len(methods)} methods.",
         svg(figure, name), ("curve", "method", "run", "step", "value"), tuple(rows),
-        "fig:training_curve, fig:replicate",
+        "fig:training_curve",
     )  # fmt: skip
 
 
@@ -111,12 +222,14 @@ def _mass(data: Mapping[str, Any], name: str) -> Figure:
         percent_axis(axes.yaxis)
         both = zip(one["token_share"], one["gradient_share"], strict=True)
         rows += [(method, i / bins, (i + 1) / bins, tokens, mass) for i, (tokens, mass) in enumerate(both)]
+    steps = {one.get("step") for one in data.values()} - {None}
+    when = f"step {steps.pop()}" if steps else "mean over the steps"
     grid[0][0].set_ylabel("share")
     grid[0][0].legend()
     return Figure(
         name,
-        "Share of tokens and of gradient mass 2|r A|(1 − π) during training, by probability; mean over the steps of "
-        "each method's first run.",
+        f"Share of tokens and of gradient mass 2|r A|(1 − π) during training, by probability; {when} of each method's "
+        "first run.",
         f"Bar charts of token and gradient shares by probability for {len(data)} methods.",
         svg(figure, name), ("method", "p_from", "p_to", "token_share", "gradient_share"), tuple(rows), "fig:probs (a)",
     )  # fmt: skip

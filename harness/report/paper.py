@@ -10,6 +10,9 @@ from harness.spec.pair import PRESETS
 TASKS = ("aime24", "aime25", "amc")
 # The names of the paper's methods, by those of its data.
 METHOD_NAMES = {"base": "Base", "dapo": "DAPO", "ppl": "PPL", "dominate": "Dominate", "low_prob": "Ours"}
+# The same by how `rlvr-dir train` labels a training of the paper's settings, where the reader gave no name.
+LABELS = {"DAPO": "DAPO", "ppl α0.01": "PPL", "dominate α0.1": "Dominate"}
+OURS = {"Qwen2.5-Math-7B": "low_prob α0.2", "Qwen3-8B-Base": "low_prob α0.1"}
 MODELS = {"qwen2.5-math-7b": "Qwen2.5-Math-7B", "qwen3-8b-base": "Qwen3-8B-Base"}
 PAIRS = {"dapo": "DAPO", "orz": "ORZ", "unireason": "UniReason"}
 
@@ -104,3 +107,8 @@ def repository(checkpoint: str) -> tuple[str, bool]:
     if PurePath(checkpoint).is_absolute() or checkpoint.startswith((".", "~")):
         return parts[-1] if parts else "", True
     return checkpoint, False
+
+
+def method_of(name: str, model: str) -> str:
+    """Return the paper's name of a method, by the reader's or by the label of its training; else the name itself."""
+    return "Ours" if name == OURS.get(model) else LABELS.get(name, name)

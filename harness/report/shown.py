@@ -5,6 +5,7 @@ from typing import Any
 
 from harness.evals.from_records import record_of
 from harness.evals.result import EvalResult
+from harness.evals.trainings import called, of_training, run_of
 from harness.records import Snapshot
 from harness.report.groups import Group, grouped
 from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_fragment
@@ -16,9 +17,13 @@ def token_viewers(
     """Return (title, HTML) of a viewer for each pair and benchmark whose records are at hand.
 
     Base, RL, and of replacement and extrapolation the best each; first the problems whose first answers differ in
-    being right. `tokenizer` gives that of some records, or None.
+    being right. Of a training's seeds the first is shown. `tokenizer` gives that of some records, or None.
     """
     found: list[tuple[str, str]] = []
+    first: dict[str, int | str] = {}
+    for result in results:
+        first.setdefault(called(result), run_of(result))
+    results = [each for each in results if not of_training(each) or run_of(each) == first[called(each)]]
     for group in grouped(results) if problems else ():
         for task in dict.fromkeys(result.task for result in group.results):
             chosen = _chosen([result for result in group.results if result.task == task])

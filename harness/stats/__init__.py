@@ -1,6 +1,13 @@
 """Avg@k, Pass@k, Maj@k, error bars, paired tests and power of a problems x samples matrix; numpy and scipy, no I/O."""
 
-from harness.stats.clusters import clustered_errors, difference_over_seeds
+from harness.stats.choice import SPLITS, Choice, choice
+from harness.stats.clusters import (
+    clustered_errors,
+    crossed_mean,
+    difference_over_runs,
+    difference_over_seeds,
+    score_over_runs,
+)
 from harness.stats.comparison import Comparison, Pooled, Scores, family, pooled
 from harness.stats.errors import (
     pass_sampling_error,
@@ -19,6 +26,8 @@ from harness.stats.shares import Share, share_ratio, token_share
 from harness.stats.tables import holm, mean_over_benchmarks
 
 __all__ = [
+    "SPLITS",
+    "Choice",
     "Comparison",
     "PairedDifference",
     "Pooled",
@@ -28,9 +37,12 @@ __all__ = [
     "Spread",
     "avg_at_k",
     "benchmark_metrics",
+    "choice",
     "clustered_errors",
+    "crossed_mean",
     "detectable_gain",
     "difference_interval",
+    "difference_over_runs",
     "difference_over_seeds",
     "family",
     "holm",
@@ -49,6 +61,7 @@ __all__ = [
     "sampling_error",
     "satterthwaite",
     "score_interval",
+    "score_over_runs",
     "share_ratio",
     "sign_flip_p",
     "standard_error",

@@ -1,10 +1,14 @@
 """Error bars over seeds: of runs whose samples share noise within a seed, as the authors' do, and of trainings."""
 
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from harness.stats.errors import finite, satterthwaite, standard_error, t_interval
-from harness.stats.paired import PairedDifference, sign_flip_p
+from harness.stats.errors import finite, satterthwaite, score_interval, standard_error, t_interval
+from harness.stats.paired import PairedDifference, difference_interval, sign_flip_p
 
 
 def clustered_errors(values: ArrayLike, per_seed: int) -> dict[str, float]:
@@ -37,6 +41,89 @@ def clustered_errors(values: ArrayLike, per_seed: int) -> dict[str, float]:
         "over_seeds": float(np.sqrt(of_seed)),
         "over_both": float(np.sqrt(both)),
     }
+
+
+def crossed_mean(
+    by_problem: Iterable[ArrayLike], by_seed: Iterable[ArrayLike] = (), level: float = 0.95
+) -> PairedDifference:
+    """Return a mean over problems and over seeds of trainings, with its interval for other problems and other seeds.
+
+    Of several benchmarks it is their unweighted mean. Its variance is the sum of those over the problems of each and
+    over the seeds, so that the noise of the samples counts in both; interval and p are by t with Welch's and
+    Satterthwaite's degrees of freedom. NaN for one problem.
+
+    Args:
+        by_problem: for each benchmark (problems,), means over seeds.
+        by_seed: each (seeds,), means over problems and benchmarks: one for a score and for a difference that is paired
+            by seed, two for the difference of trainings with seeds of their own. One seed says nothing of others, and
+            is left out.
+
+    Raises:
+        UserError: a value is not finite.
+
+    >>> one = crossed_mean([[0.2, 0.4, 0.6, 0.8]], [[0.4, 0.6]])
+    >>> round(one.mean, 2), round(one.error, 3)
+    (0.5, 0.163)
+    """
+    from scipy import stats
+
+    problems = [finite("by_problem", each) for each in by_problem]
+    seeds = [each for values in by_seed if (each := finite("by_seed", values)).size > 1]
+    mean = float(np.mean([each.mean() for each in problems]))
+    parts = [(standard_error(each) / len(problems), each.size - 1) for each in problems]
+    parts += [(standard_error(each), each.size - 1) for each in seeds]
+    error, n = float(np.sqrt(sum(part**2 for part, _ in parts))), sum(each.size for each in problems)
+    if not np.isfinite(error):
+        return PairedDifference(mean, error, error, error, error, n)
+    degrees = satterthwaite(parts)
+    low, high = t_interval(mean, error, degrees + 1, level)
+    p = float(2 * stats.t.sf(abs(mean) / error, degrees)) if error else float(mean == 0)
+    return PairedDifference(mean, error, low, high, p, n)
+
+
+Runs = Mapping[Any, ArrayLike]  # of one benchmark, by seed of the training: (problems, samples) of 0 and 1
+
+
+def score_over_runs(benchmarks: Sequence[Runs], level: float = 0.95) -> PairedDifference:
+    """Return Avg@K as a mean over trainings and benchmarks, its interval for other problems and seeds; `p` is void.
+
+    Of one benchmark it is at least `score_interval`, which holds near 0 and 1; of one training it is that one.
+    """
+    tables = [_table(runs, list(runs)) for runs in benchmarks]
+    seeds = [np.mean([x.mean(axis=0) for x in tables], axis=0)] if len({x.shape[1] for x in tables}) == 1 else []
+    found = crossed_mean([x.mean(axis=1) for x in tables], seeds, level)
+    low, high = max(0.0, found.low), min(1.0, found.high)
+    if len(tables) == 1:
+        least, most = score_interval(np.hstack([finite("runs", x) for x in benchmarks[0].values()]), level)
+        low, high = (min(low, least), max(high, most)) if tables[0].shape[1] > 1 else (least, most)
+    return replace(found, low=low, high=high)
+
+
+def difference_over_runs(benchmarks: Sequence[tuple[Runs, Runs]], level: float = 0.95) -> PairedDifference:
+    """Subtract what other trainings scored on the same problems, as a mean over benchmarks; the interval as above.
+
+    Paired by problem, and by seed where the two share any: then the other seeds are left out. Of one benchmark the
+    interval is at least `difference_interval` and p at least `sign_flip_p`, which hold where few problems differ.
+    """
+    shared = [seed for seed in benchmarks[0][0] if all(seed in runs for pair in benchmarks for runs in pair)]
+    by_problem, by_seed = [], []
+    for pair in benchmarks:
+        one, other = (_table(runs, shared or list(runs)) for runs in pair)
+        by_problem.append(one.mean(axis=1) - other.mean(axis=1))
+        by_seed.append([(one - other).mean(axis=0)] if shared else [one.mean(axis=0), other.mean(axis=0)])
+    alike = all(len({each.size for each in side}) == 1 for side in zip(*by_seed, strict=True))
+    seeds = [np.mean(side, axis=0) for side in zip(*by_seed, strict=True)] if alike else []
+    found = crossed_mean(by_problem, seeds, level)
+    if len(by_problem) > 1:
+        return found
+    low, high = difference_interval(by_problem[0], level)
+    p = max(found.p, sign_flip_p(by_problem[0]))
+    return replace(found, low=min(low, found.low), high=max(high, found.high), p=p)
+
+
+def _table(runs: Runs, seeds: Sequence[Hashable]) -> np.ndarray:
+    """Return the shares of right samples, (problems, seeds)."""
+    return np.stack([finite("runs", runs[seed]).mean(axis=1) for seed in seeds], axis=1)
 
 
 def difference_over_seeds(

@@ -86,11 +86,19 @@ def test_curves_of_every_trainer(tmp_path):
         paths[name][0].write_text(text)
     made = curves(paths)
     found = made["curves"]
-    assert made["gradient"] == {"ours": {"token_share": [0.2, 0.8], "gradient_share": [0.9, 0.1], "steps": 2}}
+    mass = {"token_share": [0.2, 0.8], "gradient_share": [0.9, 0.1]}
+    assert made["gradient"] == {"ours": {**mass, "steps": 2, "step": None}}
+    assert curves(paths, step=2)["gradient"] == {"ours": {**mass, "steps": 1, "step": 2}}
+    with pytest.raises(UserError, match="step=9: no log has the gradient mass of that step"):
+        curves(paths, step=9)
     assert found["length"]["ours"] == [[(1.0, 9.0), (2.0, 9.0)]]
-    assert [figure.name for figure in training_section(made).parts] == ["training", "training-gradient"]
-    assert found["accuracy"]["trl"] == [[(1.0, 0.1), (2.0, 0.2)]] == found["accuracy"]["state"]
-    assert found["accuracy"]["verl"] == [[(1.0, 0.2), (2.0, 0.4)]]
+    figures = training_section(made).parts
+    assert [figure.name for figure in figures] == ["training", "training-gradient"]
+    assert "reward of rollouts" in figures[0].caption
+    # A reward is never called accuracy: neither TRL's nor verl's, which may have a length penalty in it.
+    assert found["reward"]["trl"] == [[(1.0, 0.1), (2.0, 0.2)]] == found["reward"]["state"]
+    assert found["reward"]["verl"] == [[(1.0, 0.2), (2.0, 0.4)]]
+    assert sorted(found["rollout_accuracy"]) == ["build", "ours"]
     assert found["length"]["build"] == [[(1.0, 33.0), (2.0, 32.0)]]
     assert "build" not in found["entropy"]
 

@@ -54,7 +54,7 @@ def test_the_paper_alone(tmp_path):
         (("report",), "nothing to report"),
         (("report", "nowhere"), "does not exist"),
         (("report", "--analysis", "nowhere"), "holds nothing that `rlvr-dir analyse` wrote"),
-        (("analyse", "curves", "A=nowhere"), "there is no such file"),
+        (("analyse", "curves", "A=nowhere"), "there is no such file or training"),
         (("analyse", "texts", "nowhere"), "cannot be read"),
     ],
 )

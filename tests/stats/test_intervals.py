@@ -97,6 +97,8 @@ def test_numbers_that_are_not_finite_are_refused(bad):
         lambda: stats.sampling_error(broken),
         lambda: stats.score_interval(broken),
         lambda: stats.difference_over_seeds(broken[:, 1], 0.5, 0.1, 9),
+        lambda: stats.score_over_runs([{0: broken}]),
+        lambda: stats.difference_over_runs([({0: good}, {0: broken})]),
     ):
         with pytest.raises(UserError, match=r"NaN or an infinite"):
             ask()
@@ -124,6 +126,38 @@ def test_a_training_minus_its_base_has_the_bases_error():
     assert (d.low, d.high) == pytest.approx((0.1 - half, 0.1 + half))
     assert np.isnan(stats.difference_over_seeds(trained[:1], 0.4, 0.03, 90).low)
     assert np.isnan(stats.difference_over_seeds(trained, 0.4, float("nan"), 90).low)
+
+
+def test_a_score_over_seeds_is_for_other_problems_and_other_seeds():
+    """By hand: problems of 0.25 and 0.75 in turn, seeds 0.1 apart."""
+    p = np.tile([0.25, 0.75], 10)
+    runs = {
+        seed: (np.arange(20) < np.round(20 * (p + shift))[:, None]).astype(float)
+        for seed, shift in ((0, -0.05), (1, 0.05))
+    }
+    found = stats.score_over_runs([runs])
+    over_problems, over_seeds = p.std(ddof=1) / 20**0.5, 0.1 / 2**0.5 / 2**0.5
+    assert found.error == pytest.approx(np.hypot(over_problems, over_seeds))
+    degrees = found.error**4 / (over_problems**4 / 19 + over_seeds**4 / 1)
+    half = scipy_stats.t.ppf(0.975, degrees) * found.error
+    assert (found.low, found.high) == pytest.approx((0.5 - half, 0.5 + half))
+    one = stats.score_over_runs([{0: runs[0]}])
+    assert (one.low, one.high) == stats.score_interval(runs[0])
+    nothing = {seed: np.zeros((20, 4)) for seed in (0, 1)}
+    assert stats.score_over_runs([nothing]).high > 0.1  # no difference between seeds is no certainty
+
+
+def test_differences_over_seeds_are_paired_by_seed_where_there_is_one_to_pair():
+    rng = np.random.default_rng(2)
+    luck = {0: 0.0, 1: 0.3, 2: -0.3}
+    runs = {seed: (rng.random((40, 16)) < 0.5 + each).astype(float) for seed, each in luck.items()}
+    others = {seed: np.roll(x, 1, axis=1) for seed, x in runs.items()}  # the same shares
+    same = stats.difference_over_runs([(runs, others)])
+    assert (same.mean, same.p) == (0.0, 1.0)
+    apart = stats.difference_over_runs([(runs, {seed + 10: x for seed, x in others.items()})])
+    assert apart.high - apart.low > 4 * (same.high - same.low)
+    part = stats.difference_over_runs([({0: runs[0], 1: runs[1]}, {1: others[0], 9: others[2]})])
+    assert part.mean == pytest.approx(runs[1].mean() - others[0].mean())  # of seed 1 alone
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,164 @@
+"""Trainings in tables: seeds are pooled and never lost, differences are paired by seed, and places name them."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.errors import UserError
+from harness.evals.compare import read_results
+from harness.evals.trainings import trainings_at
+from harness.report.build import build
+from harness.spec import Decoding
+from tests.report.made import result
+
+BASE = "Qwen/Qwen2.5-Math-7B"
+
+
+def of_seed(method, seed, share, task="aime24", name="", problems=30):
+    """The RL model of a seed as its training leaves it, and the base's result beside it."""
+    pair = {"base": BASE, "rl": f"runs/train/{method}/seed-{seed}/rl"}
+    rl = result(
+        Decoding(), share, pair=pair, task=task, problems=problems, seed=0, name=name, settings=f"{method}{seed}"
+    )
+    return [rl, result(Decoding(mode="base"), 0.1, pair=pair, task=task, problems=problems)]
+
+
+def written(folder, label, shares, task="aime24"):
+    """A training's folder as `rlvr-dir train` leaves it, as far as reports read it."""
+    folder.mkdir(parents=True)
+    (folder / "train.yaml").write_text("{}")
+    (folder / "summary.json").write_text(json.dumps({"label": label}))
+    for seed, share in shares.items():
+        place = folder / f"seed-{seed}" / "results"
+        place.mkdir(parents=True)
+        for each in of_seed(folder.name, seed, share, task):
+            each.write(place)
+    return folder
+
+
+def tables(made):
+    return {table.name: table for table in made.tables}
+
+
+def cells(table, *at):
+    return {row.cells[at[0]].text: [row.cells[i].text for i in at[1:]] for row in table.rows}
+
+
+def test_seeds_of_a_method_are_one_row_with_their_mean_and_are_paired_by_seed(tmp_path):
+    written(tmp_path / "a", "DAPO", {0: 0.3, 1: 0.4, 2: 0.35})
+    written(tmp_path / "b", "low_prob α0.2", {0: 0.5, 1: 0.55, 7: 0.9})
+    found = read_results([tmp_path / "a", f"Ours={tmp_path / 'b'}"])
+    made = build(found)
+    table = tables(made)["trained"]
+    assert [row.cells[1].text for row in table.rows] == ["Base", "DAPO (3 seeds)", "Ours (3 seeds)"]
+
+    def averages(method):
+        mine = [r for r in found if r.decoding.mode == "rl" and r.provenance["training"]["name"] == method]
+        return {r.provenance["training"]["seed"]: r.avg for r in mine}
+
+    dapo, ours = averages("DAPO"), averages("Ours")
+    assert (list(dapo), list(ours)) == ([0, 1, 2], [0, 1, 7])
+    assert [row.cells[2].text for row in table.rows[1:]] == [
+        f"{100 * np.mean(list(each.values())):.2f}" for each in (dapo, ours)
+    ]
+    # Paired by the seeds that both have: 0 and 1.
+    difference = 100 * np.mean([ours[seed] - dapo[seed] for seed in (0, 1)])
+    assert table.rows[2].cells[2].small[-1].startswith(f"{difference:+.1f} [")
+    rows = [[cell.text for cell in row.cells] for row in tables(made)["trained-differences"].rows]
+    assert [row[1:3] for row in rows] == [["DAPO", "Base"], ["Ours", "Base"], ["Ours", "DAPO"]]
+    assert rows[2][3] == f"{difference:+.2f}"
+    assert made.verdict.startswith(f"Ours changes accuracy by {difference:+.1f} points [")
+    assert "against DAPO (AIME24, 3 seeds, 95 %" in made.verdict
+    beside = cells(tables(made)["beside-the-paper"], 0, 1)
+    assert beside["AIME24, Qwen2.5-Math-7B, Ours, seed 7, Avg@4"] == ["39.06"]
+    assert len(tables(made)["results"].rows) == 12  # nothing is lost: each seed's RL and base
+
+
+def test_the_interval_of_several_seeds_is_wider_than_that_of_one_where_seeds_differ(tmp_path):
+    alike = written(tmp_path / "alike", "DAPO", {0: 0.4, 1: 0.4, 2: 0.4})
+    apart = written(tmp_path / "apart", "DAPO", {0: 0.1, 1: 0.4, 2: 0.7})
+
+    def width(folder):
+        low, high = tables(build(read_results([folder])))["trained"].rows[1].cells[2].small[0][1:-1].split(", ")
+        return float(high) - float(low)
+
+    assert width(apart) > 1.5 * width(alike)
+
+
+def test_an_average_over_benchmarks_has_an_interval_and_a_difference(tmp_path):
+    found = []
+    for method, share in (("DAPO", 0.3), ("Ours", 0.5)):
+        for seed in (0, 1):
+            for task in ("aime24", "amc"):
+                found += of_seed(method, seed, share + seed / 10, task, name=method)
+    table = tables(build(found))["trained"]
+    average = table.rows[2].cells[-2]
+    assert len(average.small) == 2
+    each = [float(row.cells[2 + 2 * i].text) for row in table.rows[1:] for i in range(2)]
+    assert float(average.small[1].split(" ")[0]) == pytest.approx(np.mean(each[2:]) - np.mean(each[:2]), abs=0.06)
+
+
+def test_two_results_of_one_seed_under_one_name_are_refused(tmp_path):
+    one, other = (written(tmp_path / name, "DAPO", {0: 0.3}) for name in ("one", "other"))
+    with pytest.raises(UserError, match=r"'DAPO' names two results of seed 0 on aime24 .*one.* and .*other"):
+        build(read_results([f"DAPO={one}", f"DAPO={other}"]))
+    # Nobody gave them a name, and their labels are the same: their folders tell them apart.
+    table = tables(build(read_results([one, other])))["trained"]
+    assert [row.cells[1].text for row in table.rows] == ["Base", "one", "other"]
+
+
+def test_a_checkpoint_that_the_scores_chose_is_said_to_be(tmp_path):
+    folder = written(tmp_path / "a", "DAPO", {0: 0.3})
+    assert "chosen by" not in str(tables(build(read_results([folder])))["trained"].notes)
+    (folder / "train.yaml").write_text("checkpoint: best(aime24)\n")
+    assert (
+        "chosen by the scores themselves (DAPO: best(aime24))"
+        in tables(build(read_results([folder])))["trained"].notes[1]
+    )
+
+
+def test_a_sweep_of_trainings_is_read_from_where_its_trainings_lie(tmp_path, capsys):
+    sweep = tmp_path / "sweeps" / "mine"
+    sweep.mkdir(parents=True)
+    (sweep / "sweep.yaml").write_text("kind: train\n")
+    with pytest.raises(UserError, match="is a sweep of trainings without a summary yet"):
+        read_results([sweep])
+    written(tmp_path / "trainings" / "DAPO-0", "DAPO", {0: 0.3, 1: 0.4, 9: 0.9})
+    written(tmp_path / "trainings" / "ppl-1", "ppl α0.01", {0: 0.5})
+    entries = [
+        {"label": label, "folder": f"x/trainings/{name}"} for label, name in (("DAPO", "DAPO-0"), ("ppl", "ppl-1"))
+    ]
+    (sweep / "summary.json").write_text(json.dumps({"kind": "train", "seeds": [0, 1], "entries": entries}))
+    assert [(each.name, each.seeds) for each in trainings_at(sweep)] == [("DAPO", (0, 1)), ("ppl", (0, 1))]
+    table = tables(build(read_results([sweep / "results"])))["trained"]
+    assert [row.cells[1].text for row in table.rows] == ["Base", "DAPO (2 seeds)", "ppl"]
+    assert "ppl-1 has no results of seed 1 yet" in capsys.readouterr().err
+    other = tmp_path / "other" / "sweeps" / "mine"
+    other.mkdir(parents=True)
+    (other / "sweep.yaml").write_text("kind: train\n")
+    written(tmp_path / "other" / "trainings" / "DAPO-long", "DAPO", {0: 0.6})
+    entries = [{"label": "DAPO", "folder": "x/trainings/DAPO-long"}]
+    (other / "summary.json").write_text(json.dumps({"kind": "train", "seeds": [0], "entries": entries}))
+    table = tables(build(read_results([sweep, sweep, other])))["trained"]  # one of them twice: counted once
+    assert [row.cells[1].text for row in table.rows] == ["Base", "DAPO-0 (2 seeds)", "ppl", "DAPO-long"]
+    with pytest.raises(UserError, match=r"gives one name to several trainings \(DAPO, ppl\)"):
+        read_results([f"Mine={sweep}"])
+
+
+def test_a_report_can_be_of_some_benchmarks_alone(tmp_path):
+    training = written(tmp_path / "a", "DAPO", {0: 0.3})
+    written(tmp_path / "b", "DAPO", {0: 0.3}, task="amc")
+    for each in (tmp_path / "b" / "seed-0" / "results").glob("*.json"):
+        each.rename(training / "seed-0" / "results" / each.name)
+    asked = ["report", str(training), "--tokens", "0", "--out", str(tmp_path / "out"), "--tasks"]
+    assert CliRunner().invoke(app, [*asked, "amc"]).exit_code == 0
+    head = (tmp_path / "out" / "tables" / "trained.csv").read_text().splitlines()[0]
+    assert "AMC" in head
+    assert "AIME24" not in head
+    refused = CliRunner().invoke(app, [*asked, "amc,minerva"])
+    assert "tasks='minerva' is not known; accepted: amc, aime24" in str(refused.exception).replace(
+        "aime24, amc", "amc, aime24"
+    )
