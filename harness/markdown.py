@@ -33,3 +33,10 @@ def _bound(value: float, digits: int, sign: bool) -> str:
     while value and digits < 12 and float(f"{value:.{digits}f}") == 0:
         digits += 1
     return f"{value + 0.0:{'+' if sign else ''}.{digits}f}"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -26,7 +26,7 @@ SweepName = Annotated[str, typer.Argument(help="The sweep's name, or its folder.
 def sweep_run(
     file: Annotated[str, typer.Argument(help="A YAML file, or the name of a sweep that ships with rlvr-dir.")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the points, what is in the records, and the cost; run nothing.")
+        bool, typer.Option("--dry-run", help="Print points, what the records hold, and the price; run nothing.")
     ] = False,
     extend: Annotated[
         bool, typer.Option("--extend", help="Add the points that the file has more than before.")
@@ -37,7 +37,7 @@ def sweep_run(
     out: SweepOut = OUT,
     records: Records = None,
     track: Track = True,
-    speed: Annotated[float | None, typer.Option(help="Tokens a second, for the estimate of the time.")] = None,
+    speed: Annotated[float | None, typer.Option(min=1e-3, help="Tokens a second, for the hours.")] = None,
 ) -> None:
     """Run a sweep, or go on with it: whatever was interrupted, the same command finishes it.
 
@@ -51,8 +51,11 @@ def sweep_run(
 
     found = kind_of(spec).estimate(spec, Places.under(out, records=records, track=False), speed)
     typer.echo(found.text(points=dry_run), err=not dry_run)
-    if not dry_run:
-        _run(spec, out, records, track, extend=extend)
+    if dry_run:
+        return
+    if refused := found.refusal:
+        raise UserError(refused)
+    _run(spec, out, records, track, extend=extend)
 
 
 @app.command("resume")

@@ -40,7 +40,10 @@ def train_command(
     out: Annotated[Path | None, typer.Option(help="Default runs/train/NAME, by file or method.")] = None,
     track: Annotated[bool, typer.Option(help="Log each seed to MLflow, step by step.")] = True,
     tracking: Tracking = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and print the training; run nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the training and its price; run nothing.")] = False,
+    speed: Annotated[
+        float | None, typer.Option(min=1e-3, help="Tokens a second of the rollouts, for the hours of a dry run.")
+    ] = None,
 ) -> None:
     """Train with DAPO and save the result as a pair with its base.
 
@@ -69,11 +72,19 @@ def train_command(
     check_machine(spec)
     where = out or Path("runs/train") / (file.stem if file else spec.dapo.label.replace(" α", "-").replace(" ", "-"))
     if dry_run and spec.backend == "verl":
-        _show_verl(spec, where)
+        _show_verl(spec, where, speed)
         return
     if dry_run:
+        from harness.training import price
+
+        told = price(spec, speed)
         typer.echo(yaml.safe_dump({**plain(spec), "out": str(where)}, sort_keys=False, allow_unicode=True).rstrip())
+        say(told)
         return
+    from harness.price import training_refusal
+
+    if refused := training_refusal(spec):
+        raise UserError(refused)
     from harness.tracking import Training, resolve_store
     from harness.training import run
 
@@ -114,12 +125,13 @@ def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "Tra
     return complete(data)
 
 
-def _show_verl(spec: "TrainSpec", out: Path) -> None:
-    """Print verl's arguments for the first seed, checked by verl where its environment is there."""
+def _show_verl(spec: "TrainSpec", out: Path, speed: float | None) -> None:
+    """Print verl's arguments for the first seed, checked by verl where its environment is there, and the price."""
     from harness.cli.evaluate import say
     from harness.train.verl.run import arguments
     from harness.train.verl.spec import Verl
     from harness.train.verl.validate import validate
+    from harness.training import lacks, price
 
     lines = arguments(spec, spec.seeds[0], out, spec.base)
     python = (spec.verl or Verl()).python
@@ -130,8 +142,7 @@ def _show_verl(spec: "TrainSpec", out: Path) -> None:
     else:
         say(f"not checked: there is no {python}, which `make verl-env` makes (verl.python names another)")
     typer.echo("\n".join(line.text for line in lines))
-    from harness.training import lacks
-
+    say(price(spec, speed))
     for sentence in lacks(spec):
         say(f"not here: {sentence}")
 

@@ -18,7 +18,7 @@ from harness import stats
 from harness.evals.compare import Comparison, markdown, settings_of
 from harness.evals.result import EvalResult
 from harness.evals.show import table
-from harness.markdown import interval, markdown_table
+from harness.markdown import duration, interval, markdown_table
 from harness.records.files import write_file
 from harness.report.figures import against_ratio, heat_map
 from harness.report.model import Figure
@@ -285,10 +285,3 @@ def _matched(rows: Sequence[dict[str, Any]]) -> str:
         cells[-1] += [f"{100 * row[share]:.2f} %" for share in ("wanted", "expected", "reached")]
         cells[-1] += [f"{100 * miss:+.2f}", f"{100 * miss / row['wanted']:+.0f} %"]
     return markdown_table(["criterion", "τ", "wanted", "expected", "reached", "miss, points", "miss"], cells, left=1)
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as `40 s`, `12 min`, `3.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from harness import stats
-from harness.markdown import interval, markdown_table
+from harness.markdown import duration, interval, markdown_table
 from harness.report.draw import COLOURS, canvas, styled, svg
 from harness.report.model import Figure
-from harness.report.sweep import CompleteTrial, SweepSummary, duration
+from harness.report.sweep import CompleteTrial, SweepSummary
 
 
 class FinishedSeed(Protocol):

@@ -82,6 +82,11 @@ class TrialRunner(ABC):
 class Estimate(Protocol):
     """What a sweep will cost."""
 
+    @property
+    def refusal(self) -> str | None:
+        """Say why this machine cannot do what is missing, and what could; None where it can."""
+        ...
+
     def text(self, *, points: bool) -> str:
         """Return it as a person reads it; `points` lists them one by one."""
         ...

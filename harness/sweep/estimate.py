@@ -10,8 +10,8 @@ from harness.errors import UserError
 from harness.evals import preflight
 from harness.evals.loop import Job, jobs_of
 from harness.evals.show import markdown_table
+from harness.price import PROMPT, Machine, PairPrice, hours, pair_table
 from harness.records import RecordStore
-from harness.report.sweep import duration
 from harness.spec import Decoding
 from harness.spec.sweep import LISTED, RATIO, SweepSpec
 from harness.sweep.decodings import decoding_of, references
@@ -33,14 +33,27 @@ class TrialCost:
 
 @dataclass(frozen=True, slots=True)
 class DecodingEstimate:
-    """What a sweep will cost. `mean_tokens` is measured on held responses; None where there are none."""
+    """What a sweep will cost. `mean_tokens` is measured on held responses; None where there are none.
+
+    `speed` is in tokens a second, by `whose` account; None where nobody has one.
+    """
 
     rows: list[TrialCost]
     size: str
     mean_tokens: float | None
     max_tokens: int
     speed: float | None
+    whose: str
     notes: tuple[str, ...]
+    prices: tuple[PairPrice, ...] = ()
+
+    @property
+    def refusal(self) -> str | None:
+        """Say why this machine cannot decode what is missing, and what could; None where it can."""
+        lacking = {row.pair for row in self.rows if (row.held or 0) < row.asked}
+        machine = Machine.here() if lacking else None
+        told = (price.refusal(machine) for price in self.prices if machine and price.name in lacking)
+        return next((each for each in told if each), None)
 
     @property
     def missing(self) -> int:
@@ -55,7 +68,10 @@ class DecodingEstimate:
             cells = [[r.pair, r.label, f"{r.asked:,}", "?" if r.held is None else f"{r.held:,}"] for r in self.rows]
             lines += ["", markdown_table(["pair", "decoding", "responses", "in the records"], cells, left=2), ""]
         lines.append(f"in the records: {held:,}; to be decoded: {self.missing:,}, {self.cost()}")
-        return "\n".join([*lines, *self.notes])
+        if points and self.prices:
+            lines += ["", *pair_table(self.prices)]
+        refused = [refusal] if points and (refusal := self.refusal) else []
+        return "\n".join([*lines, *self.notes, *refused])
 
     def cost(self) -> str:
         """Say how many tokens and how much time it takes."""
@@ -65,9 +81,7 @@ class DecodingEstimate:
         else:
             tokens = round(self.missing * self.mean_tokens)
             words = f"about {tokens:,} tokens ({self.mean_tokens:.0f} each, as measured)"
-        if self.speed is None:
-            return words + "; time unknown: give --speed TOKENS_PER_SECOND"
-        return words + f"; {duration(tokens / self.speed)} at {self.speed:,.0f} tokens/s"
+        return f"{words}; {hours(tokens, self.speed, self.whose)}"
 
 
 def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = None) -> DecodingEstimate:
@@ -104,15 +118,20 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
         rows += [TrialCost(next(iter(spec.pairs)), "to be proposed, with its control", 2 * each, 0)] * (
             spec.run_cap or 0
         )
+    whose = "as --speed says"
     if speed is None:
-        speed = _speed(out, spec)
+        speed, whose = _speed(out, spec), "an earlier sweep here"
+    longest = PROMPT + spec.sampling.max_tokens
+    priced = [PairPrice.of(spec.pairs[pair], spec.engine, pair, longest) for pair in spec.pairs]
     return DecodingEstimate(
         rows,
         spec.size(),
         sum(lengths) / len(lengths) if lengths else None,
         spec.sampling.max_tokens,
         speed,
+        whose,
         tuple(notes),
+        tuple(price for price in priced if price is not None),
     )
 
 

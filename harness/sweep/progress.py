@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from harness.report.sweep import duration
+from harness.markdown import duration
 from harness.sweep.trials import Trials
 
 

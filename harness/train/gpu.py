@@ -13,9 +13,9 @@ from harness.errors import UserError
 from harness.train.spec import TrainSpec, Vllm
 
 GIB = 2**30
-_USABLE = 0.9  # of the GPU: the rest is CUDA's own, the allocator's waste and what this estimate does not know
+USABLE = 0.9  # of the GPU: the rest is CUDA's own, the allocator's waste and what this estimate does not know
 _LOGIT = 16  # bytes for a logit of the loss: itself in float32, over the temperature, and the gradient of both
-_VLLM_OWN = 2 * GIB  # CUDA graphs, and the activations of a step of 4096 tokens (TRL's max_num_batched_tokens)
+VLLM_OWN = 2 * GIB  # CUDA graphs, and the activations of a step of 4096 tokens (TRL's max_num_batched_tokens)
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Sizes:
     kv: int  # numbers a token in all layers: keys and values
     vocab: int
     context: int
+    heads: int  # of a layer's attention
+    kv_heads: int  # of its keys and values
 
     @classmethod
     def of(cls, config: Any, trust_remote_code: bool = False) -> "Sizes":
@@ -57,15 +59,18 @@ class Sizes:
             model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
         text = config.get_text_config()
         heads = text.num_attention_heads
+        kv_heads = getattr(text, "num_key_value_heads", None) or heads
         head = getattr(text, "head_dim", None) or text.hidden_size // heads
         return cls(
             parameters=sum(parameter.numel() for parameter in model.parameters()),
             layers=text.num_hidden_layers,
             hidden=text.hidden_size,
             intermediate=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
-            kv=2 * text.num_hidden_layers * (getattr(text, "num_key_value_heads", None) or heads) * head,
+            kv=2 * text.num_hidden_layers * kv_heads * head,
             vocab=text.vocab_size,
             context=getattr(text, "max_position_embeddings", None) or 2**31,
+            heads=heads,
+            kv_heads=kv_heads,
         )
 
 
@@ -102,7 +107,7 @@ def fit_gpu(spec: TrainSpec, sizes: Sizes, prompt_tokens: int, gpu: Gpu) -> Fit:
             f"tokens, that is beyond the {sizes.context} positions of base={spec.base!r}; accepted: up to "
             f"{max(0, sizes.context - prompt_tokens)}"
         )
-    usable = min(int(_USABLE * gpu.total), gpu.free)
+    usable = min(int(USABLE * gpu.total), gpu.free)
     trained = sizes.parameters if spec.lora is None else _adapter(sizes, spec.lora.rank)
     # float32 weights, with Adam's two moments; gradients, and the copies that autocast makes, while an update is made
     kept = 4 * sizes.parameters + 8 * trained + (4 * trained if spec.lora else 0)
@@ -205,7 +210,7 @@ def _beside_vllm(
             f"vllm.max_model_length={context} is less than the longest prompt and a response, {length} tokens; "
             "accepted: at least that, or leave it out"
         )
-    least = (2 * sizes.parameters + 2 * sizes.kv * context + _VLLM_OWN) / gpu.total  # bfloat16, a single response
+    least = (2 * sizes.parameters + 2 * sizes.kv * context + VLLM_OWN) / gpu.total  # bfloat16, a single response
     most = (usable - kept) / gpu.total
     # all responses of a step at once, if there is room; without sleep mode vLLM keeps its share while an update is made
     wanted = least + 2 * sizes.kv * context * (spec.dapo.responses - 1) / gpu.total

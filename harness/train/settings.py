@@ -102,6 +102,11 @@ class DapoSettings(Spec, frozen=True):
         return self.prompts * self.samples
 
     @property
+    def step_tokens(self) -> int:
+        """Tokens of the responses a step learns from, at most."""
+        return self.responses * self.max_response_tokens
+
+    @property
     def minibatch(self) -> int:
         """Responses an optimizer update."""
         return self.responses // self.minibatches

@@ -4,23 +4,35 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.evals.show import markdown_table
-from harness.report.sweep import duration
+from harness.markdown import duration
+from harness.price import rollouts, training_refusal
 from harness.spec.search import LISTED
 from harness.sweep.points import listed_points
 from harness.sweep.training.spec import TrainingSweep
 from harness.sweep.training.trial import folder_of
 from harness.train.folder import TrainingFolder
 from harness.train.spec import TrainSpec
+from harness.training import gpu_lines
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingEstimate:
-    """What a sweep of trainings will cost. `seconds` of a seed is measured on finished ones; None without any."""
+    """What a sweep of trainings will cost. `seconds` of a seed is measured on finished ones; None without any.
+
+    `speed` is that of the rollouts, in tokens a second; None where nobody states one.
+    """
 
     size: str
     rows: list[tuple[TrainSpec, int]]  # each training, and how many of its seeds are done
     seconds: float | None
     store: Path
+    speed: float | None = None
+
+    @property
+    def refusal(self) -> str | None:
+        """Say why this machine cannot hold the trainings that are missing; None where it can, or nobody can tell."""
+        lacking = [spec for spec, done in self.rows if done < len(spec.seeds)]
+        return training_refusal(lacking[0]) if lacking else None
 
     def text(self, *, points: bool) -> str:
         """Write it as a person reads it; `points` lists them one by one."""
@@ -34,10 +46,14 @@ class TrainingEstimate:
             head = ["training", "steps", "responses learned from, a seed", "seeds done", "folder"]
             lines += ["", markdown_table(head, cells, left=1), ""]
         left = sum(seeds - done for _, done in self.rows)
-        cost = "time unknown: none is finished here"
         if self.seconds is not None:
             cost = f"{duration(self.seconds * left)} of steps ({duration(self.seconds)} a seed, as measured)"
+        else:
+            each = [spec.dapo.steps * spec.dapo.step_tokens * (seeds - done) for spec, done in self.rows]
+            cost = rollouts(sum(each), self.speed)
         lines.append(f"seeds done: {sum(done for _, done in self.rows)}; to be trained: {left}, {cost}")
+        if points:
+            lines += gpu_lines(self.rows[0][0])
         return "\n".join(lines)
 
 
@@ -61,4 +77,4 @@ def estimate(
         done = [facts for seed in each.seeds if (facts := folder.seed(seed).facts())]
         rows.append((each, len(done)))
         seconds += [facts["seconds"] for facts in done]
-    return TrainingEstimate(spec.size(), rows, sum(seconds) / len(seconds) if seconds else None, store)
+    return TrainingEstimate(spec.size(), rows, sum(seconds) / len(seconds) if seconds else None, store, speed)

@@ -121,7 +121,7 @@ def _check(spec: TrainingSweep) -> None:
 
 
 def _estimate(spec: TrainingSweep, places: Places, speed: float | None) -> TrainingEstimate:
-    return estimate(spec, places.out)
+    return estimate(spec, places.out, speed=speed)
 
 
 def _results(spec: TrainingSweep, folder: SweepFolder, trial: FrozenTrial) -> list[SeedResult] | None:

@@ -1,0 +1,384 @@
+"""What a plan takes of GPUs, from configurations alone: nothing is downloaded, no weights are read.
+
+    price = PairPrice.of(pair, EngineSpec(), tokens=20_000)
+    price.fewest(80), price.refusal(Machine.here())
+
+Sizes are exact: parameters are counted on the model built without memory. What a program takes beside weights and
+cache is an estimate, and so is the fewest GPUs; only what weights and cache alone rule out is refused.
+"""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import lcm
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.markdown import duration, markdown_table
+from harness.spec import TINY, EngineSpec, Pair
+from harness.tiny import checkpoints, tiny_pair
+from harness.train.gpu import GIB, USABLE, VLLM_OWN, Gpu, Sizes, fit_gpu, longest
+from harness.train.spec import TrainSpec
+from harness.train.verl.spec import Verl
+
+CARDS = (24, 40, 80, 141)  # GPUs by the gigabytes on their label
+ASSUMED_SPEED = 1000.0  # tokens a second where nobody has measured or stated one: a round number to multiply by
+PROMPT = 2048  # tokens of the longest prompt where there is no tokenizer at hand to count them
+_SEEN = 0.975 * GIB  # of a labelled gigabyte: an "80 GB" H100 has 79.1 GiB, an "141 GB" H200 139.8
+_DECISION = 64  # bytes a logit of a step, both models' float32 logits among them: as `harness.decode.memory` has it
+_LOSS = 4  # bytes a logit of verl's loss, in bfloat16: itself, and its gradient where that is not written over it
+_WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
+_CPU_CACHE = 2.0  # GiB that vLLM is given on a CPU
+
+_QWEN25 = {"vocab_size": 152_064, "tie_word_embeddings": False, "dtype": "bfloat16"}
+_QWEN3 = {"vocab_size": 151_936, "tie_word_embeddings": False, "dtype": "bfloat16", "head_dim": 128}
+
+
+def _shape(layers: int, hidden: int, inner: int, heads: int, kv_heads: int, positions: int) -> dict[str, int]:
+    return {
+        "num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": inner,
+        "num_attention_heads": heads, "num_key_value_heads": kv_heads, "max_position_embeddings": positions,
+    }  # fmt: skip
+
+
+# The configurations of models that plans are made for before they are downloaded, as their config.json has them.
+KNOWN: dict[str, tuple[str, dict[str, Any]]] = {
+    "Qwen/Qwen2.5-7B": ("qwen2", _QWEN25 | _shape(28, 3584, 18_944, 28, 4, 131_072)),
+    "Qwen/Qwen2.5-Math-7B": ("qwen2", _QWEN25 | _shape(28, 3584, 18_944, 28, 4, 4096)),
+    "Qwen/Qwen2.5-32B": ("qwen2", _QWEN25 | _shape(64, 5120, 27_648, 40, 8, 131_072)),
+    "Qwen/Qwen3-8B-Base": ("qwen3", _QWEN3 | _shape(36, 4096, 12_288, 32, 8, 32_768)),
+    "Qwen/Qwen3-14B-Base": ("qwen3", _QWEN3 | _shape(40, 5120, 17_408, 40, 8, 32_768)),
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Hold what this machine has; `memory` is None where it cannot be told."""
+
+    gpus: int
+    gpu: float | None  # bytes of the smallest GPU
+    memory: float | None  # bytes of the machine's own
+
+    @classmethod
+    def here(cls) -> "Machine":
+        """Ask this machine, without taking a GPU into use."""
+        import torch
+
+        gpus = torch.cuda.device_count()  # of those that CUDA_VISIBLE_DEVICES shows
+        sizes: list[float] = []
+        if gpus:
+            try:
+                asked = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+                told = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=30).stdout
+                sizes = [float(line) * 2**20 for line in told.split()]
+            except (OSError, ValueError, subprocess.SubprocessError):
+                sizes = []  # another maker's, or none that can be asked
+        return cls(gpus, min(sizes, default=None), _memory())
+
+    def __str__(self) -> str:
+        """Say what it has."""
+        own = "" if self.memory is None else f" and {self.memory / GIB:.0f} GiB of memory"
+        if not self.gpus:
+            return f"no GPU{own}"
+        each = "" if self.gpu is None else f" of {self.gpu / GIB:.0f} GiB"
+        return f"{self.gpus} GPU{'s' * (self.gpus > 1)}{each}{own}"
+
+
+def _memory() -> float | None:
+    """Return the bytes of this machine, or of this container's share of it."""
+    found = []
+    try:
+        found.append(float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
+        found.append(float(Path("/sys/fs/cgroup/memory.max").read_text()))  # or "max"
+    except (OSError, ValueError):
+        pass
+    return min(found, default=None)
+
+
+@cache
+def sizes_of(name: str, revision: str | None = None, trust_remote_code: bool = False) -> tuple[Sizes, str] | None:
+    """Return a checkpoint's sizes, and its dtype; None where its configuration is neither here nor known."""
+    from transformers import AutoConfig
+
+    place = Path(name).expanduser()
+    try:
+        where = str(place) if place.is_dir() else name
+        config = AutoConfig.from_pretrained(
+            where, revision=revision, trust_remote_code=trust_remote_code, local_files_only=True
+        )
+    except (OSError, ValueError):
+        if name not in KNOWN:
+            return None
+        kind, fields = KNOWN[name]
+        config = AutoConfig.for_model(kind, **fields)
+    try:
+        sizes = Sizes.of(config, trust_remote_code)
+    except (AttributeError, ValueError):  # no model that writes text
+        return None
+    return sizes, str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
+
+
+def can_share(sizes: Sizes, gpus: int) -> bool:
+    """Tell whether so many GPUs can share each layer: all get as many heads; key-value heads are cut or copied."""
+    fits = sizes.heads % gpus == 0 and sizes.intermediate % gpus == 0
+    return fits and (sizes.kv_heads % gpus == 0 or gpus % sizes.kv_heads == 0)
+
+
+def cache_on_each(sizes: Sizes, gpus: int) -> float:
+    """Return the numbers a token that the cache of one model holds on each of the GPUs that share its layers."""
+    return sizes.kv / min(gpus, sizes.kv_heads)
+
+
+def shares(sizes: Sizes) -> list[int]:
+    """Return the numbers of GPUs, up to 64, that can share each layer."""
+    return [n for n in range(1, 65) if can_share(sizes, n)]
+
+
+@dataclass(frozen=True)
+class PairPrice:
+    """What decoding with a pair takes of each GPU that shares its layers; `tokens` is prompt and response, at most."""
+
+    name: str
+    sizes: Sizes
+    models: int  # whose weights are held: 1 where RL is an adapter
+    width: int  # bytes of a weight, and of a number of the cache
+    tokens: int
+    engine: EngineSpec
+    known: bool  # the sizes are from `KNOWN` or the other model's, not from its own configuration
+
+    @classmethod
+    def of(cls, pair: Pair | str, engine: EngineSpec, name: str, tokens: int) -> "PairPrice | None":
+        """Return the price of a pair; None where neither model's configuration is here or known.
+
+        Args:
+            tokens: of the longest prompt and response; where the engine states no context vLLM takes the models' own.
+        """
+        found = checkpoints(pair)
+        base = sizes_of(found.base, found.base_revision, found.trust_remote_code)
+        rl = sizes_of(found.rl, found.rl_revision, found.trust_remote_code)
+        if (one := rl or base) is None:
+            return None
+        adapter = (Path(found.rl).expanduser() / "adapter_config.json").is_file()
+        sizes, dtype = one
+        context = engine.max_model_len or min(each[0].context for each in (base, rl) if each)
+        return cls(
+            name,
+            sizes,
+            models=1 if adapter else 2,
+            width=_WIDTHS.get(dtype if engine.dtype == "auto" else engine.dtype, 4),
+            tokens=context if engine.backend != "transformers" else min(context, tokens),
+            engine=engine,
+            known=not Path(found.rl).expanduser().is_dir(),
+        )
+
+    @property
+    def weights(self) -> float:
+        """Return the bytes of the weights."""
+        return self.models * self.width * self.sizes.parameters
+
+    @property
+    def cache(self) -> float:
+        """Return the bytes a token of the cache of both models."""
+        return 2 * self.width * self.sizes.kv
+
+    def least(self, gpus: int) -> float:
+        """Return the bytes on each GPU of the weights and the cache of one whole response: what nothing can do without.
+
+        vLLM refuses to start where a response of `max_model_len` tokens has no room.
+        """
+        cached = 2 * self.width * cache_on_each(self.sizes, gpus) * self.tokens
+        return self.weights / gpus + cached
+
+    def fewest(self, card: int) -> int | None:
+        """Return the fewest GPUs of so many gigabytes that should hold it; None where no number up to 64 does."""
+        own = VLLM_OWN + self.engine.max_num_seqs * self.sizes.vocab * _DECISION
+        room = self.engine.gpu_memory_utilization * card * _SEEN - own
+        able = shares(self.sizes) if self.engine.backend != "transformers" else [1]
+        return next((n for n in able if self.least(n) <= room), None)
+
+    def refusal(self, machine: Machine) -> str | None:
+        """Say why a machine cannot hold the pair, and what could; None where it can, or where that cannot be told."""
+        engine, gpus = self.engine, self.engine.tensor_parallel_size
+        if not can_share(self.sizes, gpus):
+            able = ", ".join(map(str, shares(self.sizes)))
+            return (
+                f"engine.tensor_parallel_size={gpus} is refused: the {self.sizes.heads} heads of {self.name} "
+                f"({self.sizes.kv_heads} of keys and values) cannot be shared so; accepted: {able}"
+            )
+        if engine.workers > 1 or engine.ray_address or os.environ.get("RAY_ADDRESS"):
+            return None  # other machines hold it
+        if machine.gpus and engine.device != "cpu":
+            if machine.gpus < gpus:
+                short = f"engine.tensor_parallel_size={gpus} asks for as many GPUs"
+            elif machine.gpu is not None and self.least(gpus) > engine.gpu_memory_utilization * machine.gpu:
+                short = f"weights and the cache of one response take {_gib(self.least(gpus))} of each of {gpus} GPUs"
+            else:
+                return None
+        else:
+            needed = self.weights + (engine.kv_cache_gib or _CPU_CACHE) * GIB
+            if machine.memory is None or needed <= machine.memory:
+                return None
+            short = f"weights and cache take {_gib(needed)}"
+        return f"{self.name} cannot run here: {short}, and this machine has {machine}; accepted: {self.could()}"
+
+    def could(self) -> str:
+        """Say which GPUs should hold it."""
+        found = [(card, n) for card in CARDS if (n := self.fewest(card))]
+        return " or ".join(f"{n} x {card} GB" for card, n in found) or "no number of GPUs that is known here"
+
+
+def pair_table(prices: Sequence[PairPrice]) -> list[str]:
+    """Return a table of pairs, a row each, with what it assumes in a line below."""
+    head = ["pair", "parameters", "weights", "KV cache a token", "one response", *(f"{card} GB" for card in CARDS)]
+    rows = [
+        [
+            price.name,
+            f"2 x {_count(price.sizes.parameters)}" if price.models == 2 else _count(price.sizes.parameters),
+            _gib(price.weights),
+            f"{price.cache / 1024:,.0f} KiB" if price.cache >= 1024 else f"{price.cache:,.0f} B",
+            f"{_gib(price.cache * price.tokens)} ({price.tokens:,} tokens)",
+            *(str(price.fewest(card) or "–") for card in CARDS),
+        ]
+        for price in prices
+    ]
+    engine = prices[0].engine
+    asked = engine.tensor_parallel_size
+    note = (
+        "The last columns are the fewest GPUs of that size that should hold one engine (tensor_parallel_size; here "
+        f"{asked}), estimated: weights, one response of the whole context, and room for deciding on "
+        f"{engine.max_num_seqs} rows, within {engine.gpu_memory_utilization:g} of each."
+    )
+    if told := [price.name for price in prices if price.known]:
+        note += f" {', '.join(told)}: by the published configuration; the models are not in a folder here."
+    return [markdown_table(head, rows, left=1), "", note]
+
+
+def hours(tokens: float, speed: float | None, whose: str = "as --speed says") -> str:
+    """Say how long so many tokens take, and whose speed that is: stated, measured, or a round number."""
+    if speed is not None:
+        return f"{duration(tokens / speed)} at {speed:,.0f} tokens/s ({whose})"
+    return (
+        f"{duration(tokens / ASSUMED_SPEED)} at {ASSUMED_SPEED:,.0f} tokens/s, which is a round number and nobody's "
+        "measurement (--speed sets it)"
+    )
+
+
+def rollouts(tokens: int, speed: float | None) -> str:
+    """Say how long a training's rollouts take, of at most so many tokens."""
+    return f"rollouts of at most {tokens:,} tokens take {hours(tokens, speed)}; updates and validations not counted"
+
+
+def training_lines(spec: TrainSpec, prompts: Sequence[Any] = ()) -> list[str]:
+    """Say what a training takes of GPUs, and why this machine cannot hold it, a line each.
+
+    Args:
+        prompts: of the data, to count the longest; without, or with no tokenizer at hand, 2,048 tokens are assumed.
+    """
+    base = _base(spec)
+    if (found := sizes_of(base, None, spec.trust_remote_code)) is None:
+        return [f"memory: unknown, {spec.base} is not on this machine and its configuration is not known"]
+    sizes = found[0]
+    lines = [
+        f"base: {_count(sizes.parameters)} parameters, weights {_gib(2 * sizes.parameters)} in bfloat16, KV cache "
+        f"{2 * sizes.kv / 1024:,.0f} KiB a token; weights, gradients and Adam's moments in float32 "
+        f"{_gib(16 * sizes.parameters)}",
+        _verl_line(spec, sizes) if spec.backend == "verl" else _trl_line(spec, sizes, _longest(base, prompts)),
+    ]
+    return [*lines, *filter(None, [training_refusal(spec), _other_machines(spec)])]
+
+
+def training_refusal(spec: TrainSpec, machine: Machine | None = None) -> str | None:
+    """Say why a machine (default this one) cannot hold a training by TRL, and what could; None where it can.
+
+    None also where nobody can tell: `harness.train.gpu` looks at a GPU when it is there, verl's may be elsewhere.
+    """
+    if spec.backend == "verl" or (found := sizes_of(_base(spec), None, spec.trust_remote_code)) is None:
+        return None
+    machine = machine or Machine.here()
+    needed = 16 * found[0].parameters
+    if (machine.gpus and spec.device != "cpu") or machine.memory is None or needed <= machine.memory:
+        return None
+    return (
+        f"base={spec.base!r} cannot be trained here: with gradients and Adam's moments it takes {_gib(needed)}, and "
+        f"this machine has {machine}; accepted: a GPU that holds it, or backend: verl on several"
+    )
+
+
+def _other_machines(spec: TrainSpec) -> str | None:
+    """Say where verl has to be started, as far as this machine does not have the GPUs it asks for."""
+    verl, machine = spec.verl or Verl(), Machine.here()
+    if spec.backend != "verl" or (verl.nnodes == 1 and machine.gpus >= verl.gpus_per_node):
+        return None
+    asked = f"{verl.nnodes} x {verl.gpus_per_node} GPUs (verl.nnodes, verl.gpus_per_node)"
+    return f"it asks for {asked}, and this machine has {machine}: start it where a Ray cluster has them"
+
+
+def _base(spec: TrainSpec) -> str:
+    return tiny_pair().base if spec.base == TINY else spec.base
+
+
+def _trl_line(spec: TrainSpec, sizes: Sizes, prompt_tokens: int) -> str:
+    """Say on which single GPUs TRL's training fits."""
+    fits, why = [], ""
+    for card in CARDS:
+        total = int(card * _SEEN)
+        try:
+            fit_gpu(spec, sizes, prompt_tokens, Gpu(total, total))
+            fits.append(f"{card} GB")
+        except UserError as error:
+            why = str(error)
+    if fits:
+        return f"one GPU: fits {', '.join(fits)} (estimated, prompts of up to {prompt_tokens:,} tokens)"
+    return f"one GPU: none of {', '.join(map(str, CARDS))} GB ({why})"
+
+
+def _verl_line(spec: TrainSpec, sizes: Sizes) -> str:
+    """Say how many GPUs of each size verl's training should need, with the engine and the sequences cut as asked."""
+    verl, dapo = spec.verl or Verl(), spec.dapo
+    context = verl.max_prompt_tokens + dapo.max_response_tokens
+    step = lcm(verl.tensor_parallel, verl.sequence_parallel)
+    tokens = verl.tokens_per_gpu or 2 * context
+    layer = (sizes.parameters - 2 * sizes.vocab * sizes.hidden) / max(1, sizes.layers)
+    gathered = 4 * max(2 * layer, 2 * sizes.vocab * sizes.hidden)  # bfloat16, with their gradients
+    kept = 2 * (sizes.layers * sizes.hidden if dapo.gradient_checkpointing else
+                sizes.layers * (10 * sizes.hidden + 4 * sizes.intermediate))  # fmt: skip
+    update = gathered + tokens * (kept + 2 * (10 * sizes.hidden + 4 * sizes.intermediate) / verl.sequence_parallel)
+    update += tokens * sizes.vocab * _LOSS
+    rollout = 2 * sizes.parameters / verl.tensor_parallel + 2 * cache_on_each(sizes, verl.tensor_parallel) * context
+
+    def fits(card: int, gpus: int) -> bool:
+        memory, state = card * _SEEN, 16 * sizes.parameters / gpus
+        beside = 0 if verl.offload else state
+        engine = rollout + VLLM_OWN <= verl.gpu_memory_utilization * memory
+        return engine and rollout + VLLM_OWN + beside <= USABLE * memory and state + update <= USABLE * memory
+
+    able = [n for n in range(step, 129, step) if n % 8 == 0 or n < 8]
+    each = [(card, next((n for n in able if fits(card, n)), None)) for card in CARDS]
+    told = ", ".join(f"{n} x {card} GB" if n else f"none of {card} GB" for card, n in each)
+    return (
+        f"GPUs: with rollouts on {verl.tensor_parallel} each and a sequence on {verl.sequence_parallel}, the fewest "
+        f"that should hold it: {told} (estimated, {tokens:,} tokens a GPU at once)"
+    )
+
+
+def _longest(base: str, prompts: Sequence[Any]) -> int:
+    """Count the longest prompt's tokens where the tokenizer is at hand; else the usual assumption."""
+    from transformers import AutoTokenizer
+
+    if not prompts:
+        return PROMPT
+    try:
+        return longest(AutoTokenizer.from_pretrained(base, local_files_only=True), prompts)
+    except (OSError, ValueError):
+        return PROMPT
+
+
+def _count(parameters: int) -> str:
+    return f"{parameters / 1e9:.1f} billion" if parameters >= 1e8 else f"{parameters / 1e6:.2f} million"
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:,.1f} GiB" if size >= GIB / 10 else f"{size / 2**20:,.1f} MiB"
