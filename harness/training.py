@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.evals import EvalResult
+    from harness.spec import Presentation
     from harness.spec.decoding import Mode
     from harness.train.backends import Source, Validate, ValidationScores
     from harness.train.folder import Inputs
@@ -119,7 +120,7 @@ def inputs(spec: "TrainSpec") -> "Inputs":
         UserError: a benchmark of the validation has no data.
     """
     from harness.digest import digest
-    from harness.evals.data import find_benchmark, preflight
+    from harness.evals import preflight
     from harness.records.config import fingerprint
     from harness.train.folder import Input
 
@@ -129,9 +130,10 @@ def inputs(spec: "TrainSpec") -> "Inputs":
     for name, file in (("data", spec.data), ("verl.val_data", spec.verl and spec.verl.val_data)):
         if file and Path(file).is_file():
             found[name] = Input(str(Path(file).resolve()), digest(Path(file).read_bytes()), judges=False)
-    for task, data in preflight(spec.validation.tasks).items() if spec.validation.tasks else ():
-        benchmark = find_benchmark(task)
-        found[f"validation.tasks {benchmark.name}"] = Input(benchmark.file or task, data, judges=True)
+    tasks = spec.validation.tasks
+    for task, each in preflight(tasks, presentation=_presentation(spec)).items() if tasks else ():
+        content = f"{each.data}, graded by {each.grader}"
+        found[f"validation.tasks {each.name}"] = Input(each.file or task, content, judges=True)
     return found
 
 
@@ -160,6 +162,15 @@ def gpu_lines(spec: "TrainSpec") -> list[str]:
     return training_lines(spec, [row["prompt"] for row in source(spec).problems(spec.seeds[0])])
 
 
+def _presentation(spec: "TrainSpec") -> "Presentation":
+    """Return how the benchmarks of a validation are put and graded; `dapo.grader` holds where it is no default."""
+    from harness.spec import Presentation
+    from harness.spec.presentation import DEFAULT_GRADER
+
+    rewards = None if spec.dapo.grader == DEFAULT_GRADER else spec.dapo.grader
+    return spec.validation.over(Presentation(grader=rewards))
+
+
 def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "Validate":
     """Return what scores a checkpoint as `rlvr-dir eval` would; rollouts are kept in the stores that are named."""
 
@@ -177,7 +188,7 @@ def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None
             sampling=asked.sampling,
             limit=asked.limit,
             engine=asked.engine,
-            grader=spec.dapo.grader,
+            **_presentation(spec).model_dump(),
         )
         if mode != "base" or bases is None:
             return evaluate(whole, records=records)

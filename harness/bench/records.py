@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from harness.errors import UserError
-from harness.evals.data import gold_answers
+from harness.evals.data import find_benchmark, gold_answers
 from harness.records import Record, RecordConfig, RecordStore, StoredRollout
 from harness.records.journal import JOURNAL, header
 from harness.records.lines import encode
@@ -69,7 +69,7 @@ def bench_records(
 
     if responses < SAMPLES or responses % SAMPLES:
         raise UserError(f"responses={responses} is refused; accepted: multiples of {SAMPLES}, the samples of a problem")
-    if responses // SAMPLES > (most := len(gold_answers(TASK))):
+    if responses // SAMPLES > (most := len(find_benchmark(TASK).problems)):
         raise UserError(f"responses={responses} is refused; accepted: up to {most * SAMPLES}")
     if tokens < 100 or decodings < 2:
         raise UserError(f"tokens={tokens}, decodings={decodings}: accepted: 100 tokens and 2 decodings at least")
@@ -170,7 +170,8 @@ def _folder(store: Path, index: int) -> Path:
 
 
 def _golds(responses: int) -> dict[str, Any]:
-    return {f"{TASK}/{key}": gold for key, gold in islice(gold_answers(TASK).items(), responses // SAMPLES)}
+    golds = gold_answers(find_benchmark(TASK))
+    return {f"{TASK}/{key}": gold for key, gold in islice(golds.items(), responses // SAMPLES)}
 
 
 def _open(store: Path, responses: int, index: int = 0) -> Record:

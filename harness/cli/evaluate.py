@@ -49,7 +49,7 @@ def evaluate_command(
     from harness.tracking import comparison_link, log_result, resolve_store
 
     asked = load_eval(read_yaml(file), {**options, "decodings": decoding or None, "controls": controls or None})
-    preflight(asked.tasks, asked.data_dir, asked.golds)
+    preflight(asked.tasks, asked.data_dir, asked.golds, asked)
     announce_tiny(asked)
     place = resolve_store(out, tracking)
     store = records or out / "records"

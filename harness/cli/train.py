@@ -68,7 +68,7 @@ def train_command(
     }  # fmt: skip
     spec = read(file, {name: value for name, value in options.items() if value is not None}, change or [])
     if spec.validation.tasks:
-        preflight(spec.validation.tasks)
+        preflight(spec.validation.tasks, presentation=spec.validation)
     check_machine(spec)
     where = out or Path("runs/train") / (file.stem if file else spec.dapo.label.replace(" α", "-").replace(" ", "-"))
     if dry_run and spec.backend == "verl":

@@ -102,6 +102,13 @@ def _read(names: list[str], store: Path) -> "list[Snapshot]":
     tasks = list(dict.fromkeys(snapshot.task for snapshot in found))
     if len(tasks) > 1:
         raise UserError(f"records of {' and '.join(tasks)} have no problem in common; give records of one benchmark")
+    data = {one.config.data: one.name for one in found if one.config is not None and one.config.data is not None}
+    if len(data) > 1:
+        which = " and ".join(f"{name} (data {digest})" for digest, name in data.items())
+        raise UserError(
+            f"records {which} are of different problems of {tasks[0]}, or of the same put in different ways; give "
+            "records of one data digest"
+        )
     return found
 
 

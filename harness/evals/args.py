@@ -8,10 +8,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from harness.errors import unknown
-from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Sampling, Spec, load_eval, parse
+from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Presentation, Sampling, Spec, load_eval, parse
 from harness.spec.pair import PAIR_OPTIONS
 
-ASKED = (*PAIR_OPTIONS, *Decoding.model_fields, *EngineSpec.model_fields, "seed", "data_dir", "grader", "golds")
+ASKED = (
+    *PAIR_OPTIONS, *Decoding.model_fields, *EngineSpec.model_fields, "seed",
+    "data_dir", *Presentation.model_fields, "golds",
+)  # fmt: skip
 
 CACHE_REFUSAL = (
     "use_cache is refused: lm-eval's response cache knows neither the models nor tau and gamma nor the sample, "

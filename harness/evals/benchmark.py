@@ -8,6 +8,7 @@ files by example.
 """
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,9 @@ from typing import Any
 
 from harness.digest import digest
 from harness.errors import UserError
-from harness.spec import Spec, parse, read_yaml
+from harness.spec import Presentation, parse, read_yaml
+from harness.spec.base import read_jsonl
+from harness.spec.presentation import DEFAULT_GRADER
 
 Problem = dict[str, Any]  # id, problem, answer: text; answers_<version>: a list, where that version is at hand
 
@@ -24,31 +27,22 @@ OURS = "rlvr_dir"  # in lm-eval's documents: the facts of their benchmark, which
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)  # of a benchmark: it names folders, runs and figures
 _E_NOTATION = re.compile(r"([+-]?[0-9]*\.?[0-9]+)[eE]([+-]?[0-9]+)", re.ASCII)
 _INTEGRAL = re.compile(r"([+-]?[0-9]+)\.0+", re.ASCII)
-
-
-class Presentation(Spec, frozen=True):
-    """Says how the problems of a benchmark are put to a model: the YAML beside its JSONL.
-
-    `prompt` is a Jinja template of `problem`; `examples` come before it, each `problem` through the same template and
-    followed by its `answer`, which is shown as it is written.
-    """
-
-    called = "benchmark"
-
-    prompt: str | None = None
-    examples: tuple[dict[str, str], ...] = ()
-
-
 AS_SHIPPED = Presentation()
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFacts:
-    """Identifies a benchmark in records and results: a digest of its content, its size, and its own file."""
+    """What records and results say of a benchmark.
+
+    A digest of its content, its size, its own file, how it is put to the models otherwise than by default (as plain
+    values), and who grades it. Of a task of lm-eval's none of these are known.
+    """
 
     data: str | None = None
     problems: int | None = None
     file: str | None = None
+    presentation: dict[str, Any] | None = None
+    grader: str | None = None
 
     def provenance(self) -> dict[str, Any]:
         """Return what a result says of it."""
@@ -71,16 +65,24 @@ class Benchmark:
     def data(self) -> str:
         """Return 16 hexadecimal digits: equal digests, equal questions, put alike.
 
-        They are the first of the SHA-256 over ids, problems and answers, and what the YAML says where there is one.
+        They are the first of the SHA-256 over ids, problems and answers, and over how they are shown to the models
+        where that is not the default. Who grades the responses is no part of it.
         """
         rows: list[Any] = [[row["id"], row["problem"], row["answer"]] for row in self.problems]
-        asked = self.presentation.model_dump(mode="json", exclude_defaults=True)
-        return digest(json.dumps([*rows, asked] if asked else rows))
+        shown = self.presentation.shown()
+        return digest(json.dumps([*rows, shown] if shown else rows))
+
+    @property
+    def grader(self) -> str:
+        """Return who grades the responses."""
+        return self.presentation.grader or DEFAULT_GRADER
 
     @property
     def facts(self) -> BenchmarkFacts:
         """Return what identifies it."""
-        return BenchmarkFacts(self.data, len(self.problems), self.file)
+        said = self.presentation.model_dump(mode="json", exclude={"grader"}, exclude_none=True)
+        whole = {"examples": [], **said} if said else None  # no later change of a YAML adds to it
+        return BenchmarkFacts(self.data, len(self.problems), self.file, whole, self.grader)
 
 
 def named(task: str) -> tuple[str, str | None]:
@@ -124,7 +126,8 @@ def read_problems(path: Path) -> tuple[Problem, ...]:
     Raises:
         UserError: naming the file, the line and what would be accepted.
     """
-    return problems_of([(f"{path} line {number}", row) for number, row in read_rows(path, ("problem", "answer"))], path)
+    rows = read_jsonl(path, ("problem", "answer"))
+    return problems_of([(f"{path} line {number}", row) for number, row in rows], path)
 
 
 def problems_of(rows: list[tuple[str, dict[str, Any]]], where: object) -> tuple[Problem, ...]:
@@ -150,53 +153,20 @@ def problems_of(rows: list[tuple[str, dict[str, Any]]], where: object) -> tuple[
     return tuple(found.values())
 
 
-def read_rows(path: Path, names: tuple[str, ...]) -> list[tuple[int, dict[str, Any]]]:
-    """Return the objects of a JSONL, each with the number of its line; all of them have the keys `names`.
-
-    Raises:
-        OSError: it cannot be read.
-        UserError: a line is no object or lacks a key, or the file is not UTF-8.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8; accepted: one object a line with {', '.join(names)}") from None
-    rows = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            raise UserError(f"{path} line {number} is not JSON; accepted: an object with {', '.join(names)}") from None
-        if missing := [name for name in names if not isinstance(row, dict) or name not in row]:
-            raise UserError(f"{path} line {number} lacks {missing[0]!r}; accepted: an object with {', '.join(names)}")
-        rows.append((number, row))
-    return rows
-
-
 def _presentation(path: Path) -> Presentation:
-    """Read the YAML beside a JSONL.
+    """Read the YAML beside a JSONL; files that it names are beside it, too.
 
     Raises:
         UserError: another key, a template that is none or leaves the problem out, or an example without an answer.
     """
-    from jinja2 import Environment, TemplateSyntaxError
-    from jinja2.meta import find_undeclared_variables
-
     given = read_yaml(path)
+    for name in ("prompt", "examples"):
+        if isinstance(given.get(name), str) and os.path.isfile(beside := path.parent / given[name]):
+            given[name] = str(beside)
     try:
-        found = parse(Presentation, given)
-        read = find_undeclared_variables(Environment().parse(found.prompt or "{{problem}}"))
-    except (UserError, TemplateSyntaxError) as error:
+        return parse(Presentation, given)
+    except UserError as error:
         raise UserError(f"{path}, which says how the JSONL beside it is put to a model: {error}") from None
-    if read != {"problem"}:
-        raise UserError(
-            f"{path}: prompt={found.prompt!r} reads {sorted(read)}; accepted: a template of {{{{problem}}}}"
-        )
-    if bad := [each for each in found.examples if set(each) != {"problem", "answer"}]:
-        raise UserError(f"{path}: examples has {bad[0]!r}; accepted: a list of {{problem: TEXT, answer: TEXT}}")
-    return found
 
 
 def gold(answer: object) -> str:

@@ -1,6 +1,7 @@
 """Benchmarks by name: the shipped ones, from the tiny generator, a folder or the hub, and a user's own, from its file.
 
-Minerva has two published versions of its answers; `GOLDS` names them and `gold_answers` gives one (docs/evaluate.md).
+`find_benchmark` gives one of them; `preflight` checks all that are asked for before a model loads. Minerva has two
+published versions of its answers; `GOLDS` names them and `gold_answers` gives one (docs/evaluate.md).
 
 A `task` is a shipped name, or `PATH.jsonl` or `NAME=PATH` (`harness.evals.benchmark`). Order of places of a name:
 `data_dir` (a setting: `--metadata '{"data_dir": "DIR"}'`, or `data_dir=` in the model arguments), then the environment
@@ -9,7 +10,7 @@ variable RLVR_DIR_DATA, then the Hugging Face hub. A folder holds one `<task>.js
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from harness.digest import digest_of
 from harness.errors import UserError, unknown
 from harness.evals.benchmark import (
     ACCEPTED,
+    AS_SHIPPED,
     NAME,
     OURS,
     Benchmark,
@@ -27,11 +29,11 @@ from harness.evals.benchmark import (
     problems_of,
     read_benchmark,
     read_problems,
-    read_rows,
 )
 from harness.evals.task_file import is_task_file, read_task
 from harness.hub import hub_or_cache
-from harness.spec import GOLD_VERSIONS, PUBLISHED
+from harness.spec import GOLD_VERSIONS, PUBLISHED, Presentation, parse
+from harness.spec.base import read_jsonl
 from harness.tiny import TINY_TASKS
 
 DATA_VARIABLE = "RLVR_DIR_DATA"
@@ -70,29 +72,26 @@ def tasks_dir() -> Path:
     return checkout if (checkout / "_math.yaml").is_file() else package / "_data" / "tasks"
 
 
-def task_config(task: str, data_dir: str | None = None) -> str | dict[str, Any]:
+def task_config(task: str, benchmark: Benchmark) -> str | dict[str, Any]:
     """Return what lm-eval's `TaskManager` loads: a shipped name, whose file it finds, or a task of one's own.
 
-    Both are `_math.yaml` with what a benchmark has of its own: its problems, and a user's its prompt and examples too.
+    Both are `_math.yaml` with the name and the problems of a benchmark; `SampledMathTask` knows how they are put.
     """
     from lm_eval.tasks._yaml_loader import load_yaml
 
     if task in TASKS:
         return task
-    found = find_benchmark(task, data_dir)
-    prompt, examples = found.presentation.prompt, list(found.presentation.examples)
-    return {
-        **load_yaml(tasks_dir() / "_math.yaml"),
-        "task": found.name,
-        "dataset_kwargs": {"benchmark": task},
-        **({"doc_to_text": prompt} if prompt else {}),
-        **({"num_fewshot": len(examples)} if examples else {}),
-        **({"fewshot_config": {"sampler": "first_n", "samples": examples}} if examples else {}),
-    }
+    own = {"task": benchmark.name, "dataset_kwargs": {"benchmark": task}}
+    return {**load_yaml(tasks_dir() / "_math.yaml"), **own}
 
 
-def preflight(tasks: Sequence[str], data_dir: str | None = None, version: str = PUBLISHED) -> dict[str, str]:
-    """Check names and data before any model loads: each benchmark asked for (groups expanded) and its data digest.
+def preflight(
+    tasks: Sequence[str],
+    data_dir: str | None = None,
+    version: str = PUBLISHED,
+    presentation: Presentation = AS_SHIPPED,
+) -> dict[str, Benchmark]:
+    """Check names and data before any model loads; return each benchmark by what was asked, groups expanded.
 
     Raises:
         UserError: an unknown or doubled task, or a benchmark without data or without that version of its answers (the
@@ -101,28 +100,38 @@ def preflight(tasks: Sequence[str], data_dir: str | None = None, version: str = 
     if not tasks:
         raise UserError(f"tasks is empty; accepted: {', '.join(TASKS)}, or {ACCEPTED}")
     expanded = [each for task in tasks for each in GROUPS.get(task, (task,))]
-    found = {task: find_benchmark(task, data_dir) for task in expanded}
+    found = {task: find_benchmark(task, data_dir, presentation) for task in expanded}
     names = [found[task].name for task in expanded]
     if doubled := [name for name in names if names.count(name) > 1]:
         raise UserError(
             f"tasks={','.join(tasks)} asks for {doubled[0]} twice; name it once, alone or in its group, and one of two "
             "files otherwise, as NAME=PATH"
         )
-    for task in expanded:
-        check_golds(task, version, data_dir)
-    return {task: each.data for task, each in found.items()}
+    for each in found.values():
+        check_golds(each, version)
+    return found
 
 
-def find_benchmark(task: str, data_dir: str | None = None) -> Benchmark:
-    """Return a benchmark, read once a process and place.
+def find_benchmark(task: str, data_dir: str | None = None, presentation: Presentation = AS_SHIPPED) -> Benchmark:
+    """Return a benchmark, read once a process and place; `presentation` is what is asked of how it is put and graded.
 
     Raises:
         UserError: no such benchmark or file, no data (the sentence says what to set), a bad file, a file under a name
             that is shipped, or a shipped one with a wrong number of problems.
     """
     if is_task_file(task):
+        if said := next(iter(presentation.shown()), None):
+            raise UserError(
+                f"{said} is refused with task={task!r}: a task of lm-eval says it itself; accepted: benchmarks"
+            )
         return _theirs(task)
     name, file = named(task)
+    found = _read(task, name, file, data_dir)
+    return replace(found, presentation=presentation.over(found.presentation))
+
+
+def _read(task: str, name: str, file: str | None, data_dir: str | None) -> Benchmark:
+    """Return a benchmark as its files have it."""
     if file is not None and name in TASKS:
         raise UserError(f"task={task!r}: {name} is shipped with rlvr-dir; accepted: another name, as my_{name}={file}")
     if file is not None:
@@ -136,21 +145,28 @@ def find_benchmark(task: str, data_dir: str | None = None) -> Benchmark:
     return _own(name, str(local.resolve()))
 
 
-def load(benchmark: str, data_dir: str | None = None, **_: Any) -> Any:
+def presentation_of(metadata: Mapping[str, Any]) -> Presentation:
+    """Return what the metadata of a task says of how it is put: the model arguments of that name.
+
+    Raises:
+        UserError: it is refused.
+    """
+    return parse(
+        Presentation, {name: metadata[name] for name in Presentation.model_fields if metadata.get(name) is not None}
+    )
+
+
+def load(benchmark: str, data_dir: str | None = None, **asked: Any) -> Any:
     """Return the benchmark as the dataset dict that lm-eval's `custom_dataset` wants: one split, `test`.
 
     Each row has the facts of the whole in `rlvr_dir`: the model is told where the questions come from by them alone.
     """
     from datasets import Dataset, DatasetDict
 
-    found = find_benchmark(benchmark, data_dir)
-    rows = [{**row, OURS: asdict(found.facts)} for row in found.problems]
+    found = find_benchmark(benchmark, data_dir, presentation_of(asked))
+    facts = asdict(found.facts)
+    rows = [{**row, OURS: facts} for row in found.problems]
     return DatasetDict({"test": Dataset.from_list(rows)})
-
-
-def problems(task: str, data_dir: str | None = None) -> tuple[Problem, ...]:
-    """Return the problems (`id`, `problem`, `answer`, all text) of a benchmark; raises what `find_benchmark` does."""
-    return find_benchmark(task, data_dir).problems
 
 
 def benchmark_size(name: str) -> int | None:
@@ -162,14 +178,7 @@ def benchmark_size(name: str) -> int | None:
     return SOURCES[name].rows if name in SOURCES else None
 
 
-def data_digest(task: str, data_dir: str | None = None) -> str:
-    """Return what identifies the questions of a benchmark, `Benchmark.data`."""
-    return find_benchmark(task, data_dir).data
-
-
-def gold_answers(
-    benchmark: str, version: str = PUBLISHED, data_dir: str | None = None
-) -> dict[str, str | tuple[str, ...]]:
+def gold_answers(benchmark: Benchmark, version: str = PUBLISHED) -> dict[str, str | tuple[str, ...]]:
     """Return the right answer of each problem, by its id: text, or several of which any one counts.
 
     A benchmark that has only its published answers gives those, whatever the version.
@@ -177,23 +186,22 @@ def gold_answers(
     Raises:
         UserError: no such version, or its file is not at hand.
     """
-    check_golds(benchmark, version, data_dir)
-    rows = problems(benchmark, data_dir)
-    if version == PUBLISHED or version not in GOLDS.get(benchmark, ()):
-        return {row["id"]: row["answer"] for row in rows}
-    return {row["id"]: tuple(row[f"answers_{version}"]) for row in rows}
+    check_golds(benchmark, version)
+    if version == PUBLISHED or version not in GOLDS.get(benchmark.name, ()):
+        return {row["id"]: row["answer"] for row in benchmark.problems}
+    return {row["id"]: tuple(row[f"answers_{version}"]) for row in benchmark.problems}
 
 
-def all_golds(benchmark: str, version: str, data_dir: str | None = None) -> dict[str, dict[str, str | tuple[str, ...]]]:
+def all_golds(benchmark: Benchmark, version: str) -> dict[str, dict[str, str | tuple[str, ...]]]:
     """Return each version of the gold answers that can be graded here, the one asked for first.
 
     Raises:
         UserError: no such version, or its file is not at hand.
     """
-    check_golds(benchmark, version, data_dir)
-    asked = version if version in GOLDS.get(benchmark, ()) else PUBLISHED
-    found = dict.fromkeys((asked, *versions_at_hand(benchmark, data_dir)))
-    return {each: gold_answers(benchmark, each, data_dir) for each in found}
+    check_golds(benchmark, version)
+    asked = version if version in GOLDS.get(benchmark.name, ()) else PUBLISHED
+    found = dict.fromkeys((asked, *versions_at_hand(benchmark)))
+    return {each: gold_answers(benchmark, each) for each in found}
 
 
 def golds_name(version: str, answers: Mapping[str, str | tuple[str, ...]]) -> str:
@@ -203,7 +211,7 @@ def golds_name(version: str, answers: Mapping[str, str | tuple[str, ...]]) -> st
     return f"{version} ({digest_of(answers, 8)})"
 
 
-def check_golds(benchmark: str, version: str, data_dir: str | None = None) -> None:
+def check_golds(benchmark: Benchmark, version: str) -> None:
     """Refuse a version of the answers that does not exist or is not at hand.
 
     Raises:
@@ -211,17 +219,18 @@ def check_golds(benchmark: str, version: str, data_dir: str | None = None) -> No
     """
     if version not in GOLD_VERSIONS:
         raise unknown("golds", version, GOLD_VERSIONS)
-    if version in GOLDS.get(benchmark, ()) and version not in versions_at_hand(benchmark, data_dir):
+    name = benchmark.name
+    if version in GOLDS.get(name, ()) and version not in versions_at_hand(benchmark):
         raise UserError(
-            f"golds={version!r} of {benchmark} needs {benchmark}_{version}_answers.jsonl (id, answers) in the folder "
+            f"golds={version!r} of {name} needs {name}_{version}_answers.jsonl (id, answers) in the folder "
             f"that {DATA_VARIABLE} or data_dir names; accepted without it: {PUBLISHED}"
         )
 
 
-def versions_at_hand(benchmark: str, data_dir: str | None = None) -> tuple[str, ...]:
+def versions_at_hand(benchmark: Benchmark) -> tuple[str, ...]:
     """Return the versions of a benchmark's answers that can be graded here; the published one always."""
-    first = problems(benchmark, data_dir)[0]
-    return tuple(v for v in GOLDS.get(benchmark, (PUBLISHED,)) if v == PUBLISHED or f"answers_{v}" in first)
+    first, versions = benchmark.problems[0], GOLDS.get(benchmark.name, (PUBLISHED,))
+    return tuple(version for version in versions if version == PUBLISHED or f"answers_{version}" in first)
 
 
 def _theirs(task: str) -> Benchmark:
@@ -273,7 +282,7 @@ def _add_answers(rows: tuple[Problem, ...], path: Path, version: str) -> None:
     """Puts another version's answers beside the published ones, where its file is there."""
     if not path.is_file():
         return
-    lists = {str(row["id"]): row["answers"] for _, row in read_rows(path, ("id", "answers"))}
+    lists = {str(row["id"]): row["answers"] for _, row in read_jsonl(path, ("id", "answers"))}
     if set(lists) != {row["id"] for row in rows} or not all(isinstance(each, list) and each for each in lists.values()):
         raise UserError(f"{path} has not one non-empty list of answers for each problem of its benchmark")
     for row in rows:

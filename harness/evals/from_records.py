@@ -16,7 +16,7 @@ from harness.grading import DEFAULT_GRADER, Gold, Verdict, grader_name
 from harness.records import Key, RecordStore, Snapshot, judge_name
 from harness.records.journal import header
 from harness.records.verdicts import OFFICIAL, grade_record, latest_verdicts, read_verdicts, versions
-from harness.spec import Decoding, Sampling, parse
+from harness.spec import Decoding, Presentation, Sampling, parse
 
 if TYPE_CHECKING:
     from harness.evals.loop import Job
@@ -29,7 +29,7 @@ class NoAnswersError(UserError):
 def result_of_record(
     snapshot: Snapshot,
     *,
-    grader: str = DEFAULT_GRADER,
+    grader: str | None = None,
     golds: str = PUBLISHED,
     data_dir: str | None = None,
     partial: bool = False,
@@ -37,6 +37,8 @@ def result_of_record(
     samples: int | None = None,
 ) -> EvalResult:
     """Return the result of a record, by stored verdicts where they hold and graded now where not; changes nothing.
+
+    `grader` None is what the benchmark's own file says, else the default.
 
     `problems` (ids) and `samples` say what of it is asked; by default all that its commands finished, or where that is
     not the same samples of every problem, what the last one asked. What an interrupted command left beside it does not
@@ -54,16 +56,16 @@ def result_of_record(
         return _by_lm_eval(snapshot, kept, problems, samples, partial)
     answers, facts = _golds(snapshot, golds, data_dir)
     names, width, part = _extent(snapshot, [*next(iter(answers.values()))], problems, samples, partial)
-    return _result(snapshot, names, width, answers, facts, _name(grader), part)
+    return _result(snapshot, names, width, answers, facts, _name(grader or facts.grader or DEFAULT_GRADER), part)
 
 
-def result_of_job(job: "Job", store: RecordStore, grader: str = DEFAULT_GRADER) -> EvalResult | None:
+def result_of_job(job: "Job", store: RecordStore) -> EvalResult | None:
     """Return the result of a job of an evaluation if the store holds all of it, else None; nothing is decoded."""
     snapshot = job.read(store)
     if snapshot is None or snapshot.config is None or len(job.held(snapshot)) < len(job.requests):
         return None
     names = list(dict.fromkeys(request.problem for request in job.requests))
-    return _result(snapshot, names, job.sampling.samples, job.golds, job.benchmark, _name(grader))
+    return _result(snapshot, names, job.sampling.samples, job.golds, job.benchmark, job.grader)
 
 
 def record_of(result: EvalResult) -> Snapshot | None:
@@ -298,19 +300,19 @@ def _golds(
     if is_task_file(asked):
         raise NoAnswersError(f"record {snapshot.name}: no code is run because a record names it; run its command again")
     try:
-        facts = find_benchmark(asked, data_dir).facts
+        benchmark = find_benchmark(asked, data_dir, parse(Presentation, snapshot.about.get("presentation") or {}))
     except UserError as error:
         raise NoAnswersError(f"record {snapshot.name}: its right answers are not at hand ({error})") from None
     found: dict[str, Mapping[str, Gold]] = {
         version: {f"{task}/{key}": gold for key, gold in answers.items()}
-        for version, answers in all_golds(asked, golds, data_dir).items()
+        for version, answers in all_golds(benchmark, golds).items()
     }
-    if config is not None and config.data not in (None, here := facts.data):
+    if config is not None and config.data not in (None, here := benchmark.data):
         raise NoAnswersError(
             f"record {snapshot.name} was decoded from other questions of {task} than are here (data {config.data} and "
             f"{here}), so these gold answers are not its own; give the folder of its data as --data-dir"
         )
-    return found, facts
+    return found, benchmark.facts
 
 
 def _sampling(config: Any, samples: int) -> Sampling:

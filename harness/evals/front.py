@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.evals.args import CACHE_REFUSAL, announce_tiny, parse_model_args
-from harness.evals.data import BENCHMARKS, GROUPS, named, preflight, problems, task_config, tasks_dir
+from harness.evals.data import BENCHMARKS, GROUPS, find_benchmark, named, preflight, task_config, tasks_dir
 from harness.spec import TINY
 
 # Where the stock command keeps rollouts and logs results, as `rlvr-dir eval` does; `off` declines.
@@ -48,7 +48,8 @@ def prepare(config: Any) -> list[Any]:
     if doubled := [task for task in files if named(task)[0] in config.tasks]:
         raise UserError(f"task={doubled[0]!r} has the name of another task that is asked for; accepted: NAME=PATH")
     check_data([task for task in config.tasks if isinstance(task, str)], config.metadata or {})
-    return [task_config(task) for task in (preflight(files) if files else ())]
+    found = preflight(files, presentation=parsed.spec) if files else {}
+    return [task_config(task, benchmark) for task, benchmark in found.items()]
 
 
 def check_data(tasks: Iterable[str], metadata: Mapping[str, Any]) -> None:
@@ -57,7 +58,7 @@ def check_data(tasks: Iterable[str], metadata: Mapping[str, Any]) -> None:
     for name in (*BENCHMARKS, *GROUPS):
         if any(fnmatch(name, pattern.strip()) for pattern in patterns):
             for benchmark in GROUPS.get(name, (name,)):
-                problems(benchmark, metadata.get("data_dir"))
+                find_benchmark(benchmark, metadata.get("data_dir"))
 
 
 def one_line(previous: Any) -> Any:

@@ -10,7 +10,7 @@ from harness.decode import Rollout
 from harness.decode.progress import Progress
 from harness.digest import digest
 from harness.evals.metrics import verdict_facts
-from harness.grading import Gold, Verdict, grade_many, grader_name
+from harness.grading import Gold, Verdict, grade_many
 from harness.records import Entry, Record, StoredRollout, judge_name
 from harness.records.verdicts import StoredVerdicts
 
@@ -77,12 +77,12 @@ class Graders:
     A verdict that is stored and still holds is taken as it is. What fails, fails in `finish`: rollouts are safe then.
     """
 
-    def __init__(self, golds: Sequence[Golds], records: Sequence[Record] | None, grader: str) -> None:
-        self._golds, self._grader = golds, grader_name(grader)
+    def __init__(self, golds: Sequence[Golds], records: Sequence[Record] | None, graders: Sequence[str]) -> None:
+        self._golds, self._graders = golds, graders  # of each job
         self._stored: list[dict[str, StoredVerdicts]] = [{} for _ in golds]
-        for stored, versions, record in zip(self._stored, golds, records or [], strict=False):
+        for stored, versions, record, grader in zip(self._stored, golds, records or [], graders, strict=False):
             for version in versions:
-                judge = judge_name(self._grader, version)
+                judge = judge_name(grader, version)
                 stored[version] = StoredVerdicts(record.folder, record.header(), judge)
         self.graded, self.right = [0] * len(golds), [0] * len(golds)  # by the version that counts
         self._waiting = [0] * len(golds)
@@ -129,6 +129,15 @@ class Graders:
             self.graded[job] += 1
             self.right[job] += verdict.correct
 
+    def _grade(self, todo: list[_Waiting]) -> list[tuple[_Waiting, Verdict]]:
+        """Grade each by its job's grader."""
+        found: list[tuple[_Waiting, Verdict]] = []
+        for grader in dict.fromkeys(self._graders[each.job] for each in todo):
+            mine = [each for each in todo if self._graders[each.job] == grader]
+            items = [(each.gold, each.rollout.text, each.rollout.finish_reason) for each in mine]
+            found += zip(mine, grade_many(items, grader=grader), strict=True)
+        return found
+
     def _work(self) -> None:
         """Grade all that waits at once, again and again, so that hard answers share the worker processes."""
         while True:
@@ -137,15 +146,14 @@ class Graders:
                 batch.append(self._queue.get())
             todo = [each for each in batch if each is not None]
             try:
-                items = [(each.gold, each.rollout.text, each.rollout.finish_reason) for each in todo]
-                verdicts = grade_many(items, grader=self._grader)
+                verdicts = self._grade(todo)
             except Exception as error:  # of the grader, to whoever waits
                 with self._changed:
                     self._failure = error
                     self._changed.notify_all()
                 return
             with self._changed:
-                for each, verdict in zip(todo, verdicts, strict=True):
+                for each, verdict in verdicts:
                     stored = self._stored[each.job].get(each.version)
                     if stored is not None and not isinstance(each.rollout, Rollout):
                         stored.add(each.rollout, each.gold, verdict)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, NoReturn
 
 from lm_eval.api.model import LM
@@ -117,7 +118,7 @@ class RlvrDirLM(LM):
         index = {(request.problem, request.sample): request.tag for request in work}
         jobs = self._jobs(work, requests)
         progress = self.progress and not disable_tqdm
-        for done in run_jobs(self.engine, jobs, self.records, grader=self.grader, progress=progress):
+        for done in run_jobs(self.engine, jobs, self.records, progress=progress):
             self.decoded += done.decoded
             for listener in self.listeners:
                 listener(done)
@@ -162,6 +163,7 @@ class RlvrDirLM(LM):
             golds, facts = {}, self.tasks[task].facts if task in self.tasks else BenchmarkFacts()
             if OURS in first:
                 facts = BenchmarkFacts(**first[OURS])
+                facts = replace(facts, grader=self.grader or facts.grader)
                 asked = self.golds if self.golds in GOLDS.get(task, ()) else PUBLISHED
                 there = [v for v in GOLD_VERSIONS if v == PUBLISHED or f"answers_{v}" in first]
                 golds = {v: {r.problem: gold_of(doc, v) for r, doc in pairs} for v in dict.fromkeys([asked, *there])}

@@ -33,7 +33,7 @@ from harness.evals.lm_task import computed_scores, keep_scores
 from harness.evals.prompts import PromptSet, prompt_sets
 from harness.evals.result import EvalResult
 from harness.evals.task_file import GRADER, ScoredTask
-from harness.grading import grader_name
+from harness.grading import DEFAULT_GRADER, grader_name
 from harness.records import Entry, Key, Record, RecordConfig, RecordStore, Snapshot
 from harness.records.config import Drawing
 from harness.records.verdicts import versions as grading_versions
@@ -62,14 +62,14 @@ def evaluate(
     Raises:
         UserError: what `preflight` refuses, before any model loads, or what the engine refuses.
     """
-    preflight(spec.tasks, spec.data_dir, spec.golds)
+    preflight(spec.tasks, spec.data_dir, spec.golds, spec)
     with opened(spec, engine) as engine:
         jobs = jobs_of(spec, engine)
         about = {"chat": template_name(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}
         about |= {"part": spec.part.words} if spec.part.words else {}
         store = RecordStore(records) if records else None
         results: dict[int, EvalResult] = {}
-        for done in run_jobs(engine, jobs, store, grader=spec.grader, progress=progress):
+        for done in run_jobs(engine, jobs, store, progress=progress):
             result = results[jobs.index(done.job)] = done.result(about)
             if on_result is not None:
                 on_result(result)
@@ -106,6 +106,11 @@ class Job:
         return self.requests[0].sampling
 
     @property
+    def grader(self) -> str:
+        """Return the name of who grades it, with its version, where gold answers are known."""
+        return grader_name(self.benchmark.grader or DEFAULT_GRADER)
+
+    @property
     def record(self) -> str:
         """Return the name of its record, `<record hash>/<task>`."""
         return f"{self.config.hash()}/{self.task}"
@@ -131,13 +136,14 @@ class Job:
             UserError: another process writes it, or the disk is full.
         """
         prompts = {request.problem: digest(request.prompt) for request in self.requests}
-        file = {"file": self.benchmark.file} if self.benchmark.file else {}
+        names = ("file", "presentation")  # what the gold answers are found again by
+        found = {name: value for name in names if (value := getattr(self.benchmark, name))}
         return store.open(
             self.config,
             self.task,
             prompts,
             self.sampling.samples,
-            about={"base": self.pair.base, "rl": self.pair.rl, **file},
+            about={"base": self.pair.base, "rl": self.pair.rl, **found},
             trace_columns=self._trace_columns,
         )
 
@@ -211,7 +217,6 @@ class Done:
 
     job: Job
     responses: Mapping[Key, GradedResponse]
-    grader: str
     engine: dict[str, Any]
     store: Path | None
     decoded: int
@@ -235,7 +240,7 @@ class Done:
             version, answers = next(iter(job.golds.items()))
             asked = {request.problem: answers[request.problem] for request in job.requests}
             by_id = {problem.removeprefix(f"{job.task}/"): gold for problem, gold in asked.items()}
-            found |= {"grader": self.grader, "graded_with": grading_versions(self.grader)}
+            found |= {"grader": job.grader, "graded_with": grading_versions(job.grader)}
             found |= {"golds": golds_name(version, by_id)}
         stored = {} if self.store is None else {"records": str(self.store.resolve()), "record": job.record}
         return {**found, **about, **stored, "engine": self.engine}
@@ -273,7 +278,7 @@ class Done:
 
 
 def run_jobs(
-    engine: Engine, jobs: Sequence[Job], store: RecordStore | None = None, *, grader: str, progress: bool = False
+    engine: Engine, jobs: Sequence[Job], store: RecordStore | None = None, *, progress: bool = False
 ) -> Iterator[Done]:
     """Decode what no record holds, and yield each job when it is complete, in the order of completion.
 
@@ -283,12 +288,13 @@ def run_jobs(
     Raises:
         UserError: another process writes one of the records, a request cannot be served, or the disk is full.
     """
-    grader = grader_name(grader)
     with ExitStack() as stack:
         records = [stack.enter_context(job.open(store)) for job in jobs] if store else None
         requests = [replace(request, tag=index) for index, job in enumerate(jobs) for request in job.requests]
         missing = [r for r in requests if records is None or (r.problem, r.sample) not in records[r.tag]]
-        graders = stack.enter_context(closing(Graders([job.golds for job in jobs], records, grader)))
+        graders = stack.enter_context(
+            closing(Graders([job.golds for job in jobs], records, [job.grader for job in jobs]))
+        )
         names = [(f"{job.task} {job.decoding.label()}", len(job.requests)) for job in jobs]
         board = stack.enter_context(closing(Board(graders, names, len(missing), progress and bool(missing))))
         responses: list[dict[Key, GradedResponse]] = [{} for _ in jobs]
@@ -316,7 +322,7 @@ def run_jobs(
                 records[index].close()
             speed = board.speed if decoded[index] else None
             folder = store.folder if store else None
-            yield Done(job, responses[index], grader, engine.info(), folder, decoded[index], speed)
+            yield Done(job, responses[index], engine.info(), folder, decoded[index], speed)
             responses[index], complete[index] = {}, True
         if lacking := [name for (name, _), whole in zip(names, complete, strict=True) if not whole]:
             raise RuntimeError(f"the engine did not return every response of {', '.join(lacking)}")

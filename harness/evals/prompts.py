@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.decode import Engine
-from harness.evals.benchmark import BenchmarkFacts
+from harness.evals.benchmark import Benchmark, BenchmarkFacts
 from harness.evals.chat import build_requests
-from harness.evals.data import all_golds, find_benchmark, preflight, task_config, tasks_dir
+from harness.evals.data import all_golds, preflight, task_config, tasks_dir
 from harness.evals.sampling import sampling_of
-from harness.evals.task_file import LmEvalBenchmark, ScoredTask, instance_key, is_task_file, read_task
+from harness.evals.task_file import LmEvalBenchmark, ScoredTask, instance_key, is_task_file
 from harness.grading import Gold
-from harness.spec import EvalSpec, Sampling
+from harness.spec import EvalSpec, Presentation, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,17 @@ def prompt_sets(spec: EvalSpec, engine: Engine) -> list[PromptSet]:
     """
     from lm_eval.tasks import TaskManager
 
-    tasks = {
-        find_benchmark(task, spec.data_dir).name: task for task in preflight(spec.tasks, spec.data_dir, spec.golds)
-    }
-    metadata = {"data_dir": spec.data_dir, "golds": spec.golds}
+    found = preflight(spec.tasks, spec.data_dir, spec.golds, spec)
+    metadata = spec.model_dump(mode="json", include={"data_dir", "golds", *Presentation.model_fields})
     metadata |= {"repeats": spec.sampling.samples} if spec.sampling else {}
     manager = TaskManager(include_path=str(tasks_dir()), include_defaults=False, metadata=metadata)
-    ours = [task for task in tasks.values() if not is_task_file(task)]
-    loaded = manager.load([task_config(task, spec.data_dir) for task in ours])["tasks"]
+    ours = [task_config(task, benchmark) for task, benchmark in found.items() if not is_task_file(task)]
+    loaded = manager.load(ours)["tasks"]
     return [
-        _prompt_set(name, loaded[name], task, spec, engine)
-        if name in loaded
-        else _foreign_set(read_task(task), spec, engine)
-        for name, task in tasks.items()
+        _foreign_set(benchmark, spec, engine)
+        if isinstance(benchmark, LmEvalBenchmark)
+        else _prompt_set(loaded[benchmark.name], benchmark, spec, engine)
+        for benchmark in found.values()
     ]
 
 
@@ -62,18 +60,18 @@ def _foreign_set(found: LmEvalBenchmark, spec: EvalSpec, engine: Engine) -> Prom
     return PromptSet(found.name, sampling, stop, prompts, {}, found.facts, found.theirs)
 
 
-def _prompt_set(name: str, task: Any, asked: str, spec: EvalSpec, engine: Engine) -> PromptSet:
+def _prompt_set(task: Any, benchmark: Benchmark, spec: EvalSpec, engine: Engine) -> PromptSet:
     own, stop = sampling_of(task.config.generation_kwargs, samples=task.config.repeats, seed=0)
     texts = {instance.doc["id"]: instance.args[0] for instance in build_requests(task, engine, _first(spec))}
     prompts = {key: texts[key] for key in spec.asked(list(texts))}
-    golds = all_golds(asked, spec.golds, spec.data_dir)
+    golds = all_golds(benchmark, spec.golds)
     return PromptSet(
-        task=name,
+        task=benchmark.name,
         sampling=spec.sampling or own,
         stop=stop,
         prompts=prompts,
         golds={v: {key: answers[key] for key in prompts} for v, answers in golds.items()},
-        benchmark=find_benchmark(asked, spec.data_dir).facts,
+        benchmark=benchmark.facts,
     )
 
 

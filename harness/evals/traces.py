@@ -26,7 +26,7 @@ def traced(
     """
     with opened(spec, engine) as engine:
         jobs = jobs_of(spec, engine, trace=top)
-        for _ in run_jobs(engine, jobs, RecordStore(records), grader=spec.grader, progress=progress):
+        for _ in run_jobs(engine, jobs, RecordStore(records), progress=progress):
             pass
     return jobs
 

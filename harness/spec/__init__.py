@@ -19,6 +19,7 @@ from harness.spec.decoding import (
 from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import GOLD_VERSIONS, PUBLISHED, EvalSpec, ProblemPart, load_eval
 from harness.spec.pair import PRESETS, TINY, Pair, find_pair
+from harness.spec.presentation import Presentation
 
 __all__ = [
     "CRITERIA",
@@ -33,6 +34,7 @@ __all__ = [
     "EvalSpec",
     "Mode",
     "Pair",
+    "Presentation",
     "Primary",
     "ProblemPart",
     "Sampling",

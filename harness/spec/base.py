@@ -144,6 +144,31 @@ def read_yaml(path: Path | str | None, changes: Iterable[str] = ()) -> dict[str,
     return data
 
 
+def read_jsonl(path: Path | str, names: tuple[str, ...]) -> list[tuple[int, dict[str, Any]]]:
+    """Return the objects of a JSONL, each with the number of its line; all of them have the keys `names`.
+
+    Raises:
+        OSError: it cannot be read.
+        UserError: a line is no object or lacks a key, or the file is not UTF-8.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8; accepted: one object a line with {', '.join(names)}") from None
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            raise UserError(f"{path} line {number} is not JSON; accepted: an object with {', '.join(names)}") from None
+        if missing := [name for name in names if not isinstance(row, dict) or name not in row]:
+            raise UserError(f"{path} line {number} lacks {missing[0]!r}; accepted: an object with {', '.join(names)}")
+        rows.append((number, row))
+    return rows
+
+
 def set_key(data: dict[str, Any], name: str, value: Any) -> None:
     """Set `sampling.samples` and the like; the parameters of a sweep have a dot of their own in their names.
 

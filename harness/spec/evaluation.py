@@ -16,8 +16,8 @@ from harness.spec.base import Spec, parse
 from harness.spec.decoding import Decoding, Sampling, check_together, parse_decoding, with_controls
 from harness.spec.engine import EngineSpec
 from harness.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
+from harness.spec.presentation import Presentation
 
-Grader = Literal["plain", "robust"]
 GoldVersion = Literal["published", "r1zero"]
 GOLD_VERSIONS: tuple[str, ...] = get_args(GoldVersion)  # of a benchmark's gold answers
 PUBLISHED: GoldVersion = "published"
@@ -89,11 +89,12 @@ class ProblemPart(Spec, frozen=True):
         return left[self.skip :]
 
 
-class EvalSpec(Spec, frozen=True):
+class EvalSpec(Presentation, frozen=True):
     """An evaluation: every decoding of a pair on every task.
 
-    `pair` is a pair, the name of one, or a folder; `sampling` None is each task's own. `controls: true` in a file adds
-    base, RL and the gamma = 0 control of each extrapolation to `decodings`.
+    `prompt`, `examples` and `grader` are for all of its tasks. `pair` is a pair, the name of one, or a folder;
+    `sampling` None is each task's own. `controls: true` in a file adds base, RL and the gamma = 0 control of each
+    extrapolation to `decodings`.
     """
 
     called: ClassVar[str] = "evaluation"
@@ -113,7 +114,6 @@ class EvalSpec(Spec, frozen=True):
     limit: int | None = Field(default=None, ge=1, description="First problems only: for a look, not for a score.")
     part: ProblemPart = Field(default_factory=ProblemPart)
     data_dir: str | None = Field(default=None, description="Folder of <task>.jsonl files, instead of the hub.")
-    grader: Grader = Field(default="robust", description="robust, or plain: math-verify alone, as in the paper.")
     golds: GoldVersion = Field(default=PUBLISHED, description="Version of Minerva's answers: published or r1zero.")
     engine: EngineSpec = Field(default_factory=EngineSpec)
 

@@ -16,16 +16,9 @@ from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
 from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, check_together, parse_decoding
 from harness.spec.engine import EngineSpec
-from harness.spec.evaluation import (
-    PUBLISHED,
-    EvalSpec,
-    GoldVersion,
-    Grader,
-    ProblemPart,
-    read_names,
-    refuse_task_files,
-)
+from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, ProblemPart, read_names, refuse_task_files
 from harness.spec.pair import PRESETS, TINY, Pair, find_pair
+from harness.spec.presentation import Presentation
 from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
 
 PARAMETERS = tuple(f"decode.{name}" for name in Decoding.model_fields)
@@ -80,13 +73,14 @@ class Confirmation(Spec, frozen=True):
     split: float = Field(gt=0.0, lt=1.0)
 
 
-class SweepSpec(Search, frozen=True):
+class SweepSpec(Presentation, Search, frozen=True):
     """A whole sweep; pairs are names (`tiny`, a preset) or checkpoints.
 
     Base and RL are always decoded as references, and so is the gamma = 0 control of every extrapolation; `references`
     are more of them.
     """
 
+    called: ClassVar[str] = Search.called
     accepted: ClassVar[tuple[str, ...]] = PARAMETERS
     grows: ClassVar[tuple[str, ...]] = ("references",)
 
@@ -100,7 +94,6 @@ class SweepSpec(Search, frozen=True):
     references: Annotated[tuple[Decoding, ...], BeforeValidator(_read_references)] = ()
     pruner: Annotated[Wilcoxon | None, BeforeValidator(lambda v: read_pruner(v, "wilcoxon", Wilcoxon))] = None
     engine: EngineSpec = Field(default_factory=EngineSpec)
-    grader: Grader = "robust"
     golds: GoldVersion = PUBLISHED
     data_dir: str | None = None
 
@@ -150,7 +143,7 @@ class SweepSpec(Search, frozen=True):
 
     def evaluation(self, pair: str, decodings: Sequence[Decoding], **changes: Any) -> EvalSpec:
         """Return the evaluation of some decodings of the pair of that name, with some fields changed."""
-        names = ("tasks", "sampling", "limit", "engine", "grader", "golds", "data_dir")
+        names = ("tasks", "sampling", "limit", "engine", "golds", "data_dir", *Presentation.model_fields)
         asked = {name: getattr(self, name) for name in names} | {"part": self.part}
         return parse(EvalSpec, {"pair": self.pairs[pair], "decodings": tuple(decodings), **asked, **changes})
 

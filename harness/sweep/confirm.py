@@ -16,8 +16,8 @@ from harness import stats
 from harness.decode import open_engine
 from harness.errors import UserError
 from harness.evals import EvalResult, evaluate, preflight
+from harness.evals.benchmark import Benchmark
 from harness.evals.compare import Setting, settings_of
-from harness.evals.data import find_benchmark, problems
 from harness.markdown import interval, markdown_table
 from harness.records.files import make_folder, write_file
 from harness.records.lock import Lock
@@ -69,14 +69,16 @@ def confirm(
             "the same tokens; accepted: a sweep that samples"
         )
     check_seeds(seeds, (spec.sampling.seed,))
-    parts = {task: unused(spec, task) for task in preflight(list(tasks or spec.tasks), spec.data_dir, spec.golds)}
+    found = preflight(list(tasks or spec.tasks), spec.data_dir, spec.golds, spec)
+    asked = {each.name: task for task, each in found.items()}
+    parts = {each.name: unused(spec, each) for each in found.values()}
     with winner(spec, folder, lambda trials: summarise(spec, trials, folder)) as made:
         results = folder.path / "confirm"
         make_folder(results)
         run = SweepRun(spec, places.tracking)
         pairs: list[tuple[str, Setting, Setting]] = []
         for entry in made.best:
-            found = _decode(spec, entry, places, seeds, parts, limit)
+            found = _decode(spec, entry, places, seeds, asked, parts, limit)
             for result in found:
                 result.write(results)
                 run.child(result)
@@ -157,16 +159,20 @@ def _decode(
     entry: CompleteTrial,
     places: Places,
     seeds: Sequence[int],
+    names: Mapping[str, str],
     parts: Mapping[str, ProblemPart],
     limit: int | None,
 ) -> list[EvalResult]:
-    """Return the results of the winner, its control, base and RL with each new seed."""
+    """Return the results of the winner, its control, base and RL with each new seed.
+
+    `names` has what was asked for by the name of each benchmark, `parts` its problems.
+    """
     best = entry.results[0].decoding
     decodings = list(dict.fromkeys([Decoding(mode="base"), Decoding(mode="rl"), best.control(), best]))
     asked = []
     for seed in seeds:
         for part in dict.fromkeys(parts.values()):
-            tasks = tuple(task for task, its in parts.items() if its == part)
+            tasks = tuple(names[task] for task, its in parts.items() if its == part)
             same = spec.limit if part == spec.part else None  # nothing new is left, so no more than the sweep had
             changes = {"tasks": tasks, "part": part, "limit": limit or same}
             asked.append(spec.evaluation(entry.pair, decodings, sampling=spec.sampling.replace(seed=seed), **changes))
@@ -177,23 +183,27 @@ def _decode(
         engine.close()
 
 
-def unused(spec: SweepSpec, task: str) -> ProblemPart:
+def unused(spec: SweepSpec, benchmark: Benchmark) -> ProblemPart:
     """Return the problems of a benchmark on which the winner was not chosen; the sweep's own where there are none."""
-    if task not in preflight(spec.tasks, spec.data_dir, spec.golds):
+    if benchmark.name not in _chosen_on(spec):
         return ProblemPart()
     if spec.confirm is not None:
         return spec.part.replace(held_out=True)
-    if spec.limit is not None and spec.limit < len(problems(task, spec.data_dir)):
+    if spec.limit is not None and spec.limit < len(benchmark.problems):
         return ProblemPart(skip=spec.limit)
     return spec.part
 
 
+def _chosen_on(spec: SweepSpec) -> set[str]:
+    """Return the names of the benchmarks on which the winner was chosen."""
+    return {each.name for each in preflight(spec.tasks, spec.data_dir, spec.golds, spec).values()}
+
+
 def _problems(spec: SweepSpec, row: stats.Comparison[Any], parts: Mapping[str, ProblemPart]) -> str:
     """Say how many problems a row has, and whether the winner was chosen on them."""
-    task = next(task for task in parts if find_benchmark(task, spec.data_dir).name == row.task)
-    if task not in preflight(spec.tasks, spec.data_dir, spec.golds):
+    if row.task not in _chosen_on(spec):
         return f"{row.difference.n} of another benchmark"
-    return f"the same {row.difference.n}" if parts[task] == spec.part else f"{row.difference.n} others"
+    return f"the same {row.difference.n}" if parts[row.task] == spec.part else f"{row.difference.n} others"
 
 
 def _against_controls(entry: CompleteTrial, found: Sequence[EvalResult]) -> list[tuple[Setting, Setting]]:

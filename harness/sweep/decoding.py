@@ -96,7 +96,7 @@ class DecodingRunner(TrialRunner):
         if not decodings:
             return
         spec, found = self._spec, {decoding: [] for decoding in decodings}
-        tasks = len(preflight(spec.tasks, spec.data_dir, spec.golds))
+        tasks = len(preflight(spec.tasks, spec.data_dir, spec.golds, spec))
 
         def have(result: EvalResult) -> None:
             mine = found[result.decoding]
@@ -112,11 +112,12 @@ class DecodingRunner(TrialRunner):
         """Make the result files of complete trials that are missing again, from the records.
 
         Raises:
-            UserError: a benchmark has other problems now than when a trial was run, or the records now give other
-                numbers than the trial has (another grader, say).
+            UserError: a benchmark has other problems or another grader now than when a trial was run, or the records
+                now give other numbers than the trial has (another version of the grader, say).
         """
         context, lacking = self._context, {}
-        digests = preflight(self._spec.tasks, self._spec.data_dir, self._spec.golds).values()
+        spec = self._spec
+        now = {each.name: each for each in preflight(spec.tasks, spec.data_dir, spec.golds, spec).values()}
         for trial in (*context.trials.complete(context.trials.references), *context.trials.complete()):
             point = trial.user_attrs["point"]
             if point["pair"] != pair:
@@ -124,11 +125,15 @@ class DecodingRunner(TrialRunner):
             results = context.folder.results_of(trial.user_attrs["results"])
             if results is None:
                 lacking[decoding_of(self._spec, point, self._taus[pair])] = trial
-            if changed := [each.task for each in results or () if each.provenance.get("data") not in (None, *digests)]:
-                raise UserError(
-                    f"the problems of {changed[0]} are not those that sweep {self._spec.name!r} was begun with; give "
-                    "the changed sweep another name, or undo the change"
-                )
+            for each in results or ():
+                for name in ("data", "grader"):
+                    was, here = each.provenance.get(name), getattr(now[each.task], name)
+                    if was not in (None, here):
+                        raise UserError(
+                            f"the {name} of {now[each.task].file or each.task} is not what sweep {spec.name!r} was "
+                            f"begun with ({here}, and was {was}); give the changed sweep another name, or undo the "
+                            "change"
+                        )
 
         def complete(results: list[EvalResult]) -> None:
             trial, now = lacking[results[0].decoding], metrics(self._spec, results)
@@ -185,7 +190,7 @@ class DecodingRunner(TrialRunner):
         ]
         rights: dict[Decoding, dict[str, list[bool]]] = {part.decoding: {} for part in parts if part.requests}
         store = RecordStore(self._context.store)
-        for done in run_jobs(engine, [part for part in parts if part.requests], store, grader=self._spec.grader):
+        for done in run_jobs(engine, [part for part in parts if part.requests], store):
             version = next(iter(done.job.golds))
             for (problem, _), response in done.responses.items():
                 rights[done.job.decoding].setdefault(problem, []).append(response.verdicts[version].correct)
@@ -210,7 +215,7 @@ class DecodingRunner(TrialRunner):
 
 
 def _check(spec: SweepSpec) -> None:
-    preflight(spec.tasks, spec.data_dir, spec.golds)
+    preflight(spec.tasks, spec.data_dir, spec.golds, spec)
 
 
 def _estimate(spec: SweepSpec, places: Places, speed: float | None) -> DecodingEstimate:

@@ -90,7 +90,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
     Raises:
         UserError: a benchmark without data, or points that contradict themselves.
     """
-    preflight(spec.tasks, spec.data_dir, spec.golds)
+    preflight(spec.tasks, spec.data_dir, spec.golds, spec)
     folder = SweepFolder.of(spec, out)
     rows: list[TrialCost] = []
     notes: list[str] = []
@@ -162,10 +162,8 @@ def _jobs(spec: SweepSpec, pair: str, asked: Sequence[Decoding]) -> list[Job]:
 
 
 def _responses(spec: SweepSpec) -> int:
-    from harness.evals.data import problems
-
-    names = preflight(spec.tasks, spec.data_dir, spec.golds)
-    ids = ([problem["id"] for problem in problems(name, spec.data_dir)] for name in names)
+    found = preflight(spec.tasks, spec.data_dir, spec.golds, spec).values()
+    ids = ([problem["id"] for problem in each.problems] for each in found)
     return spec.sampling.samples * sum(len(spec.part.of(each)[: spec.limit]) for each in ids)
 
 

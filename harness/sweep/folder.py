@@ -20,6 +20,7 @@ from harness.errors import UserError
 from harness.evals import EvalResult
 from harness.records.files import make_folder, write_file
 from harness.spec import read_yaml
+from harness.spec.presentation import DEFAULT_GRADER
 from harness.spec.search import Search
 from harness.sweep.specs import load
 
@@ -118,6 +119,8 @@ def _identity(spec: Search) -> dict[str, Any]:
     data = {name: value for name, value in spec.plain().items() if name not in FREE}
     if "engine" in data:
         data["engine"] = {name: value for name, value in data["engine"].items() if name not in FREE_ENGINE}
+    if "grader" in data:  # it was always said once; results of another grader are refused where trials are read
+        data["grader"] = data["grader"] or DEFAULT_GRADER
     return data
 
 

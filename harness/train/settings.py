@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from harness.spec import Spec
-from harness.spec.evaluation import Grader
+from harness.spec.presentation import DEFAULT_GRADER, Grader
 
 Reweighting = Literal["none", "low_prob", "dominate", "ppl"]
 ALPHAS = {"none": 0.0, "low_prob": 0.2, "dominate": 0.1, "ppl": 0.01}  # the paper's, for Qwen2.5-Math-7B
@@ -44,7 +44,7 @@ class DapoSettings(Spec, frozen=True):
     max_response_tokens: int = Field(default=128, ge=1)
     overlong_buffer: int = Field(default=0, ge=0)  # the penalty grows over the last so many tokens; 0: no penalty
     overlong_penalty: float = Field(default=1.0, gt=0, le=1)  # at full length, where right is +1 and wrong is -1
-    grader: Grader = "robust"  # as in evaluation
+    grader: Grader = DEFAULT_GRADER  # as in evaluation
     dynamic_sampling: bool = True  # only groups with both right and wrong responses teach anything
     max_generation_rounds: int = Field(default=4, ge=1)  # a step's attempts at filling its groups
     gradient_checkpointing: bool = False

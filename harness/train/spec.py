@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from harness.errors import UserError
-from harness.spec import TINY, EngineSpec, Sampling, Spec, parse
+from harness.spec import TINY, EngineSpec, Presentation, Sampling, Spec, parse
 from harness.spec.evaluation import read_names, refuse_task_files
 from harness.train.settings import DapoSettings
 from harness.train.verl.presets import with_preset
@@ -45,9 +45,12 @@ class Vllm(Spec, frozen=True):
     server_base_url: str | None = None
 
 
-class Validation(Spec, frozen=True):
+class Validation(Presentation, frozen=True):
     """Avg@k on held-out benchmarks by the evaluator of `rlvr-dir eval`: of the base, then every `every` steps
-    (0: never), and in the end. Drawing is by its own noise: how often it happens changes no weight."""
+    (0: never), and in the end. Drawing is by its own noise: how often it happens changes no weight. Where it names no
+    grader, `dapo.grader` holds if it is not the default, and then the benchmark's own."""
+
+    called: ClassVar[str] = "validation"
 
     tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = ()
     sampling: Sampling = Sampling(samples=8, max_tokens=1024)

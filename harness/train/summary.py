@@ -15,9 +15,10 @@ import numpy as np
 from harness.errors import UserError
 from harness.markdown import interval, markdown_table
 from harness.records.files import write_file
+from harness.spec import parse
 from harness.stats import Comparison, Scores, difference_over_seeds, family, standard_error, t_interval
 from harness.train.folder import TrainingFolder, read_json, write_json
-from harness.train.spec import TrainSpec, plain
+from harness.train.spec import TrainSpec, Validation, plain
 
 
 def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None = None) -> dict[str, Any]:
@@ -79,16 +80,17 @@ def _other(path: Path, found: dict[str, Any], folder: TrainingFolder) -> dict[st
     if not file.is_file():
         raise UserError(f"against={str(path)!r} has no summary.json; accepted: the folder of a finished training")
     other = read_json(file)
-    if other["training"]["validation"] != found["training"]["validation"]:
+    theirs, mine = (parse(Validation, each["training"]["validation"]) for each in (other, found))
+    if theirs != mine:
         raise UserError(f"against={str(path)!r} was validated in another way; its scores cannot be compared")
     if other["training"]["base"] != found["training"]["base"]:
         raise UserError(f"against={str(path)!r} started from {other['training']['base']!r}")
-    mine = folder.inputs
-    for name, theirs in TrainingFolder(path).inputs.items():
-        if theirs.judges and name in mine and mine[name].digest != theirs.digest:
+    here = folder.inputs
+    for name, there in TrainingFolder(path).inputs.items():
+        if there.judges and name in here and here[name].digest != there.digest:
             raise UserError(
-                f"against={str(path)!r} was begun with other content of {theirs.file} ({name}: {theirs.digest}, here "
-                f"{mine[name].digest}); its scores cannot be compared"
+                f"against={str(path)!r} was begun with other content of {there.file} ({name}: {there.digest}, here "
+                f"{here[name].digest}); its scores cannot be compared"
             )
     if not set(other["seeds"]) & set(found["seeds"]):
         raise UserError(f"against={str(path)!r} has none of these seeds: {', '.join(found['seeds'])}")

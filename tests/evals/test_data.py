@@ -20,22 +20,22 @@ def rows(n):
 
 def test_a_local_folder_by_setting_and_by_variable(tmp_path, monkeypatch):
     write(tmp_path, rows(30))
-    found = data.problems("aime24", str(tmp_path))
+    found = data.find_benchmark("aime24", str(tmp_path)).problems
     assert found[7] == {"id": "p7", "problem": "7?", "answer": "7"}
     monkeypatch.setenv("RLVR_DIR_DATA", str(tmp_path))
-    assert data.problems("aime24") is found
+    assert data.find_benchmark("aime24").problems is found
     assert data.load("aime24", pretrained="x", version=1)["test"].num_rows == 30
 
 
 @pytest.mark.parametrize("n", [29, 31])
 def test_the_rows_are_counted(tmp_path, n):
     with pytest.raises(UserError, match=rf"aime24.jsonl has {n} problems; aime24 has 30"):
-        data.problems("aime24", write(tmp_path, rows(n)))
+        data.find_benchmark("aime24", write(tmp_path, rows(n)))
 
 
 def test_ids_are_unique(tmp_path):
     with pytest.raises(UserError, match="line 30 has the id 'p0' of an earlier problem"):
-        data.problems("aime24", write(tmp_path, [*rows(29), rows(1)[0]]))
+        data.find_benchmark("aime24", write(tmp_path, [*rows(29), rows(1)[0]]))
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def test_a_bad_line_is_named(tmp_path, line, message):
     with open(tmp_path / "aime24.jsonl", "a") as file:
         file.write(line)
     with pytest.raises(UserError, match=message):
-        data.problems("aime24", folder)
+        data.find_benchmark("aime24", folder)
 
 
 def test_a_missing_file_says_what_to_set(tmp_path):
     with pytest.raises(UserError, match="RLVR_DIR_DATA") as error:
-        data.problems("aime25", str(tmp_path))
+        data.find_benchmark("aime25", str(tmp_path))
     assert "aime25.jsonl" in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -69,7 +69,7 @@ def test_without_a_folder_the_hub_is_asked(monkeypatch):
         return datasets.Dataset.from_list([{"question": f"{i}?", "answer": "3e6"} for i in range(272)])
 
     monkeypatch.setattr(datasets, "load_dataset", hub)
-    assert data.problems("minerva")[3] == {"id": "3", "problem": "3?", "answer": r"3 \times 10^{6}"}
+    assert data.find_benchmark("minerva").problems[3] == {"id": "3", "problem": "3?", "answer": r"3 \times 10^{6}"}
     assert asked == [("math-ai/minervamath", "test")]
     data._shipped.cache_clear()
 
@@ -84,14 +84,14 @@ def test_no_hub_is_one_sentence_that_says_what_to_set(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", hub)
     data._shipped.cache_clear()
     with pytest.raises(UserError, match=r"set RLVR_DIR_DATA to a folder that holds aime24\.jsonl") as error:
-        data.problems("aime24")
+        data.find_benchmark("aime24")
     assert "HuggingFaceH4/aime_2024" in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_an_unknown_name():
     with pytest.raises(UserError, match="did you mean 'aime2"):
-        data.problems("aime")
+        data.find_benchmark("aime")
 
 
 @pytest.mark.parametrize(
@@ -112,17 +112,17 @@ def test_golds_are_readable(raw, text):
 
 
 def test_the_digest_is_of_the_content(tmp_path):
-    one = data.data_digest("aime24", write(tmp_path, rows(30)))
+    one = data.find_benchmark("aime24", write(tmp_path, rows(30))).data
     other = tmp_path / "other"
     other.mkdir()
-    assert data.data_digest("aime24", write(other, [row | {"source": "x"} for row in rows(30)])) == one
+    assert data.find_benchmark("aime24", write(other, [row | {"source": "x"} for row in rows(30)])).data == one
     changed = tmp_path / "changed"
     changed.mkdir()
-    assert data.data_digest("aime24", write(changed, [{**row, "answer": 0} for row in rows(30)])) != one
+    assert data.find_benchmark("aime24", write(changed, [{**row, "answer": 0} for row in rows(30)])).data != one
 
 
 def test_the_real_benchmarks(real_data):
-    found = {name: data.problems(name, real_data) for name in data.SOURCES}
+    found = {name: data.find_benchmark(name, real_data).problems for name in data.SOURCES}
     assert [len(found[name]) for name in ("aime24", "aime25", "amc", "minerva")] == [30, 30, 83, 272]
     golds = [row["answer"] for rows in found.values() for row in rows][::3]
     assert all(0 <= int(row["answer"]) <= 999 for name in ("aime24", "aime25") for row in found[name])
@@ -132,7 +132,7 @@ def test_the_real_benchmarks(real_data):
 
 def test_the_tiny_benchmarks():
     for name in data.TINY_TASKS:
-        problems = data.problems(name)
-        assert problems == data.problems(name, "/no/such/folder")
+        problems = data.find_benchmark(name).problems
+        assert problems == data.find_benchmark(name, "/no/such/folder").problems
         assert len(problems) > 0
         assert all(row["answer"].isdecimal() for row in problems)

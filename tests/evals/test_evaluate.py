@@ -251,10 +251,10 @@ def test_both_versions_of_minervas_answers(engine, data_dir, tmp_path):
     shutil.copytree(data_dir, folder)
     rows = [{"id": f"minerva-{i}", "answers": ["1", "2e3"]} for i in range(272)]
     (folder / "minerva_r1zero_answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    from harness.evals.data import gold_answers
+    from harness.evals.data import find_benchmark, gold_answers
 
-    assert gold_answers("minerva", "r1zero", str(folder))["minerva-7"] == ("1", r"2 \times 10^{3}")
-    assert gold_answers("amc", "r1zero", str(folder))["amc-7"] == "14"
+    assert gold_answers(find_benchmark("minerva", str(folder)), "r1zero")["minerva-7"] == ("1", r"2 \times 10^{3}")
+    assert gold_answers(find_benchmark("amc", str(folder)), "r1zero")["amc-7"] == "14"
 
     class Answers:
         """The engine, every response saying that it is 1."""

@@ -18,7 +18,7 @@ from harness.cli import app
 from harness.errors import UserError
 from harness.evals import preflight
 from harness.evals.compare import read_results
-from harness.evals.data import problems
+from harness.evals.data import find_benchmark
 from harness.evals.foreign import read_result
 from harness.records import RecordStore
 from harness.sweep.specs import load
@@ -72,14 +72,16 @@ def where(tmp_path_factory):
     """The folder in which the command was run, and what it said."""
     folder = tmp_path_factory.mktemp("where")
     (folder / "tasks").mkdir()
-    mine = [{"problem": row["problem"], "answer": row["answer"]} for row in problems("tiny_easy")[:5]]
+    mine = [{"problem": row["problem"], "answer": row["answer"]} for row in find_benchmark("tiny_easy").problems[:5]]
     (folder / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in mine))
     (folder / "tasks/theirs.yaml").write_text(FOREIGN.replace("DATA", str(folder / "mine.jsonl")))
     (folder / "tasks/judge.py").write_text(JUDGE)
+    (folder / "shots.jsonl").write_text(json.dumps({"problem": mine[0]["problem"], "answer": "so \\boxed{2}"}) + "\n")
     done = run(
         folder, "lm_eval", "--model", "rlvr_dir", "--tasks", "tiny_easy,mine.jsonl,sums_of_theirs", "--limit", "4",
-        "--model_args", "backend=transformers,mode=replace,tau=-0.3", "--metadata", '{"repeats": 2}',
-        "--include_path", str(folder / "tasks"), "--log_samples", "--output_path", str(folder / "logged"),
+        "--model_args", "backend=transformers,mode=replace,tau=-0.3,examples=shots.jsonl,grader=plain",
+        "--metadata", '{"repeats": 2}', "--include_path", str(folder / "tasks"),
+        "--log_samples", "--output_path", str(folder / "logged"),
     )  # fmt: skip
     return folder, done
 
@@ -108,11 +110,11 @@ def test_rollouts_are_kept(where):
 
 
 def test_our_task_is_logged_as_our_own_command_logs_it(where):
-    """The same settings under `rlvr-dir eval` decode nothing, and are the run that is there."""
+    """The same settings under `rlvr-dir eval` decode nothing, and are the run there: examples and grader too."""
     folder, _ = where
     done = run(
         folder, "rlvr-dir", "eval", "--tasks", "tiny_easy", "--limit", "4", "--samples", "2", "--backend",
-        "transformers", "--mode", "replace", "--tau", "-0.3",
+        "transformers", "--mode", "replace", "--tau", "-0.3", "--examples", "shots.jsonl", "--grader", "plain",
     )  # fmt: skip
     assert "decode:" not in done.stderr
     client, found = runs(folder)
@@ -128,7 +130,7 @@ def test_our_task_is_logged_as_our_own_command_logs_it(where):
 
 def test_a_users_file_is_a_benchmark_there_too(where):
     """Its rows are `tiny_easy`'s under other ids; what is printed is what the record gives, of 4 of its 5 problems."""
-    [result] = read_results([*(where[0] / "runs/records").glob("*/mine")])
+    [result] = read_results([*(where[0] / "runs/records").glob("*/mine")], grader="plain")
     assert (result.benchmark, result.samples) == ("mine (4 of 5 problems)", 2)
     [row] = [line for line in where[1].stdout.splitlines() if line.startswith("|mine ")]
     assert float(row.split("|")[7]) == pytest.approx(result.avg, abs=1e-4)

@@ -17,7 +17,7 @@ def rollout(tag, problem, text, tokens=10):
 
 
 def test_the_score_so_far_is_of_what_is_decoded_now():
-    graders = Graders([{"published": {"amc/0": "7"}}, {"published": {"amc/0": "8"}}], None, "robust")
+    graders = Graders([{"published": {"amc/0": "7"}}, {"published": {"amc/0": "8"}}], None, ["robust", "robust"])
     board = Board(graders, [("amc rl", 3), ("amc base", 2)], 5, False)
 
     def done(tag, text):
@@ -39,7 +39,7 @@ def test_the_score_so_far_is_of_what_is_decoded_now():
 
 
 def test_every_version_of_the_answers_gives_a_verdict_and_the_first_one_counts():
-    graders = Graders([{"r1zero": {"x/0": ("8", "9")}, "published": {"x/0": "7"}}], None, "robust")
+    graders = Graders([{"r1zero": {"x/0": ("8", "9")}, "published": {"x/0": "7"}}], None, ["robust"])
     response = graders.add(0, "x/0", rollout(0, "x/0", r"\boxed{9}"))
     graders.finish(0)
     assert response.facts(["r1zero", "published"]) == {
@@ -51,7 +51,7 @@ def test_every_version_of_the_answers_gives_a_verdict_and_the_first_one_counts()
 
 
 def test_a_job_without_gold_answers_has_no_score():
-    graders = Graders([{}], None, "robust")
+    graders = Graders([{}], None, ["robust"])
     response = graders.add(0, "x/0", rollout(0, "x/0", r"\boxed{7}"))
     graders.finish(0)
     assert response.verdicts == {}
@@ -64,7 +64,7 @@ def test_a_grader_that_fails_is_told_when_the_job_is_finished(monkeypatch):
         raise OSError("no grader today")
 
     monkeypatch.setattr(module, "grade_many", broken)
-    graders = Graders([{"published": {"x/0": "7"}}], None, "robust")
+    graders = Graders([{"published": {"x/0": "7"}}], None, ["robust"])
     graders.add(0, "x/0", rollout(0, "x/0", r"\boxed{7}"))
     with pytest.raises(OSError, match="no grader today"):
         graders.finish(0)

@@ -7,15 +7,19 @@ from shutil import copytree
 
 import pytest
 from typer.testing import CliRunner
+from yaml import safe_load
 
 from harness.cli import app
 from harness.errors import UserError
 from harness.evals import data as data_module
 from harness.evals import preflight
 from harness.evals.compare import read_results
-from harness.evals.data import problems
+from harness.evals.data import find_benchmark
 from harness.records import RecordStore
+from harness.spec import Decoding, load_eval
+from harness.sweep.specs import load
 from harness.tiny import tiny_pair
+from harness.train.spec import load_train
 
 FAST = ["--samples", "2", "--max-tokens", "60", "--backend", "transformers"]
 YAML = """
@@ -47,7 +51,9 @@ def write(path, rows):
 def where(tmp_path_factory):
     """A folder with `sums.jsonl`, another file of that name, the latter with a YAML, and all of them evaluated."""
     folder = tmp_path_factory.mktemp("own")
-    rows = [{"problem": row["problem"], "answer": int(row["answer"])} for row in problems("tiny_easy")[:5]]
+    rows = [
+        {"problem": row["problem"], "answer": int(row["answer"])} for row in find_benchmark("tiny_easy").problems[:5]
+    ]
     write(folder / "sums.jsonl", rows)
     write(folder / "changed/sums.jsonl", [{**row, "answer": 0} for row in rows])
     write(folder / "shown/sums.jsonl", [{"id": f"sum-{i}", **row} for i, row in enumerate(rows)])
@@ -66,11 +72,14 @@ def test_its_rollouts_are_kept_and_scored_under_its_name(where):
     assert len(scores) == 6
     assert {r.task for r in results} == {"sums", "shown"}
     right, wrong = preflight([str(where / "sums.jsonl")]), preflight([str(where / "changed/sums.jsonl")])
-    [right], [wrong] = right.values(), wrong.values()
+    [right], [wrong] = ([each.data for each in one.values()] for one in (right, wrong))
     assert scores["sums", "rl", right].avg > 0.5
     assert scores["sums", "rl", wrong].avg == 0
     assert scores["sums", "rl", right].problem_ids == ("0", "1", "2", "3", "4")
-    assert scores["shown", "rl", preflight([f"shown={where}/shown/sums.jsonl"]).popitem()[1]].problem_ids[0] == "sum-0"
+    assert (
+        scores["shown", "rl", preflight([f"shown={where}/shown/sums.jsonl"]).popitem()[1].data].problem_ids[0]
+        == "sum-0"
+    )
 
 
 def test_records_are_compared_reported_and_viewed_without_being_told_the_file(where):
@@ -104,7 +113,67 @@ def test_what_the_yaml_says_is_part_of_what_the_benchmark_is(where, tmp_path):
     file = write(tmp_path / "sums.jsonl", [json.loads(line) for line in (where / "shown/sums.jsonl").open()])
     [plain] = preflight([str(file)]).values()
     [shown] = preflight([f"shown={where}/shown/sums.jsonl"]).values()
-    assert plain != shown
+    assert plain.data != shown.data
+
+
+def test_options_put_it_as_its_yaml_would_and_choose_the_grader(where, tmp_path):
+    """The same words from files, given as options: the same benchmark, so the same record; another grader, no other."""
+    yaml = safe_load(YAML)
+    file = write(tmp_path / "shown.jsonl", [json.loads(line) for line in (where / "shown/sums.jsonl").open()])
+    (tmp_path / "prompt.txt").write_text(yaml["prompt"] + "\n")
+    write(tmp_path / "shots.jsonl", yaml["examples"])
+    store = where / "runs/records"
+    before = RecordStore(store).names()
+    asked = ["--prompt", tmp_path / "prompt.txt", "--examples", tmp_path / "shots.jsonl", "--grader", "plain"]
+    eval_it = ["eval", "--tasks", file, "-d", "rl", *FAST, "--no-track", "--records", store, "--out", tmp_path / "runs"]
+    run(*eval_it, *asked)
+    assert RecordStore(store).names() == before
+    [result] = read_results([tmp_path / "runs"])
+    [robust] = [r for r in read_results([where / "runs"]) if (r.task, r.decoding.mode) == ("shown", "rl")]
+    assert result.provenance["record"] == robust.provenance["record"]
+    assert (result.provenance["grader"], robust.provenance["grader"]) == ("plain", "robust")
+    assert result.unlike(robust) == ["grader"]
+    with pytest.raises(UserError, match="differ in grader"):
+        result.minus(robust)
+
+    (tmp_path / "shown.yaml").write_text("grader: plain\nprompt: prompt.txt\nexamples: shots.jsonl")
+    data_module._own.cache_clear()
+    run(*eval_it, "--examples", "none")
+    [config] = {config for config, task in set(RecordStore(store).names()) - set(before)}
+    record = RecordStore(store).read(config, "shown")
+    assert record.about["presentation"] == {"prompt": yaml["prompt"], "examples": []}
+    [unshown] = read_results([store / config / "shown"])
+    assert unshown.unlike(result) == ["data"]
+    assert unshown.provenance["grader"] == "plain"
+    assert read_results([store / config / "shown"], grader="robust")[0].provenance["grader"] == "robust"
+    assert "are of different problems of shown, or of the same put in different ways" in refused(
+        "view", config, result.provenance["settings"], "--store", store)  # fmt: skip
+
+
+def test_a_file_that_an_option_names_is_read_at_once(tmp_path, monkeypatch):
+    """So that a sweep or a training that has begun knows when it has changed."""
+    monkeypatch.chdir(tmp_path)
+    Path("prompt.txt").write_text("Q: {{problem}}\nA:\n")
+    write(tmp_path / "shots.jsonl", [{"problem": "1+1?", "answer": 2, "id": "x"}])
+    asked = {"prompt": "prompt.txt", "examples": "shots.jsonl"}
+    shown = {"prompt": "Q: {{problem}}\nA:", "examples": [{"problem": "1+1?", "answer": "2"}]}
+    sweep = load({"name": "x", "tasks": "tiny_easy", "parameters": {"decode.tau": {"values": [-0.1]}}, **asked})
+    assert load_eval({}, asked).shown() == sweep.evaluation("tiny", [Decoding()]).shown() == shown
+    assert load(sweep.plain()) == sweep
+    assert load_train({"validation": {"tasks": "tiny_easy", **asked}}).validation.shown() == shown
+    assert "reads []; accepted: a template of {{problem}}, or a file" in refused(
+        "eval", "--tasks", "tiny_easy", "--prompt", "p.txt")  # fmt: skip
+    assert "'shots' is no file; accepted: a JSONL" in refused("eval", "--tasks", "tiny_easy", "--examples", "shots")
+
+
+def test_analyse_and_view_take_it(where, tmp_path):
+    store, held_out = where / "runs/records", f"held_out={where}/sums.jsonl"
+    asked = ["--tasks", held_out, "--backend", "transformers", "--max-tokens", "60"]
+    run("analyse", "tokens", *asked, "--samples", "1", "--records", store, "--out", tmp_path)
+    found = json.loads((tmp_path / "tokens.json").read_text())
+    assert {who: each["problems"] for who, each in found["generations"].items()} == {"base": 5, "rl": 5}
+    run("view", *asked, "--limit", "1", "-d", "rl", "--store", store, "--out", tmp_path / "view.html")
+    assert "held_out/0" in (tmp_path / "view.html").read_text()
 
 
 def test_a_limited_run_says_of_what(where):
@@ -140,10 +209,18 @@ def test_a_sweep_takes_it_and_is_not_gone_on_with_when_it_has_changed(where):
     (where / "sweep.yaml").write_text(json.dumps(asked))
     told = run("sweep", "run", where / "sweep.yaml", "--no-track", "--out", where / "runs")
     assert re.search(r"^\| sums +\| replace τ-0.1 ", told, re.MULTILINE), told
-    file.write_text(file.read_text().replace("how many", "how much"))
-    data_module._own.cache_clear()
-    sentence = refused("sweep", "run", where / "sweep.yaml", "--no-track", "--out", where / "runs")
-    assert sentence.startswith("the problems of sums are not those that sweep 'mine' was begun with")
+    yaml = file.with_suffix(".yaml")
+    for changed, content, name in (
+        (file, file.read_text().replace("how many", "how much"), "data"),
+        (yaml, "examples: [{problem: x, answer: y}]", "data"),
+        (yaml, "grader: plain", "grader"),
+    ):
+        before = changed.read_text() if changed.is_file() else "{}"
+        changed.write_text(content)
+        data_module._own.cache_clear()
+        sentence = refused("sweep", "run", where / "sweep.yaml", "--no-track", "--out", where / "runs")
+        assert sentence.startswith(f"the {name} of {file} is not what sweep 'mine' was begun with ("), sentence
+        changed.write_text(before)
 
 
 TRAIN = ["dapo.steps=1", "dapo.prompts=2", "dapo.samples=4", "dapo.minibatches=1", "dapo.max_response_tokens=40",
@@ -153,7 +230,7 @@ TRAIN = ["dapo.steps=1", "dapo.prompts=2", "dapo.samples=4", "dapo.minibatches=1
 def test_a_training_is_validated_on_it_and_not_gone_on_with_when_it_has_changed(where, tmp_path):
     """One step, then the held-out file, the training's own problems and the base change, one at a time."""
     held = write(tmp_path / "held.jsonl", [json.loads(line) for line in (where / "sums.jsonl").open()])
-    rows = [{"problem": row["problem"], "answer": row["answer"]} for row in problems("tiny_easy")[5:9]]
+    rows = [{"problem": row["problem"], "answer": row["answer"]} for row in find_benchmark("tiny_easy").problems[5:9]]
     data, base = write(tmp_path / "train.jsonl", rows), tmp_path / "base"
     copytree(tiny_pair().base, base)
     out = tmp_path / "runs/train/mine"
@@ -161,10 +238,10 @@ def test_a_training_is_validated_on_it_and_not_gone_on_with_when_it_has_changed(
     command += [word for each in TRAIN for word in ("--set", each)]
     told = run(*command)
     assert re.search(r"^\| held_out \(5 problems\) +\| Avg@2 +\|", told, re.MULTILINE), told
-    data_now = preflight([f"held_out={held}"]).popitem()[1]
+    [benchmark] = preflight([f"held_out={held}"]).values()
     results = read_results([out / "seed-0/results"])
     assert {(r.decoding.mode, r.benchmark, r.provenance["data"]) for r in results} == {
-        (mode, "held_out", data_now) for mode in ("base", "rl")
+        (mode, "held_out", benchmark.data) for mode in ("base", "rl")
     }
     left = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     for file, name in ((held, "validation.tasks held_out"), (data, "data"), (base / "config.json", "base")):
@@ -174,7 +251,7 @@ def test_a_training_is_validated_on_it_and_not_gone_on_with_when_it_has_changed(
         sentence = refused(*command)
         place = base if name == "base" else file
         assert re.fullmatch(
-            rf"{name}: the content of {place} is (\S+), and {out} was begun with (?!\1)\S+; undo the change, or choose "
+            rf"{name}: the content of {place} is (.+), and {out} was begun with (?!\1).+; undo the change, or choose "
             "another --out",
             sentence,
         ), sentence
@@ -217,11 +294,17 @@ def test_a_bad_file_is_one_sentence(tmp_path, monkeypatch, tasks, content, sente
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("tasks: [a]", "key of benchmark='tasks' is not known; accepted: prompt, examples"),
+        ("tasks: [a]", "key of benchmark='tasks' is not known; accepted: prompt, examples, grader"),
+        ("promt: x", "did you mean 'prompt'?"),
+        ("grader: robst", "grader='robst' is not known; accepted: plain, robust; did you mean 'robust'?"),
         ("prompt: x", "prompt='x' reads \\[\\]; accepted: a template of {{problem}}"),
         ("prompt: '{{answer}} {{problem}}'", r"reads \['answer', 'problem'\]"),
-        ("prompt: '{{problem'", "unexpected end of template"),
-        ("examples: [{problem: a}]", "accepted: a list of {problem: TEXT, answer: TEXT}"),
+        ("prompt: '{{problem'", "is no template: unexpected end of template"),
+        ("prompt: '{{problem|upcase}}'", "is no template: No filter named 'upcase'"),
+        ("examples: [{problem: a}]", "examples.0.answer is missing"),
+        ("examples: [{problem: a, answr: 1}]", "key of examples.0='answr' is not known; .* did you mean 'answer'?"),
+        ("examples: no.jsonl", "examples='no.jsonl' is no file; accepted: a JSONL of problem and answer, or none"),
+        ("examples: sums.yaml", "sums.yaml line 1 is not JSON"),
     ],
 )
 def test_a_bad_yaml_beside_it_is_one_sentence(tmp_path, content, sentence):

@@ -5,10 +5,12 @@ import sys
 
 import pytest
 
+from harness import grading
 from harness.errors import UserError
 from harness.grading import GRADERS
 from harness.spec import GOLD_VERSIONS, PRESETS, TINY, Decoding, EvalSpec, Pair, Sampling, load_eval, parse, read_yaml
-from harness.spec.evaluation import DECODING_OPTIONS, Grader
+from harness.spec.evaluation import DECODING_OPTIONS
+from harness.spec.presentation import DEFAULT_GRADER, Grader
 
 FILE = """
 tasks: [tiny_easy, tiny_medium]
@@ -129,5 +131,6 @@ def test_names_agree_with_the_rooms_that_know_them():
     from typing import get_args
 
     assert get_args(Grader) == tuple(sorted(GRADERS))
+    assert DEFAULT_GRADER == grading.DEFAULT_GRADER
     assert GOLD_VERSIONS == ("published", "r1zero")
     assert set(DECODING_OPTIONS) == set(Decoding.model_fields)

@@ -6,7 +6,7 @@ import pytest
 from optuna.trial import TrialState
 
 from harness.errors import UserError
-from harness.evals.data import problems
+from harness.evals.data import find_benchmark
 from harness.spec import Decoding
 from harness.sweep.confirm import confirm, unused
 from harness.sweep.estimate import estimate
@@ -247,18 +247,19 @@ def _ids(path, task=None):
 
 def test_a_declared_split_is_held_out_of_the_sweep_and_confirms_it():
     spec = sweep(limit=None, confirm={"split": 0.25})
-    ids = [row["id"] for row in problems("tiny_easy")]
-    chosen, kept = spec.part.of(ids), unused(spec, "tiny_easy").of(ids)
+    easy, medium = find_benchmark("tiny_easy"), find_benchmark("tiny_medium")
+    ids = [row["id"] for row in easy.problems]
+    chosen, kept = spec.part.of(ids), unused(spec, easy).of(ids)
     assert len(chosen) == len(ids) // 4
     assert sorted(chosen + kept) == sorted(ids)
     assert set(spec.part.of(ids[::-1])) == set(chosen)  # whatever the order of the file
-    assert unused(spec, "tiny_medium").of(ids) == ids
+    assert unused(spec, medium).of(ids) == ids
     assert spec.evaluation("tiny", [Decoding()]).asked(ids) == chosen
 
 
 def test_where_there_are_no_other_problems_they_are_the_same():
     spec = sweep(limit=None)
-    assert unused(spec, "tiny_easy") == spec.part
+    assert unused(spec, find_benchmark("tiny_easy")) == spec.part
     with pytest.raises(UserError, match=r"confirm.split"):
         sweep(confirm={"split": 1.5})
 

@@ -20,7 +20,7 @@ from harness.spec import Decoding
 
 MEASURED = ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl", "logp_base", "logp_rl")
 RANKS = ("rank_base", "rank_rl")
-JUDGE = "robust"
+JUDGES = ("robust", "plain")  # whose stored verdict is shown: the first that gave one
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ def answer_of(snapshot: Snapshot, problem: str, sample: int = 0, label: str | No
             f"problem={problem!r}, sample={sample} is not in record {snapshot.name}; its problems begin with: {held}"
         )
     rollout = snapshot.rollout(key)
-    row = latest_verdicts(snapshot.folder, JUDGE).get(key, {})
+    rows = (latest_verdicts(snapshot.folder, judge).get(key) for judge in JUDGES)
+    row = next((row for row in rows if row is not None), {})
     gold = row.get("gold")
     return Answer(
         label or (snapshot.config.label() if snapshot.config else snapshot.record_hash[:8]),

@@ -116,7 +116,8 @@ class TrainingRunner(TrialRunner):
 
 
 def _check(spec: TrainingSweep) -> None:
-    preflight(spec.plain_dapo.validation.tasks)
+    validation = spec.plain_dapo.validation
+    preflight(validation.tasks, presentation=validation)
     check_machine(spec.plain_dapo)
 
 

@@ -1,0 +1,99 @@
+"""How the problems of a benchmark are put to a model and graded: a prompt template, examples, a grader.
+
+The YAML beside a JSONL says it of one benchmark; options, and keys of an evaluation, a sweep or a validation, say it of
+all that they ask for, and win (docs/benchmarks.md).
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from harness.errors import UserError
+from harness.spec.base import Spec, read_jsonl
+
+Grader = Literal["plain", "robust"]
+DEFAULT_GRADER: Grader = "robust"
+NONE = "none"
+
+
+def _read_prompt(given: Any) -> Any:
+    """Read a template of `problem`, or the file that holds one."""
+    if not isinstance(given, str):
+        return given
+    from jinja2 import Environment, TemplateSyntaxError
+    from jinja2.meta import find_undeclared_variables
+
+    text = Path(given).read_text(encoding="utf-8").removesuffix("\n") if os.path.isfile(given) else given
+    known = Environment()
+    known.filters["regex_replace"] = str  # which lm-eval adds
+    try:
+        known.compile(text)
+        read = find_undeclared_variables(known.parse(text))
+    except TemplateSyntaxError as error:
+        raise UserError(f"prompt={given!r} is no template: {error.message}") from None
+    if read != {"problem"}:
+        raise UserError(
+            f"prompt={given!r} reads {sorted(read)}; accepted: a template of {{{{problem}}}}, or a file with one"
+        )
+    return text
+
+
+def _read_examples(given: Any) -> Any:
+    """Read examples as a list, or the JSONL that holds them, or `none`."""
+    if not isinstance(given, str):
+        return given
+    if given == NONE:
+        return ()
+    if not os.path.isfile(given):
+        raise UserError(f"examples={given!r} is no file; accepted: a JSONL of problem and answer, or {NONE}")
+    return [{name: row[name] for name in Example.model_fields} for _, row in read_jsonl(given, ("problem", "answer"))]
+
+
+def _as_text(given: Any) -> Any:
+    """Write a number as text."""
+    return str(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
+
+
+Text = Annotated[str, BeforeValidator(_as_text)]
+
+
+class Example(Spec, frozen=True):
+    """A problem and the answer that is shown to it, as it is written."""
+
+    called: ClassVar[str] = "example"
+
+    problem: Text
+    answer: Text
+
+
+class Presentation(Spec, frozen=True):
+    """How problems are put to a model and graded; None is what is not said here.
+
+    `prompt` is a Jinja template of `problem`; `examples` come before it, each `problem` through the same template and
+    followed by its `answer`. Files that are named are read at once: what they say now is what was asked.
+    """
+
+    called: ClassVar[str] = "benchmark"
+
+    prompt: Annotated[str | None, BeforeValidator(_read_prompt)] = Field(
+        default=None, description="A template of {{problem}}, or a file with one, in place of each benchmark's own."
+    )
+    examples: Annotated[tuple[Example, ...] | None, BeforeValidator(_read_examples)] = Field(
+        default=None, description="A JSONL of problem and answer, shown before each problem; or none."
+    )
+    grader: Grader | None = Field(
+        default=None,
+        description="robust, or plain: math-verify alone, as in the paper. Default the benchmark's, else robust.",
+    )
+
+    def over(self, other: "Presentation") -> "Presentation":
+        """Return `other`, changed by what is said here."""
+        said = {name: value for name in Presentation.model_fields if (value := getattr(self, name)) is not None}
+        return Presentation(**{name: getattr(other, name) for name in Presentation.model_fields} | said)
+
+    def shown(self) -> dict[str, Any]:
+        """Return what the model is shown otherwise than by default, as plain values; who grades it is not shown."""
+        said = self.model_dump(mode="json", include={"prompt", "examples"})
+        return {name: value for name, value in said.items() if value}
