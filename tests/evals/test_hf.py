@@ -5,7 +5,7 @@ import json
 import pytest
 
 from harness.decode import open_engine
-from harness.evals.data import problems
+from harness.evals.data import find_benchmark
 from harness.evals.lm import RlvrDirLM
 from harness.spec import Decoding, EngineSpec, Sampling
 from harness.tiny import tiny_pair
@@ -41,7 +41,10 @@ def manager(tmp_path_factory):
     from lm_eval.tasks import TaskManager
 
     folder = tmp_path_factory.mktemp("theirs")
-    rows = [{"question": row["problem"], "answer": f"#### {row['answer']}"} for row in problems("tiny_medium")[:12]]
+    rows = [
+        {"question": row["problem"], "answer": f"#### {row['answer']}"}
+        for row in find_benchmark("tiny_medium").problems[:12]
+    ]
     for name, some in (("test", rows[:4]), ("train", rows[4:])):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
     (folder / "like_gsm8k.yaml").write_text(LIKE_GSM8K.replace("FOLDER", str(folder)))

@@ -131,7 +131,7 @@ def test_options_put_it_as_its_yaml_would_and_choose_the_grader(where, tmp_path)
     [result] = read_results([tmp_path / "runs"])
     [robust] = [r for r in read_results([where / "runs"]) if (r.task, r.decoding.mode) == ("shown", "rl")]
     assert result.provenance["record"] == robust.provenance["record"]
-    assert (result.provenance["grader"], robust.provenance["grader"]) == ("plain", "robust")
+    assert (result.provenance["grader"], robust.provenance["grader"]) == ("plain", "robust-2")
     assert result.unlike(robust) == ["grader"]
     with pytest.raises(UserError, match="differ in grader"):
         result.minus(robust)
