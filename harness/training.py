@@ -69,7 +69,7 @@ def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = 
     from harness.train.data import read_problems
 
     if spec.data == TINY:
-        from harness.tiny.recipe import rl_problems as problems
+        from harness.tiny.problems import rl_problems as problems
     else:
         rows = read_problems(spec.data, spec.instruction)
 
@@ -169,6 +169,51 @@ def _presentation(spec: "TrainSpec") -> "Presentation":
 
     rewards = None if spec.dapo.grader == DEFAULT_GRADER else spec.dapo.grader
     return spec.validation.over(Presentation(grader=rewards))
+
+
+def estimate(spec: "TrainSpec", out: Path) -> str:
+    """Open a training's data and say how much work it is; the time is measured on steps that `out` holds.
+
+    Nothing is loaded or written.
+
+    Raises:
+        UserError: the data cannot be read, or is too small.
+    """
+    from harness.evals.data import preflight
+    from harness.progress import interval
+    from harness.train.data import enough
+    from harness.train.folder import TrainingFolder
+
+    dapo, start = spec.dapo, source(spec)
+    rows = {seed: len(enough(start.problems(seed), spec)) for seed in spec.seeds}
+    logs = [TrainingFolder(out).seed(seed).records() for seed in spec.seeds]
+    done = [record for log in logs for record in log if "validation" not in record]
+    steps, responses = dapo.steps * len(spec.seeds), dapo.steps * dapo.responses
+    most = responses * (dapo.max_generation_rounds if dapo.dynamic_sampling else 1)
+    lines = [
+        f"data: {', '.join(f'{n:,}' for n in dict.fromkeys(rows.values()))} problems, of which a step takes "
+        f"{dapo.prompts}; in all steps of a seed {dapo.steps * dapo.prompts:,}",
+        f"a seed: {dapo.steps:,} steps, {dapo.steps * dapo.minibatches:,} updates, {responses:,} responses learned from"
+        + (f", up to {most:,} generated to fill the groups" if most > responses else "")
+        + f", each of up to {dapo.max_response_tokens:,} tokens",
+    ]
+    if asked := preflight(spec.validation.tasks, presentation=_presentation(spec)) if spec.validation.tasks else {}:
+        size = sum(len(each.problems[: spec.validation.limit]) for each in asked.values())
+        within = (dapo.steps - 1) // spec.validation.every if spec.validation.every else 0
+        times = 1 + len(spec.seeds) * (1 + within)
+        lines.append(
+            f"validation: {size * spec.validation.sampling.samples:,} responses ({', '.join(asked)}), {times} times, "
+            "the base's among them"
+        )
+    seconds = [record["seconds"] for record in done if record.get("seconds") is not None]
+    left = steps - len(done)
+    lines.append(
+        f"time: {len(done):,} of {steps:,} steps are done in {out}, at {sum(seconds) / len(seconds):.1f} s each; the "
+        f"rest takes {interval(sum(seconds) / len(seconds) * left)} and its validations"
+        if seconds
+        else f"time: unknown before a first step; none is in {out}"
+    )
+    return "\n".join(lines)
 
 
 def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "Validate":

@@ -8,7 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from harness import cli
+from harness.spec import EngineSpec
 from tests.records.made import stored_count
 
 RLVR_DIR = Path(sys.executable).with_name("rlvr-dir")
@@ -30,6 +33,15 @@ def test_help_names_every_command():
     for command in ("eval", "compare", "demo", "ui", "tiny", "bench", "records", "track"):
         assert f" {command} " in done.stdout
     assert "Δ" not in done.stderr
+
+
+def test_every_command_that_decodes_takes_every_engine_option_of_eval():
+    commands = get_command(cli.app).commands
+    found = {name: commands[name] for name in ("eval", "view")} | commands["analyse"].commands
+    taken = {name: {option for each in command.params for option in each.opts} for name, command in found.items()}
+    engine = {f"--{name.replace('_', '-')}" for name in EngineSpec.model_fields if name != "vllm_args"}
+    for name in ("eval", "view", "tokens", "texts"):
+        assert engine <= taken[name], name
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ ROOMS = {
     "tracked": {"evals", "tracking"},
 }
 # No rooms: digests of contents; the exception that all may raise; whether the hub answers; the table that all print;
-# what an engine's processes do first.
-ANYWHERE = {"digest", "errors", "hub", "markdown", "watch"}
+# what is being done, and for how long; what an engine's processes do first.
+ANYWHERE = {"digest", "errors", "hub", "markdown", "progress", "watch"}
 FORBIDDEN_THIRD_PARTY = {
     "spec": {"torch", "vllm", "transformers"},
     "grading": {"lm_eval", "torch"},

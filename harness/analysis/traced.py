@@ -17,6 +17,7 @@ from harness.analysis.selected import Selection, selections
 from harness.analysis.tokens import DELTA_EDGES, PROBABILITY_EDGES, TAILS, Generation
 from harness.evals.loop import Job, opened
 from harness.evals.traces import rollouts, traced
+from harness.progress import phase, showing
 from harness.records import StoredRollout
 from harness.spec import Decoding, EvalSpec
 from harness.stats import Share, share_ratio, token_share
@@ -41,7 +42,7 @@ def token_statistics(
         UserError: what `evaluate` refuses.
     """
     both = spec.model_copy(update={"decodings": (Decoding(mode="base"), Decoding(mode="rl"))})
-    with opened(spec) as engine:
+    with showing(progress), opened(spec) as engine:
         jobs = traced(both, records, engine=engine, top=TOP, progress=progress)
         tokenizer, info = engine.tokenizer, engine.info()
 
@@ -50,8 +51,9 @@ def token_statistics(
             if job.decoding.mode == mode:
                 yield from rollouts(job, records)
 
-    base, rl = Generation("base").add_all(read("base")), Generation("rl").add_all(read("rl"))
-    chosen, positions = selections(lambda: read("base"), selected, jobs[0].sampling.top_p)
+    with showing(progress), phase("counting"):
+        base, rl = Generation("base").add_all(read("base")), Generation("rl").add_all(read("rl"))
+        chosen, positions = selections(lambda: read("base"), selected, jobs[0].sampling.top_p)
     drawn = jobs[0].sampling
     least = word_floor(sum(problem.tokens for problem in rl.problems.values()))
     return {

@@ -129,6 +129,7 @@ class _Prompt:
 
         from harness.decode.drafting import Counts, Drafted, Pace
         from harness.decode.lock_step import LockStep
+        from harness.decode.progress import Progress
 
         plans, counts = self.plans(n, tau), Counts()
         batch = LockStep(self.engine, plans) if draft is None else Drafted(self.engine, plans, Pace(draft), counts)
@@ -137,7 +138,7 @@ class _Prompt:
         if n > 1:  # a column of padding: prompts of one batch differ in length, and no mask is a case of its own
             batch.mask = torch.cat([batch.mask.new_zeros(n, 1), batch.mask], dim=1)
         began = time.process_time()
-        done = list(batch.decode())
+        done = list(batch.decode(Progress(0, False)))
         spent = time.process_time() - began
         done.sort(key=lambda one: one.request.problem)
         return spent, done, counts.reads_per_token if draft else 2.0

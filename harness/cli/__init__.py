@@ -1,6 +1,7 @@
 """`rlvr-dir …`: thin commands, a module a group; each command imports what it needs when it runs."""
 
 import os
+import re
 import sys
 import warnings
 
@@ -9,12 +10,15 @@ import typer
 from harness.cli import analyse, bench, data, evaluate, records, report, sweep, tiny, track, train, view
 from harness.cli.base import PLAIN
 from harness.errors import UserError
+from harness.progress import showing
 
 HELP = """What did RLVR change in this model, token by token, and can that change be used?
 
 Decodes with a base model and its RL-trained successor at once, replaces or extrapolates tokens where
 log pi_RL - log pi_Base says so, and scores the result. With no model named, the embedded tiny pair is used.
 """
+
+_HOME = re.compile(r"(^|=)~/")  # a shell makes a home of it at the beginning of a word only: not in --out=~/runs
 
 app = typer.Typer(help=HELP, add_completion=False, pretty_exceptions_enable=False, **PLAIN)
 app.command("eval")(evaluate.evaluate_command)
@@ -39,7 +43,8 @@ def main() -> None:
     warnings.simplefilter("ignore", FutureWarning)  # libraries telling each other
     warnings.formatwarning = lambda message, *_args, **_kwargs: f"warning: {message}\n"
     try:
-        app()
+        with showing():
+            app([_HOME.sub(rf"\g<1>{os.path.expanduser('~')}/", word) for word in sys.argv[1:]])
     except UserError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)

@@ -10,6 +10,7 @@ import typer
 from harness.cli.base import group
 from harness.cli.options import spec_options
 from harness.errors import UserError
+from harness.progress import phase
 from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 
 app = group("Token statistics, given text, training curves and Theorem 1; `rlvr-dir report` draws them.")
@@ -35,29 +36,28 @@ def analyse_tokens(
     \b
         rlvr-dir analyse tokens --tasks tiny_easy,tiny_medium --samples 16 --limit 60 --ratio 0.02
     """
-    from harness.analysis.traced import token_statistics
+    with phase("starting"):
+        from harness.analysis.traced import token_statistics
 
-    asked = load_eval({"tasks": "tiny_medium"}, options)
-    found = token_statistics(
-        asked,
-        records,
-        selected=ratio,
-    )
+    found = token_statistics(load_eval({"tasks": "tiny_medium"}, options), records, selected=ratio)
     _keep(out / "tokens.json", found)
 
 
 @app.command("texts")
-@spec_options(Pair, Sampling, EngineSpec, without=("top_p", "max_tokens", "samples", "seed", "backend"))
+@spec_options(Pair, Sampling, EngineSpec, without=("top_p", "max_tokens", "samples", "seed"))
 def analyse_texts(
     options: dict[str, Any],
     file: Annotated[Path, typer.Argument(help="JSON lines with 'response' and, if any, 'prompt'.")],
     out: Annotated[Path | None, typer.Option(help="Receives one JSON object a line; default standard output.")] = None,
 ) -> None:
     """Score given text with both models, teacher-forced: log-probabilities, Δ log p, entropies, KL, ranks a token."""
-    from harness.analysis.texts import score_texts
-    from harness.decode import open_engine
-    from harness.tiny import checkpoints
+    with phase("starting"):
+        from harness.analysis.texts import score_texts
+        from harness.decode import open_engine
+        from harness.tiny import checkpoints
 
+    if options.get("backend") not in (None, "auto", "transformers"):
+        raise UserError(f"backend={options['backend']!r} is refused: text is scored by transformers; leave it out")
     asked = load_eval({}, {**options, "backend": "transformers"})
     temperature = (asked.sampling or Sampling()).criterion_temperature
     rows = list(_rows(file))

@@ -1,6 +1,5 @@
 """`rlvr-dir eval`, `compare` and `demo`."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,6 +7,7 @@ import typer
 
 from harness.cli.options import spec_options
 from harness.cli.track import Tracking
+from harness.progress import phase, say
 from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Pair, Sampling, load_eval, read_yaml
 
 if TYPE_CHECKING:
@@ -43,10 +43,11 @@ def evaluate_command(
         rlvr-dir eval --tasks tiny_medium -d replace,tau=-0.1 -d extrapolate,tau=-0.1,gamma=0.1 --controls --samples 8
         rlvr-dir eval spec.yaml --limit 10
     """
-    from harness.evals import evaluate, preflight
-    from harness.evals.compare import compare, markdown, settings_of
-    from harness.evals.show import score, tables
-    from harness.tracking import comparison_link, log_result, resolve_store
+    with phase("starting"):
+        from harness.evals import evaluate, preflight
+        from harness.evals.compare import compare, markdown, settings_of
+        from harness.evals.show import score, tables
+        from harness.tracking import comparison_link, log_result, resolve_store
 
     asked = load_eval(read_yaml(file), {**options, "decodings": decoding or None, "controls": controls or None})
     preflight(asked.tasks, asked.data_dir, asked.golds, asked)
@@ -59,7 +60,8 @@ def evaluate_command(
         say(f"{result.benchmark}  {result.label}  {score(result)}")
         result.write(out)
         if track:
-            log_result(result, place)
+            with phase("logging to MLflow"):
+                log_result(result, place)
 
     try:
         results = evaluate(asked, records=store, on_result=keep)
@@ -79,13 +81,6 @@ def announce_tiny(asked: EvalSpec) -> None:
     """Say that the tiny pair is used: its scores are a check of the pipeline."""
     if asked.pair == TINY:
         typer.echo("No pair was named: using the embedded tiny pair (a pipeline check, not a math model).", err=True)
-
-
-def say(text: str) -> None:
-    """Print a line on standard error, above a progress bar that may be there."""
-    from tqdm import tqdm
-
-    tqdm.write(text, file=sys.stderr)
 
 
 @spec_options(EvalSpec, only=("grader", "golds", "data_dir"))

@@ -7,6 +7,7 @@ import typer
 
 from harness.cli.base import group
 from harness.errors import UserError
+from harness.progress import phase, say
 from harness.spec import read_yaml
 
 if TYPE_CHECKING:
@@ -98,9 +99,9 @@ def sweep_confirm(
     the sweep's limit, or other benchmarks (--tasks). Each row says which.
     """
     folder, spec = _stored(name, out)
-    from harness.cli.evaluate import say
-    from harness.sweep.context import Places
-    from harness.sweep.kinds import kind_of
+    with phase("starting"):
+        from harness.sweep.context import Places
+        from harness.sweep.kinds import kind_of
 
     at = _place(name, out)
     places = Places.under(at, records=records, track=track)
@@ -160,9 +161,9 @@ def _stored(name: str, out: Path) -> "tuple[SweepFolder, Search]":
 
 
 def _run(spec: "Search", out: Path, records: Path | None, track: bool, *, extend: bool = False) -> None:
-    from harness.cli.evaluate import say
-    from harness.sweep.folder import SweepFolder
-    from harness.sweep.run import Places, run_sweep
+    with phase("starting"):
+        from harness.sweep.folder import SweepFolder
+        from harness.sweep.run import Places, run_sweep
 
     folder = SweepFolder.of(spec, out).path
     try:

@@ -7,6 +7,7 @@ import typer
 
 from harness.cli.track import Tracking
 from harness.errors import UserError
+from harness.progress import phase, say
 from harness.spec import read_yaml
 from harness.spec.base import set_key
 
@@ -40,7 +41,9 @@ def train_command(
     out: Annotated[Path | None, typer.Option(help="Default runs/train/NAME, by file or method.")] = None,
     track: Annotated[bool, typer.Option(help="Log each seed to MLflow, step by step.")] = True,
     tracking: Tracking = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the training and its price; run nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Open the data, print training, work and price; run nothing.")
+    ] = False,
     speed: Annotated[
         float | None, typer.Option(min=1e-3, help="Tokens a second of the rollouts, for the hours of a dry run.")
     ] = None,
@@ -54,11 +57,11 @@ def train_command(
         rlvr-dir train --method low_prob --alpha 0.2 --seeds 0,1,2 --against runs/train/DAPO
         rlvr-dir train --preset qwen25-math-7b --method low_prob --dry-run
     """
-    import yaml
+    with phase("starting"):
+        import yaml
 
-    from harness.cli.evaluate import say
-    from harness.evals import preflight
-    from harness.train.spec import check_machine, plain
+        from harness.evals import preflight
+        from harness.train.spec import check_machine, plain
 
     options = {
         "backend": backend, "preset": preset, "base": base, "data": data, "seeds": _numbers(seeds),
@@ -75,18 +78,22 @@ def train_command(
         _show_verl(spec, where, speed)
         return
     if dry_run:
-        from harness.training import price
+        with phase("opening the data"):
+            from harness.training import estimate, price
 
-        told = price(spec, speed)
+            work, told = estimate(spec, where), price(spec, speed)
         typer.echo(yaml.safe_dump({**plain(spec), "out": str(where)}, sort_keys=False, allow_unicode=True).rstrip())
         say(told)
+        say(work)
         return
-    from harness.price import training_refusal
+    with phase("starting"):
+        from harness.price import training_refusal
+        from harness.tracking import Training, resolve_store
+        from harness.train.backends import TrainerError
+        from harness.training import run
 
     if refused := training_refusal(spec):
         raise UserError(refused)
-    from harness.tracking import Training, resolve_store
-    from harness.training import run
 
     store = resolve_store(where.parents[1] if where.parent.name == "train" else where.parent, tracking)
     told = Training(store if track else None, spec.dapo.label, plain(spec))
@@ -94,8 +101,6 @@ def train_command(
     def done(seed: int, folder: "SeedFolder") -> None:
         files = [folder.log, folder.done, folder.rl / "README.md", folder.path / "verl/overrides.txt"]
         told.done(seed, folder.facts() or {}, folder.records(), [file for file in files if file.is_file()])
-
-    from harness.train.backends import TrainerError
 
     try:
         run(spec, where, against=against, say=say, on_record=told.record, on_seed=done)
@@ -127,7 +132,6 @@ def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "Tra
 
 def _show_verl(spec: "TrainSpec", out: Path, speed: float | None) -> None:
     """Print verl's arguments for the first seed, checked by verl where its environment is there, and the price."""
-    from harness.cli.evaluate import say
     from harness.train.verl.run import arguments
     from harness.train.verl.spec import Verl
     from harness.train.verl.validate import validate

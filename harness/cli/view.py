@@ -9,6 +9,7 @@ import typer
 from harness.cli.evaluate import announce_tiny
 from harness.cli.options import spec_options
 from harness.errors import UserError
+from harness.progress import phase
 from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def view(
         rlvr-dir view --tasks tiny_medium --limit 3 --out view.html
         rlvr-dir view 3f2a 9c01 --problem tiny_medium-007 --out view.html
     """
-    from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_html
+    with phase("starting"):
+        from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_html
 
     if bool(records) == bool(options.get("tasks")):
         raise UserError("records and tasks: give one of them; records are shown as they are, tasks are decoded first")

@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.decode.adapter import CONFIG as ADAPTER_CONFIG
 from harness.decode.adapter import Adapter, has_tokenizer, is_adapter, read_adapter
-from harness.decode.weights import check_weights_there
+from harness.decode.weights import check_shapes, check_weights_there
 from harness.digest import digest
 from harness.errors import UserError
 from harness.spec import Pair
@@ -27,6 +27,9 @@ _MAY_DIFFER = {
 }  # fmt: skip
 
 _QUANTISED = ("quantization_config", "compression_config")  # where a configuration says how its weights are quantised
+
+# Files with a tokenizer's vocabulary, as libraries name them.
+_VOCABULARIES = ("tokenizer.json", "*.model", "vocab.json", "vocab.txt", "tekken.json", "*.tiktoken")
 
 _SMALL_BYTES = 2 * 2**30
 
@@ -102,16 +105,16 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
 
 
 def check_weights(found: Checkpoints) -> None:
-    """Refuse weights that cannot be loaded, by the headers of local files; see `check_weights_there`.
+    """Refuse weights that cannot be loaded, by the headers of local files; see `check_weights_there`, `check_shapes`.
 
     Raises:
-        UserError: a directory's weights are not there, or not whole.
+        UserError: a directory's weights are not there, or not whole, or of other shapes than its configuration says.
     """
-    for role in ("rl", "base"):
+    for role, config in (("rl", found.config), ("base", found.base_config)):
         name = getattr(found.pair, role)
-        folder = Path(name).expanduser()
-        if folder.is_dir() and not (role == "rl" and found.adapter):
-            check_weights_there(f"{role}={name!r}", folder)
+        if Path(name).is_dir() and not (role == "rl" and found.adapter):
+            check_weights_there(f"{role}={name!r}", Path(name))
+            check_shapes(f"{role}={name!r}", name, config, found.pair.trust_remote_code)
 
 
 def _check_place(role: str, name: str, revision: str | None) -> None:
@@ -175,6 +178,8 @@ def _read(pair: Pair, role: str, of: dict[str, Any] | None = None) -> dict[str, 
     options = {"revision": getattr(pair, f"{role}_revision"), "trust_remote_code": pair.trust_remote_code}
     if role == "base" and is_adapter(name, options["revision"]):
         raise UserError(f"base={name!r} is an adapter; accepted: a whole checkpoint (an adapter can be rl)")
+    if of is None or has_tokenizer(name, options["revision"]):
+        _check_vocabulary(role, name, pair.trust_remote_code)
     try:
         if of is None:
             config = AutoConfig.from_pretrained(name, **options)
@@ -195,6 +200,21 @@ def _read(pair: Pair, role: str, of: dict[str, Any] | None = None) -> dict[str, 
         generation = None
     eos = _ids(tokenizer.eos_token_id) | _ids(getattr(config, "eos_token_id", None))
     return {"config": config, "tokenizer": tokenizer, "eos": eos | _ids(getattr(generation, "eos_token_id", None))}
+
+
+def _check_vocabulary(role: str, name: str, trust_remote_code: bool) -> None:
+    """Refuse a directory without a tokenizer, for which transformers would make up one that knows no words.
+
+    Raises:
+        UserError: no file of it holds a vocabulary.
+    """
+    if trust_remote_code or not Path(name).is_dir():
+        return
+    if not any(file for pattern in _VOCABULARIES for file in Path(name).glob(pattern)):
+        raise UserError(
+            f"{role}={name!r} holds no tokenizer: none of {', '.join(_VOCABULARIES)} is there; accepted: a checkpoint "
+            "with its tokenizer (save_pretrained of a tokenizer writes it)"
+        )
 
 
 def _check_unquantised(role: str, name: str, config: Any) -> None:

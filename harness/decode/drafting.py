@@ -20,6 +20,7 @@ import torch
 
 from harness.decode.lock_step import LockStep, Models, facts_of
 from harness.decode.plan import Plan
+from harness.decode.progress import Progress
 from harness.decode.types import Rollout
 from harness.policy import Decision, Noise, decide, propose
 
@@ -117,14 +118,16 @@ class Drafted(LockStep):
         self.count = torch.tensor([len(self.written[i]) for i in self.running], device=self.device)
         self.room = torch.tensor([self.plans[i].max_new_tokens for i in self.running], device=self.device)
 
-    def decode(self) -> Iterator[Rollout]:
-        """Yield the rollouts as they finish."""
+    def decode(self, bar: Progress) -> Iterator[Rollout]:
+        """Yield the rollouts as they finish; see `LockStep.decode`."""
+        bar.now("prefilling")
         vocab = self.engine.checkpoints.vocab_size
         while self.running:
             most = max(
                 1, min(MOST if self.pace.fixed is None else self.pace.fixed, LOGITS // (len(self.running) * vocab))
             )
             yield from self._round(self.pace.choose(most))
+            self.report(bar)
             self.check()
             self.compact()
             self._close_holes()

@@ -13,6 +13,7 @@ import torch
 
 from harness.decode.checkpoints import Checkpoints
 from harness.decode.plan import Plan, broken_logits, rollout
+from harness.decode.progress import Progress
 from harness.decode.trace import columns
 from harness.decode.types import Rollout
 from harness.policy import Decision, Noise, Rule, decide
@@ -78,13 +79,14 @@ class LockStep:
         traced = [row for row, plan in enumerate(plans) if plan.request.trace is not None]
         self.traced = torch.tensor(traced, device=self.device) if traced else None
 
-    def decode(self) -> Iterator[Rollout]:
-        """Yield the rollouts as they finish.
+    def decode(self, bar: Progress) -> Iterator[Rollout]:
+        """Yield the rollouts as they finish; the bar is told of the phase and of tokens.
 
         Raises:
             BrokenLogits: a model's logits are no distribution; what has finished by then is yielded before.
         """
         step = 0
+        bar.now("prefilling")
         while self.running:
             logits = {role: self.read(role, self.input, self.mask)[:, -1] for role in self.models}
             decision = decide(
@@ -97,11 +99,18 @@ class LockStep:
                 top=self.top,
             )
             yield from self._write(decision)
+            self.report(bar)
             self.check()
             self.input = decision.token[:, None]
             self.mask = torch.cat([self.mask, self.mask.new_ones(len(self.mask), 1)], dim=1)
             self.compact()
             step += 1
+
+    def report(self, bar: Progress) -> None:
+        """Tell the bar that tokens come, and now and then how many of them belong to responses that go on."""
+        bar.now("generating")
+        if bar.looks:
+            bar.show(sum(len(self.written[i]) for i in self.running if i not in self.finished))
 
     @torch.inference_mode()
     def read(self, role: str, tokens: torch.Tensor, mask: torch.Tensor, keep: int = 1) -> torch.Tensor:

@@ -11,6 +11,7 @@ from harness.decode.expo import decode_with_expo, groups_of_expo
 from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests
 from harness.decode.progress import Progress
 from harness.decode.types import Request, Rollout
+from harness.progress import phase
 from harness.spec import EngineSpec, Pair
 
 
@@ -30,9 +31,10 @@ class PairEngine(ABC):
         """
         self.pair, self.spec = pair, spec
         self.started = False
-        self.checkpoints: Checkpoints = read_checkpoints(pair)
-        if "load_format" not in spec.vllm_args:  # else its weights come from elsewhere
-            check_weights(self.checkpoints)
+        with phase("reading the checkpoints"):
+            self.checkpoints: Checkpoints = read_checkpoints(pair)
+            if "load_format" not in spec.vllm_args:  # else its weights come from elsewhere
+                check_weights(self.checkpoints)
         self.dtype = self.checkpoints.dtype if spec.dtype == "auto" else spec.dtype
         self.context = Context.of(self.checkpoints, spec.max_model_len)
         self.max_model_len = self.context.length
@@ -47,7 +49,8 @@ class PairEngine(ABC):
             return
         self.started = True  # the self-test within `load` generates already
         try:
-            self.load()
+            with phase("loading"):
+                self.load()
         except BaseException:
             self.started = False
             raise

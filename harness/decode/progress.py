@@ -2,21 +2,21 @@
 
 import time
 
-from tqdm import tqdm
-
 from harness.decode.types import Rollout
+from harness.progress import Bar, interval
 
-_FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
+_LOOK = 1.0  # seconds between two counts of the tokens of unfinished rollouts
 
 
-class Progress:
-    """Counts rollouts as they finish, and tokens as they appear. Silent unless `enabled`."""
+class Progress(Bar):
+    """Counts rollouts as they finish, and tokens as they appear. Silent unless `enabled`.
+
+    An engine tells it `now("prefilling")` where prompts are read and no token is there yet, then `now("generating")`.
+    """
 
     def __init__(self, total: int, enabled: bool) -> None:
-        self._bar = tqdm(
-            total=total, unit="rollout", desc="decode", disable=not enabled, dynamic_ncols=True, bar_format=_FORMAT
-        )
-        self._started = time.monotonic()
+        super().__init__(total, "rollout", "decode", enabled=enabled)
+        self._started = self._looked = time.monotonic()
         self._done = self._tokens = self._replaced = 0
 
     @staticmethod
@@ -32,23 +32,30 @@ class Progress:
         """Tokens of finished rollouts a second, None before there are any."""
         return self._tokens / max(time.monotonic() - self._started, 1e-9) if self._tokens else None
 
+    @property
+    def looks(self) -> bool:
+        """Whether the engine should count the tokens of unfinished rollouts and `show` them: once a second."""
+        if time.monotonic() - self._looked < _LOOK:
+            return False
+        self._looked = time.monotonic()
+        return True
+
     def finished(self, rollout: Rollout) -> None:
         """Count one more rollout as done."""
         self._done += 1
         self._tokens += rollout.n_tokens
         self._replaced += rollout.n_replaced
-        self._bar.update()
+        self.update()
         self.show()
 
     def show(self, unfinished_tokens: int = 0) -> None:
-        """Redraw the figures; `unfinished_tokens` belong to rollouts still running."""
-        if self._bar.disable:
+        """Renew the figures; `unfinished_tokens` belong to rollouts still running."""
+        if not self.enabled:
             return
         rate = (self._tokens + unfinished_tokens) / max(time.monotonic() - self._started, 1e-9)
         share = self._replaced / self._tokens if self._tokens else 0.0
         text = f"{time_left(self.tokens_left(unfinished_tokens), rate)} left, {rate:,.0f} tok/s, {share:.1%} replaced"
-        self._bar.set_postfix_str(text + self.note(), refresh=False)
-        self._bar.refresh() if unfinished_tokens else None
+        self.figures(text + self.note())
 
     def tokens_left(self, unfinished_tokens: int = 0) -> float | None:
         """Estimate the tokens to come, every rollout as long as the finished ones were; None before one is finished.
@@ -57,15 +64,11 @@ class Progress:
         """
         if not self._done:
             return None
-        return max(0.0, (self._bar.total - self._done) * self._tokens / self._done - unfinished_tokens)
+        return max(0.0, (self.total - self._done) * self._tokens / self._done - unfinished_tokens)
 
     def note(self) -> str:
         """Return what a subclass adds to the figures."""
         return ""
-
-    def close(self) -> None:
-        """Leave the bar as it stands."""
-        self._bar.close()
 
 
 class Shared(Progress):
@@ -74,12 +77,21 @@ class Shared(Progress):
     def __init__(self, bar: Progress) -> None:
         self._shared = bar
 
+    @property
+    def looks(self) -> bool:
+        """Whether the engine should count the tokens of unfinished rollouts."""
+        return self._shared.looks
+
+    def now(self, name: str, word: str = "") -> None:
+        """Go over to another phase."""
+        self._shared.now(name, word)
+
     def finished(self, rollout: Rollout) -> None:
         """Count one more rollout as done."""
         self._shared.finished(rollout)
 
     def show(self, unfinished_tokens: int = 0) -> None:
-        """Redraw the figures."""
+        """Renew the figures."""
         self._shared.show(unfinished_tokens)
 
     def close(self) -> None:
@@ -88,4 +100,4 @@ class Shared(Progress):
 
 def time_left(tokens: float | None, rate: float) -> str:
     """Write the time that `tokens` take at `rate` a second as hours:minutes:seconds; `?` where either is unknown."""
-    return tqdm.format_interval(tokens / rate) if tokens is not None and rate > 0 else "?"
+    return interval(tokens / rate) if tokens is not None and rate > 0 else "?"

@@ -9,7 +9,6 @@ position), so who decodes a request, and how often it is begun, does not change 
 import os
 import re
 import socket
-import time
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -25,6 +24,7 @@ from harness.decode.ray_cluster import Cluster, quiet
 from harness.decode.ray_worker import PATIENCE, Worker
 from harness.decode.types import Request, Rollout
 from harness.errors import UserError
+from harness.progress import phase
 from harness.spec import EngineSpec, Pair
 
 DEATHS = 3  # a worker that dies so often without finishing a response in between is given up
@@ -103,10 +103,11 @@ class RayEngines:
         try:
             missing = [number for number in range(self.spec.workers) if number not in self._crew]
             self._warn_of_a_queue(len(missing))
-            for number in missing:
-                self._hire(_Member(number, None))
-            while not self.pids:
-                self._hear(None)
+            with phase("loading"):
+                for number in missing:
+                    self._hire(_Member(number, None))
+                while not self.pids:
+                    self._hear(None)
         except BaseException:
             self.close()
             raise
@@ -140,8 +141,8 @@ class RayEngines:
             raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
         self._generating = True
         bar = Progress.of(progress, len(plans))
+        bar.now("prefilling")
         waiting, left = deque(range(len(plans))), len(plans)
-        next_look = time.monotonic() + PATIENCE
         try:
             while left:
                 self._hand_out(plans, waiting, left)
@@ -155,11 +156,14 @@ class RayEngines:
                         del member.work[rollout.request.tag]
                         left -= 1
                         done = replace(rollout, request=request)
+                        bar.now("generating")
                         bar.finished(done)
                         yield done
-                if time.monotonic() > next_look:
-                    bar.show(sum(member.unfinished_tokens for member in self._crew.values()))
-                    next_look = time.monotonic() + PATIENCE
+                if bar.looks:
+                    tokens = sum(member.unfinished_tokens for member in self._crew.values())
+                    bar.show(tokens)
+                    if tokens:
+                        bar.now("generating")
         finally:
             bar.close()
             self._generating = False

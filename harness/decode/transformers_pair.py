@@ -17,7 +17,9 @@ from harness.decode.plan import Plan
 from harness.decode.precision import exact_float32
 from harness.decode.progress import Progress
 from harness.decode.types import Rollout
+from harness.decode.weights import other_shape
 from harness.errors import UserError
+from harness.progress import phase
 from harness.spec import EngineSpec, Pair
 
 
@@ -55,8 +57,13 @@ class TransformersPair(PairEngine):
             UserError: the models do not fit into a GPU's memory; or as `load_model`.
         """
         check_weights(self.shape, self.models, self.dtype, self.device)
-        self.base_model = self.load_model("base")
-        self.rl_model = self.base_model if self.single else self.load_model("rl")
+        with phase("loading base"):
+            self.base_model = self.load_model("base")
+        if self.single:
+            self.rl_model = self.base_model
+            return
+        with phase("loading rl"):
+            self.rl_model = self.load_model("rl")
 
     def load_model(self, role: str) -> Any:
         """Load one of the models (`base`, `rl`). Where RL is a LoRA adapter, it is base with the adapter merged in.
@@ -89,10 +96,7 @@ class TransformersPair(PairEngine):
                 raise UserError(f"{source}={name!r} cannot be loaded: {said}") from None
         model, found = loaded
         for weight, there, wanted in sorted(found["mismatched_keys"])[:1]:
-            raise UserError(
-                f"{source}={name!r}: its files hold {weight} of shape {tuple(there)} and its config.json makes it "
-                f"{tuple(wanted)}; accepted: weights and configuration of one model"
-            )
+            raise other_shape(f"{source}={name!r}", weight, tuple(there), tuple(wanted))
         if missing := sorted(found["missing_keys"]):
             raise UserError(
                 f"{source}={name!r}: its files lack {missing[0]}; accepted: a checkpoint with every weight of its model"
@@ -129,7 +133,7 @@ class TransformersPair(PairEngine):
         bar = Progress.of(progress, len(plans))
         try:
             for batch in self._batches(plans):
-                for done in batch.decode():
+                for done in batch.decode(bar):
                     bar.finished(done)
                     yield done
         finally:

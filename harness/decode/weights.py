@@ -81,6 +81,40 @@ def check_weights_there(where: str, folder: Path) -> None:
             raise UserError(f"{where}: its {index} says that {path.name} holds {lost[0]}, which it does not; {whole}")
 
 
+def check_shapes(where: str, name: str, config: Any, trust_remote_code: bool = False) -> None:
+    """Refuse a checkpoint whose tensors are of other shapes than its configuration makes them; no numbers are read.
+
+    Tensors that go by another name in the model than in the files are left to the engine.
+
+    Raises:
+        UserError: one is.
+    """
+    import torch
+    from safetensors import safe_open
+    from transformers import AutoModelForCausalLM
+
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+    except Exception:  # what transformers cannot build vLLM may; the engine says what it cannot load
+        return
+    made = {weight: tuple(parameter.shape) for weight, parameter in model.named_parameters()}
+    files = tensor_files(name)
+    for file in dict.fromkeys(files.values()):
+        with safe_open(file, "pt") as tensors:
+            for weight in sorted(made.keys() & tensors.keys()):
+                if (there := tuple(tensors.get_slice(weight).get_shape())) != made[weight]:
+                    raise other_shape(where, weight, there, made[weight])
+
+
+def other_shape(where: str, weight: str, there: tuple[int, ...], made: tuple[int, ...]) -> UserError:
+    """Make the error for a tensor that is not of the shape that the configuration makes it."""
+    return UserError(
+        f"{where}: its files hold {weight} of shape {there} and its config.json makes it {made}; "
+        "accepted: weights and configuration of one model"
+    )
+
+
 def _index(where: str, folder: Path) -> tuple[str, dict[str, str]]:
     """Read which file holds each tensor: the index's name and what it says; nothing where no index counts.
 

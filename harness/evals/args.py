@@ -9,6 +9,7 @@ from pydantic import Field
 
 from harness.errors import unknown
 from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Presentation, Sampling, Spec, load_eval, parse
+from harness.spec.base import Place
 from harness.spec.pair import PAIR_OPTIONS
 
 ASKED = (
@@ -29,8 +30,8 @@ class OwnArgs(Spec, frozen=True):
 
     chat: Literal["auto", "off"] = "auto"
     samples: int | None = Field(default=None, ge=1)
-    records: str | None = None
-    tracking: str | None = None
+    records: Place | None = None
+    tracking: Place | None = None
 
     @property
     def store(self) -> str | None:

@@ -29,6 +29,7 @@ from harness.evals.response import Response
 from harness.evals.sampling import NO_LENGTH, names_length, sampling_of
 from harness.evals.scoring import gold_of
 from harness.evals.task_file import ScoredTask, instance_key
+from harness.progress import showing
 from harness.records import RecordStore
 from harness.spec import Decoding
 from harness.tiny import checkpoints, tiny_pair
@@ -64,7 +65,8 @@ class RlvrDirLM(LM):
         self._owned = engine is None
         if engine is None:
             announce_tiny(args.spec, model_args)
-            engine = open_engine(checkpoints(args.spec.pair), args.spec.engine)
+            with showing(progress):
+                engine = open_engine(checkpoints(args.spec.pair), args.spec.engine)
             atexit.register(engine.close)  # lm-eval never closes a model
         self.engine = engine
         self._templated: set[str] = set()
@@ -118,14 +120,15 @@ class RlvrDirLM(LM):
         index = {(request.problem, request.sample): request.tag for request in work}
         jobs = self._jobs(work, requests)
         progress = self.progress and not disable_tqdm
-        for done in run_jobs(self.engine, jobs, self.records, progress=progress):
-            self.decoded += done.decoded
-            for listener in self.listeners:
-                listener(done)
-            if self.records is not None:
-                self.record_names[done.job.task] = done.job.record
-            for key, response in done.responses.items():
-                responses[index[key]] = self._response(response)
+        with showing(progress):
+            for done in run_jobs(self.engine, jobs, self.records, progress=progress):
+                self.decoded += done.decoded
+                for listener in self.listeners:
+                    listener(done)
+                if self.records is not None:
+                    self.record_names[done.job.task] = done.job.record
+                for key, response in done.responses.items():
+                    responses[index[key]] = self._response(response)
         self.seconds += time.perf_counter() - start
         if missing := len(work) - len(responses):
             raise RuntimeError(f"the engine returned no response to {missing} of {len(work)} requests")

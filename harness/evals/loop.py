@@ -34,6 +34,7 @@ from harness.evals.prompts import PromptSet, prompt_sets
 from harness.evals.result import EvalResult
 from harness.evals.task_file import GRADER, ScoredTask
 from harness.grading import DEFAULT_GRADER, grader_name
+from harness.progress import phase, showing
 from harness.records import Entry, Key, Record, RecordConfig, RecordStore, Snapshot
 from harness.records.config import Drawing
 from harness.records.verdicts import versions as grading_versions
@@ -63,7 +64,7 @@ def evaluate(
         UserError: what `preflight` refuses, before any model loads, or what the engine refuses.
     """
     preflight(spec.tasks, spec.data_dir, spec.golds, spec)
-    with opened(spec, engine) as engine:
+    with showing(progress), opened(spec, engine) as engine:
         jobs = jobs_of(spec, engine)
         about = {"chat": template_name(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}
         about |= {"part": spec.part.words} if spec.part.words else {}
@@ -156,12 +157,13 @@ class Job:
 def jobs_of(spec: EvalSpec, engine: Engine, *, trace: int | None = None) -> list[Job]:
     """Return a job for every decoding of every task, decoding by decoding; `trace` is that of the requests."""
     jobs: list[Job] = []
-    sets = prompt_sets(spec, engine)
-    for decoding, prompts in product(spec.decodings, sets):
-        requests = _requests(prompts, decoding, trace)
-        golds = {v: {f"{prompts.task}/{key}": a for key, a in each.items()} for v, each in prompts.golds.items()}
-        job = make_job(prompts.task, requests, engine, prompts.benchmark, golds, jobs[0] if jobs else None)
-        jobs.append(replace(job, theirs=prompts.theirs))
+    with phase("making prompts"):
+        sets = prompt_sets(spec, engine)
+        for decoding, prompts in product(spec.decodings, sets):
+            requests = _requests(prompts, decoding, trace)
+            golds = {v: {f"{prompts.task}/{key}": a for key, a in each.items()} for v, each in prompts.golds.items()}
+            job = make_job(prompts.task, requests, engine, prompts.benchmark, golds, jobs[0] if jobs else None)
+            jobs.append(replace(job, theirs=prompts.theirs))
     return jobs
 
 
@@ -317,7 +319,8 @@ def run_jobs(
                 continue
             if records is not None:
                 records[index].finish()
-            graders.finish(index)
+            with phase("grading"):
+                graders.finish(index)
             if records is not None:
                 records[index].close()
             speed = board.speed if decoded[index] else None
@@ -337,10 +340,11 @@ def opened(spec: EvalSpec, engine: Engine | None = None) -> Iterator[Engine]:
     if engine is not None:
         yield engine
         return
-    from harness.decode import open_engine
-    from harness.tiny import checkpoints
+    with phase("starting"):
+        from harness.decode import open_engine
+        from harness.tiny import checkpoints
 
-    engine = open_engine(checkpoints(spec.pair), spec.engine, lazily=True)
+        engine = open_engine(checkpoints(spec.pair), spec.engine, lazily=True)
     try:
         yield engine
     finally:

@@ -7,6 +7,7 @@ import numpy as np
 
 from harness.decode import Engine, Trace
 from harness.evals.loop import Job, jobs_of, opened, run_jobs
+from harness.progress import showing
 from harness.records import RecordStore, StoredRollout
 from harness.spec import CRITERIA, EvalSpec
 
@@ -24,7 +25,7 @@ def traced(
     Raises:
         UserError: what `evaluate` refuses.
     """
-    with opened(spec, engine) as engine:
+    with showing(progress), opened(spec, engine) as engine:
         jobs = jobs_of(spec, engine, trace=top)
         for _ in run_jobs(engine, jobs, RecordStore(records), progress=progress):
             pass

@@ -10,13 +10,16 @@ would be accepted; `parse` hands it on. Everything pydantic finds by itself beco
 import json
 import types
 from collections.abc import Iterable, Mapping, Sequence
+from os.path import expanduser
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from harness.digest import digest
 from harness.errors import UserError, unknown
+
+Place = Annotated[str, AfterValidator(expanduser)]  # a path, in which ~ is the user's home, or a hub id or an address
 
 
 class Spec(BaseModel, frozen=True):

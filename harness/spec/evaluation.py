@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from harness.digest import digest
 from harness.errors import UserError
-from harness.spec.base import Spec, parse
+from harness.spec.base import Place, Spec, parse
 from harness.spec.decoding import Decoding, Sampling, check_together, parse_decoding, with_controls
 from harness.spec.engine import EngineSpec
 from harness.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
@@ -113,7 +113,7 @@ class EvalSpec(Presentation, frozen=True):
     sampling: Sampling | None = Field(default_factory=Sampling)
     limit: int | None = Field(default=None, ge=1, description="First problems only: for a look, not for a score.")
     part: ProblemPart = Field(default_factory=ProblemPart)
-    data_dir: str | None = Field(default=None, description="Folder of <task>.jsonl files, instead of the hub.")
+    data_dir: Place | None = Field(default=None, description="Folder of <task>.jsonl files, instead of the hub.")
     golds: GoldVersion = Field(default=PUBLISHED, description="Version of Minerva's answers: published or r1zero.")
     engine: EngineSpec = Field(default_factory=EngineSpec)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
-from harness.spec.base import Spec, parse
+from harness.spec.base import Place, Spec, parse
 
 
 class Pair(Spec, frozen=True):
@@ -18,8 +18,8 @@ class Pair(Spec, frozen=True):
     `trust_remote_code` stays off unless the user says otherwise.
     """
 
-    base: str = Field(min_length=1, description="Base checkpoint: hub id or directory.")
-    rl: str = Field(min_length=1, description="RL checkpoint, or LoRA adapter of base: hub id or directory.")
+    base: Place = Field(min_length=1, description="Base checkpoint: hub id or directory.")
+    rl: Place = Field(min_length=1, description="RL checkpoint, or LoRA adapter of base: hub id or directory.")
     base_revision: str | None = Field(default=None, description="Branch, tag or commit of base on the hub.")
     rl_revision: str | None = Field(default=None, description="Branch, tag or commit of the RL checkpoint on the hub.")
     trust_remote_code: bool = Field(default=False, description="Run code that a checkpoint brings along.")

@@ -12,6 +12,7 @@ A problem is a start value and labelled clauses; some clauses change the value, 
 from dataclasses import dataclass
 from functools import cache
 from random import Random
+from typing import Any
 
 from harness.errors import unknown
 from harness.tiny import vocabulary as v
@@ -19,6 +20,8 @@ from harness.tiny import vocabulary as v
 TINY_TASKS = ("tiny_easy", "tiny_medium", "tiny_hard")
 BENCHMARK_SIZE = 240
 DISTRACTORS = (0, 1, 1, 2, 2, 3)  # how often a corpus problem has how many
+RL_OPERATIONS = (2, 6)
+RL_PROBLEMS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +149,14 @@ def tuning_problems(task: str, count: int, seed: int = 0) -> list[WordProblem]:
         raise unknown("task", task, TINY_TASKS)
     drawn = distinct(Random(f"rlvr-dir tuning {seed} {task}"), DIFFICULTY[task], count + BENCHMARK_SIZE)
     return [problem for problem in drawn if problem.text not in benchmark_texts()][:count]
+
+
+def rl_problems(seed: int, count: int = RL_PROBLEMS) -> list[dict[str, Any]]:
+    """Draw what DAPO trains on: problems of 2 to 6 operations, as chat prompts with answers, none from a benchmark."""
+    random, rows = Random(f"rl problems {seed}"), []
+    while len(rows) < count:
+        problem = draw_problem(random, random.randint(*RL_OPERATIONS), random.choice(DISTRACTORS))
+        if problem.text not in benchmark_texts():
+            message = {"role": "user", "content": problem.text + v.INSTRUCTION}
+            rows.append({"prompt": [message], "answer": str(problem.answer)})
+    return rows

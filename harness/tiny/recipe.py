@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from random import Random
-from typing import Any
 
 import torch
 import transformers
@@ -22,29 +20,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.errors import UserError
 from harness.spec import Pair
-from harness.tiny import vocabulary as v
 from harness.tiny.card import write_card
 from harness.tiny.pretrain import PretrainSettings, pretrain
-from harness.tiny.problems import DISTRACTORS, benchmark_texts, draw_problem
+from harness.tiny.problems import rl_problems
 from harness.tiny.tokenizer import build_tokenizer
 from harness.train import DapoSettings, train_dapo
 from harness.train.backends import OnProgress
 
 # Stopped while RL is still gaining: after 12 steps tiny_easy is at 100 % and nothing is left for decoding to improve.
 TINY_DAPO = DapoSettings(steps=8, learning_rate=2e-5)
-RL_OPERATIONS = (2, 6)
-RL_PROBLEMS = 2000
-
-
-def rl_problems(seed: int, count: int = RL_PROBLEMS) -> list[dict[str, Any]]:
-    """Draw what DAPO trains on: problems of 2 to 6 operations, as chat prompts with answers, none from a benchmark."""
-    random, rows = Random(f"rl problems {seed}"), []
-    while len(rows) < count:
-        problem = draw_problem(random, random.randint(*RL_OPERATIONS), random.choice(DISTRACTORS))
-        if problem.text not in benchmark_texts():
-            message = {"role": "user", "content": problem.text + v.INSTRUCTION}
-            rows.append({"prompt": [message], "answer": str(problem.answer)})
-    return rows
 
 
 def build(

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.progress import phase
 from harness.records.files import make_folder
 from harness.spec.decoding import Mode
 from harness.train.card import write_card
@@ -51,14 +52,17 @@ class Source:
 
 def train(spec: "TrainSpec", out: Path, source: Source, **options: Any) -> dict[str, Any]:
     """Train by the spec's backend; everything else as `harness.train.run.run_training` has it."""
-    return import_module(_BACKENDS[spec.backend]).run_training(spec, out, source, **options)
+    with phase("starting"):
+        backend = import_module(_BACKENDS[spec.backend])
+    return backend.run_training(spec, out, source, **options)
 
 
 def validate_base(spec: "TrainSpec", source: Source, folder: TrainingFolder, say: Say) -> None:
     """Validate the base, where that is asked for and not done."""
     if spec.validation.tasks and source.validate and not folder.base.is_file():
         say("validating the base")
-        write_json(folder.base, source.validate(source.base, source.base, "base", None))
+        with phase("validating"):
+            write_json(folder.base, source.validate(source.base, source.base, "base", None))
 
 
 def conclude(
@@ -75,7 +79,8 @@ def conclude(
     if spec.validation.tasks and source.validate:
         say(f"seed {seed}: validating")
         make_folder(folder.results)
-        scores = source.validate(source.base, str(folder.rl.resolve()), "rl", folder.results)
+        with phase("validating"):
+            scores = source.validate(source.base, str(folder.rl.resolve()), "rl", folder.results)
         last = {"step": spec.dapo.steps, "validation": scores}
         if last not in folder.records():
             keep(last)

@@ -19,6 +19,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from harness.errors import UserError
 from harness.policy import log_perplexity, mixed_groups, standardise, token_weights, unclipped
+from harness.progress import phase
 from harness.train.backends import OnProgress
 from harness.train.facts import Tally
 from harness.train.reward import accuracy_by, overlong
@@ -72,7 +73,17 @@ class DapoTrainer(GRPOTrainer):
         )
         return rewards
 
+    def training_step(self, *inputs: Any, **named: Any) -> torch.Tensor:
+        """Make TRL's step of an update, told as the phase it is."""
+        with phase("updating"):
+            return super().training_step(*inputs, **named)
+
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Batch:
+        with phase("generating"):
+            return self._full_groups(inputs)
+
+    def _full_groups(self, inputs: list[dict[str, Any]]) -> Batch:
+        """Generate until the groups are full."""
         samples = self.num_generations
         if not self.model.training:
             return super()._generate_and_score_completions(inputs)

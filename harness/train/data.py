@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.train.dapo_math import AFTER
+from harness.train.spec import TrainSpec
 
 
 def read_problems(path: str | Path, instruction: str) -> list[dict[str, Any]]:
@@ -22,6 +23,20 @@ def read_problems(path: str | Path, instruction: str) -> list[dict[str, Any]]:
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if line.strip():
             rows.append(_row(line, f"{path}, line {number}", instruction))
+    return rows
+
+
+def enough(rows: list[dict[str, Any]], spec: TrainSpec) -> list[dict[str, Any]]:
+    """Return the problems of a training, which are as many as a step asks for.
+
+    Raises:
+        UserError: they are fewer.
+    """
+    if len(rows) < spec.dapo.prompts:
+        raise UserError(
+            f"dapo.prompts={spec.dapo.prompts} is refused: data={spec.data!r} has {len(rows)} problems; "
+            "a step needs that many different ones"
+        )
     return rows
 
 

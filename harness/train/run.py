@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, TrainerCallback
 
-from harness.errors import UserError
+from harness.progress import Bar, phase
 from harness.records.files import make_folder
 from harness.records.lock import Lock
 from harness.train.backends import OnRecord, OnSeed, Say, Source, Validate, ValidationScores, conclude, validate_base
 from harness.train.dapo import DapoTrainer, make_trainer
+from harness.train.data import enough
 from harness.train.folder import SeedFolder, TrainingFolder
 from harness.train.gpu import Fit, fit_here
 from harness.train.settings import DapoSettings
@@ -59,7 +59,7 @@ def run_training(
         UserError: the machine lacks something, the folder is another training's or in use, or the data is too small.
     """
     check_machine(spec)
-    problems = {seed: _enough(source.problems(seed), spec) for seed in spec.seeds}
+    problems = {seed: enough(source.problems(seed), spec) for seed in spec.seeds}
     fit = fit_here(spec, source.base, (row["prompt"] for rows in problems.values() for row in rows))
     spec = spec.model_copy(update={"bf16": fit is not None and fit.bf16})
     for sentence in fit.said if fit else ():
@@ -77,15 +77,6 @@ def run_training(
         return write_summary(folder, spec, against)
     finally:
         lock.release()
-
-
-def _enough(rows: list[dict[str, Any]], spec: TrainSpec) -> list[dict[str, Any]]:
-    if len(rows) < spec.dapo.prompts:
-        raise UserError(
-            f"dapo.prompts={spec.dapo.prompts} is refused: data={spec.data!r} has {len(rows)} problems; "
-            "a step needs that many different ones"
-        )
-    return rows
 
 
 class _Run:
@@ -128,28 +119,30 @@ class _Run:
         folder.trim(step)
         if resumed:
             self.say(f"seed {self.seed}: going on after step {step}")
-        model = AutoModelForCausalLM.from_pretrained(
-            self.source.base, dtype=torch.float32, trust_remote_code=spec.trust_remote_code
-        )
-        tokenizer = AutoTokenizer.from_pretrained(self.source.base, trust_remote_code=spec.trust_remote_code)
-        caches = model.config.use_cache
-        steps = _Steps(self, caches)
-        trainer = make_trainer(
-            model,
-            tokenizer,
-            problems,
-            self.dapo,
-            folder.checkpoints,
-            callbacks=[steps],
-            **trl_arguments(spec, self.fit),
-        )
+        with phase("loading"):
+            model = AutoModelForCausalLM.from_pretrained(
+                self.source.base, dtype=torch.float32, trust_remote_code=spec.trust_remote_code
+            )
+            tokenizer = AutoTokenizer.from_pretrained(self.source.base, trust_remote_code=spec.trust_remote_code)
+            caches = model.config.use_cache
+            steps = _Steps(self, caches)
+            trainer = make_trainer(
+                model,
+                tokenizer,
+                problems,
+                self.dapo,
+                folder.checkpoints,
+                callbacks=[steps],
+                **trl_arguments(spec, self.fit),
+            )
         steps.trainer = trainer
         if resumed:
             trainer.set_refill_state(resumed[2])
-        with tqdm(total=self.dapo.steps, initial=step, desc=f"seed {self.seed}", unit="step", smoothing=0.1) as bar:
+        with Bar(self.dapo.steps, "step", f"seed {self.seed}", done=step) as bar:
             steps.bar = bar
             trainer.train(resume_from_checkpoint=str(resumed[1]) if resumed else None)
-        export(trainer.accelerator.unwrap_model(trainer.model), tokenizer, folder.rl, caches, merge=_merged(spec))
+        with phase("saving"):
+            export(trainer.accelerator.unwrap_model(trainer.model), tokenizer, folder.rl, caches, merge=_merged(spec))
         if self.fit:
             _give_back(trainer)
 
@@ -177,7 +170,7 @@ class _Steps(TrainerCallback):
     """What happens at the end of a step: its log line, perhaps a validation, perhaps a checkpoint."""
 
     trainer: DapoTrainer
-    bar: tqdm
+    bar: Bar
 
     def __init__(self, run: _Run, caches: bool) -> None:
         self.run, self.caches = run, caches
@@ -206,8 +199,10 @@ class _Steps(TrainerCallback):
         }
         run.keep(record)
         accuracy, reward = (float("nan") if record[name] is None else record[name] for name in ("accuracy", "reward"))
-        self.bar.set_postfix_str(f"accuracy {accuracy:.3f}, reward {reward:.3f}, {record['length']:.0f} tokens")
         self.bar.update()
+        self.bar.figures(
+            f"{self.bar.left()} left, accuracy {accuracy:.3f}, reward {reward:.3f}, {record['length']:.0f} tokens"
+        )
         every = run.spec.validation.every
         if every and run.source.validate and not step % every and step < run.dapo.steps:
             self._validate(run.source.validate, step)
@@ -224,7 +219,8 @@ class _Steps(TrainerCallback):
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         with _same_random_numbers():
             export(model, self.trainer.processing_class, place, self.caches, merge=_merged(run.spec))
-            scores = validate(run.source.base, str(place.resolve()), "rl", None)
+            with phase("validating"):
+                scores = validate(run.source.base, str(place.resolve()), "rl", None)
         shutil.rmtree(place)
         run.keep({"step": step, "validation": scores})
 

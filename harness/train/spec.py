@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from harness.errors import UserError
 from harness.spec import TINY, EngineSpec, Presentation, Sampling, Spec, parse
+from harness.spec.base import Place
 from harness.spec.evaluation import read_names, refuse_task_files
 from harness.train.settings import DapoSettings
 from harness.train.verl.presets import with_preset
@@ -85,8 +86,8 @@ class TrainSpec(Spec, frozen=True):
     called: ClassVar[str] = "training"
 
     backend: Literal["trl", "verl"] = "trl"
-    base: str = TINY
-    data: str = TINY
+    base: Place = TINY
+    data: Place = TINY
     instruction: str = INSTRUCTION
     seeds: tuple[int, ...] = (0,)
     dapo: DapoSettings = DapoSettings()

@@ -78,6 +78,11 @@ def with_an_index_that_is_cut(source, place):
     return place
 
 
+def without_a_tokenizer(source, place):
+    shutil.copytree(source, place, ignore=shutil.ignore_patterns("tokenizer.json"))
+    return place
+
+
 def gguf(source, place):
     place = place.with_suffix(".gguf")
     place.write_bytes(b"GGUF" + bytes(64))
@@ -129,8 +134,9 @@ BROKEN = {
     "NaN": (one(float("nan")), False, f"its files hold NaN or infinity in {DOWN}, as float32"),
     "infinity": (one(float("inf")), False, f"its files hold NaN or infinity in {DOWN}, as float32"),
     "lacks a weight": (of_weights(lambda tensors: tensors.pop(DOWN)), False, f"its files lack {DOWN}"),
+    "no tokenizer": (without_a_tokenizer, True, "holds no tokenizer: none of tokenizer.json, "),
     "another shape": (
-        of_weights(lambda tensors: tensors.update({DOWN: tensors[DOWN][:, :-2].clone()})), False,
+        of_weights(lambda tensors: tensors.update({DOWN: tensors[DOWN][:, :-2].clone()})), True,
         f"its files hold {DOWN} of shape (128, 254) and its config.json makes it (128, 256)"
     ),
 }  # fmt: skip
@@ -160,13 +166,30 @@ def test_one_sentence_and_status_2(said, tmp_path, how, role):
     place = broken(getattr(tiny_pair(), role), tmp_path / "broken")
     printed, status = said(tiny_pair().replace(**{role: str(place)}))
     assert status == 2
-    lines = printed.strip().splitlines()
+    lines = [line for line in printed.strip().splitlines() if not re.fullmatch(r"[a-z, ]+ \d\d:\d\d", line)]  # phases
     assert lines[-1].startswith("error: ")
     assert f"{role}={str(place)!r}" in lines[-1]
     assert words in lines[-1]
     assert "Traceback" not in printed
+    assert "0%" not in printed  # no bar of which nothing was done
     if at_once:
         assert len(lines) == 1
+
+
+def test_a_home_is_one_in_every_engine_and_option(said, monkeypatch, tmp_path, capsys):
+    """`~` within a word, where no shell makes a home of it: a broken checkpoint there is the one that is refused."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for role in ("base", "rl"):
+        shutil.copytree(getattr(tiny_pair(), role), tmp_path / role)
+    (tmp_path / "spec.yaml").write_text("pair: {base: ~/base, rl: ~/rl}\ntasks: [tiny_easy]\nlimit: 2\n")
+    words = ["eval", "--samples=1", "--max-tokens=8", "--backend=transformers", "--no-track", "--out=~/out"]
+    for pair in (["--base=~/base", "--pretrained=~/rl", "--tasks=tiny_easy", "--limit=2"], ["~/spec.yaml"]):
+        monkeypatch.setattr(sys, "argv", ["rlvr-dir", *words, *pair])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == 0
+    assert len(list((tmp_path / "out").glob("*.json"))) == 1  # of the same checkpoints
+    assert len(list((tmp_path / "out" / "records").iterdir())) >= 1
 
 
 def test_a_checkpoint_that_is_whole_in_another_format_is_read(tmp_path):
@@ -231,7 +254,8 @@ def test_a_path_is_not_looked_for_on_the_hub(hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     for name in ("./rl", "../rl", "~/no/such", "/no/such", "runs/2026/rl", "runs/rl"):
-        assert refusal(name).startswith(f"rl={name!r} does not exist; accepted: ")
+        place = str(Path(name).expanduser()) if name.startswith("~") else name
+        assert refusal(name).startswith(f"rl={place!r} does not exist; accepted: ")
     assert hub == []
 
 

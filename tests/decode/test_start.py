@@ -7,8 +7,9 @@ from textwrap import dedent
 
 import pytest
 
-from harness.decode.vllm_pair.output import Output
+from harness.decode.vllm_pair.output import Output, tell
 from harness.decode.vllm_pair.start import cause_of, explain
+from harness.progress import Entry, say
 
 FAILED = RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}")
 ARGUMENTS = {"gpu_memory_utilization": 0.9, "tensor_parallel_size": 1, "max_num_seqs": 256}
@@ -120,22 +121,38 @@ def test_the_sentence_says_what_would_be_accepted(cause, sentence):
     assert explain(cause, ARGUMENTS) == sentence
 
 
-def test_what_is_printed_meanwhile_goes_to_the_file_and_bars_to_the_screen_too(capfd):
-    output = Output()
+def test_what_is_printed_meanwhile_goes_to_the_file_and_tells_the_phase(capfd):
+    output, current = Output(), Entry("starting vLLM")
     print("before")
-    with output.catch(show_bars=True):
+    with output.catch(current):
         subprocess.run(
             [sys.executable, "-c", "import os; os.write(1, b'one\\n'); os.write(2, b'a bar:  50%|##  |\\r')"]
         )
         os.system("echo two >&2")
+        say("said meanwhile")
     print("after")
     shown = capfd.readouterr()
     assert output.path.read_text().split("\n")[0] == "one"
     assert output.text().endswith("two\n")
     assert shown.out == "before\nafter\n"
-    assert shown.err.strip() == "a bar:  50%|##  |"
+    assert shown.err == "said meanwhile\n"
+    assert current.word == "a bar: 50%|## |"
     output.discard()
     assert not output.path.exists()
+
+
+def test_a_line_of_vllms_log_tells_the_phase():
+    current = Entry("starting vLLM")
+    for line, name in (
+        ("INFO 11-22 10:00:00 [gpu_model_runner.py:5039] Starting to load model Qwen/Qwen3...", "loading"),
+        ("Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:01<00:01]", "loading"),
+        ("(EngineCore pid=7) INFO [backends.py:1166] Dynamo bytecode transform time: 4.1 s", "compiling"),
+        ("Warming up model for the compilation...", "compiling"),
+        ("Capturing CUDA graphs (mixed prefill-decode, PIECEWISE):   0%|          | 0/67", "warming up"),
+        ("something else", "warming up"),
+    ):
+        tell(current, line)
+        assert current.name == name
 
 
 def test_a_file_that_is_kept_stays():

@@ -23,6 +23,7 @@ from harness.tiny import tiny_pair
 from harness.tiny.recipe import rl_problems
 from harness.train import Source, load_train, run_training
 from harness.train.folder import MARK, SeedFolder
+from tests.phases import named_phases
 
 # 8 problems, 4 a step: an epoch has 2 steps, and a run of 5 goes through three orders of them.
 SPEC = {
@@ -122,8 +123,9 @@ def test_what_is_told_of_is_what_is_written_and_may_end_the_training(tmp_path):
         if record["step"] == 2:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with named_phases() as names, pytest.raises(KeyboardInterrupt):
         run_training(load_train({"dapo": SPEC["dapo"]}), tmp_path, source(), say=quiet, on_record=stop)
+    assert names[:3] == ["loading", "updating", "generating"]  # an update begins with what it learns from
     seed = SeedFolder(tmp_path / "seed-0")
     assert [record for _, record in told] == seed.records()
     assert seed.last_checkpoint()[0] == 1

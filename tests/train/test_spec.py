@@ -11,7 +11,9 @@ from harness.errors import UserError
 from harness.tiny.recipe import TINY_DAPO
 from harness.train import TrainSpec, load_train
 from harness.train.data import read_problems
+from harness.train.folder import TrainingFolder
 from harness.train.spec import check_machine, plain
+from harness.training import estimate
 
 
 @pytest.mark.parametrize(
@@ -130,3 +132,30 @@ def test_the_command_refuses_quickly_and_prints_its_training():
     data = yaml.safe_load(shown.stdout)
     assert (data["dapo"]["alpha"], data["seeds"], data.pop("out")) == (0.01, [0, 1], "runs/train/ppl-0.01")
     assert load_train(data).dapo.method == "ppl"
+    assert shown.stderr.splitlines()[-4:] == [
+        "data: 2,000 problems, of which a step takes 16; in all steps of a seed 128",
+        "a seed: 8 steps, 32 updates, 2,048 responses learned from, up to 8,192 generated to fill the groups, each of "
+        "up to 128 tokens",
+        "validation: 1,920 responses (tiny_medium), 3 times, the base's among them",
+        "time: unknown before a first step; none is in runs/train/ppl-0.01",
+    ]
+
+
+def test_a_dry_run_opens_the_data_and_measures_time_on_steps_that_are_done(tmp_path):
+    few = tmp_path / "few.jsonl"
+    few.write_text('{"problem": "1 + 1", "answer": "2"}\n' * 3)
+    spec = load_train({"base": "some/model", "data": str(few)})
+    with pytest.raises(UserError, match=r"few\.jsonl' has 3 problems"):
+        estimate(spec, tmp_path)
+    with pytest.raises(UserError, match=r"no\.jsonl' is no file"):
+        estimate(load_train({"base": "some/model", "data": str(tmp_path / "no.jsonl")}), tmp_path)
+    few.write_text('{"problem": "1 + 1", "answer": "2"}\n' * 16)
+    folder = TrainingFolder(tmp_path).seed(0)
+    folder.path.mkdir()
+    for step in (1, 2):
+        folder.append({"step": step, "seconds": 30.0 * step})
+    folder.append({"step": 2, "validation": {}})
+    said = estimate(spec.replace(dapo={**spec.dapo.model_dump(), "dynamic_sampling": False}), tmp_path).splitlines()
+    assert said[0].startswith("data: 16 problems, of which a step takes 16")
+    assert "generated" not in said[1]
+    assert said[-1].startswith(f"time: 2 of 16 steps are done in {tmp_path}, at 45.0 s each; the rest takes 10:30")

@@ -1,7 +1,6 @@
 """The product engine: opens vLLM on a pair, feeds it requests, yields rollouts as they finish."""
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -22,9 +21,10 @@ from harness.decode.vllm_pair import batch_invariance, channel
 from harness.decode.vllm_pair.output import Output
 from harness.decode.vllm_pair.plugin import ARCHITECTURE, LORA_ARCHITECTURE, SINGLE_ARCHITECTURE
 from harness.decode.vllm_pair.self_test import TestedPair, self_test
-from harness.decode.vllm_pair.start import QUIET, clean_up, in_process, lost, on_cpu, prepare, start_vllm
+from harness.decode.vllm_pair.start import LEVEL, QUIET, clean_up, in_process, lost, on_cpu, prepare, start_vllm
 from harness.errors import UserError
 from harness.policy.trace import FACTS
+from harness.progress import phase
 from harness.spec import EngineSpec, Pair
 
 CPU_KV_CACHE_GIB = 2.0
@@ -65,7 +65,7 @@ class VllmPair(TestedPair):
         spec = spec or EngineSpec()
         refuse(spec)
         super().__init__(pair, spec)
-        os.environ.setdefault("VLLM_LOGGING_LEVEL", QUIET)  # read when vLLM is first imported
+        os.environ.setdefault(LEVEL, QUIET)  # read when vLLM is first imported
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         self._numbers = count()
         self._generating = False
@@ -87,7 +87,8 @@ class VllmPair(TestedPair):
         if self.dtype == "float32":
             exact_float32()
         arguments = self._arguments()
-        self._output = prepare(self.spec)
+        with phase("loading vLLM"):
+            self._output = prepare(self.spec)
         if _open_here and in_process():
             raise UserError(
                 "backend='vllm': another vLLM engine is open in this process, which can hold one; close it first"
@@ -98,7 +99,8 @@ class VllmPair(TestedPair):
             _open_here.add(id(self))
         if self.spec.self_test:
             try:
-                self.self_test = self_test(self, full=self.spec.self_test == "full")
+                with phase("self-test"):
+                    self.self_test = self_test(self, full=self.spec.self_test == "full")
             except BaseException:
                 self.close()
                 raise
@@ -217,8 +219,8 @@ class VllmPair(TestedPair):
             raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
         self._generating = True
         bar = Progress.of(progress, total)
+        bar.now("prefilling")
         running: dict[str, Plan] = {}
-        next_look = time.monotonic() + 1.0
         try:
             while True:
                 while len(running) < 2 * self.spec.max_num_seqs and (plan := next(waiting, None)) is not None:
@@ -235,13 +237,16 @@ class VllmPair(TestedPair):
                     except _Broken as error:
                         broken = error  # after the others of this step
                         continue
+                    bar.now("generating")
                     bar.finished(done)
                     yield done
                 if broken is not None:
                     raise broken
-                if progress and time.monotonic() > next_look:
-                    bar.show(self._unfinished_tokens())
-                    next_look = time.monotonic() + 1.0
+                if progress and bar.looks:
+                    tokens = self._unfinished_tokens()
+                    bar.show(tokens)
+                    if tokens:
+                        bar.now("generating")
         finally:
             bar.close()
             self._generating = False

@@ -1,4 +1,7 @@
-"""What vLLM's processes print, kept in a file from their start to their end: where they fail, it alone says why."""
+"""What vLLM's processes print, kept in a file from their start to their end: where they fail, it alone says why.
+
+While they start, it also says what they do.
+"""
 
 import os
 import re
@@ -10,7 +13,24 @@ from pathlib import Path
 from threading import Event, Thread
 from weakref import finalize
 
-_BAR = re.compile(rb"\d+%( Completed \||\|)")  # a progress bar's: of weights that load, of graphs that are captured
+from harness.progress import Entry, screen_at
+
+_BAR = re.compile(r"\d+%( Completed \||\|)")  # a progress bar's: of weights that load, of graphs that are captured
+# A phase, and words of vLLM's log with which it begins (0.25 to 0.32); in other versions the phase before seems longer.
+_PHASES = {
+    "loading": "Starting to load model",
+    "compiling": "for the compilation|Starting torch.compile|Compile and warming up|Dynamo bytecode transform",
+    "starting vLLM": "Warming up done|Model loading took|Initial profiling/warmup run took",
+    "warming up": "Capturing CUDA graphs|Profiling CUDA graph",
+}
+
+
+def tell(current: Entry, line: str) -> None:
+    """Tell the phase that a line of vLLM's log, or of a progress bar, speaks of."""
+    named = next((name for name, words in _PHASES.items() if re.search(words, line)), None)
+    bar = " ".join(line.split()) if _BAR.search(line) else ""
+    if named or bar:
+        current.now(named or current.name, bar)
 
 
 class Output:
@@ -25,43 +45,39 @@ class Output:
         self._removal = finalize(self, _remove, self.path, self._file)
 
     @contextmanager
-    def catch(self, show_bars: bool) -> Iterator[None]:
+    def catch(self, current: Entry) -> Iterator[None]:
         """Send what this process and those that it starts meanwhile print into the file; the latter's for good.
 
         Args:
-            show_bars: progress bars are shown all the same.
+            current: the phase, which is told of what is printed; it is shown where it would have been.
         """
         _flush()
         ours = [os.dup(1), os.dup(2)]
         done = Event()
-        shower = Thread(target=self._show_bars, args=(ours[1], done), daemon=True)
+        reader = Thread(target=self._read, args=(current, done), daemon=True)
         try:
-            for number in (1, 2):
-                os.dup2(self._file, number)
-            if show_bars:
-                shower.start()
-            yield
+            with screen_at(ours[1]):
+                for number in (1, 2):
+                    os.dup2(self._file, number)
+                reader.start()
+                try:
+                    yield
+                finally:
+                    done.set()
+                    reader.join()
         finally:
             _flush()
             for number, kept in zip((1, 2), ours, strict=True):
                 os.dup2(kept, number)
-            done.set()
-            if show_bars:
-                shower.join()
-            for kept in ours:
                 os.close(kept)
 
-    def _show_bars(self, screen: int, done: Event) -> None:
-        with self.path.open("rb") as file:
-            shown = last = False
+    def _read(self, current: Entry, done: Event) -> None:
+        with self.path.open(errors="replace") as file:
+            last = False
             while not last:
                 last = done.wait(0.2)
-                for line in re.split(rb"[\r\n]+", file.read()):
-                    if _BAR.search(line):
-                        os.write(screen, b"\r" + line)
-                        shown = True
-        if shown:
-            os.write(screen, b"\n")
+                for line in re.split(r"[\r\n]+", file.read()):
+                    tell(current, line)
 
     def text(self) -> str:
         """Read all that was printed."""

@@ -4,22 +4,25 @@ Where vLLM's core has a process of its own, the error that reaches us says no mo
 among what that process printed. So that is kept, and read.
 """
 
+import logging
 import os
 import re
 import signal
 import tempfile
 import traceback
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager
 from threading import Thread
 from typing import Any
 
 from harness.decode.types import EngineLost
-from harness.decode.vllm_pair.output import Output
+from harness.decode.vllm_pair.output import Output, tell
 from harness.errors import UserError
+from harness.progress import Entry, phase
 from harness.spec import EngineSpec
 from harness.watch import owning
 
+LEVEL = "VLLM_LOGGING_LEVEL"
 QUIET = "ERROR"  # the level that vLLM logs at where the user has not chosen one
 
 _LONGEST = 107 - len("/") - 36  # a socket's path has 107 characters at most on Linux; vLLM names its sockets by a UUID
@@ -58,7 +61,7 @@ def prepare(spec: EngineSpec) -> Output | None:
         os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
     if len(tempfile.gettempdir()) > _LONGEST and os.access("/tmp", os.W_OK):
         os.environ.setdefault("VLLM_RPC_BASE_PATH", "/tmp")
-    if (in_process() and spec.tensor_parallel_size == 1) or os.environ.get("VLLM_LOGGING_LEVEL") != QUIET:
+    if (in_process() and spec.tensor_parallel_size == 1) or os.environ.get(LEVEL) != QUIET:
         return None  # the user has asked to see what vLLM logs
     return Output()
 
@@ -86,7 +89,7 @@ def start_vllm(arguments: dict[str, Any], output: Output | None) -> Any:
     from vllm import LLM
 
     try:
-        with owning(), output.catch(show_bars=arguments["use_tqdm_on_load"]) if output else nullcontext():
+        with phase("starting vLLM") as current, owning(), _told(current, output):
             llm = LLM(**arguments)
         _end_waits(llm.llm_engine.engine_core)
         return llm
@@ -102,6 +105,30 @@ def start_vllm(arguments: dict[str, Any], output: Output | None) -> Any:
     if in_process():  # here, where `error` no longer holds on to half an engine
         clean_up()
     raise UserError(sentence)
+
+
+@contextmanager
+def _told(current: Entry, output: Output | None) -> Iterator[None]:
+    """Tell from vLLM's log what it does; what is not meant for a file is not written for that."""
+    if output:
+        level = os.environ[LEVEL]
+        os.environ[LEVEL] = "INFO"  # of the processes that it starts
+        try:
+            with output.catch(current):
+                yield
+        finally:
+            os.environ[LEVEL] = level
+        return
+    listener, logger = logging.Handler(logging.INFO), logging.getLogger("vllm")
+    listener.emit = lambda record: tell(current, record.getMessage())
+    level = logger.level
+    logger.setLevel(min(level, logging.INFO))
+    logger.addHandler(listener)
+    try:
+        yield
+    finally:
+        logger.removeHandler(listener)
+        logger.setLevel(level)
 
 
 def _end_waits(client: Any) -> None:

@@ -19,10 +19,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 import harness
 from harness.errors import UserError
+from harness.progress import Bar, phase
 from harness.records.files import make_folder, write_file
 from harness.records.lock import Lock
 from harness.train.backends import (
@@ -179,7 +178,7 @@ class _Run:
         lines = arguments(self.spec, self.seed, self.folder.path.parent, self.source.base, attempt)
         texts = [line.text for line in lines]
         write_file(self.work / "overrides.txt", "".join(text + "\n" for text in texts).encode())
-        with tqdm(total=self.dapo.steps, initial=step, desc=f"seed {self.seed}", unit="step", smoothing=0.1) as bar:
+        with Bar(self.dapo.steps, "step", f"seed {self.seed}", done=step) as bar:
 
             def on_line(line: dict[str, Any]) -> None:
                 record = log.translate(line, self.dapo)
@@ -187,8 +186,10 @@ class _Run:
                 if "validation" not in record:
                     shown = (("accuracy", ".3f"), ("reward", ".3f"), ("length", ".0f"))
                     known = [(name, form) for name, form in shown if record[name] is not None]
-                    bar.set_postfix_str(", ".join(f"{name} {record[name]:{form}}" for name, form in known))
                     bar.update()
+                    bar.figures(
+                        ", ".join([f"{bar.left()} left", *(f"{name} {record[name]:{form}}" for name, form in known)])
+                    )
 
             self._call(
                 ["-m", "verl.trainer.main_ppo", *texts],
@@ -211,7 +212,8 @@ class _Run:
         actor = self.folder.checkpoints / f"global_step_{self.dapo.steps}" / "actor"
         trust = ["--trust-remote-code"] if self.spec.trust_remote_code else []
         command = ["-m", "verl.model_merger", "merge", "--backend", "fsdp", "--local_dir", str(actor.resolve())]
-        self._call([*command, "--target_dir", str(new.resolve()), *trust], "merge.txt")
+        with phase("merging"):
+            self._call([*command, "--target_dir", str(new.resolve()), *trust], "merge.txt")
         if not (new / "config.json").is_file() or not list(new.glob("*.safetensors")):
             raise TrainerError(f"seed {self.seed}: verl's merger wrote no model into {new}; see {self.work}/merge.txt")
         os.replace(new, self.folder.rl)

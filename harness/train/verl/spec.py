@@ -3,6 +3,7 @@
 from pydantic import Field, model_validator
 
 from harness.spec import Spec
+from harness.spec.base import Place
 
 PYTHON = ".venv-verl/bin/python"  # of `make verl-env`
 
@@ -24,7 +25,7 @@ class Verl(Spec, frozen=True):
     tokens_per_gpu: int | None = Field(default=None, ge=1)  # of a micro-batch; default 2 x (prompt + response)
     max_prompt_tokens: int = Field(default=2048, ge=1)
     max_position_embeddings: int | None = Field(default=None, ge=1)  # instead of the base's own, to train beyond it
-    val_data: str | None = None
+    val_data: Place | None = None
     overrides: tuple[str, ...] = ()
     hang_minutes: float = Field(default=120.0, gt=0)  # without a finished step: killed
     grace_seconds: float = Field(default=60.0, ge=0)  # between asking verl to end and ending it

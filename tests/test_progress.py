@@ -1,0 +1,168 @@
+"""What is shown while something takes long: on a terminal and elsewhere, of phases in which nothing returns."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from harness import cli, progress
+from harness.progress import Bar, Entry, phase, say, showing
+from tests.phases import named_phases
+
+HOUSE = str(Path(__file__).parents[1])
+# A command that compiles for as long as its standard input is open, then counts to three.
+COMMAND = """
+import sys
+from harness.progress import Bar, phase, say, showing
+with showing():
+    with phase("compiling"):
+        sys.stdin.readline()
+    with Bar(3, "step", "seed 0") as bar:
+        with phase("generating"):
+            sys.stdin.readline()
+        say("said")
+        for _ in range(3):
+            bar.update()
+        bar.figures("all right")
+    with Bar(3, "step", "never"):
+        pass
+"""
+
+
+def shown(stderr, read):
+    """Runs the command, ends each of its phases once that has been seen twice, and returns what it showed."""
+    command = [sys.executable, "-c", COMMAND]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=stderr, cwd=HOUSE, text=True) as process:
+        seen = ""
+        for words in ("compiling 00:0[1-9]", "seed 0, generating 00:0[1-9]"):
+            while not re.search(words, seen):
+                seen += read(process)
+            process.stdin.write("\n")
+            process.stdin.flush()
+        while more := read(process):
+            seen += more
+    assert process.returncode == 0
+    return seen
+
+
+def test_off_a_terminal_a_phase_is_a_line():
+    seen = shown(subprocess.PIPE, lambda process: process.stderr.readline())
+    lines = seen.splitlines()
+    assert re.fullmatch(r"compiling 00:0\d", lines[0])
+    assert "seed 0, generating 00:01" in lines
+    assert re.fullmatch(r"seed 0: 100% 3/3 \[00:0\d, all right\]", lines[-1])  # and no bar of which nothing was done
+    assert lines[-2] == "said"
+    assert "\r" not in seen
+
+
+def test_on_a_terminal_it_is_the_bar_that_says_it():
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+
+    def read(process):
+        try:
+            return os.read(ours, 4096).decode()
+        except OSError:  # nobody writes any more
+            return ""
+
+    with os.fdopen(theirs, "w") as terminal:
+        seen = shown(terminal, lambda process: (terminal.closed or terminal.close(), read(process))[1])
+    os.close(ours)
+    drawn = re.split(r"[\r\n]+", seen)
+    assert "compiling 00:01" in [line.strip() for line in drawn]
+    assert any(line.startswith("seed 0, generating 00:01:   0%|") for line in drawn)
+    assert "said" in drawn
+    assert next(line for line in drawn if line.startswith("seed 0: 100%|")).endswith("all right]")
+    assert not drawn[-1].strip()  # a bar of which nothing was done is taken away
+
+
+@pytest.fixture
+def lines(monkeypatch):
+    """The lines written, with a clock that the test sets."""
+    written, clock = [], [100.0]
+    monkeypatch.setattr(progress, "_write", written.append)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(progress._Ticker, "wake", lambda self: None)
+    ticker = progress._Ticker()
+    ticker._first = clock[0]
+
+    def at(seconds):
+        clock[0] = 100.0 + seconds
+        ticker.draw()
+        return written
+
+    return at
+
+
+def test_lines_are_few_however_often_phases_change(lines):
+    with showing(), Bar(10_000, "step", "seed 0"):
+        for second in range(3600):
+            with phase("updating" if second % 2 else "generating"):
+                lines(second + 0.0)
+                written = lines(second + 1.0)
+    assert [re.match(r"seed 0, (\w+) ", line)[1] for line in written[:2]] == ["generating", "updating"]
+    assert 60 < len(written) < 150
+
+
+def test_a_phase_that_is_over_at_once_is_not_told(lines):
+    with showing():
+        with phase("loading"):
+            assert lines(0.9) == []
+        with phase("compiling"):
+            assert lines(1.5) == []
+            assert lines(2.0) == ["compiling 00:01"]
+
+
+def test_what_is_within_a_phase_comes_first_and_then_it_goes_on_anew(lines):
+    with showing(), phase("updating"):
+        lines(3.0)
+        with phase("generating"):
+            lines(7.0)
+        assert lines(13.0) == ["updating 00:03", "generating 00:04", "updating 00:06"]
+
+
+def test_nobody_who_has_not_asked_is_shown_anything(lines):
+    with phase("loading"):
+        assert lines(10.0) == []
+    with showing(), showing(False), phase("loading"):
+        assert lines(20.0) == []
+    with showing(False), Bar(3, "step", "seed 0", enabled=False) as bar:
+        bar.update()
+    assert lines(30.0) == []
+
+
+def test_an_entry_keeps_its_clock_while_its_phase_is_the_same():
+    current = Entry("loading")
+    began = current.since
+    current.now("loading", "50% of 2")
+    assert (current.since, current.word) == (began, "50% of 2")
+    current.now("compiling")
+    assert (current.since >= began, current.word) == (True, "")
+
+
+def test_an_evaluation_names_what_it_does(monkeypatch, tmp_path):
+    words = "--tasks tiny_easy --limit 2 --samples 1 --max-tokens 8 --backend transformers --no-track"
+    monkeypatch.setattr(sys, "argv", ["rlvr-dir", "eval", *words.split(), "--out", str(tmp_path)])
+    with named_phases() as names, pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    wanted = ["reading the checkpoints", "making prompts", "loading", "loading base", "loading rl", "prefilling"]
+    assert [name for name in names if name != "starting"] == [*wanted, "generating", "grading"]
+
+
+def test_a_forked_process_shows_nothing_of_its_parents(capfd):
+    with showing(), phase("loading"):
+        child = os.fork()
+        if not child:
+            with phase("mine"):
+                say("from the child")
+                os._exit(len(progress._stack))
+        assert os.waitpid(child, 0)[1] == 0
+    assert capfd.readouterr().err == "from the child\n"
