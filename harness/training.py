@@ -122,6 +122,7 @@ def inputs(spec: "TrainSpec") -> "Inputs":
     from harness.digest import digest
     from harness.evals import preflight
     from harness.records.config import fingerprint
+    from harness.spec.presentation import DEFAULT_GRADER
     from harness.train.folder import Input
 
     found, base = {}, _base(spec)
@@ -130,9 +131,10 @@ def inputs(spec: "TrainSpec") -> "Inputs":
     for name, file in (("data", spec.data), ("verl.val_data", spec.verl and spec.verl.val_data)):
         if file and Path(file).is_file():
             found[name] = Input(str(Path(file).resolve()), digest(Path(file).read_bytes()), judges=False)
-    tasks = spec.validation.tasks
-    for task, each in preflight(tasks, presentation=_presentation(spec)).items() if tasks else ():
-        content = f"{each.data}, graded by {each.grader}"
+    tasks, asked = spec.validation.tasks, _presentation(spec)
+    for task, each in preflight(tasks, presentation=asked).items() if tasks else ():
+        own = each.grader not in (asked.grader, DEFAULT_GRADER)  # which the benchmark's file alone says
+        content = f"{each.data}, graded by {each.grader}" if own else each.data
         found[f"validation.tasks {each.name}"] = Input(each.file or task, content, judges=True)
     return found
 

@@ -300,7 +300,7 @@ def _golds(
     if is_task_file(asked):
         raise NoAnswersError(f"record {snapshot.name}: no code is run because a record names it; run its command again")
     try:
-        benchmark = find_benchmark(asked, data_dir, parse(Presentation, snapshot.about.get("presentation") or {}))
+        benchmark = find_benchmark(asked, data_dir, Presentation.kept(snapshot.about.get("presentation", {})))
     except UserError as error:
         raise NoAnswersError(f"record {snapshot.name}: its right answers are not at hand ({error})") from None
     found: dict[str, Mapping[str, Gold]] = {

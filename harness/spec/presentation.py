@@ -5,13 +5,14 @@ all that they ask for, and win (docs/benchmarks.md).
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError
-from harness.spec.base import Spec, read_jsonl
+from harness.spec.base import Spec, parse, read_jsonl
 
 Grader = Literal["plain", "robust"]
 DEFAULT_GRADER: Grader = "robust"
@@ -88,10 +89,23 @@ class Presentation(Spec, frozen=True):
         description="robust, or plain: math-verify alone, as in the paper. Default the benchmark's, else robust.",
     )
 
+    @classmethod
+    def kept(cls, said: Any) -> "Presentation":
+        """Return what a record says of itself: texts to compare, of which none is compiled or taken for a file.
+
+        Raises:
+            UserError: it says nothing that can be read.
+        """
+        prompt, examples = (said.get("prompt"), said.get("examples")) if isinstance(said, Mapping) else (said, None)
+        if not isinstance(prompt, str | None) or not isinstance(examples, list | None):
+            raise UserError(f"presentation={said!r} is refused; accepted: a prompt and a list of examples")
+        shown = None if examples is None else tuple(parse(Example, each, "examples.") for each in examples)
+        return Presentation.model_construct(prompt=prompt, examples=shown, grader=None)
+
     def over(self, other: "Presentation") -> "Presentation":
         """Return `other`, changed by what is said here."""
-        said = {name: value for name in Presentation.model_fields if (value := getattr(self, name)) is not None}
-        return Presentation(**{name: getattr(other, name) for name in Presentation.model_fields} | said)
+        said = {name: getattr(self, name) for name in Presentation.model_fields}
+        return other.model_copy(update={name: value for name, value in said.items() if value is not None})
 
     def shown(self) -> dict[str, Any]:
         """Return what the model is shown otherwise than by default, as plain values; who grades it is not shown."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
+from jinja2 import Environment
 from typer.testing import CliRunner
 from yaml import safe_load
 
@@ -148,6 +149,25 @@ def test_options_put_it_as_its_yaml_would_and_choose_the_grader(where, tmp_path)
     assert read_results([store / config / "shown"], grader="robust")[0].provenance["grader"] == "robust"
     assert "are of different problems of shown, or of the same put in different ways" in refused(
         "view", config, result.provenance["settings"], "--store", store)  # fmt: skip
+
+
+def test_what_a_strangers_record_says_of_its_prompt_is_compared_and_no_more(where, tmp_path, monkeypatch):
+    """Nothing of it is compiled (which would compute its constants) or rendered, and no file that it names is read."""
+    shown, compiled = safe_load(YAML)["prompt"], []
+    [result] = [r for r in read_results([where / "runs"]) if (r.task, r.decoding.mode) == ("shown", "rl")]
+    name = result.provenance["record"]
+    record = Path(copytree(where / "runs/records" / name, tmp_path / name))
+    monkeypatch.setattr(Environment, "parse", lambda self, source, *_: compiled.append(source))
+    about = json.loads((record / "about.json").read_text())
+    assert about["presentation"]["prompt"] == shown
+    (tmp_path / "prompt.txt").write_text(shown)
+    assert read_results([record])[0].avg > 0.5
+    for said in ({"prompt": str(tmp_path / "prompt.txt")}, {"prompt": "{{ 9**9**9 }}{{problem}}"}, "{{", 3):
+        whole = {**about["presentation"], **said} if isinstance(said, dict) else said
+        (record / "about.json").write_text(json.dumps({**about, "presentation": whole}))
+        with pytest.raises(UserError, match=f"record {name}"):
+            read_results([record])
+    assert compiled == []
 
 
 def test_a_file_that_an_option_names_is_read_at_once(tmp_path, monkeypatch):
