@@ -189,6 +189,12 @@ def say(text: str) -> None:
             _write(text)
 
 
+def told(text: str) -> None:
+    """Print a line as `say` does, where phases are shown."""
+    if _asked and _asked[-1]:
+        say(text)
+
+
 def interval(seconds: float) -> str:
     """Write seconds as minutes:seconds, with hours where there are any."""
     minutes, rest = divmod(int(seconds), 60)

@@ -99,7 +99,7 @@ def _llm(kind: str, checkpoint: str) -> Any:
         checkpoint,
         dtype=spec.dtype,
         max_num_seqs=spec.max_num_seqs,
-        enforce_eager=spec.enforce_eager,
+        enforce_eager=bool(spec.enforce_eager),
         block_size=spec.block_size,
         kv_cache_memory_bytes=2**30,  # half the pair's: as many tokens
         disable_log_stats=True,

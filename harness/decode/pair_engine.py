@@ -31,6 +31,7 @@ class PairEngine(ABC):
         """
         self.pair, self.spec = pair, spec
         self.started = False
+        self.work: int | None = None  # tokens that the weights are loaded for, at most; None: nobody has said
         with phase("reading the checkpoints"):
             self.checkpoints: Checkpoints = read_checkpoints(pair)
             if "load_format" not in spec.vllm_args:  # else its weights come from elsewhere
@@ -103,6 +104,8 @@ class PairEngine(ABC):
         """
         plans = plan_requests(requests, self.checkpoints, self.context)
         self.context.warn_of_cuts(plans)
+        if not self.started:
+            self.work = sum(plan.max_new_tokens for plan in plans)
         if self.single or not groups_of_expo(plans):
             self.start()
             return self.decode(plans, progress)

@@ -66,7 +66,7 @@ class RlvrDirLM(LM):
         if engine is None:
             announce_tiny(args.spec, model_args)
             with showing(progress):
-                engine = open_engine(checkpoints(args.spec.pair), args.spec.engine)
+                engine = open_engine(checkpoints(args.spec.pair), args.spec.engine, lazily=True)
             atexit.register(engine.close)  # lm-eval never closes a model
         self.engine = engine
         self._templated: set[str] = set()

@@ -31,7 +31,10 @@ class EngineSpec(Spec, frozen=True):
     gpu_memory_utilization: float = Field(default=0.9, gt=0.0, le=1.0, description="Share of a GPU that vLLM takes.")
     kv_cache_gib: float | None = Field(default=None, gt=0.0, description="KV cache of both models together, in GiB.")
     block_size: int | None = Field(default=None, ge=1, description="Tokens a block of vLLM's KV cache.")
-    enforce_eager: bool = Field(default=False, description="No compilation: starts sooner, runs slower.")
+    enforce_eager: bool | None = Field(
+        default=None,
+        description="Compile nothing: starts sooner, runs slower. Default: on a CPU by what is asked, elsewhere compiled.",
+    )
     device: str | None = Field(default=None, description="cpu or cuda, for backend=transformers.")
     self_test: bool | Literal["full"] = Field(
         default=True, description="Check both models at the start; full: against transformers, whatever their size."

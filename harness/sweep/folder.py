@@ -28,7 +28,7 @@ from harness.sweep.specs import load
 FREE = ("workers", "retries", "batch")
 FREE_ENGINE = (
     "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_gib", "self_test", "draft", "workers",
-    "ray_address",
+    "ray_address", "enforce_eager",
 )  # fmt: skip
 
 

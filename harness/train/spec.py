@@ -59,6 +59,11 @@ class Validation(Presentation, frozen=True):
     every: int = Field(default=0, ge=0)
     engine: EngineSpec = EngineSpec(backend="transformers")
 
+    @property
+    def same(self) -> "Validation":
+        """Return it without what may differ between two runs of one training."""
+        return self.model_copy(update={"engine": self.engine.model_copy(update={"enforce_eager": None})})
+
     @field_validator("tasks")
     @classmethod
     def _of_ours(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
@@ -142,7 +147,8 @@ class TrainSpec(Spec, frozen=True):
     @property
     def same(self) -> "TrainSpec":
         """Return it without the seeds: what has to be equal for a folder to be gone on with."""
-        return self.model_copy(update={"seeds": (0,), "bf16": bool(self.bf16), "verl": self.verl and self.verl.same})
+        free = {"validation": self.validation.same, "verl": self.verl and self.verl.same}
+        return self.model_copy(update={"seeds": (0,), "bf16": bool(self.bf16), **free})
 
 
 def _refuse_what_verl_cannot(spec: TrainSpec) -> None:

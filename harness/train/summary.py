@@ -81,7 +81,7 @@ def _other(path: Path, found: dict[str, Any], folder: TrainingFolder) -> dict[st
         raise UserError(f"against={str(path)!r} has no summary.json; accepted: the folder of a finished training")
     other = read_json(file)
     theirs, mine = (parse(Validation, each["training"]["validation"]) for each in (other, found))
-    if theirs != mine:
+    if theirs.same != mine.same:
         raise UserError(f"against={str(path)!r} was validated in another way; its scores cannot be compared")
     if other["training"]["base"] != found["training"]["base"]:
         raise UserError(f"against={str(path)!r} started from {other['training']['base']!r}")

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.decode import open_engine
+from harness.decode import Request, open_engine
 from harness.decode.vllm_pair import batch_invariance, engine
 from harness.errors import UserError
+from harness.progress import showing
 from harness.records.config import RecordConfig
 from harness.spec import Decoding, EngineSpec, Sampling
 
@@ -53,6 +54,33 @@ def test_sizes_that_the_user_gives_are_kept(peaked_pair, on_a_gpu, own):
 
 def test_a_cpu_has_no_graphs(peaked_pair):
     assert largest_graph(peaked_pair, max_num_seqs=960) is None
+
+
+def test_on_a_cpu_what_is_asked_says_whether_models_are_compiled(peaked_pair, capsys, monkeypatch):
+    made = open_engine(peaked_pair, EngineSpec(backend="vllm"), lazily=True)
+    for work, eager in ((None, False), (10_000, True), (10_000_000, False)):
+        made.work = work
+        with showing():
+            assert made._starts_eager() is eager
+    little, much = capsys.readouterr().err.splitlines()
+    assert little.startswith("vLLM compiles nothing: up to 10,000 tokens are to be decoded")
+    assert little.endswith("(--no-enforce-eager says otherwise)")
+    assert much.startswith("vLLM compiles the models first: up to 10,000,000 tokens are to be decoded")
+    for asked in (True, False):
+        said = open_engine(peaked_pair, EngineSpec(backend="vllm", enforce_eager=asked), lazily=True)
+        said.work = 10_000
+        assert said._starts_eager() is asked
+    monkeypatch.setattr(engine, "on_cpu", lambda: False)
+    made.work = 10_000
+    assert made._starts_eager() is False
+
+
+def test_the_first_requests_are_the_work_that_weights_are_loaded_for(peaked_pair):
+    with open_engine(peaked_pair, EngineSpec(backend="transformers"), lazily=True) as made:
+        assert made.work is None
+        for _ in range(2):
+            list(made.generate([Request("a", "p", i, sampling=Sampling(max_tokens=3)) for i in range(2)]))
+        assert made.work == 6
 
 
 def platform(monkeypatch, **facts):

@@ -24,10 +24,12 @@ from harness.decode.vllm_pair.self_test import TestedPair, self_test
 from harness.decode.vllm_pair.start import LEVEL, QUIET, clean_up, in_process, lost, on_cpu, prepare, start_vllm
 from harness.errors import UserError
 from harness.policy.trace import FACTS
-from harness.progress import phase
+from harness.progress import phase, told
 from harness.spec import EngineSpec, Pair
 
 CPU_KV_CACHE_GIB = 2.0
+COMPILED_FROM = 80_000  # tokens that take as long eagerly as compiled, on a CPU (docs/performance.md)
+TYPICAL = 1 / 4  # of its limit, that a response is taken to be long
 DEFAULT_GRAPHS = 512  # rows of the largest CUDA graph that vLLM captures by itself
 
 _REFUSED_ARGS = {
@@ -72,6 +74,7 @@ class VllmPair(TestedPair):
         self._llm: Any = None
         self._engine: Any = None
         self._output: Output | None = None
+        self._eager = bool(spec.enforce_eager)
         self._lost = False  # whether vLLM's processes ended by themselves
         self.self_test = "off"
 
@@ -86,6 +89,7 @@ class VllmPair(TestedPair):
         batch_invariance.switch(self.spec.deterministic)
         if self.dtype == "float32":
             exact_float32()
+        self._eager = self._starts_eager()
         arguments = self._arguments()
         with phase("loading vLLM"):
             self._output = prepare(self.spec)
@@ -116,7 +120,7 @@ class VllmPair(TestedPair):
             "max_num_seqs": spec.max_num_seqs,
             "tensor_parallel_size": spec.tensor_parallel_size,
             "gpu_memory_utilization": spec.gpu_memory_utilization,
-            "enforce_eager": spec.enforce_eager,
+            "enforce_eager": self._eager,
             "seed": 0,  # vLLM's own noise is never used
             "disable_log_stats": True,
             "use_tqdm_on_load": not self.checkpoints.small,
@@ -131,7 +135,7 @@ class VllmPair(TestedPair):
             arguments["block_size"] = spec.block_size
         if spec.kv_cache_gib is not None or on_cpu():
             arguments["kv_cache_memory_bytes"] = int((spec.kv_cache_gib or CPU_KV_CACHE_GIB) * 2**30)
-        if spec.max_num_seqs > DEFAULT_GRAPHS and not (spec.enforce_eager or on_cpu() or _sizes_graphs(spec.vllm_args)):
+        if spec.max_num_seqs > DEFAULT_GRAPHS and not (self._eager or on_cpu() or _sizes_graphs(spec.vllm_args)):
             # beyond its default vLLM would decode full batches without a graph; sizes go up in steps of 16
             arguments["max_cudagraph_capture_size"] = -(-spec.max_num_seqs // 16) * 16
         for name in spec.vllm_args:
@@ -140,6 +144,19 @@ class VllmPair(TestedPair):
                     f"vllm_args: {name} is refused there; it is set by the pair or by the setting of its own"
                 )
         return {**arguments, **spec.vllm_args}
+
+    def _starts_eager(self) -> bool:
+        """Tell whether vLLM shall compile nothing: as is asked, or on a CPU where little is to be decoded."""
+        asked, work = self.spec.enforce_eager, self.work
+        if asked is not None or work is None or not on_cpu():
+            return bool(asked)
+        eager = work * TYPICAL < COMPILED_FROM
+        told(
+            f"vLLM {'compiles nothing' if eager else 'compiles the models first'}: up to {work:,} tokens are to be "
+            f"decoded, and on a CPU that pays from about {COMPILED_FROM / TYPICAL:,.0f} "
+            f"({'--no-enforce-eager' if eager else '--enforce-eager'} says otherwise)"
+        )
+        return eager
 
     def _models(self) -> dict[str, Any]:
         """Return what vLLM is opened on: RL, with base's weights beside it; or base, where RL is an adapter of it."""
@@ -262,7 +279,7 @@ class VllmPair(TestedPair):
         from torch.compiler import set_stance
 
         # Even so vLLM would compile a helper of its sampler: 3 to 10 seconds before the first token.
-        eager = self.spec.enforce_eager and on_cpu() and in_process()
+        eager = self._eager and on_cpu() and in_process()
         with self._lost_noticed(), set_stance("force_eager") if eager else nullcontext():
             return self._engine.step()
 
