@@ -7,6 +7,7 @@ import numpy as np
 
 from harness.analysis.problems import PROBLEM_KINDS, Problems
 from harness.evals.compare import Comparison, Setting, comparison_kind
+from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 from harness.report.draw import BASE, COLOURS, EXPO, MARKS, RL, canvas, root_axis, styled, svg
 from harness.report.model import Figure
@@ -27,8 +28,8 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
     asked for.
     """
     figure, axes = canvas(5.6, 3.4)
-    counts = {one.samples for one in settings}
-    avg = f"Avg@{counts.pop()}" if len(counts) == 1 else "Avg"
+    unit, avg = _unit(settings[0].first, {one.samples for one in settings})
+    what = "Accuracy" if unit == 100 else avg
     if not every and any(one.decoding.gated and one.decoding.primary == "base" for one in settings):
         settings = [one for one in settings if not one.decoding.gated or one.decoding.primary == "base"]
         if any(one.decoding.mode == "replace" for one in settings):
@@ -43,8 +44,8 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
         primary, criterion, gamma = way
         mine = sorted(lines[way], key=lambda one: one.replacement_ratio)
         label = CRITERIA[criterion] + (f", γ = {gamma:g}" if gamma else "") + (" on RL" if primary == "rl" else "")
-        spans = [_interval(one) for one in mine]
-        means = [100 * one.avg for one in mine]
+        spans = [_interval(one, unit) for one in mine]
+        means = [unit * one.avg for one in mine]
         axes.errorbar(
             [100 * one.replacement_ratio for one in mine],
             means,
@@ -59,7 +60,7 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
                     label,
                     one.decoding.tau,
                     100 * one.replacement_ratio,
-                    100 * one.avg,
+                    unit * one.avg,
                     low,
                     high,
                     one.samples,
@@ -67,19 +68,19 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
             )
     for one in settings:
         if not one.decoding.gated:
-            low, high = _interval(one)
+            low, high = _interval(one, unit)
             colour = {"rl": RL, "base": BASE}.get(one.decoding.mode, EXPO)
-            axes.axhline(100 * one.avg, color=colour, linewidth=1, linestyle=":", label=one.decoding.label())
+            axes.axhline(unit * one.avg, color=colour, linewidth=1, linestyle=":", label=one.decoding.label())
             axes.axhspan(low, high, color=colour, alpha=0.08, linewidth=0)
-            data.append((one.decoding.label(), None, 0.0, 100 * one.avg, low, high, one.samples))
+            data.append((one.decoding.label(), None, 0.0, unit * one.avg, low, high, one.samples))
     root_axis(axes)
     axes.set_xlabel("replaced tokens, % (square-root scale)")
-    axes.set_ylabel(f"{avg}, %")
+    axes.set_ylabel(f"{avg}, %" if unit == 100 else avg)
     axes.set_title(title)
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return Figure(
         name,
-        f"Accuracy against the share of replaced tokens on {title}; bars are 95 % intervals over problems.",
+        f"{what} against the share of replaced tokens on {title}; bars are 95 % intervals over problems.",
         f"Line chart: {avg} on {title} against the share of replaced tokens, one line for each of "
         f"{len(lines)} ways; base and RL are dotted levels. The data are in the CSV file.",
         svg(figure, name),
@@ -92,51 +93,65 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
 @styled
 def heat_map(cells: Mapping[tuple[float, float], EvalResult], rl: EvalResult | None, name: str, title: str) -> Figure:
     """Draw Avg by threshold and gamma, the colours centred on RL where it is known: red above, blue below."""
+    first = next(iter(cells.values()))
+    unit, avg = _unit(first, {first.samples})
+    digits = 1 if unit == 100 else 3
     taus, gammas = sorted({tau for tau, _ in cells}), sorted({gamma for _, gamma in cells})
     grid = np.full((len(gammas), len(taus)), np.nan)
     for (tau, gamma), result in cells.items():
-        grid[gammas.index(gamma), taus.index(tau)] = 100 * result.avg
+        grid[gammas.index(gamma), taus.index(tau)] = unit * result.avg
     figure, axes = canvas(1.6 + 0.95 * len(taus), 1.3 + 0.55 * len(gammas))
-    middle = 100 * rl.avg if rl else float(np.nanmean(grid))
-    span = max(1.0, float(np.nanmax(np.abs(grid - middle))))
+    middle = unit * rl.avg if rl else float(np.nanmean(grid))
+    span = max(unit / 100, float(np.nanmax(np.abs(grid - middle))))
     axes.imshow(grid, cmap="RdBu_r", vmin=middle - span, vmax=middle + span, aspect="auto")
     for (row, column), value in np.ndenumerate(grid):
         if np.isfinite(value):
             dark = abs(value - middle) > 0.6 * span
             colour = "white" if dark else "black"
-            axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
+            axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", color=colour)
     axes.set_xticks(range(len(taus)), [f"{tau:g}" for tau in taus])
     axes.set_yticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
     axes.set_xlabel("τ")
     axes.set_ylabel("γ")
-    avg = f"Avg@{next(iter(cells.values())).samples}"
-    axes.set_title(f"{title}: {avg}" + (f", rl {middle:.1f}" if rl else ""))
+    axes.set_title(f"{title}: {avg}" + (f", rl {middle:.{digits}f}" if rl else ""))
     return Figure(
         name,
         f"{avg} on {title} by threshold τ and strength γ; colours are centred on " + ("RL." if rl else "the mean."),
         f"Heat map: {avg} on {title} for {len(taus)} thresholds and {len(gammas)} strengths, as printed in the cells.",
         svg(figure, name),
         ("tau", "gamma", "avg"),
-        tuple((tau, gamma, 100 * result.avg) for (tau, gamma), result in sorted(cells.items())),
+        tuple((tau, gamma, unit * result.avg) for (tau, gamma), result in sorted(cells.items())),
     )
 
 
-def _interval(setting: Setting) -> tuple[float, float]:
-    """Return the 95 % interval over problems, in percent."""
+def _unit(first: EvalResult, samples: set[int]) -> tuple[float, str]:
+    """Return what scores are multiplied with to be shown, and their name: percent of Avg, or a metric of lm-eval's."""
+    if isinstance(first, LmEvalResult):
+        return 1.0, first.metric
+    return 100.0, f"Avg@{min(samples)}" if len(samples) == 1 else "Avg"
+
+
+def _interval(setting: Setting, unit: float) -> tuple[float, float]:
+    """Return the 95 % interval over problems."""
     low, high = setting.interval
-    return 100 * low, 100 * high
+    return unit * low, unit * high
 
 
 @styled
 def differences(rows: Sequence[Comparison], name: str = "differences") -> Figure:
-    """Draw extrapolations minus RL beside the same minus their own gate, else all paired differences; a line each."""
+    """Draw extrapolations minus RL beside the same minus their own gate, else all paired differences; a line each.
+
+    All are in one unit.
+    """
+    unit, avg = _unit(rows[0].result.first, {row.result.samples for row in rows})
+    points = "points" if unit == 100 else avg
     controlled = [row for row in rows if comparison_kind(row) == "against control"]
     shown = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
     over_rl = {id(row.result): row for row in rows if comparison_kind(row) == "against rl"}
     panels: dict[str, Sequence[Comparison | None]] = {}
     if controlled and any(beside := [over_rl.get(id(row.result)) for row in shown]):
-        panels["points, minus RL"] = beside
-    panels["points, minus the γ = 0 control" if controlled else "points"] = shown
+        panels[f"{points}, minus RL"] = beside
+    panels[points + (", minus the γ = 0 control" if controlled else "")] = shown
     width = 6.4 if len(panels) == 1 else 8.4
     figure, grid = canvas(width, 0.9 + 0.24 * len(shown), 1, len(panels), sharey=True, squeeze=False)
     colours = {"trained": COLOURS[6], "against rl": COLOURS[0], "against control": COLOURS[1]}
@@ -146,7 +161,7 @@ def differences(rows: Sequence[Comparison], name: str = "differences") -> Figure
             if row is None:
                 continue
             d, kind = row.difference, comparison_kind(row)
-            low, mean, high = 100 * d.low, 100 * d.mean, 100 * d.high
+            low, mean, high = unit * d.low, unit * d.mean, unit * d.high
             axes.plot([low, high], [at, at], color=colours[kind], linewidth=1.2)
             axes.plot([mean], [at], marker="o", markersize=4, color=colours[kind])
             told = kind, row.result.benchmark, row.result.label, row.reference.label
@@ -167,7 +182,8 @@ def differences(rows: Sequence[Comparison], name: str = "differences") -> Figure
         else "What extrapolation adds to its own gate (γ = 0), with 95 % intervals; all differences are in the table."
         if controlled
         else "Paired differences with 95 % intervals: gated decoding against RL (blue), RL against base (grey).",
-        f"Interval plot of {len(data)} paired differences of accuracy around a line at zero. The data are in the CSV.",
+        f"Interval plot of {len(data)} paired differences of {'accuracy' if unit == 100 else avg} around a line at "
+        "zero. The data are in the CSV.",
         svg(figure, name),
         ("kind", "task", "decoding", "minus", "difference", "low", "high", "p", "p_holm"),
         tuple(data),

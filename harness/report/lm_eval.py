@@ -1,12 +1,14 @@
 """Tasks of lm-eval's in a report: what lm-eval computed, in its own units, and paired differences by problem."""
 
+import re
 from collections.abc import Sequence
 
 from harness.evals.compare import Comparison, Setting, comparison_kind
 from harness.evals.foreign import LmEvalResult
 from harness.markdown import interval
+from harness.report import figures
 from harness.report.groups import pair_title
-from harness.report.model import Cell, Column, Row, Section, Table
+from harness.report.model import Cell, Column, Figure, Row, Section, Table
 from harness.report.scores import anchor
 from harness.report.verdict import p_value
 
@@ -14,8 +16,18 @@ from harness.report.verdict import p_value
 def lm_eval_section(
     results: Sequence[LmEvalResult], settings: Sequence[Setting], rows: Sequence[Comparison]
 ) -> Section:
-    """Put together every score of lm-eval's tasks, and the differences of those that are means over problems."""
-    parts = [_scores(results, settings), *([_differences(rows)] if rows else [])]
+    """Put together every score of lm-eval's tasks, and the differences of those that are means over problems.
+
+    Metrics are drawn one by one, since each has its own unit.
+    """
+    parts: list[Table | Figure] = [_scores(results, settings), *([_differences(rows)] if rows else [])]
+    for subject in dict.fromkeys(one.task for one in settings):
+        mine, compared = ([each for each in found if each.task == subject] for found in (settings, rows))
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "-", subject)
+        if sum(one.decoding.gated for one in mine) > 1:
+            parts.append(figures.against_ratio(mine, f"ratio-{name}", mine[0].benchmark))
+        if compared:
+            parts.append(figures.differences(compared, f"differences-{name}"))
     return Section("Tasks of lm-eval", lm_eval_verdict(rows), tuple(parts))
 
 

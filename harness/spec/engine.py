@@ -33,7 +33,7 @@ class EngineSpec(Spec, frozen=True):
     block_size: int | None = Field(default=None, ge=1, description="Tokens a block of vLLM's KV cache.")
     enforce_eager: bool | None = Field(
         default=None,
-        description="Compile nothing: starts sooner, runs slower. Default: on a CPU by what is asked, elsewhere compiled.",
+        description="Compile nothing: starts sooner, runs slower. Default: on a CPU where little is asked.",
     )
     device: str | None = Field(default=None, description="cpu or cuda, for backend=transformers.")
     self_test: bool | Literal["full"] = Field(
