@@ -121,6 +121,7 @@ def inputs(spec: "TrainSpec") -> "Inputs":
     """
     from harness.digest import digest
     from harness.evals import preflight
+    from harness.evals.task_file import LmEvalBenchmark
     from harness.records.config import fingerprint
     from harness.spec.presentation import DEFAULT_GRADER
     from harness.train.folder import Input
@@ -133,8 +134,11 @@ def inputs(spec: "TrainSpec") -> "Inputs":
             found[name] = Input(str(Path(file).resolve()), digest(Path(file).read_bytes()), judges=False)
     tasks, asked = spec.validation.tasks, _presentation(spec)
     for task, each in preflight(tasks, presentation=asked).items() if tasks else ():
-        own = each.grader not in (asked.grader, DEFAULT_GRADER)  # which the benchmark's file alone says
-        content = f"{each.data}, graded by {each.grader}" if own else each.data
+        content = each.data
+        if isinstance(each, LmEvalBenchmark):
+            content += f", scored by {each.theirs.graded_with['task']}"
+        elif each.grader not in (asked.grader, DEFAULT_GRADER):  # which the benchmark's file alone says
+            content += f", graded by {each.grader}"
         found[f"validation.tasks {each.name}"] = Input(each.file or task, content, judges=True)
     return found
 
@@ -250,20 +254,25 @@ def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None
             beside = scored(base, base, "base") if mode == "rl" else []
             for result in (*results, *(each.of_pair(base, rl) for each in beside)):
                 result.write(folder)
-        k = max(1, spec.validation.sampling.samples // 2)
-        return {
-            result.task: {
-                "samples": result.samples,
-                "problems": len(result.problem_ids),
-                "limited": result.limited,
-                "avg": result.avg,
-                "error": result.standard_error,
-                "pass": result.pass_at(k),
-                "tokens": float(result.n_tokens.mean()),
-                "truncated": float(result.truncated.mean()),
-                "right": dict(zip(result.problem_ids, result.correct.sum(axis=1).tolist(), strict=True)),
-            }
-            for result in results
-        }
+        return {each.subject: _scores(each) for result in results for each in result.by_metric()}
 
     return validate
+
+
+def _scores(result: "EvalResult") -> dict[str, Any]:
+    """Return what a validation keeps of a result; of a metric of lm-eval's, which has its own unit, by its name."""
+    from harness.evals.foreign import LmEvalResult
+
+    found = {
+        "samples": result.samples,
+        "problems": len(result.problem_ids),
+        "limited": result.limited,
+        "avg": result.avg,
+        "error": result.standard_error,
+        "tokens": float(result.n_tokens.mean()),
+        "truncated": float(result.truncated.mean()),
+    }
+    by_problem = dict(zip(result.problem_ids, result.correct.sum(axis=1).tolist(), strict=True))
+    if isinstance(result, LmEvalResult):
+        return {**found, "metric": result.metric, "values": by_problem}
+    return {**found, "pass": result.pass_at(max(1, result.samples // 2)), "right": by_problem}

@@ -110,6 +110,10 @@ class LmEvalResult(EvalResult):
         values = [(name, _column(self.scored, name, len(self.problem_ids))) for name in self.scored.by_problem]
         return [replace(self, metric=name, correct=column) for name, column in values]
 
+    def of_metric(self, name: str) -> EvalResult:
+        """Return its result by one metric that is a mean over problems; itself where it has none of that name."""
+        return next((one for one in self.by_metric() if one.subject == f"{self.task} {name}"), self)
+
     @property
     def subject(self) -> str:
         """Return what is compared: the task and the metric."""

@@ -22,7 +22,7 @@ from harness.digest import digest_of
 from harness.errors import UserError
 from harness.evals.benchmark import BenchmarkFacts
 from harness.evals.foreign import TaskScores, plain, scores_of_plain
-from harness.evals.task_file import ScoredTask, instance_key
+from harness.evals.task_file import ScoredTask, score_name
 from harness.records import Key, Snapshot
 from harness.records.files import write_file
 from harness.stats import standard_error
@@ -42,7 +42,7 @@ def task_scores(task: Any, reported: Mapping[str, Any], samples: Sequence[Mappin
     from lm_eval.api.metrics import mean
 
     scores = {
-        _name(*key.split(",", 1)): float(value)
+        score_name(*key.split(",", 1)): float(value)
         for key, value in reported.items()
         if "," in key and isinstance(value, _NUMBERS)
     }
@@ -51,23 +51,19 @@ def task_scores(task: Any, reported: Mapping[str, Any], samples: Sequence[Mappin
     for named in dict.fromkeys(sample["filter"] for sample in samples):
         rows = [sample for sample in samples if sample["filter"] == named]
         for metric in dict.fromkeys(metric for row in rows for metric in row["metrics"]):
-            name, values = _name(metric, named), [row[metric] for row in rows if metric in row["metrics"]]
+            name, values = score_name(metric, named), [row[metric] for row in rows if metric in row["metrics"]]
             if task.higher_is_better().get(metric) is False:
                 lower.append(name)
             numbers = len(values) == len(rows) and all(isinstance(value, _NUMBERS) for value in values)
             if task.aggregation().get(metric, mean) is mean and numbers and all(map(math.isfinite, values)):
                 by_problem[name] = tuple(float(value) for value in values)
                 if len(values) > 1:  # lm-eval computes the same, where it is asked to
-                    scores.setdefault(_name(f"{metric}_stderr", named), standard_error(by_problem[name]))
+                    scores.setdefault(score_name(f"{metric}_stderr", named), standard_error(by_problem[name]))
     return TaskScores(scores, by_problem, tuple(lower))
 
 
-def _name(metric: str, named: str) -> str:
-    return metric if named == "none" else f"{metric}/{named}"
-
-
 def computed_scores(task: ScoredTask, responses: Mapping[Key, "GradedResponse"]) -> TaskScores:
-    """Let lm-eval score the responses to the first documents of a task, as many samples of each as there are.
+    """Let lm-eval score the responses to some documents of a task, as many samples of each as there are.
 
     Raises:
         UserError: what the task's own code raised; the rollouts are safe.
@@ -76,6 +72,7 @@ def computed_scores(task: ScoredTask, responses: Mapping[Key, "GradedResponse"])
     from lm_eval.evaluator import evaluate
 
     name = task.task.config.task
+    documents = sorted({int(problem.removeprefix(f"{name}/").partition(".")[0]) for problem, _ in responses})
 
     class Replay(LM):
         """Gives the responses that are there, each as often as it is asked for."""
@@ -83,8 +80,9 @@ def computed_scores(task: ScoredTask, responses: Mapping[Key, "GradedResponse"])
         def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
             seen: Counter[int] = Counter()
             found = []
-            for each in requests:
-                found.append(responses[f"{name}/{instance_key(each)}", seen[id(each)]].text)
+            for each in requests:  # lm-eval numbers the documents that it was given
+                key = f"{name}/{documents[each.doc_id]}.{each.idx}"
+                found.append(responses[key, seen[id(each)]].text)
                 seen[id(each)] += 1
             return found
 
@@ -93,11 +91,12 @@ def computed_scores(task: ScoredTask, responses: Mapping[Key, "GradedResponse"])
 
         loglikelihood_rolling = loglikelihood
 
-    limit = len({problem for problem, _ in responses})
-    task.task.set_config(key="repeats", value=len(responses) // limit)
+    task.task.set_config(key="repeats", value=len(responses) // len(documents))
+    first = documents == list(range(len(documents)))
+    part: dict[str, Any] = {"limit": len(documents)} if first else {"samples": {name: documents}}
     try:
         with redirect_stderr(io.StringIO()):  # its bar
-            how = {"limit": limit, "bootstrap_iters": 0, "log_samples": True}
+            how = {**part, "bootstrap_iters": 0, "log_samples": True}
             found: Any = evaluate(lm=Replay(), task_dict={"tasks": {name: task.task}}, **how)
     except Exception as error:
         reason = " ".join(str(error).split())[:300]

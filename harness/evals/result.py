@@ -188,6 +188,10 @@ class EvalResult:
         """Return what is compared of it: the result itself, which has one metric."""
         return [self]
 
+    def of_metric(self, name: str) -> "EvalResult":
+        """Return the result itself: its scores are Avg@n, whatever is asked of lm-eval's tasks."""
+        return self
+
     @property
     def pair(self) -> tuple[str, str]:
         """The checkpoints, base and RL, as the result names them; `?` where it does not."""

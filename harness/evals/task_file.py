@@ -26,9 +26,12 @@ from harness.evals.benchmark import NAME, Benchmark, BenchmarkFacts
 from harness.evals.chat import build_requests
 from harness.evals.sampling import sampling_of
 from harness.spec import Sampling, parse
+from harness.spec.evaluation import is_task_file
 
 if TYPE_CHECKING:
     from harness.decode import Engine  # which imports torch; whoever reads results needs none
+
+__all__ = ["LmEvalBenchmark", "ScoredTask", "instance_key", "is_task_file", "read_task", "score_name"]
 
 GRADER = "lm-eval"
 # What of a task's configuration makes a score of a response. Its documents and prompts identify the record.
@@ -60,6 +63,12 @@ class ScoredTask:
         said = {} if given is None else {"seed": given.seed, **given.model_dump(include=given.model_fields_set)}
         return parse(Sampling, {**own.model_dump(), **said}), stop
 
+    @property
+    def metrics(self) -> dict[str, bool]:
+        """Return the metrics that it declares, as its scores are named, and whether more of each is better."""
+        better, filters = self.task.higher_is_better(), [each.name for each in self.task._filters]
+        return {score_name(metric, f): better.get(metric) is not False for metric in better for f in filters}
+
     def instances(self, engine: "Engine", limit: int | None) -> list[Any]:
         """Return lm-eval's requests, one a document, with the prompts that the `lm_eval` command makes."""
         if self.task.config.num_fewshot is None:
@@ -81,19 +90,24 @@ class LmEvalBenchmark(Benchmark):
         return self.theirs.facts
 
     @property
+    def grader(self) -> str:
+        """Return who grades the responses: lm-eval, by the task's own metrics."""
+        return GRADER
+
+    @property
     def data(self) -> str:
         """Return the digest of its documents."""
         return str(self.theirs.facts.data)
 
 
-def is_task_file(task: str) -> bool:
-    """Tell whether a benchmark is named by the YAML of a task of lm-eval's."""
-    return task.endswith((".yaml", ".yml"))
-
-
 def instance_key(instance: Any) -> str:
     """Name the problem of a request of lm-eval's within its task."""
     return f"{instance.doc_id}.{instance.idx}"
+
+
+def score_name(metric: str, named: str) -> str:
+    """Name a metric of the responses that a filter of that name gives."""
+    return metric if named == "none" else f"{metric}/{named}"
 
 
 def read_task(path: str) -> LmEvalBenchmark:

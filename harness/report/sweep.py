@@ -16,8 +16,9 @@ import numpy as np
 
 from harness import stats
 from harness.evals.compare import Comparison, markdown, settings_of
+from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
-from harness.evals.show import table
+from harness.evals.show import tables
 from harness.markdown import duration, interval, markdown_table
 from harness.records.files import write_file
 from harness.report.figures import against_ratio, heat_map
@@ -26,7 +27,7 @@ from harness.report.verdict import p_value
 from harness.report.write import figure_file
 from harness.spec import Decoding
 from harness.spec.search import Search
-from harness.spec.sweep import SweepSpec
+from harness.spec.sweep import SweepSpec, in_percent
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,14 +96,15 @@ class SweepSummary(ABC):
             labels = "; ".join(entry.label for entry in best)
             return f"Pareto set of {tried} points on these {chosen_on} by {' and '.join(names)}: {labels}."
         value = best[0].metrics[names[0]]
-        shown = f"{value:.1f}" if names[0] == "mean_tokens" else f"{100 * value:.2f}"
+        digits = 1 if names[0] == "mean_tokens" else 4
+        shown = f"{100 * value:.2f}" if in_percent(names[0]) else f"{value:.{digits}f}"
         words = [f"best of {tried} on these {chosen_on}: {best[0].label}, {names[0]} {shown}"]
         for over, row in leads:
-            d = row.difference
-            shown = f"95 % {interval(d.low, d.high, 2, sign=True)}, " if d.n > 1 else ""
+            d, (unit, digits, points) = row.difference, unit_of(row)
+            shown = f"95 % {interval(d.low, d.high, digits, sign=True, unit=unit)}, " if d.n > 1 else ""
             words.append(
-                f"{100 * d.mean:+.2f} points on {row.result.benchmark} against {over} ({shown}p {p_value(d.p)}, "
-                f"Holm over {len(self.comparisons)}: {p_value(row.holm_p)})"
+                f"{unit * d.mean:+.{digits}f}{points} on {row.result.benchmark} against {over} ({shown}"
+                f"p {p_value(d.p)}, Holm over {len(self.comparisons)}: {p_value(row.holm_p)})"
             )
         words = [f"{'; '.join(words)}. It was chosen on these very {chosen_on}"]
         return ", ".join([*words, "for which no interval is corrected: its lead is too large; confirm it."])
@@ -126,8 +128,9 @@ class DecodingSummary(SweepSummary):
         return [entry for entry in self.entries if entry.pair == pair]
 
     def results(self, pair: str, task: str) -> list[EvalResult]:
-        """Return the results of one pair on one benchmark, references first."""
-        return [result for entry in self.of(pair) for result in entry.results if result.task == task]
+        """Return the results of one pair on one benchmark by the sweep's first metric, references first."""
+        found = [result for entry in self.of(pair) for result in entry.results if result.task == task]
+        return [result.of_metric(self.spec.metric[0].name) for result in found]
 
     def tasks(self, pair: str) -> list[str]:
         """Return the benchmarks of one pair."""
@@ -140,10 +143,17 @@ class DecodingSummary(SweepSummary):
         for pair in self.spec.pairs:
             best = [entry for entry in self.best if entry.pair == pair]
             tried = sum(entry.pair == pair for entry in self.points) + self.states.get("pruned", 0)
-            rows = [row for row in self.comparisons if best and row.result.first in best[0].results]
+            rows = [row for row in self.comparisons if best and self._is_among(row.result.first, best[0].results)]
             leads = [("rl" if row.reference.decoding.mode == "rl" else "its γ=0 control", row) for row in rows]
             said.append(f"{pair}: {self.sentence(tried, best, leads, 'problems')}")
         return said
+
+    def _is_among(self, result: EvalResult, results: Sequence[EvalResult]) -> bool:
+        """Tell whether a result is one of others; that of a task of lm-eval's by the sweep's first metric."""
+        if isinstance(result, LmEvalResult):
+            named = result.subject == f"{result.task} {self.spec.metric[0].name}"
+            return named and result.config_hash in {each.config_hash for each in results}
+        return result in results
 
     def text(self, figures: Sequence[Figure] = ()) -> str:
         """Return the summary as Markdown."""
@@ -156,7 +166,7 @@ class DecodingSummary(SweepSummary):
             for task in self.tasks(pair):
                 lines += self._grid(pair, task)
             results = [result for entry in entries for result in entry.results]
-            lines += [table(sorted(results, key=lambda result: result.task)), ""]
+            lines += [tables(sorted(results, key=lambda result: result.task)), ""]
             if rows := [row for row in self.matched if row["pair"] == pair]:
                 lines += ["Matched ratios: what was wanted, what the base generation promised, what was reached.", ""]
                 lines += [_matched(rows), ""]
@@ -208,10 +218,9 @@ class DecodingSummary(SweepSummary):
             name = "replace" if gamma == 0 else f"extrapolate γ{gamma:g}"
             rows.append([name, *(_score(cells.get((tau, gamma))) for tau in taus)])
         rows.append(["rl", _score(self._rl(pair, task)), *[""] * (len(taus) - 1)])
-        head = [
-            f"{next(iter(cells.values())).benchmark}, Avg@{self.spec.sampling.samples}",
-            *(f"τ{tau:g}" for tau in taus),
-        ]
+        one = next(iter(cells.values()))
+        avg = "" if isinstance(one, LmEvalResult) else f", Avg@{one.samples}"
+        head = [one.benchmark + avg, *(f"τ{tau:g}" for tau in taus)]
         return [markdown_table(head, rows, left=1), ""]
 
     def figures(self) -> list[Figure]:
@@ -222,7 +231,7 @@ class DecodingSummary(SweepSummary):
                 results = self.results(pair, task)
                 title = f"{pair}, {results[0].benchmark}"
                 if sum(result.decoding.gated for result in results) > 1:
-                    settings = settings_of(results)
+                    settings = [one for one in settings_of(results) if one.task == results[0].subject]
                     drawn.append(against_ratio(settings, f"ratio-{pair}-{task}", title, every=True))
                 if cells := self._cells(pair, task):
                     drawn.append(heat_map(cells, self._rl(pair, task), f"heat-{pair}-{task}", title))
@@ -264,6 +273,12 @@ class DecodingSummary(SweepSummary):
         }
 
 
+def unit_of(row: stats.Comparison[Any]) -> tuple[float, int, str]:
+    """Return what a difference is multiplied with to be shown, its digits, and its unit in words."""
+    theirs = isinstance(getattr(row.result, "first", None), LmEvalResult)
+    return (1.0, 4, "") if theirs else (100.0, 2, " points")
+
+
 def _decoding(entry: CompleteTrial) -> Decoding:
     return entry.results[0].decoding
 
@@ -274,7 +289,10 @@ def _engine(result: EvalResult) -> dict[str, Any]:
 
 
 def _score(result: EvalResult | None) -> str:
-    return "" if result is None else f"{100 * result.avg:.2f} ± {100 * result.standard_error:.2f}"
+    if result is None:
+        return ""
+    unit, digits = (1, 4) if isinstance(result, LmEvalResult) else (100, 2)
+    return f"{unit * result.avg:.{digits}f} ± {unit * result.standard_error:.{digits}f}"
 
 
 def _matched(rows: Sequence[dict[str, Any]]) -> str:

@@ -5,7 +5,7 @@
 Where rollouts, results and runs go is no part of it: that is asked of `harness.evals.evaluate` beside it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -48,17 +48,9 @@ def read_names(given: Any) -> Any:
     return [name.strip() for name in given.split(",") if name.strip()] if isinstance(given, str) else given
 
 
-def refuse_task_files(tasks: Iterable[str], what: str) -> None:
-    """Refuse tasks of lm-eval where scores must be shares of right responses.
-
-    Raises:
-        UserError: a task is the YAML of one.
-    """
-    for task in tasks:
-        if task.endswith((".yaml", ".yml")):
-            raise UserError(
-                f"task={task!r} is refused in {what}, which goes by Avg@k; accepted: benchmarks, PATH.jsonl"
-            )
+def is_task_file(task: str) -> bool:
+    """Tell whether a benchmark is named by the YAML of a task of lm-eval's."""
+    return task.endswith((".yaml", ".yml"))
 
 
 class ProblemPart(Spec, frozen=True):

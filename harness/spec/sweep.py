@@ -16,7 +16,7 @@ from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
 from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, check_together, parse_decoding
 from harness.spec.engine import EngineSpec
-from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, ProblemPart, read_names, refuse_task_files
+from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, ProblemPart, is_task_file, read_names
 from harness.spec.pair import PRESETS, TINY, Pair, find_pair
 from harness.spec.presentation import Presentation
 from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
@@ -145,6 +145,7 @@ class SweepSpec(Presentation, Search, frozen=True):
         """Return the evaluation of some decodings of the pair of that name, with some fields changed."""
         names = ("tasks", "sampling", "limit", "engine", "golds", "data_dir", *Presentation.model_fields)
         asked = {name: getattr(self, name) for name in names} | {"part": self.part}
+        asked["sampling"] = Sampling(**self.sampling.model_dump())  # all of it, whatever a task of lm-eval's says
         return parse(EvalSpec, {"pair": self.pairs[pair], "decodings": tuple(decodings), **asked, **changes})
 
     def plain(self) -> dict[str, Any]:
@@ -159,13 +160,13 @@ class SweepSpec(Presentation, Search, frozen=True):
         """
         if not self.tasks:
             raise UserError("the sweep has no tasks")
-        refuse_task_files(self.tasks, "a sweep")
         check_search(self)
         names = [pair_name(pair) for pair in self.pair]
         if len(set(names)) < len(names):
             raise UserError(f"pair: {', '.join(names)} has one name twice")
         for what in (*(m.name for m in self.metric), *self.constraints):
-            _metric(what, self.sampling.samples)
+            if not any(map(is_task_file, self.tasks)):  # whose metrics are known when they are loaded
+                check_metric(what, metric_names(self.sampling.samples), self.sampling.samples)
         for name, bounds in self.constraints.items():
             if name in SHARES and (bounds.max or 0) > 1:
                 raise UserError(f"constraints.{name}.max={bounds.max} is refused: shares are fractions, 0 to 1")
@@ -224,9 +225,17 @@ def metric_names(samples: int) -> tuple[str, ...]:
     )
 
 
-def _metric(name: str, samples: int) -> None:
-    match = _PASS.fullmatch(name)
-    if match and 1 <= int(match[1]) <= samples:
-        return
-    if name not in metric_names(samples):
-        raise unknown("metric", name, metric_names(samples))
+def check_metric(name: str, known: Sequence[str], samples: int) -> None:
+    """Refuse a metric that is not `known`; where Pass@1 is, every other k up to `samples` is.
+
+    Raises:
+        UserError: naming the nearest one.
+    """
+    match = _PASS.fullmatch(name) if "pass_at_1" in known else None
+    if name not in known and not (match and 1 <= int(match[1]) <= samples):
+        raise unknown("metric", name, known)
+
+
+def in_percent(name: str) -> bool:
+    """Tell whether a metric is a fraction that is shown in percent; those of lm-eval's tasks have their own units."""
+    return name in SHARES or re.fullmatch(r"(avg|pass|maj)_at_[0-9]+", name) is not None

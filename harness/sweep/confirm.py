@@ -18,13 +18,15 @@ from harness.errors import UserError
 from harness.evals import EvalResult, evaluate, preflight
 from harness.evals.benchmark import Benchmark
 from harness.evals.compare import Setting, settings_of
+from harness.evals.foreign import LmEvalResult
+from harness.evals.show import score
 from harness.markdown import interval, markdown_table
 from harness.records.files import make_folder, write_file
 from harness.records.lock import Lock
-from harness.report.sweep import CompleteTrial, SweepSummary
+from harness.report.sweep import CompleteTrial, SweepSummary, unit_of
 from harness.spec import Decoding, ProblemPart
 from harness.spec.search import Search
-from harness.spec.sweep import SweepSpec
+from harness.spec.sweep import SweepSpec, in_percent
 from harness.sweep.context import Places
 from harness.sweep.folder import SweepFolder
 from harness.sweep.summary import summarise
@@ -82,13 +84,18 @@ def confirm(
             for result in found:
                 result.write(results)
                 run.child(result)
-                say(f"{result.benchmark}  {result.label}  seed {result.sampling.seed}  {100 * result.avg:.2f}")
+                own = isinstance(result, LmEvalResult)
+                shown = score(result) if own else f"{100 * result.avg:.2f}"
+                say(f"{result.benchmark}  {result.label}  seed {result.sampling.seed}  {shown}")
+            found = [result.of_metric(spec.metric[0].name) for result in found]
             pairs += [(entry.pair, *each) for each in _against_controls(entry, found)]
         rows = [
-            Confirmed(pair, row, _before(row, made.of(pair)), _problems(spec, row, parts))
+            Confirmed(pair, row, _before(spec, row, made.of(pair)), _problems(spec, row, parts))
             for (pair, *_), row in zip(pairs, stats.family((one, other) for _, one, other in pairs), strict=True)
         ]
-        about = f"{spec.sampling.samples} samples each.\nDifferences in points of Avg, paired by problem"
+        metric = spec.metric[0].name
+        unit = "points of Avg" if metric in spec.metrics or in_percent(metric) else metric
+        about = f"{spec.sampling.samples} samples each.\nDifferences in {unit}, paired by problem"
         return write(spec, folder, rows, seeds, about, run)
 
 
@@ -131,8 +138,9 @@ def write(
     for one in rows:
         row, d = one.row, one.row.difference
         cells.append([one.pair, row.result.benchmark, one.problems, row.result.label, row.reference.label])
-        cells[-1] += ["" if one.before is None else f"{100 * one.before:+.2f}", f"{100 * d.mean:+.2f}"]
-        cells[-1] += [interval(d.low, d.high, 2, sign=True)]
+        unit, digits, _ = unit_of(row)
+        cells[-1] += ["" if one.before is None else f"{unit * one.before:+.{digits}f}", f"{unit * d.mean:+.{digits}f}"]
+        cells[-1] += [interval(d.low, d.high, digits, sign=True, unit=unit)]
         cells[-1] += [f"{d.p:.3g}", f"{row.holm_p:.3g}"]
     lines = [f"# Confirmation of sweep {spec.name}", ""]
     lines += [f"{time.strftime('%Y-%m-%d')}: new seeds {', '.join(map(str, seeds))}, {about}; Holm's correction"]
@@ -201,22 +209,24 @@ def _chosen_on(spec: SweepSpec) -> set[str]:
 
 def _problems(spec: SweepSpec, row: stats.Comparison[Any], parts: Mapping[str, ProblemPart]) -> str:
     """Say how many problems a row has, and whether the winner was chosen on them."""
-    if row.task not in _chosen_on(spec):
+    task = row.result.first.task
+    if task not in _chosen_on(spec):
         return f"{row.difference.n} of another benchmark"
-    return f"the same {row.difference.n}" if parts[row.task] == spec.part else f"{row.difference.n} others"
+    return f"the same {row.difference.n}" if parts[task] == spec.part else f"{row.difference.n} others"
 
 
 def _against_controls(entry: CompleteTrial, found: Sequence[EvalResult]) -> list[tuple[Setting, Setting]]:
     """Return the winner with RL and, where it extrapolates, with its control, on every benchmark."""
     best = entry.results[0].decoding
+    subjects = dict.fromkeys(result.subject for result in found)
     by = {(setting.task, setting.decoding): setting for setting in settings_of(found)}
     controls = [each for each in dict.fromkeys([Decoding(mode="rl"), best.control()]) if each != best]
-    tasks = dict.fromkeys(result.task for result in found)
-    return [(by[task, best], by[task, control]) for task in tasks for control in controls]
+    return [(by[subject, best], by[subject, control]) for subject in subjects for control in controls]
 
 
-def _before(row: stats.Comparison[Setting], entries: Sequence[CompleteTrial]) -> float | None:
+def _before(spec: SweepSpec, row: stats.Comparison[Setting], entries: Sequence[CompleteTrial]) -> float | None:
     """Return the difference in the sweep, where it had this benchmark and both decodings."""
-    scores = {result.decoding: result.avg for entry in entries for result in entry.results if result.task == row.task}
+    found = [each.of_metric(spec.metric[0].name) for entry in entries for each in entry.results]
+    scores = {result.decoding: result.avg for result in found if result.subject == row.task}
     best, control = (scores.get(side.decoding) for side in (row.result, row.reference))
     return None if best is None or control is None else best - control

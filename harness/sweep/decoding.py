@@ -11,13 +11,16 @@ from harness import stats
 from harness.decode import Engine, open_engine
 from harness.errors import UserError
 from harness.evals import EvalResult, evaluate, preflight
+from harness.evals.benchmark import Benchmark
+from harness.evals.foreign import LmEvalResult
 from harness.evals.loop import Job, jobs_of, run_jobs
 from harness.evals.show import score
+from harness.evals.task_file import LmEvalBenchmark
 from harness.markdown import interval
 from harness.records import RecordStore
 from harness.spec import Decoding
 from harness.spec.search import LISTED
-from harness.spec.sweep import SweepSpec
+from harness.spec.sweep import SHARES, SweepSpec, check_metric, metric_names
 from harness.sweep.confirm import confirm
 from harness.sweep.context import Places, SweepContext, SweepKind, TrialRunner
 from harness.sweep.decodings import decoding_of, metrics, references
@@ -126,8 +129,8 @@ class DecodingRunner(TrialRunner):
             if results is None:
                 lacking[decoding_of(self._spec, point, self._taus[pair])] = trial
             for each in results or ():
-                for name in ("data", "grader"):
-                    was, here = each.provenance.get(name), getattr(now[each.task], name)
+                for name in ("data", "grader", "metrics"):
+                    was, here = _identity(each, now[each.task], name)
                     older = name == "grader" and str(was).startswith(f"{here}-")  # a version of it
                     if was not in (None, here) and not older:
                         raise UserError(
@@ -215,8 +218,36 @@ class DecodingRunner(TrialRunner):
             self._engine = None
 
 
+def _identity(result: EvalResult, now: Benchmark, name: str) -> tuple[Any, Any]:
+    """Return what a result says of its benchmark's `data`, `grader` or lm-eval `metrics`, and what is so now."""
+    if name != "metrics":
+        return result.provenance.get(name), getattr(now, name)
+    if not isinstance(now, LmEvalBenchmark):
+        return None, None
+    return (result.provenance.get("graded_with") or {}).get("task"), now.theirs.graded_with["task"]
+
+
 def _check(spec: SweepSpec) -> None:
-    preflight(spec.tasks, spec.data_dir, spec.golds, spec)
+    """Refuse tasks that cannot be had, and metrics that one of them does not have or that are better the other way.
+
+    Raises:
+        UserError: naming the task, the metric and what would be accepted.
+    """
+    for task, each in preflight(spec.tasks, spec.data_dir, spec.golds, spec).items():
+        theirs = each.theirs.metrics if isinstance(each, LmEvalBenchmark) else {}
+        known = (*theirs, *SHARES, "mean_tokens") if theirs else metric_names(spec.sampling.samples)
+        for name in (*(metric.name for metric in spec.metric), *spec.constraints):
+            try:
+                check_metric(name, known, spec.sampling.samples)
+            except UserError as error:
+                raise UserError(f"task={task!r}: {error}") from None
+        for metric in spec.metric:
+            if (metric.goal == "maximize") != theirs.get(metric.name, metric.goal == "maximize"):
+                other = "minimize" if metric.goal == "maximize" else "maximize"
+                raise UserError(
+                    f"task={task!r}: metric={metric.name!r} with goal={metric.goal} is refused: the task says that "
+                    f"{'less' if other == 'minimize' else 'more'} of it is better; accepted: goal: {other}"
+                )
 
 
 def _estimate(spec: SweepSpec, places: Places, speed: float | None) -> DecodingEstimate:
@@ -235,8 +266,10 @@ def _best_so_far(spec: SweepSpec, trials: Trials, folder: SweepFolder) -> str:
     best = trials.best()
     if not best or not (results := folder.results_of(best[0].user_attrs["results"][:1])):
         return ""
-    [result] = results
+    [result] = [each.of_metric(spec.metric[0].name) for each in results]
     many = f"Pareto set of {len(best)}, first" if len(spec.metric) > 1 else "best so far"
+    if isinstance(result, LmEvalResult):
+        return f"{many}: {result.label} {result.avg:.4f}"
     return f"{many}: {result.label} {100 * result.avg:.1f} {interval(*stats.score_interval(result.correct))}".rstrip()
 
 

@@ -5,6 +5,7 @@ from statistics import fmean
 from typing import Any
 
 from harness.evals import EvalResult
+from harness.evals.foreign import LmEvalResult
 from harness.spec import Decoding, parse
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.points import Point, reference
@@ -32,10 +33,15 @@ def references(
 
 
 def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:
-    """Return every metric of a trial by its name in sweeps, as fractions: the unweighted mean over its benchmarks."""
+    """Return every metric of a trial by its name in sweeps: the unweighted mean over its benchmarks.
+
+    Ours are fractions, those of lm-eval's tasks in their own units.
+    """
     every: list[dict[str, Any]] = []
     for result in results:
         values = {name.replace("@", "_at_"): value for name, value in result.metrics().items()}
+        if isinstance(result, LmEvalResult):
+            values |= {name: result.scored.scores[name] for name in result.metric_names}
         for name in (*(metric.name for metric in spec.metric), *spec.constraints):
             if name.startswith("pass_at_") and name not in values:
                 values[name] = result.pass_at(int(name.removeprefix("pass_at_")))

@@ -18,6 +18,7 @@ import yaml
 
 from harness.errors import UserError
 from harness.evals import EvalResult
+from harness.evals.foreign import read_result
 from harness.records.files import make_folder, write_file
 from harness.spec import read_yaml
 from harness.spec.presentation import DEFAULT_GRADER
@@ -79,7 +80,7 @@ class SweepFolder:
     def results_of(self, names: Iterable[str]) -> list[EvalResult] | None:
         """Return results by their files' names; None where a file is missing or damaged."""
         try:
-            return [EvalResult.from_json((self.results / name).read_text()) for name in names]
+            return [read_result((self.results / name).read_text()) for name in names]
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

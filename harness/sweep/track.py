@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.spec.search import Search
+from harness.spec.sweep import in_percent
 from harness.sweep.folder import SweepFolder
 
 _PARENT = "mlflow.parentRunId"
@@ -111,7 +112,8 @@ class SweepRun:
         best = [entry for entry in made.best if len(made.spec.metric) == 1][:1]
         metrics, params = {"points": len(made.points)}, self._params(made)
         for entry in best:
-            metrics |= {f"best/{name}": round(100 * value, 2) for name, value in entry.metrics.items()}
+            shown = {n: round(100 * v, 2) if in_percent(n) else round(v, 4) for n, v in entry.metrics.items()}
+            metrics |= {f"best/{name}": value for name, value in shown.items()}
             metrics["best/mean_tokens"] = round(entry.metrics["mean_tokens"], 1)
         client, run = self._client, self._run
         client.log_batch(run, metrics=[Metric(name, value, 0, 0) for name, value in metrics.items()])

@@ -21,7 +21,8 @@ from harness.train.folder import Inputs, SeedFolder, TrainingFolder, write_json
 if TYPE_CHECKING:
     from harness.train.spec import TrainSpec
 
-# By benchmark: avg, pass, tokens, ...; `right` counts the right samples of each problem.
+# By benchmark: avg, pass, tokens, ...; `right` counts the right samples of each problem. Of lm-eval's tasks by task and
+# metric, which `metric` names: avg is its mean over problems, in its unit, `values` has each, and there is no pass.
 ValidationScores = dict[str, dict[str, Any]]
 # Of base, rl and mode; results are written into the folder, those of base beside those of RL.
 Validate = Callable[[str, str, Mode, Path | None], ValidationScores]

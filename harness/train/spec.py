@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 from harness.errors import UserError
 from harness.spec import TINY, EngineSpec, Presentation, Sampling, Spec, parse
 from harness.spec.base import Place
-from harness.spec.evaluation import read_names, refuse_task_files
+from harness.spec.evaluation import read_names
 from harness.train.settings import DapoSettings
 from harness.train.verl.presets import with_preset
 from harness.train.verl.spec import Verl
@@ -47,9 +47,9 @@ class Vllm(Spec, frozen=True):
 
 
 class Validation(Presentation, frozen=True):
-    """Avg@k on held-out benchmarks by the evaluator of `rlvr-dir eval`: of the base, then every `every` steps
-    (0: never), and in the end. Drawing is by its own noise: how often it happens changes no weight. Where it names no
-    grader, `dapo.grader` holds if it is not the default, and then the benchmark's own."""
+    """Avg@k on held-out benchmarks, or the metrics of tasks of lm-eval's, by the evaluator of `rlvr-dir eval`: of the
+    base, then every `every` steps (0: never), and in the end. Drawing is by its own noise: how often it happens changes
+    no weight. Where it names no grader, `dapo.grader` holds if it is not the default, and then the benchmark's own."""
 
     called: ClassVar[str] = "validation"
 
@@ -63,12 +63,6 @@ class Validation(Presentation, frozen=True):
     def same(self) -> "Validation":
         """Return it without what may differ between two runs of one training."""
         return self.model_copy(update={"engine": self.engine.model_copy(update={"enforce_eager": None})})
-
-    @field_validator("tasks")
-    @classmethod
-    def _of_ours(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
-        refuse_task_files(tasks, "the validation of a training")
-        return tasks
 
     @field_validator("sampling", "engine", mode="before")
     @classmethod

@@ -6,7 +6,7 @@ as well, paired by problem.
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +98,11 @@ def _other(path: Path, found: dict[str, Any], folder: TrainingFolder) -> dict[st
 
 
 def _benchmarks(found: dict[str, Any], other: dict[str, Any] | None) -> dict[str, Any]:
-    """Average Avg@k and Pass@k over seeds, with intervals; gains and differences are one family each."""
+    """Average Avg@k and Pass@k, or metrics of lm-eval's, over seeds; gains and differences are one family each."""
     benchmarks: dict[str, Any] = {task: {} for task in found["base"]}
     gains, differences, by_problem = [], [], []
     for task in benchmarks:
-        for metric in ("avg", "pass"):
+        for metric in (name for name in ("avg", "pass") if name in found["base"][task]):
             mine = _by_seed(found, task, metric)
             if not mine.units:
                 continue
@@ -143,14 +143,17 @@ def _by_seed(found: dict[str, Any], task: str, metric: str) -> Scores:
 
 
 def _by_problem(found: dict[str, Any], task: str) -> tuple[Scores, Scores] | None:
-    """Return Avg@k by problem, the seeds beside each other, and base's; None where a validation did not keep them."""
+    """Return scores by problem, the seeds beside each other, and base's; None where a validation did not keep them.
+
+    They are shares of right samples, or what lm-eval made of them.
+    """
     validations = [found["base"][task], *(each["scores"][task] for each in found["seeds"].values() if each["scores"])]
-    right = [validation.get("right") for validation in validations]
+    right = [validation.get("right") or validation.get("values") for validation in validations]
     if not all(right) or any(each.keys() != right[0].keys() for each in right):
         return None
     problems = tuple(right[0])
     base, *trained = (
-        np.array([each[problem] for problem in problems]) / validation["samples"]
+        np.array([each[problem] for problem in problems]) / (validation["samples"] if "right" in validation else 1)
         for each, validation in zip(right, validations, strict=True)
     )
     name = f"{task} avg"
@@ -175,7 +178,7 @@ def _interval(ends: tuple[float, float]) -> list[float] | None:
 
 
 def text(found: dict[str, Any]) -> str:
-    """Write the summary as Markdown, in percent."""
+    """Write the summary as Markdown, in percent; metrics of lm-eval's in their own units."""
     training, seeds = found["training"], found["seeds"]
     lines = [
         f"# {found['name']}: {found['label']} from {training['base']}, {training['dapo']['steps']} steps",
@@ -195,16 +198,18 @@ def text(found: dict[str, Any]) -> str:
         rows = []
         for task, metrics in found["benchmarks"].items():
             samples, problems = (int(found["base"][task][name]) for name in ("samples", "problems"))
-            of = found["base"][task].get("limited") or f"{problems} problems"
+            of, named = found["base"][task].get("limited") or f"{problems} problems", found["base"][task].get("metric")
+            unit = _OWN if named else _PERCENT
             for metric, row in metrics.items():
                 k = samples if metric == "avg" else max(1, samples // 2)
-                cells = [f"{task} ({of})", f"{metric.capitalize()}@{k}", f"{100 * row['base']:.1f}"]
-                cells += [_cell(row["mean"], row["interval"]), _cell(row["gain"]["mean"], row["gain"]["interval"], "+")]
+                cells = [f"{task.removesuffix(f' {named}')} ({of})", named or f"{metric.capitalize()}@{k}"]
+                cells += [unit.cell(row["base"], None), unit.cell(row["mean"], row["interval"])]
+                cells += [unit.cell(row["gain"]["mean"], row["gain"]["interval"], "+")]
                 if over_problems:
                     one = row.get("over_problems") or {}
-                    cells += [_between(one.get("interval"), sign=True), _p_value(one.get("holm_p"))]
+                    cells += [unit.between(one.get("interval"), sign=True), _p_value(one.get("holm_p"))]
                 if vs:
-                    cells += [_cell(row["against"]["mean"], row["against"]["interval"], "+")]
+                    cells += [unit.cell(row["against"]["mean"], row["against"]["interval"], "+")]
                     cells += [f"{row['against']['p']:.2f}", f"{row['against']['holm_p']:.2f}"]
                 rows.append(cells)
         lines += [markdown_table(head, rows, left=2), ""]
@@ -244,9 +249,18 @@ def _p_value(p: float | None) -> str:
     return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _cell(mean: float, ends: list[float] | None, sign: str = "") -> str:
-    return f"{format(100 * mean, f'{sign}.1f')} {_between(ends)}".rstrip()
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Writes scores times `factor`, with so many digits."""
+
+    factor: float
+    digits: int
+
+    def cell(self, mean: float, ends: list[float] | None, sign: str = "") -> str:
+        return f"{format(self.factor * mean, f'{sign}.{self.digits}f')} {self.between(ends)}".rstrip()
+
+    def between(self, ends: list[float] | None, *, sign: bool = False) -> str:
+        return interval(ends[0], ends[1], self.digits, sign=sign, unit=self.factor) if ends else ""
 
 
-def _between(ends: list[float] | None, *, sign: bool = False) -> str:
-    return interval(ends[0], ends[1], sign=sign) if ends else ""
+_PERCENT, _OWN = _Unit(100.0, 1), _Unit(1.0, 4)

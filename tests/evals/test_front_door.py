@@ -20,9 +20,10 @@ from harness.evals import preflight
 from harness.evals.compare import read_results
 from harness.evals.data import find_benchmark
 from harness.evals.foreign import read_result
+from harness.evals.task_file import _loaded
 from harness.records import RecordStore
+from harness.sweep.kinds import kind_of
 from harness.sweep.specs import load
-from harness.train.spec import load_train
 
 BIN = Path(sys.executable).parent
 
@@ -211,6 +212,77 @@ def test_our_own_command_scores_it_alike_decodes_nothing_again_and_compares(wher
     page = (folder / "report/report.md").read_text()
     assert f"{scores['digits,vote']:.4f}" in page
     assert "Tasks of lm-eval" in page
+    drawn = {file.stem for file in (folder / "report/figures").glob("*.svg")}
+    assert "differences-sums_of_theirs-distance-vote" in drawn  # one replacement makes no line of ratios
+
+
+def test_a_sweep_goes_by_the_metric_that_it_names(where, monkeypatch):
+    """Of the stock command's record nothing is decoded again; the best point is the one of the least distance."""
+    folder = where[0]
+    monkeypatch.chdir(folder)
+    Path("tasks/judge.py").write_text(JUDGE)
+    asked = {
+        "name": "theirs", "tasks": ["tasks/theirs.yaml"], "limit": 4, "engine": {"backend": "transformers"},
+        "sampling": {"samples": 3, "top_p": 0.9, "max_tokens": 60}, "decode": {"mode": "replace"},
+        "parameters": {"decode.tau": {"values": [-0.3, -0.05]}},
+    }  # fmt: skip
+    with pytest.raises(UserError, match="metric='avg_at_3' is not known; accepted: exact_match/first, "):
+        check(asked)
+    distance = {"name": "distance/first", "goal": "minimize"}
+    with pytest.raises(UserError, match="goal=maximize is refused: the task says that less of it is better"):
+        check({**asked, "metric": "distance/first"})
+    Path("sweep.yaml").write_text(json.dumps({**asked, "metric": distance}))
+    told = ours("sweep", "run", "sweep.yaml")
+    read = {}
+    for file in Path("runs/sweeps/theirs/results").glob("*.json"):
+        result = read_result(file.read_text()).of_metric("distance/first")
+        read[result.label] = result
+    assert set(read) == {"base", "rl", "replace τ-0.3", "replace τ-0.05"}
+    points = [result for label, result in read.items() if label.startswith("replace")]
+    best = min(points, key=lambda result: result.avg)
+    summary = json.loads(Path("runs/sweeps/theirs/summary.json").read_text())
+    [verdict] = summary["verdicts"]
+    assert verdict.startswith(f"tiny: best of 2 on these problems: {best.label}, distance/first {best.avg:.4f}; ")
+    gain = float(np.mean(best.correct - read["rl"].correct))
+    assert f"{gain:+.4f} on sums_of_theirs distance/first (4 of 5 problems, lower is better) against rl" in verdict
+    assert f"| {best.avg:.4f} ± {best.standard_error:.4f} " in told
+    assert "distance/first" in Path("runs/sweeps/theirs/ratio-tiny-sums_of_theirs.svg").read_text()
+    assert len([*Path("runs/records").glob("*/sums_of_theirs")]) == 4  # the stock command's among them
+    ours("sweep", "confirm", "theirs", "--seeds", "7", "--limit", "2")
+    [row, *_] = json.loads(Path("runs/sweeps/theirs/confirm.json").read_text())
+    assert row["problems"] == "1 others"  # the last of five, which the sweep's limit left
+    assert row["before"] == pytest.approx(gain)
+    Path("tasks/judge.py").write_text(JUDGE.replace("100.0", "10.0"))
+    _loaded.cache_clear()
+    done = CliRunner().invoke(app, ["sweep", "run", "sweep.yaml"])
+    assert "the metrics of tasks/theirs.yaml is not what sweep 'theirs' was begun with" in str(done.exception)
+
+
+def check(asked):
+    spec = load(asked)
+    kind_of(spec).check(spec)
+
+
+def test_a_training_is_validated_on_it(where, monkeypatch):
+    monkeypatch.chdir(where[0])
+    Path("tasks/judge.py").write_text(JUDGE)
+    _loaded.cache_clear()
+    small = ["dapo.steps=1", "dapo.prompts=2", "dapo.samples=4", "dapo.minibatches=1", "dapo.max_response_tokens=40",
+             "validation.tasks=tasks/theirs.yaml", "validation.sampling={samples: 3, max_tokens: 60}"]  # fmt: skip
+    ours("train", "--out", "runs/train/theirs", *(word for each in small for word in ("--set", each)))
+    summary = json.loads(Path("runs/train/theirs/summary.json").read_text())
+    subject = "sums_of_theirs distance/vote"
+    results = read_results(["runs/train/theirs"])
+    base, rl = (next(each for each in results if each.decoding.mode == mode) for mode in ("base", "rl"))
+    base, rl = base.of_metric("distance/vote"), rl.of_metric("distance/vote")
+    told = summary["benchmarks"][subject]["avg"]
+    assert (told["base"], told["mean"]) == (pytest.approx(base.avg), pytest.approx(rl.avg))
+    assert told["over_problems"]["mean"] == pytest.approx(np.mean(rl.correct - base.correct))
+    text = re.sub(" +", " ", Path("runs/train/theirs/summary.md").read_text())
+    assert f"| sums_of_theirs (5 problems) | distance/vote | {base.avg:.4f} | {rl.avg:.4f} |" in text
+    _, found = runs(where[0])
+    [run] = [run for name, each in found.items() for run in each if run.data.tags.get("kind") == "train"]
+    assert run.data.metrics["sums_of_theirs/distance/vote"] == pytest.approx(rl.avg, abs=1e-6)
 
 
 def ours(*words):
@@ -245,7 +317,6 @@ def test_a_task_that_cannot_be_is_one_sentence_before_a_model_loads(tmp_path, ch
 def test_where_it_has_no_place_a_task_is_refused_in_a_sentence():
     with pytest.raises(UserError, match=r"task='no.yaml': no.yaml does not exist; accepted: the YAML file of a task"):
         preflight(["no.yaml"])
-    with pytest.raises(UserError, match="is refused in a sweep, which goes by"):
-        load({"name": "x", "tasks": ["a.yaml"], "method": "grid", "parameters": {"decode.tau": {"values": [-0.1]}}})
-    with pytest.raises(UserError, match="is refused in the validation of a training"):
-        load_train({"validation": {"tasks": ["a.yaml"]}})
+    with pytest.raises(UserError, match=r"'a.yaml' is refused in a sweep of trainings, which goes by Avg@k"):
+        load({"name": "x", "kind": "train", "train": {"validation": {"tasks": ["a.yaml"]}},
+              "parameters": {"train.alpha": {"values": [0.1]}}})  # fmt: skip

@@ -146,7 +146,7 @@ def test_options_put_it_as_its_yaml_would_and_choose_the_grader(where, tmp_path)
     [unshown] = read_results([store / config / "shown"])
     assert unshown.unlike(result) == ["data"]
     assert unshown.provenance["grader"] == "plain"
-    assert read_results([store / config / "shown"], grader="robust")[0].provenance["grader"] == "robust"
+    assert read_results([store / config / "shown"], grader="robust")[0].provenance["grader"] == "robust-2"
     assert "are of different problems of shown, or of the same put in different ways" in refused(
         "view", config, result.provenance["settings"], "--store", store)  # fmt: skip
 

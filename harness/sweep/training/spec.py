@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
 from harness.spec.base import Spec
+from harness.spec.evaluation import is_task_file
 from harness.spec.search import (
     LISTED,
     Metric,
@@ -126,6 +127,11 @@ class TrainingSweep(Search, frozen=True):
                 raise UserError(f"{name} is both fixed (train.dapo.{key}) and varied (parameters); give one of them")
         if not self.plain_dapo.validation.tasks:
             raise UserError("train.validation.tasks is missing: a point is judged by Avg@k on benchmarks")
+        if theirs := [task for task in self.plain_dapo.validation.tasks if is_task_file(task)]:
+            raise UserError(
+                f"train.validation.tasks={theirs[0]!r} is refused in a sweep of trainings, which goes by Avg@k; "
+                "accepted: benchmarks, PATH.jsonl"
+            )
         for what in (*(metric.name for metric in self.metric), *self.constraints):
             if what not in self.metrics:
                 raise unknown("metric", what, self.metrics)
