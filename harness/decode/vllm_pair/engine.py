@@ -28,7 +28,7 @@ from harness.progress import phase, told
 from harness.spec import EngineSpec, Pair
 
 CPU_KV_CACHE_GIB = 2.0
-COMPILED_FROM = 80_000  # tokens that take as long eagerly as compiled, on a CPU (docs/performance.md)
+COMPILED_FROM = 300_000  # tokens that take as long eagerly as compiled, on a CPU (docs/performance.md)
 TYPICAL = 1 / 4  # of its limit, that a response is taken to be long
 DEFAULT_GRAPHS = 512  # rows of the largest CUDA graph that vLLM captures by itself
 
