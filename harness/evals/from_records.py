@@ -180,6 +180,7 @@ def _provenance(snapshot: Snapshot, facts: BenchmarkFacts) -> dict[str, Any]:
         "settings": snapshot.record_hash,
         "record": snapshot.name,
         "records": str(snapshot.folder.parents[1]),
+        **({"chat": chat} if (chat := snapshot.about.get("chat")) else {}),
         **facts.provenance(),
         "engine": {**engine, "pair": {role: snapshot.about.get(role) for role in ("base", "rl")}},
     }

@@ -171,7 +171,8 @@ class RlvrDirLM(LM):
                 there = [v for v in GOLD_VERSIONS if v == PUBLISHED or f"answers_{v}" in first]
                 golds = {v: {r.problem: gold_of(doc, v) for r, doc in pairs} for v in dict.fromkeys([asked, *there])}
             mine = [request for request, _ in pairs]
-            jobs.append(make_job(task, mine, self.engine, facts, golds, jobs[0] if jobs else None))
+            job = make_job(task, mine, self.engine, facts, golds, jobs[0] if jobs else None)
+            jobs.append(replace(job, chat=self._chat))
         return jobs
 
     def _response(self, response: GradedResponse) -> Response:
@@ -179,11 +180,15 @@ class RlvrDirLM(LM):
         self._totals.update({name: counts[name] for name in ("n_tokens", "n_replaced", "n_changed")}, responses=1)
         return Response(response.text, {**counts, "verdicts": response.verdicts} if response.verdicts else counts)
 
+    @property
+    def _chat(self) -> str:
+        """Say through which template prompts go."""
+        return "off" if self.chat == "off" else template_name(self.engine)
+
     def _prompt(self, prompt: str) -> str:
+        self._templates.add(self._chat)
         if self.chat == "off":
-            self._templates.add("off")
             return prompt
-        self._templates.add(template_name(self.engine))
         if prompt in self._templated or not has_template(self.engine):
             return prompt
         return self.engine.chat_prompt([{"role": "user", "content": prompt}])

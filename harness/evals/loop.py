@@ -85,7 +85,8 @@ class Job:
     """One decoding of one task: requests that differ in problem and sample only, and the settings of their record.
 
     `golds` has the gold answer of each `request.problem`, by version; it is empty where they are not known here.
-    `theirs` is the task of lm-eval's that then scores the responses, where it is at hand.
+    `theirs` is the task of lm-eval's that then scores the responses, where it is at hand; `chat` says through which
+    chat template the prompts went.
     """
 
     task: str
@@ -95,6 +96,7 @@ class Job:
     golds: Golds
     benchmark: BenchmarkFacts
     theirs: ScoredTask | None = None
+    chat: str | None = None
 
     @property
     def decoding(self) -> Decoding:
@@ -144,7 +146,7 @@ class Job:
             self.task,
             prompts,
             self.sampling.samples,
-            about={"base": self.pair.base, "rl": self.pair.rl, **found},
+            about={"base": self.pair.base, "rl": self.pair.rl, "chat": self.chat, **found},
             trace_columns=self._trace_columns,
         )
 
@@ -163,7 +165,7 @@ def jobs_of(spec: EvalSpec, engine: Engine, *, trace: int | None = None) -> list
             requests = _requests(prompts, decoding, trace)
             golds = {v: {f"{prompts.task}/{key}": a for key, a in each.items()} for v, each in prompts.golds.items()}
             job = make_job(prompts.task, requests, engine, prompts.benchmark, golds, jobs[0] if jobs else None)
-            jobs.append(replace(job, theirs=prompts.theirs))
+            jobs.append(replace(job, theirs=prompts.theirs, chat=template_name(engine)))
     return jobs
 
 

@@ -77,6 +77,10 @@ def test_its_rollouts_are_kept_and_scored_under_its_name(where):
     assert scores["sums", "rl", right].avg > 0.5
     assert scores["sums", "rl", wrong].avg == 0
     assert scores["sums", "rl", right].problem_ids == ("0", "1", "2", "3", "4")
+    for result in results:  # and so is which template was applied
+        [again] = read_results([where / "runs/records" / result.provenance["record"]])
+        assert again.provenance["chat"] == result.provenance["chat"]
+        assert again.provenance["chat"].startswith("the template of ")
     assert (
         scores["shown", "rl", preflight([f"shown={where}/shown/sums.jsonl"]).popitem()[1].data].problem_ids[0]
         == "sum-0"
