@@ -22,7 +22,8 @@ def lm_eval_section(
     """
     parts: list[Table | Figure] = [_scores(results, settings), *([_differences(rows)] if rows else [])]
     for subject in dict.fromkeys(one.task for one in settings):
-        mine, compared = ([each for each in found if each.task == subject] for found in (settings, rows))
+        mine = [one for one in settings if one.task == subject]
+        compared = [row for row in rows if row.task == subject]
         name = re.sub(r"[^A-Za-z0-9_.-]+", "-", subject)
         if sum(one.decoding.gated for one in mine) > 1:
             parts.append(figures.against_ratio(mine, f"ratio-{name}", mine[0].benchmark))
