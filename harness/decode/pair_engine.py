@@ -14,6 +14,8 @@ from harness.decode.types import Request, Rollout
 from harness.progress import phase
 from harness.spec import EngineSpec, Pair
 
+TYPICAL = 128  # tokens that a response is taken to be long before any is there, where its limit is no less
+
 
 class PairEngine(ABC):
     """The base of an `Engine`; a subclass adds `load`, `generate`, `info` and `close`.
@@ -31,7 +33,7 @@ class PairEngine(ABC):
         """
         self.pair, self.spec = pair, spec
         self.started = False
-        self.work: int | None = None  # tokens that the weights are loaded for, at most; None: nobody has said
+        self.work: int | None = None  # tokens that are expected of what the weights are loaded for; None: nobody knows
         with phase("reading the checkpoints"):
             self.checkpoints: Checkpoints = read_checkpoints(pair)
             if "load_format" not in spec.vllm_args:  # else its weights come from elsewhere
@@ -105,7 +107,7 @@ class PairEngine(ABC):
         plans = plan_requests(requests, self.checkpoints, self.context)
         self.context.warn_of_cuts(plans)
         if not self.started:
-            self.work = sum(plan.max_new_tokens for plan in plans)
+            self.work = sum(min(plan.max_new_tokens, TYPICAL) for plan in plans)
         if self.single or not groups_of_expo(plans):
             self.start()
             return self.decode(plans, progress)

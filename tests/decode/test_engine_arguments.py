@@ -63,9 +63,9 @@ def test_on_a_cpu_what_is_asked_says_whether_models_are_compiled(peaked_pair, ca
         with showing():
             assert made._starts_eager() is eager
     little, much = capsys.readouterr().err.splitlines()
-    assert little.startswith("vLLM compiles nothing: up to 10,000 tokens are to be decoded")
+    assert little.startswith("vLLM compiles nothing: some 10,000 tokens are expected")
     assert little.endswith("(--no-enforce-eager says otherwise)")
-    assert much.startswith("vLLM compiles the models first: up to 10,000,000 tokens are to be decoded")
+    assert much.startswith("vLLM compiles the models first: some 10,000,000 tokens are expected")
     for asked in (True, False):
         said = open_engine(peaked_pair, EngineSpec(backend="vllm", enforce_eager=asked), lazily=True)
         said.work = 10_000

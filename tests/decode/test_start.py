@@ -1,5 +1,6 @@
 """Failures of vLLM's start in one sentence: texts as its processes print them, and what becomes of them."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from harness.decode.vllm_pair.output import Output, tell
-from harness.decode.vllm_pair.start import cause_of, explain
+from harness.decode.vllm_pair.start import _told, cause_of, explain
 from harness.progress import Entry, say
 
 FAILED = RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}")
@@ -153,6 +154,21 @@ def test_a_line_of_vllms_log_tells_the_phase():
     ):
         tell(current, line)
         assert current.name == name
+
+
+def test_what_vllm_logs_in_this_process_tells_the_phase_though_it_sets_up_its_logging_anew(monkeypatch, capfd):
+    logs = pytest.importorskip("vllm.logger", reason="vLLM is not installed")
+    monkeypatch.setenv("VLLM_LOGGING_LEVEL", "ERROR")
+    current, log = Entry("starting vLLM"), logging.getLogger("vllm.v1.worker")
+    with _told(current, None):
+        log.info("Starting to load model x...")
+        assert current.name == "loading"
+        logs._configure_vllm_root_logger()
+        log.info("Warming up model for the compilation...")
+        assert current.name == "compiling"
+    log.info("Capturing CUDA graphs")
+    assert current.name == "compiling"
+    assert capfd.readouterr().err == ""
 
 
 def test_a_file_that_is_kept_stays():

@@ -119,14 +119,31 @@ def _told(current: Entry, output: Output | None) -> Iterator[None]:
         finally:
             os.environ[LEVEL] = level
         return
+    from vllm import logger as logs
+
     listener, logger = logging.Handler(logging.INFO), logging.getLogger("vllm")
     listener.emit = lambda record: tell(current, record.getMessage())
-    level = logger.level
-    logger.setLevel(min(level, logging.INFO))
-    logger.addHandler(listener)
+    level, configure = logger.level, getattr(logs, "_configure_vllm_root_logger", None)
+
+    def listen() -> None:
+        nonlocal level
+        level = logger.level
+        logger.setLevel(min(level, logging.INFO) if level else logging.INFO)
+        logger.addHandler(listener)
+
+    def configure_and_listen(*given: Any) -> None:
+        assert configure is not None
+        configure(*given)
+        listen()
+
+    listen()
+    if configure is not None:  # vLLM 0.32 sets up its logging anew while it starts
+        vars(logs)["_configure_vllm_root_logger"] = configure_and_listen
     try:
         yield
     finally:
+        if configure is not None:
+            vars(logs)["_configure_vllm_root_logger"] = configure
         logger.removeHandler(listener)
         logger.setLevel(level)
 
