@@ -141,7 +141,10 @@ def _read(task: str, name: str, file: str | None, data_dir: str | None) -> Bench
         return _shipped(name, place)
     local = Path(place or "").expanduser() / f"{name}.jsonl"
     if place is None or not NAME.fullmatch(name) or name in GROUPS or not local.is_file():
-        raise UserError(f"{unknown('task', task, TASKS)}; a file of your own is {ACCEPTED}")
+        raise UserError(
+            f"{unknown('task', task, TASKS)}; a file of your own is {ACCEPTED}; a task of lm-eval's is named by the "
+            "path of its YAML"
+        )
     return _own(name, str(local.resolve()))
 
 

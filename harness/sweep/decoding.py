@@ -129,7 +129,7 @@ class DecodingRunner(TrialRunner):
             if results is None:
                 lacking[decoding_of(self._spec, point, self._taus[pair])] = trial
             for each in results or ():
-                for name in ("data", "grader", "metrics"):
+                for name in ("data", "grader", "scoring"):
                     was, here = _identity(each, now[each.task], name)
                     older = name == "grader" and str(was).startswith(f"{here}-")  # a version of it
                     if was not in (None, here) and not older:
@@ -219,8 +219,8 @@ class DecodingRunner(TrialRunner):
 
 
 def _identity(result: EvalResult, now: Benchmark, name: str) -> tuple[Any, Any]:
-    """Return what a result says of its benchmark's `data`, `grader` or lm-eval `metrics`, and what is so now."""
-    if name != "metrics":
+    """Return what a result says of its benchmark's `data`, `grader` or `scoring` by lm-eval, and what is so now."""
+    if name != "scoring":
         return result.provenance.get(name), getattr(now, name)
     if not isinstance(now, LmEvalBenchmark):
         return None, None

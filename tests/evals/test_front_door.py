@@ -255,7 +255,7 @@ def test_a_sweep_goes_by_the_metric_that_it_names(where, monkeypatch):
     Path("tasks/judge.py").write_text(JUDGE.replace("100.0", "10.0"))
     _loaded.cache_clear()
     done = CliRunner().invoke(app, ["sweep", "run", "sweep.yaml"])
-    assert "the metrics of tasks/theirs.yaml is not what sweep 'theirs' was begun with" in str(done.exception)
+    assert "the scoring of sums_of_theirs is not what sweep 'theirs' was begun with" in str(done.exception)
 
 
 def check(asked):
