@@ -36,8 +36,8 @@ def data_command(
 
 def _make(name: str, source: Path | None, file: Path, wanted: str | None) -> None:
     """Write one file, whole or not at all, and say what it holds."""
-    from harness.cli.evaluate import say
     from harness.digest import digest
+    from harness.progress import say
     from harness.records.files import make_folder, write_file
 
     text, what = _training(source) if name == TRAINING else _benchmark(name, source)
@@ -62,10 +62,10 @@ def _training(source: Path | None) -> tuple[str, str]:
 def _benchmark(name: str, source: Path | None) -> tuple[str, str]:
     import json
 
-    from harness.evals.data import SOURCES, problems
+    from harness.evals.data import SOURCES, find_benchmark
 
     if name not in SOURCES:
         raise unknown("name", name, (TRAINING, *SOURCES))
-    rows = problems(name, None if source is None else str(source))
+    rows = find_benchmark(name, None if source is None else str(source)).problems
     lines = (json.dumps({key: row[key] for key in ("id", "problem", "answer")}, ensure_ascii=False) for row in rows)
     return "".join(line + "\n" for line in lines), f"{len(rows)} problems"

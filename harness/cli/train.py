@@ -1,5 +1,6 @@
 """`rlvr-dir train`: DAPO with reweighted advantages."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -135,20 +136,24 @@ def _show_verl(spec: "TrainSpec", out: Path, speed: float | None) -> None:
     from harness.train.verl.run import arguments
     from harness.train.verl.spec import Verl
     from harness.train.verl.validate import validate
-    from harness.training import lacks, price
+    from harness.training import estimate, lacks, price
 
     lines = arguments(spec, spec.seeds[0], out, spec.base)
     python = (spec.verl or Verl()).python
     if Path(python).expanduser().exists():
         checked = validate(python, lines)
-        lacks = f"; it has no {' and no '.join(checked.missing)}, with which it would train" if checked.missing else ""
-        say(f"checked by verl {checked.versions['verl']} in {python}: all {len(lines)} arguments are taken{lacks}")
+        absent = f"; it has no {' and no '.join(checked.missing)}, with which it would train" if checked.missing else ""
+        say(f"checked by verl {checked.versions['verl']} in {python}: all {len(lines)} arguments are taken{absent}")
     else:
         say(f"not checked: there is no {python}, which `make verl-env` makes (verl.python names another)")
     typer.echo("\n".join(line.text for line in lines))
+    with phase("opening the data"):
+        missing = lacks(spec)
     say(price(spec, speed))
-    for sentence in lacks(spec):
+    for sentence in missing:
         say(f"not here: {sentence}")
+    with suppress(UserError):  # said above
+        say(estimate(spec, out))
 
 
 def _numbers(text: str | None) -> list[int] | None:

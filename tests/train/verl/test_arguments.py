@@ -238,12 +238,12 @@ def test_a_dry_run_without_an_environment_says_so(tmp_path):
     assert "not checked: there is no" in done.stderr
     assert "not here: data='dapo-math-17k.jsonl' is no file (`rlvr-dir data dapo-math-17k` makes it)" in done.stderr
     assert "actor_rollout_ref.actor.policy_loss.loss_mode=rlvr_dir" in done.stdout.splitlines()
-    assert "data: dapo-math-17k.jsonl is not here, so not opened" in done.stderr
+    assert "data: " not in done.stderr
     data = tmp_path / "few.jsonl"
     data.write_text('{"problem": "1 + 1", "answer": "2"}\n' * 3)
     done = subprocess.run([*command, "--data", data], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert f"data={str(data)!r} has 3 problems; a step needs that many different ones" in done.stderr
+    assert "not here: " in done.stderr
+    assert "data: 3 problems" not in done.stderr
     done = subprocess.run(
         [*command, "--data", data, "--set", "dapo.prompts=2", "--set", "dapo.minibatches=1"],
         capture_output=True,
