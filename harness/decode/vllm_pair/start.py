@@ -123,7 +123,8 @@ def _told(current: Entry, output: Output | None) -> Iterator[None]:
 
     listener, logger = logging.Handler(logging.INFO), logging.getLogger("vllm")
     listener.emit = lambda record: tell(current, record.getMessage())
-    level, configure = logger.level, getattr(logs, "_configure_vllm_root_logger", None)
+    name = "_configure_vllm_root_logger"
+    level, configure = logger.level, getattr(logs, name, None)
 
     def listen() -> None:
         nonlocal level
@@ -138,12 +139,12 @@ def _told(current: Entry, output: Output | None) -> Iterator[None]:
 
     listen()
     if configure is not None:  # vLLM 0.32 sets up its logging anew while it starts
-        vars(logs)["_configure_vllm_root_logger"] = configure_and_listen
+        setattr(logs, name, configure_and_listen)
     try:
         yield
     finally:
         if configure is not None:
-            vars(logs)["_configure_vllm_root_logger"] = configure
+            setattr(logs, name, configure)
         logger.removeHandler(listener)
         logger.setLevel(level)
 
