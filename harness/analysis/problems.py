@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from harness.errors import UserError
-from harness.evals.compare import Setting
+from harness.evals.settings import Setting
 
 ProblemKind = Literal["never solved", "dips first", "rises", "falls", "always solved", "unclear"]
 PROBLEM_KINDS: tuple[ProblemKind, ...] = ("never solved", "dips first", "rises", "falls", "always solved", "unclear")

@@ -258,7 +258,9 @@ def _grade(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 def _compare(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Compare all records, from counts and stored verdicts, as `rlvr-dir compare` does."""
-    from harness.evals.compare import compare, read_results, settings_of
+    from harness.evals.compare import compare
+    from harness.evals.places import read_results
+    from harness.evals.settings import settings_of
 
     began = time.perf_counter()
     rows = compare(settings_of(read_results([store])))
@@ -268,7 +270,7 @@ def _compare(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 def _report(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Read all records, and build and write their report, as `rlvr-dir report` does."""
-    from harness.evals.compare import read_results
+    from harness.evals.places import read_results
     from harness.report.build import build
     from harness.report.write import write
 

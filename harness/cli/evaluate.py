@@ -45,7 +45,8 @@ def evaluate_command(
     """
     with phase("starting"):
         from harness.evals import evaluate, preflight
-        from harness.evals.compare import compare, markdown, settings_of
+        from harness.evals.compare import compare, markdown
+        from harness.evals.settings import settings_of
         from harness.evals.show import score, tables
         from harness.tracking import comparison_link, log_result, resolve_store
 
@@ -104,6 +105,10 @@ def compare_command(
             "ones are taken), temperature, top_p, max_tokens."
         ),
     ] = "",
+    gain: Annotated[
+        float | None,
+        typer.Option(help="In points: say how many problems would be needed to find such a gain with 80 % chance."),
+    ] = None,
     store: Annotated[Path, typer.Option(help="Folder of records, for hashes.")] = Path("runs/records"),
     partial: Annotated[
         bool, typer.Option("--partial", help="Of unfinished records: the samples that every problem has, marked.")
@@ -115,10 +120,13 @@ def compare_command(
 
     \b
         rlvr-dir compare runs/demo --against "replace τ-0.1"
+        rlvr-dir compare runs/demo --gain 1
         rlvr-dir compare DAPO=runs/dapo Ours=runs/low_prob --against DAPO
         rlvr-dir compare 3f2a 9c01/aime24 --store runs/records --partial
     """
-    from harness.evals.compare import compare, left_out, markdown, read_results, settings_of
+    from harness.evals.compare import compare, left_out, markdown, problems_needed
+    from harness.evals.places import read_results
+    from harness.evals.settings import settings_of
 
     def of_run(run_id: str) -> "EvalResult":
         from harness.tracking import resolve_store, result_of_run
@@ -135,7 +143,8 @@ def compare_command(
     names = [name.strip() for name in across.split(",") if name.strip()]
     settings = settings_of(found, names)
     rows = compare(settings, against, names)
-    typer.echo(markdown(rows, left_out(settings, rows, names)))
+    needed = "" if gain is None else f"\n\n{problems_needed(rows, gain / 100)}"
+    typer.echo(markdown(rows, left_out(settings, rows, names)) + needed)
 
 
 def demo(

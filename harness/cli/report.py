@@ -53,7 +53,7 @@ def report(
     """
     from harness import __version__
     from harness.cli.view import tokenizer_of
-    from harness.evals.compare import read_results
+    from harness.evals.places import read_results
     from harness.report.build import build
     from harness.report.sections import analysis_sections, paper_section
     from harness.report.shown import token_viewers

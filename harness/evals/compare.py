@@ -1,79 +1,20 @@
-"""Comparing finished results: settings side by side, paired by problem, and only where they are alike.
+"""Comparing settings side by side, paired by problem, and only where they are alike.
 
-    settings = settings_of(read_results(["runs/demo"]))  # the seeds of a setting become one
+    settings = settings_of(read_results(["runs/demo"]))
     print(markdown(compare(settings)))
 
 Results that differ in grader, gold answers, data, problems or sampling (`harness.evals.result.ALIKE`) never meet,
 unless that is asked for by name.
 """
 
-import json
-import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal
 
-import numpy as np
-
 from harness import stats
-from harness.errors import UserError, unknown
-from harness.evals.foreign import LmEvalResult, read_result
-from harness.evals.from_records import NoAnswersError, regraded, result_of_record
-from harness.evals.result import ALIKE, EvalResult, config_hash_of, model_name
-from harness.evals.trainings import TrainingPlace, trainings_at
+from harness.errors import UserError
+from harness.evals.foreign import LmEvalResult
+from harness.evals.settings import Setting, engine_of
 from harness.markdown import interval, markdown_table
-from harness.records import RecordStore
-from harness.records.store import is_record
-from harness.spec import Decoding
-
-ENGINE = ("backend", "vllm", "transformers", "torch", "dtype", "device")  # what labels can say of an engine
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Setting(stats.Scores):
-    """The results of one way of decoding one benchmark, which differ in nothing but their seed.
-
-    `values` is (problems, samples of all seeds), 0 and 1; of a metric of lm-eval's (problems,), the mean of the seeds.
-    `label` is the decoding's, with what else tells the setting from the others.
-    """
-
-    results: tuple[EvalResult, ...] = ()
-
-    @classmethod
-    def of(cls, results: Sequence[EvalResult]) -> "Setting":
-        """Make a setting of the results of its seeds."""
-        results = sorted(results, key=lambda result: result.sampling.seed)
-        first, seeds = results[0], tuple(result.sampling.seed for result in results)
-        values = np.hstack([result.correct for result in results])
-        values = values.mean(axis=1) if isinstance(first, LmEvalResult) else values
-        return cls(first.label, first.subject, first.problem_ids, values, seeds, tuple(results))
-
-    @property
-    def first(self) -> EvalResult:
-        """Return the result of the first seed, which stands for all of them in what they share."""
-        return self.results[0]
-
-    @property
-    def decoding(self) -> Decoding:
-        """Return how it was decoded."""
-        return self.first.decoding
-
-    @property
-    def benchmark(self) -> str:
-        """Return the benchmark, marked where only some of its problems were asked."""
-        return self.first.benchmark
-
-    @property
-    def replacement_ratio(self) -> float:
-        """Return positions where the criterion held over generated tokens, summed over all responses."""
-        replaced = sum(int(result.n_replaced.sum()) for result in self.results)
-        return replaced / max(1, sum(int(result.n_tokens.sum()) for result in self.results))
-
-    def pass_at(self, k: int) -> float:
-        """Return Pass@k from the samples of all seeds."""
-        return stats.pass_at_k(self.values, k)
-
 
 Comparison = stats.Comparison[Setting]
 ComparisonKind = Literal["trained", "against rl", "against control", "other"]
@@ -87,234 +28,6 @@ def comparison_kind(row: Comparison) -> ComparisonKind:
     if other.mode == "rl":
         return "against rl"
     return "trained" if (one.mode, other.mode) == ("rl", "base") else "other"
-
-
-def read_results(
-    places: Sequence[str | Path],
-    store: str | Path | None = None,
-    *,
-    run: Callable[[str], EvalResult] | None = None,
-    **how: Any,
-) -> list[EvalResult]:
-    """Read results from files and folders that `rlvr-dir eval` and `demo` wrote, from records, and from runs.
-
-    A place is a result file, a folder of them, the folder of a sweep, of a training or of a sweep of trainings, a
-    record's folder, a store of records, the beginning of a record's hash (with or without `/TASK`) in `store`, or
-    `run:ID`, which `run` looks up; NAME=PLACE says what its RL model is called. `how` goes to `result_of_record`; files
-    and runs that another grader made are graded again from their records.
-
-    Raises:
-        UserError: a place that is none of these, a file that is no result, a record that is not complete, or a result
-            of another grader whose responses are gone.
-    """
-    found: list[EvalResult] = []
-    for place in map(str, places):
-        name, equals, path = place.partition("=")
-        if not equals or Path(place).expanduser().exists():
-            name, path = "", place
-        if trainings := trainings_at(Path(path).expanduser()):
-            if name and len(trainings) > 1:
-                names = ", ".join(training.name for training in trainings)
-                raise UserError(f"results: {place!r} gives one name to several trainings ({names}); leave the name out")
-            found += _of_trainings(trainings, name, run, how)
-            continue
-        found += [replace(result, name=name) if name else result for result in _read(path, store, run, how)]
-    if not found:
-        raise UserError("results: nothing to read there; accepted: files or folders that eval has written, or records")
-    return found
-
-
-def _of_trainings(
-    trainings: Sequence[TrainingPlace], name: str, run: Callable[[str], EvalResult] | None, how: dict[str, Any]
-) -> list[EvalResult]:
-    """Return the results of the seeds of trainings, each of which knows its training and its seed."""
-    found: list[EvalResult] = []
-    for training in trainings:
-        given = name or (training.name if len(trainings) > 1 else "")
-        folder, checkpoint = str(training.folder.resolve()), training.checkpoint
-        seeds = [seed for seed in training.seeds if any(training.results(seed).glob("*.json"))]
-        for seed in (seed for seed in training.seeds if seed not in seeds):
-            print(f"rlvr-dir: left out: {training.folder} has no results of seed {seed} yet", file=sys.stderr)
-        for seed in seeds:
-            about = {"name": name or training.name, "seed": seed, "folder": folder, "checkpoint": checkpoint}
-            about["named"] = bool(name)  # by the reader
-            called = f"{given} seed {seed}" if given and len(seeds) > 1 else given
-            for result in _read(str(training.results(seed)), None, run, how):
-                found.append(replace(result, name=called, provenance={**result.provenance, "training": about}))
-    return found
-
-
-def _read(
-    place: str, store: str | Path | None, run: Callable[[str], EvalResult] | None, how: dict[str, Any]
-) -> list[EvalResult]:
-    path = Path(place).expanduser()
-    if place.startswith("run:") and run is not None:
-        return [regraded(run(place.removeprefix("run:")), **how)]
-    if path.is_file():
-        return [regraded(_of_file(path), **how)]
-    if path.is_dir():
-        if is_record(path):
-            return [result_of_record(RecordStore(path.parents[1]).read(path.parent.name, path.name), **how)]
-        path = path / "results" if (path / "results").is_dir() else path
-        if files := sorted(path.glob("*.json"), key=lambda file: (file.stat().st_mtime, file.name)):
-            pruned = {str(path.resolve()): _pruned(path.parent / "summary.json")}
-            found = [regraded(result, **how) for result in _newest([_of_file(file) for file in files])]
-            return [replace(result, provenance={**result.provenance, "pruned": pruned}) for result in found]
-        records = RecordStore(path if RecordStore(path).names() else path / "records")
-        return _of_records(records, records.names(), how)
-    if store is not None and RecordStore(store).names():
-        return _of_records(RecordStore(store), RecordStore(store).find(place), how)
-    raise UserError(f"results: {place!r} does not exist; accepted: result files or folders of them, records, or run:ID")
-
-
-def _of_records(store: RecordStore, names: Sequence[tuple[str, str]], how: dict[str, Any]) -> list[EvalResult]:
-    """Return the results of records; one whose right answers nobody knows here is left out, and said to be.
-
-    Raises:
-        UserError: what `result_of_record` refuses, or all of them are such records.
-    """
-    found, without = [], []
-    for name in names:
-        try:
-            found.append(result_of_record(store.read(*name), **how))
-        except NoAnswersError as error:
-            without.append(error)
-    if without and not found:
-        raise without[0]
-    for error in without:
-        print(f"rlvr-dir: left out: {error}", file=sys.stderr)
-    return found
-
-
-def _pruned(summary: Path) -> int:
-    """Return how many settings the search behind a folder of results has pruned; they left no result."""
-    try:
-        return int(json.loads(summary.read_text())["states"]["pruned"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
-
-
-def _newest(results: Sequence[EvalResult]) -> list[EvalResult]:
-    """Leave out what a newer one was graded in place of: results that differ in the version of the grader only."""
-    kept: dict[str, EvalResult] = {}
-    for result in results:
-        by_name = {**result.provenance, "graded_with": result.provenance.get("grader")}
-        asked = config_hash_of(result.task, result.decoding, result.sampling, result.problem_ids, by_name)
-        kept.pop(asked, None)
-        kept[asked] = result
-    return list(kept.values())
-
-
-def _of_file(file: Path) -> EvalResult:
-    try:
-        return read_result(file.read_text())
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"results: {str(file)!r} is not a result of rlvr-dir ({type(error).__name__})") from None
-
-
-def settings_of(results: Iterable[EvalResult], across: Collection[str] = ()) -> list[Setting]:
-    """Put the seeds of each setting together, and label settings by what tells them apart.
-
-    Of one seed the result with the most samples counts: the others are its first samples. With `problems` in `across`,
-    results are cut to the problems that all results of their benchmark have.
-
-    Raises:
-        UserError: `across` has a name that is not in `ALIKE`, or results of a benchmark have no problem in common.
-    """
-    if wrong := [name for name in across if name not in ALIKE]:
-        raise unknown("across", wrong[0], ALIKE)
-    found = [each for result in results for each in result.by_metric()]
-    groups: dict[str, list[EvalResult]] = {}
-    for result in _on_common_problems(found) if "problems" in across else found:
-        told = [result.subject, result.decoding.model_dump(), result.name, result.pair, result.alike(), _engine(result)]
-        groups.setdefault(json.dumps(told, sort_keys=True), []).append(result)
-    settings = [Setting.of(mine) for group in groups.values() for mine in _by_seed(group)]
-    return [replace(setting, label=label) for setting, label in zip(settings, _labels(settings), strict=True)]
-
-
-def _on_common_problems(results: Sequence[EvalResult]) -> list[EvalResult]:
-    common: dict[str, list[str]] = {}
-    for result in results:
-        there = set(result.problem_ids)
-        common[result.task] = [key for key in common.get(result.task, result.problem_ids) if key in there]
-    for task, problems in common.items():
-        if not problems:
-            raise UserError(f"across=problems: results of {task} have no problem in common, so none can be paired")
-    return [result.only(common[result.task]) for result in results]
-
-
-def _by_seed(group: Sequence[EvalResult]) -> list[list[EvalResult]]:
-    """Part results by seed; those that share one, but not the settings of their record, are settings of their own."""
-    by: dict[Any, dict[int, EvalResult]] = {}
-    for result in sorted(group, key=lambda result: -result.samples):
-        by.setdefault(result.provenance.get("settings"), {}).setdefault(result.sampling.seed, result)
-    seeds = [seed for mine in by.values() for seed in mine]
-    if len(set(seeds)) < len(seeds):
-        return [list(mine.values()) for mine in by.values()]
-    return [[result for mine in by.values() for result in mine.values()]]
-
-
-def _engine(result: EvalResult) -> dict[str, Any]:
-    engine = result.provenance.get("engine")
-    return {name: engine[name] for name in ENGINE if engine.get(name)} if isinstance(engine, dict) else {}
-
-
-def _labels(settings: Sequence[Setting]) -> list[str]:
-    """Return each decoding's label with, in brackets, what differs among the settings of its benchmark."""
-    models = _models([setting.first for setting in settings])
-    told = [facets(setting.first, models) for setting in settings]
-    by_task: dict[str, list[dict[str, str]]] = {}
-    for setting, mine in zip(settings, told, strict=True):
-        by_task.setdefault(setting.task, []).append(mine)
-    names_of, labels = {task: telling(each) for task, each in by_task.items()}, []
-    for setting, mine in zip(settings, told, strict=True):
-        words = [mine[name] for name in names_of[setting.task] if mine.get(name)]
-        words += [setting.first.partial] if setting.first.partial else []
-        labels.append(setting.decoding.label() + (f" ({', '.join(words)})" if words else ""))
-    names = [(setting.task, label) for setting, label in zip(settings, labels, strict=True)]
-    return [
-        label + (f" #{setting.first.config_hash[:6]}" if names.count((setting.task, label)) > 1 else "")
-        for setting, label in zip(settings, labels, strict=True)
-    ]
-
-
-def facets(result: EvalResult, models: Mapping[tuple[str, str], str] | None = None) -> dict[str, str]:
-    """Return in words what can tell a result from others but its decoding; what it does not say is empty."""
-    s, alike, graded = result.sampling, result.alike(), result.provenance.get("graded_with")
-    versions = " ".join(map(str, (graded or {}).values())) if isinstance(graded, dict) else ""
-    return {
-        "model": result.name or (models or {}).get(result.pair, ""),
-        "grader": str(result.provenance.get("grader") or ""),
-        "versions": versions,
-        "golds": f"{alike['golds']} answers" if alike["golds"] else "",
-        "data": f"data {alike['data'][:6]}" if alike["data"] else "",
-        "problems": result.limited or f"{len(result.problem_ids)} problems",
-        "temperature": f"T = {s.temperature:g}",
-        "top_p": f"top-p {s.top_p:g}",
-        "max_tokens": f"{s.max_tokens} tokens",
-        **{name: f"{value}" if name == "backend" else f"{name} {value}" for name, value in _engine(result).items()},
-    }
-
-
-def telling(told: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the names of the facets in which some differ from others; of two graders not their versions too."""
-    names = dict.fromkeys(name for each in told for name in each)
-    found = [name for name in names if len({each.get(name) for each in told}) > 1]
-    return [name for name in found if name != "versions" or "grader" not in found]
-
-
-def _models(results: Sequence[EvalResult]) -> dict[tuple[str, str], str]:
-    """Return short names of pairs of checkpoints: RL's own name, or as much of its path as tells the paths apart."""
-    pairs = {result.pair for result in results}
-    paths = {rl: PurePath(rl).parts for _, rl in pairs}
-    own = {rl: model_name(rl) for rl in paths}
-    parts = next((n for n in range(1, 9) if len({path[-n:] for path in paths.values()}) == len(paths)), 9)
-    distinct = len(set(own.values())) == len(own)
-    names = {pair: own[pair[1]] if distinct else "/".join(paths[pair[1]][-parts:]) for pair in pairs}
-    return {
-        (base, rl): name + (f" of {base}" if sum(other == rl for _, other in pairs) > 1 else "")
-        for (base, rl), name in names.items()
-    }
 
 
 def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> list[Comparison]:
@@ -380,7 +93,7 @@ def _nearest(setting: Setting, references: Sequence[Setting], across: Collection
     found = [each for each in found if not _unlike(setting, each, across)]
 
     def distance(each: Setting) -> tuple[Any, ...]:
-        return len(_unlike(setting, each)), _engine(each.first) != _engine(mine), each.seeds != setting.seeds
+        return len(_unlike(setting, each)), engine_of(each.first) != engine_of(mine), each.seeds != setting.seeds
 
     return [(setting, each) for each in sorted(found, key=distance)[:1]]
 
@@ -482,6 +195,47 @@ def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
     if any(side.first.partial for side in sides):
         lines += ["Partial results are in it: they are marked, and will change when the rest is decoded."]
     return "\n".join([*lines, *(f"Left out: {note}." for note in notes)])
+
+
+def problems_needed(rows: Sequence[Comparison], gain: float) -> str:
+    """Write, for each comparison, how many problems a `gain` (a fraction) would need to be found with 80 % chance.
+
+    Beside it stands the smallest gain that the problems at hand would show. Both are of the spread that these results
+    have, and of as many samples a problem. What says nothing of it (one sample, lm-eval's metrics) has a blank.
+
+    Raises:
+        UserError: the gain is not within 0 and 1, both left out.
+    """
+    if not 0 < gain < 1:
+        raise UserError(f"gain={100 * gain:g} is refused; accepted: percentage points above 0 and below 100")
+    cells = []
+    for row in rows:
+        values, samples = (row.result.values, row.reference.values), min(row.result.samples, row.reference.samples)
+        needed = shown = ""
+        if not is_lm_eval(row.result) and samples > 1 and row.difference.n > 1:
+            spread = stats.paired_spread(*values)
+            if spread.between + spread.within > 0:
+                needed = f"{stats.problems_needed(gain, spread, samples):,}"
+                shown = f"{100 * stats.detectable_gain(spread, row.difference.n, samples):.1f}"
+        names = [row.result.benchmark, row.result.label, row.reference.label]
+        cells.append([*names, f"{row.difference.n:,}", str(samples), shown, needed])
+    head = [
+        "benchmark",
+        "decoding",
+        "minus",
+        "problems",
+        "samples",
+        "points these show",
+        f"problems for {100 * gain:g}",
+    ]
+    return "\n".join(
+        [
+            f"Problems that would be needed to find a gain of {100 * gain:g} points with 80 % chance, and the gain "
+            "that those at hand would show (paired t test at 5 %, the samples a problem as here):",
+            "",
+            markdown_table(head, cells, left=3),
+        ]
+    )
 
 
 def is_lm_eval(setting: Setting) -> bool:

@@ -5,9 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.evals.compare import Comparison, comparisons, settings_of
+from harness.evals.compare import Comparison, comparisons
 from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
+from harness.evals.settings import settings_of
 from harness.evals.trainings import of_training
 from harness.report import figures
 from harness.report.beside import against_paper

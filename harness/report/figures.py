@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from harness.analysis.problems import PROBLEM_KINDS, Problems
-from harness.evals.compare import Comparison, Setting, comparison_kind
+from harness.evals.compare import Comparison, comparison_kind
 from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
+from harness.evals.settings import Setting
 from harness.report.draw import BASE, COLOURS, EXPO, MARKS, RL, canvas, root_axis, styled, svg
 from harness.report.model import Figure
 from harness.report.text import visible

@@ -5,9 +5,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.evals import compare
-from harness.evals.compare import Setting, facets, settings_of
 from harness.evals.result import EvalResult, model_name
+from harness.evals.settings import Setting, facets, settings_of, telling
 from harness.report import paper
 
 
@@ -76,7 +75,7 @@ def set_apart(lot: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]])
     """Return in words what sets a lot apart from others of its pair: sampling, grader, answers, or its problems."""
     names = ("grader", "versions", "golds", "temperature", "top_p", "max_tokens")
     mine, *rest = [{name: facets(one[0])[name] for name in names} for one in (lot, *others)]
-    words = [mine[name] for name in compare.telling([mine, *rest]) if mine[name]]
+    words = [mine[name] for name in telling([mine, *rest]) if mine[name]]
     if not words and len(others) > 1:
         words = list(dict.fromkeys(f"{result.task}: {facets(result)['problems']}" for result in lot))
     return ", ".join(words)

@@ -4,8 +4,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
-from harness.evals.compare import Comparison, Setting
+from harness.evals.compare import Comparison
 from harness.evals.result import EvalResult
+from harness.evals.settings import Setting
 from harness.markdown import interval
 from harness.report.groups import Group
 from harness.report.model import Cell, Column, Provenance, Row, Table

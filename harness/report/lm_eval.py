@@ -3,8 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from harness.evals.compare import Comparison, Setting, comparison_kind
+from harness.evals.compare import Comparison, comparison_kind
 from harness.evals.foreign import LmEvalResult
+from harness.evals.settings import Setting
 from harness.markdown import interval
 from harness.report import figures
 from harness.report.groups import pair_title

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from harness import stats
 from harness.analysis.problems import Problems, problems
-from harness.evals.compare import Comparison, Setting, comparison_kind
+from harness.evals.compare import Comparison, comparison_kind
 from harness.evals.result import EvalResult
+from harness.evals.settings import Setting
 from harness.markdown import interval
 from harness.report import figures, paper
 from harness.report.groups import Group

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from harness import stats
-from harness.evals.compare import Comparison, markdown, settings_of
+from harness.evals.compare import Comparison, markdown
 from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
+from harness.evals.settings import settings_of
 from harness.evals.show import tables
 from harness.markdown import duration, interval, markdown_table
 from harness.records.files import write_file

@@ -11,8 +11,8 @@ import numpy as np
 
 from harness import stats
 from harness.errors import UserError
-from harness.evals.compare import Setting, settings_of
 from harness.evals.result import EvalResult, model_name
+from harness.evals.settings import Setting, settings_of
 from harness.evals.trainings import called, of_training, run_of
 from harness.markdown import interval
 from harness.report import paper

@@ -17,8 +17,8 @@ from harness.decode import open_engine
 from harness.errors import UserError
 from harness.evals import EvalResult, evaluate, preflight
 from harness.evals.benchmark import Benchmark
-from harness.evals.compare import Setting, settings_of
 from harness.evals.foreign import LmEvalResult
+from harness.evals.settings import Setting, settings_of
 from harness.evals.show import score
 from harness.markdown import interval, markdown_table
 from harness.records.files import make_folder, write_file

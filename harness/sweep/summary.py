@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.errors import UserError
-from harness.evals.compare import comparisons, settings_of
+from harness.evals.compare import comparisons
+from harness.evals.settings import settings_of
 from harness.report.sweep import CompleteTrial, DecodingSummary
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.folder import SweepFolder

@@ -8,7 +8,7 @@ import pytest
 from harness.analysis.curves import curves
 from harness.analysis.problems import problem_kind, problems
 from harness.errors import UserError
-from harness.evals.compare import Setting
+from harness.evals.settings import Setting
 from harness.report.other import training_section
 from harness.spec import Decoding
 from tests.report import made

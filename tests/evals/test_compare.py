@@ -11,7 +11,9 @@ from harness import stats
 from harness.cli import app
 from harness.errors import UserError
 from harness.evals import EvalResult
-from harness.evals.compare import compare, comparisons, left_out, markdown, read_results, settings_of
+from harness.evals.compare import compare, comparisons, left_out, markdown, problems_needed
+from harness.evals.places import read_results
+from harness.evals.settings import settings_of
 from harness.evals.show import table
 from harness.spec import Decoding, Sampling
 
@@ -122,6 +124,25 @@ def test_the_command_refuses_what_is_not_alike_and_says_how_to_ask_for_it(tmp_pa
     assert "(--grader grades records again), or ask for it (--across grader)" in str(refused.exception)
     told = CliRunner().invoke(app, ["compare", *files, "--across", "grader", "--against", "rl (robust)"])
     assert "| replace τ-0.3 (plain) | rl (robust) (" in " ".join(told.output.split())
+
+
+def test_the_problems_that_a_gain_needs_are_said_where_that_is_asked_for(tmp_path):
+    files = [str(one.write(tmp_path)) for one in (result(RL, 0.5), result(CONTROL, 0.5, seed=1))]
+    assert "would be needed" not in CliRunner().invoke(app, ["compare", *files]).output
+    told = CliRunner().invoke(app, ["compare", *files, "--gain", "2"]).output
+    one, other = (read_results([file])[0].correct for file in reversed(files))
+    spread = stats.paired_spread(one, other)
+    assert "to find a gain of 2 points with 80 % chance" in told
+    *_, problems, samples, shown, needed = [cell.strip() for cell in told.splitlines()[-1].strip("| ").split("|")]
+    assert (problems, samples) == ("12", "8")
+    assert int(needed.replace(",", "")) == stats.problems_needed(0.02, spread, 8)
+    assert float(shown) == pytest.approx(100 * stats.detectable_gain(spread, 12, 8), abs=0.05)
+    coins = [result(RL, 0.5, samples=1), result(CONTROL, 0.5, seed=1, samples=1)]
+    assert problems_needed(made(coins), 0.02).splitlines()[-1].strip("| ").split("|")[-1].strip() == "1"  # the samples
+    for refused in ("0", "-1", "100", "nan"):
+        answer = CliRunner().invoke(app, ["compare", *files, "--gain", refused])
+        assert isinstance(answer.exception, UserError)
+        assert "percentage points" in str(answer.exception)
 
 
 def test_what_is_not_like_the_others_is_left_out_by_name():

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.errors import UserError
 from harness.evals import preflight
-from harness.evals.compare import read_results
 from harness.evals.data import find_benchmark
 from harness.evals.foreign import read_result
+from harness.evals.places import read_results
 from harness.evals.task_file import _loaded
 from harness.records import RecordStore
 from harness.sweep.kinds import kind_of

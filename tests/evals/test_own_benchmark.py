@@ -14,8 +14,8 @@ from harness.cli import app
 from harness.errors import UserError
 from harness.evals import data as data_module
 from harness.evals import preflight
-from harness.evals.compare import read_results
 from harness.evals.data import find_benchmark
+from harness.evals.places import read_results
 from harness.records import RecordStore
 from harness.spec import Decoding, load_eval
 from harness.sweep.specs import load

@@ -10,9 +10,11 @@ from typer.testing import CliRunner
 
 from harness.cli import app
 from harness.errors import UserError
-from harness.evals.compare import compare, markdown, read_results, settings_of
+from harness.evals.compare import compare, markdown
 from harness.evals.from_records import record_of, regraded, result_of_job, result_of_record
 from harness.evals.loop import jobs_of
+from harness.evals.places import read_results
+from harness.evals.settings import settings_of
 from harness.records import RecordStore
 from harness.records.commands import show_record
 from harness.records.verdicts import read_verdicts, write_verdicts

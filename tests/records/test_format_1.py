@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.evals.compare import read_results
+from harness.evals.places import read_results
 from harness.evals.result import EvalResult
 from harness.records import RecordStore, lines
 from harness.records.commands import export_record, list_records, verify_records

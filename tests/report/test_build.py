@@ -4,7 +4,8 @@ import pytest
 
 from harness import stats
 from harness.errors import UserError
-from harness.evals.compare import comparison_kind, comparisons, settings_of
+from harness.evals.compare import comparison_kind, comparisons
+from harness.evals.settings import settings_of
 from harness.report import figures, paper
 from harness.report.build import build
 from harness.report.groups import grouped, pair_title

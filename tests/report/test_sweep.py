@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.evals.compare import comparisons, settings_of
+from harness.evals.compare import comparisons
+from harness.evals.settings import settings_of
 from harness.report.figures import against_ratio
 from harness.report.sweep import CompleteTrial, DecodingSummary
 from harness.report.sweep_training import CompleteTraining, TrainingSummary, against

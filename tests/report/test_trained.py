@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from harness.cli import app
 from harness.errors import UserError
-from harness.evals.compare import read_results
+from harness.evals.places import read_results
 from harness.evals.trainings import trainings_at
 from harness.report.build import build
 from harness.spec import Decoding

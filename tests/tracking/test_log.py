@@ -169,7 +169,7 @@ def test_a_run_holds_the_exact_result(store):
 
 
 def test_a_run_compares_like_a_file(store, tmp_path):
-    from harness.evals.compare import read_results
+    from harness.evals.places import read_results
 
     first, second = result(), result(Decoding(mode="rl"), seed=1)
     run_id = log_result(first, store)

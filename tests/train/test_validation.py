@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from harness import training
 from harness.cli import app
 from harness.errors import UserError
-from harness.evals.compare import read_results
+from harness.evals.places import read_results
 from harness.records import RecordStore
 from harness.report.groups import grouped
 from harness.tiny import tiny_pair
