@@ -69,17 +69,19 @@ def _track(module: Any) -> None:
         return tracked(original, kwargs)
 
     module.simple_evaluate = functools.wraps(original)(simple_evaluate)
-    plain = module.evaluate
+    inner = module.evaluate
 
     def evaluate(*args: Any, **kwargs: Any) -> Any:
         lm = args[0] if args else kwargs.get("lm")
-        if type(lm).__module__ == "harness.evals.lm":
-            from harness.evals.chat import completed
+        if type(lm).__module__ != "harness.evals.lm":
+            return inner(*args, **kwargs)
+        import inspect
 
-            kwargs = completed(lm, kwargs)
-        return plain(*args, **kwargs)
+        from harness.tracked import evaluated
 
-    module.evaluate = functools.wraps(plain)(evaluate)
+        return evaluated(inner, lm, inspect.signature(inner).bind(*args, **kwargs).arguments)
+
+    module.evaluate = functools.wraps(inner)(evaluate)
 
 
 _AFTER = {_MODELS: _register, _CONFIG: _wrap, _EVALUATOR: _track}

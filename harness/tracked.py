@@ -1,17 +1,18 @@
 """What the stock `lm_eval` command keeps by default: rollouts in a record store, results in MLflow.
 
-`harness._autoload` puts `tracked` around lm-eval's `simple_evaluate`. Which places are meant is said by the model
-arguments `records` and `tracking`, which `harness.evals.front` fills in for the command; `off` declines.
+`harness._autoload` puts `tracked` around lm-eval's `simple_evaluate`, and `evaluated` around its `evaluate`. Which
+places are meant is said by the model arguments `records` and `tracking`, which `harness.evals.front` fills in for the
+command; `off` declines.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.evals.args import parse_model_args
+from harness.evals.chat import completed
 from harness.evals.lm_task import task_scores
 from harness.evals.loop import Done, versions
 from harness.evals.result import EvalResult
@@ -32,16 +33,18 @@ def tracked(simple_evaluate: Callable[..., Any], arguments: Mapping[str, Any]) -
     own = parse_model_args(simple_parse_args_string(given) if isinstance(given, str) else given).own
     store = resolve_store(own.runs, own.runs) if own.runs else None  # a bad one is refused before anything loads
     done: list[Done] = []
+    seen = _Seen()
     RlvrDirLM.listeners.append(done.append)
+    _watched.append(seen)
     try:
-        with _seen() as seen:
-            reported = simple_evaluate(**arguments)
+        reported = simple_evaluate(**arguments)
     except KeyboardInterrupt:
         if own.store:
             _say(f"interrupted; what was decoded is kept in {own.store}, and the same command goes on from there")
         raise
     finally:
         RlvrDirLM.listeners.remove(done.append)
+        _watched.pop()
     if reported is not None:
         _mark_limited(reported)
     places = [f"rollouts are kept in {own.store}"] if own.store else []
@@ -62,37 +65,29 @@ class _Seen:
     samples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
-@contextmanager
-def _seen() -> Iterator[_Seen]:
-    """Look into lm-eval's `evaluate`, which alone knows the task objects and what each problem scored.
+_watched: list[_Seen] = []  # by `tracked`; empty where lm-eval is called from Python with a model of ours
 
-    Its samples are logged for that, and taken out again where the user has not asked for them.
+
+def evaluated(evaluate: Callable[..., Any], lm: Any, arguments: Mapping[str, Any]) -> Any:
+    """Run lm-eval's `evaluate` of our model: prompts through its chat template, and others' tasks noted for `tracked`.
+
+    `evaluate` alone knows the task objects and what each problem scored. Its samples are logged for that, and taken out
+    again where the user has not asked for them.
     """
-    from lm_eval import evaluator
-
-    from harness.evals.lm import RlvrDirLM
     from harness.evals.task import SampledMathTask
 
-    original, seen = evaluator.evaluate, _Seen()
-
-    def evaluate(*args: Any, **given: Any) -> Any:
-        lm, loaded = given.get("lm"), (given.get("task_dict") or {}).get("tasks", {})
-        theirs = {name: task for name, task in loaded.items() if not isinstance(task, SampledMathTask)}
-        if args or not isinstance(lm, RlvrDirLM) or not theirs:
-            return original(*args, **given)
-        chosen = given.get("samples") or {}
-        seen.tasks = lm.tasks = {name: ScoredTask.of(task, chosen.get(name)) for name, task in theirs.items()}
-        found: Any = original(**{**given, "log_samples": True})
-        seen.samples = {name: found["samples"][name] for name in theirs}
-        if not given.get("log_samples"):
-            del found["samples"]
-        return found
-
-    evaluator.evaluate = evaluate
-    try:
-        yield seen
-    finally:
-        evaluator.evaluate = original
+    given = completed(lm, arguments)
+    loaded = (given.get("task_dict") or {}).get("tasks", {})
+    theirs = {name: task for name, task in loaded.items() if not isinstance(task, SampledMathTask)}
+    if not theirs or not _watched:
+        return evaluate(**given)
+    seen, chosen = _watched[-1], given.get("samples") or {}
+    seen.tasks = lm.tasks = {name: ScoredTask.of(task, chosen.get(name)) for name, task in theirs.items()}
+    found = evaluate(**{**given, "log_samples": True})
+    seen.samples = {name: found["samples"][name] for name in theirs}
+    if not given.get("log_samples"):
+        del found["samples"]
+    return found
 
 
 def _results(done: list[Done], reported: Mapping[str, Any], seen: _Seen, limit: Any) -> list[EvalResult]:
