@@ -9,7 +9,7 @@ from harness.decode import Engine, Trace
 from harness.evals.loop import Job, jobs_of, opened, run_jobs
 from harness.progress import showing
 from harness.records import RecordStore, StoredRollout
-from harness.spec import CRITERIA, EvalSpec
+from harness.spec import CRITERIA, Decoding, EvalSpec
 
 MEASURABLE = tuple(name for name in CRITERIA if name != "random")
 
@@ -52,16 +52,22 @@ def trace_of(rollout: StoredRollout) -> Trace:
 
 def criterion_values(
     spec: EvalSpec, records: str | Path, *, engine: Engine | None = None, progress: bool = True
-) -> dict[str, np.ndarray]:
-    """Return the value of every criterion but `random` at every position of the rollouts of a spec (base's own, say).
+) -> dict[Decoding, dict[str, np.ndarray]]:
+    """Return the values of the criteria at every position of the rollouts of a spec: of the token proposed there.
 
     Returns:
-        By criterion, (positions,) float32: all tokens of all responses, tasks and problems in order.
+        By decoding and criterion, (positions,) float32: all tokens of all responses, tasks and problems in order. Of a
+        decoding with a gate its own criterion, of others (base's own generation, say) every one but `random`.
     """
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in MEASURABLE}
+    parts: dict[Decoding, dict[str, list[np.ndarray]]] = {
+        each: {name: [] for name in ((each.criterion,) if each.gated and each.criterion else MEASURABLE)}
+        for each in spec.decodings
+    }
     for job in traced(spec, records, engine=engine, progress=progress):
         for rollout in rollouts(job, records):
             trace = trace_of(rollout)
-            for name, values in parts.items():
+            for name, values in parts[job.decoding].items():
                 values.append(trace.fact(name))
-    return {name: np.concatenate(values) for name, values in parts.items()}
+    return {
+        decoding: {name: np.concatenate(values) for name, values in mine.items()} for decoding, mine in parts.items()
+    }

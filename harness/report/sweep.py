@@ -169,7 +169,11 @@ class DecodingSummary(SweepSummary):
             results = [result for entry in entries for result in entry.results]
             lines += [tables(sorted(results, key=lambda result: result.task)), ""]
             if rows := [row for row in self.matched if row["pair"] == pair]:
-                lines += ["Matched ratios: what was wanted, what the base generation promised, what was reached.", ""]
+                lines += [
+                    "Matched ratios: what was wanted, what the text promised that the threshold",
+                    "was found from, what was reached.",
+                    "",
+                ]
                 lines += [_matched(rows), ""]
         if self.comparisons:
             lines += ["## Differences", "", markdown(self.comparisons), ""]

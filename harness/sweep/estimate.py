@@ -17,7 +17,7 @@ from harness.spec.sweep import LISTED, RATIO, SweepSpec
 from harness.sweep.decodings import decoding_of, references
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point, listed_points
-from harness.sweep.taus import Taus, stored_taus
+from harness.sweep.taus import EVENTS, Taus, stored_taus, wanted
 from harness.tiny import checkpoints
 
 
@@ -98,7 +98,9 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
     each = 0  # responses to one decoding
     store = RecordStore(records)
     for pair in spec.pairs:
-        asked, unknown = _decodings(spec, pair, stored_taus(spec, folder, pair))
+        taus = stored_taus(spec, folder, pair)
+        asked, unknown = _decodings(spec, pair, taus)
+        refined = sum(each[0] != "random" and each not in taus for each in wanted(spec))
         try:
             jobs = _jobs(spec, pair, asked)
         except Exception as error:  # checkpoints that are on another machine: its sizes are known all the same
@@ -114,6 +116,11 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
                 lengths += held
                 rows.append(TrialCost(pair, decoding.label(), each, len(held)))
         rows += [TrialCost(pair, label, each, 0) for label in unknown]
+        if refined:
+            notes.append(
+                f"{pair}: not counted: {refined} thresholds are refined, each on as many samples as promise {EVENTS} "
+                f"replaced tokens, at most {refined * each:,} responses"
+            )
     if spec.method not in LISTED:
         rows += [TrialCost(next(iter(spec.pairs)), "to be proposed, with its control", 2 * each, 0)] * (
             spec.run_cap or 0

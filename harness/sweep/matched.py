@@ -1,10 +1,10 @@
-"""Matched ratios: the threshold at which a criterion replaces a wanted share of tokens, from one base generation.
+"""Matched ratios: the threshold at which a criterion replaces a wanted share of tokens, a quantile of its values.
 
     found = tau_for("delta_logp", values, 0.05)     # found.tau, and found.expected: the share of `values` beyond it
 
-Criteria can only be compared fairly where they replace as much as each other. Thresholds are quantiles of the values
-that a criterion has on the base model's own text; replacing changes the text that follows, so the ratio that is reached
-differs from the expected one, and the miss is reported beside it.
+Criteria can only be compared fairly where they replace as much as each other. Replacing changes the text that follows:
+`harness.sweep.taus` takes a first threshold from the values on base's own text and refines it once on the text that it
+leads to. What the ratio that is reached still misses is reported beside it.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,16 @@ BELOW = ("delta_logp", "random")  # criteria that hold below their threshold; al
 
 @dataclass(frozen=True, slots=True)
 class MatchedTau:
-    """A threshold, the ratio that was wanted, and the one it gives on the values it was found from."""
+    """A threshold, the ratio that was wanted, and the one it gives on the values it was found from.
+
+    `first` is the threshold that base's own text gave, before it was refined; None where it was not.
+    """
 
     criterion: str
     tau: float
     wanted: float
     expected: float
+    first: float | None = None
 
 
 def tau_for(criterion: str, values: ArrayLike, ratio: float) -> MatchedTau:
@@ -38,7 +42,7 @@ def tau_for(criterion: str, values: ArrayLike, ratio: float) -> MatchedTau:
         UserError: no values, values that are not numbers, or a ratio outside (0, 1).
 
     >>> tau_for("kl", [0.0, 0.0, 0.1, 0.5], 0.25)
-    MatchedTau(criterion='kl', tau=0.3, wanted=0.25, expected=0.25)
+    MatchedTau(criterion='kl', tau=0.3, wanted=0.25, expected=0.25, first=None)
     """
     if not 0 < ratio < 1:
         raise UserError(f"ratio={ratio} is refused; accepted: a fraction between 0 and 1")

@@ -1,7 +1,12 @@
 """The thresholds of a pair for the ratios that a sweep wants: found once and written down, then read."""
 
 import json
+import math
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from harness.decode import Engine
 from harness.evals.traces import criterion_values
@@ -12,6 +17,7 @@ from harness.sweep.folder import SweepFolder
 from harness.sweep.matched import MatchedTau, tau_for
 from harness.sweep.points import listed_points, names
 
+EVENTS = 400  # replaced tokens by which a threshold is refined: their number is known to 5 %
 Taus = dict[tuple[str, float], MatchedTau]  # by criterion and wanted ratio
 
 
@@ -38,20 +44,58 @@ def stored_taus(spec: SweepSpec, folder: SweepFolder, pair: str) -> Taus:
 def find_taus(
     spec: SweepSpec, folder: SweepFolder, pair: str, engine: Engine, records: Path, *, progress: bool
 ) -> Taus:
-    """Return all thresholds of a pair; where some are not known yet, find them from its base generation with traces."""
+    """Return all thresholds of a pair; those that are not known yet are found from what the pair writes.
+
+    First from base's own generation; then each once more from a run that replaces with that threshold, since replacing
+    changes the text that follows (the criterion's values there are those of base's text no more).
+    """
     taus = stored_taus(spec, folder, pair)
     if not (missing := [each for each in wanted(spec) if each not in taus]):
         return taus
-    values = {}
-    if any(criterion != "random" for criterion, _ in missing):
-        base = spec.evaluation(pair, [Decoding(mode="base")])
-        values = criterion_values(base, records, engine=engine, progress=progress)
-    for criterion, ratio in missing:
-        taus[criterion, ratio] = tau_for(criterion, values.get(criterion, ()), ratio)
-    rows = [
-        {"criterion": found.criterion, "tau": found.tau, "wanted": found.wanted, "expected": found.expected}
-        for found in taus.values()
-    ]
-    everyone = {**folder.read_json(folder.matched), pair: rows}
+
+    def values_of(decodings: list[Decoding], samples: int) -> dict[Decoding, dict[str, np.ndarray]]:
+        asked = spec.evaluation(pair, decodings, sampling=spec.sampling.replace(samples=samples))
+        return criterion_values(asked, records, engine=engine, progress=progress)
+
+    taus |= {(criterion, ratio): tau_for(criterion, (), ratio) for criterion, ratio in missing if criterion == "random"}
+    if measured := [each for each in missing if each not in taus]:
+        base = Decoding(mode="base")
+        values = values_of([base], spec.sampling.samples)[base]
+        first = {(criterion, ratio): tau_for(criterion, values[criterion], ratio) for criterion, ratio in measured}
+        probes = {each: probe(spec, each[0], found.tau) for each, found in first.items()}
+        tokens = len(values[measured[0][0]])
+        enough = {each: probe_samples(spec.sampling.samples, tokens, each[1]) for each in measured}
+        for samples in sorted(set(enough.values())):
+            mine = [each for each in measured if enough[each] == samples]
+            again = values_of(list(dict.fromkeys(probes[each] for each in mine)), samples)
+            for each in mine:
+                found = tau_for(each[0], again[probes[each]][each[0]], each[1])
+                taus[each] = replace(found, first=first[each].tau)
+    everyone = {**folder.read_json(folder.matched), pair: [asdict(found) for found in taus.values()]}
     write_file(folder.matched, json.dumps(everyone, indent=1).encode())
     return taus
+
+
+def probe(spec: SweepSpec, criterion: str, tau: float) -> Decoding:
+    """Return the replacement on whose text a threshold is refined: the sweep's, with its first choices."""
+    point: dict[str, Any] = {
+        name: parameter.listed[0]
+        for name, parameter in spec.parameters.items()
+        if parameter.listed and parameter.ratio is None
+    }
+    if "decode.criterion" in point:
+        point["decode.criterion"] = criterion
+    return spec.decoding(point, tau).control()
+
+
+def probe_samples(samples: int, tokens: int, ratio: float) -> int:
+    """Return how many samples a problem are worth decoding to refine a threshold: those that promise `EVENTS`.
+
+    Args:
+        samples: of the sweep, which are the most.
+        tokens: of base's generation, in all samples.
+
+    >>> probe_samples(32, 4_800_000, 0.002), probe_samples(8, 12_000, 0.01)
+    (2, 8)
+    """
+    return min(samples, max(1, math.ceil(samples * EVENTS / (ratio * tokens))))

@@ -18,4 +18,6 @@ def evaluate(engine, decodings, tasks, sampling, *, records=None, progress=False
 
 def criterion_values(engine, tasks, records, sampling, *, progress=False, **fields):
     """`harness.evals.traces.criterion_values` of base's own generation."""
-    return traces.criterion_values(asked("base", tasks, sampling, **fields), records, engine=engine, progress=progress)
+    spec = asked("base", tasks, sampling, **fields)
+    [values] = traces.criterion_values(spec, records, engine=engine, progress=progress).values()
+    return values

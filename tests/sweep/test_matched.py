@@ -6,6 +6,8 @@ import pytest
 from harness.errors import UserError
 from harness.spec import CRITERIA
 from harness.sweep.matched import BELOW, tau_for
+from harness.sweep.taus import probe, probe_samples
+from tests.sweep.made import sweep
 
 RATIOS = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 0.999)
 
@@ -54,3 +56,18 @@ def test_random_needs_no_values():
 def test_what_cannot_be_matched_is_refused(values, ratio):
     with pytest.raises(UserError):
         tau_for("kl", values, ratio)
+
+
+def test_a_threshold_is_refined_on_the_sweeps_own_replacement():
+    varied = {"decode.criterion": {"values": ["kl", "delta_logp"]}, "decode.tau": {"ratio": [0.1]}}
+    found = probe(sweep(parameters=varied), "delta_logp", -0.2)
+    assert (found.mode, found.criterion, found.tau, found.primary) == ("replace", "delta_logp", -0.2, "base")
+    on_rl = {"decode": {"primary": "rl", "gamma": 0.1}, "parameters": {"decode.tau": {"ratio": [0.1]}}}
+    found = probe(sweep(**on_rl), "delta_logp", -0.2)
+    assert (found.mode, found.gamma, found.primary) == ("replace", 0.0, "rl"), "on RL's text, where RL proposes"
+
+
+def test_as_many_samples_as_promise_enough_replaced_tokens():
+    assert probe_samples(32, 4_800_000, 0.002) == 2
+    assert probe_samples(32, 4_800_000, 0.3) == 1
+    assert probe_samples(8, 12_000, 0.01) == 8

@@ -96,6 +96,7 @@ def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
     found = estimate(sweep(**matched), grid, grid / "records")
     labels = ["base", "rl", "replace delta_logp at 10 % replaced", "extrapolate γ0.1 delta_logp at 10 % replaced"]
     assert [row.label for row in found.rows] == labels
+    assert "1 thresholds are refined" in found.text(points=True)
     assert not list(tmp_path.iterdir())
 
 
@@ -147,7 +148,7 @@ def test_two_parents_are_refused(grid):
         lock.release()
 
 
-def test_ratios_are_matched_from_one_base_generation(host, look, tmp_path):
+def test_ratios_are_matched_and_refined_once(host, look, tmp_path):
     changes = {
         "limit": 12,
         "decode": {"mode": "replace"},
@@ -166,7 +167,11 @@ def test_ratios_are_matched_from_one_base_generation(host, look, tmp_path):
         assert row["expected"] == pytest.approx(row["wanted"], abs=0.01)
         assert row["reached"] == pytest.approx(row["wanted"], abs=0.12)
     assert "miss, points" in (folder.path / "summary.md").read_text()
-    assert once(tmp_path / "records") == 8 * 12 * 2  # the base generation serves as reference too
+    refined = json.loads((folder.path / "matched.json").read_text())["tiny"]
+    assert [row["first"] is None for row in refined] == [row["criterion"] == "random" for row in refined]
+    others = {row["first"] for row in refined} - {None} - {row["tau"] for row in refined}  # decoded for that alone
+    assert others
+    assert once(tmp_path / "records") == (8 + len(others)) * 12 * 2  # the base generation serves as reference too
 
 
 def test_bad_points_of_a_search_are_pruned_and_enter_no_table(host, look, tmp_path):
