@@ -104,27 +104,27 @@ def curve(records: Sequence[Mapping[str, Any]], what: str) -> list[tuple[float, 
 
 
 def validations(log: Log) -> dict[str, list[dict[str, Any]]]:
-    """Return the validations of a log by benchmark, the base's first, at step 0.
+    """Return the validations of a log by benchmark, the base's first, at step 0; those that verl made by `TASK (verl)`.
 
     Each has `step`, `avg`, `samples` and, where the log has them, `right`: the right samples of each problem. Of verl's
     own `val-core/*` only the score is known.
     """
     found: dict[str, dict[float, dict[str, Any]]] = {}
-    rows = [{"step": 0, "validation": log.base}, *log.records]
-    for row in rows:
+    for row in [{"step": 0, "validation": log.base}, *log.records]:
         step = next((row[name] for name in STEPS if _number(row.get(name))), None)
         if step is None:
             continue
-        scores = row.get("validation")
-        for task, score in (scores if isinstance(scores, Mapping) else {}).items():
-            if isinstance(score, Mapping) and _number(score.get("avg")):
-                known = {name: score[name] for name in ("avg", "samples", "right", "limited") if score.get(name)}
-                found.setdefault(task, {})[float(step)] = {"step": float(step), "avg": 0.0, **known}
         verl = row.get("verl")
         for name, value in (verl if isinstance(verl, Mapping) else row).items():
             if (match := _VERL.fullmatch(str(name))) and _number(value):
                 one = {"step": float(step), "avg": float(value), "samples": int(match["samples"])}
-                found.setdefault(match["task"], {}).setdefault(float(step), one)
+                found.setdefault(f"{match['task']} (verl)", {})[float(step)] = one
+        scores = row.get("validation")
+        for task, score in (scores if isinstance(scores, Mapping) else {}).items():
+            if isinstance(score, Mapping) and _number(score.get("avg")):
+                known = {name: score[name] for name in ("avg", "samples", "right", "limited") if score.get(name)}
+                name = f"{task} (verl)" if isinstance(verl, Mapping) else task
+                found.setdefault(name, {})[float(step)] = {"step": float(step), "avg": 0.0, **known}
     return {task: [by[step] for step in sorted(by)] for task, by in found.items() if set(by) - {0.0}}
 
 

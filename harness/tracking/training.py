@@ -191,7 +191,8 @@ def scores_of(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
             continue
         found[f"{task}/avg_at_{samples}"] = round(100 * score["avg"], 2)
         found[f"{task}/pass_at_{max(1, samples // 2)}"] = round(100 * score["pass"], 2)
-        found[f"{task}/mean_tokens"] = round(score["tokens"], 1)
+        if "tokens" in score:
+            found[f"{task}/mean_tokens"] = round(score["tokens"], 1)
     return found
 
 

@@ -107,6 +107,7 @@ def test_verls_own_validations_are_curves_without_an_interval(tmp_path):
         (tmp_path / file).write_text("\n".join(map(json.dumps, rows)))
     made = curves({"raw": [tmp_path / "raw"], "kept": [tmp_path / "kept"]})
     [one] = made["validation"]
+    assert one["task"] == "aime24 (verl)"
     assert one["means"]["raw"] == [(0.0, 0.1, None, None), (5.0, 0.5, None, None), (10.0, 1.0, None, None)]
     assert one["means"]["kept"] == one["means"]["raw"][1:]
     assert made["curves"]["reward"]["raw"] == [[(5.0, -0.4), (10.0, -0.4)]]

@@ -1,18 +1,56 @@
 """What verl logs of a step, as a line of our log: the same names as with TRL, and verl's own metrics under `verl`."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from harness import stats
 from harness.train.settings import DapoSettings
 
+_RIGHT = re.compile(r"rlvr_dir/right/(?P<samples>\d+)/(?P<source>.+)/(?P<problem>\d+)")
+_SHARES = ("token_share", "gradient_share")
 
-def translate(line: Mapping[str, Any], dapo: DapoSettings) -> dict[str, Any]:
-    """Turn a line of verl's log, `{"step": n, "data": metrics}`, into ours; a validation alone has no step's part."""
+
+def translate(line: Mapping[str, Any], dapo: DapoSettings) -> list[dict[str, Any]]:
+    """Turn a line of verl's log, `{"step": n, "data": metrics}`, into ours: a step's, a validation's, or both."""
     step, data = int(line["step"]), dict(line["data"])
     numbers = {name: value for name, value in data.items() if isinstance(value, int | float)}
-    if "critic/score/mean" not in data:
-        return {"step": step, "validation": {}, "verl": numbers}
-    return {"step": step, **_step(data, dapo), "verl": numbers}
+    theirs = {name: value for name, value in numbers.items() if not _ours(name)}
+    validated = {name: value for name, value in theirs.items() if name.startswith("val-")}
+    rest = {name: value for name, value in theirs.items() if name not in validated}
+    records: list[dict[str, Any]] = []
+    if "critic/score/mean" in data:
+        records.append({"step": step, **_step(data, dapo), "verl": rest})
+    if validated or not records:
+        records.append({"step": step, "validation": _validation(numbers), "verl": validated if records else theirs})
+    return records
+
+
+def _ours(name: str) -> bool:
+    return bool(_RIGHT.fullmatch(name)) or name.startswith(tuple(f"rlvr_dir/{share}/" for share in _SHARES))
+
+
+def _validation(numbers: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    """Return the scores by benchmark, from the right samples of each problem that our trainer counts."""
+    right: dict[str, dict[str, int]] = {}
+    samples: dict[str, int] = {}
+    for name, value in numbers.items():
+        if match := _RIGHT.fullmatch(name):
+            right.setdefault(match["source"], {})[match["problem"]] = int(value)
+            samples[match["source"]] = int(match["samples"])
+    found = {}
+    for source, by in right.items():
+        n, counts = samples[source], [by[problem] for problem in sorted(by, key=int)]
+        correct = [[sample < count for sample in range(n)] for count in counts]
+        found[source] = {
+            "samples": n,
+            "problems": len(counts),
+            "avg": stats.avg_at_k(correct),
+            "error": stats.standard_error(correct),
+            "pass": stats.pass_at_k(correct, max(1, n // 2)),
+            "right": {problem: by[problem] for problem in sorted(by, key=int)},
+        }
+    return found
 
 
 def _step(data: dict[str, Any], dapo: DapoSettings) -> dict[str, Any]:
@@ -31,4 +69,13 @@ def _step(data: dict[str, Any], dapo: DapoSettings) -> dict[str, Any]:
         "grad_norm": data.get("actor/grad_norm"),
         "learning_rate": data.get("actor/lr"),
         "seconds": data.get("timing_s/step"),
+        **{share: bins for share in _SHARES if (bins := _bins(data, share))},
     }
+
+
+def _bins(data: Mapping[str, Any], share: str) -> list[float]:
+    """Return the shares by probability that our trainer counts, from the least probable tokens on."""
+    found = []
+    while (value := data.get(f"rlvr_dir/{share}/{len(found)}")) is not None:
+        found.append(round(float(value), 6))
+    return found

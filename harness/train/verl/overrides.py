@@ -214,9 +214,10 @@ def _ours(spec: TrainSpec, verl: Verl, place: Place) -> Iterator[Line]:
         use_v1=(True, "backend"),
     )
     yield Line("trainer.v1.trainer_mode", TRAINER, "backend")
-    if dapo.method == "ppl":
-        yield Line("+rlvr_dir.method", "ppl", "dapo.method")
+    if dapo.method != "none":
+        yield Line("+rlvr_dir.method", dapo.method, "dapo.method")
         yield Line("+rlvr_dir.alpha", dapo.alpha, "dapo.alpha")
+    if dapo.method == "ppl":
         yield Line("+rlvr_dir.scope", dapo.ppl_scope, "dapo.ppl_scope")
     for name, value in environment(place.log).items():  # to the nodes of a cluster that runs already, too
         yield Line(f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}", value, "out")

@@ -36,6 +36,8 @@ _VERL = {
     "gpu_memory_utilization": 0.8,
     "max_prompt_tokens": 2048,
 }
+# Of validations, with as many tokens as are trained; the tasks are yours to name.
+_SAMPLING = {"samples": 32, "temperature": 1.0, "top_p": 0.7}
 _COMMON = {"backend": "verl", "data": "dapo-math-17k.jsonl", "checkpoint_every": 10}
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -80,4 +82,8 @@ def with_preset(data: Mapping[str, Any]) -> dict[str, Any]:
         found["dapo"].setdefault("ppl_scope", "group")
     if found["dapo"].get("alpha") is None and method in ALPHAS.get(name, {}):
         found["dapo"]["alpha"] = ALPHAS[name][method]
+    validation = found.get("validation") or {}
+    if isinstance(validation, Mapping) and isinstance(given := validation.get("sampling") or {}, Mapping):
+        sampling = {**_SAMPLING, "max_tokens": found["dapo"]["max_response_tokens"], **given}
+        found["validation"] = {"engine": {"backend": "auto"}, **validation, "sampling": sampling}
     return found

@@ -25,7 +25,8 @@ def compute_score(
     """Score a response for verl: `score` 1 if right, else -1 (the length penalty is verl's), `acc` 1 or 0.
 
     `ungraded` is 1 where the grader itself failed: verl has no place for a response without a reward, so it counts
-    as wrong there; our log says how many there were.
+    as wrong there; our log says how many there were. `problem` is the row in its file, by which a validation is
+    counted problem by problem.
     """
     gold = ground_truth if isinstance(ground_truth, str) else tuple(ground_truth)
     with _places:
@@ -34,4 +35,5 @@ def compute_score(
         "score": 1.0 if verdict.correct else -1.0,
         "acc": float(verdict.correct),
         "ungraded": float(not verdict.graded),
+        **({"problem": float(extra_info["index"])} if extra_info and "index" in extra_info else {}),
     }

@@ -181,15 +181,13 @@ class _Run:
         with Bar(self.dapo.steps, "step", f"seed {self.seed}", done=step) as bar:
 
             def on_line(line: dict[str, Any]) -> None:
-                record = log.translate(line, self.dapo)
-                self._keep(record)
-                if "validation" not in record:
-                    shown = (("accuracy", ".3f"), ("reward", ".3f"), ("length", ".0f"))
-                    known = [(name, form) for name, form in shown if record[name] is not None]
-                    bar.update()
-                    bar.figures(
-                        ", ".join([f"{bar.left()} left", *(f"{name} {record[name]:{form}}" for name, form in known)])
-                    )
+                for record in log.translate(line, self.dapo):
+                    self._keep(record)
+                    if "validation" not in record:
+                        shown = (("accuracy", ".3f"), ("reward", ".3f"), ("length", ".0f"))
+                        known = [f"{name} {record[name]:{form}}" for name, form in shown if record[name] is not None]
+                        bar.update()
+                        bar.figures(", ".join([f"{bar.left()} left", *known]))
 
             self._call(
                 ["-m", "verl.trainer.main_ppo", *texts],

@@ -103,6 +103,19 @@ def hook(case):
     }
 
 
+def validation(case):
+    """Our trainer's step behind verl's validation: verl's own metrics and ours, of its own function."""
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    cls = get_trainer_cls("rlvr_dir")
+    trainer = cls.__new__(cls)
+    trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"val_kwargs": {"n": case["samples"]}}}})
+    infos = {name: case[name] for name in ("acc", "problem")}
+    expected = dict.fromkeys(zip(case["sources"], case["uids"], strict=True), case["samples"])
+    return trainer._val_metrics_update(case["sources"], case["uids"], infos, [], expected_acc_counts=expected)
+
+
 def reward(case):
     """The reward as verl finds and calls it."""
     from hydra import compose, initialize_config_module
@@ -111,8 +124,8 @@ def reward(case):
     with initialize_config_module("verl.trainer.config", version_base=None):
         score = get_custom_reward_fn(compose("ppo_trainer", overrides=case["overrides"]))
     return [
-        score(data_source="train", solution_str=response, ground_truth=gold, extra_info={})
-        for gold, response in case["pairs"]
+        score(data_source="train", solution_str=response, ground_truth=gold, extra_info={"index": index})
+        for index, (gold, response) in enumerate(case["pairs"])
     ]
 
 
@@ -155,6 +168,7 @@ if __name__ == "__main__":
         answers = {
             "losses": {name: loss(case) for name, case in asked["losses"].items()},
             "hooks": {name: hook(case) for name, case in asked["hooks"].items()},
+            "validation": {name: float(value) for name, value in validation(asked["validation"]).items()},
             "rewards": reward(asked["reward"]),
             "shards": shards(asked["shards"]),
             "checks": checks(asked["checks"]),

@@ -113,6 +113,18 @@ def test_validation_by_verl():
     assert (without["trainer.test_freq"], without["data.val_files"], without["data.val_max_samples"]) == (-1, "/t", 1)
 
 
+def test_a_preset_validates_with_as_many_tokens_as_it_trains():
+    for name, tokens in (("qwen25-math-7b", 8192), ("qwen3-8b-base", 20480)):
+        validation = load_train({"preset": name, "validation": {"tasks": ["aime24"]}}).validation
+        sampling = validation.sampling
+        assert (sampling.max_tokens, sampling.samples, sampling.top_p) == (tokens, 32, 0.7)
+        assert validation.engine.backend == "auto"  # vLLM where it is
+    short = load_train({"preset": "qwen3-8b-base", "dapo": {"max_response_tokens": 4096, "overlong_buffer": 0}})
+    assert short.validation.sampling.max_tokens == 4096
+    given = load_train({"preset": "qwen3-8b-base", "validation": {"sampling": {"samples": 8}}})
+    assert (given.validation.sampling.samples, given.validation.sampling.max_tokens) == (8, 20480)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -212,9 +224,24 @@ def test_values_in_verls_syntax(value, text):
 
 def test_a_step_without_what_our_trainer_adds():
     dapo = verl_spec().dapo
-    record = translate({"step": 3, "data": {"critic/score/mean": 0.5, "x": None, "val-core/a/acc/mean@8": 1.0}}, dapo)
+    line = {"step": 3, "data": {"critic/score/mean": 0.5, "x": None, "val-core/a/acc/mean@8": 1.0}}
+    record, validation = translate(line, dapo)
     assert (record["accuracy"], record["reward"], record["weight"], record["responses"]) == (None, 0.5, 1.0, 8192)
-    assert record["verl"] == {"critic/score/mean": 0.5, "val-core/a/acc/mean@8": 1.0}
+    assert record["verl"] == {"critic/score/mean": 0.5}
+    assert validation == {"step": 3, "validation": {}, "verl": {"val-core/a/acc/mean@8": 1.0}}
+
+
+def test_a_step_with_a_validation_is_two_lines_and_gradient_mass_is_kept():
+    shares = {f"rlvr_dir/{name}_share/{i}": i / 45 for name in ("token", "gradient") for i in range(10)}
+    right = {"rlvr_dir/right/4/aime24/0": 4, "rlvr_dir/right/4/aime24/10": 1, "rlvr_dir/right/4/aime24/2": 0}
+    data = {"critic/score/mean": 0.5, "val-core/aime24/acc/mean@4": 5 / 12, **shares, **right}
+    step, validation = translate({"step": 5, "data": data}, verl_spec().dapo)
+    assert step["gradient_share"] == step["token_share"] == [round(i / 45, 6) for i in range(10)]
+    assert step["verl"] == {"critic/score/mean": 0.5}
+    score = validation["validation"]["aime24"]
+    assert score["right"] == {"0": 4, "2": 0, "10": 1}
+    assert (score["samples"], score["problems"], score["avg"]) == (4, 3, pytest.approx(5 / 12))
+    assert validation["verl"] == {"val-core/aime24/acc/mean@4": 5 / 12}
 
 
 def test_verl_is_imported_in_its_own_processes_alone():

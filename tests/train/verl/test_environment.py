@@ -1,6 +1,7 @@
 """In verl's own environment: arguments, loss, trainer and reward are what we say. Skipped where there is none."""
 
 import json
+import math
 import os
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ from harness.grading import code_digest, grade
 from harness.policy import log_perplexity, reweight, standardise
 from harness.tiny import tiny_pair
 from harness.train import load_train
+from harness.train.verl.log import translate
 from harness.train.verl.overrides import MODULES
 from harness.train.verl.run import arguments
 from harness.train.verl.spec import PYTHON
@@ -98,6 +100,16 @@ PAIRS = [
 ]  # fmt: skip
 
 
+# Two problems of two samples of one benchmark, one of another, of which a sample came back without a verdict.
+VALIDATION = {
+    "samples": 2,
+    "sources": ["aime24"] * 4 + ["amc"] * 2,
+    "uids": ["x", "x", "y", "y", "z", "z"],
+    "problem": [7.0, 7.0, 0.0, 0.0, 0.0, None],
+    "acc": [1.0, 0.0, 1.0, 1.0, 1.0, None],
+}
+
+
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
     actor = tmp_path_factory.mktemp("checkpoint") / "actor"
@@ -110,7 +122,9 @@ def answers(tmp_path_factory):
             "batch": {"rows": rows(), "settings": {**ppl, "scope": "batch"}},
             "group": {"rows": rows(), "settings": {**ppl, "scope": "group"}},
             "none": {"rows": rows(), "settings": None},
+            "low_prob": {"rows": rows(), "settings": {"method": "low_prob", "alpha": 0.5}},
         },
+        "validation": VALIDATION,
         "reward": {"overrides": texts(spec_of()), "pairs": PAIRS},
         "shards": {"base": tiny_pair().base, "actor": str(actor)},
         "checks": {
@@ -186,15 +200,49 @@ def test_the_trainer_weighs_by_perplexity(answers, scope):
 
 def test_the_trainer_counts_verdicts_and_leaves_other_advantages_alone(answers):
     hook = answers["hooks"]["none"]
-    assert hook["metrics"] == {"rlvr_dir/responses": 12, "rlvr_dir/ungraded": 1, "rlvr_dir/accuracy": 4 / 11}
+    counted = {name: value for name, value in hook["metrics"].items() if "share" not in name}
+    assert counted == {"rlvr_dir/responses": 12, "rlvr_dir/ungraded": 1, "rlvr_dir/accuracy": 4 / 11}
     for key, row in rows().items():
         assert hook["advantages"][key] == pytest.approx(row["advantages"])
 
 
+@pytest.mark.parametrize(("name", "alpha"), [("none", 0.0), ("low_prob", 0.5)])
+def test_the_trainer_shares_the_gradient_out_by_probability(answers, name, alpha):
+    """Lemma 1 token by token: 2 |A| (1 - pi), A weighed by 1 + alpha (1 - pi); padding and masked tokens have none."""
+    mass, tokens = [0.0] * 10, [0] * 10
+    for row in rows().values():
+        for logp, advantage, inside in zip(row["old_log_probs"], row["advantages"], row["response_mask"], strict=True):
+            if inside and not row.get("padding"):
+                p = math.exp(logp)
+                mass[int(10 * p)] += 2 * abs(advantage) * (1 + alpha * (1 - p)) * (1 - p)
+                tokens[int(10 * p)] += 1
+    metrics = answers["hooks"][name]["metrics"]
+    for i in range(10):
+        assert metrics[f"rlvr_dir/gradient_share/{i}"] == pytest.approx(mass[i] / sum(mass), abs=1e-6)
+        assert metrics[f"rlvr_dir/token_share/{i}"] == pytest.approx(tokens[i] / sum(tokens))
+
+
+def test_the_trainer_counts_validations_by_problem(answers):
+    """What verl's own log lacks for an interval; our line of the log has its score from them."""
+    found = answers["validation"]
+    counts = {"aime24/0": 2, "aime24/7": 1, "amc/0": 1}
+    assert {name: value for name, value in found.items() if name.startswith("rlvr_dir/")} == {
+        f"rlvr_dir/right/2/{name}": count for name, count in counts.items()
+    }
+    assert not [name for name in found if "/problem/" in name]
+    [record] = translate({"step": 5, "data": found}, load_train({"preset": "qwen25-math-7b"}).dapo)
+    scores = record["validation"]
+    assert scores["aime24"]["avg"] == found["val-core/aime24/acc/mean@2"] == 0.75
+    assert (scores["aime24"]["right"], scores["aime24"]["pass"]) == ({"0": 2, "7": 1}, 0.75)
+    assert scores["amc"]["avg"] == 0.5  # without a verdict is wrong
+    assert not [name for name in record["verl"] if name.startswith("rlvr_dir/")]
+
+
 def test_the_reward_is_the_graders(answers):
-    for (gold, response), reward in zip(PAIRS, answers["rewards"], strict=True):
+    for index, ((gold, response), reward) in enumerate(zip(PAIRS, answers["rewards"], strict=True)):
         verdict = grade(gold, response)
-        assert reward == {"score": 2.0 * verdict.correct - 1, "acc": verdict.correct, "ungraded": not verdict.graded}
+        scored = {"score": 2.0 * verdict.correct - 1, "acc": verdict.correct, "ungraded": not verdict.graded}
+        assert reward == {**scored, "problem": index}
 
 
 @pytest.mark.parametrize("preset", ["qwen25-math-7b", "qwen3-8b-base"])
