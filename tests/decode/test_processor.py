@@ -101,6 +101,23 @@ def forced(logits):
     return [(row.nonzero().item(), logits[i][row].item()) if row.sum() == 1 else None for i, row in enumerate(finite)]
 
 
+def test_a_response_that_no_model_can_go_on_with_is_ended():
+    from vllm import SamplingParams
+
+    from harness.decode.vllm_pair.processor import extra_args
+
+    make, config, base, rl, vocab = processor_and_logits()
+    processor = make(config, V2_STATES)
+    for slot in range(6):
+        fields = extra_args(RuleRow("never", "rl"), 17 + slot, vocab, end=31)
+        processor.add_request(slot, SamplingParams(temperature=0.0, extra_args=fields))
+    context = v2_context(range(6), torch.full((6,), 3))
+    wanted = forced(processor.apply(rl.clone(), context))
+    base[2], rl[4] = float("nan"), float("nan")
+    wanted[2] = wanted[4] = (31, channel.NO_NUMBER)
+    assert forced(processor.apply(rl.clone(), context)) == wanted
+
+
 @pytest.mark.parametrize("interface", ["V1", "V2"])
 def test_both_interfaces_force_the_decided_token(interface):
     make, config, base, rl, vocab = processor_and_logits()

@@ -80,15 +80,21 @@ def test_traces_come_back_whole_from_mixed_batches_and_change_no_token(vllm_engi
 
 
 @pytest.mark.parametrize(("role", "trace"), [("base", None), ("rl", None), ("rl", 0)])
-def test_nan_in_mid_run_names_model_request_and_position(vllm_engine, role, trace):
+def test_nan_in_mid_run_names_model_request_and_position_at_once(vllm_engine, role, trace, monkeypatch):
     from dataclasses import replace
 
     requests = [replace(request, trace=trace) for request in make_requests(12, samples=1, max_tokens=24)]
     whole = by_key(vllm_engine.generate(requests))
     token, broken, at = read_once(whole.values())
     embeddings = getattr(worker_model(vllm_engine), role).model.embed_tokens.weight.data
-    sound, kept = embeddings[token].clone(), []
+    sound, kept, lengths, read = embeddings[token].clone(), [], [], vllm_engine._rollout
     embeddings[token] = float("nan")
+
+    def noted(plan, completion):
+        lengths.append(len(completion.token_ids))
+        return read(plan, completion)
+
+    monkeypatch.setattr(vllm_engine, "_rollout", noted)
     try:
         with pytest.raises(BrokenLogits) as error:
             kept.extend(vllm_engine.generate(requests))
@@ -96,6 +102,8 @@ def test_nan_in_mid_run_names_model_request_and_position(vllm_engine, role, trac
         embeddings[token] = sound
         vllm_engine.forget_prompts()
     request, place = broken.request, getattr(vllm_engine.pair, role)
+    assert at + 2 in lengths  # those that were read, and the one that ends it
+    assert at + 2 < request.sampling.max_tokens
     assert str(error.value).startswith(
         f"{role}={place!r}: NaN or infinite logits after {at + 1} tokens of the response to "
         f"problem={request.problem!r} (sample={request.sample}, {request.decoding.label()})"

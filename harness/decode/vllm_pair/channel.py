@@ -8,7 +8,8 @@ chunking, tensor parallelism and process boundaries like the token itself.
 
 Three bands that cannot overlap, all below 256, where float32 resolves 1.5e-5: the error in delta log p is at most
 half of that. Where a model's logits are no distribution, delta log p is NaN and the logit is 256: a number too, so
-that vLLM emits the token like any other, and the host is told with the response. No step waits for it.
+that vLLM emits the token like any other, which is then one that ends the response, and the host is told with it. No
+step waits for that.
 
 A traced token has its statistics on other ids of the row, in order and past the chosen one, as finite logits below its
 band (ranks and ids negated, the others at most 30); asked for as many log-probabilities, vLLM returns exactly these.

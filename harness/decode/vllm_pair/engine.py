@@ -300,10 +300,11 @@ class VllmPair(TestedPair):
 
         from harness.decode.vllm_pair.processor import extra_args
 
+        ends, vocab_size = self.checkpoints.eos_token_ids, self.checkpoints.vocab_size
         params = SamplingParams(
             temperature=0.0,  # greedy over the forced row picks the decided token
             max_tokens=plan.max_new_tokens,
-            stop_token_ids=sorted(self.checkpoints.eos_token_ids),
+            stop_token_ids=sorted(ends),
             stop=list(plan.request.stop) or None,
             detokenize=bool(plan.request.stop),
             skip_special_tokens=True,
@@ -311,7 +312,7 @@ class VllmPair(TestedPair):
             logprobs=0 if plan.request.trace is None else 1 + columns(plan.request.trace),
             flat_logprobs=True,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args=extra_args(plan.row, plan.key, self.checkpoints.vocab_size, plan.request.trace),
+            extra_args=extra_args(plan.row, plan.key, vocab_size, plan.request.trace, min(ends, default=None)),
         )
         name = f"rlvr-{next(self._numbers)}"
         prompt = {"type": "token", "prompt_token_ids": list(plan.prompt_token_ids)}

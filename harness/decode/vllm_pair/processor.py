@@ -6,6 +6,7 @@ the RL model as in any vLLM engine.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,15 @@ except ModuleNotFoundError:  # vLLM 0.25: its runner V2 takes no processors, and
 EXTRA_ARG = "rlvr"
 
 
-def extra_args(row: RuleRow, key: int, vocab_size: int, trace: int | None = None) -> dict[str, Any]:
-    """Return `SamplingParams.extra_args` of one request: plain values, since they cross process boundaries."""
+def extra_args(
+    row: RuleRow, key: int, vocab_size: int, trace: int | None = None, end: int | None = None
+) -> dict[str, Any]:
+    """Return `SamplingParams.extra_args` of one request: plain values, since they cross process boundaries.
+
+    `end` is a token at which vLLM ends a response: the one written where no model gives a distribution to draw from.
+    """
     fields = {name: getattr(row, name) for name in RuleRow.__slots__}
-    return {EXTRA_ARG: {**fields, "key": key, "vocab_size": vocab_size, "trace": trace}}
+    return {EXTRA_ARG: {**fields, "key": key, "vocab_size": vocab_size, "trace": trace, "end": end}}
 
 
 class PairProcessor(*_INTERFACES):
@@ -146,6 +152,8 @@ class PairProcessor(*_INTERFACES):
             top=max(top for top, _ in batch.traced_alike) if batch.traced_alike else 0,
             dense=self.dense,
         )
+        if batch.end is not None:  # so that the host hears at once of a response that cannot go on
+            decision = replace(decision, token=decision.token.masked_fill(decision.delta_logp.isnan(), batch.end))
         force(logits, decision, batch.decided)
         if batch.traced is not None and decision.trace is not None:
             self._write_trace(logits, batch.traced, batch.traced_alike, decision.token, decision.trace)

@@ -22,13 +22,14 @@ class SlotRow:
     Model runner V1 says where a request is by its prompt's length and the list of what it has written.
     """
 
-    __slots__ = ("key", "output", "prompt_length", "rule", "trace", "vocab_size")
+    __slots__ = ("end", "key", "output", "prompt_length", "rule", "trace", "vocab_size")
 
     def __init__(self, fields: dict[str, Any], prompt_length: int = 0, output: Sequence[int] = ()) -> None:
         """Read the fields that `extra_args` wrote; raises ValueError for a gate or a primary that is not known."""
         self.rule = RuleRow(**{name: fields[name] for name in RuleRow.__slots__})
         self.rule.columns()
         self.key, self.vocab_size, self.trace = fields["key"], fields["vocab_size"], fields["trace"]
+        self.end = fields["end"]
         self.prompt_length, self.output = prompt_length, output
 
 
@@ -46,6 +47,11 @@ class StepBatch:
     def vocab_size(self) -> int | None:
         """Real tokens, the same for every request of an engine."""
         return next((row.vocab_size for row in self.rows if row), None)
+
+    @property
+    def end(self) -> int | None:
+        """A token that ends a response, the same for every request of an engine; None: its models have none."""
+        return next((row.end for row in self.rows if row), None)
 
     @cached_property
     def traced(self) -> torch.Tensor | None:
