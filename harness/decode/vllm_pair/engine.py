@@ -228,6 +228,9 @@ class VllmPair(TestedPair):
                 list(self._stream(iter([replace(plan, request=request, prompt_token_ids=prompt, max_new_tokens=1)]), 1))
             except _Broken as again:
                 roles = again.roles
+        if not self._engine.has_unfinished_requests():  # of others, beside ours
+            self.forget_prompts()
+            self.ask_worker("rlvr_clear")
         return broken_logits(plan, self.pair, self.dtype, len(broken.token_ids), roles or ())
 
     def _stream(self, waiting: Iterator[Plan], total: int, progress: bool | Progress = False) -> Iterator[Rollout]:

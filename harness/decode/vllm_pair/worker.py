@@ -17,6 +17,12 @@ class PairWorker:
                 found[name] = corner(parameter.detach()).float().flatten().tolist()
         return found
 
+    def rlvr_clear(self: Any) -> None:
+        """Set all stored keys and values to zero: NaN among them would spoil whoever is given their memory next."""
+        for cache in self.model_runner.kv_caches:
+            for each in cache if isinstance(cache, list | tuple) else (cache,):
+                each.zero_()
+
     def rlvr_watch(self: Any) -> None:
         """Begin to compare the hidden states of the two submodels, row by row."""
         self.get_model().watched = []
