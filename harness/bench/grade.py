@@ -9,7 +9,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from decimal import Decimal
@@ -20,6 +20,7 @@ from harness.bench.decode import machine
 from harness.errors import UserError
 from harness.grading import GRADERS, grade_many
 from harness.grading.pool import close_workers, verify_many
+from harness.grading.robust import rule_of
 
 MINERVA_ANSWERS = 32
 HOSTILE = 200
@@ -94,6 +95,62 @@ def bench_grade(
         "machine": machine(),
         "date": date.today().isoformat(),
     }
+
+
+def read_answers(path: str | Path) -> list[Item]:
+    """Read answers to count: JSON lines with `gold` and `response`, as Qwen2.5-Math's and others' outputs become.
+
+    Raises:
+        UserError: the file cannot be read, or a line is not such an object.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--answers={str(path)!r} cannot be read ({error}); accepted: a file of JSON lines") from None
+    items = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            gold, response = row["gold"], row["response"]
+        except (ValueError, TypeError, KeyError):
+            gold = response = None
+        if not (isinstance(gold, str) and isinstance(response, str)):
+            raise UserError(
+                f"{path}, line {number}: {line[:60]!r} is refused; accepted: an object with the texts gold and response"
+            )
+        items.append(Item("given", gold, response))
+    return items
+
+
+def count_rules(items: Sequence[Item]) -> list[dict[str, Any]]:
+    """Count the answers that each rule of `robust` decides, the commonest rule first, and the verdicts of both graders.
+
+    A rule of `the same text` is split by whether the two were the same as they are written. Responses without a box
+    are counted by what they have in its place.
+
+    Returns:
+        One object a rule: `rule`, `answers`, `correct`, `wrong`, and where `plain` says otherwise: `only_robust` (of
+        those correct) and `only_plain` (of those not correct).
+    """
+    asked = [(item.gold, item.response) for item in items]
+    robust, plain = (grade_many(asked, grader=grader) for grader in ("robust", "plain"))
+    counts: dict[str, Counter[str]] = {}
+    for item, mine, other in zip(items, robust, plain, strict=True):
+        if mine.answer is None or mine.kind == "too_long":
+            rule = mine.kind
+        else:
+            rule = rule_of(item.gold.strip(), mine.answer)
+            if rule == "the same text" and item.gold.strip() != mine.answer.strip():
+                rule = "the same text, once normalised"
+        counts.setdefault(rule, Counter()).update(
+            answers=1,
+            correct=mine.correct,
+            wrong=mine.kind == "wrong",
+            only_robust=mine.correct and not other.correct,
+            only_plain=other.correct and not mine.correct,
+        )
+    rows = sorted(counts.items(), key=lambda each: -each[1]["answers"])
+    return [{"rule": rule, **count} for rule, count in rows]
 
 
 def _measure(corpus: str, items: list[Item], grader: str) -> Result:

@@ -8,6 +8,7 @@ import typer
 from harness.bench.steps import LIMIT_S, STEPS
 from harness.cli.base import group
 from harness.errors import unknown
+from harness.markdown import markdown_table
 
 app = group("Speed and memory, measured side by side in one run.")
 
@@ -211,6 +212,9 @@ def _whole(name: str, text: str) -> tuple[int, ...]:
     return found
 
 
+_COUNTED = ("answers", "correct", "only_robust", "wrong", "only_plain")
+
+
 @app.command("grade")
 def bench_grade_command(
     data_dir: Annotated[
@@ -218,12 +222,28 @@ def bench_grade_command(
         typer.Option(envvar="RLVR_DIR_DATA", help="Folder with minerva.jsonl; without one that corpus is skipped."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the made-up answers: a new seed, new answers.")] = 0,
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="JSON lines with gold and response: count which rule decides about each, and time nothing."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
     """Time both graders on 960 integer answers, 8,704 Minerva-like ones and 200 hostile ones, in one run."""
     import json
 
-    from harness.bench.grade import bench_grade
+    from harness.bench.grade import bench_grade, count_rules, read_answers
+
+    if answers is not None:
+        rows = count_rules(read_answers(answers))
+        if as_json:
+            typer.echo(json.dumps({"rules": rows}))
+            return
+        cells = [[f"`{row['rule']}`", *(str(row[name]) for name in _COUNTED)] for row in rows]
+        cells.append(["all", *(str(sum(row[name] for row in rows)) for name in _COUNTED)])
+        typer.echo(
+            markdown_table(["rule", "answers", "correct", "not for `plain`", "wrong", "correct for `plain`"], cells)
+        )
+        return
 
     found = bench_grade(data_dir=data_dir, seed=seed, say=lambda text: typer.echo(text, err=True))
     if as_json:

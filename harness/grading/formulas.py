@@ -37,6 +37,7 @@ _PRODUCT = re.compile(
 )  # 2(3) is 6, and no mixed number
 _POWER_OF_FUNCTION = re.compile(r"(\\(?:sin|cos|tan|cot|sec|csc|log|ln)\s*\^)\s*(\d)\s+(?=\d)")
 _DERIVED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])'+\s*\(\s*[a-z]\s*\)|\{\s*d\s*([A-Za-z])\s*\(\s*[a-z]\s*\)\s*\}")
+_FUNCTION = re.compile(r"(?<![\\A-Za-z])((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp)(?=\s*[(^])")  # cos(x)
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 
 
@@ -103,7 +104,7 @@ def names(text: str) -> str:
     Subscripts in letters and digits; E_{1} and e_{1} are no constants; \dot{x}, x' and dx/dt are one derivative;
     degrees inside sines are in radians.
     """
-    text = _PRODUCT.sub(lambda m: f"{m[1] or ''} \\cdot ", text)
+    text = _PRODUCT.sub(lambda m: f"{m[1] or ''} \\cdot ", _FUNCTION.sub(r"\\\1", text))
     text = _without_argument(text)
     text = _GAMMA.sub(r"\\Xi_{gamma}", _CAPITALS.sub(r"\1", text))
     text = _SUBSCRIPT.sub(lambda m: f"_{{{_plain(m[1] if m[1] is not None else m[2])}}}", text)

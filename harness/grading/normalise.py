@@ -30,9 +30,10 @@ _SWITCH = (
 )
 _SWITCHED = re.compile(rf"\{{\s*((?:\\{_SWITCH}\s*)+)((?:[^{{}}]|\{{[^{{}}]*\}})*)\}}")
 _SWITCHES = re.compile(rf"\\{_SWITCH}\s*")
-_TAGGED = re.compile(r"<(b|i|em|strong|u|p|span|div|center|code)>(.*?)</\1>", re.DOTALL)
+_TAG = "(?:b|i|em|strong|u|p|span|div|center|code|answer)"
+_TAGGED = re.compile(rf"<({_TAG})>(.*?)</\1>", re.DOTALL)
 _MARKS = re.compile(  # what says that the answer ends here, or which of several it is
-    r"(?:\s|<br ?/?>|\\(?:checkmark|blacksquare|qed|square|Box|surd)(?![A-Za-z])|✓|✔"
+    rf"(?:\s|<br ?/?>|</{_TAG}>|\\tag\s*\{{[^{{}}]*\}}|\\(?:checkmark|blacksquare|qed|square|Box|surd)(?![A-Za-z])|✓|✔"
     r"|\\text\s*\{\s*\(?only\)?\s*\}|(?<=[\d}]) only)+\Z"
 )
 _COLOUR = re.compile(r"\\(?:text)?color\s*\{[A-Za-z!0-9]*\}")
@@ -70,7 +71,7 @@ _GROUP = re.compile(
 )
 _COMMA_SPACE = re.compile(r"(?<=\d),\\,(?=\d{3}(?!\d))")  # 10,\,000 is written like 10,000
 _CIRCLE = re.compile(
-    r"(?:\{\s*\})?(?:\^\s*(?:\{\s*)*(?:\\circ(?![A-Za-z])|\\(?:text|mathrm)\s*\{\s*(?:o|\^\{\\circ\})\s*\}|\\degrees?(?![A-Za-z]))"
+    r"(?:\{\s*\})?(?:\^(?:\s|\^|\{\s*\}|\{)*(?:\\circ(?![A-Za-z])|\\(?:text|mathrm)\s*\{\s*(?:o|\^\{\\circ\})\s*\}|\\degrees?(?![A-Za-z]))"
     r"|\\degrees?(?![A-Za-z])|\\textdegree(?![A-Za-z]))"
 )
 _BRACED_NUMBER = re.compile(r"(?<![A-Za-z_^}\\])\{(-?\d+(?:\.\d+)?)\}(?=\s*\^\{\\circ\})")
@@ -81,7 +82,7 @@ _CHOOSE = re.compile(r"\{([^{}]*)\\choose(?![A-Za-z])([^{}]*)\}")
 _ANGLES = re.compile(r"\\langle((?:[^,]|,(?!\s*\\rangle))*?,.*?)\\rangle(?![A-Za-z])")
 _ROW_SPACE = re.compile(r"(\\\\)\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]")
 _RING = re.compile(r"\\mathring\s*\{\s*(?:\\(?:text|mathrm)\s*\{\s*A\s*\}|A)\s*\}")
-_OHM = re.compile(r"\\(?:text|mathrm)\s*\{\s*([kMm])\s*\}\s*\\Omega")
+_OHM = re.compile(r"(?:\\(?:text|mathrm)\s*\{\s*([kMm])\s*\}|(?<=[\d\s}])([kM]))\s*\\Omega(?![A-Za-z])")
 _MICRO = re.compile(r"(?:\\mu|µ|μ)\s*\{?\}?\s*\\(text|mathrm|rm)\s*\{\s*")
 _SUN = re.compile(
     r"\\(?:text|mathrm)\s*\{\s*([MLR])\s*\}\s*_\s*(?:\{\s*\\odot\s*\}|\\odot(?![A-Za-z]))|(?<![A-Za-z])([MLR])\s*_\s*\{\s*\\odot\s*\}"
@@ -138,7 +139,7 @@ def normalise(text: str) -> str:
     text = _BRACED_NUMBER.sub(r"\1", _circles(text))
     text = _PRIME.sub(lambda m: "'" * max(1, m[0].count("prime")), text)
     text = _SUN.sub(
-        lambda m: f"{m[1] or m[2]}_\\odot ", _MICRO.sub(r"\\\1{µ", _OHM.sub(r"\1\\Omega", _RING.sub("Å", text)))
+        lambda m: f"{m[1] or m[2]}_\\odot ", _MICRO.sub(r"\\\1{µ", _OHM.sub(r"\\text{\1\2Ω}", _RING.sub("Å", text)))
     )
     text = _SAME_RELATION.sub(lambda m: _SAME_RELATIONS[m[0]], text)
     for _ in range(6):
@@ -238,10 +239,12 @@ def _strip_tail(text: str) -> str:
 
 
 def _undress(text: str) -> str:
-    """Take off one pair of delimiters around the whole: `{204}`, `$204$`, `\\boxed{204}`."""
+    """Take off one pair of delimiters around the whole: `{204}`, `$204$`, `"even"`, `\\boxed{204}`."""
     if len(text) > 4 and text[:2] == text[-2:] == "**" and "**" not in text[2:-2]:
         return text[2:-2]
     if len(text) > 2 and text[0] == text[-1] == "$" and "$" not in text[1:-1] and text[-2] != "\\":
+        return text[1:-1]
+    if len(text) > 2 and text[0] == text[-1] == '"' and '"' not in text[1:-1]:
         return text[1:-1]
     for opening, closing in _AROUND:
         if text.startswith(opening) and text.endswith(closing) and whole(text, len(opening) - 1):

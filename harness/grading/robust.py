@@ -15,7 +15,7 @@ from harness.grading.numbers import equal, read_number
 from harness.grading.pool import verify_many
 from harness.grading.structure import APPROXIMATE, Parts, is_name, named_values, parts, sides, split, unwrap
 from harness.grading.units import read_tail
-from harness.grading.words import same_words
+from harness.grading.words import are_words, same_words
 
 CPU_SECONDS = 2.0  # for one question; a Minerva answer takes some hundredths of a second
 _PENDING = "pending"
@@ -72,47 +72,60 @@ def _without_labels(gold: str, answer: str) -> tuple[str, str]:
 
 def compare(gold: str, answer: str, ask: Ask) -> str:
     """Return the kind of two normalised texts: numbers, then structures, then equations, then the oracle."""
+    return decide(gold, answer, ask)[1]
+
+
+def rule_of(gold: str, answer: str) -> str:
+    """Return the name of the rule that decides about an answer, as docs/grading.md calls it; no worker is asked."""
+    return decide(*_without_labels(gold, answer), lambda *_: _PENDING)[0]
+
+
+def decide(gold: str, answer: str, ask: Ask) -> tuple[str, str]:
+    """Return the rule that decides about two normalised texts, and their kind."""
     gold, answer = unwrap(gold), unwrap(answer)
     if gold and squeeze(gold) == squeeze(answer):
-        return "correct"
-    for special in (_compare_times, _compare_in_bases):
+        return "the same text", "correct"
+    for rule, special in (("times of day", _compare_times), ("bases", _compare_in_bases)):
         if (kind := special(gold, answer)) is not None:
-            return kind
+            return rule, kind
     g = read_number(gold, bare_units=False)
     a = read_number(answer, bare_units=g is not None)
     if g and a:
-        return "correct" if equal(g, a) else "wrong"
+        return "numbers", "correct" if equal(g, a) else "wrong"
     if same_words(gold, answer):
-        return "correct"
+        return "words", "correct"
+    if are_words(gold) and are_words(answer):
+        return "words", "wrong"  # other words, never a product of their letters
     if split(gold, APPROXIMATE)[1:] or split(answer, APPROXIMATE)[1:]:
-        return _compare_approximations(gold, answer, ask)
+        return r"\approx", _compare_approximations(gold, answer, ask)
     if g and _ORDER.search(answer):  # x \neq 5
-        return "wrong"
+        return "a number, and an inequality", "wrong"
     if (kind := _compare_by_name(gold, answer, ask)) is not None:
-        return kind
+        return "values by name", kind
     gold_parts, answer_parts = (None if _ends_in_thousands(text) else parts(text) for text in (gold, answer))
     if g and not answer_parts:  # 104,105 is a list only beside a list
         gold_parts = None
     if a and not gold_parts:
         answer_parts = None
     if gold_parts and answer_parts:
-        return _compare_parts(gold, answer, gold_parts, answer_parts, ask)
+        return f"structures: {gold_parts.kind}", _compare_parts(gold, answer, gold_parts, answer_parts, ask)
     if several := gold_parts or answer_parts:
-        return _compare_with_one(gold, answer, several, ask, several_golds=gold_parts is not None)
+        kind = _compare_with_one(gold, answer, several, ask, several_golds=gold_parts is not None)
+        return "one value, and a structure", kind
     gold_sides, answer_sides = sides(gold), sides(answer)
     if (gold_sides[-1], answer_sides[-1]) != (gold, answer) and len(gold_sides) == len(answer_sides) == 1:
-        return compare(gold_sides[0], answer_sides[0], ask)  # \approx 204
+        return decide(gold_sides[0], answer_sides[0], ask)  # \approx 204
     if len(gold_sides) > 1 or len(answer_sides) > 1:
-        return _compare_equations(gold, answer, gold_sides, answer_sides, ask)
+        return "equations", _compare_equations(gold, answer, gold_sides, answer_sides, ask)
     if a and not g and _SYMBOL.search(gold):
-        return "wrong"  # \frac{37}{4} m is not 37/4: in a gold, a bare letter is a symbol
+        return "a number, and a letter", "wrong"  # \frac{37}{4} m is not 37/4: in a gold, a bare letter is a symbol
     (gold_value, gold_unit), (value, unit) = _without_unit(gold), _without_unit(answer)
     if gold_unit or unit:  # \sqrt{16}\text{ cm} against 4
         same = not (gold_unit and unit) or gold_unit == unit
-        return compare(gold_value, value, ask) if same else "wrong"
+        return "formulas with units", compare(gold_value, value, ask) if same else "wrong"
     if g and _WORD_COMMAND.search(answer):  # 5\text{ or more} is not 5
-        return "wrong"
-    return ask(gold, answer)
+        return "a number, and words", "wrong"
+    return "formulas", ask(gold, answer)
 
 
 _TIME = re.compile(

@@ -27,8 +27,8 @@ _A_NAME = re.compile(rf"\s*(?:{_NAME}|{_DERIVATIVE}|\(\s*{_NAME}(?:\s*,\s*{_NAME
 
 
 _MATRIX = re.compile(
-    r"(?P<scale>[^&]*?)[(\[]?\s*\\begin\s*\{(?P<env>[bp]?matrix|smallmatrix|array)\}\s*(?:\{[^{}]*\})?(?P<body>.*)"
-    r"\\end\s*\{(?P=env)\}\s*[)\]]?",
+    r"(?P<scale>[^&]*?)[(\[]?\s*\\begin\s*\{(?P<env>[bp]?matrix|smallmatrix|array)\}\s*(?:\{[^{}]*\})?"
+    r"(?P<body>(?:(?!\\(?:begin|end)(?![A-Za-z])).)*)\\end\s*\{(?P=env)\}\s*[)\]]?\s*(?P<after>[A-Za-z]?)",
     re.DOTALL,
 )
 _SYSTEM = re.compile(
@@ -36,6 +36,7 @@ _SYSTEM = re.compile(
     r"\\end\s*\{(?P=env)\}",
     re.DOTALL,
 )
+_TERM = re.compile(r"\s*(?=[+-])")
 _ROW_BREAK, _CELL_BREAK = re.compile(r"\s*\\\\\s*"), re.compile(r"\s*&\s*")
 _PLUS_MINUS = re.compile(r"\\(pm|mp)(?![A-Za-z])\s*")
 
@@ -114,21 +115,38 @@ def _both_signs(items: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rows(text: str) -> Parts | None:
-    r"""Return the entries of a matrix, a factor before it multiplied into each, or the rows of a system."""
-    if match := _MATRIX.fullmatch(text):
-        rows = [split(row, _CELL_BREAK) for row in split(match["body"].replace(r"\hline", ""), _ROW_BREAK) if row]
-        scale = match["scale"].strip().removesuffix(r"\cdot").removesuffix(r"\times").strip()
-        shape = {len(row) for row in rows}
-        if len(shape) == 1 and r"\begin" not in scale and not re.search(r"[=<>^_,;|]\Z|[=<>,;|]", scale):
-            entries = [entry for row in rows for entry in row]
-            if scale:
-                entries = [f"{scale}({entry})" if scale == "-" else rf"({scale}) \cdot ({entry})" for entry in entries]
-            return Parts("matrix", tuple(entries), f"{len(rows)}x{shape.pop()}")
+    """Return the entries of a matrix or of a sum of matrices of one shape, or the rows of a system."""
+    terms = [_matrix(term) for term in split(text, _TERM) if term]
+    if terms and (first := terms[0]) and all(term and term.ends == first.ends for term in terms):
+        entries = zip(*(term.items for term in terms if term), strict=True)
+        return Parts(
+            "matrix",
+            tuple(each[0] if len(each) == 1 else " + ".join(f"({x})" for x in each) for each in entries),
+            first.ends,
+        )
     if (match := _SYSTEM.fullmatch(text)) and (match["env"] != "array" or text.startswith("\\{")):
         conditional = match["env"] == "cases" and "&" in match["body"]
         rows = [row.replace("&", "," if conditional else "") for row in split(match["body"], _ROW_BREAK) if row]
         return Parts("list", tuple(rows)) if len(rows) > 1 else None
     return None
+
+
+def _matrix(text: str) -> Parts | None:
+    """Return the entries of one matrix, a factor beside it multiplied into each."""
+    match = _MATRIX.fullmatch(text)
+    if match is None:
+        return None
+    rows = [split(row, _CELL_BREAK) for row in split(match["body"].replace(r"\hline", ""), _ROW_BREAK) if row]
+    scale = re.sub(r"\\(?:cdot|times)\s*\Z", "", match["scale"].strip()).strip().removeprefix("+").strip()
+    shape = {len(row) for row in rows}
+    if len(shape) != 1 or r"\begin" in scale or re.search(r"[=<>,;|]|[_^]\Z", scale):
+        return None
+    entries = [entry for row in rows for entry in row]
+    if scale:
+        entries = [f"{scale}({entry})" if scale == "-" else rf"({scale}) \cdot ({entry})" for entry in entries]
+    if match["after"]:
+        entries = [rf"({entry}) \cdot {match['after']}" for entry in entries]
+    return Parts("matrix", tuple(entries), f"{len(rows)}x{shape.pop()}")
 
 
 def unwrap(text: str) -> str:

@@ -36,7 +36,7 @@ _ORDINAL = re.compile(
 )
 _PRIMES = re.compile(r"'{1,2}")
 _PERCENT = re.compile(r"\\?%|(?:\\text\s*\{)?\s*(?:percentage|percent|per cent|pct)\s*\}?(?![A-Za-z])")
-_WORD = re.compile(r"[A-Za-z]+")
+_WORD = re.compile("[A-Za-zµμΩÅ]+")
 SCALES = {"dozen": Decimal(12), "hundred": Decimal(100), "thousand": Decimal(1000)} | {
     name: Decimal(10) ** power for name, power in (("million", 6), ("billion", 9), ("trillion", 12))
 }

@@ -11,6 +11,11 @@ _CE = re.compile(r"\\ce\s*\{([^{}]*)\}")
 _FORMULA = re.compile(r"(?:[A-Z][a-z]?|[()]|_\{?\d+\}?|\^\{?\d*[+-]\}?)+")
 
 
+def are_words(text: str) -> bool:
+    r"""Tell whether a text is `\text{...}` around letters only."""
+    return text.startswith(r"\text") and _WORDS.fullmatch(text) is not None
+
+
 def same_words(gold: str, answer: str) -> bool:
     r"""Tell whether two texts are the same words: `\text{True}` and `true`, `\text{H}_2\text{O}` and `H_2O`.
 
@@ -23,7 +28,7 @@ def same_words(gold: str, answer: str) -> bool:
             for m, text in ((first, gold), (second, answer))
         ]
         if len(words[0]) > 1 and words[0] == words[1]:
-            return True
+            return not _differ_in_case(gold, answer)
     if not (_FONTS.search(gold) or _FONTS.search(answer)):
         return False
     if _TEXT.search(gold) and _TEXT.search(answer):
@@ -32,6 +37,14 @@ def same_words(gold: str, answer: str) -> bool:
             return True
     formulas = [_chemical(text) for text in (gold, answer)]
     return formulas[0] is not None and formulas[0] == formulas[1]
+
+
+def _differ_in_case(gold: str, answer: str) -> bool:
+    r"""Tell whether two chemical formulas differ: `\mathrm{CO}` and `\mathrm{Co}`. `\text{NO}` is a word."""
+    if r"\text" in gold:
+        return False
+    formulas = [_chemical(text) for text in (gold, answer)]
+    return None not in formulas and formulas[0] != formulas[1]
 
 
 def _lower(text: str) -> str:

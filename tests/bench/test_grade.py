@@ -76,3 +76,28 @@ def test_the_command_prints_what_was_measured(monkeypatch):
     text = CliRunner().invoke(app, ["bench", "grade", "--seed", "3"]).stdout
     for part in (found["machine"], found["date"], "mine, robust: 1 gradings", "alive after", "correct 1", "No data."):
         assert part in text
+
+
+def test_the_rules_that_decide_about_real_answers_are_counted(monkeypatch, tmp_path):
+    rows = [
+        ("5", "5"), (r"\frac{1}{2}", r"\dfrac{1}{2}"), ("5", "6"), (r"5\text{ km}", r"5000\text{ m}"), ("3, 4", "4, 3"),
+    ]  # fmt: skip
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps({"gold": gold, "response": boxed(answer)}) + "\n" for gold, answer in rows))
+    answers.open("a").write(json.dumps({"gold": "5", "response": "five"}) + "\n")
+    runner = CliRunner()
+    found = json.loads(runner.invoke(app, ["bench", "grade", "--answers", str(answers), "--json"]).stdout)["rules"]
+    assert {row["rule"]: (row["answers"], row["correct"], row["wrong"]) for row in found} == {
+        "numbers": (2, 1, 1),
+        "the same text": (1, 1, 0),
+        "the same text, once normalised": (1, 1, 0),
+        "structures: list": (1, 1, 0),
+        "no_box": (1, 0, 0),
+    }
+    assert sum(row["only_robust"] for row in found) == 1  # math-verify takes the units off
+    table = runner.invoke(app, ["bench", "grade", "--answers", str(answers)]).stdout
+    assert "| all " in table
+    answers.write_text("[1]\n")
+    refused = runner.invoke(app, ["bench", "grade", "--answers", str(answers)])
+    assert isinstance(refused.exception, UserError)
+    assert "line 1" in str(refused.exception)

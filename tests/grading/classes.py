@@ -56,6 +56,52 @@ MATRICES: Rows = [
         ],
         [r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{pmatrix} 1/5 & 3/5 \\ 2/5 & 4/5 \end{pmatrix}"],
     ),
+    (
+        r"\begin{pmatrix} 4 \\ 6 \end{pmatrix}",
+        [
+            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix} + \begin{pmatrix} 3 \\ 4 \end{pmatrix}",
+            r"\begin{pmatrix} 5 \\ 7 \end{pmatrix} - \begin{bmatrix} 1 \\ 1 \end{bmatrix}",
+            r"2\begin{pmatrix} 1 \\ 2 \end{pmatrix} + \begin{pmatrix} 2 \\ 2 \end{pmatrix}",
+            r"-\begin{pmatrix} -1 \\ -2 \end{pmatrix} + \begin{pmatrix} 3 \\ 4 \end{pmatrix}",
+        ],
+        [
+            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix} + \begin{pmatrix} 3 \\ 5 \end{pmatrix}",
+            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix} - \begin{pmatrix} 3 \\ 4 \end{pmatrix}",
+            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix} + \begin{pmatrix} 3 & 4 \end{pmatrix}",
+            r"\begin{pmatrix} 4 \\ 6 \end{pmatrix} + \begin{pmatrix} 1 \\ 0 \\ 0 \end{pmatrix}",
+            r"\begin{pmatrix} 4 \\ 6 \end{pmatrix} + 1",
+            r"4 + \begin{pmatrix} 4 \\ 6 \end{pmatrix}",
+            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix} \begin{pmatrix} 4 \\ 3 \end{pmatrix}",
+        ],
+    ),
+    (
+        r"\begin{pmatrix} 1 \\ 2 \end{pmatrix} + t\begin{pmatrix} 3 \\ 4 \end{pmatrix}",
+        [
+            r"t\begin{bmatrix} 3 \\ 4 \end{bmatrix} + \begin{bmatrix} 1 \\ 2 \end{bmatrix}",
+            r"\begin{pmatrix} 1 + 3t \\ 2 + 4t \end{pmatrix}",
+            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix} + \begin{pmatrix} 3 \\ 4 \end{pmatrix} t",
+            r"\mathbf{v} = \begin{pmatrix} 1 \\ 2 \end{pmatrix} + t\begin{pmatrix} 3 \\ 4 \end{pmatrix}",
+        ],
+        [
+            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix} + t\begin{pmatrix} 4 \\ 3 \end{pmatrix}",
+            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix} - t\begin{pmatrix} 3 \\ 4 \end{pmatrix}",
+            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix} + s\begin{pmatrix} 3 \\ 4 \end{pmatrix}",
+            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
+            r"t\begin{pmatrix} 3 \\ 4 \end{pmatrix}",
+            r"\begin{pmatrix} 3 \\ 4 \end{pmatrix} + t\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
+        ],
+    ),
+    (
+        r"\begin{pmatrix} 1 & 0 \\ 0 & 1 \end{pmatrix}",
+        [
+            r"\begin{pmatrix} 2 & 1 \\ 1 & 1 \end{pmatrix} \begin{pmatrix} 1 & -1 \\ -1 & 2 \end{pmatrix}",
+            r"\frac{1}{2}\begin{pmatrix} 2 & 0 \\ 0 & 2 \end{pmatrix}",
+        ],
+        [
+            r"\begin{pmatrix} 2 & 1 \\ 1 & 1 \end{pmatrix} \begin{pmatrix} 1 & -1 \\ -1 & 3 \end{pmatrix}",
+            r"\begin{pmatrix} 0 & 1 \\ 1 & 0 \end{pmatrix} + \begin{pmatrix} 1 & 0 \\ 0 & 1 \end{pmatrix}",
+        ],
+    ),
 ]
 
 EXACT: Rows = [
@@ -114,6 +160,10 @@ FORMULAS: Rows = [
     (r"\frac{x}{1+x}", [r"1-\frac{1}{1+x}"], [r"\frac{|x|}{1+x}", r"\frac{x}{1-x}"]),
     (r"x+|y|", ["|y|+x", "|-y|+x"], ["|x|+y", "x+y", "|x+y|"]),
     (r"\min(x,1)", [r"\frac{x+1-|x-1|}{2}"], ["1", "x", r"\max(x,1)"]),
+    (r"\cos x", ["cos(x)", r"\cos(x)"], ["sin(x)", "c o s x", "cox(s)"]),
+    (r"-\sqrt{3}", [r"-tan(4\pi/9) + 4cos(\pi/18)"], [r"-tan(4\pi/9) + 4sin(\pi/18)"]),
+    (r"\sin^2 x + e^{2x}", ["sin^2(x) + exp(2x)"], ["sin(x) + exp(2x)", "sin^2(x) + exp(x)"]),
+    (r"\text{even}", ['"even"', "even."], ['"odd"', '"uneven"']),
 ]
 
 SENTENCES: Rows = [
@@ -254,6 +304,8 @@ UNITS: Rows = [
         [r"10\text{ km/h}", r"10\text{ m}", r"10\text{ s/m}"],
     ),
     ("7", [r"{\rm 7\,kg}", r"7\,{\rm kg}", r"7\,\textrm{kg}"], [r"7\,{\rm x}\cdot 3", r"7\text{ kilo }7"]),
+    (r"5 \text{k}\Omega", [r"5\,k\Omega", r"5000\,\Omega", "5"], [r"5\,\Omega", r"5\,M\Omega", r"5 \text{ kg}"]),
+    ("30", [r"{30^{{}^{\circ}}}", r"{30}^{{{\circ}}}"], [r"31^{{}^{\circ}}", r"30^{{}^{2}}"]),
 ]
 
 APPROXIMATIONS: Rows = [
@@ -363,6 +415,8 @@ CHEMISTRY: Rows = [
         [r"\text{H}_2\text{O}_2", r"\mathrm{HO_2}", r"\text{CO}_2", r"\text{H}_2\text{S}"],
     ),
     (r"\mathrm{CO_2}", [r"\text{CO}_2", "CO_2", r"\ce{CO2}"], [r"\mathrm{CO}", r"\mathrm{Co_2}", r"\mathrm{C_2O}"]),
+    (r"\mathrm{CO}", [r"\text{CO}", "CO"], [r"\mathrm{Co}", r"\text{Co}", r"\mathrm{CO_2}"]),
+    (r"\text{NO}", [r"\text{No}", "no"], [r"\text{ON}"]),
     (r"\mathrm{NaCl}", [r"\text{NaCl}", "NaCl", r"\ce{NaCl}"], [r"\text{KCl}", r"\text{NaCl}_2"]),
     (r"\mathrm{SO_4^{2-}}", [r"\text{SO}_4^{2-}", r"SO_4^{2-}"], [r"\mathrm{SO_3^{2-}}", r"\mathrm{SO_4^{-}}"]),
 ]
@@ -446,6 +500,11 @@ FONTS: Rows = [
         [r"5\text{ only if } x>3", r"x = 6 \text{ only}", r"\text{only if } 5", r"5 \text{ at most}"],
     ),
     ("x^2", [r"{\bf x^2}", r"\mathbf{x}^2", r"\large x^2"], [r"{\bf x}_2", r"\large x^3"]),
+    (
+        "5",
+        [r"5</b>", "<answer>5</answer>", "5</answer>", r"5 \tag{1}", "<b>5</b>"],
+        ["<b>6</b>", r"6 \tag{5}", "<x>5</y>", "<5>x"],
+    ),
 ]
 
 EQUATIONS: Rows = [
