@@ -48,6 +48,7 @@ class Spec(BaseModel, frozen=True):
 
 
 S = TypeVar("S", bound=Spec)
+_MERGE = "tag:yaml.org,2002:merge"  # the key `<<`, which may be there often
 
 
 def parse(spec: type[S], data: Any, where: str = "") -> S:
@@ -132,14 +133,14 @@ def read_yaml(path: Path | str | None, changes: Iterable[str] = ()) -> dict[str,
     import yaml
 
     try:
-        data = {} if path is None else yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8"))
+        data = {} if path is None else load_yaml(Path(path).expanduser().read_text(encoding="utf-8"))
         if not isinstance(data, dict):
             raise UserError(f"{path} is not a mapping of keys to values")
         for change in changes:
             name, equals, value = change.partition("=")
             if not equals:
                 raise UserError(f"set={change!r} is refused; accepted: KEY=VALUE, as sampling.samples=8")
-            set_key(data, name.strip(), yaml.safe_load(value))
+            set_key(data, name.strip(), load_yaml(value))
     except OSError as error:
         raise UserError(f"file={str(path)!r} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -170,6 +171,28 @@ def read_jsonl(path: Path | str, names: tuple[str, ...]) -> list[tuple[int, dict
             raise UserError(f"{path} line {number} lacks {missing[0]!r}; accepted: an object with {', '.join(names)}")
         rows.append((number, row))
     return rows
+
+
+def load_yaml(text: str) -> Any:
+    """Read YAML of plain values; a key that is given twice is refused, since only the last would count.
+
+    Raises:
+        yaml.YAMLError: it is none, or has a key twice.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Reads plain values only."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
+            if doubled := [key for number, key in enumerate(keys) if key in keys[:number]]:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {doubled[0]!r} is there twice", node.start_mark
+                )
+            return super().construct_mapping(node, deep)
+
+    return yaml.load(text, Loader)
 
 
 def set_key(data: dict[str, Any], name: str, value: Any) -> None:

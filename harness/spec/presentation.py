@@ -17,13 +17,14 @@ from harness.spec.base import Spec, parse, read_jsonl
 Grader = Literal["plain", "robust"]
 DEFAULT_GRADER: Grader = "robust"
 NONE = "none"
+_FILTERS = ("capitalize", "indent", "lower", "regex_replace", "replace", "title", "trim", "upper", "wordwrap")
 
 
 def _read_prompt(given: Any) -> Any:
     """Read a template of `problem`, or the file that holds one."""
     if not isinstance(given, str):
         return given
-    from jinja2 import Environment, TemplateSyntaxError
+    from jinja2 import Environment, TemplateSyntaxError, nodes
     from jinja2.meta import find_undeclared_variables
 
     text = Path(given).read_text(encoding="utf-8").removesuffix("\n") if os.path.isfile(given) else given
@@ -31,9 +32,17 @@ def _read_prompt(given: Any) -> Any:
     known.filters["regex_replace"] = str  # which lm-eval adds
     try:
         known.compile(text)
-        read = find_undeclared_variables(known.parse(text))
+        template = known.parse(text)
+        read = find_undeclared_variables(template)
     except TemplateSyntaxError as error:
         raise UserError(f"prompt={given!r} is no template: {error.message}") from None
+    # lm-eval renders it without a sandbox: an attribute of a text leads to any code, so a template has only texts.
+    if any(node.name not in _FILTERS for node in template.find_all(nodes.Filter)) or any(
+        template.find_all((nodes.Getattr, nodes.Getitem, nodes.Call, nodes.CallBlock, nodes.ImportedName))
+    ):
+        raise UserError(
+            f"prompt={given!r} could run code; accepted: no attributes, no calls, and of filters {', '.join(_FILTERS)}"
+        )
     if read != {"problem"}:
         raise UserError(
             f"prompt={given!r} reads {sorted(read)}; accepted: a template of {{{{problem}}}}, or a file with one"

@@ -19,6 +19,7 @@ import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from harness.records.lock import locked
+from harness.spec.base import load_yaml
 from harness.spec.search import LISTED, Parameter, Search
 from harness.sweep.folder import SweepFolder, check, dump
 from harness.sweep.owner import Owner, gone
@@ -79,9 +80,7 @@ class Trials:
         """Refuse a database that holds another sweep of this name, begun from another folder."""
         stored = self.points.user_attrs.get("sweep")
         if stored is not None:
-            import yaml
-
-            check(load(yaml.safe_load(stored)), self.spec, "the study in its storage", extend=extend)
+            check(load(load_yaml(stored)), self.spec, "the study in its storage", extend=extend)
         if stored != dump(self.spec):
             self.points.set_user_attr("sweep", dump(self.spec))
             self.points.set_user_attr("exhausted", False)

@@ -329,6 +329,11 @@ def test_a_bad_file_is_one_sentence(tmp_path, monkeypatch, tasks, content, sente
         ("examples: [{problem: a, answr: 1}]", "key of examples.0='answr' is not known; .* did you mean 'answer'?"),
         ("examples: no.jsonl", "examples='no.jsonl' is no file; accepted: a JSONL of problem and answer, or none"),
         ("examples: sums.yaml", "sums.yaml line 1 is not JSON"),
+        ("prompt: '{{problem.__class__}}'", "could run code; accepted: no attributes, no calls, and of filters"),
+        ("prompt: '{{problem|attr(\"__class__\")}}'", "could run code"),
+        ("prompt: '{{problem}}{{problem[\"__class__\"]}}'", "could run code"),
+        ("prompt: '{{problem}}{{lipsum.__globals__}}'", "could run code"),
+        ("prompt: '{{problem}}'\nprompt: '{{problem}}!'", "the key 'prompt' is there twice"),
     ],
 )
 def test_a_bad_yaml_beside_it_is_one_sentence(tmp_path, content, sentence):

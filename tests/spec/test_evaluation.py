@@ -134,3 +134,24 @@ def test_names_agree_with_the_rooms_that_know_them():
     assert DEFAULT_GRADER == grading.DEFAULT_GRADER
     assert GOLD_VERSIONS == ("published", "r1zero")
     assert set(DECODING_OPTIONS) == set(Decoding.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("tasks: [a]\nlimit: 1\ntasks: [b]", "tasks"),
+        ("sampling: {samples: 8, top_p: 0.7, samples: 1}", "samples"),
+        ("a: [{x: 1}, {1: 2, 1: 3}]", "1"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(tmp_path, text, key):
+    (tmp_path / "twice.yaml").write_text(text)
+    with pytest.raises(UserError, match=rf"twice.yaml is not YAML \(the key '?{key}'? is there twice"):
+        read_yaml(tmp_path / "twice.yaml")
+
+
+def test_keys_may_be_merged_and_stand_in_several_mappings(tmp_path):
+    (tmp_path / "merged.yaml").write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\nc: {<<: [*a, *a], z: 4}\n")
+    assert read_yaml(tmp_path / "merged.yaml") == {
+        "a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}, "c": {"x": 1, "y": 2, "z": 4},
+    }  # fmt: skip
