@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from harness.evals import EvalResult, evaluate
+from harness.files import check_writable, write_file
 from harness.markdown import interval, markdown_table
 from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling, parse
 
@@ -47,7 +48,7 @@ def run_demo(
         limit=problems,
         engine=parse(EngineSpec, {"backend": backend, "enforce_eager": True}),
     )
-    out.mkdir(parents=True, exist_ok=True)
+    check_writable(out, out / "records")
     if backend == "auto" and find_spec("vllm") is None:
         say("vLLM is not installed: decoding with transformers, the slower reference engine.")
     say(f"Decoding {problems} problems x {samples} samples of {' and '.join(TASKS)}, {len(DECODINGS)} ways.")
@@ -56,7 +57,7 @@ def run_demo(
         result.write(out)
         log_result(result, out, "rlvr-dir-demo")
     text = report(results, problems=problems, seconds=time.monotonic() - started)
-    (out / "demo.md").write_text(text)
+    write_file(out / "demo.md", text)
     say("\n" + text)
     say(f"Written to {out}/demo.md; `rlvr-dir ui --store {out}` shows the runs in MLflow.")
     for task in TASKS:

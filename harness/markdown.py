@@ -1,10 +1,15 @@
 """Markdown tables, padded to be read as they are, and intervals in percent: those that every room prints with."""
 
+import re
 from collections.abc import Sequence
+
+from harness.text import visible
+
+_BAR = re.compile(r"(?<!\\)\|")
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int | Sequence[bool] = 1) -> str:
-    """Return a table of text that is printed as it is.
+    """Return a table of text, whatever is in it: a cell stays one line and one column.
 
     `left` says which columns are words, set to the left: the first so many, or one flag a column. Others are numbers.
     """
@@ -13,6 +18,7 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int
     words = [i < left for i in range(len(head))] if isinstance(left, int) else left
     align = ["left" if each else "right" for each in words]
     # tabulate takes alignments of columns only where there are rows
+    head, *rows = ([_BAR.sub(r"\|", visible(cell)) for cell in row] for row in (head, *rows))
     return tabulate(rows, head, "pipe", disable_numparse=True, colalign=align if rows else None)
 
 

@@ -18,6 +18,8 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, Self
 
+from harness.text import visible
+
 _TICK = 0.5  # seconds between two looks at the clock
 _TOLD_AFTER = 1.0  # of a phase, off a terminal
 _GAPS = (5.0, 60.0)  # seconds between two lines of one phase: the least, and the most; a twentieth of what has passed
@@ -181,7 +183,8 @@ def screen_at(file: int) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Print a line on standard error, above a bar that may be there."""
+    """Print a line on standard error, above a bar that may be there; what cannot be seen in it is written out."""
+    text = visible(text, None, "\n")
     with _lock:
         if _on_terminal():
             _tqdm().write(text, file=_screen)

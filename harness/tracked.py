@@ -17,6 +17,7 @@ from harness.evals.lm_task import task_scores
 from harness.evals.loop import Done, versions
 from harness.evals.result import EvalResult
 from harness.evals.task_file import ScoredTask
+from harness.text import visible
 
 
 def tracked(simple_evaluate: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
@@ -133,4 +134,4 @@ def _mark_limited(reported: Mapping[str, Any]) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"rlvr_dir: {text}", file=sys.stderr)
+    print(f"rlvr_dir: {visible(text, None)}", file=sys.stderr)

@@ -227,7 +227,7 @@ def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None
 
     def scored(base: str, rl: str, mode: "Mode") -> "list[EvalResult]":
         from harness.evals import evaluate
-        from harness.records.files import make_folder
+        from harness.files import make_folder
         from harness.records.lock import locked
         from harness.spec import Decoding, EvalSpec, Pair
 

@@ -42,9 +42,9 @@ ROOMS = {
     "demo": {"spec", "evals", "tracking"},
     "tracked": {"evals", "tracking"},
 }
-# No rooms: digests of contents; the exception that all may raise; whether the hub answers; the table that all print;
-# what is being done, and for how long; what an engine's processes do first.
-ANYWHERE = {"digest", "errors", "hub", "markdown", "progress", "watch"}
+# No rooms: digests of contents; the exception that all may raise; how files are written and text is shown; whether the
+# hub answers; the table that all print; what is being done, and for how long; what an engine's processes do first.
+ANYWHERE = {"digest", "errors", "files", "hub", "markdown", "progress", "text", "watch"}
 FORBIDDEN_THIRD_PARTY = {
     "spec": {"torch", "vllm", "transformers"},
     "grading": {"lm_eval", "torch"},

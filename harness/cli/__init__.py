@@ -4,13 +4,16 @@ import os
 import re
 import sys
 import warnings
+from io import TextIOWrapper
 
 import typer
 
 from harness.cli import analyse, bench, data, evaluate, records, report, sweep, tiny, track, train, view
-from harness.cli.base import PLAIN
+from harness.cli.base import PLAIN, echo
 from harness.errors import UserError
+from harness.files import REFUSALS
 from harness.progress import showing
+from harness.text import visible
 
 HELP = """What did RLVR change in this model, token by token, and can that change be used?
 
@@ -38,15 +41,23 @@ app.add_typer(track.app, name="track")
 
 
 def main() -> None:
-    """Run a command; a user's mistake is one line on standard error and exit status 2."""
+    """Run a command; a user's mistake, or a file system's refusal, is one line on standard error and exit status 2."""
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     warnings.simplefilter("ignore", FutureWarning)  # libraries telling each other
-    warnings.formatwarning = lambda message, *_args, **_kwargs: f"warning: {message}\n"
+    warnings.formatwarning = lambda message, *_args, **_kwargs: f"warning: {visible(message, None)}\n"
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # no character is worth the answer that it is part of
     try:
         with showing():
             app([_HOME.sub(rf"\g<1>{os.path.expanduser('~')}/", word) for word in sys.argv[1:]])
     except UserError as error:
         typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in REFUSALS or error.filename is None:
+            raise
+        echo(f"error: {os.fsdecode(error.filename)} cannot be used: {error.strerror}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

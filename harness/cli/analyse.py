@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.base import group
+from harness.cli.base import echo, group
 from harness.cli.options import spec_options
 from harness.errors import UserError
+from harness.files import check_writable, make_folder, write_file
 from harness.progress import phase
 from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 
@@ -39,7 +40,9 @@ def analyse_tokens(
     with phase("starting"):
         from harness.analysis.traced import token_statistics
 
-    found = token_statistics(load_eval({"tasks": "tiny_medium"}, options), records, selected=ratio)
+    asked = load_eval({"tasks": "tiny_medium"}, options)
+    check_writable(out, records)
+    found = token_statistics(asked, records, selected=ratio)
     _keep(out / "tokens.json", found)
 
 
@@ -61,6 +64,8 @@ def analyse_texts(
     asked = load_eval({}, {**options, "backend": "transformers"})
     temperature = (asked.sampling or Sampling()).criterion_temperature
     rows = list(_rows(file))
+    if out is not None:
+        check_writable(out.parent)
     engine = open_engine(checkpoints(asked.pair), asked.engine)
     try:
         lines = (json.dumps(row, ensure_ascii=True) for row in score_texts(engine, iter(rows), temperature))
@@ -68,8 +73,7 @@ def analyse_texts(
             for line in lines:
                 typer.echo(line)
         else:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text("".join(f"{line}\n" for line in lines))
+            write_file(out, (f"{line}\n".encode() for line in lines))
     finally:
         engine.close()
 
@@ -137,6 +141,6 @@ def analyse_curves(
 
 
 def _keep(path: Path, found: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, ensure_ascii=True, indent=1, allow_nan=False) + "\n")
-    typer.echo(f"written: {path}; `rlvr-dir report --analysis {path.parent}` draws it")
+    make_folder(path.parent)
+    write_file(path, json.dumps(found, ensure_ascii=True, indent=1, allow_nan=False) + "\n")
+    echo(f"written: {path}; `rlvr-dir report --analysis {path.parent}` draws it")

@@ -384,7 +384,7 @@ def bench_all_command(
         if out is None:
             typer.echo(f"# {name}\n\n{done.stdout}")
         else:
-            from harness.records.files import make_folder, write_file
+            from harness.files import make_folder, write_file
 
             make_folder(out)
             write_file(out / f"{'-'.join((name, *(o.strip('-') for o in options)))}.json", done.stdout.encode())

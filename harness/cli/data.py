@@ -37,8 +37,8 @@ def data_command(
 def _make(name: str, source: Path | None, file: Path, wanted: str | None) -> None:
     """Write one file, whole or not at all, and say what it holds."""
     from harness.digest import digest
+    from harness.files import make_folder, write_file
     from harness.progress import say
-    from harness.records.files import make_folder, write_file
 
     text, what = _training(source) if name == TRAINING else _benchmark(name, source)
     found = digest(text)
@@ -47,7 +47,7 @@ def _make(name: str, source: Path | None, file: Path, wanted: str | None) -> Non
     if file.is_file() and digest(file.read_bytes()) != found:
         raise UserError(f"{file} is there with other content; move it away, or give another --out")
     make_folder(file.parent)
-    write_file(file, text.encode())
+    write_file(file, text)
     say(f"{file}: {what}, digest {found}")
 
 

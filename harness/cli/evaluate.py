@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness.cli.base import echo
 from harness.cli.options import spec_options
 from harness.cli.track import Tracking
+from harness.files import check_writable
 from harness.progress import phase, say
 from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Pair, Sampling, load_eval, read_yaml
 
@@ -55,11 +57,11 @@ def evaluate_command(
     announce_tiny(asked)
     place = resolve_store(out, tracking)
     store = records or out / "records"
-    out.mkdir(parents=True, exist_ok=True)
+    check_writable(out, store)
 
     def keep(result: "EvalResult") -> None:
-        say(f"{result.benchmark}  {result.label}  {score(result)}")
         result.write(out)
+        say(f"{result.benchmark}  {result.label}  {score(result)}")
         if track:
             with phase("logging to MLflow"):
                 log_result(result, place)
@@ -69,9 +71,9 @@ def evaluate_command(
     except KeyboardInterrupt:
         say(f"interrupted; what was decoded is kept in {store}, and the same command goes on from there")
         raise
-    typer.echo(tables(results))
+    echo(tables(results), lines=True)
     if len(asked.decodings) > 1 and (settings := settings_of(results)):
-        typer.echo("\n" + markdown(compare(settings)))
+        echo("\n" + markdown(compare(settings)), lines=True)
     say(f"written to {out}: one JSON file a result; rollouts in {store}")
     for task in dict.fromkeys(result.task for result in results) if track else ():
         if links := comparison_link(place, f"rlvr-dir-{task}"):
@@ -81,7 +83,7 @@ def evaluate_command(
 def announce_tiny(asked: EvalSpec) -> None:
     """Say that the tiny pair is used: its scores are a check of the pipeline."""
     if asked.pair == TINY:
-        typer.echo("No pair was named: using the embedded tiny pair (a pipeline check, not a math model).", err=True)
+        echo("No pair was named: using the embedded tiny pair (a pipeline check, not a math model).", err=True)
 
 
 @spec_options(EvalSpec, only=("grader", "golds", "data_dir"))
@@ -144,7 +146,7 @@ def compare_command(
     settings = settings_of(found, names)
     rows = compare(settings, against, names)
     needed = "" if gain is None else f"\n\n{problems_needed(rows, gain / 100)}"
-    typer.echo(markdown(rows, left_out(settings, rows, names)) + needed)
+    echo(markdown(rows, left_out(settings, rows, names)) + needed, lines=True)
 
 
 def demo(
@@ -158,4 +160,4 @@ def demo(
     """Decode the tiny pair every way; print one table."""
     from harness.demo import run_demo
 
-    run_demo(out, problems=problems, samples=samples, backend=backend, say=typer.echo)
+    run_demo(out, problems=problems, samples=samples, backend=backend, say=lambda text: echo(text, lines=True))

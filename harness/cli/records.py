@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.base import group
+from harness.cli.base import echo, echo_json, group
 from harness.cli.options import spec_options
+from harness.files import make_folder
 from harness.spec import EvalSpec
 
 app = group("The store of rollouts: what is held, in what state.")
@@ -24,17 +25,15 @@ def records_list(store: RecordsFolder = RECORDS) -> None:
     for row in list_records(store):
         state = "finished" if row["finished"] else f"{row['held']} of {row['asked']}"
         graders = f"  graded: {', '.join(row['graders'])}" if row["graders"] else ""
-        typer.echo(f"{row['record']}  {row['decoding']}  {state}, {row['tokens']:,} tokens{graders}")
+        echo(f"{row['record']}  {row['decoding']}  {state}, {row['tokens']:,} tokens{graders}")
 
 
 @app.command("show")
 def records_show(name: RecordName, store: RecordsFolder = RECORDS) -> None:
     """Show settings, sizes, scores and damage of one record, as JSON."""
-    import json
-
     from harness.records.commands import show_record
 
-    typer.echo(json.dumps(show_record(store, name), indent=1, ensure_ascii=False))
+    echo_json(show_record(store, name))
 
 
 @app.command("export")
@@ -47,7 +46,7 @@ def records_export(
     """Write one record to a file."""
     from harness.records.commands import export_record
 
-    typer.echo(f"written: {export_record(store, name, out, form)}")
+    echo(f"written: {export_record(store, name, out, form)}")
 
 
 @app.command("results")
@@ -74,11 +73,11 @@ def records_results(
         try:
             result = result_of_record(records.read(*each), partial=partial, **options)
         except UserError as error:
-            typer.echo(f"no result: {error}", err=True)
+            echo(f"no result: {error}", err=True)
             continue
         made += 1
-        out.mkdir(parents=True, exist_ok=True)
-        typer.echo(f"{result.write(out)}  {result.benchmark}  {result.label}  {score(result)}")
+        make_folder(out)
+        echo(f"{result.write(out)}  {result.benchmark}  {result.label}  {score(result)}")
     raise typer.Exit(0 if made else 1)
 
 
@@ -106,16 +105,16 @@ def records_grade(
         try:
             judge, count, changes = grade_again(snapshot, **options)
         except UserError as error:
-            typer.echo(f"{snapshot.name}: not graded: {error}", err=True)
+            echo(f"{snapshot.name}: not graded: {error}", err=True)
             failed += 1
             continue
         changed = [change for change in changes if change.before is not None]
         for change in changed:
             gold, answer = (json.dumps(text, ensure_ascii=False) for text in (change.gold, change.answer))
             where = f"{snapshot.name} {change.problem} sample {change.sample}"
-            typer.echo(f"{where}: {change.before} -> {change.now}  gold {gold}  answer {answer}")
+            echo(f"{where}: {change.before} -> {change.now}  gold {gold}  answer {answer}")
         new = len(changes) - len(changed)
-        typer.echo(f"{snapshot.name}: {count} graded by {judge}, {len(changed)} changed, {new} for the first time")
+        echo(f"{snapshot.name}: {count} graded by {judge}, {len(changed)} changed, {new} for the first time")
     raise typer.Exit(1 if failed else 0)
 
 
@@ -128,23 +127,29 @@ def records_verify(
 
     found = verify_records(store, name)
     for record, damage in found.items():
-        typer.echo("\n".join(f"{record}  {line}" for line in damage or ["good"]))
+        for line in damage or ["good"]:
+            echo(f"{record}  {line}")
     raise typer.Exit(1 if any(found.values()) else 0)
 
 
 @app.command("gc")
 def records_gc(
-    drop: Annotated[list[str] | None, typer.Option(help="Records to delete as well.")] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="A record to delete as well, by the beginning of its hash.")
+    ] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Really delete; without it, only say what.")] = False,
     store: RecordsFolder = RECORDS,
 ) -> None:
     """Find, or delete, what nothing needs: set-aside damaged files, half-written ones, empty records."""
     from harness.records.commands import gc_records
 
-    for row in gc_records(store, drop or (), delete=delete):
-        typer.echo(
-            f"{'deleted' if delete else 'would delete'}: {row['path']} ({row['reason']}, {row['bytes']:,} bytes)"
-        )
+    def told(row: dict[str, Any]) -> str:
+        return f"{row['path']} ({row['reason']}, {row['bytes']:,} bytes)"
+
+    for row in gc_records(store, drop or ()):
+        echo(f"{'will' if delete else 'would'} delete: {told(row)}")
+    for row in gc_records(store, drop or (), delete=True) if delete else ():
+        echo(f"deleted: {told(row)}")
 
 
 @app.command("import")
@@ -154,8 +159,6 @@ def records_import(
     store: RecordsFolder = RECORDS,
 ) -> None:
     """Read the authors' own result files, compare their verdicts with ours; prints JSON."""
-    import json
-
     from harness.records.commands import import_official
 
-    typer.echo(json.dumps(import_official(store, folder, task=task), indent=1))
+    echo_json(import_official(store, folder, task=task))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.base import group
+from harness.cli.base import echo, group
 from harness.errors import UserError
 from harness.progress import phase, say
 from harness.spec import read_yaml
@@ -51,7 +51,7 @@ def sweep_run(
     from harness.sweep.kinds import kind_of
 
     found = kind_of(spec).estimate(spec, Places.under(out, records=records, track=False), speed)
-    typer.echo(found.text(points=dry_run), err=not dry_run)
+    echo(found.text(points=dry_run), err=not dry_run, lines=True)
     if dry_run:
         return
     if refused := found.refusal:
@@ -70,7 +70,7 @@ def sweep_status(name: SweepName, out: SweepOut = OUT) -> None:
     """Show the trials done, running and left, and the best so far. Changes nothing."""
     from harness.sweep.run import status
 
-    typer.echo(status(*_stored(name, out)))
+    echo(status(*_stored(name, out)), lines=True)
 
 
 @app.command("best")
@@ -78,7 +78,7 @@ def sweep_best(name: SweepName, out: SweepOut = OUT) -> None:
     """Say what can be said of the best point, with its controls; of several metrics the Pareto set."""
     from harness.sweep.run import best
 
-    typer.echo(best(*_stored(name, out)))
+    echo(best(*_stored(name, out)), lines=True)
 
 
 @app.command("confirm")
@@ -110,7 +110,7 @@ def sweep_confirm(
         numbers = [int(seed) for seed in seeds.split(",")]
     except ValueError:
         raise UserError(f"seeds={seeds!r} is refused; accepted: whole numbers, comma-separated") from None
-    typer.echo(kind_of(spec).confirm(spec, folder, places, numbers, chosen, limit=limit, say=say))
+    echo(kind_of(spec).confirm(spec, folder, places, numbers, chosen, limit=limit, say=say), lines=True)
 
 
 @app.command("work")
@@ -171,7 +171,7 @@ def _run(spec: "Search", out: Path, records: Path | None, track: bool, *, extend
     except KeyboardInterrupt:
         say(f"interrupted; the same command goes on, or `rlvr-dir sweep resume {folder}`")
         raise
-    typer.echo((folder / "summary.md").read_text())
+    echo((folder / "summary.md").read_text(), lines=True)
     say(f"written to {folder}: summary.md, summary.json, figures, results")
     if made.failed:
         say(f"{made.failed} points failed; `rlvr-dir sweep status {folder}` says why, and the same command tries again")

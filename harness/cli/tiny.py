@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.base import group
+from harness.cli.base import echo, group
 from harness.errors import UserError
 
 app = group("The embedded pair: build it anew, or measure it.")
@@ -20,7 +20,9 @@ def tiny_build(
     from harness.tiny import build
 
     pair = build(out, seed=seed)
-    typer.echo(f"base: {pair.base}\nrl:   {pair.rl}\nFigures: rlvr-dir tiny measure --pair {out}")
+    echo(f"base: {pair.base}")
+    echo(f"rl:   {pair.rl}")
+    echo(f"Figures: rlvr-dir tiny measure --pair {out}")
 
 
 @app.command("measure")
@@ -37,7 +39,7 @@ def tiny_measure(
 
     if pair is None:
         shipped = tiny_pair()
-        typer.echo(figures_text(measure_pair(shipped.base, shipped.rl, samples=samples)))
+        echo(figures_text(measure_pair(shipped.base, shipped.rl, samples=samples)), lines=True)
     elif (pair / "rl").is_dir():
         measure(pair, samples)
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.base import group
+from harness.cli.base import echo, group
 from harness.errors import UserError
 
 app = group("Keep MLflow in step with the results on the disk.")
@@ -36,7 +36,7 @@ def sync_command(
     """
     from harness.tracking import resolve_store, sync
 
-    typer.echo(sync(folder, resolve_store(folder, tracking), experiment))
+    echo(sync(folder, resolve_store(folder, tracking), experiment), lines=True)
 
 
 def ui(
@@ -62,7 +62,7 @@ def ui(
     _print_links(chosen, port)
     if place.database is None:
         return
-    typer.echo(f"Starting http://127.0.0.1:{port} (in some 20 s); Ctrl-C ends it.")
+    echo(f"Starting http://127.0.0.1:{port} (in some 20 s); Ctrl-C ends it.")
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", place.uri, "--workers", "1"]
     command += ["--artifacts-destination", str(place.database.parent / "mlartifacts")]
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", **os.environ}
@@ -76,9 +76,10 @@ def _print_links(store: Path | str, port: int) -> None:
 
     try:
         for title, links in all_links(store, port):
-            typer.echo(f"{title}\n  charts  {links.charts}\n  table   {links.table}\n  filter  {links.plain}")
+            for line in (title, f"  charts  {links.charts}", f"  table   {links.table}", f"  filter  {links.plain}"):
+                echo(line)
     except Exception as error:
-        typer.echo(f"warning: no links to comparisons ({type(error).__name__}: {error})", err=True)
+        echo(f"warning: no links to comparisons ({type(error).__name__}: {error})", err=True)
 
 
 def _free(port: int) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness.cli.base import echo
 from harness.cli.track import Tracking
 from harness.errors import UserError
 from harness.progress import phase, say
@@ -83,7 +84,8 @@ def train_command(
             from harness.training import estimate, price
 
             work, told = estimate(spec, where), price(spec, speed)
-        typer.echo(yaml.safe_dump({**plain(spec), "out": str(where)}, sort_keys=False, allow_unicode=True).rstrip())
+        text = yaml.safe_dump({**plain(spec), "out": str(where)}, sort_keys=False, allow_unicode=True)
+        echo(text.rstrip(), lines=True)
         say(told)
         say(work)
         return
@@ -113,7 +115,7 @@ def train_command(
         raise typer.Exit(1) from None
     finally:
         told.interrupted()
-    typer.echo((where / "summary.md").read_text())
+    echo((where / "summary.md").read_text(), lines=True)
     say(f"written to {where}: summary.md, and for each seed a log, the model (rl) and the pair (pair.json)")
 
 
@@ -146,7 +148,8 @@ def _show_verl(spec: "TrainSpec", out: Path, speed: float | None) -> None:
         say(f"checked by verl {checked.versions['verl']} in {python}: all {len(lines)} arguments are taken{absent}")
     else:
         say(f"not checked: there is no {python}, which `make verl-env` makes (verl.python names another)")
-    typer.echo("\n".join(line.text for line in lines))
+    for line in lines:
+        echo(line.text)
     with phase("opening the data"):
         missing = lacks(spec)
     say(price(spec, speed))

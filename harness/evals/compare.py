@@ -15,6 +15,7 @@ from harness.errors import UserError
 from harness.evals.foreign import LmEvalResult
 from harness.evals.settings import Setting, engine_of
 from harness.markdown import interval, markdown_table
+from harness.text import visible
 
 Comparison = stats.Comparison[Setting]
 ComparisonKind = Literal["trained", "against rl", "against control", "other"]
@@ -194,7 +195,7 @@ def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
         lines += [f"A score is the mean of all seeds that its setting has (of {', '.join(map(str, seeds))})."]
     if any(side.first.partial for side in sides):
         lines += ["Partial results are in it: they are marked, and will change when the rest is decoded."]
-    return "\n".join([*lines, *(f"Left out: {note}." for note in notes)])
+    return "\n".join([*lines, *(f"Left out: {visible(note)}." for note in notes)])
 
 
 def problems_needed(rows: Sequence[Comparison], gain: float) -> str:

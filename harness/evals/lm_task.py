@@ -23,8 +23,8 @@ from harness.errors import UserError
 from harness.evals.benchmark import BenchmarkFacts
 from harness.evals.foreign import TaskScores, plain, scores_of_plain
 from harness.evals.task_file import ScoredTask, score_name
+from harness.files import write_file
 from harness.records import Key, Snapshot
-from harness.records.files import write_file
 from harness.stats import standard_error
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from harness.digest import digest_of
 from harness.errors import UserError
 from harness.evals.data import benchmark_size
 from harness.evals.metrics import responses_of
+from harness.files import folder_name, write_file
 from harness.spec import Decoding, Sampling, parse
 
 # What must be equal before two results are subtracted or put into one column; another decoding, seed, number of samples
@@ -301,16 +302,25 @@ class EvalResult:
             ensure_ascii=False,
         )
 
+    @property
+    def file_name(self) -> str:
+        """Return the name of its file: what was asked.
+
+        Raises:
+            UserError: the task's name is none that a file can have.
+        """
+        return f"{folder_name('task', self.task)}-{self.decoding.mode}-{self.config_hash}.json"
+
     def write(self, folder: Path) -> Path:
         """Write `to_json` into a file of `folder` named after what was asked: another setting never overwrites it.
 
         A file that is there and can be read has the same numbers, and is left: it may also know how long they took.
         """
-        path = folder / f"{self.task}-{self.decoding.mode}-{self.config_hash}.json"
+        path = folder / self.file_name
         try:
             type(self).from_json(path.read_text())
         except (OSError, ValueError, KeyError, TypeError):
-            path.write_text(self.to_json())
+            write_file(path, self.to_json())
         return path
 
     @classmethod

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError, unknown
+from harness.files import folder_name, write_file
 from harness.grading import grader_name
 from harness.records.config import RecordConfig
-from harness.records.files import folder_name, write_file
 from harness.records.journal import Entry
 from harness.records.lock import Lock
 from harness.records.official import read_official

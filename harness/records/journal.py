@@ -22,8 +22,8 @@ from typing import Any, BinaryIO
 
 from harness.digest import digest
 from harness.errors import UserError
+from harness.files import disk_error, set_aside, write_file
 from harness.records import lines
-from harness.records.files import disk_error, set_aside, write_file
 from harness.records.rollout import FinishReason, Key, StoredRollout, exact, unpacked
 
 JOURNAL, OLD_JOURNAL = "journal.bin", "journal.jsonl"
@@ -288,7 +288,7 @@ class Journal:
             found.size = len(first)
         self.entries = found.entries
         self._size = found.size
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         self._synced = time.monotonic()
 
     def _carry_over(self, found: Contents, first: bytes) -> None:

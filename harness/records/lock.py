@@ -16,20 +16,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.records.files import disk_error
+from harness.files import disk_error
 
 _POLL = 0.02  # seconds
 _held: set[int] = set()  # descriptors
 
 
 def flocked(path: Path, seconds: float | None = None) -> int:
-    """Lock a file, made if need be, and return its descriptor; closing all copies of that lets go.
+    """Lock a file (no link), made if need be, and return its descriptor; closing all copies of that lets go.
 
     Raises:
         TimeoutError: it was held for so many seconds; None waits for ever.
         OSError: the file cannot be opened, or its file system has no locks.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     until = time.monotonic() + (seconds or 0.0)
     try:
         while True:
@@ -67,10 +67,7 @@ class Lock:
         try:
             self._fd = flocked(path, 0.0)
         except TimeoutError:
-            raise UserError(
-                f"{what} is being written by {_owner(path)}; two processes on one record are refused, "
-                "wait for that one or end it"
-            ) from None
+            raise _taken(path, what) from None
         except OSError as error:
             raise disk_error(error, path, "nothing was written; a record needs a file system with flock") from None
         if not os.fstat(self._fd).st_nlink:
@@ -95,6 +92,31 @@ class Lock:
                 os.ftruncate(self._fd, 0)
             os.close(self._fd)
         self._fd = -1
+
+
+def check_free(path: Path, what: str) -> None:
+    """Check that nobody holds a `Lock` of this path, and make nothing to find out.
+
+    Raises:
+        UserError: somebody does; the sentence names the owner.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # no lock was ever made, or it is not ours to see
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _taken(path, what) from None
+    finally:
+        os.close(fd)
+
+
+def _taken(path: Path, what: str) -> UserError:
+    return UserError(
+        f"{what} is being written by {_owner(path)}; two processes on one record are refused, "
+        "wait for that one or end it"
+    )
 
 
 def _owner(path: Path) -> str:

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.files import make_folder, set_aside, write_file
 from harness.grading import DEFAULT_GRADER, Gold, Verdict
 from harness.records import lines
 from harness.records.config import RecordConfig
-from harness.records.files import make_folder, set_aside, write_file
-from harness.records.journal import Entry, Journal, header, journal_path
+from harness.records.journal import JOURNAL, Entry, Journal, header, journal_path
 from harness.records.lock import Lock
 from harness.records.rollout import Key, StoredRollout
 from harness.records.verdicts import grade_record
@@ -100,6 +100,9 @@ class Record:
         make_folder(folder)
         self._lock = Lock(folder / LOCK, f"record {self._hash}/{task}")
         try:
+            for name in (CONFIG, ABOUT, RECORD, JOURNAL):  # what a killed writer of these has left
+                for half in folder.glob(f".{name}*.new"):
+                    half.unlink(missing_ok=True)
             self.repairs = self._settle_config()
             self._journal = Journal(journal_path(folder), self._hash, task, sync_seconds)
             self.repairs += self._journal.repairs

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.files import folder_name
 from harness.records import lines
 from harness.records.config import RecordConfig
-from harness.records.files import folder_name
 from harness.records.journal import JOURNAL, OLD_JOURNAL, Contents, Entry, contents, header, journal_path
 from harness.records.record import ABOUT, CONFIG, RECORD, Record, complete, in_order, manifest, same_bytes
 from harness.records.rollout import Key, StoredRollout

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.files import folder_name, write_file
 from harness.grading import OLDER, Gold, Verdict, code_digest, grade_many, grader_name
 from harness.records import lines
-from harness.records.files import folder_name, write_file
 from harness.records.journal import Entry
 from harness.records.rollout import Key, StoredRollout
 

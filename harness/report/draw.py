@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from harness.text import visible
+
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
@@ -17,6 +19,7 @@ T = TypeVar("T")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#999999")
 BASE, RL, EXPO = "#8c8c8c", "#d55e00", "#8a5cc2"
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
+_LONGEST = 100  # characters of a label
 INK = "#1b2a3a"  # becomes the page's text colour
 STYLE: "dict[RcKeyType, Any]" = {
     "svg.fonttype": "none", "svg.hashsalt": "rlvr-dir", "font.family": "sans-serif", "font.size": 9,
@@ -50,8 +53,19 @@ def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **how: 
 
 
 def svg(figure: Any, name: str) -> str:
-    """Return the figure as an `<svg>` element; `name` begins all its ids, so that many can stand on one page."""
+    """Return the figure as an `<svg>` element; `name` begins all its ids, so that many can stand on one page.
+
+    Titles and labels may hold anybody's names: they are made `visible`, and cut at 100 characters.
+    """
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter
+
     out = io.StringIO()
+    for axis in (each for axes in figure.axes for each in (axes.xaxis, axes.yaxis)):
+        if isinstance(ticks := axis.get_major_formatter(), FixedFormatter):  # each drawing sets their texts anew
+            ticks.seq = [visible(label, _LONGEST) for label in ticks.seq]
+    for text in figure.findobj(Text):
+        text.set_text(visible(text.get_text(), _LONGEST))
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")

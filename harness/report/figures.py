@@ -12,7 +12,7 @@ from harness.evals.result import EvalResult
 from harness.evals.settings import Setting
 from harness.report.draw import BASE, COLOURS, EXPO, MARKS, RL, canvas, root_axis, styled, svg
 from harness.report.model import Figure
-from harness.report.text import visible
+from harness.text import visible
 
 CRITERIA = {
     "delta_logp": "Δ log p", "kl": "KL", "kl_rl_base": "KL(RL, base)", "kl_base_rl": "KL(base, RL)",

@@ -4,7 +4,7 @@ from itertools import groupby
 from typing import Any
 
 from harness.report.model import Column, Report, Table
-from harness.report.text import visible
+from harness.text import visible
 
 
 def render(report: Report) -> str:

@@ -3,7 +3,7 @@
 from itertools import groupby
 
 from harness.report.model import Cell, Table
-from harness.report.text import visible
+from harness.text import visible
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",

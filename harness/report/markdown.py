@@ -4,7 +4,7 @@ import re
 
 from harness.markdown import markdown_table
 from harness.report.model import Cell, Report, Table
-from harness.report.text import visible
+from harness.text import visible
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~$&])")
 

@@ -8,8 +8,8 @@ import numpy as np
 from harness.report.draw import COLOURS, MARKS, canvas, percent_axis, styled, svg
 from harness.report.model import Cell, Column, Figure, Row, Section, Table
 from harness.report.shapes import title
-from harness.report.text import visible
 from harness.stats import SPLITS
+from harness.text import visible
 
 
 def theorem_section(data: Mapping[str, Any], number: int = 0) -> Section:

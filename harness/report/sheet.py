@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from harness.report.model import Figure, Table
-from harness.report.text import visible
+from harness.text import visible
 
 LONGEST_FIELD = 32_000  # spreadsheets hold no more in a cell
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

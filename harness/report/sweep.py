@@ -20,8 +20,8 @@ from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 from harness.evals.settings import settings_of
 from harness.evals.show import tables
+from harness.files import write_file
 from harness.markdown import duration, interval, markdown_table
-from harness.records.files import write_file
 from harness.report.figures import against_ratio, heat_map
 from harness.report.model import Figure
 from harness.report.verdict import p_value

@@ -10,7 +10,7 @@ import numpy as np
 from harness.report.draw import BASE, COLOURS, RL, canvas, percent_axis, styled, svg
 from harness.report.groups import pair_title
 from harness.report.model import Cell, Column, Figure, Row, Section, Table
-from harness.report.text import visible
+from harness.text import visible
 
 FACTS = {
     "delta_logp": "Δ log p", "entropy_base": "entropy of base", "entropy_rl": "entropy of RL", "kl": "KL, mean of both",

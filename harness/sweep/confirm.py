@@ -20,8 +20,8 @@ from harness.evals.benchmark import Benchmark
 from harness.evals.foreign import LmEvalResult
 from harness.evals.settings import Setting, settings_of
 from harness.evals.show import score
+from harness.files import make_folder, write_file
 from harness.markdown import interval, markdown_table
-from harness.records.files import make_folder, write_file
 from harness.records.lock import Lock
 from harness.report.sweep import CompleteTrial, SweepSummary, unit_of
 from harness.spec import Decoding, ProblemPart

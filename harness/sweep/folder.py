@@ -19,7 +19,7 @@ import yaml
 from harness.errors import UserError
 from harness.evals import EvalResult
 from harness.evals.foreign import read_result
-from harness.records.files import make_folder, write_file
+from harness.files import make_folder, write_file
 from harness.spec import read_yaml
 from harness.spec.presentation import DEFAULT_GRADER
 from harness.spec.search import Search
@@ -69,12 +69,12 @@ class SweepFolder:
             UserError: it is another sweep than the one begun here; with `extend`, more than points were added.
         """
         check(self.stored(), spec, str(self.spec), extend=extend)
-        write_file(self.spec, dump(spec).encode())
+        write_file(self.spec, dump(spec))
 
     def keep(self, result: EvalResult, name: str = "") -> str:
         """Write a result, whole or not at all, under its own name or one that is given; the file's name."""
-        name = name or f"{result.task}-{result.decoding.mode}-{result.config_hash}.json"
-        write_file(self.results / name, result.to_json().encode())
+        name = name or result.file_name
+        write_file(self.results / name, result.to_json())
         return name
 
     def results_of(self, names: Iterable[str]) -> list[EvalResult] | None:
@@ -106,14 +106,15 @@ def check(old: Search | None, new: Search, where: str, *, extend: bool) -> None:
     if old is None or _identity(old) == _identity(new):
         return
     lines = difflib.unified_diff(_lines(old), _lines(new), "begun", "now", lineterm="", n=0)
-    diff = "\n".join(line for line in lines if not line.startswith("@@"))
+    diff = [line for line in lines if not line.startswith("@@")]
     if not _adds_points(old, new):
         raise UserError(
             f"sweep {new.name!r} was begun with other settings ({where}); give the changed sweep another name, or undo "
-            f"the change:\n{diff}"
+            "the change:",
+            diff,
         )
     if not extend:
-        raise UserError(f"sweep {new.name!r} has more points now ({where}); add them with --extend:\n{diff}")
+        raise UserError(f"sweep {new.name!r} has more points now ({where}); add them with --extend:", diff)
 
 
 def _identity(spec: Search) -> dict[str, Any]:

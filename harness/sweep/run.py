@@ -23,6 +23,7 @@ from harness.sweep.points import Point
 from harness.sweep.progress import SweepProgress
 from harness.sweep.storage import mend
 from harness.sweep.trials import Asked, Trials
+from harness.text import visible
 
 _PAUSE = 1.0  # seconds between two looks at trials that run on another machine
 
@@ -116,9 +117,11 @@ def status(folder: SweepFolder, spec: Search) -> str:
         owner = trial.user_attrs.get("owner")
         if trial.state.name == "RUNNING" and owner:
             ended = ", which is gone: run the sweep again" if gone(owner, folder.workers) else ""
-            lines.append(f"running: trial {trial.number} by process {owner['pid']} on {owner['host']}{ended}")
+            lines.append(
+                f"running: trial {trial.number} by process {visible(owner['pid'])} on {visible(owner['host'])}{ended}"
+            )
         if "error" in trial.user_attrs:
-            lines.append(f"failed: trial {trial.number}: {trial.user_attrs['error']}")
+            lines.append(f"failed: trial {trial.number}: {visible(trial.user_attrs['error'])}")
     if best := kind_of(spec).best_so_far(spec, trials, folder):
         lines.append(best)
     return "\n".join(lines)

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.decode import Engine
 from harness.evals.traces import criterion_values
-from harness.records.files import write_file
+from harness.files import write_file
 from harness.spec import Decoding
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.folder import SweepFolder

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from harness.files import write_file
 from harness.markdown import markdown_table
 
 TEMPLATE = """---
@@ -70,7 +71,8 @@ def write_card(out: Path) -> None:
     figures = out / "figures.json"
     table = figures_text(json.loads(figures.read_text())) if figures.is_file() else UNMEASURED.format(path=out.name)
     pretraining, dapo = facts["pretraining"], facts["dapo"]
-    (out / "README.md").write_text(
+    write_file(
+        out / "README.md",
         TEMPLATE.format(
             seed=facts["seed"],
             seconds=facts["seconds"],
@@ -94,7 +96,7 @@ def write_card(out: Path) -> None:
             accuracy=", ".join(f"{value:.2f}" for value in dapo["rollout_accuracy"]),
             versions=", ".join(f"{name} {number}" for name, number in facts["versions"].items()),
             figures=table,
-        )
+        ),
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from harness.files import write_file
 from harness.grading import grade_many
 from harness.stats import paired_difference, standard_error, t_interval
 from harness.tiny import WEIGHTS
@@ -124,7 +125,7 @@ def main(pair: Path, samples: int = 32) -> None:
     """Measure the pair under `pair`, keep the figures beside it and write them into its model card."""
     torch.set_num_threads(1)
     figures = measure_pair(pair / "base", pair / "rl", samples=samples)
-    (pair / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
+    write_file(pair / "figures.json", json.dumps(figures, indent=2) + "\n")
     write_card(pair)
     print(figures_text(figures))
 

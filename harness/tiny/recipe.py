@@ -19,6 +19,7 @@ import transformers
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.errors import UserError
+from harness.files import check_writable, write_file
 from harness.spec import Pair
 from harness.tiny.card import write_card
 from harness.tiny.pretrain import PretrainSettings, pretrain
@@ -50,7 +51,7 @@ def build(
     out = Path(out).resolve()
     if (out / "base").exists() and not overwrite:
         raise UserError(f"out={str(out)!r} already holds a pair; choose another directory, or overwrite=True")
-    out.mkdir(parents=True, exist_ok=True)
+    check_writable(out)
     pretraining = pretraining or PretrainSettings()
     dapo = (dapo or TINY_DAPO).replace(seed=seed)
     started = time.perf_counter()
@@ -77,7 +78,7 @@ def build(
         "versions": {name: version(name) for name in ("torch", "transformers", "trl", "tokenizers")},
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, one thread",
     }
-    (out / "build.json").write_text(json.dumps(facts, indent=2) + "\n")
+    write_file(out / "build.json", json.dumps(facts, indent=2) + "\n")
     (out / "figures.json").unlink(missing_ok=True)  # they were another pair's
     write_card(out)
     return Pair(base=str(out / "base"), rl=str(out / "rl"))

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult, model_name
+from harness.text import visible
 
 DESCRIPTION = "mlflow.note.content"  # MLflow shows this tag, as Markdown, at the top of a run's page
 COLOUR = "mlflow.runColor"  # of a run in MLflow's charts; by default one drawn from its id
@@ -82,7 +83,7 @@ def params_of(result: EvalResult) -> dict[str, str]:
         "grader": result.provenance.get("grader"),
         "golds": result.provenance.get("golds"),
     }
-    return {name: str(value)[:_LONGEST_PARAM] for name, value in values.items() if value is not None}
+    return {name: visible(value, _LONGEST_PARAM) for name, value in values.items() if value is not None}
 
 
 def tags_of(result: EvalResult) -> dict[str, str]:
@@ -99,7 +100,7 @@ def tags_of(result: EvalResult) -> dict[str, str]:
         COLOUR: colour(result),
         DESCRIPTION: description(result),
     }
-    return {name: str(value)[:_LONGEST_TAG] for name, value in tags.items() if value}
+    return {name: visible(value, _LONGEST_TAG, "\n") for name, value in tags.items() if value}
 
 
 def pair_title(result: EvalResult) -> str:
@@ -144,7 +145,7 @@ def description(result: EvalResult) -> str:
     if part := result.limited:
         lines.append(f"Only {part}: for a look, not for a score.")
     if argv := provenance.get("argv"):
-        command = shlex.join([Path(str(argv[0])).name, *map(str, argv[1:])])
+        command = visible(shlex.join([Path(str(argv[0])).name, *map(str, argv[1:])]), None)
         lines.append(f"To do it again:\n\n    {command}")
     return "\n\n".join(lines)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.evals.foreign import read_result
+from harness.text import visible
 from harness.tracking.log import write_run
 from harness.tracking.owner import is_dead
 from harness.tracking.query import experiments, find_run, runs
@@ -21,8 +22,8 @@ class SyncReport:
     killed: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        lines = [f"logged: {name}" for name in self.logged]
-        lines += [f"no result, left alone: {name}" for name in self.skipped]
+        lines = [f"logged: {visible(name)}" for name in self.logged]
+        lines += [f"no result, left alone: {visible(name)}" for name in self.skipped]
         lines += [f"run {run_id} was left by a process that is gone: KILLED" for run_id in self.killed]
         lines.append(
             f"{len(self.logged)} logged, {len(self.present)} there already, {len(self.skipped)} files are no results, "

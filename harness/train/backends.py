@@ -12,8 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.files import make_folder
 from harness.progress import phase
-from harness.records.files import make_folder
 from harness.spec.decoding import Mode
 from harness.train.card import write_card
 from harness.train.folder import Inputs, SeedFolder, TrainingFolder, write_json

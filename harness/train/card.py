@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from harness.records.files import write_file
+from harness.files import write_file
 from harness.train.settings import DapoSettings
 
 TEMPLATE = """---

@@ -23,7 +23,8 @@ from typing import Any
 import yaml
 
 from harness.errors import UserError
-from harness.records.files import make_folder, sync_folder, write_file
+from harness.files import disk_error, make_folder, sync_folder, write_file
+from harness.spec.base import load_yaml
 from harness.train.spec import TrainSpec, load_train, plain
 
 MARK = "rlvr_dir.json"  # written last: a checkpoint without it is half a one
@@ -92,7 +93,7 @@ class TrainingFolder:
 
     def stored(self) -> TrainSpec | None:
         """Read the training this folder belongs to; None for a new one."""
-        return load_train(yaml.safe_load(self.spec.read_text())) if self.spec.is_file() else None
+        return load_train(load_yaml(self.spec.read_text())) if self.spec.is_file() else None
 
     def seed(self, seed: int) -> "SeedFolder":
         """Return the part of one seed."""
@@ -135,15 +136,22 @@ class SeedFolder:
                 shutil.rmtree(other)
 
     def append(self, record: dict[str, Any]) -> None:
-        """Add a line to the log."""
-        with self.log.open("a") as log:
-            log.write(json.dumps(record) + "\n")
+        """Add a line to the log.
+
+        Raises:
+            UserError: the file system refused.
+        """
+        try:
+            with self.log.open("a") as log:
+                log.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise disk_error(error, self.log, "the last checkpoint is safe") from None
 
     def trim(self, step: int) -> None:
         """Forget the lines after a step: they are written again. A line that was cut short goes too."""
         if self.log.is_file():
             lines = [json.dumps(record) + "\n" for record in self.records() if record["step"] <= step]
-            write_file(self.log, "".join(lines).encode())
+            write_file(self.log, "".join(lines))
 
     def records(self) -> list[dict[str, Any]]:
         """Read the lines of the log."""

@@ -25,8 +25,8 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, TrainerCallback
 
+from harness.files import make_folder
 from harness.progress import Bar, phase
-from harness.records.files import make_folder
 from harness.records.lock import Lock
 from harness.train.backends import OnRecord, OnSeed, Say, Source, Validate, ValidationScores, conclude, validate_base
 from harness.train.dapo import DapoTrainer, make_trainer

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from harness.errors import UserError
+from harness.files import write_file
 from harness.markdown import interval, markdown_table
-from harness.records.files import write_file
 from harness.spec import parse
 from harness.stats import Comparison, Scores, difference_over_seeds, family, standard_error, t_interval
 from harness.train.folder import TrainingFolder, read_json, write_json

@@ -1,11 +1,9 @@
 """Interruptions of the real kind: a second process, kill -9 at random moments, Ctrl-C, a full disk, a forked child."""
 
-import contextlib
 import errno
 import itertools
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -18,6 +16,7 @@ import pytest
 from harness.errors import UserError
 from harness.records import journal as journal_module
 from harness.records.journal import JOURNAL, contents
+from tests.broken import die_at, files_at_most, in_child
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, resume
 
 ROOT = Path(__file__).parents[2]
@@ -29,19 +28,6 @@ with open_record(sys.argv[1]) as record:
     print("held", flush=True)
     time.sleep(60)
 """
-
-
-def in_child(work):
-    """Runs `work()` in a forked process; gives its pid. Nothing of pytest's runs in it afterwards."""
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 70
-    try:
-        work()
-        code = 0
-    finally:
-        os._exit(code)
 
 
 def test_a_second_process_is_refused_and_the_owner_named_until_it_is_dead(tmp_path):
@@ -113,27 +99,6 @@ def test_killed_at_a_hundred_random_moments_the_record_is_the_same(tmp_path):
     assert rounds < 50
 
 
-def die_at(step):
-    """From here on this process dies of -9 at its `step`-th call that touches a file, half-way through if it writes."""
-    steps = itertools.count()
-
-    def deadly(call, half=None):
-        def wrapped(*arguments, **options):
-            if next(steps) == step:
-                if half is not None:
-                    half(*arguments)
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*arguments, **options)
-
-        return wrapped
-
-    write, pwrite = os.write, os.pwrite
-    os.write = deadly(write, lambda fd, data: write(fd, data[: len(data) // 2]))
-    os.pwrite = deadly(pwrite, lambda fd, data, at: pwrite(fd, data[: len(data) // 2], at))
-    for name in ("open", "fsync", "replace", "ftruncate", "truncate", "close", "link"):
-        setattr(os, name, deadly(getattr(os, name)))
-
-
 def test_killed_at_every_single_step_the_record_is_whole_or_absent_and_ends_the_same(tmp_path):
     problems = PROBLEMS[:2]
     whole = (fill(tmp_path / "whole", 1, problems) / "record.jsonl").read_bytes()
@@ -181,18 +146,6 @@ def test_writes_that_the_system_cuts_short_are_completed(tmp_path, monkeypatch):
     write = os.pwrite
     monkeypatch.setattr(journal_module.os, "pwrite", lambda fd, data, at: write(fd, bytes(data)[:100], at))
     assert (fill(tmp_path / "short") / JOURNAL).read_bytes() == whole
-
-
-@contextlib.contextmanager
-def files_at_most(size):
-    """No file of this process grows beyond `size` bytes: what a full disk looks like, at any size."""
-    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 def test_a_full_disk_is_one_sentence_and_nothing_is_torn(tmp_path):

@@ -10,8 +10,8 @@ import pytest
 from harness.report import latex, markdown, sheet
 from harness.report.html import safe_link
 from harness.report.model import Cell, Column, Figure, Provenance, Report, Row, Section, Table, ranked
-from harness.report.text import visible
 from harness.report.write import write
+from harness.text import visible
 
 TABLE = Table(
     "small",

@@ -3,7 +3,7 @@
     from harness.report.viewer import viewer_data, viewer_html
     snapshots = [RecordStore("runs/records").one(name) for name in names]
     answers = stored_answers(snapshots, common_problems(snapshots)[:3])
-    Path("view.html").write_text(viewer_html(viewer_data(answers, tokenizer)))
+    write_file(Path("view.html"), viewer_html(viewer_data(answers, tokenizer)))
 
 `data` makes the numbers, `pieces` the text of tokens, `page` the HTML; `viewer_fragment` is the part for a larger page.
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.records.files import write_file
+from harness.files import write_file
 from harness.train.spec import TrainSpec
 
 

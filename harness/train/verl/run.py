@@ -21,8 +21,8 @@ from typing import Any
 
 import harness
 from harness.errors import UserError
+from harness.files import make_folder, write_file
 from harness.progress import Bar, phase
-from harness.records.files import make_folder, write_file
 from harness.records.lock import Lock
 from harness.train.backends import (
     OnRecord,

@@ -3,12 +3,18 @@
 import errno
 import os
 import re
+import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
 from harness.errors import UserError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+REFUSALS = (
+    *FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP,
+)  # fmt: skip
+LONGEST_NAME = 200  # characters of a file's name, which file systems hold to 255 bytes
+_PROBE = 65_536  # bytes; with less room than that nothing worth having fits
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
@@ -22,22 +28,32 @@ def folder_name(what: str, name: str) -> str:
     """Return `name` if it can be a folder's name as it is.
 
     Raises:
-        UserError: it holds a slash, a space or the like.
+        UserError: it holds a slash, a space or the like, or is too long.
     """
+    if len(name) > LONGEST_NAME:
+        raise UserError(f"{what}={name[:40]!r}... has {len(name)} characters; accepted: at most {LONGEST_NAME}")
     if not _NAME.fullmatch(name):
         raise UserError(f"{what}={name!r} is refused: it names a folder; accepted: letters, digits, '.', '_' and '-'")
     return name
 
 
-def write_file(path: Path, data: bytes | Iterable[bytes], kept: str = "what was there before is untouched") -> None:
-    """Replace `path` by `data`, whole or in pieces: write beside it, sync, rename over it, sync the folder.
+def write_file(
+    path: Path, data: str | bytes | Iterable[bytes], kept: str = "what was there before is untouched"
+) -> None:
+    """Replace `path` by `data`, whole or in pieces: write a new file beside it, sync, rename over it, sync the folder.
+
+    No link is followed, neither by the new file nor at `path`. Text is written as UTF-8, a lone surrogate (as in an
+    argument that is no UTF-8) as JSON escapes it.
 
     Raises:
         UserError: the file system refused.
     """
-    beside = path.with_name(f".{path.name}.new")
+    beside = path.with_name(f".{path.name[:60]}.{secrets.token_hex(4)}.new")
+    data = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+    made = False
     try:
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        made = True
         try:
             for piece in (data,) if isinstance(data, bytes) else data:
                 view = memoryview(piece)
@@ -49,10 +65,24 @@ def write_file(path: Path, data: bytes | Iterable[bytes], kept: str = "what was 
         os.replace(beside, path)
         sync_folder(path.parent)
     except BaseException as error:
-        beside.unlink(missing_ok=True)
+        if made:
+            beside.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise disk_error(error, path, kept) from None
         raise
+
+
+def check_writable(*folders: Path) -> None:
+    """Create folders that will receive files, and write one into each: what cannot be kept is not worth decoding.
+
+    Raises:
+        UserError: one cannot be created or written to, or its disk is full.
+    """
+    for folder in folders:
+        make_folder(folder)
+        probe = folder / ".writable"
+        write_file(probe, bytes(_PROBE), "nothing was begun")
+        probe.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,0 +1,28 @@
+"""Text of a model or a stranger is hostile: what cannot be seen, or reorders what can, is written out; the rest is cut.
+
+`visible` is applied where text leaves: by `UserError`, the command line's `echo` and `say`, `markdown_table`, and the
+renderers of reports and figures. It changes nothing the second time.
+"""
+
+import unicodedata
+
+LONGEST = 2000  # characters that a page shows of one text
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # control, format (bidi marks), surrogates, unassigned, breaks
+
+
+def visible(text: object, limit: int | None = LONGEST, keep: str = "") -> str:
+    r"""Return `text` on one line, its invisible characters but those in `keep` as escapes, at most `limit` of it.
+
+    >>> visible("a\u202eb\n")
+    'a\\u202eb\\n'
+    """
+    text = str(text)
+    if limit is not None and len(text) > limit:
+        text = text[: limit - 1] + "…"
+    return "".join(_escape(c) if c not in keep and unicodedata.category(c) in _HIDDEN else c for c in text)
+
+
+def _escape(character: str) -> str:
+    short = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    code = ord(character)
+    return short.get(character) or (f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")

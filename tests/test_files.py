@@ -1,0 +1,124 @@
+"""Every file that is written is the old one or the new one, and none goes elsewhere than where it was meant to."""
+
+import itertools
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UserError
+from harness.files import LONGEST_NAME, check_writable, folder_name, write_file
+from harness.spec import Decoding
+from tests.broken import die_at, files_at_most, in_child, read_only, tiny_disk
+from tests.report.made import result
+
+HOUSE = Path(__file__).parents[1] / "harness"
+
+
+def test_text_is_utf_8_whatever_is_in_it(tmp_path):
+    write_file(tmp_path / "a.json", '"naïve 数 \udcff"')
+    assert (tmp_path / "a.json").read_text(encoding="utf-8") == '"naïve 数 \\udcff"'
+    write_file(tmp_path / "b", iter([b"one", b"", b"two"]))
+    assert (tmp_path / "b").read_bytes() == b"onetwo"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_no_link_is_followed(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    place = tmp_path / "out"
+    place.symlink_to(victim)
+    write_file(place, "theirs")
+    assert (victim.read_text(), place.read_text(), place.is_symlink()) == ("mine", "theirs", False)
+
+
+def test_a_name_of_the_longest_kind_is_written_and_a_longer_one_is_one_sentence(tmp_path):
+    write_file(tmp_path / ("x" * 255), "1")
+    assert [path.name for path in tmp_path.iterdir()] == ["x" * 255]
+    with pytest.raises(UserError, match=r"cannot be written.*File name too long"):
+        write_file(tmp_path / ("x" * 300), "1")
+    with pytest.raises(UserError, match=f"has 300 characters; accepted: at most {LONGEST_NAME}") as refused:
+        folder_name("task", "t" * 300)
+    assert len(str(refused.value)) < 120
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_stub(tmp_path):
+    place = tmp_path / "result.json"
+    write_file(place, "old")
+    with (
+        files_at_most(1000),
+        pytest.raises(UserError, match=r"no space is left for it.*what was there before is untou"),
+    ):
+        write_file(place, "n" * 5000)
+    with tiny_disk(tmp_path / "disk") as disk:
+        if disk is not None:
+            write_file(disk / "a", "x" * 20_000)
+            with pytest.raises(UserError, match="no space is left for it"):
+                write_file(disk / "a", "y" * 60_000)
+            assert [(path.name, path.read_text()) for path in disk.iterdir()] == [("a", "x" * 20_000)]
+            (disk / "b").write_bytes(bytes(40_000))
+            with pytest.raises(UserError, match=r"no space is left for it.*nothing was begun"):
+                check_writable(disk / "runs")
+    (tmp_path / "disk").rmdir()
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("result.json", "old")]
+
+
+def test_killed_at_every_single_step_it_is_the_old_file_or_the_new_one(tmp_path):
+    seen = set()
+    for step in itertools.count():
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        (folder / "a").write_text("old")
+        new = (piece for piece in (b"ne" * 500, b"w" * 500))
+        child = in_child(lambda step=step, new=new, folder=folder: (die_at(step), write_file(folder / "a", new)))
+        _, status = os.waitpid(child, 0)
+        seen.add((folder / "a").read_text())
+        write_file(folder / "a", "again")  # nothing that was left is in the way
+        if not os.WIFSIGNALED(status):
+            assert status == 0
+            break
+        assert os.WTERMSIG(status) == signal.SIGKILL
+    assert step >= 6
+    assert seen == {"old", "ne" * 500 + "w" * 500}
+
+
+def test_a_folder_that_takes_nothing_is_said_before_anything_begins(tmp_path):
+    with (
+        read_only(tmp_path / "ro") as folder,
+        pytest.raises(UserError, match=r"cannot be written .*nothing was") as said,
+    ):
+        check_writable(folder / "runs")
+    assert "\n" not in str(said.value)
+    with files_at_most(1000), pytest.raises(UserError, match=r"no space is left for it.*nothing was begun"):
+        check_writable(tmp_path / "new")
+    check_writable(tmp_path / "new")
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_result_is_whole_or_absent_and_its_name_leads_nowhere_else(tmp_path):
+    one = result(Decoding(mode="rl"), argv=["rlvr-dir", "--out", "\udcff"])
+    with files_at_most(500), pytest.raises(UserError, match="no space is left"):
+        one.write(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    again = type(one).from_json(one.write(tmp_path).read_text(encoding="utf-8"))
+    assert again.provenance["argv"] == ["rlvr-dir", "--out", "\udcff"]
+    assert again.config_hash == one.config_hash
+    with pytest.raises(UserError, match=r"task='\.\./\.\./x' is refused"):
+        result(Decoding(mode="rl"), task="../../x").write(tmp_path)
+
+
+# Where something else than `write_file` may write: into folders of its own that are gone afterwards, and logs.
+ELSEWHERE = {
+    "decode/expo.py", "decode/vllm_pair/output.py", "sweep/fleet.py", "tracking/artifacts.py", "train/folder.py",
+    "train/verl/keeper.py",
+}  # fmt: skip
+
+
+WRITES = re.compile(r"""\.write_(text|bytes)\(|json\.dump\(|open\([^)]*["'][wax]b?\+?["']""")
+
+
+def test_nothing_is_written_but_by_write_file():
+    found = {path.relative_to(HOUSE).as_posix() for path in HOUSE.rglob("*.py") if WRITES.search(path.read_text())}
+    assert {where for where in found if not where.startswith("bench/")} == ELSEWHERE
