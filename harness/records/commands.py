@@ -11,7 +11,7 @@ from harness.files import folder_name, write_file
 from harness.grading import grader_name
 from harness.records.config import RecordConfig
 from harness.records.journal import Entry
-from harness.records.lock import Lock
+from harness.records.lock import Lock, check_free
 from harness.records.official import read_official
 from harness.records.record import LOCK, RECORD
 from harness.records.store import RecordStore, Snapshot
@@ -122,18 +122,24 @@ def gc_records(store: str | Path, drop: Sequence[str] = (), *, delete: bool = Fa
     """Return path, bytes and reason of each file that nothing needs, and delete them only if told to.
 
     They are damaged files that were set aside, half-written ones, records without a rollout, and the records named in
-    `drop`. Records in use are passed over.
+    `drop`, one each. Records in use are passed over. Unless told to delete, nothing is changed, not even a lock made.
+
+    Raises:
+        UserError: a name in `drop` is empty, or means no record or several, or one in use.
     """
     records = RecordStore(store)
-    dropped = {each for name in drop for each in records.find(name)}
+    dropped = [_one(records, name) for name in drop]
     found: list[dict[str, Any]] = []
     for name in records.names():
-        snapshot = records.read(*name)
+        lock = records.folder.joinpath(*name) / LOCK
         try:
-            lock = Lock(snapshot.folder / LOCK, f"record {snapshot.name}")
+            held = Lock(lock, f"record {'/'.join(name)}") if delete else check_free(lock, f"record {'/'.join(name)}")
         except UserError:
+            if name in dropped:
+                raise
             continue
         try:
+            snapshot = records.read(*name)
             if name in dropped or not (snapshot.contents.entries or snapshot.contents.damaged):
                 reason = "named" if name in dropped else "no rollouts"
                 garbage = [(snapshot.folder, reason)]
@@ -144,19 +150,29 @@ def gc_records(store: str | Path, drop: Sequence[str] = (), *, delete: bool = Fa
             for path, _ in garbage if delete else ():
                 _remove(path)
         finally:
-            lock.release()
+            if held is not None:
+                held.release()
     return found
 
 
+def _one(records: RecordStore, name: str) -> tuple[str, str]:
+    """Return the one record that a name means; an empty one begins every hash."""
+    if not name.partition("/")[0]:
+        raise UserError(f"drop={name!r} names no record; accepted: the beginning of one record's hash")
+    snapshot = records.one(name)
+    return snapshot.record_hash, snapshot.task
+
+
 def _bytes(path: Path) -> int:
-    return sum(file.stat().st_size for file in path.rglob("*")) if path.is_dir() else path.stat().st_size
+    files = path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]
+    return sum(file.lstat().st_size for file in files)
 
 
 def _remove(path: Path) -> None:
-    if not path.is_dir():
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:  # of a link, the link
         path.unlink()
-        return
-    shutil.rmtree(path)
     if not any(path.parent.iterdir()):
         path.parent.rmdir()
 

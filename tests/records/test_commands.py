@@ -4,8 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from harness import stats
+from harness.cli import app
 from harness.errors import UserError
 from harness.records import RecordStore
 from harness.records.commands import (
@@ -206,3 +208,47 @@ def test_gc_takes_what_nothing_needs_and_only_when_told(tmp_path):
     assert verify_records(tmp_path) == {NAME: []}
     gc_records(tmp_path, drop=[NAME], delete=True)
     assert list_records(tmp_path) == []
+
+
+def test_gc_drops_the_one_record_that_is_named_and_says_so_first(tmp_path):
+    folder = fill(tmp_path)
+    with RecordStore(tmp_path).open(config(prompt="0" * 16), TASK, PROBLEMS, 3) as other:
+        other.add(made(PROBLEMS[0], 0))
+        with pytest.raises(UserError, match="is being written by process"):
+            gc_records(tmp_path, drop=[other.folder.parent.name])
+    (folder / "lock").unlink()  # a store that somebody copied has none
+    there = {path: path.read_bytes() if path.is_file() else None for path in tmp_path.rglob("*")}
+    for drop, sentence in (
+        ("", "drop='' names no record; accepted: the beginning of one record's hash"),
+        (f"/{TASK}", "names no record"),
+        ("feed", "is not in"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            gc_records(tmp_path, drop=[drop], delete=True)
+    done = CliRunner().invoke(app, ["records", "gc", "--drop", NAME[:6], "--store", str(tmp_path)])
+    assert done.output.startswith(f"would delete: {folder} (named, ")
+    assert {path: path.read_bytes() if path.is_file() else None for path in tmp_path.rglob("*")} == there
+    done = CliRunner().invoke(app, ["records", "gc", "--drop", NAME[:6], "--delete", "--store", str(tmp_path)])
+    first, second = done.output.splitlines()
+    assert (first.partition(": ")[0], second.partition(": ")[0]) == ("will delete", "deleted")
+    assert [row["record"] for row in list_records(tmp_path)] == [f"{other.folder.parent.name}/{TASK}"]
+
+
+def test_two_records_of_one_beginning_are_not_dropped(tmp_path):
+    folder = fill(tmp_path)
+    folder.with_name("other").mkdir()
+    (folder.with_name("other") / JOURNAL).write_bytes((folder / JOURNAL).read_bytes())
+    with pytest.raises(UserError, match="means 2 records"):
+        gc_records(tmp_path, drop=[folder.parent.name], delete=True)
+    assert len(list_records(tmp_path)) == 2
+
+
+def test_a_lock_that_is_a_link_is_not_written_through(tmp_path):
+    folder = fill(tmp_path / "store")
+    (tmp_path / "mine").write_text("mine")
+    (folder / "lock").unlink()
+    (folder / "lock").symlink_to(tmp_path / "mine")
+    with pytest.raises(UserError, match="cannot be written"):
+        open_record(tmp_path / "store")
+    assert gc_records(tmp_path / "store", delete=True) == []
+    assert (tmp_path / "mine").read_text() == "mine"
