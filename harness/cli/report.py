@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness.cli.base import echo
 from harness.cli.options import spec_options
 from harness.cli.track import Tracking
+from harness.cli.view import Tokenizer, tokenizers
 from harness.errors import unknown
+from harness.files import check_writable
 from harness.spec import EvalSpec
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ def report(
     tokens: Annotated[
         int, typer.Option(help="Problems a benchmark shown token by token, where records are at hand.", min=0)
     ] = 2,
+    tokenizer: Tokenizer = None,
     tables_of_the_paper: Annotated[
         bool, typer.Option("--paper", help="Add the paper's own tables, drawn from its numbers.")
     ] = False,
@@ -52,7 +56,6 @@ def report(
         rlvr-dir analyse tokens --tasks tiny_medium && rlvr-dir report runs/demo --analysis runs/analysis
     """
     from harness import __version__
-    from harness.cli.view import tokenizer_of
     from harness.evals.places import read_results
     from harness.report.build import build
     from harness.report.sections import analysis_sections, paper_section
@@ -68,10 +71,11 @@ def report(
     found = _only(read_results(places, store, **asked), tasks) if places else []
     more = analysis_sections(analyses or [])
     more += [paper_section()] if tables_of_the_paper else []
+    check_writable(out)
     facts = (("rlvr-dir", __version__), ("made by", " ".join(["rlvr-dir", *sys.argv[1:]])))
-    viewers = token_viewers(found, tokens, lambda snapshots: tokenizer_of(None, snapshots))
+    viewers = token_viewers(found, tokens, tokenizers(tokenizer))
     page = write(build(found, name=title, more=more, out=out, facts=facts, viewers=viewers), out)
-    typer.echo(f"written: {page}, report.md and the tables and figures beside it")
+    echo(f"written: {page}, report.md and the tables and figures beside it")
 
 
 def _only(results: "list[EvalResult]", tasks: str | None) -> "list[EvalResult]":

@@ -1,20 +1,31 @@
 """`rlvr-dir view`: what both models thought at every token, as one page."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness.cli.base import echo
 from harness.cli.evaluate import announce_tiny
 from harness.cli.options import spec_options
 from harness.errors import UserError
+from harness.files import check_writable, make_folder, write_file
 from harness.progress import phase
 from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
+from harness.tiny import checkpoints, tiny_pair
 
 if TYPE_CHECKING:
     from harness.records import Snapshot
 
+NAMED_THERE = "records"  # as --tokenizer: where the records say that their models are
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        help="Where the tokenizer is: a directory or hub id, or `records` for the local places that records which you "
+        "trust name. Default that of the pair that is decoded, or of the tiny pair."
+    ),
+]
 USUAL = ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=-0.1,gamma=0.1")
 
 
@@ -30,9 +41,7 @@ def view(
     limit: Annotated[int, typer.Option(help="First problems, where none is named.", min=1)] = 3,
     sample: Annotated[int, typer.Option(help="Which response to each problem.", min=0)] = 0,
     store: Annotated[Path, typer.Option(help="Folder of records.")] = Path("runs/records"),
-    tokenizer: Annotated[
-        str | None, typer.Option(help="Where the tokenizer is; default the records' RL checkpoint.")
-    ] = None,
+    tokenizer: Tokenizer = None,
     decoding: Annotated[
         list[str] | None,
         typer.Option("-d", "--decoding", help=f"With --tasks, as in eval; default {'; '.join(USUAL)}."),
@@ -56,8 +65,11 @@ def view(
     if not records:
         decodings = list(dict.fromkeys(decoding or USUAL))
         asked = load_eval({}, {**options, "decodings": decodings, "samples": sample + 1, "limit": limit})
+        check_writable(out.parent, store)
         many = _decoded(asked, store, top)
+        load = tokenizers(tokenizer, checkpoints(asked.pair))
     else:
+        load = tokenizers(tokenizer)
         many = [_read(records or [], store)]
     answers: dict[str, Any] = {}
     for snapshots in many:
@@ -66,15 +78,12 @@ def view(
             raise UserError(f"the records share no problem with a sample {sample}; accepted: records of one benchmark")
         answers |= stored_answers(snapshots, found, sample)
     if not all(one.rollout.trace is not None for row in answers.values() for one in row):
-        typer.echo("Some responses were kept without every token's facts; --tasks decodes with them.", err=True)
+        echo("Some responses were kept without every token's facts; --tasks decodes with them.", err=True)
     name = ", ".join(dict.fromkeys(snapshots[0].task for snapshots in many))
-    page = viewer_html(viewer_data(answers, tokenizer_of(tokenizer, many[0])), f"Tokens: {name}")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"out={str(out)!r} cannot be written: {error.strerror}") from None
-    typer.echo(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB)")
+    page = viewer_html(viewer_data(answers, load(many[0])), f"Tokens: {name}")
+    make_folder(out.parent)
+    write_file(out, page)
+    echo(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
 def _decoded(asked: EvalSpec, store: Path, top: int) -> "list[list[Snapshot]]":
@@ -114,18 +123,46 @@ def _read(names: list[str], store: Path) -> "list[Snapshot]":
     return found
 
 
-def tokenizer_of(named: str | None, snapshots: "Sequence[Snapshot]") -> Any:
-    """Load the tokenizer; None, with a word on it, where there are tokens and it cannot be had."""
-    from transformers import AutoTokenizer
+def tokenizers(named: str | None, pair: Pair | None = None) -> "Callable[[Sequence[Snapshot]], Any]":
+    """Return what loads the tokenizer of some records, or gives None, with a word on it, where it cannot be had.
 
-    place = named or next((one.about["rl"] for one in snapshots if one.about.get("rl")), None)
-    if place is None:
-        return None
-    try:
-        return AutoTokenizer.from_pretrained(place)
-    except Exception as error:  # transformers raises anything; the page is of use without it
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        if named:
-            raise UserError(f"tokenizer={named!r} cannot be read: {said}") from None
-        typer.echo(f"warning: no tokenizer in {place}: tokens are shown by their ids; --tokenizer names one", err=True)
-        return None
+    It comes from where the user says: `named`, else the `pair` that the command itself decodes. What a record says of
+    its models is a stranger's word: it is looked up only for `records`, among local files, and its code is never run.
+    The tiny pair's records are known by the digest of its weights.
+    """
+
+    def load(snapshots: "Sequence[Snapshot]") -> Any:
+        how: dict[str, Any] = {"trust_remote_code": False, "local_files_only": named in (None, NAMED_THERE)}
+        place = named
+        if named == NAMED_THERE:
+            place = next((str(one.about["rl"]) for one in snapshots if one.about.get("rl")), None)
+        elif named is None and pair is not None:
+            place = pair.rl
+            how |= {"revision": pair.rl_revision, "trust_remote_code": pair.trust_remote_code}
+        elif named is None:
+            place = _tiny(snapshots)
+        if place is None:
+            if any(one.about.get("rl") for one in snapshots):
+                echo("Tokens are shown by their ids; --tokenizer says where their tokenizer is.", err=True)
+            return None
+        from transformers import AutoTokenizer
+
+        try:
+            return AutoTokenizer.from_pretrained(place, **how)
+        except Exception as error:  # transformers raises anything; the page is of use without it
+            said = (str(error).splitlines() or [type(error).__name__])[0]
+            if named == place:
+                raise UserError(f"tokenizer={named!r} cannot be read: {said}") from None
+            echo(f"warning: no tokenizer in {place} ({said}): tokens are shown by their ids", err=True)
+            return None
+
+    return load
+
+
+def _tiny(snapshots: "Sequence[Snapshot]") -> str | None:
+    """Return where the tiny pair is if these are its records, by the digest of the weights that decoded them."""
+    from harness.records.config import fingerprint
+
+    tiny = tiny_pair().rl
+    known = {one.config.rl for one in snapshots if one.config is not None}
+    return tiny if known == {fingerprint(tiny)} else None
