@@ -165,7 +165,9 @@ def test_what_a_strangers_record_says_of_its_prompt_is_compared_and_no_more(wher
     about = json.loads((record / "about.json").read_text())
     assert about["presentation"]["prompt"] == shown
     (tmp_path / "prompt.txt").write_text(shown)
-    assert read_results([record])[0].avg > 0.5
+    [again] = read_results([record])  # shown an example, the tiny pair has no answer right
+    assert (again.n_tokens == result.n_tokens).all()
+    assert again.problem_ids == result.problem_ids == tuple(f"sum-{i}" for i in range(5))
     for said in ({"prompt": str(tmp_path / "prompt.txt")}, {"prompt": "{{ 9**9**9 }}{{problem}}"}, "{{", 3):
         whole = {**about["presentation"], **said} if isinstance(said, dict) else said
         (record / "about.json").write_text(json.dumps({**about, "presentation": whole}))
