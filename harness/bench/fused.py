@@ -22,7 +22,7 @@ import triton
 import triton.language as tl
 
 from harness.policy import GATES, Decision, Noise, Rule, RuleRow, decide, kernels
-from harness.policy.criteria import entropy, fires, kl_divergence
+from harness.policy.criteria import cross_entropy, entropy, fires, kl_divergence
 from harness.policy.decision import _argmax, _argmax_target, _primary, extrapolate
 from harness.policy.fused import TILE, run_kernels
 from harness.policy.noise import MULTIPLY_1, MULTIPLY_2, PROPOSE, REDRAW, STEP
@@ -35,18 +35,21 @@ TAUS = {
     "delta_logp": (-1.0, -0.1, 0.1),
     "entropy_base": (0.5, 2.0, 5.0),
     "entropy_rl": (0.5, 2.0, 5.0),
+    "nll_rl": (0.5, 2.0, 5.0),
+    "ce": (0.5, 2.0, 5.0),
     "random": (0.1, 0.6),
     "never": (0.0,),
     "always": (0.0,),
 }
 RULES = tuple(
-    RuleRow(gate, primary, tau, gamma, temperature, top_p)
+    RuleRow(gate, primary, tau, gamma, temperature, top_p, below)
     for gate in GATES
     for tau in TAUS.get(gate, (0.01, 0.1, 0.4))
     for primary in ("base", "rl")
     for gamma in (0.0, 0.1, 0.7, -0.4, -1.0)
     for temperature in (1.0, 0.6, 1.7)
     for top_p in (0.5, 0.7, 0.95, 1.0, 1e-6, 0.0)
+    for below in (False, True)
 )
 # Row i is of kind i % 8: deviation of base's logits, how much sharper RL's are, and their deviation from that.
 LOGIT_KINDS = {
@@ -147,7 +150,7 @@ class Outcome:
     """What the kernels made of a batch."""
 
     decision: Decision
-    statistics: torch.Tensor  # (n, 4) float32: entropy of base and of RL, KL(RL || base), KL(base || RL)
+    statistics: torch.Tensor  # (n, 5) float32: H(base), H(RL), KL(RL || base), KL(base || RL), -log p_RL(proposed)
     mass: torch.Tensor  # (n, 2, vocabulary) float32: of every token under the primary and under the target
     totals: torch.Tensor  # (n, 2) int64: of these, as the kernels added them up
 
@@ -166,7 +169,10 @@ def outcome(batch: DecisionBatch, *, tile: int = TILE, chunk: int = 8) -> Outcom
         ROWS=at_once, TILE=tile, enable_fp_fusion=False,
     )  # fmt: skip
     first = kernels.STATISTICS_AT
-    return Outcome(decision, constants[:, first : first + 4].clone(), mass, totals)
+    at = batch.rl.gather(1, decision.proposed[:, None])[:, 0].float()
+    nll = constants[:, 24] - (at - constants[:, 3]) * constants[:, 0]
+    statistics = torch.cat([constants[:, first : first + 4], nll[:, None]], 1)
+    return Outcome(decision, statistics, mass, totals)
 
 
 def check(batch: DecisionBatch, got: Outcome) -> dict[str, float]:
@@ -207,14 +213,16 @@ def _inexact(batch: DecisionBatch, got: Outcome) -> int:
     logits, greedy = (batch.base, batch.rl), rule.top_p == 0
     proposed = torch.where(greedy, _argmax(_primary(*logits, rule), batch.vocab_size), proposed)
     redrawn = torch.where(greedy, _argmax_target(*logits, rule, batch.vocab_size), redrawn)
-    base, rl, rl_base, base_rl = got.statistics.unbind(1)
+    base, rl, rl_base, base_rl, nll = got.statistics.unbind(1)
+    delta = got.decision.delta_logp
     values = {
-        "delta_logp": got.decision.delta_logp, "entropy_base": base, "entropy_rl": rl, "kl_rl_base": rl_base,
+        "delta_logp": delta, "entropy_base": base, "entropy_rl": rl, "kl_rl_base": rl_base,
         "kl_base_rl": base_rl, "kl": 0.5 * (rl_base + base_rl), "random": noise.gate,
+        "abs_delta_logp": delta.abs(), "nll_rl": nll, "ce": base + base_rl,
     }  # fmt: skip
     replaced = rule.has("always")
     for gate, value in values.items():
-        replaced = replaced | (rule.has(gate) & fires(gate, value, rule.tau))
+        replaced = replaced | (rule.has(gate) & fires(value, rule.tau, rule.below))
     token = torch.where(replaced, redrawn, proposed)
     right = (got.decision.proposed == proposed) & (got.decision.replaced == replaced) & (got.decision.token == token)
     added_up = got.totals == got.mass.long().sum(2)
@@ -307,9 +315,12 @@ def _errors(batch: DecisionBatch, got: Outcome) -> tuple[float, float]:
         if rows.any():
             p, mass = logp[rows].exp(), got.mass[rows, policy].double() / 2**60
             worst = max(worst, float(((p - mass).abs() / (p * allowed[rows, None] + 1e-30)).max()))
-    expected = [entropy(lb), entropy(lr), kl_divergence(lr, lb), kl_divergence(lb, lr)]
+    at, (of_base, _, _, base_rl, _) = got.decision.proposed[:, None], got.statistics.unbind(1)
+    nll = -lr.gather(1, at)[:, 0]
+    expected = [entropy(lb), entropy(lr), kl_divergence(lr, lb), kl_divergence(lb, lr), nll]
     pairs = [*zip(expected, got.statistics.unbind(1), strict=True)]
-    pairs.append(((lr - lb).gather(1, got.decision.proposed[:, None])[:, 0], got.decision.delta_logp))
+    pairs.append(((lr - lb).gather(1, at)[:, 0], got.decision.delta_logp))
+    pairs.append((cross_entropy(lb, lr), of_base + base_rl))
     nats = torch.stack([torch.where(right == value, 0.0, right - value.double()) for right, value in pairs])
     return worst, float(nats.abs().nan_to_num(torch.inf).max())
 

@@ -31,6 +31,7 @@ def rule_row(decoding: Decoding, sampling: Sampling) -> RuleRow:
         gamma=decoding.gamma if decoding.gated else 0.0,
         temperature=sampling.criterion_temperature,
         top_p=0.0 if sampling.greedy else sampling.top_p,
+        below=decoding.below if decoding.gated else None,
     )
 
 

@@ -26,15 +26,22 @@ class Trace:
         return (self.table.shape[1] - len(FACTS)) // len(TOP_FACTS)
 
     def fact(self, name: str) -> np.ndarray:
-        """Return one of `FACTS`, or `delta_logp`, or `kl`, the mean of both directions: (tokens,) float32.
+        """Return one of `FACTS`, or the value of a criterion that these give: (tokens,) float32.
 
         Raises:
             KeyError: there is no such fact.
         """
-        if name == "delta_logp":
-            return self.fact("logp_rl") - self.fact("logp_base")
-        if name == "kl":
-            return 0.5 * (self.fact("kl_rl_base") + self.fact("kl_base_rl"))
+        match name:
+            case "delta_logp":
+                return self.fact("logp_rl") - self.fact("logp_base")
+            case "abs_delta_logp":
+                return np.abs(self.fact("delta_logp"))
+            case "nll_rl":
+                return -self.fact("logp_rl")
+            case "kl":
+                return 0.5 * (self.fact("kl_rl_base") + self.fact("kl_base_rl"))
+            case "ce":
+                return self.fact("entropy_base") + self.fact("kl_base_rl")
         if name not in FACTS:
             raise KeyError(name)
         return self.table[:, FACTS.index(name)]

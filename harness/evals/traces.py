@@ -11,7 +11,7 @@ from harness.progress import showing
 from harness.records import RecordStore, StoredRollout
 from harness.spec import CRITERIA, Decoding, EvalSpec
 
-MEASURABLE = tuple(name for name in CRITERIA if name != "random")
+MEASURABLE = tuple(name for name in CRITERIA if name not in ("random", "always"))
 
 
 def traced(

@@ -18,7 +18,7 @@ from harness.policy.advantages import (
     unclipped,
 )
 from harness.policy.closed_form import distribution
-from harness.policy.criteria import CRITERIA, delta_logp, entropy, fires, kl_divergence
+from harness.policy.criteria import BELOW, CRITERIA, delta_logp, entropy, fires, kl_divergence
 from harness.policy.decision import (
     COLUMNS,
     GATES,
@@ -36,6 +36,7 @@ from harness.policy.noise import GATE, PROPOSE, REDRAW, request_key, uniform
 from harness.policy.nucleus import draw, truncate
 
 __all__ = [
+    "BELOW",
     "COLUMNS",
     "CRITERIA",
     "GATE",

@@ -35,17 +35,19 @@ def distribution(
         if gate == "always":
             held[rows] = 1.0
         elif gate == "random":
-            held[rows] = rule.tau[rows, None].double().clamp(0, 1)
+            chance = rule.tau[rows, None].double().clamp(0, 1)
+            held[rows] = torch.where(rule.below[rows, None], chance, 1 - chance)
         elif gate != "never":
             for row in rows.tolist():
-                held[row] = _held(gate, lb[row], lr[row], rule.tau[row]).double()
+                held[row] = _held(gate, lb[row], lr[row], rule.tau[row], rule.below[row]).double()
     replaced = (proposal * held).sum(-1)
     return proposal * (1 - held) + replaced[:, None] * target, replaced
 
 
-def _held(gate: str, lb: torch.Tensor, lr: torch.Tensor, tau: torch.Tensor) -> torch.Tensor:
-    """Return f(y) for all tokens y of one position: (vocab,), (vocab,), () -> (vocab,) bool."""
-    if gate == "delta_logp":
-        return fires(gate, lr - lb, tau)
+def _held(gate: str, lb: torch.Tensor, lr: torch.Tensor, tau: torch.Tensor, below: torch.Tensor) -> torch.Tensor:
+    """Return f(y) for all tokens y of one position: (vocab,), (vocab,), (), () -> (vocab,) bool."""
+    of_tokens = {"delta_logp": lr - lb, "abs_delta_logp": (lr - lb).abs(), "nll_rl": -lr}
+    if gate in of_tokens:
+        return fires(of_tokens[gate], tau, below)
     token, rho = torch.zeros(1, dtype=torch.long), torch.zeros(1)
-    return fires(gate, statistic(gate, lb[None], lr[None], token, rho), tau).expand(lb.shape)
+    return fires(statistic(gate, lb[None], lr[None], token, rho), tau, below).expand(lb.shape)

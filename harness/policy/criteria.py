@@ -1,14 +1,18 @@
-"""The seven criteria f of Algorithm 1: which proposed tokens are redrawn.
+"""The criteria f of Algorithm 1: which proposed tokens are redrawn.
 
 All of them look at untruncated policies: `lb` and `lr` are log-probabilities of base and RL over the whole
-vocabulary, (n, vocab) float32.
+vocabulary, (n, vocab) float32. The first seven are the paper's. The others ask what its claim rests on: whether the
+sign of the change is needed (`abs_delta_logp`), whether RL alone tells as much (`nll_rl`), whether a divergence that
+others use does better (`ce`, arXiv 2605.16874).
 """
 
 import torch
 
-CRITERIA = ("delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random")
-
-_BELOW = ("delta_logp", "random")  # hold below the threshold; the others hold above it
+CRITERIA = (
+    "delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random",
+    "abs_delta_logp", "nll_rl", "ce",
+)  # fmt: skip
+BELOW = ("delta_logp", "random")  # hold below their threshold unless a rule says otherwise; the others hold above it
 
 
 def delta_logp(lb: torch.Tensor, lr: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
@@ -27,6 +31,11 @@ def kl_divergence(lp: torch.Tensor, lq: torch.Tensor) -> torch.Tensor:
     return _expectation(lp, lp - lq)
 
 
+def cross_entropy(lp: torch.Tensor, lq: torch.Tensor) -> torch.Tensor:
+    """Return CE(p, q) = -sum_y p(y) log q(y) in nats: (n, vocab), (n, vocab) -> (n,)."""
+    return -_expectation(lp, lq)
+
+
 def _expectation(logp: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     p = logp.exp()
     impossible = ~(p > 0)
@@ -41,7 +50,7 @@ def statistic(
     Args:
         criterion: one of CRITERIA.
         lb, lr: (n, vocab) log-probabilities of base and RL.
-        token: (n,) proposed tokens; only `delta_logp` looks at them.
+        token: (n,) proposed tokens; only `delta_logp`, `abs_delta_logp` and `nll_rl` look at them.
         rho: (n,) uniform numbers; only `random` looks at them.
 
     Returns:
@@ -65,12 +74,15 @@ def statistic(
             return 0.5 * (kl_divergence(lr, lb) + kl_divergence(lb, lr))
         case "random":
             return rho
+        case "abs_delta_logp":
+            return delta_logp(lb, lr, token).abs()
+        case "nll_rl":
+            return -lr.gather(1, token[:, None]).squeeze(1)
+        case "ce":
+            return cross_entropy(lb, lr)
     raise ValueError(f"criterion={criterion!r} is not known; accepted: {', '.join(CRITERIA)}")
 
 
-def fires(criterion: str, value: torch.Tensor, tau: torch.Tensor) -> torch.Tensor:
-    """Tell where a criterion holds, (n,) bool: below tau for `delta_logp` and `random`, above it for the others.
-
-    Equality does not fire. `value` and `tau` are (n,).
-    """
-    return value < tau if criterion in _BELOW else value > tau
+def fires(value: torch.Tensor, tau: torch.Tensor, below: torch.Tensor) -> torch.Tensor:
+    """Tell where a criterion holds: where `below` (bool) below tau, else above it; all (n,). Equality does not fire."""
+    return torch.where(below, value < tau, value > tau)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.policy.criteria import CRITERIA, delta_logp, fires, statistic
+from harness.policy.criteria import BELOW, CRITERIA, delta_logp, fires, statistic
 from harness.policy.noise import GATE, PROPOSE, REDRAW, uniform
 from harness.policy.nucleus import UNIT, draw, draw_by_mass
 from harness.policy.trace import trace
 
 GATES = ("never", "always", *CRITERIA)
-COLUMNS = ("gate", "proposes_rl", "tau", "gamma", "temperature", "top_p")
+COLUMNS = ("gate", "proposes_rl", "tau", "gamma", "temperature", "top_p", "below")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,10 @@ class RuleRow:
     gate: str = "never"
     primary: str = "base"  # who proposes: "base" or "rl"
     tau: float = 0.0
-    gamma: float = 0.0  # 0: the target is RL itself
+    gamma: float = 0.0  # 0: the target is RL itself, -1: base
     temperature: float = 1.0
     top_p: float = 1.0  # 0: greedy
+    below: bool | None = None  # whether the criterion holds below tau or above it; None: its own side (`BELOW`)
 
     def columns(self) -> tuple[float, ...]:
         """Return the row as numbers, in the order of COLUMNS.
@@ -41,16 +42,18 @@ class RuleRow:
             raise ValueError(f"gate={self.gate!r} is not known; accepted: {', '.join(GATES)}")
         if self.primary not in ("base", "rl"):
             raise ValueError(f"primary={self.primary!r} is not known; accepted: base, rl")
-        numbers = (self.tau, self.gamma, self.temperature)
-        return (GATES.index(self.gate), float(self.primary == "rl"), *numbers, self.top_p)
+        numbers = (self.tau, self.gamma, self.temperature, self.top_p)
+        below = self.gate in BELOW if self.below is None else self.below
+        return (GATES.index(self.gate), float(self.primary == "rl"), *numbers, float(below))
 
 
 class Rule:
     """The rules of n rows as one table, with what the host knows about them before any logits are seen.
 
-    `columns` is (n, 6) float64 on the logits' device, in the order of COLUMNS: the gate as its index in GATES, whether
-    RL proposes (0 or 1), tau, gamma, temperature, top-p. The rest are plain Python values that may also hold for rows
-    that are not among these n (`take` keeps them): `gates`, `primaries`, `unit_temperature`, `extrapolates`, `greedy`.
+    `columns` is (n, 7) float64 on the logits' device, in the order of COLUMNS: the gate as its index in GATES, whether
+    RL proposes (0 or 1), tau, gamma, temperature, top-p, whether the criterion holds below tau (0 or 1). The rest are
+    plain Python values that may also hold for rows that are not among these n (`take` keeps them): `gates`,
+    `primaries`, `unit_temperature`, `extrapolates`, `reaches_base` (a gamma of -1), `greedy`.
     """
 
     def __init__(self, rows: Sequence[RuleRow], device: torch.device | str = "cpu") -> None:
@@ -64,11 +67,12 @@ class Rule:
         self.primaries = frozenset(row.primary for row in rows)
         self.unit_temperature = all(row.temperature == 1 for row in rows)
         self.extrapolates = any(row.gamma for row in rows)
+        self.reaches_base = any(row.gamma == -1 for row in rows)
         self.greedy = frozenset(row.top_p == 0 for row in rows)
 
     @classmethod
     def known(cls, columns: torch.Tensor, rows: Sequence[RuleRow]) -> "Rule":
-        """Return the rules of a table that lies on a device already: (n, 6) float64, made of some of `rows`."""
+        """Return the rules of a table that lies on a device already: (n, 7) float64, made of some of `rows`."""
         made = cls.__new__(cls)
         made.columns = columns
         made._know(rows)
@@ -114,6 +118,11 @@ class Rule:
     def top_p(self) -> torch.Tensor:
         """(n,) float64."""
         return self.columns[:, 5]
+
+    @property
+    def below(self) -> torch.Tensor:
+        """(n,) bool: whether each row's criterion holds below tau."""
+        return self.columns[:, 6] > 0
 
     def has(self, gate: str) -> torch.Tensor:
         """Tell which rows have this gate: (n,) bool."""
@@ -195,11 +204,11 @@ def decide(
 
     replaced = torch.zeros(rule.n, dtype=torch.bool, device=lb.device)
     for gate in sorted(rule.gates - {"never"}):
+        facts = (lb, lr, proposed, delta, noise.gate, rule.tau, rule.below)
         if len(rule.gates) == 1:
-            replaced |= _fires(gate, lb, lr, proposed, delta, noise.gate, rule.tau)
+            replaced |= _fires(gate, *facts)
         elif len(rows := rule.has(gate).nonzero().squeeze(1)):
-            some = (each[rows] for each in (lb, lr, proposed, delta, noise.gate, rule.tau))
-            replaced[rows] = _fires(gate, *some)
+            replaced[rows] = _fires(gate, *(each[rows] for each in facts))
 
     token = proposed
     if rule.gates != {"never"} and len(rows := replaced.nonzero().squeeze(1)):
@@ -250,11 +259,12 @@ def _decide_dense(
         target = logp(rl_logits, zr)
         if rule.extrapolates:
             gamma = rule.gamma[:, None]
-            # a token without a ratio keeps its RL weight
-            ratio = (target - logp(base_logits, zb)).mul_(gamma).nan_to_num_(0.0, 0.0, 0.0)
-            target.add_(ratio)
-            del ratio
+            moved = _moved((target - logp(base_logits, zb)).mul_(gamma))
+            target.add_(moved)
+            del moved
             target.sub_(target.logsumexp(1, keepdim=True).where(gamma != 0, 0.0))
+            if rule.reaches_base:
+                target = torch.where(gamma == -1, logp(base_logits, zb), target)
         return draw_by_mass(_mass(target), rule.top_p, noise.redraw)
 
     if proposed is None:
@@ -265,14 +275,15 @@ def _decide_dense(
     delta = ((of_rl - zr) - (of_base - zb)).squeeze(1)
 
     replaced = rule.has("always")
-    if "delta_logp" in rule.gates:
-        replaced = replaced | (rule.has("delta_logp") & fires("delta_logp", delta, rule.tau))
-    statistics = rule.gates - {"never", "always", "delta_logp"}
+    at_hand = {"delta_logp": delta, "abs_delta_logp": delta.abs(), "nll_rl": (zr - of_rl).squeeze(1)}
+    for gate in sorted(rule.gates & set(at_hand)):
+        replaced = replaced | (rule.has(gate) & fires(at_hand[gate], rule.tau, rule.below))
+    statistics = rule.gates - {"never", "always", *at_hand}
     if statistics:
         lb, lr = logp(base_logits, zb), logp(rl_logits, zr)
         for gate in sorted(statistics):
             value = statistic(gate, lb, lr, proposed, noise.gate)
-            replaced = replaced | (rule.has(gate) & fires(gate, value, rule.tau))
+            replaced = replaced | (rule.has(gate) & fires(value, rule.tau, rule.below))
         del lb, lr
 
     token = proposed
@@ -291,12 +302,13 @@ def _fires(
     delta: torch.Tensor,
     rho: torch.Tensor,
     tau: torch.Tensor,
+    below: torch.Tensor,
 ) -> torch.Tensor:
     """Tell which rows, all of this gate, redraw their proposal: -> (n,) bool."""
     if gate == "always":
         return torch.ones_like(proposed, dtype=torch.bool)
     value = delta if gate == "delta_logp" else statistic(gate, lb, lr, proposed, rho)
-    return fires(gate, value, tau)
+    return fires(value, tau, below)
 
 
 def trace_rows(
@@ -348,7 +360,7 @@ def propose(
     fired = torch.zeros(rule.n, dtype=torch.bool, device=logp.device)
     for gate in rule.gates & {"random", *(f"entropy_{primary}" for primary in rule.primaries)}:
         # logp stands for both models: the criterion looks at this one only
-        held = fires(gate, statistic(gate, logp, logp, proposed, noise.gate), rule.tau)
+        held = fires(statistic(gate, logp, logp, proposed, noise.gate), rule.tau, rule.below)
         fired |= rule.has(gate) & held
     return proposed, fired
 
@@ -381,9 +393,9 @@ def _argmax_target(
 ) -> torch.Tensor:
     """Return the likeliest token of each target: two (n, padded vocabulary) -> (n,) int64.
 
-    For gamma 0 it is the largest logit of RL, to the bit. Else r + gamma (r - b) is in the order of pi_extra's
-    probabilities, without any normaliser; but a token that base cannot give keeps its RL weight (see `extrapolate`),
-    which on this scale is r and gamma times the difference of the two normalisers.
+    For gamma 0 it is the largest logit of RL, for gamma -1 of base, to the bit. Else r + gamma (r - b) is in the order
+    of pi_extra's probabilities, without any normaliser; but for gamma above 0 a token that base cannot give keeps its
+    RL weight (see `extrapolate`), which on this scale is r and gamma times the difference of the two normalisers.
     """
     if not rule.extrapolates:
         return _argmax(rl_logits, vocab_size)
@@ -391,8 +403,10 @@ def _argmax_target(
     gamma, temperature = rule.gamma[:, None], rule.temperature[:, None]
     zb, zr = ((x / temperature).logsumexp(1, keepdim=True) for x in (b, r))
     alone, impossible = b == float("-inf"), r == float("-inf")
-    moved = torch.where(alone, r + gamma * (zr - zb) * temperature, r + gamma * (r - b))
-    return torch.where(impossible | (gamma == 0), r, moved).argmax(1)
+    beyond = torch.where(gamma > 0, gamma * (zr - zb) * temperature, -torch.inf)
+    moved = torch.where(alone, r + beyond, r + gamma * (r - b))
+    moved = torch.where(impossible | (gamma == 0), r, moved)
+    return torch.where(gamma == -1, b, moved).argmax(1)
 
 
 def _mass(logp: torch.Tensor) -> torch.Tensor:
@@ -403,13 +417,18 @@ def _mass(logp: torch.Tensor) -> torch.Tensor:
 def extrapolate(lb: torch.Tensor, lr: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
     """Return log pi_extra, proportional to exp(lr + gamma (lr - lb)): two (n, vocab) and (n,) -> (n, vocab).
 
-    gamma 0 is RL to the bit. A token that either model gives probability 0 has no ratio to extrapolate and keeps its
-    RL weight; so -inf never meets -inf.
+    One family: gamma -1 is base, -1 to 0 lies between the two, 0 is RL, and above it lies what is beyond RL. Both ends
+    are met to the bit. A token that one model cannot give has no ratio: between the two it has no weight, as in any
+    product of powers, and beyond RL, where it would have all, it keeps its RL weight.
     """
     weight = gamma[:, None]
-    ratio = lr - lb
-    moved = torch.where(ratio.isfinite(), lr + weight * ratio, lr)
-    return torch.where(weight == 0, lr, torch.log_softmax(moved, dim=-1))
+    extra = torch.log_softmax(lr + _moved(weight * (lr - lb)), dim=-1)
+    return torch.where(weight == 0, lr, torch.where(weight == -1, lb, extra))
+
+
+def _moved(step: torch.Tensor) -> torch.Tensor:
+    """Return gamma times the log-ratio, in place, with what `extrapolate` says where a model cannot give the token."""
+    return step.nan_to_num_(nan=0.0, posinf=0.0, neginf=-torch.inf)
 
 
 def _primary(lb: torch.Tensor, lr: torch.Tensor, rule: Rule) -> torch.Tensor:

@@ -17,7 +17,7 @@ from harness.policy.decision import GATES
 # What one tile of columns contributes, and the constants of a row: columns of two float32 tables.
 PARTIALS = 12  # maxima of base, RL and the extrapolation; four sums of weights; two entropies; two divergences;
 #                the maximum of RL where base cannot give the token
-CONSTANTS = 24
+CONSTANTS = 25
 STATISTICS_AT = 16  # of these: entropy of base and of RL, KL(RL || base), KL(base || RL)
 
 CANDIDATES = 1024  # as many tokens of a row at most have a mass of 2^50, which is a probability of 2^-10
@@ -31,12 +31,14 @@ _LEAST = tl.constexpr(0x3F800000)  # bits of the float 1.0, the least mass that 
 _FINE = tl.constexpr(512)  # parts of a bin, and parts of these: 11 + 9 + 9 bits name a mass
 
 _BASE, _RL, _EXTRA = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)  # which logits a policy is made of
-_COLUMNS = tl.constexpr(6)  # of a rule: gate, proposes_rl, tau, gamma, temperature, top_p
+_COLUMNS = tl.constexpr(7)  # of a rule: gate, proposes_rl, tau, gamma, temperature, top_p, below
 
 _NEVER, _ALWAYS = tl.constexpr(GATES.index("never")), tl.constexpr(GATES.index("always"))
 _DELTA, _RANDOM = tl.constexpr(GATES.index("delta_logp")), tl.constexpr(GATES.index("random"))
 _ENTROPY_BASE, _ENTROPY_RL = tl.constexpr(GATES.index("entropy_base")), tl.constexpr(GATES.index("entropy_rl"))
 _KL, _KL_RL_BASE = tl.constexpr(GATES.index("kl")), tl.constexpr(GATES.index("kl_rl_base"))
+_ABS_DELTA, _NLL_RL = tl.constexpr(GATES.index("abs_delta_logp")), tl.constexpr(GATES.index("nll_rl"))
+_CE = tl.constexpr(GATES.index("ce"))
 
 # splitmix64, as in noise.py
 _STEP, _MULTIPLY_1 = tl.constexpr(0x9E3779B97F4A7C15), tl.constexpr(0xBF58476D1CE4E5B9)
@@ -94,13 +96,14 @@ def summarise(
     of_r = (r - at_r) * rate
     weight_b = _weight(of_b, b)
     weight_r = _weight(of_r, r)
-    # Base cannot give the token but RL can: it has no ratio to extrapolate and keeps its RL weight.
-    extra = tl.where(gamma == 0.0, 0, 1)
-    alone = (b == -float("inf")) & (extra != 0)
-    e = tl.where(alone | (r == -float("inf")), -float("inf"), tl.where(extra != 0, r + gamma * (r - b), r))
+    # A token that base cannot give but RL can has no ratio: beyond RL (gamma above 0) it keeps its RL weight, between
+    # the two it has none. At the ends, gamma 0 and -1, the target is RL and base.
+    ratio = (r - b) * rate
+    alone = (b == -float("inf")) & (gamma > 0.0)
+    e = tl.where((b == -float("inf")) | (r == -float("inf")), -float("inf"), r + gamma * (r - b))
+    e = tl.where(gamma == 0.0, r, tl.where(gamma == -1.0, b, e))
     most_e = tl.max(e, 0)
     weight_e = _weight((e - tl.where(most_e == -float("inf"), 0.0, most_e)) * rate, e)
-    ratio = (r - b) * rate
 
     out = partials + i * _PARTIALS * tiles + tile
     tl.store(out, most_b)
@@ -187,7 +190,7 @@ def normalise(rules, partials, constants, counts, totals, vocab, tiles, TILES: t
     share_single = tl.exp(single - top)
     total = share_both + share_single
     factor = tl.where(alone == 0.0, 1.0, share_both / total) / weight_e
-    tl.store(out + 10, tl.where(gamma == 0.0, _RL, _EXTRA).to(tl.float32))
+    tl.store(out + 10, tl.where(gamma == 0.0, _RL, tl.where(gamma == -1.0, _BASE, _EXTRA)).to(tl.float32))
     tl.store(out + 11, e)
     tl.store(out + 12, tl.where(weight_e == 0.0, 0.0, factor) * _UNIT)
     tl.store(out + 13, r)
@@ -195,11 +198,12 @@ def normalise(rules, partials, constants, counts, totals, vocab, tiles, TILES: t
     tl.store(out + 15, tl.where(gate == _NEVER, 0.0, 1.0))  # is the target ever drawn from?
 
     # Where nothing is drawn: the largest score of either policy, and what a token that base cannot give scores more.
-    beyond = gamma * shift / rate
+    beyond = tl.where(gamma > 0.0, gamma * shift / rate, -float("inf"))
     tl.store(out + 20, tl.where(greedy, 1.0, 0.0))
     tl.store(out + 21, tl.where(proposes_rl, r, b))
     tl.store(out + 22, tl.where(gamma == 0.0, r, tl.maximum(e, tl.max(most_alone, 0) + beyond)))
     tl.store(out + 23, beyond)
+    tl.store(out + 24, log_r)
 
     for policy in tl.static_range(2):
         tl.store(counts + i * 2 + policy, tl.where(greedy, vocab, 0))
@@ -254,9 +258,7 @@ def gather(
     primary, target = tl.load(own + 5).to(tl.int32), tl.load(own + 10).to(tl.int32)
     redraws = tl.load(own + 15).to(tl.int32) != 0
     greedy = tl.load(own + 20).to(tl.int32)
-    width_b = tl.where(
-        (primary == _BASE) | (redraws & (target == _EXTRA)), width, 0
-    )  # what no policy needs is not read
+    width_b = tl.where((primary == _BASE) | (redraws & (target != _RL)), width, 0)  # what no policy needs is not read
     width_r = tl.where((primary == _RL) | redraws, width, 0)
     column = tl.program_id(1) * TILE + tl.arange(0, TILE)
     b = tl.load(base + i * base_stride + column, mask=column < width_b, other=-float("inf")).to(tl.float32)
@@ -420,18 +422,23 @@ def decide(
                 of_b = (tl.load(base_row + token).to(tl.float32) - tl.load(own + 2)) * rate
                 of_r = (tl.load(rl_row + token).to(tl.float32) - tl.load(own + 3)) * rate
                 delta = (of_r - of_b) - tl.load(own + 4)
+                below = tl.load(rule + 6) != 0.0
                 rho = _noise(key, position, tl.cast(2, tl.int64)).to(tl.float64) * 2.0**-53
                 tau = tl.load(rule + 2).to(tl.float32)
                 statistics = own + _STATISTICS
-                rl_base, base_rl = tl.load(statistics + 2), tl.load(statistics + 3)
+                of_base, rl_base, base_rl = tl.load(statistics), tl.load(statistics + 2), tl.load(statistics + 3)
                 value = base_rl
-                value = tl.where(gate == _ENTROPY_BASE, tl.load(statistics), value)
+                value = tl.where(gate == _ENTROPY_BASE, of_base, value)
                 value = tl.where(gate == _ENTROPY_RL, tl.load(statistics + 1), value)
                 value = tl.where(gate == _KL_RL_BASE, rl_base, value)
                 value = tl.where(gate == _KL, 0.5 * (rl_base + base_rl), value)
-                holds = value > tau
-                holds = tl.where(gate == _DELTA, delta < tau, holds)
-                holds = tl.where(gate == _RANDOM, rho < tau, holds)
+                value = tl.where(gate == _CE, of_base + base_rl, value)
+                value = tl.where(gate == _DELTA, delta, value)
+                value = tl.where(gate == _ABS_DELTA, tl.abs(delta), value)
+                value = tl.where(gate == _NLL_RL, tl.load(own + 24) - of_r, value)
+                value = value.to(tl.float64)
+                value = tl.where(gate == _RANDOM, rho, value)
+                holds = tl.where(below, value < tau, value > tau)
                 fired = tl.where(gate == _NEVER, 0, tl.where((gate == _ALWAYS) | holds, 1, 0)).to(tl.int32)
                 tl.store(proposals + i, token)
                 tl.store(deltas + i, delta)

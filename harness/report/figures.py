@@ -17,6 +17,7 @@ from harness.text import visible
 CRITERIA = {
     "delta_logp": "Δ log p", "kl": "KL", "kl_rl_base": "KL(RL, base)", "kl_base_rl": "KL(base, RL)",
     "entropy_base": "entropy of base", "entropy_rl": "entropy of RL", "random": "random",
+    "abs_delta_logp": "|Δ log p|", "nll_rl": "−log p of RL", "ce": "cross entropy", "always": "no gate",
 }  # fmt: skip
 MOST = 40  # rows that a figure of differences can hold
 
@@ -38,13 +39,15 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
     lines: dict[tuple[Any, str, float], list[Setting]] = {}
     for one in settings:
         if one.decoding.gated:
-            lines.setdefault((one.decoding.primary, one.decoding.criterion, one.decoding.gamma), []).append(one)
+            lines.setdefault((one.decoding.primary, one.decoding.gate, one.decoding.gamma), []).append(one)
     data = []
     order = list(CRITERIA)
-    for i, way in enumerate(sorted(lines, key=lambda key: (key[0], order.index(key[1]), key[2]))):
-        primary, criterion, gamma = way
+    for i, way in enumerate(sorted(lines, key=lambda key: (key[0], order.index(key[1].split()[0]), *key[1:]))):
+        primary, gate, gamma = way
+        criterion, *side = gate.split()
         mine = sorted(lines[way], key=lambda one: one.replacement_ratio)
-        label = CRITERIA[criterion] + (f", γ = {gamma:g}" if gamma else "") + (" on RL" if primary == "rl" else "")
+        label = " ".join((CRITERIA[criterion], *side)) + (f", γ = {gamma:g}" if gamma else "")
+        label += " on RL" if primary == "rl" else ""
         spans = [_interval(one, unit) for one in mine]
         means = [unit * one.avg for one in mine]
         axes.errorbar(

@@ -11,10 +11,15 @@ from harness.spec.base import Spec, parse
 
 Mode = Literal["base", "rl", "replace", "extrapolate", "expo"]
 Primary = Literal["base", "rl"]
-Criterion = Literal["delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random"]
+Criterion = Literal[
+    "delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random",
+    "abs_delta_logp", "nll_rl", "ce", "always",
+]  # fmt: skip
+Side = Literal["below", "above"]
 
 MODES: tuple[str, ...] = get_args(Mode)
 CRITERIA: tuple[str, ...] = get_args(Criterion)
+BELOW = ("delta_logp", "random")  # hold below their threshold unless `side` says otherwise; the others hold above it
 LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the likeliest token
 
 
@@ -30,7 +35,8 @@ class Decoding(Spec, frozen=True):
     - `expo`: no gate and one model, whose weights are extrapolated instead, theta_RL + gamma (theta_RL - theta_base)
       (ExPO, arXiv 2404.16792; to first order in gamma the same step): what extrapolating tokens is compared with.
 
-    `tau` is the threshold of the criterion: `delta_logp` < tau, `random` < tau, all others > tau.
+    `tau` is the threshold of the criterion: `delta_logp` < tau, `random` < tau, all others > tau; `side` turns that
+    round. `always` has no threshold: every token is the target's.
     """
 
     mode: Mode = Field(default="rl", description="base, rl, replace, extrapolate or expo.")
@@ -39,7 +45,17 @@ class Decoding(Spec, frozen=True):
     )
     criterion: Criterion = Field(default="delta_logp", description=f"When a token is redrawn: {', '.join(CRITERIA)}.")
     tau: float | None = Field(default=None, description="Threshold: delta_logp and random below it, others above.")
-    gamma: float = Field(default=0.0, ge=0.0, le=100.0, description="Extrapolation strength; 0 replaces.")
+    side: Side | None = Field(
+        default=None,
+        exclude_if=lambda side: side is None,  # so the hashes of decodings without it stay what they were
+        description="Redraw below or above tau, where that is not the criterion's own side.",
+    )
+    gamma: float = Field(
+        default=0.0,
+        ge=-1.0,
+        le=100.0,
+        description="Extrapolation strength: -1 is base, 0 RL (replaces), above 0 beyond RL, between -1 and 0 between.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -50,34 +66,43 @@ class Decoding(Spec, frozen=True):
         data = dict(data)
         mode = data.get("mode", "rl")
         if mode == "expo":
-            for name in ("tau", "primary"):
+            for name in ("tau", "side", "primary"):
                 if data.get(name) not in (None, "rl"):
                     raise ValueError(f"{name}={data[name]!r} has no effect with mode='expo', which has no gate")
             if not data.get("gamma"):
                 raise ValueError("gamma is missing: mode='expo' needs its strength, as gamma=0.3 (gamma=0 is mode=rl)")
-            data.update(primary="rl", criterion="delta_logp", tau=None)
+            data.update(primary="rl", criterion="delta_logp", tau=None, side=None)
         elif mode in ("base", "rl"):
             if data.get("primary") not in (None, mode):
                 raise ValueError(f"primary={data['primary']!r} contradicts mode={mode!r}, which proposes from {mode}")
-            for name in ("tau", "gamma"):
+            for name in ("tau", "side", "gamma"):
                 if data.get(name):
                     raise ValueError(
                         f"{name}={data[name]!r} has no effect with mode={mode!r}; use mode=replace or mode=extrapolate"
                     )
-            data.update(primary=mode, criterion="delta_logp", tau=None, gamma=0.0)
-        elif mode in ("replace", "extrapolate") and data.get("primary") is None:
-            data["primary"] = "base"
+            data.update(primary=mode, criterion="delta_logp", tau=None, side=None, gamma=0.0)
+        elif mode in ("replace", "extrapolate"):
+            criterion = data.get("criterion", "delta_logp")
+            if data.get("primary") is None:
+                data["primary"] = "base"
+            if data.get("side") == ("below" if criterion in BELOW else "above"):
+                data["side"] = None
+            for name in ("tau", "side"):
+                if criterion == "always" and data.get(name) is not None:
+                    raise ValueError(f"{name}={data[name]!r} has no effect with criterion='always'")
         return data
 
     @model_validator(mode="after")
     def _check(self) -> "Decoding":
         if not self.gated:
             return self
-        if self.tau is None:
-            raise ValueError(f"tau is missing: mode={self.mode!r} needs the threshold of criterion={self.criterion!r}")
         if self.mode == "replace" and self.gamma:
             raise ValueError(f"gamma={self.gamma} is refused with mode='replace'; use mode=extrapolate")
-        if self.criterion == "delta_logp" and self.tau > 0:
+        if self.criterion == "always":
+            return self
+        if self.tau is None:
+            raise ValueError(f"tau is missing: mode={self.mode!r} needs the threshold of criterion={self.criterion!r}")
+        if self.gate == "delta_logp" and self.tau > 0:
             warnings.warn(
                 f"tau={self.tau} is positive: delta_logp < tau then also redraws tokens that RL made likelier; "
                 "the paper uses negative thresholds",
@@ -85,10 +110,10 @@ class Decoding(Spec, frozen=True):
             )
         if self.criterion == "random" and not 0 <= self.tau <= 1:
             warnings.warn(f"tau={self.tau}: the random criterion compares with a number in [0, 1)", stacklevel=2)
-        if self.criterion not in ("delta_logp", "random") and self.tau < 0:
+        if self.criterion not in BELOW and self.tau < 0:
+            share = "every token is" if self.side is None else "no token is ever"
             warnings.warn(
-                f"tau={self.tau} is negative: {self.criterion} is never below 0, so every token is redrawn",
-                stacklevel=2,
+                f"tau={self.tau} is negative: {self.criterion} is never below 0, so {share} redrawn", stacklevel=2
             )
         return self
 
@@ -96,6 +121,16 @@ class Decoding(Spec, frozen=True):
     def gated(self) -> bool:
         """Whether a criterion is asked at all (`replace` and `extrapolate`)."""
         return self.mode in ("replace", "extrapolate")
+
+    @property
+    def gate(self) -> str:
+        """Return the criterion with its side where that is not its own: `delta_logp`, `delta_logp above`."""
+        return f"{self.criterion} {self.side}" if self.side else self.criterion
+
+    @property
+    def below(self) -> bool:
+        """Whether the criterion holds below tau, not above it."""
+        return self.side == "below" if self.side else self.criterion in BELOW
 
     @property
     def reads_base(self) -> bool:
@@ -110,11 +145,11 @@ class Decoding(Spec, frozen=True):
         """Return a short name: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`, `expo γ0.3`."""
         if not self.gated:
             return f"expo γ{self.gamma:g}" if self.mode == "expo" else self.mode
-        words = [self.mode, f"τ{self.tau:g}"]
+        words = [self.mode] if self.tau is None else [self.mode, f"τ{self.tau:g}"]
         if self.mode == "extrapolate":
             words.append(f"γ{self.gamma:g}")
-        if self.criterion != "delta_logp":
-            words.append(self.criterion)
+        if self.gate != "delta_logp":
+            words.append(self.gate)
         if self.primary == "rl":
             words.append("on rl")
         return " ".join(words)

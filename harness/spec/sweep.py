@@ -8,13 +8,13 @@ Everything is checked here, before any model loads. `sweeps/*.yaml` are examples
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
-from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, check_together, parse_decoding
+from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, Side, check_together, parse_decoding
 from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, ProblemPart, is_task_file, read_names
 from harness.spec.pair import PRESETS, TINY, Pair, find_pair
@@ -27,6 +27,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "decode.mode": MODES,
     "decode.primary": ("base", "rl"),
     "decode.criterion": CRITERIA,
+    "decode.side": get_args(Side),
 }
 TAU, RATIO = "decode.tau", "decode.tau.ratio"  # a threshold, or the replacement ratio it is to reach
 SHARES = ("replacement_ratio", "changed_ratio", "truncated_share", "no_box_share")

@@ -18,8 +18,8 @@ def decoding_of(spec: SweepSpec, point: Point, taus: Taus) -> Decoding:
         return parse(Decoding, point["reference"])
     if RATIO not in point:
         return spec.decoding(point)
-    criterion = spec.decoding(point, 0.0).criterion
-    return spec.decoding(point, point[RATIO] if criterion == "random" else taus[criterion, point[RATIO]].tau)
+    gate = spec.decoding(point, 0.0).gate
+    return spec.decoding(point, point[RATIO] if gate == "random" else taus[gate, point[RATIO]].tau)
 
 
 def references(

@@ -149,10 +149,10 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[Decoding], 
     for point in listed_points(spec):
         if point["pair"] == pair:
             decoding = spec.decoding(point, 0.0) if RATIO in point else None
-            if decoding and decoding.criterion != "random" and (decoding.criterion, point[RATIO]) not in taus:
+            if decoding and decoding.gate != "random" and (decoding.gate, point[RATIO]) not in taus:
                 for each in dict.fromkeys([decoding.control(), decoding]):
                     gamma = f" γ{each.gamma:g}" if each.gamma else ""
-                    unknown.append(f"{each.mode}{gamma} {each.criterion} at {100 * point[RATIO]:g} % replaced")
+                    unknown.append(f"{each.mode}{gamma} {each.gate} at {100 * point[RATIO]:g} % replaced")
             else:
                 known.append(point)
     mine = [decoding_of(spec, point, taus) for point in known]

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from harness.errors import UserError
-
-BELOW = ("delta_logp", "random")  # criteria that hold below their threshold; all others hold above it
+from harness.spec.decoding import BELOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ def tau_for(criterion: str, values: ArrayLike, ratio: float) -> MatchedTau:
 
     Values that are equal are on one side together, so that share may miss the wanted one. Of all thresholds in the gap
     between two neighbouring values, the one with the fewest digits is taken. `random` needs no values: its threshold is
-    the ratio.
+    the ratio. `criterion` is a decoding's `gate`: `delta_logp above` holds above its threshold.
 
     Raises:
         UserError: no values, values that are not numbers, or a ratio outside (0, 1).
@@ -46,12 +45,14 @@ def tau_for(criterion: str, values: ArrayLike, ratio: float) -> MatchedTau:
     """
     if not 0 < ratio < 1:
         raise UserError(f"ratio={ratio} is refused; accepted: a fraction between 0 and 1")
-    if criterion == "random":
-        return MatchedTau(criterion, ratio, ratio, ratio)
+    name, *side = criterion.split()
+    below = side == ["below"] if side else name in BELOW
+    if name == "random":
+        return MatchedTau(criterion, ratio if below else 1 - ratio, ratio, ratio)
     x = np.asarray(values, dtype=np.float64).ravel()
     if not x.size or np.isnan(x).any():
         raise UserError(f"values of {criterion}: accepted: one number a position, at least one")
-    sign = 1.0 if criterion in BELOW else -1.0
+    sign = 1.0 if below else -1.0
     edges, counts = np.unique(sign * x, return_counts=True)  # f holds where sign * value < sign * tau
     shares = np.concatenate([[0.0], np.cumsum(counts) / x.size])  # beyond none, one, ... all of the different values
     i = int(np.argmin(np.abs(shares - ratio)))

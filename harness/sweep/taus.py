@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,26 @@ from harness.sweep.matched import MatchedTau, tau_for
 from harness.sweep.points import listed_points, names
 
 EVENTS = 400  # replaced tokens by which a threshold is refined: their number is known to 5 %
-Taus = dict[tuple[str, float], MatchedTau]  # by criterion and wanted ratio
+VARIED = ("decode.criterion", "decode.side")  # what makes another gate
+Taus = dict[tuple[str, float], MatchedTau]  # by gate and wanted ratio
 
 
 def wanted(spec: SweepSpec) -> list[tuple[str, float]]:
-    """Return the criteria and ratios that thresholds are needed for; none where thresholds are given as they are."""
+    """Return the gates and ratios that thresholds are needed for; none where thresholds are given as they are."""
     if not spec.matched:
         return []
     every = names(spec)
     ratios = every[RATIO].ratio or ()
-    criteria = [spec.decoding(p, 0.0).criterion for p in listed_points(spec)]
-    if not criteria:  # a search: whatever it may propose
-        varied = every.get("decode.criterion")
-        criteria = list(varied.listed or ()) if varied else [spec.decode.get("criterion", "delta_logp")]
-    return [(str(criterion), ratio) for criterion in dict.fromkeys(criteria) for ratio in ratios]
+    gates = [spec.decoding(p, 0.0).gate for p in listed_points(spec)]
+    if not gates:  # a search: whatever it may propose
+        varied = [every[name].listed or () if name in every else (None,) for name in VARIED]
+        gates = [
+            spec.decoding(
+                {name: value for name, value in zip(VARIED, values, strict=True) if value is not None}, 0.0
+            ).gate
+            for values in product(*varied)
+        ]
+    return [(gate, ratio) for gate in dict.fromkeys(gates) for ratio in ratios]
 
 
 def stored_taus(spec: SweepSpec, folder: SweepFolder, pair: str) -> Taus:
@@ -57,34 +64,40 @@ def find_taus(
         asked = spec.evaluation(pair, decodings, sampling=spec.sampling.replace(samples=samples))
         return criterion_values(asked, records, engine=engine, progress=progress)
 
-    taus |= {(criterion, ratio): tau_for(criterion, (), ratio) for criterion, ratio in missing if criterion == "random"}
+    taus |= {(gate, ratio): tau_for(gate, (), ratio) for gate, ratio in missing if criterion_of(gate) == "random"}
     if measured := [each for each in missing if each not in taus]:
         base = Decoding(mode="base")
         values = values_of([base], spec.sampling.samples)[base]
-        first = {(criterion, ratio): tau_for(criterion, values[criterion], ratio) for criterion, ratio in measured}
+        first = {(gate, ratio): tau_for(gate, values[criterion_of(gate)], ratio) for gate, ratio in measured}
         probes = {each: probe(spec, each[0], found.tau) for each, found in first.items()}
-        tokens = len(values[measured[0][0]])
+        tokens = len(values[criterion_of(measured[0][0])])
         enough = {each: probe_samples(spec.sampling.samples, tokens, each[1]) for each in measured}
         for samples in sorted(set(enough.values())):
             mine = [each for each in measured if enough[each] == samples]
             again = values_of(list(dict.fromkeys(probes[each] for each in mine)), samples)
             for each in mine:
-                found = tau_for(each[0], again[probes[each]][each[0]], each[1])
+                found = tau_for(each[0], again[probes[each]][criterion_of(each[0])], each[1])
                 taus[each] = replace(found, first=first[each].tau)
     everyone = {**folder.read_json(folder.matched), pair: [asdict(found) for found in taus.values()]}
     write_file(folder.matched, json.dumps(everyone, indent=1).encode())
     return taus
 
 
-def probe(spec: SweepSpec, criterion: str, tau: float) -> Decoding:
+def criterion_of(gate: str) -> str:
+    """Return the criterion of a gate, which may name a side too: `delta_logp above`."""
+    return gate.split()[0]
+
+
+def probe(spec: SweepSpec, gate: str, tau: float) -> Decoding:
     """Return the replacement on whose text a threshold is refined: the sweep's, with its first choices."""
     point: dict[str, Any] = {
         name: parameter.listed[0]
         for name, parameter in spec.parameters.items()
         if parameter.listed and parameter.ratio is None
     }
-    if "decode.criterion" in point:
-        point["decode.criterion"] = criterion
+    for name, value in zip(VARIED, (*gate.split(), None), strict=False):
+        if name in point:
+            point[name] = value
     return spec.decoding(point, tau).control()
 
 

@@ -36,7 +36,7 @@ def requests():
     with engine(tiny_pair()) as one:
         prompts = [one.chat_prompt(row["prompt"]) for row in rl_problems(0, 6)]
     decodings = [Decoding(mode="base"), Decoding(mode="rl")] + [
-        Decoding(mode="extrapolate", criterion=c, tau=TAUS.get(c, 0.4), gamma=0.2, primary=p)
+        Decoding(mode="extrapolate", criterion=c, tau=None if c == "always" else TAUS.get(c, 0.4), gamma=0.2, primary=p)
         for c, p in product(CRITERIA, ("base", "rl"))
     ]
     made = make_requests(6 * len(decodings), samples=1, top_p=0.95)

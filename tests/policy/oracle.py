@@ -62,19 +62,26 @@ def kl(p, q):
     return sum(x * (math.log(x) - math.log(y)) for x, y in zip(p, q, strict=True) if x > 0)
 
 
-def criterion_holds(name, pb, pr, y, tau, rho):
-    if name == "delta_logp":
-        return math.log(pr[y]) - math.log(pb[y]) < tau
-    if name == "random":
-        return rho < tau
+def cross_entropy(p, q):
+    return -sum(x * math.log(y) for x, y in zip(p, q, strict=True) if x > 0)
+
+
+def criterion_holds(name, pb, pr, y, tau, rho, below=None):
     value = {
+        "delta_logp": lambda: math.log(pr[y]) - math.log(pb[y]),
+        "random": lambda: rho,
+        "abs_delta_logp": lambda: abs(math.log(pr[y]) - math.log(pb[y])),
+        "nll_rl": lambda: -math.log(pr[y]),
+        "ce": lambda: cross_entropy(pb, pr),
         "entropy_base": lambda: entropy(pb),
         "entropy_rl": lambda: entropy(pr),
         "kl_rl_base": lambda: kl(pr, pb),
         "kl_base_rl": lambda: kl(pb, pr),
         "kl": lambda: (kl(pr, pb) + kl(pb, pr)) / 2,
     }[name]()
-    return value > tau
+    if below is None:
+        below = name in ("delta_logp", "random")
+    return value < tau if below else value > tau
 
 
 def extrapolated(pb, pr, gamma):
@@ -88,7 +95,7 @@ def step(base, rl, row, u_propose, u_redraw, rho):
     y = draw(pb if row.primary == "base" else pr, row.top_p, u_propose)
     held = {"never": False, "always": True}.get(row.gate)
     if held is None:
-        held = criterion_holds(row.gate, pb, pr, y, row.tau, rho)
+        held = criterion_holds(row.gate, pb, pr, y, row.tau, rho, row.below)
     token = draw(extrapolated(pb, pr, row.gamma), row.top_p, u_redraw) if held else y
     return token, y, held, math.log(pr[y]) - math.log(pb[y])
 
@@ -101,10 +108,11 @@ def law(base, rl, row):
     for y, p in nucleus(pb if row.primary == "base" else pr, row.top_p).items():
         if row.gate == "random":
             chance = min(max(row.tau, 0.0), 1.0)
+            chance = 1 - chance if row.below is False else chance
         elif row.gate in ("never", "always"):
             chance = float(row.gate == "always")
         else:
-            chance = float(criterion_holds(row.gate, pb, pr, y, row.tau, 0.0))
+            chance = float(criterion_holds(row.gate, pb, pr, y, row.tau, 0.0, row.below))
         out[y] += p * (1 - chance)
         replaced += p * chance
         for z, q in target.items():

@@ -11,7 +11,7 @@ from harness.policy import CRITERIA, GATES, Noise, Rule, RuleRow, decide, distri
 from tests.policy import oracle
 
 TAUS = {"delta_logp": (-1.0, -0.2, 0.1), "random": (0.1, 0.6)}  # all other criteria: (0.05, 0.5, 1.2)
-MODES = [("base", 0.0), ("base", 0.7), ("rl", 0.0), ("rl", 0.3)]  # (primary, gamma)
+MODES = [("base", 0.0), ("base", 0.7), ("base", -0.4), ("rl", 0.0), ("rl", 0.3), ("rl", -1.0)]  # (primary, gamma)
 
 
 def logits(n, vocab, seed=0, scale=2.0):
@@ -29,7 +29,7 @@ def every_rule():
     for gate in GATES:
         for tau in TAUS.get(gate, (0.0,) if gate in ("never", "always") else (0.05, 0.5, 1.2)):
             for (primary, gamma), top_p, temperature in itertools.product(MODES, (0.0, 0.4, 0.7, 1.0), (1.0, 0.6)):
-                yield RuleRow(gate, primary, tau, gamma, temperature, top_p)
+                yield RuleRow(gate, primary, tau, gamma, temperature, top_p, (None, True, False)[hash(top_p) % 3])
 
 
 @pytest.mark.parametrize("gate", GATES)
@@ -115,6 +115,29 @@ def test_identities():
     assert torch.equal(
         tokens("always", gamma=1e4).token, (torch.log_softmax(rl, -1) - torch.log_softmax(base, -1)).argmax(-1)
     )
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("top_p", [0.0, 0.9, 1.0])
+def test_gamma_is_one_family_from_base_to_beyond_rl(top_p, dense):
+    """Its ends are base and RL to the bit, also where a model cannot give a token; between them such tokens go."""
+    n, vocab = 400, 30
+    base, rl = logits(n, vocab, seed=4)
+    base[::2, ::3], rl[1::2, ::5] = -torch.inf, -torch.inf
+    draws = noise(n, seed=3)
+    swapped = Noise(draws.redraw, draws.redraw, draws.gate)
+
+    def tokens(gate, primary="base", gamma=0.0, draws=draws):
+        return decide(base, rl, Rule([RuleRow(gate, primary, gamma=gamma, top_p=top_p)] * n), draws, dense=dense).token
+
+    assert tokens("always", gamma=-1.0).equal(tokens("never", "base", draws=swapped))
+    assert tokens("always", gamma=0.0).equal(tokens("never", "rl", draws=swapped))
+    between = tokens("always", gamma=-0.5)
+    possible = base.isfinite() & rl.isfinite()
+    assert possible.gather(1, between[:, None]).all()
+    law, _ = distribution(base, rl, Rule([RuleRow("always", gamma=-0.5)] * n))
+    geometric = torch.where(possible, (base.double() + rl.double()) / 2, -torch.inf).softmax(1)
+    assert torch.allclose(law, geometric, atol=1e-6)
 
 
 @pytest.mark.parametrize("dense", [False, True])

@@ -10,6 +10,7 @@ import pytest
 import harness.policy
 from harness.errors import UserError
 from harness.spec import CRITERIA, PRESETS, Criterion, Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
+from harness.spec.decoding import parse_decoding
 
 
 @pytest.mark.parametrize(
@@ -29,8 +30,11 @@ from harness.spec import CRITERIA, PRESETS, Criterion, Decoding, EngineSpec, Eva
         (Decoding, {"mode": "replace", "tau": -0.3, "gamma": 0.1}, "gamma=0.1 is refused with mode='replace'"),
         (Decoding, {"mode": "rl", "tau": -0.3}, "tau=-0.3 has no effect with mode='rl'"),
         (Decoding, {"mode": "base", "primary": "rl"}, "primary='rl' contradicts mode='base'"),
-        (Decoding, {"mode": "extrapolate", "tau": -1, "gamma": -0.1}, "gamma=-0.1 is refused"),
+        (Decoding, {"mode": "extrapolate", "tau": -1, "gamma": -1.1}, "gamma=-1.1 is refused"),
         (Decoding, {"mode": "replace", "tau": float("nan")}, "tau=nan is refused"),
+        (Decoding, {"mode": "replace", "criterion": "always", "tau": 1}, "tau=1 has no effect with criterion='always'"),
+        (Decoding, {"mode": "rl", "side": "above"}, "side='above' has no effect with mode='rl'"),
+        (Decoding, {"mode": "replace", "tau": 0.1, "side": "over"}, "side='over' is not known; accepted: below, above"),
         (Decoding, {"mode": "replace", "tao": -1}, "'tao' is not known; accepted: .*did you mean 'tau'"),
         (Sampling, {"top_p": 0}, "top_p=0 is refused"),
         (Sampling, {"temperature": 1e-5}, "temperature=1e-05 is refused; accepted: 0 .greedy., or 0.0001 to 100"),
@@ -92,7 +96,24 @@ def test_specs_round_trip_and_are_frozen():
 
 
 def test_the_criteria_are_those_of_the_policy():
-    assert get_args(Criterion) == CRITERIA == harness.policy.CRITERIA
+    assert get_args(Criterion) == CRITERIA == (*harness.policy.CRITERIA, "always")
+    assert harness.spec.decoding.BELOW == harness.policy.BELOW
+
+
+def test_a_side_that_is_the_criterions_own_is_none_and_hashes_stay_what_they_were():
+    plain = Decoding(mode="replace", tau=-0.3)
+    assert Decoding(mode="replace", tau=-0.3, side="below") == plain
+    assert (plain.hash(), Decoding(mode="rl").hash()) == ("11182026def91c08", "f1092847d8c1ec58")
+    above = Decoding(mode="replace", tau=0.3, side="above")
+    assert (above.below, plain.below, above.gate) == (False, True, "delta_logp above")
+    assert parse(Decoding, above.model_dump()) == above
+    assert above.hash() != Decoding(mode="replace", tau=0.3).hash()
+
+
+def test_no_gate_needs_no_threshold():
+    everywhere = Decoding(mode="extrapolate", criterion="always", gamma=-0.5)
+    assert (everywhere.label(), everywhere.control().label()) == ("extrapolate γ-0.5 always", "replace always")
+    assert parse_decoding("extrapolate,criterion=always,gamma=-0.5") == everywhere
 
 
 def test_presets_are_the_papers_pairs():
@@ -109,6 +130,7 @@ def test_presets_are_the_papers_pairs():
         (Decoding(mode="replace", tau=-0.3), "replace τ-0.3"),
         (Decoding(mode="extrapolate", tau=-0.3, gamma=0.05), "extrapolate τ-0.3 γ0.05"),
         (Decoding(mode="replace", tau=0.5, criterion="kl", primary="rl"), "replace τ0.5 kl on rl"),
+        (Decoding(mode="replace", tau=0.3, side="above"), "replace τ0.3 delta_logp above"),
     ],
 )
 def test_labels(decoding, label):

@@ -13,7 +13,7 @@ RATIOS = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 0.999)
 
 
 def fires(criterion, values, tau):
-    return values < tau if criterion in BELOW else values > tau
+    return values < tau if criterion in (*BELOW, "kl below") else values > tau
 
 
 def arrays():
@@ -27,7 +27,7 @@ def arrays():
     yield "close", np.array([1.0, np.nextafter(np.float32(1), np.float32(2))], dtype=np.float32)
 
 
-@pytest.mark.parametrize("criterion", [name for name in CRITERIA if name != "random"])
+@pytest.mark.parametrize("criterion", [*(name for name in CRITERIA if name not in ("random", "always")), "kl below"])
 @pytest.mark.parametrize(("name", "values"), list(arrays()), ids=lambda value: value if isinstance(value, str) else "")
 def test_no_threshold_is_nearer_to_the_ratio(criterion, name, values):
     x = values.astype(float)
