@@ -10,8 +10,9 @@ from harness.evals.loop import Job, jobs_of, opened, run_jobs
 from harness.progress import showing
 from harness.records import RecordStore, StoredRollout
 from harness.spec import CRITERIA, Decoding, EvalSpec
+from harness.spec.decoding import WITHOUT_TAU
 
-MEASURABLE = tuple(name for name in CRITERIA if name not in ("random", "always"))
+MEASURABLE = tuple(name for name in CRITERIA if name not in ("random", *WITHOUT_TAU))
 
 
 def traced(

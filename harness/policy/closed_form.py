@@ -2,7 +2,9 @@
 
 With B the primary's truncated policy, Q the target's, and f the criterion (a probability for `random`, else 0 or 1),
 
-    P(y) = B(y) (1 - f(y)) + (sum_y' B(y') f(y')) Q(y).
+    P(y) = B(y) (1 - f(y)) + (sum_y' B(y') f(y')) Q(y);
+
+and Q(y) itself for `coupling`, which replaces with probability (1/2) sum |Q - B|.
 """
 
 import torch
@@ -37,11 +39,16 @@ def distribution(
         elif gate == "random":
             chance = rule.tau[rows, None].double().clamp(0, 1)
             held[rows] = torch.where(rule.below[rows, None], chance, 1 - chance)
-        elif gate != "never":
+        elif gate not in ("never", "coupling"):
             for row in rows.tolist():
                 held[row] = _held(gate, lb[row], lr[row], rule.tau[row], rule.below[row]).double()
     replaced = (proposal * held).sum(-1)
-    return proposal * (1 - held) + replaced[:, None] * target, replaced
+    law = proposal * (1 - held) + replaced[:, None] * target
+    coupled = rule.has("coupling")
+    return (
+        torch.where(coupled[:, None], target, law),
+        torch.where(coupled, (proposal - target).clamp(min=0).sum(-1), replaced),
+    )
 
 
 def _held(gate: str, lb: torch.Tensor, lr: torch.Tensor, tau: torch.Tensor, below: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,7 @@ A row whose top-p is 0 is greedy: proposal and redraw are each the likeliest tok
 logits themselves (of equal ones the lowest id), and the criterion is asked as ever. No noise but `random`'s is used.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -14,16 +15,21 @@ import torch
 
 from harness.policy.criteria import BELOW, CRITERIA, delta_logp, fires, statistic
 from harness.policy.noise import GATE, PROPOSE, REDRAW, uniform
-from harness.policy.nucleus import UNIT, draw, draw_by_mass
+from harness.policy.nucleus import UNIT, draw, draw_by_mass, truncate
 from harness.policy.trace import trace
 
-GATES = ("never", "always", *CRITERIA)
+GATES = ("never", "always", *CRITERIA, "coupling")
+COUPLED_AT_ONCE = 32  # rows
 COLUMNS = ("gate", "proposes_rl", "tau", "gamma", "temperature", "top_p", "below")
 
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """How one response is decoded. `gate` is a criterion, or `never` (the primary alone), or `always` (the target)."""
+    """How one response is decoded. `gate` is a criterion, or one of three that need no threshold.
+
+    `never` is the primary alone, `always` the target, and `coupling` the target too, at the least replacement
+    (`couple`).
+    """
 
     gate: str = "never"
     primary: str = "base"  # who proposes: "base" or "rl"
@@ -203,7 +209,7 @@ def decide(
     delta = delta_logp(lb, lr, proposed)
 
     replaced = torch.zeros(rule.n, dtype=torch.bool, device=lb.device)
-    for gate in sorted(rule.gates - {"never"}):
+    for gate in sorted(rule.gates - {"never", "coupling"}):
         facts = (lb, lr, proposed, delta, noise.gate, rule.tau, rule.below)
         if len(rule.gates) == 1:
             replaced |= _fires(gate, *facts)
@@ -221,7 +227,8 @@ def decide(
         redrawn = _pick(own, lambda: _argmax_target(base_logits[rows], rl_logits[rows], own, vocab_size), drawn)
         token = proposed.index_copy(0, rows, redrawn)
     facts = None if traced is None else trace(lb[traced], lr[traced], proposed[traced], top)
-    return Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
+    decision = Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
+    return couple(base_logits, rl_logits, rule, noise, decision, vocab_size)
 
 
 def _decide_dense(
@@ -278,7 +285,7 @@ def _decide_dense(
     at_hand = {"delta_logp": delta, "abs_delta_logp": delta.abs(), "nll_rl": (zr - of_rl).squeeze(1)}
     for gate in sorted(rule.gates & set(at_hand)):
         replaced = replaced | (rule.has(gate) & fires(at_hand[gate], rule.tau, rule.below))
-    statistics = rule.gates - {"never", "always", *at_hand}
+    statistics = rule.gates - {"never", "always", "coupling", *at_hand}
     if statistics:
         lb, lr = logp(base_logits, zb), logp(rl_logits, zr)
         for gate in sorted(statistics):
@@ -291,7 +298,50 @@ def _decide_dense(
         redrawn = _pick(rule, lambda: _argmax_target(base_logits, rl_logits, rule, vocab_size), drawn_target)
         token = torch.where(replaced, redrawn, proposed)
     facts = None if traced is None else trace_rows(base_logits, rl_logits, rule, vocab_size, proposed, traced, top)
-    return Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
+    decision = Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
+    return couple(base_logits, rl_logits, rule, noise, decision, vocab_size)
+
+
+def couple(
+    base_logits: torch.Tensor,
+    rl_logits: torch.Tensor,
+    rule: Rule,
+    noise: Noise,
+    decision: Decision,
+    vocab_size: int | None = None,
+) -> Decision:
+    """Decide the rows whose gate is `coupling`, from what they proposed; the others' decisions stay.
+
+    With B the law of the proposal y and Q that of the target, both truncated, y is kept with probability
+    min(1, Q(y) / B(y)), else redrawn from (Q - B) where that is above 0. So the token's law is Q, exactly, and it is
+    redrawn with probability (1/2) sum |Q - B|, the least of any way to draw both (the maximal coupling, as in
+    speculative sampling, arXiv 2211.17192): the floor below every other gate that wants Q's law.
+
+    Looks at no value, and takes a few rows at a time: two sorted policies in float64 are large.
+    """
+    if "coupling" not in rule.gates:
+        return decision
+    token, replaced = [], []
+    for at in torch.arange(rule.n, device=base_logits.device).split(COUPLED_AT_ONCE):
+        own, proposed = rule.take(at), decision.proposed[at]
+        b, r = base_logits[at], rl_logits[at]
+        lb, lr = (log_softmax(each[:, :vocab_size], own) for each in (b, r))
+        proposal = truncate(_primary(lb, lr, own), own.top_p)
+        target = truncate(extrapolate(lb, lr, own.gamma) if own.extrapolates else lr, own.top_p)
+        kept = noise.gate[at] * proposal.gather(1, proposed[:, None])[:, 0] < target.gather(1, proposed[:, None])[:, 0]
+        excess = (target - proposal).clamp_(min=0.0).mul_(2.0**UNIT).float()
+        redrawn = draw_by_mass(excess, torch.ones_like(own.top_p), noise.redraw[at])
+        if True in own.greedy:
+            likeliest, greedy = _argmax_target(b, r, own, vocab_size), own.top_p == 0
+            kept, redrawn = torch.where(greedy, proposed == likeliest, kept), torch.where(greedy, likeliest, redrawn)
+        token.append(torch.where(kept, proposed, redrawn))
+        replaced.append(~kept)
+    ours = rule.has("coupling")
+    return dataclasses.replace(
+        decision,
+        token=torch.where(ours, torch.cat(token), decision.token),
+        replaced=torch.where(ours, torch.cat(replaced), decision.replaced),
+    )
 
 
 def _fires(

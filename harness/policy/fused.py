@@ -16,7 +16,7 @@ import importlib.util
 
 import torch
 
-from harness.policy.decision import Decision, Rule, trace_rows
+from harness.policy.decision import Decision, Noise, Rule, couple, trace_rows
 
 TILE = 4096  # columns read at once; sums of floats, and so the last digits of a mass, depend on it
 
@@ -39,6 +39,8 @@ def decide_fused(
 ) -> Decision:
     """Take one step of Algorithm 1 for n rows: `decide` with the noise `Noise.at(keys, positions)`.
 
+    Rows whose gate is `coupling` are proposed here and decided by torch (`couple`).
+
     It decides the same tokens, unless a draw meets a step of the cumulative mass, or a statistic its threshold, to the
     last digits of float32.
 
@@ -56,7 +58,10 @@ def decide_fused(
     Raises:
         ValueError: shapes that differ, or columns that are not side by side.
     """
-    return run_kernels(base_logits, rl_logits, rule, keys, positions, vocab_size, traced, top)[0]
+    decision = run_kernels(base_logits, rl_logits, rule, keys, positions, vocab_size, traced, top)[0]
+    if "coupling" not in rule.gates:
+        return decision
+    return couple(base_logits, rl_logits, rule, Noise.at(keys, positions), decision, vocab_size)
 
 
 def force(

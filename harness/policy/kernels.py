@@ -38,7 +38,7 @@ _DELTA, _RANDOM = tl.constexpr(GATES.index("delta_logp")), tl.constexpr(GATES.in
 _ENTROPY_BASE, _ENTROPY_RL = tl.constexpr(GATES.index("entropy_base")), tl.constexpr(GATES.index("entropy_rl"))
 _KL, _KL_RL_BASE = tl.constexpr(GATES.index("kl")), tl.constexpr(GATES.index("kl_rl_base"))
 _ABS_DELTA, _NLL_RL = tl.constexpr(GATES.index("abs_delta_logp")), tl.constexpr(GATES.index("nll_rl"))
-_CE = tl.constexpr(GATES.index("ce"))
+_CE, _COUPLING = tl.constexpr(GATES.index("ce")), tl.constexpr(GATES.index("coupling"))
 
 # splitmix64, as in noise.py
 _STEP, _MULTIPLY_1 = tl.constexpr(0x9E3779B97F4A7C15), tl.constexpr(0xBF58476D1CE4E5B9)
@@ -195,7 +195,7 @@ def normalise(rules, partials, constants, counts, totals, vocab, tiles, TILES: t
     tl.store(out + 12, tl.where(weight_e == 0.0, 0.0, factor) * _UNIT)
     tl.store(out + 13, r)
     tl.store(out + 14, tl.where(alone == 0.0, 0.0, share_single / total / alone) * _UNIT)
-    tl.store(out + 15, tl.where(gate == _NEVER, 0.0, 1.0))  # is the target ever drawn from?
+    tl.store(out + 15, tl.where((gate == _NEVER) | (gate == _COUPLING), 0.0, 1.0))  # is the target ever drawn from?
 
     # Where nothing is drawn: the largest score of either policy, and what a token that base cannot give scores more.
     beyond = tl.where(gamma > 0.0, gamma * shift / rate, -float("inf"))
@@ -439,7 +439,8 @@ def decide(
                 value = value.to(tl.float64)
                 value = tl.where(gate == _RANDOM, rho, value)
                 holds = tl.where(below, value < tau, value > tau)
-                fired = tl.where(gate == _NEVER, 0, tl.where((gate == _ALWAYS) | holds, 1, 0)).to(tl.int32)
+                quiet = (gate == _NEVER) | (gate == _COUPLING)  # `couple` decides the latter
+                fired = tl.where(quiet, 0, tl.where((gate == _ALWAYS) | holds, 1, 0)).to(tl.int32)
                 tl.store(proposals + i, token)
                 tl.store(deltas + i, delta)
                 tl.store(replacements + i, fired.to(tl.int8))

@@ -18,6 +18,7 @@ CRITERIA = {
     "delta_logp": "Δ log p", "kl": "KL", "kl_rl_base": "KL(RL, base)", "kl_base_rl": "KL(base, RL)",
     "entropy_base": "entropy of base", "entropy_rl": "entropy of RL", "random": "random",
     "abs_delta_logp": "|Δ log p|", "nll_rl": "−log p of RL", "ce": "cross entropy", "always": "no gate",
+    "coupling": "coupling",
 }  # fmt: skip
 MOST = 40  # rows that a figure of differences can hold
 

@@ -13,12 +13,13 @@ Mode = Literal["base", "rl", "replace", "extrapolate", "expo"]
 Primary = Literal["base", "rl"]
 Criterion = Literal[
     "delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random",
-    "abs_delta_logp", "nll_rl", "ce", "always",
+    "abs_delta_logp", "nll_rl", "ce", "always", "coupling",
 ]  # fmt: skip
 Side = Literal["below", "above"]
 
 MODES: tuple[str, ...] = get_args(Mode)
 CRITERIA: tuple[str, ...] = get_args(Criterion)
+WITHOUT_TAU = ("always", "coupling")  # criteria that have no threshold
 BELOW = ("delta_logp", "random")  # hold below their threshold unless `side` says otherwise; the others hold above it
 LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the likeliest token
 
@@ -36,7 +37,8 @@ class Decoding(Spec, frozen=True):
       (ExPO, arXiv 2404.16792; to first order in gamma the same step): what extrapolating tokens is compared with.
 
     `tau` is the threshold of the criterion: `delta_logp` < tau, `random` < tau, all others > tau; `side` turns that
-    round. `always` has no threshold: every token is the target's.
+    round. Two have no threshold: `always` draws every token from the target, and `coupling` keeps as many
+    proposals as the target's law allows.
     """
 
     mode: Mode = Field(default="rl", description="base, rl, replace, extrapolate or expo.")
@@ -88,8 +90,8 @@ class Decoding(Spec, frozen=True):
             if data.get("side") == ("below" if criterion in BELOW else "above"):
                 data["side"] = None
             for name in ("tau", "side"):
-                if criterion == "always" and data.get(name) is not None:
-                    raise ValueError(f"{name}={data[name]!r} has no effect with criterion='always'")
+                if criterion in WITHOUT_TAU and data.get(name) is not None:
+                    raise ValueError(f"{name}={data[name]!r} has no effect with criterion={criterion!r}")
         return data
 
     @model_validator(mode="after")
@@ -98,7 +100,7 @@ class Decoding(Spec, frozen=True):
             return self
         if self.mode == "replace" and self.gamma:
             raise ValueError(f"gamma={self.gamma} is refused with mode='replace'; use mode=extrapolate")
-        if self.criterion == "always":
+        if self.criterion in WITHOUT_TAU:
             return self
         if self.tau is None:
             raise ValueError(f"tau is missing: mode={self.mode!r} needs the threshold of criterion={self.criterion!r}")

@@ -12,6 +12,7 @@ from harness.decode.transformers_pair import TransformersPair
 from harness.decode.vllm_pair.engine import refuse
 from harness.errors import UserError
 from harness.spec import CRITERIA, Decoding, EngineSpec, Sampling, parse
+from harness.spec.decoding import WITHOUT_TAU
 from harness.tiny import tiny_pair
 from harness.tiny.recipe import rl_problems
 from tests.decode.requests import assert_same, by_key, make_requests
@@ -36,7 +37,9 @@ def requests():
     with engine(tiny_pair()) as one:
         prompts = [one.chat_prompt(row["prompt"]) for row in rl_problems(0, 6)]
     decodings = [Decoding(mode="base"), Decoding(mode="rl")] + [
-        Decoding(mode="extrapolate", criterion=c, tau=None if c == "always" else TAUS.get(c, 0.4), gamma=0.2, primary=p)
+        Decoding(
+            mode="extrapolate", criterion=c, tau=None if c in WITHOUT_TAU else TAUS.get(c, 0.4), gamma=0.2, primary=p
+        )
         for c, p in product(CRITERIA, ("base", "rl"))
     ]
     made = make_requests(6 * len(decodings), samples=1, top_p=0.95)

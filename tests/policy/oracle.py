@@ -93,6 +93,10 @@ def step(base, rl, row, u_propose, u_redraw, rho):
     """(token, proposed, replaced, delta) for one position under a RuleRow."""
     pb, pr = softmax(base, row.temperature), softmax(rl, row.temperature)
     y = draw(pb if row.primary == "base" else pr, row.top_p, u_propose)
+    if row.gate == "coupling":
+        token = coupled(nucleus(pb if row.primary == "base" else pr, row.top_p),
+                        nucleus(extrapolated(pb, pr, row.gamma), row.top_p), y, u_redraw, rho)  # fmt: skip
+        return token, y, token != y, math.log(pr[y]) - math.log(pb[y])
     held = {"never": False, "always": True}.get(row.gate)
     if held is None:
         held = criterion_holds(row.gate, pb, pr, y, row.tau, rho, row.below)
@@ -100,11 +104,27 @@ def step(base, rl, row, u_propose, u_redraw, rho):
     return token, y, held, math.log(pr[y]) - math.log(pb[y])
 
 
+def coupled(b, q, y, u, rho):
+    """y, or a token by inverse CDF over what q has more than b, in order of falling excess."""
+    if rho * b[y] < q.get(y, 0.0):
+        return y
+    excess = {z: mass - b.get(z, 0.0) for z, mass in q.items() if mass > b.get(z, 0.0)}
+    left = u * sum(excess.values())
+    for z in sorted(excess, key=lambda z: (-excess[z], z)):
+        left -= excess[z]
+        if left < 0:
+            return z
+    return z
+
+
 def law(base, rl, row):
     """({token: P}, P(replaced)) by enumerating every proposed and every redrawn token."""
     pb, pr = softmax(base, row.temperature), softmax(rl, row.temperature)
     target = nucleus(extrapolated(pb, pr, row.gamma), row.top_p)
     out, replaced = [0.0] * len(base), 0.0
+    if row.gate == "coupling":
+        b = nucleus(pb if row.primary == "base" else pr, row.top_p)
+        return [target.get(y, 0.0) for y in range(len(base))], sum(max(p - target.get(y, 0.0), 0) for y, p in b.items())
     for y, p in nucleus(pb if row.primary == "base" else pr, row.top_p).items():
         if row.gate == "random":
             chance = min(max(row.tau, 0.0), 1.0)

@@ -1,6 +1,7 @@
 """Algorithm 1 against the hand-written oracle, its closed form, and the identities it must obey."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ def noise(n, seed=0):
 
 def every_rule():
     for gate in GATES:
-        for tau in TAUS.get(gate, (0.0,) if gate in ("never", "always") else (0.05, 0.5, 1.2)):
+        for tau in TAUS.get(gate, (0.0,) if gate in ("never", "always", "coupling") else (0.05, 0.5, 1.2)):
             for (primary, gamma), top_p, temperature in itertools.product(MODES, (0.0, 0.4, 0.7, 1.0), (1.0, 0.6)):
                 yield RuleRow(gate, primary, tau, gamma, temperature, top_p, (None, True, False)[hash(top_p) % 3])
 
@@ -68,6 +69,8 @@ def test_closed_form_matches_enumeration():
         RuleRow("kl", "base", 0.1, 0.05, 1.0, 0.7),
         RuleRow("entropy_base", "base", 0.5, 0.0, 1.3, 1.0),
         RuleRow("random", "base", 0.3, 0.2, 1.0, 0.8),
+        RuleRow("coupling", "base", 0.0, 0.0, 1.0, 0.9),
+        RuleRow("coupling", "rl", 0.0, 0.7, 0.8, 0.7),
     ],
     ids=lambda row: f"{row.gate}-{row.primary}-g{row.gamma}-p{row.top_p}",
 )
@@ -87,6 +90,23 @@ def test_draws_follow_the_closed_form(row):
     assert stats.chisquare(observed.numpy(), expected.numpy() * (observed.sum() / expected.sum()).item()).pvalue > 1e-3
     spread = (replaced.item() * (1 - replaced.item()) / n) ** 0.5
     assert abs(got.replaced.double().mean().item() - replaced.item()) <= 4 * spread
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_coupling_gives_the_targets_law_and_replaces_least(dense):
+    n, vocab = 400, 30
+    base, rl = logits(n, vocab, seed=7)
+    base[:100] = rl[:100]  # nothing to do there
+    rows = [RuleRow("coupling", ("base", "rl")[i % 2], gamma=(0.0, 0.5)[i // 2 % 2], top_p=0.9) for i in range(n)]
+    rule, target = Rule(rows), Rule([replace(row, gate="always") for row in rows])
+    (law, replaced), (wanted, _) = distribution(base, rl, rule), distribution(base, rl, target)
+    alone, _ = distribution(base, rl, Rule([replace(row, gate="never") for row in rows]))
+    assert torch.allclose(law, wanted)
+    assert torch.allclose(replaced, (wanted - alone).abs().sum(1) / 2)
+    got = decide(base, rl, rule, noise(n, seed=8), dense=dense)
+    assert got.changed.equal(got.replaced)  # what is redrawn is never what was proposed
+    assert not got.replaced[:100].any()
+    assert (wanted.gather(1, got.token[:, None]) > 0).all()
 
 
 def test_identities():
@@ -270,7 +290,7 @@ def test_unknown_names_are_refused(row, name):
 
 
 def test_gates_are_the_criteria_and_two_constants():
-    assert set(GATES) == {*CRITERIA, "never", "always"}
+    assert set(GATES) == {*CRITERIA, "never", "always", "coupling"}
 
 
 @pytest.mark.parametrize("dense", [False, True])
