@@ -99,7 +99,8 @@ def summarise(
     # A token that base cannot give but RL can has no ratio: beyond RL (gamma above 0) it keeps its RL weight, between
     # the two it has none. At the ends, gamma 0 and -1, the target is RL and base.
     ratio = (r - b) * rate
-    alone = (b == -float("inf")) & (gamma > 0.0)
+    beyond_rl = tl.where(gamma > 0.0, 1, 0)
+    alone = (b == -float("inf")) & (beyond_rl != 0)
     e = tl.where((b == -float("inf")) | (r == -float("inf")), -float("inf"), r + gamma * (r - b))
     e = tl.where(gamma == 0.0, r, tl.where(gamma == -1.0, b, e))
     most_e = tl.max(e, 0)
