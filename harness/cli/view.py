@@ -13,7 +13,6 @@ from harness.errors import UserError
 from harness.files import check_writable, make_folder, write_file
 from harness.progress import phase
 from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
-from harness.tiny import checkpoints, tiny_pair
 
 if TYPE_CHECKING:
     from harness.records import Snapshot
@@ -67,6 +66,8 @@ def view(
         asked = load_eval({}, {**options, "decodings": decodings, "samples": sample + 1, "limit": limit})
         check_writable(out.parent, store)
         many = _decoded(asked, store, top)
+        from harness.tiny import checkpoints
+
         load = tokenizers(tokenizer, checkpoints(asked.pair))
     else:
         load = tokenizers(tokenizer)
@@ -162,6 +163,7 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> "Callable[[Sequen
 def _tiny(snapshots: "Sequence[Snapshot]") -> str | None:
     """Return where the tiny pair is if these are its records, by the digest of the weights that decoded them."""
     from harness.records.config import fingerprint
+    from harness.tiny import tiny_pair
 
     tiny = tiny_pair().rl
     known = {one.config.rl for one in snapshots if one.config is not None}
