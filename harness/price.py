@@ -1,4 +1,4 @@
-"""What a plan takes of GPUs, from configurations alone: nothing is downloaded, no weights are read.
+"""Tell what a plan takes of GPUs, from configurations alone: nothing is downloaded, no weights are read.
 
     price = PairPrice.of(pair, EngineSpec(), tokens=20_000)
     price.fewest(80), price.refusal(Machine.here())

@@ -1,4 +1,4 @@
-"""What every command module shares: how a group of commands is made, and how a line is printed."""
+"""Share what every command module needs: how a group of commands is made, and how a line is printed."""
 
 import json
 from typing import Any

@@ -34,7 +34,7 @@ class Progress(Bar):
 
     @property
     def looks(self) -> bool:
-        """Whether the engine should count the tokens of unfinished rollouts and `show` them: once a second."""
+        """Tell whether the engine should count the tokens of unfinished rollouts and `show` them: once a second."""
         if time.monotonic() - self._looked < _LOOK:
             return False
         self._looked = time.monotonic()
@@ -79,7 +79,7 @@ class Shared(Progress):
 
     @property
     def looks(self) -> bool:
-        """Whether the engine should count the tokens of unfinished rollouts."""
+        """Tell whether the engine should count the tokens of unfinished rollouts."""
         return self._shared.looks
 
     def now(self, name: str, word: str = "") -> None:

@@ -32,7 +32,7 @@ AS_SHIPPED = Presentation()
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFacts:
-    """What records and results say of a benchmark.
+    """Hold what records and results say of a benchmark.
 
     A digest of its content, its size, its own file, how it is put to the models otherwise than by default (as plain
     values), and who grades it. Of a task of lm-eval's none of these are known.

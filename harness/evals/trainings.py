@@ -1,4 +1,4 @@
-"""Where the results of trainings lie: in the folders that `rlvr-dir train` and sweeps of trainings leave.
+"""Find the results of trainings: in the folders that `rlvr-dir train` and sweeps of trainings leave.
 
     for training in trainings_at(Path("runs/sweeps/tiny_reweight")):
         print(training.name, training.folder, training.seeds)

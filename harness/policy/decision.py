@@ -25,7 +25,7 @@ COLUMNS = ("gate", "proposes_rl", "tau", "gamma", "temperature", "top_p", "below
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """How one response is decoded. `gate` is a criterion, or one of three that need no threshold.
+    """Say how one response is decoded. `gate` is a criterion, or one of three that need no threshold.
 
     `never` is the primary alone, `always` the target, and `coupling` the target too, at the least replacement
     (`couple`).

@@ -1,4 +1,4 @@
-"""What vLLM's processes print, kept in a file from their start to their end: where they fail, it alone says why.
+"""Keep what vLLM's processes print in a file, from their start to their end: where they fail, it alone says why.
 
 While they start, it also says what they do.
 """
