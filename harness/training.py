@@ -5,12 +5,17 @@
 `harness.train` may import none of them; the commands and the sweeps may.
 """
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    from harness.decode import Engine
     from harness.evals import EvalResult
-    from harness.spec import Presentation
+    from harness.evals.benchmark import Benchmark
+    from harness.spec import EvalSpec, Presentation
     from harness.spec.decoding import Mode
     from harness.train.backends import Source, Validate, ValidationScores
     from harness.train.folder import Inputs
@@ -78,11 +83,38 @@ def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = 
 
     from harness.train.backends import Source
 
-    return Source(_base(spec), problems, validator(spec, records, bases), inputs(spec))
+    return Source(_base(spec), problems, validator(spec, records, bases), inputs(spec), lambda: watched(spec))
+
+
+def watched(spec: "TrainSpec") -> dict[str, list[dict[str, Any]]]:
+    """Return the problems of the benchmarks that are validated on the way, by name: the messages that `rlvr-dir eval`
+    makes of each, its right answers, and who grades the responses."""
+    from harness.evals.prompts import prompt_sets
+    from harness.spec import PUBLISHED
+
+    asked = _evaluation(spec, _base(spec), _base(spec), "base", on_the_way=True)
+    sets = prompt_sets(asked, cast("Engine", _Messages()))
+    return {
+        each.task: [
+            {"prompt": json.loads(text), "answer": each.golds[PUBLISHED][key], "grader": each.benchmark.grader}
+            for key, text in each.prompts.items()
+        ]
+        for each in sets
+    }
+
+
+class _Messages:
+    """Stands where prompts are made in the place of an engine, and gives the messages themselves, as JSON."""
+
+    tokenizer = SimpleNamespace(chat_template="messages")
+
+    def chat_prompt(self, messages: list[dict[str, str]], *, add_generation_prompt: bool = True) -> str:
+        return json.dumps(messages)
 
 
 def lacks(spec: "TrainSpec") -> "list[str]":
-    """List what a training through verl would stop at here before it starts: its data, its base's positions."""
+    """List what a training through verl would stop at here before it starts: its data, its base's positions, what it is
+    validated on."""
     from harness.errors import UserError
     from harness.train.data import read_problems
     from harness.train.verl.context import check_context
@@ -99,7 +131,12 @@ def lacks(spec: "TrainSpec") -> "list[str]":
         unknown = check_context(spec, _base(spec))
     except UserError as error:
         unknown = str(error)
-    return [*found, *([unknown] if unknown else [])]
+    found += [unknown] if unknown else []
+    try:
+        inputs(spec)
+    except UserError as error:
+        found.append(str(error))
+    return found
 
 
 def _base(spec: "TrainSpec") -> str:
@@ -117,7 +154,7 @@ def inputs(spec: "TrainSpec") -> "Inputs":
     """Return what identifies the content of all that a training reads: a training of other content is another one.
 
     Raises:
-        UserError: a benchmark of the validation has no data.
+        UserError: a benchmark of the validation has no data, or the one that chooses the checkpoint is none of them.
     """
     from harness.digest import digest
     from harness.evals import preflight
@@ -133,14 +170,39 @@ def inputs(spec: "TrainSpec") -> "Inputs":
         if file and Path(file).is_file():
             found[name] = Input(str(Path(file).resolve()), digest(Path(file).read_bytes()), judges=False)
     tasks, asked = spec.validation.tasks, _presentation(spec)
-    for task, each in preflight(tasks, presentation=asked).items() if tasks else ():
+    validated = preflight(tasks, presentation=asked) if tasks else {}
+    for task, each in validated.items():
         content = each.data
         if isinstance(each, LmEvalBenchmark):
             content += f", scored by {each.theirs.graded_with['task']}"
         elif each.grader not in (asked.grader, DEFAULT_GRADER):  # which the benchmark's file alone says
             content += f", graded by {each.grader}"
         found[f"validation.tasks {each.name}"] = Input(each.file or task, content, judges=True)
+    _check_watched(spec, list(validated.values()))
     return found
+
+
+def _check_watched(spec: "TrainSpec", validated: "list[Benchmark]") -> None:
+    """Refuse to watch, or to choose by, what is not validated, or what the backend cannot score on the way."""
+    from harness.errors import UserError
+    from harness.evals import preflight
+    from harness.evals.task_file import LmEvalBenchmark
+
+    names, watch = [each.name for each in validated], spec.validation.watch
+    asked = preflight(watch, presentation=_presentation(spec)).values() if watch else validated
+    if missing := [each.name for each in asked if each.name not in names]:
+        raise UserError(
+            f"validation.watch={missing[0]} is refused; accepted: of validation.tasks, which are {', '.join(names)}"
+        )
+    if not spec.validation.every or (spec.verl and spec.verl.val_data):
+        return
+    theirs = [each.name for each in asked if isinstance(each, LmEvalBenchmark)]
+    if theirs and spec.backend == "verl":
+        raise UserError(
+            f"{theirs[0]} is refused on the way with backend='verl', which scores by its reward; accepted: "
+            "validation.watch with the names of benchmarks that have answers, or validation.every: 0"
+        )
+    spec.check_chosen_by(each.name for each in asked if each.name not in theirs)
 
 
 def price(spec: "TrainSpec", speed: float | None = None) -> str:
@@ -185,7 +247,6 @@ def estimate(spec: "TrainSpec", out: Path) -> str:
     Raises:
         UserError: the data cannot be read, or is too small.
     """
-    from harness.evals.data import preflight
     from harness.progress import interval
     from harness.train.data import enough
     from harness.train.folder import TrainingFolder
@@ -203,14 +264,15 @@ def estimate(spec: "TrainSpec", out: Path) -> str:
         + (f", up to {most:,} generated to fill the groups" if most > responses else "")
         + f", each of up to {dapo.max_response_tokens:,} tokens",
     ]
-    if asked := preflight(spec.validation.tasks, presentation=_presentation(spec)) if spec.validation.tasks else {}:
-        size = sum(len(each.problems[: spec.validation.limit]) for each in asked.values())
-        within = (dapo.steps - 1) // spec.validation.every if spec.validation.every else 0
-        times = 1 + len(spec.seeds) * (1 + within)
-        lines.append(
-            f"validation: {size * spec.validation.sampling.samples:,} responses ({', '.join(asked)}), {times} times, "
-            "the base's among them"
-        )
+    asked = spec.validation
+    if asked.tasks:
+        size, names = _size(spec, asked.tasks)
+        lines.append(f"validation: {size:,} responses ({names}), {1 + len(spec.seeds)} times, the base's among them")
+    if asked.every and (tasks := asked.watch or asked.tasks):
+        size, names = _size(spec, tasks)
+        ends = 2 if spec.backend == "verl" else int(spec.chosen_by is not None)  # before the first step, after the last
+        times = len(spec.seeds) * (len(range(asked.every, dapo.steps, asked.every)) + ends)
+        lines.append(f"on the way: {size:,} responses ({names}), {times} times")
     seconds = [record["seconds"] for record in done if record.get("seconds") is not None]
     left = steps - len(done)
     lines.append(
@@ -222,25 +284,24 @@ def estimate(spec: "TrainSpec", out: Path) -> str:
     return "\n".join(lines)
 
 
+def _size(spec: "TrainSpec", tasks: Sequence[str]) -> tuple[int, str]:
+    """Return how many responses a validation on these benchmarks has, and their names."""
+    from harness.evals import preflight
+
+    found = preflight(tasks, presentation=_presentation(spec))
+    problems = sum(len(each.problems[: spec.validation.limit]) for each in found.values())
+    return problems * spec.validation.sampling.samples, ", ".join(found)
+
+
 def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "Validate":
     """Return what scores a checkpoint as `rlvr-dir eval` would; rollouts are kept in the stores that are named."""
 
-    def scored(base: str, rl: str, mode: "Mode") -> "list[EvalResult]":
+    def scored(base: str, rl: str, mode: "Mode", on_the_way: bool = False) -> "list[EvalResult]":
         from harness.evals import evaluate
         from harness.files import make_folder
         from harness.records.lock import locked
-        from harness.spec import Decoding, EvalSpec, Pair
 
-        asked = spec.validation
-        whole = EvalSpec(
-            pair=Pair(base=base, rl=rl, trust_remote_code=spec.trust_remote_code),
-            decodings=(Decoding(mode=mode),),
-            tasks=asked.tasks,
-            sampling=asked.sampling,
-            limit=asked.limit,
-            engine=asked.engine,
-            **_presentation(spec).model_dump(),
-        )
+        whole = _evaluation(spec, base, rl, mode, on_the_way=on_the_way)
         if mode != "base" or bases is None:
             return evaluate(whole, records=records)
         make_folder(bases)
@@ -248,7 +309,7 @@ def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None
             return evaluate(whole, records=bases)
 
     def validate(base: str, rl: str, mode: "Mode", folder: Path | None) -> "ValidationScores":
-        results = scored(base, rl, mode)
+        results = scored(base, rl, mode, on_the_way=mode == "rl" and folder is None)
         if folder is not None:
             # Base's own stand beside them, of the same pair: what RL is compared with.
             beside = scored(base, base, "base") if mode == "rl" else []
@@ -257,6 +318,22 @@ def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None
         return {each.subject: _scores(each) for result in results for each in result.by_metric()}
 
     return validate
+
+
+def _evaluation(spec: "TrainSpec", base: str, rl: str, mode: "Mode", *, on_the_way: bool) -> "EvalSpec":
+    """Return the evaluation that a validation is."""
+    from harness.spec import Decoding, EvalSpec, Pair
+
+    asked = spec.validation
+    return EvalSpec(
+        pair=Pair(base=base, rl=rl, trust_remote_code=spec.trust_remote_code),
+        decodings=(Decoding(mode=mode),),
+        tasks=asked.watch if on_the_way and asked.watch else asked.tasks,
+        sampling=asked.sampling,
+        limit=asked.limit,
+        engine=asked.engine,
+        **_presentation(spec).model_dump(),
+    )
 
 
 def _scores(result: "EvalResult") -> dict[str, Any]:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 # By benchmark: avg, pass, tokens, ...; `right` counts the right samples of each problem. Of lm-eval's tasks by task and
 # metric, which `metric` names: avg is its mean over problems, in its unit, `values` has each, and there is no pass.
 ValidationScores = dict[str, dict[str, Any]]
-# Of base, rl and mode; results are written into the folder, those of base beside those of RL.
+# Of base, rl and mode; results are written into the folder, those of base beside those of RL. Without a folder RL is
+# validated on the way, on the benchmarks that are watched.
 Validate = Callable[[str, str, Mode, Path | None], ValidationScores]
 Say = Callable[[str], None]
 OnRecord = Callable[[int, dict[str, Any]], None]  # seed, a line of its log
@@ -42,13 +43,15 @@ class TrainerError(Exception):
 class Source:
     """Where a training starts: the base, the problems of a seed (rows of `prompt` and `answer`), and who validates.
 
-    `inputs` identify the content of the files that all this is read from.
+    `watched` gives the problems of the benchmarks that are validated on the way, by name, for a trainer that draws them
+    itself; their answers may be several. `inputs` identify the content of the files that all this is read from.
     """
 
     base: str
     problems: Callable[[int], list[dict[str, Any]]]
     validate: Validate | None = None
     inputs: Inputs = field(default_factory=dict)
+    watched: Callable[[], dict[str, list[dict[str, Any]]]] = dict
 
 
 def train(spec: "TrainSpec", out: Path, source: Source, **options: Any) -> dict[str, Any]:
@@ -82,11 +85,11 @@ def conclude(
         make_folder(folder.results)
         with phase("validating"):
             scores = source.validate(source.base, str(folder.rl.resolve()), "rl", folder.results)
-        last = {"step": spec.dapo.steps, "validation": scores}
+        last = {"step": folder.step(spec), "validation": scores}
         if last not in folder.records():
             keep(last)
     write_json(folder.pair, {"base": source.base, "rl": str(folder.rl.resolve())})
-    found = facts(scores)
+    found = {**facts(scores), "step": folder.step(spec)}
     write_card(folder.rl, found, folder.records())
     if not spec.keep_checkpoints:
         shutil.rmtree(folder.checkpoints)

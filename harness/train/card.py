@@ -22,7 +22,7 @@ on {date} ({machine}; {seconds:.0f} s of steps). The licence is the base's. The 
 
 {steps} steps of {prompts} x {samples} responses and {minibatches} updates, learning rate {learning_rate:g}, clip
 {clip_low:g}/{clip_high:g}, dual clip {delta}, rollouts at temperature {temperature:g} and top-p {top_p:g}, {method}.
-
+{which}
 Accuracy of the rollouts by step: {accuracy}.
 
 {scores}Data: `{data}`. Command: `{command}`. {versions}.
@@ -40,10 +40,12 @@ def write_card(rl: Path, facts: dict[str, Any], records: list[dict[str, Any]]) -
         + f", {score['tokens']:.0f} tokens a response.\n"
         for task, score in facts["scores"].items()
     )
+    step, asked = facts.get("step", dapo.steps), facts["training"].get("checkpoint", "last")
     text = TEMPLATE.format(
         library="peft" if (rl / "adapter_config.json").is_file() else "transformers",
         base=facts["base"],
         label=dapo.label,
+        which="" if asked == "last" else f"The model is that of step {step} (checkpoint: {asked}).\n",
         rl=rl.resolve(),
         version=facts["versions"]["rlvr-dir"],
         backend={"trl": "TRL", "verl": "verl"}[facts["training"]["backend"]],

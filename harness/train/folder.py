@@ -6,6 +6,8 @@ base.json                validation of the base
 records/                 rollouts of validations, as `rlvr-dir eval` keeps them
 seed-0/log.jsonl         a line a step, and a line a validation
 seed-0/checkpoints/      the last complete one; gone when the seed is done
+seed-0/chosen/           models that may be the trained one, by step, where that is not the last; gone as well
+seed-0/checkpoint.json   the step of the trained model, where that is not the last
 seed-0/rl/               the trained model, with its card
 seed-0/pair.json         base and rl: `rlvr-dir eval` takes them
 seed-0/done.json         facts of the finished seed
@@ -15,7 +17,7 @@ summary.md, summary.json over the seeds
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -107,6 +109,7 @@ class SeedFolder:
         self.path = path
         self.log, self.checkpoints, self.results = path / "log.jsonl", path / "checkpoints", path / "results"
         self.rl, self.pair, self.done = path / "rl", path / "pair.json", path / "done.json"
+        self.chosen, self.choice = path / "chosen", path / "checkpoint.json"
 
     def facts(self) -> dict[str, Any] | None:
         """Read what is known of the seed when it is finished; None before."""
@@ -135,6 +138,29 @@ class SeedFolder:
                 (other / MARK).unlink(missing_ok=True)
                 shutil.rmtree(other)
 
+    def prune_chosen(self, spec: TrainSpec, step: int, *, resumed: bool = False) -> None:
+        """Keep of the models that may be the trained one the best up to a step, whose checkpoint is safe now.
+
+        Later ones are kept too, unless the training is `resumed` at that step and makes them again.
+        """
+        there = sorted(int(path.name) for path in self.chosen.glob("*") if path.name.isdecimal())
+        before = [each for each in there if each <= step]
+        best = chosen_step(spec, [record for record in self.records() if record["step"] <= step], before)
+        for each in there:
+            if each != best and (each <= step or resumed):
+                shutil.rmtree(self.chosen / str(each))
+
+    def take(self, spec: TrainSpec, step: int, model: Path) -> None:
+        """Make a step's model the trained one, and write down which it is."""
+        if spec.checkpoint != "last":
+            write_json(self.choice, {"checkpoint": spec.checkpoint, "step": step})
+        os.replace(model, self.rl)
+        shutil.rmtree(self.chosen, ignore_errors=True)
+
+    def step(self, spec: TrainSpec) -> int:
+        """Return which step's model the trained one is."""
+        return int(read_json(self.choice)["step"]) if self.choice.is_file() else spec.dapo.steps
+
     def append(self, record: dict[str, Any]) -> None:
         """Add a line to the log.
 
@@ -162,6 +188,23 @@ class SeedFolder:
             except ValueError:  # the process ended while it wrote it
                 break
         return found
+
+
+def chosen_step(spec: TrainSpec, records: Sequence[Mapping[str, Any]], steps: Sequence[int]) -> int | None:
+    """Return which of some steps is the trained model's as `spec.checkpoint` says, by the validations in a log.
+
+    Of equally good validations it is the first. None where none of the steps can be it.
+    """
+    if isinstance(spec.checkpoint, int):
+        return spec.checkpoint if spec.checkpoint in steps else None
+    if spec.chosen_by is None:
+        return max(steps, default=None)
+    scores: dict[int, float] = {}
+    for record in records:
+        score = (record.get("validation") or {}).get(spec.chosen_by)
+        if score is not None and record["step"] in steps:
+            scores[record["step"]] = score["avg"]
+    return max(sorted(scores), key=lambda step: scores[step], default=None)
 
 
 def read_json(path: Path) -> Any:

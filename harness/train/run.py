@@ -31,7 +31,7 @@ from harness.records.lock import Lock
 from harness.train.backends import OnRecord, OnSeed, Say, Source, Validate, ValidationScores, conclude, validate_base
 from harness.train.dapo import DapoTrainer, make_trainer
 from harness.train.data import enough
-from harness.train.folder import SeedFolder, TrainingFolder
+from harness.train.folder import SeedFolder, TrainingFolder, chosen_step
 from harness.train.gpu import Fit, fit_here
 from harness.train.settings import DapoSettings
 from harness.train.spec import TrainSpec, check_machine
@@ -105,6 +105,7 @@ class _Run:
         make_folder(folder.checkpoints)
         if not folder.rl.is_dir():
             self._train(problems)
+            self._choose()
         conclude(self.spec, self.seed, folder, self.source, self._facts, self.say, self.keep)
 
     def keep(self, record: dict[str, Any]) -> None:
@@ -117,6 +118,7 @@ class _Run:
         resumed = folder.last_checkpoint()
         step = resumed[0] if resumed else 0
         folder.trim(step)
+        folder.prune_chosen(spec, step, resumed=True)
         if resumed:
             self.say(f"seed {self.seed}: going on after step {step}")
         with phase("loading"):
@@ -142,9 +144,23 @@ class _Run:
             steps.bar = bar
             trainer.train(resume_from_checkpoint=str(resumed[1]) if resumed else None)
         with phase("saving"):
-            export(trainer.accelerator.unwrap_model(trainer.model), tokenizer, folder.rl, caches, merge=_merged(spec))
+            steps.export(folder.chosen / str(self.dapo.steps))
         if self.fit:
             _give_back(trainer)
+
+    def _choose(self) -> None:
+        """Make one of the models the trained one; the last is validated first, where the best is asked for."""
+        spec, folder, last = self.spec, self.folder, self.dapo.steps
+        if spec.chosen_by is not None and self.source.validate:
+            self.say(f"seed {self.seed}: validating the last step")
+            with phase("validating"):
+                scores = self.source.validate(self.source.base, str((folder.chosen / str(last)).resolve()), "rl", None)
+            self.keep({"step": last, "validation": scores})
+        steps = [int(path.name) for path in folder.chosen.glob("*") if path.name.isdecimal()]
+        step = chosen_step(spec, folder.records(), steps) or last
+        if spec.checkpoint != "last":
+            self.say(f"seed {self.seed}: the trained model is that of step {step} of {last} ({spec.checkpoint})")
+        folder.take(spec, step, folder.chosen / str(step))
 
     def _facts(self, scores: ValidationScores) -> dict[str, Any]:
         steps = [record for record in self.folder.records() if "validation" not in record]
@@ -203,6 +219,8 @@ class _Steps(TrainerCallback):
         self.bar.figures(
             f"{self.bar.left()} left, accuracy {accuracy:.3f}, reward {reward:.3f}, {record['length']:.0f} tokens"
         )
+        if step == run.spec.checkpoint and step < run.dapo.steps:
+            self.export(run.folder.chosen / str(step))
         every = run.spec.validation.every
         if every and run.source.validate and not step % every and step < run.dapo.steps:
             self._validate(run.source.validate, step)
@@ -212,17 +230,30 @@ class _Steps(TrainerCallback):
         step = state.global_step // self.updates
         path = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         self.run.folder.complete(path, step, self.trainer.refill_state(), keep=self.run.spec.keep_checkpoints)
+        self.run.folder.prune_chosen(self.run.spec, step)
+
+    def export(self, path: Path) -> None:
+        """Save the model as it is now."""
+        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        make_folder(path.parent)
+        export(model, self.trainer.processing_class, path, self.caches, merge=_merged(self.run.spec))
 
     def _validate(self, validate: Validate, step: int) -> None:
         run = self.run
         place = run.folder.path / "validation"
-        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         with _same_random_numbers():
-            export(model, self.trainer.processing_class, place, self.caches, merge=_merged(run.spec))
+            self.export(place)
             with phase("validating"):
                 scores = validate(run.source.base, str(place.resolve()), "rl", None)
-        shutil.rmtree(place)
-        run.keep({"step": step, "validation": scores})
+        now = {"step": step, "validation": scores}
+        there = [int(path.name) for path in run.folder.chosen.glob("*") if path.name.isdecimal()]
+        if run.spec.chosen_by and chosen_step(run.spec, [*run.folder.records(), now], [*there, step]) == step:
+            make_folder(run.folder.chosen)
+            shutil.rmtree(run.folder.chosen / str(step), ignore_errors=True)
+            os.replace(place, run.folder.chosen / str(step))
+        else:
+            shutil.rmtree(place)
+        run.keep(now)
 
 
 def _merged(spec: TrainSpec) -> bool:

@@ -5,7 +5,9 @@
 Everything that can be known without loading anything is refused here; `check_machine` asks what the machine has.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -18,6 +20,7 @@ from harness.train.settings import DapoSettings
 from harness.train.verl.presets import with_preset
 from harness.train.verl.spec import Verl
 
+_BEST = re.compile(r"best\((.+)\)")
 INSTRUCTION = "\nPlease reason step by step, and put your final answer within \\boxed{}."  # the paper's
 
 
@@ -48,8 +51,9 @@ class Vllm(Spec, frozen=True):
 
 class Validation(Presentation, frozen=True):
     """Avg@k on held-out benchmarks, or the metrics of tasks of lm-eval's, by the evaluator of `rlvr-dir eval`: of the
-    base, then every `every` steps (0: never), and in the end. Drawing is by its own noise: how often it happens changes
-    no weight. Where it names no grader, `dapo.grader` holds if it is not the default, and then the benchmark's own."""
+    base, then every `every` steps (0: never), and in the end. On the way only those of `watch` are validated, if any
+    are named there. Drawing is by its own noise: how often it happens changes no weight. Where it names no grader,
+    `dapo.grader` holds if it is not the default, and then the benchmark's own."""
 
     called: ClassVar[str] = "validation"
 
@@ -57,6 +61,7 @@ class Validation(Presentation, frozen=True):
     sampling: Sampling = Sampling(samples=8, max_tokens=1024)
     limit: int | None = Field(default=None, ge=1)
     every: int = Field(default=0, ge=0)
+    watch: Annotated[tuple[str, ...], BeforeValidator(read_names)] = ()
     engine: EngineSpec = EngineSpec(backend="transformers")
 
     @property
@@ -79,7 +84,8 @@ class TrainSpec(Spec, frozen=True):
     `backend` is `trl`, in this process, or `verl`, on a cluster and in an environment of its own, as `verl` says.
 
     `data` is `tiny` or a JSONL file of `answer` and `prompt` (text or messages) or `problem`, to which `instruction` is
-    added. `checkpoint_every` counts steps: what is lost when the process is killed.
+    added. `checkpoint_every` counts steps: what is lost when the process is killed. `checkpoint` says which step's
+    model is the trained one: `last`, a step, or `best(TASK)`, the validation that scored best on a benchmark.
     """
 
     called: ClassVar[str] = "training"
@@ -92,6 +98,7 @@ class TrainSpec(Spec, frozen=True):
     dapo: DapoSettings = DapoSettings()
     validation: Validation = Validation()
     checkpoint_every: int = Field(default=1, ge=1)
+    checkpoint: int | str = "last"
     keep_checkpoints: bool = False
     lora: Lora | None = None
     vllm: Vllm | None = None
@@ -111,6 +118,9 @@ class TrainSpec(Spec, frozen=True):
             raise ValueError(f"data='tiny' is refused with base={self.base!r}: only the tiny model can read it")
         if self.lora and self.dapo.beta:
             raise ValueError(f"beta={self.dapo.beta} is refused with lora; accepted: 0")
+        self._check_checkpoint()
+        if self.validation.watch and not self.validation.every:
+            raise ValueError(f"validation.watch={list(self.validation.watch)} has no effect without validation.every")
         if self.backend == "verl":
             _refuse_what_verl_cannot(self)
             return self
@@ -123,6 +133,39 @@ class TrainSpec(Spec, frozen=True):
         if self.vllm and self.vllm.mode == "colocate":
             self._check_colocated(self.vllm)
         return self
+
+    def _check_checkpoint(self) -> None:
+        """Refuse a checkpoint that will not be there, or that nothing chooses."""
+        asked = self.checkpoint
+        if isinstance(asked, int):
+            if not 1 <= asked <= self.dapo.steps:
+                raise ValueError(f"checkpoint={asked} is refused: the training has steps 1 to {self.dapo.steps}")
+            if self.backend == "verl" and asked % self.checkpoint_every and asked != self.dapo.steps:
+                raise ValueError(f"checkpoint={asked} is refused: checkpoint_every={self.checkpoint_every} skips it")
+        elif asked != "last":
+            if self.chosen_by is None:
+                raise ValueError(f"checkpoint={asked!r} is refused; accepted: last, a step, best(TASK)")
+            if self.verl and self.verl.val_data:
+                self.check_chosen_by([Path(self.verl.val_data).stem])
+            if not self.validation.every:
+                raise ValueError(f"checkpoint={asked!r} needs validations on the way; give validation.every in steps")
+
+    @property
+    def chosen_by(self) -> str | None:
+        """Return the benchmark whose best validation is the trained model; None where a step is named."""
+        match = _BEST.fullmatch(str(self.checkpoint))
+        return match[1] if match else None
+
+    def check_chosen_by(self, tasks: Iterable[str]) -> None:
+        """Refuse a checkpoint that is to be the best by a benchmark that is not validated on the way.
+
+        Raises:
+            UserError: naming those that are.
+        """
+        tasks = list(tasks)
+        if self.chosen_by is not None and self.chosen_by not in tasks:
+            accepted = ", ".join(["last", "a step", *(f"best({name})" for name in tasks)])
+            raise UserError(f"checkpoint={self.checkpoint!r} is refused; accepted: {accepted}")
 
     def _check_colocated(self, vllm: Vllm) -> None:
         """Refuse what cannot live in one process with the training's own vLLM."""
@@ -190,10 +233,15 @@ def _refuse_what_verl_cannot(spec: TrainSpec) -> None:
             f"verl.tokens_per_gpu={verl.tokens_per_gpu} on {verl.sequence_parallel} GPUs a sequence is less than a "
             f"prompt and a response of {longest} tokens; accepted: at least {-(-longest // verl.sequence_parallel)}"
         )
-    if bool(spec.validation.every) != bool(verl.val_data):
+    if verl.val_data and not spec.validation.every:
+        raise ValueError(f"verl.val_data={verl.val_data!r} has no effect without validation.every, in steps")
+    if verl.val_data and spec.validation.watch:
         raise ValueError(
-            f"validation.every={spec.validation.every} and verl.val_data={verl.val_data!r} go together {with_verl}: "
-            "verl validates on val_data; validation.tasks are for the base and the trained model"
+            f"validation.watch has no effect with verl.val_data={verl.val_data!r}, which verl validates on"
+        )
+    if spec.validation.every and not (verl.val_data or spec.validation.tasks):
+        raise ValueError(
+            f"validation.every={spec.validation.every} has no effect without validation.tasks or verl.val_data"
         )
 
 

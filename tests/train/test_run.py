@@ -165,6 +165,38 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(uninterrupted, tmp_
     assert whole == this
 
 
+def test_the_trained_model_can_be_the_best_checkpoint_or_a_step(tmp_path):
+    """The best of three by their scores is the second, also after an interruption; its weights are that step's."""
+    scores, asked = [0.2, 0.9, 0.9], []
+
+    def validate(base, rl, mode, folder):
+        if mode == "base":
+            return {"made_up": SCORE}
+        asked.append(Path(rl).relative_to(tmp_path / "best" / "seed-0").as_posix())
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return {"made_up": {**SCORE, "avg": scores[0] if len(asked) == 1 else 0.9}}
+
+    dapo = {**SPEC["dapo"], "steps": 3}
+    best = {"dapo": dapo, "validation": {"tasks": ["made_up"], "every": 1}, "checkpoint": "best(made_up)"}
+    with pytest.raises(KeyboardInterrupt):
+        run_training(load_train(best), tmp_path / "best", source(validate), say=quiet)
+    seed, said = SeedFolder(tmp_path / "best" / "seed-0"), []
+    assert sorted(path.name for path in seed.chosen.iterdir()) == ["2", "3"]
+    run_training(load_train(best), tmp_path / "best", source(validate), say=said.append)
+    assert asked == ["validation", "validation", "chosen/3", "chosen/3", "rl"]
+    assert "seed 0: the trained model is that of step 2 of 3 (best(made_up))" in said
+    assert json.loads(seed.choice.read_text()) == {"checkpoint": "best(made_up)", "step": 2}
+    assert (seed.facts()["step"], seed.chosen.exists()) == (2, False)
+    assert "The model is that of step 2 (checkpoint: best(made_up))." in (seed.rl / "README.md").read_text()
+    assert [record["step"] for record in seed.records() if "validation" in record] == [1, 2, 3]
+    run_training(load_train({"dapo": dapo, "checkpoint": 2}), tmp_path / "two", source(), say=quiet)
+    run_training(load_train({"dapo": dapo}), tmp_path / "last", source(), say=quiet)
+    two, last = (weights(tmp_path / name / "seed-0" / "rl") for name in ("two", "last"))
+    assert same(weights(seed.rl), two)
+    assert not same(two, last)
+
+
 def test_checkpoints_can_be_rarer_and_kept(tmp_path):
     dapo = {**SPEC["dapo"], "steps": 3}
     run_training(

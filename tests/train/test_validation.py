@@ -12,7 +12,7 @@ from harness.evals.places import read_results
 from harness.records import RecordStore
 from harness.report.groups import grouped
 from harness.tiny import tiny_pair
-from harness.train.spec import load_train
+from harness.train.spec import INSTRUCTION, load_train
 
 SPEC = {
     "validation": {
@@ -76,6 +76,34 @@ def test_trainings_that_start_together_share_the_validation_of_their_base(tmp_pa
         one, other = pool.map(lambda validate: validate(base, base, "base", None), both)
     assert one == other
     assert decoded == [4]
+
+
+def test_on_the_way_only_what_is_watched_is_validated(tmp_path, decoded):
+    asked = {**SPEC["validation"], "tasks": ["tiny_easy", "tiny_hard"], "every": 1, "watch": ["tiny_hard"]}
+    spec = load_train({"validation": asked})
+    pair, validate = tiny_pair(), training.validator(spec, tmp_path / "records")
+    assert list(validate(pair.base, pair.rl, "rl", None)) == ["tiny_hard"]
+    assert decoded == [4]
+    found = training.watched(spec)
+    assert {name: len(rows) for name, rows in found.items()} == {"tiny_hard": 2}
+    assert found["tiny_hard"][0]["prompt"][0]["content"].endswith("within \\boxed{}.")
+    own = {"prompt": "Q: {{problem}}", "examples": [{"problem": "1 + 1", "answer": 2}], "grader": "plain"}
+    put = training.watched(load_train({"validation": {**asked, **own}}))["tiny_hard"][0]
+    texts = [turn["content"] for turn in put["prompt"]]
+    assert texts[:2] == ["Q: 1 + 1", "2"]
+    assert texts[2] == found["tiny_hard"][0]["prompt"][0]["content"].replace(INSTRUCTION, "").join(["Q: ", ""])
+    assert (found["tiny_hard"][0]["grader"], put["grader"]) == ("robust", "plain")
+    wrong = load_train({"validation": {**asked, "watch": ["tiny_medium"]}})
+    with pytest.raises(UserError, match=r"validation.watch=tiny_medium is refused; accepted: of validation.tasks"):
+        training.run(wrong, tmp_path / "out")
+
+
+def test_a_checkpoint_chosen_by_a_benchmark_that_is_not_validated_is_refused(tmp_path):
+    validation = {**SPEC["validation"], "every": 1}
+    accepted = r"accepted: last, a step, best\(tiny_easy\)"
+    with pytest.raises(UserError, match=r"checkpoint='best\(tiny_hard\)' is refused; " + accepted):
+        training.run(load_train({"validation": validation, "checkpoint": "best(tiny_hard)"}), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_adapter_that_could_not_be_decoded_beside_its_base_is_refused_before_it_is_trained(tmp_path):

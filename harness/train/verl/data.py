@@ -1,7 +1,7 @@
 """Problems as rows of verl's dataset: messages, the right answer, and where they are from."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +34,25 @@ def rows(
     return list(problems)
 
 
-def write(path: Path, problems: Sequence[dict[str, Any]], source: str) -> None:
-    """Write problems, whole or not at all; `source` is what verl's validation metrics are named after."""
+def write(path: Path, problems: Mapping[str, Sequence[dict[str, Any]]]) -> None:
+    """Write problems by source, whole or not at all; verl's validation metrics are named after the sources.
+
+    Where a problem has several right answers all have lists of them: a column has one type. A row's `grader`, if it has
+    one, is who grades the responses to it.
+    """
+    lists = any(not isinstance(row["answer"], str) for rows in problems.values() for row in rows)
     lines = (
         {
             "data_source": source,
             "prompt": row["prompt"],
-            "reward_model": {"style": "rule", "ground_truth": row["answer"]},
-            "extra_info": {"index": index},
+            "reward_model": {"style": "rule", "ground_truth": _list(row["answer"]) if lists else row["answer"]},
+            "extra_info": {"index": index, **({"grader": row["grader"]} if "grader" in row else {})},
         }
-        for index, row in enumerate(problems)
+        for source, rows in problems.items()
+        for index, row in enumerate(rows)
     )
     write_file(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
+
+
+def _list(answer: Any) -> list[str]:
+    return [answer] if isinstance(answer, str) else list(answer)

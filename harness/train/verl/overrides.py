@@ -95,8 +95,8 @@ def _ours(spec: TrainSpec, verl: Verl, place: Place) -> Iterator[Line]:
     yield from section(
         "data",
         train_files=(str(place.train), "data"),
-        val_files=(str(place.val or place.train), "verl.val_data"),
-        val_max_samples=(-1 if place.val else 1, "verl.val_data"),  # verl wants a file even where it never validates
+        val_files=(str(place.val or place.train), "validation.every"),
+        val_max_samples=(-1 if place.val else 1, "validation.every"),  # verl wants a file even where it never validates
         train_batch_size=(dapo.prompts, "dapo.prompts"),
         max_prompt_length=(verl.max_prompt_tokens, "verl.max_prompt_tokens"),
         max_response_length=(dapo.max_response_tokens, "dapo.max_response_tokens"),
@@ -203,7 +203,7 @@ def _ours(spec: TrainSpec, verl: Verl, place: Place) -> Iterator[Line]:
         total_training_steps=(dapo.steps, "dapo.steps"),
         total_epochs=(dapo.steps, "dapo.steps"),  # never the one that ends it: an epoch has a step or more
         save_freq=(spec.checkpoint_every, "checkpoint_every"),
-        max_actor_ckpt_to_keep=(None if spec.keep_checkpoints else 1, "keep_checkpoints"),
+        max_actor_ckpt_to_keep=(None if spec.keep_checkpoints or spec.checkpoint != "last" else 1, "keep_checkpoints"),
         default_local_dir=(str(place.checkpoints), "out"),
         resume_mode=("auto", "backend"),
         test_freq=(spec.validation.every or -1, "validation.every"),

@@ -26,14 +26,15 @@ def compute_score(
 
     `ungraded` is 1 where the grader itself failed: verl has no place for a response without a reward, so it counts
     as wrong there; our log says how many there were. `problem` is the row in its file, by which a validation is
-    counted problem by problem.
+    counted problem by problem; a validation's row may name its own grader.
     """
+    row = extra_info or {}
     gold = ground_truth if isinstance(ground_truth, str) else tuple(ground_truth)
     with _places:
-        verdict = grade(gold, solution_str, grader=grader)
+        verdict = grade(gold, solution_str, grader=row.get("grader") or grader)
     return {
         "score": 1.0 if verdict.correct else -1.0,
         "acc": float(verdict.correct),
         "ungraded": float(not verdict.graded),
-        **({"problem": float(extra_info["index"])} if extra_info and "index" in extra_info else {}),
+        **({"problem": float(row["index"])} if "index" in row else {}),
     }

@@ -35,7 +35,7 @@ from harness.train.backends import (
     validate_base,
 )
 from harness.train.data import read_problems
-from harness.train.folder import SeedFolder, TrainingFolder
+from harness.train.folder import SeedFolder, TrainingFolder, chosen_step
 from harness.train.spec import TrainSpec
 from harness.train.summary import write_summary
 from harness.train.verl import data, log
@@ -75,8 +75,7 @@ def run_training(
     check_context(spec, source.base)
     checked = checked_for_training(spec, lines[spec.seeds[0]])
     problems = {seed: data.rows(source.problems(seed), spec, spec.data) for seed in spec.seeds}
-    val = spec.verl and spec.verl.val_data
-    val_rows = data.rows(read_problems(val, spec.instruction), spec, val, least=1) if val else None
+    watched = _watched(spec, source)
     make_folder(out)
     folder = TrainingFolder(out)
     lock = Lock(folder.lock, f"the training in {out}")
@@ -85,11 +84,20 @@ def run_training(
         validate_base(spec, source, folder, say)
         for seed in asked:
             run = _Run(spec, seed, folder.seed(seed), source, checked, say, on_record)
-            run.finish(problems[seed], val_rows)
+            run.finish(problems[seed], watched)
             on_seed(seed, run.folder)
         return write_summary(folder, spec, against)
     finally:
         lock.release()
+
+
+def _watched(spec: TrainSpec, source: Source) -> dict[str, list[dict[str, Any]]]:
+    """Return what verl validates on: `verl.val_data`, or the benchmarks that are watched."""
+    if not spec.validation.every:
+        return {}
+    if val := spec.verl and spec.verl.val_data:
+        return {Path(val).stem: data.rows(read_problems(val, spec.instruction), spec, val, least=1)}
+    return source.watched()
 
 
 def arguments(spec: TrainSpec, seed: int, out: Path, base: str, attempt: int = 1) -> list[Line]:
@@ -100,7 +108,7 @@ def arguments(spec: TrainSpec, seed: int, out: Path, base: str, attempt: int = 1
     """
     folder = SeedFolder(out.resolve() / f"seed-{seed}")
     verl = folder.path / "verl"
-    val = verl / "val.jsonl" if spec.verl and spec.verl.val_data else None
+    val = verl / "val.jsonl" if spec.validation.every else None
     place = Place(
         seed=seed,
         base=base,
@@ -148,7 +156,7 @@ class _Run:
         self.work = folder.path / "verl"
         self.interrupts = Interrupts()
 
-    def finish(self, problems: list[dict[str, Any]], val: list[dict[str, Any]] | None) -> None:
+    def finish(self, problems: list[dict[str, Any]], watched: dict[str, list[dict[str, Any]]]) -> None:
         """Train and merge unless that is done, then validate, write the card and say that the seed is done."""
         if self.folder.facts():
             self.say(f"seed {self.seed} is done")
@@ -156,9 +164,9 @@ class _Run:
         make_folder(self.folder.checkpoints)
         make_folder(self.work)
         if not self.folder.rl.is_dir():
-            data.write(self.work / "train.jsonl", problems, "train")
-            if val is not None:
-                data.write(self.work / "val.jsonl", val, Path(self.verl.val_data or "").stem)
+            data.write(self.work / "train.jsonl", {"train": problems})
+            if watched:
+                data.write(self.work / "val.jsonl", watched)
             with self.interrupts.noted():
                 if latest(self.folder.checkpoints) < self.dapo.steps:
                     self._train()
@@ -170,7 +178,7 @@ class _Run:
         self.on_record(self.seed, record)
 
     def _train(self) -> None:
-        step = settle(self.folder.checkpoints, keep=self.spec.keep_checkpoints)
+        step = settle(self.folder.checkpoints, keep=self.spec.keep_checkpoints or self.spec.checkpoint != "last")
         self.folder.trim(step)
         if step:
             self.say(f"seed {self.seed}: going on after step {step}")
@@ -183,6 +191,7 @@ class _Run:
             def on_line(line: dict[str, Any]) -> None:
                 for record in log.translate(line, self.dapo):
                     self._keep(record)
+                    self._prune(record)
                     if "validation" not in record:
                         shown = (("accuracy", ".3f"), ("reward", ".3f"), ("length", ".0f"))
                         known = [f"{name} {record[name]:{form}}" for name, form in shown if record[name] is not None]
@@ -202,19 +211,42 @@ class _Run:
                 f"{self.dapo.steps}; see {self.work / f'output-{attempt}.txt'}"
             )
 
+    def _prune(self, record: dict[str, Any]) -> None:
+        """Delete checkpoints up to a line of the log that are neither the last nor, so far, the trained model's.
+
+        Which is best can be told of those alone whose validations are in the log: verl may be steps ahead of it.
+        """
+        if self.spec.checkpoint == "last" or self.spec.keep_checkpoints:
+            return
+        if self.spec.chosen_by is not None and "validation" not in record:
+            return
+        there = whole(self.folder.checkpoints)
+        known = [step for step in there if step <= record["step"]]
+        chosen = chosen_step(self.spec, self.folder.records(), known)
+        for step in known:
+            if step not in (chosen, there[-1]):
+                shutil.rmtree(self.folder.checkpoints / f"global_step_{step}")
+
     def _merge(self) -> None:
         """Merge verl's shards into a model that others load: whole or not at all."""
         new = self.folder.rl.with_name("rl.new")
         shutil.rmtree(new, ignore_errors=True)
-        self.say(f"seed {self.seed}: merging the checkpoint")
-        actor = self.folder.checkpoints / f"global_step_{self.dapo.steps}" / "actor"
+        steps = whole(self.folder.checkpoints)
+        step = chosen_step(self.spec, self.folder.records(), steps)
+        if step is None:
+            raise TrainerError(
+                f"seed {self.seed}: checkpoint={self.spec.checkpoint!r} is none of steps {', '.join(map(str, steps))}, "
+                f"which have checkpoints, as {self.folder.log} has it"
+            )
+        self.say(f"seed {self.seed}: merging the checkpoint of step {step}")
+        actor = self.folder.checkpoints / f"global_step_{step}" / "actor"
         trust = ["--trust-remote-code"] if self.spec.trust_remote_code else []
         command = ["-m", "verl.model_merger", "merge", "--backend", "fsdp", "--local_dir", str(actor.resolve())]
         with phase("merging"):
             self._call([*command, "--target_dir", str(new.resolve()), *trust], "merge.txt")
         if not (new / "config.json").is_file() or not list(new.glob("*.safetensors")):
             raise TrainerError(f"seed {self.seed}: verl's merger wrote no model into {new}; see {self.work}/merge.txt")
-        os.replace(new, self.folder.rl)
+        self.folder.take(self.spec, step, new)
 
     def _call(
         self,
@@ -274,10 +306,14 @@ class _Run:
         }
 
 
+def whole(checkpoints: Path) -> list[int]:
+    """Return the steps of verl's complete checkpoints: `data.pt` is what it writes last into one."""
+    return sorted(int(path.name.rpartition("_")[2]) for path in checkpoints.glob("global_step_*") if _whole(path))
+
+
 def latest(checkpoints: Path) -> int:
-    """Return the step of verl's last complete checkpoint, 0 for none: `data.pt` is what it writes last into one."""
-    steps = [int(path.name.rpartition("_")[2]) for path in checkpoints.glob("global_step_*") if _whole(path)]
-    return max(steps, default=0)
+    """Return the step of verl's last complete checkpoint, 0 for none."""
+    return max(whole(checkpoints), default=0)
 
 
 def settle(checkpoints: Path, *, keep: bool) -> int:

@@ -71,6 +71,9 @@ def train(overrides):
                 "actor/pg_loss": 0.0, "actor/grad_norm": 0.1, "timing_s/step": 2.0, "actor/advantage_weight": 1.1,
                 "training/filter_groups/evicted_samples": 3, "val-core/held/acc/mean@8": None,
             }  # fmt: skip
+            if right := plan.get("right"):
+                data["rlvr_dir/right/8/held/0"] = right[step - 1]
+                data["val-core/held/acc/mean@8"] = right[step - 1] / 8
             line = json.dumps({"step": step, "data": data}).encode() + b"\n"
             log.write(line[:40])
             log.write(line[40:])

@@ -11,6 +11,7 @@ from harness.errors import UserError
 from harness.train import load_train
 from harness.train.verl import check
 from harness.train.verl.context import check_context
+from harness.train.verl.data import write
 from harness.train.verl.log import translate
 from harness.train.verl.overrides import Place, overrides, quoted
 from harness.train.verl.presets import PRESETS
@@ -115,14 +116,25 @@ def test_validation_by_verl():
 
 def test_a_preset_validates_with_as_many_tokens_as_it_trains():
     for name, tokens in (("qwen25-math-7b", 8192), ("qwen3-8b-base", 20480)):
-        validation = load_train({"preset": name, "validation": {"tasks": ["aime24"]}}).validation
+        validation = load_train({"preset": name, "validation": {"tasks": ["aime24"], "every": 5}}).validation
         sampling = validation.sampling
         assert (sampling.max_tokens, sampling.samples, sampling.top_p) == (tokens, 32, 0.7)
-        assert validation.engine.backend == "auto"  # vLLM where it is
+        assert (validation.engine.backend, validation.every) == ("auto", 5)  # vLLM where it is
     short = load_train({"preset": "qwen3-8b-base", "dapo": {"max_response_tokens": 4096, "overlong_buffer": 0}})
     assert short.validation.sampling.max_tokens == 4096
     given = load_train({"preset": "qwen3-8b-base", "validation": {"sampling": {"samples": 8}}})
     assert (given.validation.sampling.samples, given.validation.sampling.max_tokens) == (8, 20480)
+
+
+def test_problems_with_several_right_answers_make_a_column_of_lists(tmp_path):
+    rows = {"a": [{"prompt": [], "answer": "1"}], "b": [{"prompt": [], "answer": ["2", "3"]}]}
+    write(tmp_path / "val.jsonl", rows)
+    found = [json.loads(line) for line in (tmp_path / "val.jsonl").read_text().splitlines()]
+    assert [(row["data_source"], row["reward_model"]["ground_truth"]) for row in found] == [
+        ("a", ["1"]), ("b", ["2", "3"])
+    ]  # fmt: skip
+    write(tmp_path / "train.jsonl", {"train": rows["a"]})
+    assert json.loads((tmp_path / "train.jsonl").read_text())["reward_model"]["ground_truth"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +155,9 @@ def test_a_preset_validates_with_as_many_tokens_as_it_trains():
         ({"verl": {"tokens_per_gpu": 2000}}, "verl.tokens_per_gpu=2000 on 4 GPUs .* accepted: at least 2560"),
         ({"verl": {"pyton": "x"}}, "key of verl='pyton' is not known; .* did you mean 'python'"),
         ({"verl": 3}, "verl=3 is refused; accepted: a mapping"),
-        ({"validation": {"every": 5}}, "validation.every=5 and verl.val_data=None go together"),
+        ({"validation": {"every": 5}}, "validation.every=5 has no effect without validation.tasks or verl.val_data"),
+        ({"verl": {"val_data": "x.jsonl"}}, "verl.val_data='x.jsonl' has no effect without validation.every"),
+        ({"validation": {"tasks": ["a"], "watch": ["a"]}}, "has no effect without validation.every"),
         ({"data": "tiny"}, "data='tiny' is refused with base='Qwen/Qwen2.5-Math-7B'"),
     ],
 )

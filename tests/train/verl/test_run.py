@@ -111,6 +111,32 @@ def test_a_training_from_arguments_to_summary(standin, tmp_path):
         train(spec(standin, dapo={"method": "low_prob", "alpha": 0.3}), out, SOURCE)
 
 
+@pytest.mark.parametrize(("checkpoint", "step"), [("best(held)", 2), (4, 4)])
+def test_the_trained_model_is_the_best_of_the_checkpoints_by_verls_own_validations(standin, tmp_path, checkpoint, step):
+    """Steps 2, 4 and 5 have checkpoints; step 3 scores best and has none, and 2 is as good as 4."""
+    held = tmp_path / "held.jsonl"
+    held.write_text('{"problem": "1 + 1?", "answer": "2"}\n')
+    plan(standin, right=[1, 6, 8, 6, 5])
+    asked = spec(
+        standin,
+        checkpoint=checkpoint,
+        validation={"every": 1, "sampling": {"samples": 8}},
+        verl={"val_data": str(held)},
+    )
+    train(asked, tmp_path / "x", SOURCE, say=lambda text: None)
+    folder = SeedFolder(tmp_path / "x/seed-0")
+    assert json.loads((folder.rl / "config.json").read_text()) == {"step": step}
+    assert json.loads(folder.choice.read_text()) == {"checkpoint": checkpoint, "step": step}
+    scores = {r["step"]: r["validation"]["held"] for r in folder.records() if r.get("validation")}
+    assert {at: score["right"] for at, score in scores.items()} == {
+        at: {"0": right} for at, right in enumerate([1, 6, 8, 6, 5], 1)
+    }
+    assert scores[2]["avg"] == 0.75
+    assert "trainer.max_actor_ckpt_to_keep=null" in (folder.path / "verl/overrides.txt").read_text()
+    with pytest.raises(UserError, match=r"checkpoint=3 is refused: checkpoint_every=2 skips it"):
+        spec(standin, checkpoint=3)
+
+
 def test_a_crash_is_one_sentence_and_the_same_call_goes_on(standin, tmp_path):
     plan(standin, crash_at=4)
     with pytest.raises(TrainerError) as caught:
@@ -124,7 +150,7 @@ def test_a_crash_is_one_sentence_and_the_same_call_goes_on(standin, tmp_path):
     assert (folder.checkpoints / "latest_checkpointed_iteration.txt").read_text() == ""  # verl would fail on it
     said = []
     train(spec(standin, verl={"grace_seconds": 3}), tmp_path / "x", SOURCE, say=said.append)
-    assert said == ["seed 0: going on after step 2", "seed 0: merging the checkpoint"]
+    assert said == ["seed 0: going on after step 2", "seed 0: merging the checkpoint of step 5"]
     assert steps(folder) == [1, 2, 3, 4, 5]
     assert folder.records()[0]["step"] == 0
     assert (folder.path / "verl/output-2.txt").read_text() == "(TaskRunner pid=7) step 2: training\n"
@@ -177,7 +203,7 @@ def test_a_merger_without_a_model_is_named(standin, tmp_path):
         train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
     said = []
     train(spec(standin), tmp_path / "x", SOURCE, say=said.append)
-    assert said == ["seed 0: merging the checkpoint"]  # nothing was trained again
+    assert said == ["seed 0: merging the checkpoint of step 5"]  # nothing was trained again
 
 
 COMMAND = [
