@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.pop(0)  # this folder
+sys.path[0] = str(Path(__file__).parents[3])  # not this folder
 
 
 def loss(case):
@@ -146,6 +146,87 @@ def shards(case):
     return {name: float(value.double().sum()) for name, value in model.state_dict().items()}
 
 
+def engines(case):
+    """What vLLM gets from verl's own server for each list of arguments: its model's length, or what it refuses.
+
+    The server's launch is verl's, to where it would start the engine. A CPU has no sleep mode, which is left out; vLLM
+    is that of the environment of the tests where verl's has none.
+    """
+    import asyncio
+
+    sys.path += case["also"]
+    from hydra import compose, initialize_config_module
+    from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    class Server(vLLMHttpServer):
+        def __init__(self, config):
+            self.config, self.model_config = self._init_config(config.rollout), self._init_model_config(config.model)
+            self._validate_configs()
+            self.replica_rank, self.node_rank, self.nnodes, self._disaggregation_role = 0, 0, 1, "null"
+
+        def _should_profile(self):
+            return False
+
+        async def run_server(self, args):
+            self.asked = AsyncEngineArgs.from_cli_args(args)
+
+    found = {}
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        for name, overrides in case["overrides"].items():
+            try:
+                server = Server(compose("ppo_trainer", overrides=overrides).actor_rollout_ref)
+                asyncio.run(server.launch_server())
+                server.asked.enable_sleep_mode = False
+                model = server.asked.create_model_config()
+            except ValueError as error:
+                found[name] = str(error)
+            else:
+                positions = model.hf_config.max_position_embeddings
+                found[name] = [model.max_model_len, positions, server.asked.tensor_parallel_size]
+    return found
+
+
+def update(case):
+    """Update verl's actor once by a batch: log-probabilities before, verl's metrics, the weights (a file) after."""
+    import torch
+    from hydra import compose, initialize_config_module
+    from verl.utils import tensordict_utils as tu
+    from verl.workers.engine_workers import ActorRolloutRefWorker
+    from verl.workers.utils.padding import response_from_nested
+
+    def nested(rows, dtype=torch.long):
+        return torch.nested.as_nested_tensor([torch.tensor(row, dtype=dtype) for row in rows], layout=torch.jagged)
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer", overrides=case["overrides"]).actor_rollout_ref
+    os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "", "MASTER_PORT": "0"}
+    os.environ["DIST_INIT_METHOD"] = f"file://{case['folder']}/store"
+    worker = ActorRolloutRefWorker(config, role="actor")
+    worker.init_model()
+    prompts, responses = case["prompts"], case["responses"]
+    ones = nested([[1] * len(response) for response in responses])
+    batch = {
+        "input_ids": nested([prompt + response for prompt, response in zip(prompts, responses, strict=True)]),
+        "position_ids": nested([list(range(len(p) + len(r))) for p, r in zip(prompts, responses, strict=True)]),
+        "prompts": nested(prompts), "responses": nested(responses), "response_mask": ones, "loss_mask": ones,
+    }  # fmt: skip
+    facts = {"temperature": config.rollout.temperature, "calculate_entropy": False}
+    output = worker.compute_log_prob(tu.get_tensordict(dict(batch), {**facts, "compute_loss": False}))
+    batch["old_log_probs"] = response_from_nested(output["log_probs"], ones)
+    batch["advantages"] = nested(
+        [[each] * len(response) for each, response in zip(case["advantages"], responses, strict=True)], torch.float32
+    )
+    size = config.actor.ppo_mini_batch_size * config.rollout.n  # as PPOTrainer._update_actor has it
+    facts |= {"global_batch_size": size, "mini_batch_size": size, "epochs": config.actor.ppo_epochs, "seed": 0}
+    facts |= {"dataloader_kwargs": {"shuffle": config.actor.shuffle}}
+    metrics = worker.update_actor(tu.get_tensordict(dict(batch), facts))["metrics"]
+    weights = {name: value.detach().clone() for name, value in worker.actor.engine.get_per_tensor_param()[0]}
+    torch.save(weights, Path(case["folder"]) / "weights.pt")
+    torch.distributed.destroy_process_group()
+    return {"old": [row.tolist() for row in batch["old_log_probs"].unbind()], "metrics": metrics}
+
+
 def checks(requests):
     """`check.py` on many requests in one process."""
     from importlib.util import module_from_spec, spec_from_file_location
@@ -162,15 +243,15 @@ if __name__ == "__main__":
     import yaml
 
     yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # hydra reads 31 files for each configuration
-    os.environ["VERL_USE_EXTERNAL_MODULES"] = "harness.train.verl.plugin,harness.train.verl.hook"
+    os.environ.setdefault("VERL_USE_EXTERNAL_MODULES", "harness.train.verl.plugin,harness.train.verl.hook")
     asked = json.load(sys.stdin)
     with contextlib.redirect_stdout(sys.stderr):
-        answers = {
-            "losses": {name: loss(case) for name, case in asked["losses"].items()},
-            "hooks": {name: hook(case) for name, case in asked["hooks"].items()},
-            "validation": {name: float(value) for name, value in validation(asked["validation"]).items()},
-            "rewards": reward(asked["reward"]),
-            "shards": shards(asked["shards"]),
-            "checks": checks(asked["checks"]),
-        }
+        parts = {
+            "losses": lambda cases: {name: loss(case) for name, case in cases.items()},
+            "hooks": lambda cases: {name: hook(case) for name, case in cases.items()},
+            "validation": lambda case: {name: float(value) for name, value in validation(case).items()},
+            "reward": reward, "shards": shards, "checks": checks,
+            "update": update, "engines": engines,
+        }  # fmt: skip
+        answers = {name: parts[name](case) for name, case in asked.items()}
     print(json.dumps(answers))

@@ -1,28 +1,41 @@
 """In verl's own environment: arguments, loss, trainer and reward are what we say. Skipped where there is none."""
 
+import functools
 import json
 import math
 import os
 import subprocess
 from pathlib import Path
+from shutil import copytree
 
+import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import harness
 from harness.grading import code_digest, grade
-from harness.policy import log_perplexity, reweight, standardise
+from harness.policy import reweight
+from harness.spec import read_yaml
+from harness.sweep import sweeps_dir
+from harness.sweep.points import listed_points
+from harness.sweep.specs import load as load_sweep
+from harness.sweep.training.spec import TrainingSweep
 from harness.tiny import tiny_pair
+from harness.tiny.problems import rl_problems
 from harness.train import load_train
 from harness.train.verl.log import translate
 from harness.train.verl.overrides import MODULES
+from harness.train.verl.presets import PRESETS
 from harness.train.verl.run import arguments
 from harness.train.verl.spec import PYTHON
+from tests.train.verl.machine import CPU, vllm_of_the_tests
 
 HOUSE = Path(__file__).parents[3]
 ENVIRONMENT = HOUSE / PYTHON
 pytestmark = pytest.mark.skipif(not ENVIRONMENT.exists(), reason=f"no {PYTHON}: `make verl-env` makes it")
 
+POSITIONS = {"Qwen/Qwen2.5-Math-7B": 4096, "Qwen/Qwen3-8B-Base": 32768}  # of their configurations on the hub
 METHODS = {
     "none": {},
     "low_prob": {"method": "low_prob", "alpha": 0.2},
@@ -61,6 +74,40 @@ def request(lines, **changes):
     return {"overrides": lines, "modules": MODULES, "versions": versions, "grading": code_digest(), **changes}
 
 
+@functools.cache
+def shipped():
+    """Return every training through verl that is shipped: the presets', and each of the sweeps'."""
+    specs = {preset: load_train({"preset": preset}) for preset in PRESETS}
+    for file in sorted(sweeps_dir().glob("*.yaml")):
+        sweep = load_sweep(read_yaml(file))
+        if isinstance(sweep, TrainingSweep) and sweep.plain_dapo.backend == "verl":
+            specs[f"{file.stem} plain"] = sweep.plain_dapo
+            specs |= {f"{file.stem} {point}": sweep.training(point) for point in listed_points(sweep)}
+    return specs
+
+
+def engines(folder):
+    """Return the arguments of all these, with a tiny base that has as many positions as the hub's says it has."""
+    bases = {name: str(folder / name) for name in POSITIONS}
+    for name, positions in POSITIONS.items():
+        copytree(tiny_pair().base, bases[name])
+        file = Path(bases[name]) / "config.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "max_position_embeddings": positions}))
+    found = {name: texts(spec, base=bases[spec.base]) for name, spec in shipped().items()}
+    preset = found["qwen25-math-7b"]
+    found["workers alone"] = [text for text in preset if "hf_overrides" not in text]
+    found["neither"] = [text for text in preset if "max_position_embeddings" not in text]
+    asked = {engine_of(lines): lines for lines in found.values()}  # each once: methods differ, engines rarely
+    same = {name: list(asked).index(engine_of(lines)) for name, lines in found.items()}
+    return same, {"overrides": dict(enumerate(asked.values())), "also": vllm_of_the_tests(folder)}
+
+
+def engine_of(lines):
+    """Return those of a training's arguments that its model and its rollouts have."""
+    sections = ("actor_rollout_ref.rollout.", "actor_rollout_ref.model.")
+    return tuple(text for text in lines if text.lstrip("+").startswith(sections))
+
+
 def numbers():
     draw = torch.Generator().manual_seed(1)
     old = -torch.rand(6, 9, generator=draw, dtype=torch.float64) * 4
@@ -92,6 +139,43 @@ def rows():
         "padding": True,
     }  # fmt: skip
     return found
+
+
+UPDATE = {
+    "steps": 1, "prompts": 4, "samples": 2, "minibatches": 2, "method": "low_prob", "alpha": 0.5, "learning_rate": 1e-3,
+    "weight_decay": 0.1, "max_response_tokens": 24,
+}  # fmt: skip
+ADVANTAGES = [1.0, -1.0, 0.5, -2.0, 1.5, -0.5, 1.0, -1.0]
+
+
+@functools.cache
+def responses():
+    """Prompts of the tiny task and responses that the base draws to them, of different lengths, as tokens."""
+    base = tiny_pair().base
+    tokenizer, draw = AutoTokenizer.from_pretrained(base), torch.Generator().manual_seed(3)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    prompts, written = [], []
+    for row in rl_problems(0, UPDATE["prompts"]):
+        prompt = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=False)
+        for _ in range(UPDATE["samples"]):
+            tokens = list(prompt)
+            for _ in range(4 + 2 * len(written)):
+                with torch.no_grad():
+                    last = model(torch.tensor([tokens])).logits[0, -1] / 2  # some likely, some not
+                tokens.append(int(torch.multinomial(last.softmax(-1), 1, generator=draw)))
+            prompts.append(prompt)
+            written.append(tokens[len(prompt) :])
+    return prompts, written
+
+
+def real_update(folder):
+    base = tiny_pair().base
+    spec = load_train({"backend": "verl", "base": base, "data": "x", "dapo": UPDATE, "verl": {"gpus_per_node": 1}})
+    prompts, written = responses()
+    return {
+        "overrides": [*texts(spec), *CPU], "folder": str(folder), "prompts": prompts, "responses": written,
+        "advantages": ADVANTAGES,
+    }  # fmt: skip
 
 
 PAIRS = [
@@ -138,12 +222,32 @@ def answers(tmp_path_factory):
             "no plugin": request([text.replace("=rlvr_dir", "=rlvr_dirt") for text in texts(spec_of())]),
         },
     }  # fmt: skip
+    return {**inside(asked), "actor": actor}
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """verl's own actor and the launch of its own server, on a CPU that is one of its platforms."""
+    folder = tmp_path_factory.mktemp("real")
+    modules = "tests.train.verl.cpu,harness.train.verl.plugin"
+    same, launched = engines(folder)
+    asked = {"update": real_update(folder), "engines": launched}  # in this order: the second widens the path
+    found = inside(
+        asked, VERL_USE_EXTERNAL_MODULES=modules, VERL_ENGINE_DEVICE="cuda", VERL_ENGINE_VENDOR="nvidia"
+    )  # FSDP is registered by the names of a GPU
+    engine = {name: found["engines"][str(number)] for name, number in same.items()}
+    return {**found, "engines": engine, "folder": folder}
+
+
+def inside(asked, **environment):
+    """Ask verl's environment once for all of these; what comes back is named as what is asked for."""
     done = subprocess.run(
         [ENVIRONMENT, Path(__file__).with_name("inside.py")],
-        input=json.dumps(asked), capture_output=True, text=True, env=os.environ | {"RLVR_DIR_NO_AUTOLOAD": "1"},
+        input=json.dumps(asked), capture_output=True, text=True,
+        env=os.environ | {"RLVR_DIR_NO_AUTOLOAD": "1"} | environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    return {**json.loads(done.stdout.splitlines()[-1]), "actor": actor}
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -168,6 +272,61 @@ def test_loss_and_gradient_are_ours(answers, name):
         assert theirs["metrics"]["actor/advantage_weight"] == pytest.approx(weight, rel=1e-6)
 
 
+def test_a_real_update_of_verls_actor_is_ours(real):
+    """verl's worker, FSDP (one process, gloo) and optimizer against the same two updates in plain torch."""
+    model = AutoModelForCausalLM.from_pretrained(tiny_pair().base, dtype=torch.float32)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=UPDATE["learning_rate"], weight_decay=UPDATE["weight_decay"])
+    prompts, written = responses()
+
+    def logp(row):
+        ids = torch.tensor([prompts[row] + written[row]])
+        start = len(prompts[row])
+        every = torch.log_softmax(model(ids).logits[0, start - 1 : -1], dim=-1)
+        return every.gather(1, ids[0, start:, None])[:, 0]
+
+    with torch.no_grad():
+        old = [logp(row) for row in range(len(written))]
+    for row, theirs in zip(old, real["update"]["old"], strict=True):
+        torch.testing.assert_close(torch.tensor(theirs), row, rtol=0, atol=2e-5)
+    losses, norms = [], []
+    for rows in (range(4), range(4, 8)):
+        pieces, tokens = [], sum(len(written[row]) for row in rows)
+        for row in rows:
+            ratio = (logp(row) - old[row]).exp()
+            advantage = ADVANTAGES[row] * (1 + UPDATE["alpha"] * (1 - old[row].exp()))
+            clipped = ratio.clamp(1 - 0.2, 1 + 0.28)
+            pieces.append(torch.minimum(ratio.clamp(max=10) * advantage, clipped * advantage).sum())
+        loss = -torch.stack(pieces).sum() / tokens
+        optimizer.zero_grad()
+        loss.backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)))
+        optimizer.step()
+        losses.append(loss.item())
+    metrics = real["update"]["metrics"]
+    assert metrics["actor/pg_loss"] == pytest.approx(losses, abs=2e-5)
+    assert metrics["grad_norm"] == pytest.approx(norms, rel=1e-3)
+    theirs = torch.load(real["folder"] / "weights.pt")
+    for name, value in model.state_dict().items():
+        if name in theirs:  # the tied output layer is not listed again
+            assert (value - before[name]).abs().max() > 5e-4
+            # Where a gradient is about zero Adam divides noise by noise: its step is anything up to the learning rate.
+            apart = (theirs[name] - value).abs()
+            assert (apart.max() < UPDATE["learning_rate"], (apart > 1e-4).float().mean() < 1e-3) == (True, True), name
+    assert len(theirs) >= len(before) - 1
+
+
+def test_vllm_inside_verl_takes_what_every_shipped_training_asks(real):
+    assert len(shipped()) >= 15
+    for name, spec in shipped().items():
+        assert real["engines"][name] == [2048 + spec.dapo.max_response_tokens, 32768, 4], name
+
+
+def test_vllm_and_verl_refuse_the_longer_context_where_they_are_not_told_of_it(real):
+    assert "User-specified max_model_len (10240) is greater than the derived" in real["engines"]["workers alone"]
+    assert "should be less than or equal to max_position_embeddings (4096)" in real["engines"]["neither"]
+
+
 def test_alpha_0_is_verls_own_loss_to_the_bit(answers):
     for part in ("loss", "gradient"):
         assert answers["losses"]["alpha 0"][part] == answers["losses"]["none"][part]
@@ -187,13 +346,15 @@ def test_the_trainer_weighs_by_perplexity(answers, scope):
         {key: row for key, row in real.items() if row["uid"] == uid} for uid in ("u0", "u1", "u2")
     ]  # fmt: skip
     for members in sets:
-        perplexity = torch.cat([
-            log_perplexity(torch.tensor([row["old_log_probs"]]), torch.tensor([row["response_mask"]]))
+        # The oracle, in float64: log PPL, then over the set (x - mean) / (std + 1e-6), the population's std.
+        perplexity = np.array([
+            -np.mean([logp for logp, inside in zip(row["old_log_probs"], row["response_mask"], strict=True) if inside])
             for row in members.values()
         ])  # fmt: skip
-        for (key, row), z in zip(members.items(), standardise(perplexity).tolist(), strict=True):
+        z = (perplexity - perplexity.mean()) / (perplexity.std() + 1e-6)
+        for (key, row), its_z in zip(members.items(), z.tolist(), strict=True):
             for value, before, inside in zip(found[key], row["advantages"], row["response_mask"], strict=True):
-                assert value == pytest.approx(before * (1 - 0.3 * z) if inside else before, rel=1e-5)
+                assert value == pytest.approx(before * (1 - 0.3 * its_z) if inside else before, rel=1e-5)
     assert found["pad"] == [0.0]
     assert answers["hooks"][scope]["mode"] == "sync"
 
@@ -239,7 +400,7 @@ def test_the_trainer_counts_validations_by_problem(answers):
 
 
 def test_the_reward_is_the_graders(answers):
-    for index, ((gold, response), reward) in enumerate(zip(PAIRS, answers["rewards"], strict=True)):
+    for index, ((gold, response), reward) in enumerate(zip(PAIRS, answers["reward"], strict=True)):
         verdict = grade(gold, response)
         scored = {"score": 2.0 * verdict.correct - 1, "acc": verdict.correct, "ungraded": not verdict.graded}
         assert reward == {**scored, "problem": index}
@@ -274,8 +435,6 @@ def test_any_text_reaches_verl(answers):
 
 
 def test_verls_merger_makes_a_model_that_loads(answers, tmp_path):
-    from transformers import AutoModelForCausalLM
-
     command = ["-m", "verl.model_merger", "merge", "--backend", "fsdp", "--local_dir", answers["actor"]]
     done = subprocess.run(
         [ENVIRONMENT, *command, "--target_dir", tmp_path / "rl"], capture_output=True, text=True, cwd=tmp_path
