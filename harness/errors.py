@@ -19,9 +19,14 @@ class UserError(ValueError):
         super().__init__("\n".join(visible(line, _LONGEST) for line in (sentence, *more)))
 
 
+def nearest(value: object, names: Iterable[str], most: int = 5) -> list[str]:
+    """Return the names that are spelt like a value, the nearest first."""
+    return get_close_matches(str(value), list(names), n=most)
+
+
 def unknown(what: str, value: object, accepted: Iterable[object]) -> UserError:
     """Return the error for a name that is not among `accepted`, with the nearest accepted name where one is near."""
     names = [str(name) for name in accepted]
-    near = get_close_matches(str(value), names, n=1)
+    near = nearest(value, names, 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return UserError(f"{what}={value!r} is not known; accepted: {', '.join(names)}{hint}")

@@ -157,7 +157,6 @@ def inputs(spec: "TrainSpec") -> "Inputs":
         UserError: a benchmark of the validation has no data, or the one that chooses the checkpoint is none of them.
     """
     from harness.digest import digest
-    from harness.evals import preflight
     from harness.evals.task_file import LmEvalBenchmark
     from harness.records.config import fingerprint
     from harness.spec.presentation import DEFAULT_GRADER
@@ -169,13 +168,12 @@ def inputs(spec: "TrainSpec") -> "Inputs":
     for name, file in (("data", spec.data), ("verl.val_data", spec.verl and spec.verl.val_data)):
         if file and Path(file).is_file():
             found[name] = Input(str(Path(file).resolve()), digest(Path(file).read_bytes()), judges=False)
-    tasks, asked = spec.validation.tasks, _presentation(spec)
-    validated = preflight(tasks, presentation=asked) if tasks else {}
+    validated = benchmarks(spec, spec.validation.tasks)
     for task, each in validated.items():
         content = each.data
         if isinstance(each, LmEvalBenchmark):
             content += f", scored by {each.theirs.graded_with['task']}"
-        elif each.grader not in (asked.grader, DEFAULT_GRADER):  # which the benchmark's file alone says
+        elif each.grader not in (_presentation(spec).grader, DEFAULT_GRADER):  # which the benchmark's file alone says
             content += f", graded by {each.grader}"
         found[f"validation.tasks {each.name}"] = Input(each.file or task, content, judges=True)
     _check_watched(spec, list(validated.values()))
@@ -185,11 +183,10 @@ def inputs(spec: "TrainSpec") -> "Inputs":
 def _check_watched(spec: "TrainSpec", validated: "list[Benchmark]") -> None:
     """Refuse to watch, or to choose by, what is not validated, or what the backend cannot score on the way."""
     from harness.errors import UserError
-    from harness.evals import preflight
     from harness.evals.task_file import LmEvalBenchmark
 
     names, watch = [each.name for each in validated], spec.validation.watch
-    asked = preflight(watch, presentation=_presentation(spec)).values() if watch else validated
+    asked = benchmarks(spec, watch).values() if watch else validated
     if missing := [each.name for each in asked if each.name not in names]:
         raise UserError(
             f"validation.watch={missing[0]} is refused; accepted: of validation.tasks, which are {', '.join(names)}"
@@ -228,6 +225,18 @@ def gpu_lines(spec: "TrainSpec") -> list[str]:
     if spec.backend == "verl":
         return training_lines(spec)  # whose settings say how long a prompt may be
     return training_lines(spec, [row["prompt"] for row in source(spec).problems(spec.seeds[0])])
+
+
+def benchmarks(spec: "TrainSpec", tasks: Sequence[str]) -> "dict[str, Benchmark]":
+    """Return some benchmarks of a validation by what was asked; none where there are none.
+
+    Raises:
+        UserError: what `preflight` refuses.
+    """
+    from harness.evals.data import preflight
+
+    asked = spec.validation
+    return preflight(tasks, presentation=_presentation(spec), include_path=asked.include_path) if tasks else {}
 
 
 def _presentation(spec: "TrainSpec") -> "Presentation":
@@ -286,9 +295,7 @@ def estimate(spec: "TrainSpec", out: Path) -> str:
 
 def _size(spec: "TrainSpec", tasks: Sequence[str]) -> tuple[int, str]:
     """Return how many responses a validation on these benchmarks has, and their names."""
-    from harness.evals import preflight
-
-    found = preflight(tasks, presentation=_presentation(spec))
+    found = benchmarks(spec, tasks)
     problems = sum(len(each.problems[: spec.validation.limit]) for each in found.values())
     return problems * spec.validation.sampling.samples, ", ".join(found)
 
@@ -332,6 +339,7 @@ def _evaluation(spec: "TrainSpec", base: str, rl: str, mode: "Mode", *, on_the_w
         sampling=asked.sampling,
         limit=asked.limit,
         engine=asked.engine,
+        include_path=asked.include_path,
         **_presentation(spec).model_dump(),
     )
 
@@ -351,5 +359,6 @@ def _scores(result: "EvalResult") -> dict[str, Any]:
     }
     by_problem = dict(zip(result.problem_ids, result.correct.sum(axis=1).tolist(), strict=True))
     if isinstance(result, LmEvalResult):
-        return {**found, "metric": result.metric, "values": by_problem}
+        lower = {"lower_is_better": True} if result.metric in result.scored.lower_is_better else {}
+        return {**found, "metric": result.metric, **lower, "values": by_problem}
     return {**found, "pass": result.pass_at(max(1, result.samples // 2)), "right": by_problem}

@@ -46,14 +46,15 @@ def evaluate_command(
         rlvr-dir eval spec.yaml --limit 10
     """
     with phase("starting"):
-        from harness.evals import evaluate, preflight
+        from harness.evals import evaluate
         from harness.evals.compare import compare, markdown
+        from harness.evals.data import preflight_of
         from harness.evals.settings import settings_of
         from harness.evals.show import score, tables
         from harness.tracking import comparison_link, log_result, resolve_store
 
     asked = load_eval(read_yaml(file), {**options, "decodings": decoding or None, "controls": controls or None})
-    preflight(asked.tasks, asked.data_dir, asked.golds, asked)
+    preflight_of(asked)
     announce_tiny(asked)
     place = resolve_store(out, tracking)
     store = records or out / "records"

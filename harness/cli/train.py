@@ -62,8 +62,8 @@ def train_command(
     with phase("starting"):
         import yaml
 
-        from harness.evals import preflight
         from harness.train.spec import check_machine, plain
+        from harness.training import benchmarks
 
     options = {
         "backend": backend, "preset": preset, "base": base, "data": data, "seeds": _numbers(seeds),
@@ -72,8 +72,7 @@ def train_command(
         "validation.tasks": None if validate is None else [t for t in validate.split(",") if t not in ("", "none")],
     }  # fmt: skip
     spec = read(file, {name: value for name, value in options.items() if value is not None}, change or [])
-    if spec.validation.tasks:
-        preflight(spec.validation.tasks, presentation=spec.validation)
+    benchmarks(spec, spec.validation.tasks)
     check_machine(spec)
     where = out or Path("runs/train") / (file.stem if file else spec.dapo.label.replace(" α", "-").replace(" ", "-"))
     if dry_run and spec.backend == "verl":

@@ -17,6 +17,11 @@ from harness.spec import EngineSpec, Pair
 TYPICAL = 128  # tokens that a response is taken to be long before any is there, where its limit is no less
 
 
+def expected_tokens(plans: Iterable[Plan]) -> int:
+    """Return how many tokens some requests are expected to take."""
+    return sum(min(plan.max_new_tokens, TYPICAL) for plan in plans)
+
+
 class PairEngine(ABC):
     """The base of an `Engine`; a subclass adds `load`, `generate`, `info` and `close`.
 
@@ -89,6 +94,10 @@ class PairEngine(ABC):
             "eos_token_ids": sorted(self.checkpoints.eos_token_ids),
         }
 
+    def settled(self) -> EngineSpec:
+        """Return the settings, with what depends on the expected `work` decided."""
+        return self.spec
+
     def serve(self, waiting: Iterator[Request], progress: Progress) -> Iterator[Rollout]:
         """Decode requests that keep coming: `waiting`, exhausted, is asked again while others run; see `generate`.
 
@@ -107,7 +116,7 @@ class PairEngine(ABC):
         plans = plan_requests(requests, self.checkpoints, self.context)
         self.context.warn_of_cuts(plans)
         if not self.started:
-            self.work = sum(min(plan.max_new_tokens, TYPICAL) for plan in plans)
+            self.work = expected_tokens(plans)
         if self.single or not groups_of_expo(plans):
             self.start()
             return self.decode(plans, progress)

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from harness.decode.engine import single_engine
 from harness.decode.expo import decode_with_expo, groups_of_expo
+from harness.decode.pair_engine import expected_tokens
 from harness.decode.plan import Plan, plan_requests
 from harness.decode.progress import Progress
 from harness.decode.ray_cluster import Cluster, quiet
@@ -101,6 +102,8 @@ class RayEngines:
             UserError: Ray cannot be reached, has too few GPUs, an engine refuses, or workers differ.
         """
         try:
+            if not self._crew and not self._on_gpus():
+                self._each = self._one.settled()  # here, where it is said: workers do not know how much is asked
             missing = [number for number in range(self.spec.workers) if number not in self._crew]
             self._warn_of_a_queue(len(missing))
             with phase("loading"):
@@ -120,6 +123,7 @@ class RayEngines:
         """
         plans = plan_requests(requests, self._one.checkpoints, self._one.context)
         self._one.context.warn_of_cuts(plans)
+        self._one.work = expected_tokens(plans) // self.spec.workers
         if self._one.single or not groups_of_expo(plans):
             self.start()
             return self._generate(plans, progress)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.digest import digest_of
-from harness.errors import UserError, unknown
+from harness.errors import UserError, nearest, unknown
 from harness.evals.benchmark import (
     ACCEPTED,
     AS_SHIPPED,
@@ -30,10 +30,11 @@ from harness.evals.benchmark import (
     read_benchmark,
     read_problems,
 )
-from harness.evals.task_file import is_task_file, read_task
+from harness.evals.task_file import declared, is_task_file, read_task
 from harness.hub import hub_or_cache
-from harness.spec import GOLD_VERSIONS, PUBLISHED, Presentation, parse
+from harness.spec import GOLD_VERSIONS, PUBLISHED, EvalSpec, Presentation, parse
 from harness.spec.base import read_jsonl
+from harness.spec.sweep import SweepSpec
 from harness.tiny import TINY_TASKS
 
 DATA_VARIABLE = "RLVR_DIR_DATA"
@@ -90,8 +91,12 @@ def preflight(
     data_dir: str | None = None,
     version: str = PUBLISHED,
     presentation: Presentation = AS_SHIPPED,
+    include_path: str | None = None,
 ) -> dict[str, Benchmark]:
     """Check names and data before any model loads; return each benchmark by what was asked, groups expanded.
+
+    A name that is no benchmark's is that of a task of lm-eval's, out of `include_path` or its own: only here, where a
+    command or a spec asks, since its code is run.
 
     Raises:
         UserError: an unknown or doubled task, or a benchmark without data or without that version of its answers (the
@@ -100,7 +105,8 @@ def preflight(
     if not tasks:
         raise UserError(f"tasks is empty; accepted: {', '.join(TASKS)}, or {ACCEPTED}")
     expanded = [each for task in tasks for each in GROUPS.get(task, (task,))]
-    found = {task: find_benchmark(task, data_dir, presentation) for task in expanded}
+    files = {task: task if _known(task, data_dir) else _declared(task, include_path) for task in expanded}
+    found = {task: find_benchmark(file, data_dir, presentation) for task, file in files.items()}
     names = [found[task].name for task in expanded]
     if doubled := [name for name in names if names.count(name) > 1]:
         raise UserError(
@@ -110,6 +116,11 @@ def preflight(
     for each in found.values():
         check_golds(each, version)
     return found
+
+
+def preflight_of(spec: EvalSpec | SweepSpec) -> dict[str, Benchmark]:
+    """Check what an evaluation or a sweep asks for, as `preflight` does."""
+    return preflight(spec.tasks, spec.data_dir, spec.golds, spec, spec.include_path)
 
 
 def find_benchmark(task: str, data_dir: str | None = None, presentation: Presentation = AS_SHIPPED) -> Benchmark:
@@ -136,16 +147,51 @@ def _read(task: str, name: str, file: str | None, data_dir: str | None) -> Bench
         raise UserError(f"task={task!r}: {name} is shipped with rlvr-dir; accepted: another name, as my_{name}={file}")
     if file is not None:
         return _own(name, file)
-    place = None if name in TINY_TASKS else data_dir or os.environ.get(DATA_VARIABLE) or None
     if name in BENCHMARKS:
-        return _shipped(name, place)
-    local = Path(place or "").expanduser() / f"{name}.jsonl"
-    if place is None or not NAME.fullmatch(name) or name in GROUPS or not local.is_file():
-        raise UserError(
-            f"{unknown('task', task, TASKS)}; a file of your own is {ACCEPTED}; a task of lm-eval's is named by the "
-            "path of its YAML"
-        )
+        return _shipped(name, None if name in TINY_TASKS else _place(data_dir))
+    if (local := _local(name, data_dir)) is None:
+        raise _unknown(task)
     return _own(name, str(local.resolve()))
+
+
+def _place(data_dir: str | None) -> str | None:
+    """Return the folder of `<task>.jsonl` files, where one is named."""
+    return data_dir or os.environ.get(DATA_VARIABLE) or None
+
+
+def _local(name: str, data_dir: str | None) -> Path | None:
+    """Return the file of a benchmark that is not shipped, by its name alone."""
+    local = Path(_place(data_dir) or "").expanduser() / f"{name}.jsonl"
+    named_there = _place(data_dir) is not None and NAME.fullmatch(name) and name not in GROUPS
+    return local if named_there and local.is_file() else None
+
+
+def _known(task: str, data_dir: str | None) -> bool:
+    """Tell whether a task is a file or a benchmark, whose names go before those of lm-eval's tasks."""
+    if is_task_file(task) or "=" in task or task.endswith(".jsonl") or not NAME.fullmatch(task):
+        return True
+    return task in BENCHMARKS or _local(task, data_dir) is not None
+
+
+def _declared(name: str, include_path: str | None) -> str:
+    """Return the YAML file of a task of lm-eval's by its name: out of `include_path`, else of those that it ships.
+
+    Raises:
+        UserError: there is none, or there are several.
+    """
+    tasks = declared(include_path)
+    if name not in tasks:
+        raise _unknown(name, f"near among lm-eval's: {', '.join(near)}" if (near := nearest(name, tasks)) else "")
+    if len(tasks[name]) > 1:
+        raise UserError(f"task={name!r} is declared by {' and '.join(tasks[name])}; accepted: one of these paths")
+    return tasks[name][0]
+
+
+def _unknown(task: str, near: str = "") -> UserError:
+    return UserError(
+        f"{unknown('task', task, TASKS)}; a file of your own is {ACCEPTED}; a task of lm-eval's is named as it is "
+        f"there, in --include-path, or by the path of its YAML{f' ({near})' if near else ''}"
+    )
 
 
 def presentation_of(metadata: Mapping[str, Any]) -> Presentation:

@@ -26,7 +26,7 @@ from harness.digest import digest
 from harness.errors import UserError
 from harness.evals.benchmark import BenchmarkFacts
 from harness.evals.chat import template_name
-from harness.evals.data import golds_name, preflight
+from harness.evals.data import golds_name, preflight_of
 from harness.evals.foreign import LmEvalResult, TaskScores
 from harness.evals.graders import Board, Golds, GradedResponse, Graders
 from harness.evals.lm_task import computed_scores, keep_scores
@@ -63,7 +63,7 @@ def evaluate(
     Raises:
         UserError: what `preflight` refuses, before any model loads, or what the engine refuses.
     """
-    preflight(spec.tasks, spec.data_dir, spec.golds, spec)
+    preflight_of(spec)
     with showing(progress), opened(spec, engine) as engine:
         jobs = jobs_of(spec, engine)
         about = {"chat": template_name(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}

@@ -7,9 +7,9 @@ from typing import Any
 from harness.decode import Engine
 from harness.evals.benchmark import Benchmark, BenchmarkFacts
 from harness.evals.chat import build_requests
-from harness.evals.data import all_golds, preflight, task_config, tasks_dir
+from harness.evals.data import all_golds, preflight_of, task_config, tasks_dir
 from harness.evals.sampling import sampling_of
-from harness.evals.task_file import LmEvalBenchmark, ScoredTask, instance_key, is_task_file
+from harness.evals.task_file import LmEvalBenchmark, ScoredTask, instance_key
 from harness.grading import Gold
 from harness.spec import EvalSpec, Presentation, Sampling
 
@@ -38,11 +38,13 @@ def prompt_sets(spec: EvalSpec, engine: Engine) -> list[PromptSet]:
     """
     from lm_eval.tasks import TaskManager
 
-    found = preflight(spec.tasks, spec.data_dir, spec.golds, spec)
+    found = preflight_of(spec)
     metadata = spec.model_dump(mode="json", include={"data_dir", "golds", *Presentation.model_fields})
     metadata |= {"repeats": spec.sampling.samples} if spec.sampling else {}
     manager = TaskManager(include_path=str(tasks_dir()), include_defaults=False, metadata=metadata)
-    ours = [task_config(task, benchmark) for task, benchmark in found.items() if not is_task_file(task)]
+    ours = [
+        task_config(task, benchmark) for task, benchmark in found.items() if not isinstance(benchmark, LmEvalBenchmark)
+    ]
     loaded = manager.load(ours)["tasks"]
     return [
         _foreign_set(benchmark, spec, engine)

@@ -1,10 +1,9 @@
 """One finished evaluation: a decoding on a benchmark, sample by sample, and the numbers that follow from it."""
 
 import json
-import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from harness.evals.data import benchmark_size
 from harness.evals.metrics import responses_of
 from harness.files import folder_name, write_file
 from harness.spec import Decoding, Sampling, parse
+from harness.spec.pair import model_name as model_name  # for rooms that know results alone
 
 # What must be equal before two results are subtracted or put into one column; another decoding, seed, number of samples
 # or pair of models is what they are compared for.
@@ -24,23 +24,6 @@ ALIKE = ("grader", "golds", "data", "problems", "temperature", "top_p", "max_tok
 ASKED = ("settings", "data", "graded_with", "golds", "partial")
 ARRAYS = ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
 _BOOLS = ("correct", "truncated", "no_box", "ungraded")
-
-
-_MADE = re.compile(r"rl|base|validation|seed-\d+|checkpoint-\d+")  # parts of a checkpoint's path that nobody chose
-
-
-def model_name(checkpoint: str) -> str:
-    """Name a checkpoint as the one who made it did: `DAPO/seed-0` for `runs/train/DAPO/seed-0/rl`; or its hub id's end.
-
-    >>> [model_name(path) for path in ("org/SmolLM2", "models/smol/rl", "runs/train/DAPO/seed-0/rl", "rl")]
-    ['SmolLM2', 'smol', 'DAPO/seed-0', 'rl']
-    """
-    parts = PurePath(checkpoint).parts
-    if parts[-3:-1] == ("tiny", "weights"):
-        return "tiny pair"
-    chosen = next((n for n, part in enumerate(reversed(parts), 1) if not _MADE.fullmatch(part) and part != "/"), 0)
-    name = parts[-chosen:] if chosen else parts[-1:]
-    return "/".join(name[:-1] if len(name) > 1 and name[-1] in ("rl", "validation") else name) or checkpoint
 
 
 @dataclass(frozen=True, eq=False)

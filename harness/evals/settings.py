@@ -14,8 +14,9 @@ import numpy as np
 from harness import stats
 from harness.errors import UserError, unknown
 from harness.evals.foreign import LmEvalResult
-from harness.evals.result import ALIKE, EvalResult, model_name
+from harness.evals.result import ALIKE, EvalResult
 from harness.spec import Decoding
+from harness.spec.pair import model_name
 
 ENGINE = ("backend", "vllm", "transformers", "torch", "dtype", "device")  # what labels can say of an engine
 

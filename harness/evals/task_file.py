@@ -1,6 +1,7 @@
 """Tasks of lm-eval that are not ours: loaded from a YAML that the user names, and what identifies one.
 
     rlvr-dir eval --tasks path/to/task.yaml
+    rlvr-dir eval --tasks gsm8k,mine --include-path path/to
 
 Functions that the YAML names (`!function judge.distance`) are run, as under `lm_eval --include_path`: a path comes from
 a command line or a spec, never from a record.
@@ -10,11 +11,13 @@ import inspect
 import io
 import json
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +34,13 @@ from harness.spec.evaluation import is_task_file
 if TYPE_CHECKING:
     from harness.decode import Engine  # which imports torch; whoever reads results needs none
 
-__all__ = ["LmEvalBenchmark", "ScoredTask", "instance_key", "is_task_file", "read_task", "score_name"]
+__all__ = ["LmEvalBenchmark", "ScoredTask", "declared", "instance_key", "is_task_file", "read_task", "score_name"]
 
 GRADER = "lm-eval"
 # What of a task's configuration makes a score of a response. Its documents and prompts identify the record.
 _SCORES_BY = ("doc_to_target", "doc_to_choice", "process_results", "metric_list", "filter_list")
+# A task's name in its YAML; lm-eval's own index, which reads 14,000 files as YAML for it, takes 25 s.
+_DECLARES = re.compile(r"""^["']?task["']?:[ \t]*["']?([A-Za-z0-9][A-Za-z0-9_.-]*)["']?[ \t]*(?:#.*)?$""", re.MULTILINE)
 _SEEDS = {"python": 0, "numpy": 1234, "fewshot": 1234}  # those of the `lm_eval` command
 
 
@@ -63,11 +68,17 @@ class ScoredTask:
         said = {} if given is None else {"seed": given.seed, **given.model_dump(include=given.model_fields_set)}
         return parse(Sampling, {**own.model_dump(), **said}), stop
 
-    @property
-    def metrics(self) -> dict[str, bool]:
-        """Return the metrics that it declares, as its scores are named, and whether more of each is better."""
+    def metrics(self, *, means: bool = False) -> dict[str, bool]:
+        """Return the metrics that it declares, as its scores are named, and whether more of each is better.
+
+        With `means` only those that lm-eval aggregates by its own `mean`.
+        """
+        from lm_eval.api.metrics import mean
+
         better, filters = self.task.higher_is_better(), [each.name for each in self.task._filters]
-        return {score_name(metric, f): better.get(metric) is not False for metric in better for f in filters}
+        by = self.task.aggregation()
+        named = [metric for metric in better if not means or by.get(metric, mean) is mean]
+        return {score_name(metric, f): better.get(metric) is not False for metric in named for f in filters}
 
     def instances(self, engine: "Engine", limit: int | None) -> list[Any]:
         """Return lm-eval's requests, one a document, with the prompts that the `lm_eval` command makes."""
@@ -108,6 +119,29 @@ def instance_key(instance: Any) -> str:
 def score_name(metric: str, named: str) -> str:
     """Name a metric of the responses that a filter of that name gives."""
     return metric if named == "none" else f"{metric}/{named}"
+
+
+def declared(include_path: str | None = None) -> dict[str, tuple[str, ...]]:
+    """Return the YAML files of tasks by the names that they declare; those in `include_path` hide lm-eval's own.
+
+    Raises:
+        UserError: `include_path` is no folder.
+    """
+    if include_path is not None and not Path(include_path).expanduser().is_dir():
+        raise UserError(f"include_path={include_path!r} is no folder; accepted: one with YAML files of tasks")
+    package = find_spec("lm_eval")
+    shipped = Path((package.submodule_search_locations or [""])[0] if package else "") / "tasks"
+    folders = [shipped, *([Path(include_path).expanduser()] if include_path is not None else [])]
+    return {name: files for folder in folders for name, files in _declared(str(folder.resolve())).items()}
+
+
+@lru_cache(maxsize=8)
+def _declared(folder: str) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for file in sorted(path for ending in ("yaml", "yml") for path in Path(folder).rglob(f"*.{ending}")):
+        for name in _DECLARES.findall(file.read_text(encoding="utf-8", errors="replace")) if file.is_file() else ():
+            found.setdefault(name, []).append(str(file))
+    return {name: tuple(files) for name, files in found.items()}
 
 
 def read_task(path: str) -> LmEvalBenchmark:

@@ -5,9 +5,10 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.evals.result import EvalResult, model_name
+from harness.evals.result import EvalResult
 from harness.evals.settings import Setting, facets, settings_of, telling
 from harness.report import paper
+from harness.spec.pair import model_name
 
 
 @dataclass(frozen=True, slots=True, eq=False)

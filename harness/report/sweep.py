@@ -101,7 +101,7 @@ class SweepSummary(ABC):
         shown = f"{100 * value:.2f}" if in_percent(names[0]) else f"{value:.{digits}f}"
         words = [f"best of {tried} on these {chosen_on}: {best[0].label}, {names[0]} {shown}"]
         for over, row in leads:
-            d, (unit, digits, points) = row.difference, unit_of(row)
+            d, (unit, digits, points) = row.difference, unit_of(row.result)
             shown = f"95 % {interval(d.low, d.high, digits, sign=True, unit=unit)}, " if d.n > 1 else ""
             words.append(
                 f"{unit * d.mean:+.{digits}f}{points} on {row.result.benchmark} against {over} ({shown}"
@@ -278,9 +278,21 @@ class DecodingSummary(SweepSummary):
         }
 
 
-def unit_of(row: stats.Comparison[Any]) -> tuple[float, int, str]:
-    """Return what a difference is multiplied with to be shown, its digits, and its unit in words."""
-    theirs = isinstance(getattr(row.result, "first", None), LmEvalResult)
+@dataclass(frozen=True, slots=True, eq=False)
+class MetricScores(stats.Scores):
+    """Scores by a metric of lm-eval's, which has its own unit."""
+
+    lower_is_better: bool = False
+
+    @property
+    def benchmark(self) -> str:
+        """Return the task and the metric, marked where less is better."""
+        return self.task + (" (lower is better)" if self.lower_is_better else "")
+
+
+def unit_of(scores: stats.Scores) -> tuple[float, int, str]:
+    """Return what scores and differences are multiplied with to be shown, their digits, and their unit in words."""
+    theirs = isinstance(scores, MetricScores) or isinstance(getattr(scores, "first", None), LmEvalResult)
     return (1.0, 4, "") if theirs else (100.0, 2, " points")
 
 

@@ -15,16 +15,19 @@ from harness import stats
 from harness.markdown import duration, interval, markdown_table
 from harness.report.draw import COLOURS, canvas, styled, svg
 from harness.report.model import Figure
-from harness.report.sweep import CompleteTrial, SweepSummary
+from harness.report.sweep import CompleteTrial, MetricScores, SweepSummary, unit_of
 
 
 class FinishedSeed(Protocol):
-    """A finished seed of a training: its scores by benchmark (`avg`, `pass`, `tokens`), and what it took."""
+    """A finished seed of a training, and what it took.
+
+    Its scores are by benchmark (`avg`, `pass`, `tokens`), and by task and metric of lm-eval's (`metric`, no `pass`).
+    """
 
     @property
     def seed(self) -> int: ...
     @property
-    def scores(self) -> Mapping[str, Mapping[str, float]]: ...
+    def scores(self) -> Mapping[str, Mapping[str, Any]]: ...
     @property
     def facts(self) -> Mapping[str, Any]: ...
 
@@ -42,7 +45,11 @@ class CompleteTraining(CompleteTrial):
 
     def scores(self, task: str, name: str = "avg") -> stats.Scores:
         """Return a score on a benchmark, to be paired by seed."""
-        return stats.Scores(self.label, task, tuple(each.seed for each in self.results), self.values(task, name))
+        first, seeds = self.results[0].scores[task], tuple(each.seed for each in self.results)
+        if "metric" in first:
+            lower = bool(first.get("lower_is_better"))
+            return MetricScores(self.label, task, seeds, self.values(task, name), lower_is_better=lower)
+        return stats.Scores(self.label, task, seeds, self.values(task, name))
 
 
 def against(reference: CompleteTraining, entries: Sequence[CompleteTraining]) -> list[stats.Comparison[stats.Scores]]:
@@ -69,53 +76,65 @@ class TrainingSummary(SweepSummary):
 
     @property
     def tasks(self) -> list[str]:
-        """Return the benchmarks of the validation."""
+        """Return the benchmarks of the validation, lm-eval's by metric."""
         return list(self.entries[0].results[0].scores) if self.entries else []
+
+    @property
+    def judged(self) -> dict[str, str]:
+        """Return by benchmark what points are looked at by: Avg@k, of lm-eval's tasks the sweep's first metric."""
+        scores = self.entries[0].results[0].scores if self.entries else {}
+        own = {task: score.get("metric", f"Avg@{self.samples}") for task, score in scores.items()}
+        return {task: name for task, name in own.items() if name in (f"Avg@{self.samples}", self.spec.metric[0].name)}
 
     @property
     def verdicts(self) -> list[str]:
         """Say what the best point is, and that its lead is too large."""
         tried = len(self.points) + self.states.get("pruned", 0)
         leads = [
-            ("plain DAPO", row) for row in self.comparisons if self.best and row.result.label == self.best[0].label
+            ("plain DAPO", row)
+            for row in self.comparisons
+            if self.best and row.result.label == self.best[0].label and row.task in self.judged
         ]
         leads = [] if self.best and self.best[0] is self.reference else leads
         said = self.sentence(tried, self.best, leads, "seeds and problems")
         return [said[0].upper() + said[1:]]
 
     def text(self, figures: Sequence[Figure] = ()) -> str:
-        """Return the summary as Markdown, scores in percent."""
+        """Return the summary as Markdown, scores in percent, those of lm-eval's tasks in their own units."""
         lines = [f"# Sweep {self.spec.name}", "", *(line for said in self.verdicts for line in (said, ""))]
         lines += [self._facts(), ""]
         for task in self.tasks:
             lines += [self._table(task), ""]
-        if self.entries:
-            each = [[entry.label, *map(_percent, self._means(entry))] for entry in self.entries]
-            lines += ["Each seed's Avg, mean of the benchmarks:", ""]
+        for name in dict.fromkeys(self.judged.values()):
+            tasks = [task for task, its in self.judged.items() if its == name]
+            means = [(entry, np.mean([entry.values(task) for task in tasks], axis=0)) for entry in self.entries]
+            each = [[entry.label, *(_shown(entry.scores(tasks[0]), one) for one in mean)] for entry, mean in means]
+            lines += [f"Each seed's {name}, mean of the benchmarks:", ""]
             lines += [markdown_table(["", *(f"seed {seed}" for seed in self.seeds)], each, left=1), ""]
         lines += [f"![{figure.name}]({figure.name}.svg)" for figure in figures]
         return "\n".join(lines).rstrip() + "\n"
 
     def _table(self, task: str) -> str:
-        rows = [["base", _percent(self.base[task]["avg"]), "", "", "", ""]] if task in self.base else []
+        scores = self.entries[0].scores(task)
+        metric, limited = (self.entries[0].results[0].scores[task].get(name) for name in ("metric", "limited"))
+        named = ["avg"] if metric else ["avg", "pass"]
+        blank = [""] * (len(named) + 2)
+        rows = [["base", _shown(scores, self.base[task]["avg"]), *blank]] if task in self.base else []
         for entry in self.entries:
             row = next((r for r in self.comparisons if (r.result.label, r.task) == (entry.label, task)), None)
-            cells = [entry.label, _mean(entry.scores(task)), _mean(entry.scores(task, "pass"))]
+            cells = [entry.label, *(_mean(entry.scores(task, name)) for name in named)]
             cells += [f"{entry.values(task, 'tokens').mean():.1f}"]
             if row is None or entry is self.reference:
                 rows.append([*cells, "", ""])
                 continue
-            d = row.difference
-            shown = interval(d.low, d.high, 2, sign=True)
-            rows.append([*cells, f"{100 * d.mean:+.2f} {shown}".rstrip(), f"{d.p:.3f} ({row.holm_p:.3f})"])
-        pass_ = f"Pass@{max(1, self.samples // 2)}"
-        limited = self.base.get(task, {}).get("limited")
-        head = [f"{task} ({limited})" if limited else task, f"Avg@{self.samples}", pass_, "tokens"]
-        head += ["minus plain DAPO", "p (Holm)"]
-        return markdown_table(head, rows, left=1)
-
-    def _means(self, entry: CompleteTraining) -> np.ndarray:
-        return np.mean([entry.values(task) for task in self.tasks], axis=0)
+            d, (unit, digits, _) = row.difference, unit_of(row.result)
+            shown = interval(d.low, d.high, digits, sign=True, unit=unit)
+            rows.append([*cells, f"{unit * d.mean:+.{digits}f} {shown}".rstrip(), f"{d.p:.3f} ({row.holm_p:.3f})"])
+        lower = isinstance(scores, MetricScores) and scores.lower_is_better
+        about = ", ".join([*([limited] if limited else []), *(["lower is better"] if lower else [])])
+        head = [f"{task} ({about})" if about else task]
+        head += [metric] if metric else [f"Avg@{self.samples}", f"Pass@{max(1, self.samples // 2)}"]
+        return markdown_table([*head, "tokens", "minus plain DAPO", "p (Holm)"], rows, left=1)
 
     def _facts(self) -> str:
         """Say what was run, in a few words."""
@@ -131,27 +150,30 @@ class TrainingSummary(SweepSummary):
 
     def figures(self) -> list[Figure]:
         """Draw each point's difference to plain DAPO, every seed and the 95 % interval."""
-        if self.reference is None or not self.comparisons:
+        if self.reference is None or not self.comparisons or not self.judged:
             return []
         return [self._differences(self.reference)]
 
     @styled
     def _differences(self, reference: CompleteTraining) -> Figure:
-        rows = [(entry, task) for entry in self.entries for task in self.tasks if entry is not reference]
+        [name, *_] = self.judged.values()
+        tasks = [task for task, its in self.judged.items() if its == name]  # an axis has one unit
+        unit, _, points = unit_of(reference.scores(tasks[0]))
+        rows = [(entry, task) for entry in self.entries for task in tasks if entry is not reference]
         by = {(row.result.label, row.task): row.difference for row in self.comparisons}
         figure, axes = canvas(6.4, 1.2 + 0.32 * len(rows))
         data = []
         for place, (entry, task) in enumerate(reversed(rows)):
-            each = 100 * (entry.values(task) - reference.values(task))
-            d, colour = by[entry.label, task], COLOURS[self.tasks.index(task) % len(COLOURS)]
+            each = unit * (entry.values(task) - reference.values(task))
+            d, colour = by[entry.label, task], COLOURS[tasks.index(task) % len(COLOURS)]
             axes.plot(each, np.full(len(each), place), "o", color=colour, alpha=0.35, markersize=4, markeredgewidth=0)
             if d.n > 1:
-                axes.plot([100 * d.low, 100 * d.high], [place, place], color=colour, linewidth=1.5)
-            axes.plot([100 * d.mean], [place], "D", color=colour, markersize=5)
-            data.append((entry.label, task, 100 * d.mean, 100 * d.low, 100 * d.high))
+                axes.plot([unit * d.low, unit * d.high], [place, place], color=colour, linewidth=1.5)
+            axes.plot([unit * d.mean], [place], "D", color=colour, markersize=5)
+            data.append((entry.label, task, unit * d.mean, unit * d.low, unit * d.high))
         axes.axvline(0, color="#808080", linewidth=0.8)
         axes.set_yticks(range(len(rows)), [f"{entry.label}, {task}" for entry, task in reversed(rows)])
-        axes.set_xlabel(f"Avg@{self.samples} minus plain DAPO, points, paired by seed")
+        axes.set_xlabel(f"{name} minus plain DAPO{',' if points else ''}{points}, paired by seed")
         return Figure(
             "differences",
             "Each training minus plain DAPO; small dots are seeds, bars are 95 % t intervals over seeds.",
@@ -191,9 +213,12 @@ class TrainingSummary(SweepSummary):
         }
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.2f}"
+def _shown(scores: stats.Scores, value: float) -> str:
+    """Write a value as such scores are written."""
+    unit, digits, _ = unit_of(scores)
+    return f"{unit * value:.{digits}f}"
 
 
 def _mean(scores: stats.Scores) -> str:
-    return _percent(scores.avg) + (f" ± {100 * scores.standard_error:.2f}" if len(scores.units) > 1 else "")
+    error = f" ± {_shown(scores, scores.standard_error)}" if len(scores.units) > 1 else ""
+    return _shown(scores, scores.avg) + error

@@ -11,7 +11,7 @@ import numpy as np
 
 from harness import stats
 from harness.errors import UserError
-from harness.evals.result import EvalResult, model_name
+from harness.evals.result import EvalResult
 from harness.evals.settings import Setting, settings_of
 from harness.evals.trainings import called, of_training, run_of
 from harness.markdown import interval
@@ -21,6 +21,7 @@ from harness.report.model import Cell, Column, Row, Section, Table
 from harness.report.scores import anchor, score
 from harness.report.shapes import MethodRow, Score, methods_table, title
 from harness.report.verdict import p_value
+from harness.spec.pair import model_name
 
 REFERENCE = "DAPO"  # what the others are set against, where it is there; else the first
 

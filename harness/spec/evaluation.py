@@ -21,6 +21,7 @@ from harness.spec.presentation import Presentation
 GoldVersion = Literal["published", "r1zero"]
 GOLD_VERSIONS: tuple[str, ...] = get_args(GoldVersion)  # of a benchmark's gold answers
 PUBLISHED: GoldVersion = "published"
+SHIPPED = ("aime24", "aime25", "amc", "minerva", "rlvr_math", "tiny_easy", "tiny_medium", "tiny_hard")  # benchmarks
 DECODING_OPTIONS = tuple(Decoding.model_fields)
 SECTIONS: dict[str, type[Spec]] = {"sampling": Sampling, "engine": EngineSpec}
 
@@ -51,6 +52,11 @@ def read_names(given: Any) -> Any:
 def is_task_file(task: str) -> bool:
     """Tell whether a benchmark is named by the YAML of a task of lm-eval's."""
     return task.endswith((".yaml", ".yml"))
+
+
+def is_benchmark(task: str) -> bool:
+    """Tell whether a task is a benchmark, whoever has it; any other name may be that of a task of lm-eval's."""
+    return task in SHIPPED or "=" in task or task.endswith(".jsonl")
 
 
 class ProblemPart(Spec, frozen=True):
@@ -93,8 +99,8 @@ class EvalSpec(Presentation, frozen=True):
 
     tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
         default=(),
-        description="Comma-separated: aime24, aime25, amc, minerva, rlvr_math, tiny_easy, …, PATH.jsonl, NAME=PATH, "
-        "or PATH.yaml of a task of lm-eval.",
+        description=f"Comma-separated: {', '.join(SHIPPED[:6])}, …, PATH.jsonl, NAME=PATH, "
+        "or a task of lm-eval's: its name, or PATH.yaml.",
     )
     pair: NamedPair = Field(
         default=TINY, description="dapo-32b, orz-32b, unireason-14b, tiny, or a folder with base and rl."
@@ -106,6 +112,7 @@ class EvalSpec(Presentation, frozen=True):
     limit: int | None = Field(default=None, ge=1, description="First problems only: for a look, not for a score.")
     part: ProblemPart = Field(default_factory=ProblemPart)
     data_dir: Place | None = Field(default=None, description="Folder of <task>.jsonl files, instead of the hub.")
+    include_path: Place | None = Field(default=None, description="Folder with YAML files of tasks, as lm_eval has it.")
     golds: GoldVersion = Field(default=PUBLISHED, description="Version of Minerva's answers: published or r1zero.")
     engine: EngineSpec = Field(default_factory=EngineSpec)
 

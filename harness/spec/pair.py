@@ -1,8 +1,9 @@
 """The two checkpoints under study, by path, hub id or the name of a preset."""
 
 import json
+import re
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -70,6 +71,7 @@ PRESETS: dict[str, Pair] = {
 }
 
 TINY: Literal["tiny"] = "tiny"  # the embedded pair; `harness.tiny.checkpoints` knows where its weights are
+_MADE = re.compile(r"rl|base|validation|seed-\d+|checkpoint-\d+")  # parts of a checkpoint's path that nobody chose
 OPTIONS = {"rl": "pretrained", "rl_revision": "revision"}  # lm-eval's names for two fields, and our commands'
 PAIR_OPTIONS = ("pair", *(OPTIONS.get(name, name) for name in Pair.model_fields))
 
@@ -135,3 +137,17 @@ def pair_of(options: Mapping[str, Any]) -> "Pair | Literal['tiny'] | None":
         if (name := OPTIONS.get(field, field)) in given:
             fields[field] = given[name] if field == "trust_remote_code" else str(given[name])
     return parse(Pair, fields)
+
+
+def model_name(checkpoint: str) -> str:
+    """Name a checkpoint as the one who made it did: `DAPO/seed-0` for `runs/train/DAPO/seed-0/rl`; or its hub id's end.
+
+    >>> [model_name(path) for path in ("org/SmolLM2", "models/smol/rl", "runs/train/DAPO/seed-0/rl", "rl")]
+    ['SmolLM2', 'smol', 'DAPO/seed-0', 'rl']
+    """
+    parts = PurePath(checkpoint).parts
+    if parts[-3:-1] == ("tiny", "weights"):
+        return "tiny pair"
+    chosen = next((n for n, part in enumerate(reversed(parts), 1) if not _MADE.fullmatch(part) and part != "/"), 0)
+    name = parts[-chosen:] if chosen else parts[-1:]
+    return "/".join(name[:-1] if len(name) > 1 and name[-1] in ("rl", "validation") else name) or checkpoint

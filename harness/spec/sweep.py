@@ -8,16 +8,17 @@ Everything is checked here, before any model loads. `sweeps/*.yaml` are examples
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
-from harness.spec.base import Spec, parse
+from harness.spec.base import Place, Spec, parse
 from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, Side, check_together, parse_decoding
 from harness.spec.engine import EngineSpec
-from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, ProblemPart, is_task_file, read_names
-from harness.spec.pair import PRESETS, TINY, Pair, find_pair
+from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, ProblemPart, is_benchmark, read_names
+from harness.spec.pair import PRESETS, TINY, Pair, find_pair, model_name
 from harness.spec.presentation import Presentation
 from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
 
@@ -45,13 +46,36 @@ class Wilcoxon(Spec, frozen=True):
     startup: int = Field(default=5, ge=2)
 
 
-def _read_pairs(value: Any) -> tuple[str | Pair, ...]:
+class SweptPair(Pair, frozen=True):
+    """A pair with the name by which points and tables know it."""
+
+    name: str = ""
+
+    @property
+    def pair(self) -> Pair:
+        """Return the pair alone, as everybody else knows it."""
+        return Pair(**self.model_dump(exclude={"name"}))
+
+
+def _read_pairs(value: Any) -> tuple[str | SweptPair, ...]:
     """Read one pair or several; a name stays a name, by which points are known."""
-    found = []
-    for each in value if isinstance(value, list | tuple) else [value]:
-        pair = find_pair(each)
-        found.append(each if isinstance(each, str) and each in (TINY, *PRESETS) else pair)
-    return tuple(found)
+    return tuple(_read_pair(each) for each in (value if isinstance(value, list | tuple) else [value]))
+
+
+def _read_pair(given: Any) -> str | SweptPair:
+    """Read a name, a folder, which gives the pair its name, `NAME=PLACE`, or a pair's fields and its `name`."""
+    if isinstance(given, SweptPair) or given in (TINY, *PRESETS):
+        return given
+    name, place = "", given
+    if isinstance(given, Mapping):
+        name, place = str(given.get("name") or ""), {key: given[key] for key in given if key != "name"}
+    elif isinstance(given, str) and "=" in given and not Path(given).expanduser().is_dir():
+        name, _, place = given.partition("=")
+    pair = find_pair(place)
+    if isinstance(pair, str):
+        raise UserError(f"pair={given!r} is refused: {pair!r} has a name; accepted: {pair}")
+    named = Path(place).expanduser().resolve() / "rl" if isinstance(place, str) and not name else Path(pair.rl)
+    return SweptPair(**pair.model_dump(), name=name or model_name(str(named)))
 
 
 def _read_references(value: Any) -> tuple[Decoding, ...]:
@@ -86,7 +110,7 @@ class SweepSpec(Presentation, Search, frozen=True):
     grows: ClassVar[tuple[str, ...]] = ("references",)
 
     kind: Literal["decode"] = "decode"
-    pair: Annotated[tuple[str | Pair, ...], BeforeValidator(_read_pairs)] = (TINY,)
+    pair: Annotated[tuple[str | SweptPair, ...], BeforeValidator(_read_pairs)] = (TINY,)
     tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)]
     limit: int | None = Field(default=None, ge=1)
     confirm: Confirmation | None = None
@@ -97,6 +121,7 @@ class SweepSpec(Presentation, Search, frozen=True):
     engine: EngineSpec = Field(default_factory=EngineSpec)
     golds: GoldVersion = PUBLISHED
     data_dir: str | None = None
+    include_path: Place | None = None
 
     @property
     def choices(self) -> Mapping[str, tuple[str, ...]]:
@@ -111,7 +136,7 @@ class SweepSpec(Presentation, Search, frozen=True):
     @property
     def pairs(self) -> dict[str, Pair | str]:
         """Return the pairs by name; `harness.tiny.checkpoints` knows the one called `tiny`."""
-        return {pair_name(p): PRESETS.get(p, p) if isinstance(p, str) else p for p in self.pair}
+        return {pair_name(p): PRESETS.get(p, p) if isinstance(p, str) else p.pair for p in self.pair}
 
     @property
     def extrapolates(self) -> bool:
@@ -144,7 +169,16 @@ class SweepSpec(Presentation, Search, frozen=True):
 
     def evaluation(self, pair: str, decodings: Sequence[Decoding], **changes: Any) -> EvalSpec:
         """Return the evaluation of some decodings of the pair of that name, with some fields changed."""
-        names = ("tasks", "sampling", "limit", "engine", "golds", "data_dir", *Presentation.model_fields)
+        names = (
+            "tasks",
+            "sampling",
+            "limit",
+            "engine",
+            "golds",
+            "data_dir",
+            "include_path",
+            *Presentation.model_fields,
+        )
         asked = {name: getattr(self, name) for name in names} | {"part": self.part}
         asked["sampling"] = Sampling(**self.sampling.model_dump())  # all of it, whatever a task of lm-eval's says
         return parse(EvalSpec, {"pair": self.pairs[pair], "decodings": tuple(decodings), **asked, **changes})
@@ -166,7 +200,7 @@ class SweepSpec(Presentation, Search, frozen=True):
         if len(set(names)) < len(names):
             raise UserError(f"pair: {', '.join(names)} has one name twice")
         for what in (*(m.name for m in self.metric), *self.constraints):
-            if not any(map(is_task_file, self.tasks)):  # whose metrics are known when they are loaded
+            if all(map(is_benchmark, self.tasks)):  # those of lm-eval's tasks are known when they are loaded
                 check_metric(what, metric_names(self.sampling.samples), self.sampling.samples)
         for name, bounds in self.constraints.items():
             if name in SHARES and (bounds.max or 0) > 1:
@@ -209,9 +243,9 @@ class SweepSpec(Presentation, Search, frozen=True):
         return parameter
 
 
-def pair_name(pair: str | Pair) -> str:
-    """Return a short name for a pair: its preset's, or the last part of its RL checkpoint."""
-    return pair if isinstance(pair, str) else pair.rl.rstrip("/").split("/")[-1]
+def pair_name(pair: str | SweptPair) -> str:
+    """Return the name of a pair: its preset's, or its own."""
+    return pair if isinstance(pair, str) else pair.name
 
 
 def metric_names(samples: int) -> tuple[str, ...]:

@@ -15,8 +15,9 @@ from typing import Any
 from harness import stats
 from harness.decode import open_engine
 from harness.errors import UserError
-from harness.evals import EvalResult, evaluate, preflight
+from harness.evals import EvalResult, evaluate
 from harness.evals.benchmark import Benchmark
+from harness.evals.data import preflight, preflight_of
 from harness.evals.foreign import LmEvalResult
 from harness.evals.settings import Setting, settings_of
 from harness.evals.show import score
@@ -71,7 +72,7 @@ def confirm(
             "the same tokens; accepted: a sweep that samples"
         )
     check_seeds(seeds, (spec.sampling.seed,))
-    found = preflight(list(tasks or spec.tasks), spec.data_dir, spec.golds, spec)
+    found = preflight(tasks or spec.tasks, spec.data_dir, spec.golds, spec, spec.include_path)
     asked = {each.name: task for task, each in found.items()}
     parts = {each.name: unused(spec, each) for each in found.values()}
     with winner(spec, folder, lambda trials: summarise(spec, trials, folder)) as made:
@@ -138,7 +139,7 @@ def write(
     for one in rows:
         row, d = one.row, one.row.difference
         cells.append([one.pair, row.result.benchmark, one.problems, row.result.label, row.reference.label])
-        unit, digits, _ = unit_of(row)
+        unit, digits, _ = unit_of(row.result)
         cells[-1] += ["" if one.before is None else f"{unit * one.before:+.{digits}f}", f"{unit * d.mean:+.{digits}f}"]
         cells[-1] += [interval(d.low, d.high, digits, sign=True, unit=unit)]
         cells[-1] += [f"{d.p:.3g}", f"{row.holm_p:.3g}"]
@@ -204,7 +205,7 @@ def unused(spec: SweepSpec, benchmark: Benchmark) -> ProblemPart:
 
 def _chosen_on(spec: SweepSpec) -> set[str]:
     """Return the names of the benchmarks on which the winner was chosen."""
-    return {each.name for each in preflight(spec.tasks, spec.data_dir, spec.golds, spec).values()}
+    return {each.name for each in preflight_of(spec).values()}
 
 
 def _problems(spec: SweepSpec, row: stats.Comparison[Any], parts: Mapping[str, ProblemPart]) -> str:

@@ -10,8 +10,9 @@ from optuna.trial import FrozenTrial
 from harness import stats
 from harness.decode import Engine, open_engine
 from harness.errors import UserError
-from harness.evals import EvalResult, evaluate, preflight
+from harness.evals import EvalResult, evaluate
 from harness.evals.benchmark import Benchmark
+from harness.evals.data import preflight_of
 from harness.evals.foreign import LmEvalResult
 from harness.evals.loop import Job, jobs_of, run_jobs
 from harness.evals.show import score
@@ -20,12 +21,13 @@ from harness.markdown import interval
 from harness.records import RecordStore
 from harness.spec import Decoding
 from harness.spec.search import LISTED
-from harness.spec.sweep import SHARES, SweepSpec, check_metric, metric_names
+from harness.spec.sweep import SHARES, SweepSpec
 from harness.sweep.confirm import confirm
 from harness.sweep.context import Places, SweepContext, SweepKind, TrialRunner
 from harness.sweep.decodings import decoding_of, metrics, references
 from harness.sweep.estimate import DecodingEstimate, estimate
 from harness.sweep.folder import SweepFolder
+from harness.sweep.metrics import check_metrics
 from harness.sweep.points import Point, listed_points
 from harness.sweep.summary import summarise
 from harness.sweep.taus import Taus, find_taus, stored_taus, wanted
@@ -99,7 +101,7 @@ class DecodingRunner(TrialRunner):
         if not decodings:
             return
         spec, found = self._spec, {decoding: [] for decoding in decodings}
-        tasks = len(preflight(spec.tasks, spec.data_dir, spec.golds, spec))
+        tasks = len(preflight_of(spec))
 
         def have(result: EvalResult) -> None:
             mine = found[result.decoding]
@@ -120,7 +122,7 @@ class DecodingRunner(TrialRunner):
         """
         context, lacking = self._context, {}
         spec = self._spec
-        now = {each.name: each for each in preflight(spec.tasks, spec.data_dir, spec.golds, spec).values()}
+        now = {each.name: each for each in preflight_of(spec).values()}
         for trial in (*context.trials.complete(context.trials.references), *context.trials.complete()):
             point = trial.user_attrs["point"]
             if point["pair"] != pair:
@@ -233,21 +235,7 @@ def _check(spec: SweepSpec) -> None:
     Raises:
         UserError: naming the task, the metric and what would be accepted.
     """
-    for task, each in preflight(spec.tasks, spec.data_dir, spec.golds, spec).items():
-        theirs = each.theirs.metrics if isinstance(each, LmEvalBenchmark) else {}
-        known = (*theirs, *SHARES, "mean_tokens") if theirs else metric_names(spec.sampling.samples)
-        for name in (*(metric.name for metric in spec.metric), *spec.constraints):
-            try:
-                check_metric(name, known, spec.sampling.samples)
-            except UserError as error:
-                raise UserError(f"task={task!r}: {error}") from None
-        for metric in spec.metric:
-            if (metric.goal == "maximize") != theirs.get(metric.name, metric.goal == "maximize"):
-                other = "minimize" if metric.goal == "maximize" else "maximize"
-                raise UserError(
-                    f"task={task!r}: metric={metric.name!r} with goal={metric.goal} is refused: the task says that "
-                    f"{'less' if other == 'minimize' else 'more'} of it is better; accepted: goal: {other}"
-                )
+    check_metrics(spec, preflight_of(spec), spec.sampling.samples, (*SHARES, "mean_tokens"))
 
 
 def _estimate(spec: SweepSpec, places: Places, speed: float | None) -> DecodingEstimate:

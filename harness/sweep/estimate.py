@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.decode import open_engine
 from harness.errors import UserError
-from harness.evals import preflight
+from harness.evals.data import preflight_of
 from harness.evals.loop import Job, jobs_of
 from harness.evals.show import markdown_table
 from harness.price import PROMPT, Machine, PairPrice, hours, pair_table
@@ -90,7 +90,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
     Raises:
         UserError: a benchmark without data, or points that contradict themselves.
     """
-    preflight(spec.tasks, spec.data_dir, spec.golds, spec)
+    preflight_of(spec)
     folder = SweepFolder.of(spec, out)
     rows: list[TrialCost] = []
     notes: list[str] = []
@@ -169,7 +169,7 @@ def _jobs(spec: SweepSpec, pair: str, asked: Sequence[Decoding]) -> list[Job]:
 
 
 def _responses(spec: SweepSpec) -> int:
-    found = preflight(spec.tasks, spec.data_dir, spec.golds, spec).values()
+    found = preflight_of(spec).values()
     ids = ([problem["id"] for problem in each.problems] for each in found)
     return spec.sampling.samples * sum(len(spec.part.of(each)[: spec.limit]) for each in ids)
 

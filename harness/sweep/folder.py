@@ -10,7 +10,7 @@ lock, claim, workers/              who works on it, as files that are locked
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from harness.files import make_folder, write_file
 from harness.spec import read_yaml
 from harness.spec.presentation import DEFAULT_GRADER
 from harness.spec.search import Search
+from harness.spec.sweep import SweepSpec
 from harness.sweep.specs import load
 
 # What may change between two runs of one sweep: it changes neither a token nor which points there are.
@@ -60,16 +61,25 @@ class SweepFolder:
         """
         if not self.spec.is_file():
             return None
-        return load(read_yaml(self.spec))
+        data = dict(read_yaml(self.spec))
+        pairs = [data["pair"]] if isinstance(data.get("pair"), Mapping) else data.get("pair") or ()
+        for each in pairs:
+            if isinstance(each, dict) and "name" not in each:  # it was always the last part of RL's path
+                each["name"] = str(each.get("rl")).rstrip("/").split("/")[-1]
+        return load(data)
 
-    def settle(self, spec: Search, *, extend: bool = False) -> None:
-        """Write the sweep down, or check it against the one that is.
+    def settle(self, spec: Search, *, extend: bool = False) -> Search:
+        """Write the sweep down, or check it against the one that is; return it, its pairs called as they were.
 
         Raises:
             UserError: it is another sweep than the one begun here; with `extend`, more than points were added.
         """
-        check(self.stored(), spec, str(self.spec), extend=extend)
+        old = self.stored()
+        check(old, spec, str(self.spec), extend=extend)
+        if isinstance(old, SweepSpec):
+            spec = spec.model_copy(update={"pair": old.pair})
         write_file(self.spec, dump(spec))
+        return spec
 
     def keep(self, result: EvalResult, name: str = "") -> str:
         """Write a result, whole or not at all, under its own name or one that is given; the file's name."""
@@ -121,6 +131,8 @@ def _identity(spec: Search) -> dict[str, Any]:
     data = {name: value for name, value in spec.plain().items() if name not in FREE}
     if "engine" in data:
         data["engine"] = {name: value for name, value in data["engine"].items() if name not in FREE_ENGINE}
+    if "pair" in data:  # what a pair is called changes no token
+        data["pair"] = [{**each, "name": None} if isinstance(each, dict) else each for each in data["pair"]]
     if "grader" in data:  # it was always said once; results of another grader are refused where trials are read
         data["grader"] = data["grader"] or DEFAULT_GRADER
     return data

@@ -42,7 +42,7 @@ def run_sweep(
     folder.make()
     lock = Lock(folder.lock, f"sweep {spec.name!r}")
     try:
-        folder.settle(spec, extend=extend)
+        spec = folder.settle(spec, extend=extend)
         mend(folder.journal)
         trials = Trials(spec, folder, extend=extend)
         if retired := trials.retire():

@@ -62,6 +62,7 @@ class Validation(Presentation, frozen=True):
     limit: int | None = Field(default=None, ge=1)
     every: int = Field(default=0, ge=0)
     watch: Annotated[tuple[str, ...], BeforeValidator(read_names)] = ()
+    include_path: Place | None = None
     engine: EngineSpec = EngineSpec(backend="transformers")
 
     @property

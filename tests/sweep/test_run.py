@@ -104,7 +104,7 @@ def test_a_dry_run_of_models_that_are_elsewhere_still_counts(tmp_path, monkeypat
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     found = estimate(sweep(pair={"base": "nobody/base", "rl": "nobody/rl"}), tmp_path, tmp_path)
     assert [row.asked for row in found.rows] == [6] * 6
-    assert "rl: the checkpoints cannot be read here" in found.text(points=True)
+    assert "nobody: the checkpoints cannot be read here" in found.text(points=True)
 
 
 def test_a_changed_sweep_is_refused_with_the_difference(grid):

@@ -1,13 +1,16 @@
 """What a sweep file may say, and the sentence for what it may not."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
 from harness.errors import UserError
-from harness.spec import parse, read_yaml
+from harness.spec import Pair, parse, read_yaml
 from harness.spec.sweep import SweepSpec
 from harness.sweep import sweeps_dir
 from harness.sweep.decodings import references
+from harness.sweep.folder import SweepFolder
 from harness.sweep.points import key, listed_points
 from harness.sweep.specs import load
 from tests.sweep.made import sweep
@@ -65,8 +68,31 @@ def test_a_pairs_folder_is_a_pair(tmp_path):
         sweep(pair=str(tmp_path))
     for role in ("base", "rl"):
         (tmp_path / role).mkdir()
-    (pair,) = sweep(pair=str(tmp_path)).pairs.values()
-    assert (pair.base, pair.rl) == (str(tmp_path / "base"), str(tmp_path / "rl"))
+    for given, called in (
+        (str(tmp_path), tmp_path.name),
+        (f"mine={tmp_path}", "mine"),
+        ({"base": str(tmp_path / "base"), "rl": str(tmp_path / "rl")}, tmp_path.name),
+        ({"name": "mine", "base": "org/base", "rl": str(tmp_path / "rl")}, "mine"),
+        ({"base": "org/base", "rl": "org/RL-7B"}, "RL-7B"),
+    ):
+        spec = sweep(pair=given)
+        [(name, pair)] = spec.pairs.items()
+        assert (name, type(pair), Path(pair.rl).name[:2].lower()) == (called, Pair, "rl")
+        assert load(yaml.safe_load(yaml.safe_dump(spec.plain()))) == spec
+    with pytest.raises(UserError, match="pair='mine=tiny' is refused: 'tiny' has a name"):
+        sweep(pair="mine=tiny")
+
+
+def test_a_sweep_that_was_begun_goes_on_under_the_names_it_had(tmp_path):
+    """Before pairs had names they were called by the last part of RL's path, and trials are known by that."""
+    pair = {"base": str(tmp_path / "base"), "rl": str(tmp_path / "smol/rl")}
+    spec, folder = sweep(pair=pair), SweepFolder(tmp_path)
+    old = spec.plain()
+    del old["pair"][0]["name"]
+    folder.spec.write_text(yaml.safe_dump(old))
+    assert list(spec.pairs) == ["smol"]
+    assert list(folder.settle(spec).pairs) == list(folder.stored().pairs) == ["rl"]
+    assert list(folder.settle(sweep(pair={**pair, "name": "mine"})).pairs) == ["rl"]
 
 
 def test_one_worker_may_use_sqlite_and_text_numbers_are_numbers():

@@ -157,6 +157,10 @@ class VllmPair(TestedPair):
         )
         return eager
 
+    def settled(self) -> EngineSpec:
+        """Return the settings, with it decided whether vLLM compiles."""
+        return self.spec.replace(enforce_eager=self._starts_eager())
+
     def _models(self) -> dict[str, Any]:
         """Return what vLLM is opened on: RL, with base's weights beside it; or base, where RL is an adapter of it."""
         pair, found = self.pair, self.checkpoints

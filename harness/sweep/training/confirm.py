@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from harness.errors import UserError
+from harness.report.sweep import MetricScores
 from harness.report.sweep_training import against
 from harness.sweep.confirm import Confirmed, check_seeds, winner, write
 from harness.sweep.context import Places
@@ -55,6 +56,6 @@ def confirm(
         rows = against(again[0], again)
         told = "the same, on which it was chosen"
         confirmed = [Confirmed(best.pair, row, before.get((row.result.label, row.task)), told) for row in rows]
-        return write(
-            spec, folder, confirmed, seeds, "trained anew.\nAvg minus plain DAPO in points, paired by seed", run
-        )
+        theirs = any(isinstance(row.result, MetricScores) for row in rows)
+        unit = "Each metric" if theirs else "Avg in points,"
+        return write(spec, folder, confirmed, seeds, f"trained anew.\n{unit} minus plain DAPO, paired by seed", run)

@@ -6,15 +6,16 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from harness.evals import preflight
 from harness.markdown import interval
+from harness.report.sweep import unit_of
 from harness.report.sweep_training import CompleteTraining
 from harness.sweep.context import Places, SweepContext, SweepKind, TrialRunner
 from harness.sweep.folder import SweepFolder
+from harness.sweep.metrics import check_metrics
 from harness.sweep.points import Point, listed_points
 from harness.sweep.training.confirm import confirm
 from harness.sweep.training.estimate import TrainingEstimate, estimate
-from harness.sweep.training.spec import TrainingSweep
+from harness.sweep.training.spec import SHARED, TrainingSweep
 from harness.sweep.training.summary import entry_of, store_of, summarise
 from harness.sweep.training.track import TrainingSweepRun
 from harness.sweep.training.trial import SeedResult, folder_of, metrics, seeds_of, train_seeds
@@ -22,7 +23,7 @@ from harness.sweep.trials import Asked, Trials
 from harness.train.backends import TrainerError
 from harness.train.folder import TrainingFolder
 from harness.train.spec import TrainSpec, check_machine
-from harness.training import inputs
+from harness.training import benchmarks, inputs
 
 
 class _Pruned(Exception):
@@ -85,25 +86,27 @@ class TrainingRunner(TrialRunner):
             self._context.say(f"pruned: {training.dapo.label}, {pruned}")
             return
         by_seed = {str(each.seed): metrics(spec, each.scores) for each in seeds}
-        means = {name: fmean(values[name] for values in by_seed.values()) for name in spec.metrics}
+        means = {name: fmean(values[name] for values in by_seed.values()) for name in next(iter(by_seed.values()))}
         trials.finish(asked, [str(each.folder.done.relative_to(store)) for each in seeds], means, seeds=by_seed)
         self._context.on_complete(asked.point, seeds)
 
     def _watch(self, asked: Asked, training: TrainSpec) -> Callable[[int, dict[str, Any]], None]:
         """Return what looks at each validation of a point, and raises `_Pruned`."""
-        spec, steps = self._spec, training.dapo.steps
+        spec, steps, goal = self._spec, training.dapo.steps, self._spec.metric[0]
 
         def look(seed: int, record: dict[str, Any]) -> None:
             if not record.get("validation") or asked.is_reference:
                 return
-            step, value = record["step"], metrics(spec, record["validation"])[spec.metrics[0]]
+            step, value = record["step"], metrics(spec, record["validation"])[goal.name]
             asked.trial.report(value, spec.seeds.index(seed) * steps + step)
             if spec.pruner is None or step < spec.pruner.after or (seed, step) == (spec.seeds[-1], steps):
                 return
             complete = self._context.trials.complete()
             others = [value for trial in complete for value in self._validations(trial, seed, step)]
-            if len(others) >= spec.pruner.startup and value < median(others):
-                raise _Pruned(seed=seed, step=step, value=value, median=median(others))
+            if len(others) < spec.pruner.startup:
+                return
+            if value < (middle := median(others)) if goal.goal == "maximize" else value > (middle := median(others)):
+                raise _Pruned(seed=seed, step=step, value=value, median=middle)
 
         return look
 
@@ -112,12 +115,14 @@ class TrainingRunner(TrialRunner):
         training = self._spec.training(trial.user_attrs["point"])
         folder = TrainingFolder(folder_of(training, self._context.store)).seed(seed)
         found = [each for each in folder.records() if each.get("validation") and each["step"] == step]
-        return [metrics(self._spec, each["validation"])[self._spec.metrics[0]] for each in found[-1:]]
+        return [metrics(self._spec, each["validation"])[self._spec.metric[0].name] for each in found[-1:]]
 
 
 def _check(spec: TrainingSweep) -> None:
-    validation = spec.plain_dapo.validation
-    preflight(validation.tasks, presentation=validation)
+    plain = spec.plain_dapo
+    check_metrics(
+        spec, benchmarks(plain, plain.validation.tasks), 1, SHARED, means=True
+    )  # no Pass@k but the one that is named
     check_machine(spec.plain_dapo)
 
 
@@ -144,7 +149,9 @@ def _best_so_far(spec: TrainingSweep, trials: Trials, folder: SweepFolder) -> st
 
 def _score(entry: CompleteTraining, task: str) -> str:
     scores = entry.scores(task)
-    return f"{task} {100 * scores.avg:.1f} {interval(*scores.interval)}".rstrip()
+    unit, digits, _ = unit_of(scores)
+    digits = 1 if unit == 100 else digits
+    return f"{task} {unit * scores.avg:.{digits}f} {interval(*scores.interval, digits, unit=unit)}".rstrip()
 
 
 TRAININGS = SweepKind(

@@ -14,10 +14,9 @@ from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
 from harness.spec.base import Spec
-from harness.spec.evaluation import is_task_file
+from harness.spec.evaluation import is_benchmark
 from harness.spec.search import (
     LISTED,
-    Metric,
     Parameter,
     Search,
     check_search,
@@ -36,7 +35,7 @@ PARAMETERS = tuple(f"train.{name}" for name in DapoSettings.model_fields if name
 
 
 class Median(Spec, frozen=True):
-    """Ends a point early whose validation is below the median of the finished points', at the same seed and step.
+    """Ends a point early whose validation is worse than the median of the finished points', at the same seed and step.
 
     `startup` points are finished before the first is ended; a seed's validations before step `after` end none.
     """
@@ -126,17 +125,12 @@ class TrainingSweep(Search, frozen=True):
             if (key := name.removeprefix("train.")) in self._dapo:
                 raise UserError(f"{name} is both fixed (train.dapo.{key}) and varied (parameters); give one of them")
         if not self.plain_dapo.validation.tasks:
-            raise UserError("train.validation.tasks is missing: a point is judged by Avg@k on benchmarks")
-        if theirs := [task for task in self.plain_dapo.validation.tasks if is_task_file(task)]:
-            raise UserError(
-                f"train.validation.tasks={theirs[0]!r} is refused in a sweep of trainings, which goes by Avg@k; "
-                "accepted: benchmarks, PATH.jsonl"
-            )
+            raise UserError("train.validation.tasks is missing: a point is judged by its score on benchmarks")
         for what in (*(metric.name for metric in self.metric), *self.constraints):
-            if what not in self.metrics:
+            if what not in self.metrics and all(map(is_benchmark, self.plain_dapo.validation.tasks)):
                 raise unknown("metric", what, self.metrics)
-        if self.pruner is not None and self.metric != (Metric(name=self.metrics[0]),):
-            raise UserError(f"pruner: it compares {self.metrics[0]} alone; metric is another, or several")
+        if self.pruner is not None and len(self.metric) > 1:
+            raise UserError("pruner: it compares one metric; several metrics give a Pareto set without it")
         if self.pruner is not None and self.plain_dapo.backend != "trl":
             raise UserError(f"pruner: backend={self.plain_dapo.backend!r} is not scored on the way; accepted: none")
         if self.pruner is not None and not self.plain_dapo.validation.every:

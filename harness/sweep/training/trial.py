@@ -8,7 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from harness.sweep.training.spec import TrainingSweep
+from harness.errors import UserError
+from harness.sweep.training.spec import SHARED, TrainingSweep
 from harness.train.backends import ValidationScores
 from harness.train.folder import SeedFolder, TrainingFolder
 from harness.train.spec import TrainSpec
@@ -63,6 +64,26 @@ def train_seeds(
 
 
 def metrics(spec: TrainingSweep, scores: ValidationScores) -> dict[str, float]:
-    """Return every metric of a seed by its name in sweeps, shares as fractions: the unweighted mean over benchmarks."""
-    names = dict(zip(spec.metrics, ("avg", "pass", "truncated", "tokens"), strict=True))
-    return {name: fmean(score[field] for score in scores.values()) for name, field in names.items()}
+    """Return the metrics of a seed by their names in sweeps, which all benchmarks have: the unweighted mean over them.
+
+    Ours are fractions, those of lm-eval's tasks in their own units.
+
+    Raises:
+        UserError: a task of lm-eval's has no number for each problem of a metric that the sweep goes by.
+    """
+    by_task: dict[str, dict[str, float]] = {}
+    for subject, score in scores.items():
+        own = score.get("metric")
+        values = by_task.setdefault(subject.removesuffix(f" {own}"), {})
+        values |= (
+            {own: score["avg"]} if own else dict(zip(spec.metrics[:2], (score["avg"], score["pass"]), strict=True))
+        )
+        values |= dict(zip(SHARED, (score["truncated"], score["tokens"]), strict=True))
+    asked = (*(metric.name for metric in spec.metric), *spec.constraints)
+    for task, values in by_task.items():
+        if lacking := [name for name in asked if name not in values]:
+            raise UserError(
+                f"metric={lacking[0]!r}: {task} has not a number for each problem; accepted: another metric"
+            )
+    names = [name for name in next(iter(by_task.values())) if all(name in values for values in by_task.values())]
+    return {name: fmean(values[name] for values in by_task.values()) for name in names}
