@@ -387,11 +387,12 @@ class VllmPair(TestedPair):
         self.started = False
         if self._llm is None:
             return
-        self._engine.engine_core.shutdown()
-        self._llm = self._engine = None
-        if id(self) in _open_here:
-            _open_here.discard(id(self))
-            clean_up()
+        with phase("ending vLLM"):  # seconds on a crowded machine
+            self._engine.engine_core.shutdown()
+            self._llm = self._engine = None
+            if id(self) in _open_here:
+                _open_here.discard(id(self))
+                clean_up()
         if self._output is not None:
             self._output.discard()
 
