@@ -23,9 +23,9 @@ import triton.language as tl
 
 from harness.policy import GATES, Decision, Noise, Rule, RuleRow, decide, kernels
 from harness.policy.criteria import cross_entropy, entropy, fires, kl_divergence
-from harness.policy.decision import _argmax, _argmax_target, _primary, extrapolate
 from harness.policy.fused import TILE, run_kernels
 from harness.policy.noise import MULTIPLY_1, MULTIPLY_2, PROPOSE, REDRAW, STEP
+from harness.policy.target import argmax, argmax_target, extrapolate, primary_of
 
 CLOSE = 2e-6  # float32's error in a cumulative mass: of the normaliser, and of the logits over the temperature
 NATS = 1e-5  # accepted of a statistic
@@ -42,15 +42,16 @@ TAUS = {
     "always": (0.0,),
 }
 RULES = tuple(
-    RuleRow(gate, primary, tau, gamma, temperature, top_p, below)
+    RuleRow(gate, primary, tau, gamma, temperature, top_p, below, *window)
     for gate in GATES
-    if gate != "coupling"  # torch decides it
+    if gate not in ("coupling", "js")  # torch decides them
     for tau in TAUS.get(gate, (0.01, 0.1, 0.4))
     for primary in ("base", "rl")
     for gamma in (0.0, 0.1, 0.7, -0.4, -1.0)
     for temperature in (1.0, 0.6, 1.7)
     for top_p in (0.5, 0.7, 0.95, 1.0, 1e-6, 0.0)
     for below in (False, True)
+    for window in ((), (), (10_000, 20_000))
 )
 # Row i is of kind i % 8: deviation of base's logits, how much sharper RL's are, and their deviation from that.
 LOGIT_KINDS = {
@@ -212,8 +213,8 @@ def _inexact(batch: DecisionBatch, got: Outcome) -> int:
     proposed = _brute_force(got.mass[:, 0], top_p, noise.propose)
     redrawn = _brute_force(got.mass[:, 1], top_p, noise.redraw)
     logits, greedy = (batch.base, batch.rl), rule.top_p == 0
-    proposed = torch.where(greedy, _argmax(_primary(*logits, rule), batch.vocab_size), proposed)
-    redrawn = torch.where(greedy, _argmax_target(*logits, rule, batch.vocab_size), redrawn)
+    proposed = torch.where(greedy, argmax(primary_of(*logits, rule), batch.vocab_size), proposed)
+    redrawn = torch.where(greedy, argmax_target(*logits, rule, batch.vocab_size), redrawn)
     base, rl, rl_base, base_rl, nll = got.statistics.unbind(1)
     delta = got.decision.delta_logp
     values = {
@@ -224,6 +225,7 @@ def _inexact(batch: DecisionBatch, got: Outcome) -> int:
     replaced = rule.has("always")
     for gate, value in values.items():
         replaced = replaced | (rule.has(gate) & fires(value, rule.tau, rule.below))
+    replaced &= noise.opens(rule)
     token = torch.where(replaced, redrawn, proposed)
     right = (got.decision.proposed == proposed) & (got.decision.replaced == replaced) & (got.decision.token == token)
     added_up = got.totals == got.mass.long().sum(2)

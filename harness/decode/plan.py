@@ -19,11 +19,12 @@ ALGORITHM = 1  # raise it with any change that gives other tokens for the same r
 DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio a decision rests on
 
 
-def rule_row(decoding: Decoding, sampling: Sampling) -> RuleRow:
-    """Return a decoding and its sampling as one row of a `policy.Rule`.
+def rule_row(decoding: Decoding, sampling: Sampling, prompt_tokens: int = 0) -> RuleRow:
+    """Return a decoding and its sampling as one row of a `policy.Rule`, for a prompt of so many tokens.
 
     Temperature 0 takes the likeliest token in place of a draw (top-p 0); its criteria look at temperature 1.
     """
+    since, until = decoding.tokens
     return RuleRow(
         gate=decoding.criterion if decoding.gated else "never",
         primary=decoding.primary or "base",
@@ -32,6 +33,9 @@ def rule_row(decoding: Decoding, sampling: Sampling) -> RuleRow:
         temperature=sampling.criterion_temperature,
         top_p=0.0 if sampling.greedy else sampling.top_p,
         below=decoding.below if decoding.gated else None,
+        since=prompt_tokens + since if since else 0,
+        until=None if until is None else prompt_tokens + until,
+        min_p_rl=decoding.min_p_rl,
     )
 
 
@@ -78,7 +82,7 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context
                 request=request,
                 prompt_token_ids=tuple(ids),
                 max_new_tokens=min(sampling.max_tokens, room),
-                row=rule_row(request.decoding, sampling),
+                row=rule_row(request.decoding, sampling, len(ids)),
                 key=request_key(sampling.seed, request.problem, request.sample),
             )
         )

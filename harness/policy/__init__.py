@@ -19,21 +19,12 @@ from harness.policy.advantages import (
 )
 from harness.policy.closed_form import distribution
 from harness.policy.criteria import BELOW, CRITERIA, delta_logp, entropy, fires, kl_divergence
-from harness.policy.decision import (
-    COLUMNS,
-    GATES,
-    Decision,
-    Noise,
-    Rule,
-    RuleRow,
-    decide,
-    extrapolate,
-    log_softmax,
-    propose,
-)
+from harness.policy.decision import Decision, decide, propose
 from harness.policy.fused import decide_fused, force, fused_available
 from harness.policy.noise import GATE, PROPOSE, REDRAW, request_key, uniform
 from harness.policy.nucleus import draw, truncate
+from harness.policy.rule import COLUMNS, GATES, Noise, Rule, RuleRow
+from harness.policy.target import extrapolate, log_softmax
 
 __all__ = [
     "BELOW",

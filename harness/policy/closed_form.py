@@ -4,18 +4,25 @@ With B the primary's truncated policy, Q the target's, and f the criterion (a pr
 
     P(y) = B(y) (1 - f(y)) + (sum_y' B(y') f(y')) Q(y);
 
-and Q(y) itself for `coupling`, which replaces with probability (1/2) sum |Q - B|.
+and Q(y) itself for `coupling`, which replaces with probability (1/2) sum |Q - B|. All of it where the gate is open;
+B(y) where a rule's window shuts it.
 """
 
 import torch
 
 from harness.policy.criteria import fires, statistic
-from harness.policy.decision import Rule, _primary, extrapolate, log_softmax
 from harness.policy.nucleus import truncate
+from harness.policy.rule import Rule
+from harness.policy.target import log_softmax, primary_of, target_of
 
 
 def distribution(
-    base_logits: torch.Tensor, rl_logits: torch.Tensor, rule: Rule, *, vocab_size: int | None = None
+    base_logits: torch.Tensor,
+    rl_logits: torch.Tensor,
+    rule: Rule,
+    *,
+    vocab_size: int | None = None,
+    positions: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return P(token) and P(replaced) of one step of Algorithm 1, exactly.
 
@@ -23,14 +30,15 @@ def distribution(
         base_logits, rl_logits: (n, padded vocabulary).
         rule: n rules.
         vocab_size: real tokens; the rest is padding.
+        positions: (n,) int64, absolute; only rules whose gates are not open everywhere look at them.
 
     Returns:
         (n, vocab) float64, rows sum to 1; (n,) float64.
     """
     lb = log_softmax(base_logits[:, :vocab_size], rule)
     lr = log_softmax(rl_logits[:, :vocab_size], rule)
-    proposal = truncate(_primary(lb, lr, rule), rule.top_p)
-    target = truncate(extrapolate(lb, lr, rule.gamma), rule.top_p)
+    proposal = truncate(primary_of(lb, lr, rule), rule.top_p)
+    target = truncate(target_of(lb, lr, rule), rule.top_p)
     held = torch.zeros_like(proposal)  # f(y) for every token y
     for gate in rule.gates:
         rows = rule.has(gate).nonzero().squeeze(1)
@@ -45,10 +53,12 @@ def distribution(
     replaced = (proposal * held).sum(-1)
     law = proposal * (1 - held) + replaced[:, None] * target
     coupled = rule.has("coupling")
-    return (
-        torch.where(coupled[:, None], target, law),
-        torch.where(coupled, (proposal - target).clamp(min=0).sum(-1), replaced),
-    )
+    law = torch.where(coupled[:, None], target, law)
+    replaced = torch.where(coupled, (proposal - target).clamp(min=0).sum(-1), replaced)
+    if rule.windows and positions is not None:
+        opens = rule.open_at(positions)
+        law, replaced = torch.where(opens[:, None], law, proposal), torch.where(opens, replaced, 0.0)
+    return law, replaced
 
 
 def _held(gate: str, lb: torch.Tensor, lr: torch.Tensor, tau: torch.Tensor, below: torch.Tensor) -> torch.Tensor:

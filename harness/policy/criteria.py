@@ -3,14 +3,16 @@
 All of them look at untruncated policies: `lb` and `lr` are log-probabilities of base and RL over the whole
 vocabulary, (n, vocab) float32. The first seven are the paper's. The others ask what its claim rests on: whether the
 sign of the change is needed (`abs_delta_logp`), whether RL alone tells as much (`nll_rl`), whether a divergence that
-others use does better (`ce`, arXiv 2605.16874).
+others use does better (`ce`, arXiv 2605.16874; `js`, which has a bound).
 """
+
+from math import log
 
 import torch
 
 CRITERIA = (
     "delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random",
-    "abs_delta_logp", "nll_rl", "ce",
+    "abs_delta_logp", "nll_rl", "ce", "js",
 )  # fmt: skip
 BELOW = ("delta_logp", "random")  # hold below their threshold unless a rule says otherwise; the others hold above it
 
@@ -34,6 +36,15 @@ def kl_divergence(lp: torch.Tensor, lq: torch.Tensor) -> torch.Tensor:
 def cross_entropy(lp: torch.Tensor, lq: torch.Tensor) -> torch.Tensor:
     """Return CE(p, q) = -sum_y p(y) log q(y) in nats: (n, vocab), (n, vocab) -> (n,)."""
     return -_expectation(lp, lq)
+
+
+def js_divergence(lp: torch.Tensor, lq: torch.Tensor) -> torch.Tensor:
+    """Return the Jensen-Shannon divergence in nats, at most log 2: (n, vocab), (n, vocab) -> (n,).
+
+    (1/2) KL(p || m) + (1/2) KL(q || m), with m halfway between p and q (Lin 1991).
+    """
+    middle = torch.logaddexp(lp, lq).sub_(log(2))
+    return 0.5 * (_expectation(lp, lp - middle) + _expectation(lq, lq - middle))
 
 
 def _expectation(logp: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -80,6 +91,8 @@ def statistic(
             return -lr.gather(1, token[:, None]).squeeze(1)
         case "ce":
             return cross_entropy(lb, lr)
+        case "js":
+            return js_divergence(lb, lr)
     raise ValueError(f"criterion={criterion!r} is not known; accepted: {', '.join(CRITERIA)}")
 
 

@@ -12,11 +12,17 @@
 parallel engine. `kernels.py` has the kernels; it is imported at the first launch, since it needs Triton.
 """
 
+import dataclasses
 import importlib.util
 
 import torch
 
-from harness.policy.decision import Decision, Noise, Rule, couple, trace_rows
+from harness.policy.coupling import AT_ONCE
+from harness.policy.criteria import fires, js_divergence
+from harness.policy.decision import Decision, trace_rows, with_coupling
+from harness.policy.nucleus import UNIT, draw_by_mass
+from harness.policy.rule import Noise, Rule
+from harness.policy.target import argmax_target, log_softmax, target_of
 
 TILE = 4096  # columns read at once; sums of floats, and so the last digits of a mass, depend on it
 
@@ -39,7 +45,8 @@ def decide_fused(
 ) -> Decision:
     """Take one step of Algorithm 1 for n rows: `decide` with the noise `Noise.at(keys, positions)`.
 
-    Rows whose gate is `coupling` are proposed here and decided by torch (`couple`).
+    What needs a row's normalisers before its sum can be taken (`js`, `coupling`, a target with `min_p_rl`) is done by
+    torch afterwards, from what the kernels proposed.
 
     It decides the same tokens, unless a draw meets a step of the cumulative mass, or a statistic its threshold, to the
     last digits of float32.
@@ -59,9 +66,41 @@ def decide_fused(
         ValueError: shapes that differ, or columns that are not side by side.
     """
     decision = run_kernels(base_logits, rl_logits, rule, keys, positions, vocab_size, traced, top)[0]
-    if "coupling" not in rule.gates:
+    if rule.gates.isdisjoint(("coupling", "js")) and not rule.guards:
         return decision
-    return couple(base_logits, rl_logits, rule, Noise.at(keys, positions), decision, vocab_size)
+    noise = Noise.at(keys, positions)
+    if "js" in rule.gates or rule.guards:
+        decision = _amended(decision, base_logits, rl_logits, rule, noise, vocab_size)
+    return with_coupling(decision, base_logits, rl_logits, rule, noise, vocab_size)
+
+
+def _amended(
+    decision: Decision,
+    base_logits: torch.Tensor,
+    rl_logits: torch.Tensor,
+    rule: Rule,
+    noise: Noise,
+    vocab_size: int | None,
+) -> Decision:
+    """Return the decision with `js` asked, which the kernels take to hold, and guarded targets drawn from.
+
+    Looks at no value, and takes a few rows at a time.
+    """
+    token, replaced = [], []
+    for at in torch.arange(rule.n, device=base_logits.device).split(AT_ONCE):
+        own, b, r = rule.take(at), base_logits[at], rl_logits[at]
+        lb, lr = (log_softmax(each[:, :vocab_size], own) for each in (b, r))
+        redrawn, fired = decision.token[at], decision.replaced[at]
+        if "js" in rule.gates:
+            fired = fired & (~own.has("js") | fires(js_divergence(lb, lr), own.tau, own.below))
+        if rule.guards:
+            target = draw_by_mass(target_of(lb, lr, own).exp().mul_(2.0**UNIT), own.top_p, noise.redraw[at])
+            if True in own.greedy:
+                target = torch.where(own.top_p == 0, argmax_target(b, r, own, vocab_size), target)
+            redrawn = torch.where(own.min_p_rl > 0, target, redrawn)
+        token.append(torch.where(fired, redrawn, decision.proposed[at]))
+        replaced.append(fired)
+    return dataclasses.replace(decision, token=torch.cat(token), replaced=torch.cat(replaced))
 
 
 def force(

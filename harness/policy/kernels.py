@@ -12,7 +12,7 @@ one function, `_mass`, without fused multiply-adds, so that it is the same numbe
 import triton
 import triton.language as tl
 
-from harness.policy.decision import GATES
+from harness.policy.rule import COLUMNS, GATES
 
 # What one tile of columns contributes, and the constants of a row: columns of two float32 tables.
 PARTIALS = 12  # maxima of base, RL and the extrapolation; four sums of weights; two entropies; two divergences;
@@ -31,7 +31,7 @@ _LEAST = tl.constexpr(0x3F800000)  # bits of the float 1.0, the least mass that 
 _FINE = tl.constexpr(512)  # parts of a bin, and parts of these: 11 + 9 + 9 bits name a mass
 
 _BASE, _RL, _EXTRA = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)  # which logits a policy is made of
-_COLUMNS = tl.constexpr(7)  # of a rule: gate, proposes_rl, tau, gamma, temperature, top_p, below
+_COLUMNS = tl.constexpr(len(COLUMNS))
 
 _NEVER, _ALWAYS = tl.constexpr(GATES.index("never")), tl.constexpr(GATES.index("always"))
 _DELTA, _RANDOM = tl.constexpr(GATES.index("delta_logp")), tl.constexpr(GATES.index("random"))
@@ -39,6 +39,7 @@ _ENTROPY_BASE, _ENTROPY_RL = tl.constexpr(GATES.index("entropy_base")), tl.const
 _KL, _KL_RL_BASE = tl.constexpr(GATES.index("kl")), tl.constexpr(GATES.index("kl_rl_base"))
 _ABS_DELTA, _NLL_RL = tl.constexpr(GATES.index("abs_delta_logp")), tl.constexpr(GATES.index("nll_rl"))
 _CE, _COUPLING = tl.constexpr(GATES.index("ce")), tl.constexpr(GATES.index("coupling"))
+_JS = tl.constexpr(GATES.index("js"))
 
 # splitmix64, as in noise.py
 _STEP, _MULTIPLY_1 = tl.constexpr(0x9E3779B97F4A7C15), tl.constexpr(0xBF58476D1CE4E5B9)
@@ -441,7 +442,10 @@ def decide(
                 value = tl.where(gate == _RANDOM, rho, value)
                 holds = tl.where(below, value < tau, value > tau)
                 quiet = (gate == _NEVER) | (gate == _COUPLING)  # `couple` decides the latter
-                fired = tl.where(quiet, 0, tl.where((gate == _ALWAYS) | holds, 1, 0)).to(tl.int32)
+                sure = (gate == _ALWAYS) | (gate == _JS)  # torch asks the latter, and may take it back
+                at = position.to(tl.float64)
+                opens = (tl.load(rule + 7) <= at) & (at < tl.load(rule + 8))
+                fired = tl.where(quiet, 0, tl.where((sure | holds) & opens, 1, 0)).to(tl.int32)
                 tl.store(proposals + i, token)
                 tl.store(deltas + i, delta)
                 tl.store(replacements + i, fired.to(tl.int8))

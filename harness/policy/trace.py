@@ -2,7 +2,7 @@
 
 import torch
 
-from harness.policy.criteria import entropy, kl_divergence
+from harness.policy.criteria import entropy, js_divergence, kl_divergence
 
 FACTS = (
     "logp_base",  # log pi_Base of the proposed token, nats
@@ -14,7 +14,9 @@ FACTS = (
     "rank_base",  # of the proposed token: 0 is base's likeliest
     "rank_rl",
     "proposed",  # its id
+    "js",  # Jensen-Shannon divergence of base and RL, nats
 )
+FACTS_BEFORE_JS = FACTS[:9]  # of traces that were kept by earlier versions
 TOP_FACTS = ("base_id", "base_logp", "rl_id", "rl_logp")  # of the j-th likeliest token of each model, j = 0, 1, ...
 LEAST_LOGP, MOST_KL = -1000.0, 30.0  # what stands for -inf and inf: every fact is finite
 
@@ -47,6 +49,7 @@ def trace(lb: torch.Tensor, lr: torch.Tensor, proposed: torch.Tensor, top: int =
         (lb > base).sum(1, keepdim=True),
         (lr > rl).sum(1, keepdim=True),
         index,
+        js_divergence(lb, lr)[:, None],
     ]
     if top:
         lists = []

@@ -12,20 +12,24 @@ from harness.evals.result import EvalResult
 from harness.evals.settings import Setting
 from harness.report.draw import BASE, COLOURS, EXPO, MARKS, RL, canvas, root_axis, styled, svg
 from harness.report.model import Figure
+from harness.spec import Decoding
 from harness.text import visible
 
 CRITERIA = {
     "delta_logp": "Δ log p", "kl": "KL", "kl_rl_base": "KL(RL, base)", "kl_base_rl": "KL(base, RL)",
     "entropy_base": "entropy of base", "entropy_rl": "entropy of RL", "random": "random",
-    "abs_delta_logp": "|Δ log p|", "nll_rl": "−log p of RL", "ce": "cross entropy", "always": "no gate",
-    "coupling": "coupling",
+    "abs_delta_logp": "|Δ log p|", "nll_rl": "−log p of RL", "ce": "cross entropy", "js": "Jensen–Shannon",
+    "always": "no gate", "coupling": "coupling",
 }  # fmt: skip
+COUPLED = Decoding(mode="replace", criterion="coupling")
 MOST = 40  # rows that a figure of differences can hold
 
 
 @styled
 def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: bool = False) -> Figure:
     """Draw Avg against the replacement ratio: a line a criterion and gamma, 95 % intervals, base and RL as levels.
+
+    Where base's tokens were coupled with RL's, a vertical line stands at the least ratio at which their law is RL's.
 
     Extrapolations beside replacements on base, and ways on RL beside ways on base, are drawn only if `every` way is
     asked for.
@@ -37,17 +41,20 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
         settings = [one for one in settings if not one.decoding.gated or one.decoding.primary == "base"]
         if any(one.decoding.mode == "replace" for one in settings):
             settings = [one for one in settings if one.decoding.mode != "extrapolate"]
-    lines: dict[tuple[Any, str, float], list[Setting]] = {}
+    lines: dict[tuple[Any, str, float, float], list[Setting]] = {}
     for one in settings:
-        if one.decoding.gated:
-            lines.setdefault((one.decoding.primary, one.decoding.gate, one.decoding.gamma), []).append(one)
+        if (way := one.decoding).gated:
+            lines.setdefault((way.primary, way.gate, way.gamma, way.min_p_rl), []).append(one)
+            if way == COUPLED:
+                axes.axvline(100 * one.replacement_ratio, color="0.5", linewidth=0.8, linestyle=(0, (1, 3)))
     data = []
     order = list(CRITERIA)
     for i, way in enumerate(sorted(lines, key=lambda key: (key[0], order.index(key[1].split()[0]), *key[1:]))):
-        primary, gate, gamma = way
+        primary, gate, gamma, guard = way
         criterion, *side = gate.split()
         mine = sorted(lines[way], key=lambda one: one.replacement_ratio)
         label = " ".join((CRITERIA[criterion], *side)) + (f", γ = {gamma:g}" if gamma else "")
+        label += f", p ≥ {guard:g} of RL's largest" if guard else ""
         label += " on RL" if primary == "rl" else ""
         spans = [_interval(one, unit) for one in mine]
         means = [unit * one.avg for one in mine]

@@ -1,5 +1,6 @@
 """How two models decode one response: Algorithm 1's settings, and the sampling around them."""
 
+import re
 import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
@@ -13,7 +14,7 @@ Mode = Literal["base", "rl", "replace", "extrapolate", "expo"]
 Primary = Literal["base", "rl"]
 Criterion = Literal[
     "delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random",
-    "abs_delta_logp", "nll_rl", "ce", "always", "coupling",
+    "abs_delta_logp", "nll_rl", "ce", "js", "always", "coupling",
 ]  # fmt: skip
 Side = Literal["below", "above"]
 
@@ -21,7 +22,11 @@ MODES: tuple[str, ...] = get_args(Mode)
 CRITERIA: tuple[str, ...] = get_args(Criterion)
 WITHOUT_TAU = ("always", "coupling")  # criteria that have no threshold
 BELOW = ("delta_logp", "random")  # hold below their threshold unless `side` says otherwise; the others hold above it
+_WINDOW = re.compile(r"([0-9]{0,9}):([0-9]{0,9})")
 LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the likeliest token
+
+
+GUARDS = ("window", "min_p_rl")  # what only a gated decoding has
 
 
 class Decoding(Spec, frozen=True):
@@ -38,7 +43,9 @@ class Decoding(Spec, frozen=True):
 
     `tau` is the threshold of the criterion: `delta_logp` < tau, `random` < tau, all others > tau; `side` turns that
     round. Two have no threshold: `always` draws every token from the target, and `coupling` keeps as many
-    proposals as the target's law allows.
+    proposals as the target's law allows. Outside the `window` nothing is redrawn.
+
+    `min_p_rl` guards a large gamma (arXiv 2210.15097): tokens that RL finds implausible have no weight in the target.
     """
 
     mode: Mode = Field(default="rl", description="base, rl, replace, extrapolate or expo.")
@@ -59,6 +66,19 @@ class Decoding(Spec, frozen=True):
         description="Extrapolation strength: -1 is base, 0 RL (replaces), above 0 beyond RL, between -1 and 0 between.",
     )
 
+    window: str | None = Field(
+        default=None,
+        exclude_if=lambda window: window is None,
+        description="Tokens of a response where the criterion is asked, as a slice: 0:16 the first 16, 16: the others.",
+    )
+    min_p_rl: float = Field(
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        exclude_if=lambda share: share == 0,
+        description="Redraw no token that RL gives less than this share of its largest probability.",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: Any) -> Any:
@@ -68,8 +88,8 @@ class Decoding(Spec, frozen=True):
         data = dict(data)
         mode = data.get("mode", "rl")
         if mode == "expo":
-            for name in ("tau", "side", "primary"):
-                if data.get(name) not in (None, "rl"):
+            for name in ("tau", "side", "primary", *GUARDS):
+                if data.get(name) not in (None, "rl", 0, "0"):
                     raise ValueError(f"{name}={data[name]!r} has no effect with mode='expo', which has no gate")
             if not data.get("gamma"):
                 raise ValueError("gamma is missing: mode='expo' needs its strength, as gamma=0.3 (gamma=0 is mode=rl)")
@@ -77,8 +97,8 @@ class Decoding(Spec, frozen=True):
         elif mode in ("base", "rl"):
             if data.get("primary") not in (None, mode):
                 raise ValueError(f"primary={data['primary']!r} contradicts mode={mode!r}, which proposes from {mode}")
-            for name in ("tau", "side", "gamma"):
-                if data.get(name):
+            for name in ("tau", "side", "gamma", *GUARDS):
+                if data.get(name) not in (None, 0, 0.0, "0"):
                     raise ValueError(
                         f"{name}={data[name]!r} has no effect with mode={mode!r}; use mode=replace or mode=extrapolate"
                     )
@@ -89,6 +109,8 @@ class Decoding(Spec, frozen=True):
                 data["primary"] = "base"
             if data.get("side") == ("below" if criterion in BELOW else "above"):
                 data["side"] = None
+            if isinstance(window := data.get("window"), str):
+                data["window"] = _settle_window(window)
             for name in ("tau", "side"):
                 if criterion in WITHOUT_TAU and data.get(name) is not None:
                     raise ValueError(f"{name}={data[name]!r} has no effect with criterion={criterion!r}")
@@ -104,7 +126,7 @@ class Decoding(Spec, frozen=True):
             return self
         if self.tau is None:
             raise ValueError(f"tau is missing: mode={self.mode!r} needs the threshold of criterion={self.criterion!r}")
-        if self.gate == "delta_logp" and self.tau > 0:
+        if self.criterion == "delta_logp" and self.below and self.tau > 0:
             warnings.warn(
                 f"tau={self.tau} is positive: delta_logp < tau then also redraws tokens that RL made likelier; "
                 "the paper uses negative thresholds",
@@ -126,8 +148,15 @@ class Decoding(Spec, frozen=True):
 
     @property
     def gate(self) -> str:
-        """Return the criterion with its side where that is not its own: `delta_logp`, `delta_logp above`."""
-        return f"{self.criterion} {self.side}" if self.side else self.criterion
+        """Return the criterion with its side, where that is not its own, and window: `delta_logp above @0:16`."""
+        window = f"@{self.window}" if self.window else None
+        return " ".join(word for word in (self.criterion, self.side, window) if word)
+
+    @property
+    def tokens(self) -> tuple[int, int | None]:
+        """Return the tokens of a response at which the criterion is asked: the first, and the first that is not."""
+        since, _, until = (self.window or ":").partition(":")
+        return int(since or 0), int(until) if until else None
 
     @property
     def below(self) -> bool:
@@ -152,9 +181,24 @@ class Decoding(Spec, frozen=True):
             words.append(f"γ{self.gamma:g}")
         if self.gate != "delta_logp":
             words.append(self.gate)
+        if self.min_p_rl:
+            words.append(f"p≥{self.min_p_rl:g}")
         if self.primary == "rl":
             words.append("on rl")
         return " ".join(words)
+
+
+def _settle_window(window: str) -> str | None:
+    """Return a window as it is always written; None for all tokens.
+
+    Raises:
+        ValueError: it is no slice, or has no token.
+    """
+    found = _WINDOW.fullmatch(window)
+    since, until = (int(end) if end else None for end in found.groups()) if found else (1, 0)
+    if until is not None and until <= (since or 0):
+        raise ValueError(f"window={window!r} is refused; accepted: a slice of tokens, as 0:16, 16: or 16:64")
+    return None if not since and until is None else f"{since or 0}:{'' if until is None else until}"
 
 
 def parse_decoding(text: str) -> Decoding:

@@ -23,7 +23,7 @@ from harness.spec.presentation import Presentation
 from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
 
 PARAMETERS = tuple(f"decode.{name}" for name in Decoding.model_fields)
-NUMBERS = ("decode.tau", "decode.gamma")
+NUMBERS = ("decode.tau", "decode.gamma", "decode.min_p_rl")
 CHOICES: dict[str, tuple[str, ...]] = {
     "decode.mode": MODES,
     "decode.primary": ("base", "rl"),
@@ -158,6 +158,9 @@ class SweepSpec(Presentation, Search, frozen=True):
         fields |= {name.removeprefix("decode."): point[name] for name in PARAMETERS if name in point}
         if tau is not None:
             fields["tau"] = tau
+        criterion, _, side = str(fields.get("criterion", "")).partition(" ")
+        if side:  # a gate, as decodings' labels have it
+            fields |= {"criterion": criterion, "side": side}
         if fields["mode"] == "extrapolate" and not fields.get("gamma"):
             fields |= {"mode": "replace", "gamma": 0.0}
         return parse(Decoding, fields, where="decode.")
@@ -209,6 +212,8 @@ class SweepSpec(Presentation, Search, frozen=True):
             key = name.removeprefix("decode.")
             if key in self.decode:
                 raise UserError(f"decode.{key} is both fixed (decode) and varied (parameters); give one of them")
+        if self.matched and ("decode.window" in self.parameters or self.decode.get("window")):
+            raise UserError("decode.window is refused with decode.tau.ratio, a share of all tokens; accepted: values")
         if self.pruner is not None:
             scored, *others = self.metric
             if others:
@@ -234,10 +239,14 @@ class SweepSpec(Presentation, Search, frozen=True):
         if parameter.ratio is not None and name != TAU:
             raise UserError(f"{where}.ratio is refused; accepted for {TAU} only")
         if parameter.listed is None and name not in NUMBERS:
-            raise UserError(f"{where} has a range; accepted: values out of {', '.join(CHOICES[name])}")
+            known = f" out of {', '.join(CHOICES[name])}" if name in CHOICES else ""
+            raise UserError(f"{where} has a range; accepted: values{known}")
         for each in parameter.listed or ():
-            if name in CHOICES and each not in CHOICES[name]:
+            word, _, side = str(each).partition(" ") if name == "decode.criterion" else (each, "", "")
+            if name in CHOICES and word not in CHOICES[name]:
                 raise unknown(where, each, CHOICES[name])
+            if side and side not in get_args(Side):
+                raise unknown(f"the side of {where}", side, get_args(Side))
         if parameter.ratio is not None and not all(0 < r < 1 for r in parameter.ratio):
             raise UserError(f"{where}.ratio={list(parameter.ratio)} is refused; accepted: fractions between 0 and 1")
         return parameter

@@ -95,9 +95,11 @@ def probe(spec: SweepSpec, gate: str, tau: float) -> Decoding:
         for name, parameter in spec.parameters.items()
         if parameter.listed and parameter.ratio is None
     }
-    for name, value in zip(VARIED, (*gate.split(), None), strict=False):
-        if name in point:
-            point[name] = value
+    criterion, side = VARIED
+    if criterion in point:
+        point[criterion] = gate
+    elif side in point:
+        point[side] = gate.partition(" ")[2] or None
     return spec.decoding(point, tau).control()
 
 

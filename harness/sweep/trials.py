@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import optuna
+from optuna.distributions import CategoricalDistribution
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from harness.records.lock import locked
@@ -208,7 +209,7 @@ class Trials:
             trial.set_user_attr("owner", self._owner.facts)
             point = trial.user_attrs.get("point")
             if study is self.points:
-                suggested = {name: _suggest(trial, name, p, self.spec) for name, p in names(self.spec).items()}
+                suggested = {name: _suggest(trial, name, p, self.spec, point) for name, p in names(self.spec).items()}
                 if len(self.spec.pairs) > 1:
                     trial.suggest_categorical("pair", list(self.spec.pairs))
                 if point is None:
@@ -309,11 +310,12 @@ def _pruner(spec: Search) -> optuna.pruners.BasePruner:
         return optuna.pruners.WilcoxonPruner(p_threshold=spec.pruner.p, n_startup_steps=spec.pruner.startup)
 
 
-def _suggest(trial: Trial, name: str, parameter: Parameter, spec: Search) -> Any:
+def _suggest(trial: Trial, name: str, parameter: Parameter, spec: Search, point: Point | None) -> Any:
     """Tell Optuna of a parameter; for an enqueued point it gives the point's value.
 
-    Listed numbers are a range to Optuna and listed names all that the parameter knows, so that a grid can be extended
-    (Optuna's categories cannot) and its dashboard has number axes. A search must only propose what is listed.
+    Listed numbers are a range to Optuna, so that a grid can be extended and its dashboard has number axes. Optuna's
+    categories cannot grow: names that are new since a grid was begun are in its points, and not told. A search must
+    only propose what is listed.
     """
     values = parameter.listed
     if values is None:
@@ -321,8 +323,11 @@ def _suggest(trial: Trial, name: str, parameter: Parameter, spec: Search) -> Any
         return trial.suggest_float(name, low, high, log=parameter.log)
     if spec.method not in LISTED:
         return trial.suggest_categorical(name, list(values))
-    if name in spec.choices:
-        return trial.suggest_categorical(name, list(spec.choices[name]))
+    if any(isinstance(value, str) for value in values):
+        told = (each.distributions.get(name) for each in trial.study.get_trials(deepcopy=False))
+        first = next((one for one in told if isinstance(one, CategoricalDistribution)), None)
+        known = first.choices if first else tuple(dict.fromkeys([*spec.choices.get(name, ()), *values]))
+        return trial.suggest_categorical(name, known) if point and point[name] in known else None
     numbers = [float(value) for value in values]
     return trial.suggest_float(name, min(numbers), max(numbers))
 

@@ -1,4 +1,4 @@
-"""Requests that the engine tests share: six configurations, prompts of many lengths."""
+"""Requests that the engine tests share: eight configurations, prompts of many lengths."""
 
 from harness.decode import Request
 from harness.spec import Decoding, Sampling
@@ -10,6 +10,8 @@ DECODINGS = (
     Decoding(mode="extrapolate", tau=-0.1, gamma=0.5),
     Decoding(mode="extrapolate", primary="rl", tau=-0.02, gamma=0.1),
     Decoding(mode="replace", criterion="entropy_base", tau=1.0),
+    Decoding(mode="extrapolate", criterion="js", tau=0.002, gamma=2.0, min_p_rl=0.05, window="2:"),
+    Decoding(mode="extrapolate", criterion="coupling", gamma=-0.5, window=":30"),
 )
 LONG = "Let n be a positive integer such that the sum of its digits is {}. Find n squared, and show each step. "
 

@@ -13,7 +13,7 @@ import torch
 from triton.runtime import interpreter
 
 from harness.bench.fused import DecisionBatch, Outcome, outcome
-from harness.policy import Decision, kernels
+from harness.policy import Decision, Rule, decide_fused, kernels
 from harness.policy.fused import force
 from tests.policy.lockstep import in_lockstep
 
@@ -24,6 +24,14 @@ def run(batch: DecisionBatch, tile: int | None = None, lockstep: bool | None = N
     together = tile <= 4096 if lockstep is None else lockstep
     with in_lockstep(kernels) if together else nullcontext():
         return outcome(batch, tile=tile, chunk=128)
+
+
+def fused(batch: DecisionBatch) -> Decision:
+    """Decide as an engine does on a GPU, the rows that torch amends among them."""
+    with in_lockstep(kernels):
+        return decide_fused(
+            batch.base, batch.rl, Rule(batch.rows), batch.keys, batch.positions, vocab_size=batch.vocab_size
+        )
 
 
 def forced(logits: torch.Tensor, decided: torch.Tensor | None, decision: Decision) -> torch.Tensor:
@@ -57,5 +65,5 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     for _ in sys.stdin:
         name, arguments = torch.load(folder / "asked.pt", weights_only=False)
-        torch.save({"run": run, "forced": forced}[name](**arguments), folder / "answered.pt")
+        torch.save({"run": run, "fused": fused, "forced": forced}[name](**arguments), folder / "answered.pt")
         print("done", flush=True)

@@ -66,6 +66,10 @@ def cross_entropy(p, q):
     return -sum(x * math.log(y) for x, y in zip(p, q, strict=True) if x > 0)
 
 
+def halfway(p, q):
+    return [(x + y) / 2 for x, y in zip(p, q, strict=True)]
+
+
 def criterion_holds(name, pb, pr, y, tau, rho, below=None):
     value = {
         "delta_logp": lambda: math.log(pr[y]) - math.log(pb[y]),
@@ -73,6 +77,7 @@ def criterion_holds(name, pb, pr, y, tau, rho, below=None):
         "abs_delta_logp": lambda: abs(math.log(pr[y]) - math.log(pb[y])),
         "nll_rl": lambda: -math.log(pr[y]),
         "ce": lambda: cross_entropy(pb, pr),
+        "js": lambda: (kl(pb, halfway(pb, pr)) + kl(pr, halfway(pb, pr))) / 2,
         "entropy_base": lambda: entropy(pb),
         "entropy_rl": lambda: entropy(pr),
         "kl_rl_base": lambda: kl(pr, pb),
@@ -84,23 +89,31 @@ def criterion_holds(name, pb, pr, y, tau, rho, below=None):
     return value < tau if below else value > tau
 
 
-def extrapolated(pb, pr, gamma):
-    logits = [math.log(r) + gamma * (math.log(r) - math.log(b)) for b, r in zip(pb, pr, strict=True)]
-    return softmax(logits)
+def extrapolated(pb, pr, row):
+    logits = [math.log(r) + row.gamma * (math.log(r) - math.log(b)) for b, r in zip(pb, pr, strict=True)]
+    kept = [r >= row.min_p_rl * max(pr) for r in pr]
+    p = [x if keep else 0.0 for x, keep in zip(softmax(logits), kept, strict=True)]
+    return [x / sum(p) for x in p]
 
 
-def step(base, rl, row, u_propose, u_redraw, rho):
+def opens(row, position):
+    return row.since <= position and (row.until is None or position < row.until)
+
+
+def step(base, rl, row, u_propose, u_redraw, rho, position=0):
     """(token, proposed, replaced, delta) for one position under a RuleRow."""
     pb, pr = softmax(base, row.temperature), softmax(rl, row.temperature)
     y = draw(pb if row.primary == "base" else pr, row.top_p, u_propose)
+    if not opens(row, position):
+        return y, y, False, math.log(pr[y]) - math.log(pb[y])
     if row.gate == "coupling":
         token = coupled(nucleus(pb if row.primary == "base" else pr, row.top_p),
-                        nucleus(extrapolated(pb, pr, row.gamma), row.top_p), y, u_redraw, rho)  # fmt: skip
+                        nucleus(extrapolated(pb, pr, row), row.top_p), y, u_redraw, rho)  # fmt: skip
         return token, y, token != y, math.log(pr[y]) - math.log(pb[y])
     held = {"never": False, "always": True}.get(row.gate)
     if held is None:
         held = criterion_holds(row.gate, pb, pr, y, row.tau, rho, row.below)
-    token = draw(extrapolated(pb, pr, row.gamma), row.top_p, u_redraw) if held else y
+    token = draw(extrapolated(pb, pr, row), row.top_p, u_redraw) if held else y
     return token, y, held, math.log(pr[y]) - math.log(pb[y])
 
 
@@ -120,7 +133,7 @@ def coupled(b, q, y, u, rho):
 def law(base, rl, row):
     """({token: P}, P(replaced)) by enumerating every proposed and every redrawn token."""
     pb, pr = softmax(base, row.temperature), softmax(rl, row.temperature)
-    target = nucleus(extrapolated(pb, pr, row.gamma), row.top_p)
+    target = nucleus(extrapolated(pb, pr, row), row.top_p)
     out, replaced = [0.0] * len(base), 0.0
     if row.gate == "coupling":
         b = nucleus(pb if row.primary == "base" else pr, row.top_p)

@@ -23,14 +23,22 @@ def logits(n, vocab, seed=0, scale=2.0):
 
 def noise(n, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return Noise(*(torch.rand(n, dtype=torch.float64, generator=generator) for _ in range(3)))
+    numbers = (torch.rand(n, dtype=torch.float64, generator=generator) for _ in range(3))
+    return Noise(*numbers, torch.arange(n) % 9)
+
+
+def taken(draws, index):
+    return Noise(*(each[index] for each in (draws.propose, draws.redraw, draws.gate, draws.positions)))
 
 
 def every_rule():
     for gate in GATES:
         for tau in TAUS.get(gate, (0.0,) if gate in ("never", "always", "coupling") else (0.05, 0.5, 1.2)):
             for (primary, gamma), top_p, temperature in itertools.product(MODES, (0.0, 0.4, 0.7, 1.0), (1.0, 0.6)):
-                yield RuleRow(gate, primary, tau, gamma, temperature, top_p, (None, True, False)[hash(top_p) % 3])
+                turn = hash((tau, gamma, top_p))
+                window = ((0, None), (0, 4), (3, None))[turn % 3]
+                below, least = (None, True, False)[hash(top_p) % 3], (0.0, 0.3)[turn // 3 % 2]
+                yield RuleRow(gate, primary, tau, gamma, temperature, top_p, below, *window, least)
 
 
 @pytest.mark.parametrize("gate", GATES)
@@ -42,7 +50,7 @@ def test_every_rule_in_one_mixed_batch_matches_the_oracle(gate):
         got = decide(base, rl, Rule(rows), draws, dense=dense)
         for i, row in enumerate(rows):
             numbers = (draws.propose[i].item(), draws.redraw[i].item(), draws.gate[i].item())
-            token, proposed, replaced, delta = oracle.step(base[i].tolist(), rl[i].tolist(), row, *numbers)
+            token, proposed, replaced, delta = oracle.step(base[i].tolist(), rl[i].tolist(), row, *numbers, i % 9)
             assert (got.token[i], got.proposed[i], got.replaced[i]) == (token, proposed, replaced), row
             assert got.delta_logp[i].item() == pytest.approx(delta, abs=1e-5)
             assert bool(got.changed[i]) == (token != proposed)
@@ -58,10 +66,33 @@ def test_closed_form_matches_enumeration():
         assert replaced[i].item() == pytest.approx(expected_replaced, abs=1e-6)
 
 
+def test_the_closed_form_of_a_gate_that_is_shut_is_the_proposals():
+    n = 30
+    base, rl = logits(n, vocab=8, seed=2)
+    at = torch.arange(n)
+    rows = (
+        RuleRow("kl", tau=0.05, top_p=0.9, since=10, until=20),
+        RuleRow("never", top_p=0.9),
+        RuleRow("kl", tau=0.05, top_p=0.9),
+    )
+    rule, never, always = (Rule([row] * n) for row in rows)
+    (law, replaced), (shut, _), (opened, share) = (
+        distribution(base, rl, each, positions=at) for each in (rule, never, always)
+    )
+    inside = (at >= 10) & (at < 20)
+    assert law[inside].equal(opened[inside])
+    assert law[~inside].equal(shut[~inside])
+    assert replaced.equal(torch.where(inside, share, 0.0))
+    with pytest.raises(ValueError, match="positions are missing"):
+        decide(base, rl, rule, Noise(*(torch.zeros(n, dtype=torch.float64) for _ in range(3))))
+
+
 @pytest.mark.parametrize(
     "row",
     [
         RuleRow("never", "base", top_p=0.7),
+        RuleRow("always", "base", 0.0, 3.0, 1.0, 0.9, None, 0, None, 0.2),
+        RuleRow("js", "base", 0.02, 0.5, 1.0, 1.0, None, 0, None, 0.05),
         RuleRow("always", "base", gamma=0.5, top_p=0.9),
         RuleRow("delta_logp", "base", -0.2, 0.0, 1.0, 0.7),
         RuleRow("delta_logp", "base", -0.2, 0.5, 0.8, 1.0),
@@ -226,7 +257,7 @@ def test_a_row_that_is_no_distribution_is_told_and_leaves_the_others_alone(vocab
         base[kept],
         rl[kept],
         Rule([rows[i] for i in kept.tolist()]),
-        Noise(draws.propose[kept], draws.redraw[kept], draws.gate[kept]),
+        taken(draws, kept),
         vocab_size=vocab,
         dense=dense,
     )
@@ -244,7 +275,7 @@ def test_a_row_does_not_depend_on_its_batch():
         base[order],
         rl[order],
         Rule([rows[i] for i in order]),
-        Noise(draws.propose[order], draws.redraw[order], draws.gate[order]),
+        taken(draws, order),
     )
     assert torch.equal(whole.token[order], shuffled.token)
     assert torch.equal(whole.replaced[order], shuffled.replaced)
@@ -289,7 +320,7 @@ def test_unknown_names_are_refused(row, name):
         Rule([row])
 
 
-def test_gates_are_the_criteria_and_two_constants():
+def test_gates_are_the_criteria_and_three_more():
     assert set(GATES) == {*CRITERIA, "never", "always", "coupling"}
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from harness.bench.fused import LOGIT_KINDS, NATS, at_the_steps, check, mixed_batch
-from harness.policy import Decision, RuleRow
+from harness.policy import Decision, Noise, Rule, RuleRow, decide
 from harness.policy.criteria import statistic
 
 TIMES = int(os.environ.get("RLVR_DIR_TEST_TIMES", "1"))  # so many times the rows
@@ -103,6 +103,33 @@ def test_each_gate_looks_at_its_own_statistic(interpreted):
     wanted = [bool(values[gate][i] > taus[i]) for i, (gate, _) in enumerate(pairs)]
     assert got.decision.replaced.tolist() == wanted
     assert 5 < sum(wanted) < 15
+
+
+@pytest.mark.parametrize("gate", ["js", "coupling", "delta_logp", "always"])
+def test_what_torch_does_after_the_kernels_is_what_torch_alone_does(interpreted, gate):
+    """js, coupling and guarded targets, beside rows that have none of them; some greedy, some with a window."""
+    batch = mixed_batch(120, 300, padded=20, seed=6)
+    rows = [
+        replace(row, gate=gate, tau=0.02 if gate == "js" else -0.05, min_p_rl=(0.0, 0.1)[i % 4 > 1]) if i % 3 else row
+        for i, row in enumerate(batch.rows)
+    ]
+    batch = replace(batch, rows=rows)
+    got = interpreted("fused", batch=batch)
+    how = {"vocab_size": 300, "dense": True, "proposed": got.proposed}
+    want = decide(batch.base, batch.rl, Rule(rows), Noise.at(batch.keys, batch.positions), **how)
+    same = (got.replaced == want.replaced) & (got.token == want.token)
+    asked, drawn = (
+        torch.tensor([condition(row) for row in rows])
+        for condition in (
+            lambda row: row.gate in ("js", "coupling"),
+            lambda row: row.min_p_rl > 0 or row.gate == "coupling",
+        )
+    )
+    assert (asked | drawn).sum() >= 40
+    assert got.replaced[asked].equal(want.replaced[asked])
+    assert same[drawn].all(), [rows[i] for i in (~same & drawn).nonzero()[:, 0].tolist()]
+    assert same.sum() >= 117  # the kernels' own draws: near-ties
+    assert 20 < want.replaced.sum() < 110
 
 
 def test_a_statistic_at_its_threshold_replaces_nothing(interpreted):

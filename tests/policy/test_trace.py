@@ -2,9 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
+from harness.decode import Trace
 from harness.policy import Noise, Rule, RuleRow, decide, log_softmax
 from harness.policy.trace import FACTS, LEAST_LOGP, columns, trace
 
@@ -21,6 +23,11 @@ def by_hand(lb, lr, token):
         "rank_base": sum(x > base[token] for x in base),
         "rank_rl": sum(x > rl[token] for x in rl),
         "proposed": token,
+        "js": math.fsum(
+            math.exp(x) * (x - math.log((math.exp(b) + math.exp(r)) / 2)) / 2
+            for b, r in zip(base, rl, strict=True)
+            for x in (b, r)
+        ),
     }
 
 
@@ -44,7 +51,22 @@ def test_what_is_infinite_is_bounded():
     lr = torch.log(torch.tensor([[0.5, 0.0, 0.5]]))
     facts = dict(zip(FACTS, trace(lb, lr, torch.tensor([2]))[0].tolist(), strict=True))
     assert (facts["logp_base"], facts["kl_rl_base"], facts["kl_base_rl"]) == (LEAST_LOGP, 30.0, 30.0)
+    assert facts["js"] == pytest.approx(math.log(2) / 2)
     assert torch.isfinite(trace(lb, lr, torch.tensor([2]), top=3)).all()
+
+
+def test_traces_of_earlier_versions_are_read():
+    table = np.arange(36, dtype=np.float32).reshape(2, 18)
+    new, old = Trace(table), Trace(np.delete(table, 9, axis=1))
+    assert (new.top, old.top) == (2, 2)
+    assert new.fact("kl_base_rl").tolist() == old.fact("kl_base_rl").tolist()
+    for mine, theirs in zip(new.likeliest("rl"), old.likeliest("rl"), strict=True):
+        assert mine.tolist() == theirs.tolist()
+    assert new.fact("js").tolist() == [9.0, 27.0]
+    with pytest.raises(KeyError):
+        old.fact("js")
+    with pytest.raises(ValueError, match="no known columns"):
+        Trace(np.zeros((2, 11), dtype=np.float32))
 
 
 def test_a_decision_traces_the_rows_that_were_asked_for():

@@ -116,6 +116,22 @@ def test_no_gate_needs_no_threshold():
     assert parse_decoding("extrapolate,criterion=always,gamma=-0.5") == everywhere
 
 
+def test_a_window_is_a_slice_of_tokens():
+    plain = Decoding(mode="replace", tau=-0.3)
+    assert Decoding(mode="replace", tau=-0.3, window="0:") == Decoding(mode="replace", tau=-0.3, window=":") == plain
+    later = parse_decoding("replace,tau=-0.3,window=016:")
+    assert (later.window, later.tokens, plain.tokens) == ("16:", (16, None), (0, None))
+    assert parse_decoding("replace,tau=-0.3,window=:16").tokens == (0, 16)
+    assert later.hash() != plain.hash()
+    for refused in ("16", "5:5", "-1:4", "a:b", "::"):
+        with pytest.raises(UserError, match=f"window='{refused}' is refused; accepted: a slice of tokens, as 0:16"):
+            parse_decoding(f"replace,tau=-0.3,window={refused}")
+    with pytest.raises(UserError, match="window='0:16' has no effect with mode='rl'"):
+        parse_decoding("rl,window=0:16")
+    with pytest.raises(UserError, match=r"min_p_rl=.*has no effect with mode='expo'"):
+        parse_decoding("expo,gamma=0.1,min_p_rl=0.2")
+
+
 def test_presets_are_the_papers_pairs():
     assert PRESETS["dapo-32b"].rl == "BytedTsinghua-SIA/DAPO-Qwen-32B"
     assert PRESETS["unireason-14b"].base == "Qwen/Qwen3-14B-Base"
@@ -131,6 +147,8 @@ def test_presets_are_the_papers_pairs():
         (Decoding(mode="extrapolate", tau=-0.3, gamma=0.05), "extrapolate τ-0.3 γ0.05"),
         (Decoding(mode="replace", tau=0.5, criterion="kl", primary="rl"), "replace τ0.5 kl on rl"),
         (Decoding(mode="replace", tau=0.3, side="above"), "replace τ0.3 delta_logp above"),
+        (Decoding(mode="replace", tau=-0.3, window=":16"), "replace τ-0.3 delta_logp @0:16"),
+        (Decoding(mode="extrapolate", criterion="always", gamma=2, min_p_rl=0.1), "extrapolate γ2 always p≥0.1"),
     ],
 )
 def test_labels(decoding, label):

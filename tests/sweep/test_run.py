@@ -136,6 +136,17 @@ def test_extending_adds_points_and_repeats_none(host, look, tmp_path):
     once(tmp_path / "records")
 
 
+def test_a_grid_of_names_is_extended_by_names_that_it_did_not_know(host, look, tmp_path):
+    windows = {"parameters": {"decode.window": {"values": ["0:4"]}}, "decode": {"mode": "replace", "tau": -0.1}}
+    assert host.run(tmp_path, **windows) == 0
+    windows["parameters"]["decode.window"]["values"] += ["4:", "0:8"]
+    assert host.run(tmp_path, **windows, extend=True) == 0
+    trials, folder = look(tmp_path, **windows)
+    assert [trial.user_attrs["point"]["decode.window"] for trial in trials.all()] == ["0:4", "4:", "0:8"]
+    assert "replace τ-0.1 delta_logp @4:" in (folder.path / "summary.md").read_text()
+    once(tmp_path / "records")
+
+
 def test_two_parents_are_refused(grid):
     from harness.records.lock import Lock
     from harness.sweep.run import run_sweep
@@ -153,7 +164,7 @@ def test_ratios_are_matched_and_refined_once(host, look, tmp_path):
         "limit": 12,
         "decode": {"mode": "replace"},
         "parameters": {
-            "decode.criterion": {"values": ["delta_logp", "entropy_rl", "random"]},
+            "decode.criterion": {"values": ["delta_logp", "delta_logp above", "js", "random"]},
             "decode.tau": {"ratio": [0.02, 0.2]},
         },
     }
@@ -161,7 +172,7 @@ def test_ratios_are_matched_and_refined_once(host, look, tmp_path):
     _, folder = look(tmp_path, **changes)
     found = json.loads((folder.path / "summary.json").read_text())["matched"]
     assert [(row["criterion"], row["wanted"]) for row in found] == [
-        (criterion, ratio) for criterion in ("delta_logp", "entropy_rl", "random") for ratio in (0.02, 0.2)
+        (gate, ratio) for gate in ("delta_logp", "delta_logp above", "js", "random") for ratio in (0.02, 0.2)
     ]
     for row in found:
         assert row["expected"] == pytest.approx(row["wanted"], abs=0.01)
@@ -171,7 +182,7 @@ def test_ratios_are_matched_and_refined_once(host, look, tmp_path):
     assert [row["first"] is None for row in refined] == [row["criterion"] == "random" for row in refined]
     others = {row["first"] for row in refined} - {None} - {row["tau"] for row in refined}  # decoded for that alone
     assert others
-    assert once(tmp_path / "records") == (8 + len(others)) * 12 * 2  # the base generation serves as reference too
+    assert once(tmp_path / "records") == (10 + len(others)) * 12 * 2  # the base generation serves as reference too
 
 
 def test_bad_points_of_a_search_are_pruned_and_enter_no_table(host, look, tmp_path):

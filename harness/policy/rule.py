@@ -1,0 +1,176 @@
+"""What is decided under: the rule of every row, as one table, and the uniform numbers of one step.
+
+Every row has its own rule, so one batch can serve every configuration of a sweep.
+"""
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from math import inf
+
+import torch
+
+from harness.policy.criteria import BELOW, CRITERIA
+from harness.policy.noise import GATE, PROPOSE, REDRAW, uniform
+
+GATES = ("never", "always", *CRITERIA, "coupling")
+COLUMNS = (
+    "gate", "proposes_rl", "tau", "gamma", "temperature", "top_p", "below", "since", "until", "min_p_rl",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """Say how one response is decoded. `gate` is a criterion, or one of three that need no threshold.
+
+    `never` is the primary alone, `always` the target, and `coupling` the target too, at the least replacement
+    (`couple`).
+    """
+
+    gate: str = "never"
+    primary: str = "base"  # who proposes: "base" or "rl"
+    tau: float = 0.0
+    gamma: float = 0.0  # 0: the target is RL itself, -1: base
+    temperature: float = 1.0
+    top_p: float = 1.0  # 0: greedy
+    below: bool | None = None  # whether the criterion holds below tau or above it; None: its own side (`BELOW`)
+    since: int = 0  # the gate is shut before this absolute position, and from `until` on
+    until: int | None = None
+    min_p_rl: float = 0.0  # the target has no token below this share of RL's largest probability
+
+    def columns(self) -> tuple[float, ...]:
+        """Return the row as numbers, in the order of COLUMNS.
+
+        Raises ValueError for a gate or a primary that is not known.
+        """
+        if self.gate not in GATES:
+            raise ValueError(f"gate={self.gate!r} is not known; accepted: {', '.join(GATES)}")
+        if self.primary not in ("base", "rl"):
+            raise ValueError(f"primary={self.primary!r} is not known; accepted: base, rl")
+        numbers = (self.tau, self.gamma, self.temperature, self.top_p)
+        below = self.gate in BELOW if self.below is None else self.below
+        window = (float(self.since), inf if self.until is None else float(self.until))
+        gate, proposes_rl = float(GATES.index(self.gate)), float(self.primary == "rl")
+        return (gate, proposes_rl, *numbers, float(below), *window, self.min_p_rl)
+
+
+class Rule:
+    """The rules of n rows as one table, with what the host knows about them before any logits are seen.
+
+    `columns` is (n, 10) float64 on the logits' device, in the order of COLUMNS: the gate as its index in GATES, whether
+    RL proposes (0 or 1), tau, gamma, temperature, top-p, whether the criterion holds below tau (0 or 1), the positions
+    between which it is asked, the least share of RL's largest probability. The rest are plain Python values that may
+    also hold for rows that are not among these n (`take` keeps them): `gates`, `primaries`, `unit_temperature`,
+    `extrapolates`, `reaches_base` (a gamma of -1), `greedy`, `windows` (the gate is not asked everywhere), `guards` (a
+    `min_p_rl` above 0).
+    """
+
+    def __init__(self, rows: Sequence[RuleRow], device: torch.device | str = "cpu") -> None:
+        """Make the table of these rows; raises ValueError for a gate or a primary that is not known."""
+        table = [row.columns() for row in rows]
+        self.columns = torch.tensor(table, dtype=torch.float64).reshape(len(table), len(COLUMNS)).to(device)
+        self._know(rows)
+
+    def _know(self, rows: Sequence[RuleRow]) -> None:
+        self.gates = frozenset(row.gate for row in rows)
+        self.primaries = frozenset(row.primary for row in rows)
+        self.unit_temperature = all(row.temperature == 1 for row in rows)
+        self.extrapolates = any(row.gamma for row in rows)
+        self.reaches_base = any(row.gamma == -1 for row in rows)
+        self.greedy = frozenset(row.top_p == 0 for row in rows)
+        self.windows = any(row.since > 0 or row.until is not None for row in rows)
+        self.guards = any(row.min_p_rl > 0 for row in rows)
+
+    @classmethod
+    def known(cls, columns: torch.Tensor, rows: Sequence[RuleRow]) -> "Rule":
+        """Return the rules of a table that lies on a device already: (n, 10) float64, made of some of `rows`."""
+        made = cls.__new__(cls)
+        made.columns = columns
+        made._know(rows)
+        return made
+
+    def take(self, index: torch.Tensor) -> "Rule":
+        """Return the rules of rows `index` (m,) int64, in that order; a row may be taken several times."""
+        taken = copy(self)
+        taken.columns = self.columns.index_select(0, index)
+        return taken
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return self.columns.shape[0]
+
+    @property
+    def gate(self) -> torch.Tensor:
+        """(n,) float64, the index of each row's gate in GATES."""
+        return self.columns[:, 0]
+
+    @property
+    def proposes_rl(self) -> torch.Tensor:
+        """(n,) bool."""
+        return self.columns[:, 1] > 0
+
+    @property
+    def tau(self) -> torch.Tensor:
+        """(n,) float32."""
+        return self.columns[:, 2].float()
+
+    @property
+    def gamma(self) -> torch.Tensor:
+        """(n,) float32."""
+        return self.columns[:, 3].float()
+
+    @property
+    def temperature(self) -> torch.Tensor:
+        """(n,) float32."""
+        return self.columns[:, 4].float()
+
+    @property
+    def top_p(self) -> torch.Tensor:
+        """(n,) float64."""
+        return self.columns[:, 5]
+
+    @property
+    def below(self) -> torch.Tensor:
+        """(n,) bool: whether each row's criterion holds below tau."""
+        return self.columns[:, 6] > 0
+
+    @property
+    def min_p_rl(self) -> torch.Tensor:
+        """(n,) float32."""
+        return self.columns[:, 9].float()
+
+    def open_at(self, positions: torch.Tensor) -> torch.Tensor:
+        """Tell which rows' gates are open where each stands, (n,) int64 absolute positions: -> (n,) bool."""
+        return (self.columns[:, 7] <= positions) & (positions < self.columns[:, 8])
+
+    def has(self, gate: str) -> torch.Tensor:
+        """Tell which rows have this gate: (n,) bool."""
+        return self.gate == GATES.index(gate)
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The uniform numbers of one step, each (n,) float64 in [0, 1), and where it stands.
+
+    Only rules whose gates are not open everywhere look at `positions`, (n,) int64 and absolute.
+    """
+
+    propose: torch.Tensor
+    redraw: torch.Tensor
+    gate: torch.Tensor
+    positions: torch.Tensor | None = None
+
+    @classmethod
+    def at(cls, keys: torch.Tensor, positions: torch.Tensor) -> "Noise":
+        """Return the noise of responses `keys` at absolute `positions`, both (n,) int64."""
+        return cls(*(uniform(keys, positions, stream) for stream in (PROPOSE, REDRAW, GATE)), positions)
+
+    def opens(self, rule: Rule) -> torch.Tensor:
+        """Tell which rows' gates are open: (n,) bool.
+
+        Raises ValueError where a rule has a window and nobody said where the step stands.
+        """
+        if self.positions is None:
+            raise ValueError("positions are missing: a rule's gate is not open everywhere; accepted: Noise.at")
+        return rule.open_at(self.positions)
