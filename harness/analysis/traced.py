@@ -60,7 +60,7 @@ def token_statistics(
         "kind": "tokens",
         "pair": info["pair"],
         "tasks": list(dict.fromkeys(job.task for job in jobs)),
-        "limited": {job.task: part for job in jobs if (part := _limited(job))},
+        "limited": {job.task: part for job in jobs if (part := limited(job))},
         "sampling": drawn.model_dump(mode="json"),
         "records": [job.record for job in jobs],
         "generations": {one.who: _generation(one) for one in (base, rl)},
@@ -86,7 +86,7 @@ def word_floor(tokens: int) -> int:
     return max(LEAST, math.ceil(SHARE * tokens))
 
 
-def _limited(job: Job) -> str | None:
+def limited(job: Job) -> str | None:
     """Return of what the problems of a job are a part (`16 of 83 problems`); None where it has all."""
     asked, whole = len({request.problem for request in job.requests}), job.benchmark.problems
     return f"{asked} of {whole} problems" if whole and asked != whole else None
@@ -118,8 +118,8 @@ def _tails(base: Generation, rl: Generation) -> list[dict[str, Any]]:
         rows.append(
             {
                 "fact": fact, "side": side, "edge": edge, "more": more,
-                **{who: _plain(one) for who, one in shares.items()},
-                "ratio": _plain(share_ratio(hits[more], hits[less])),
+                **{who: as_plain(one) for who, one in shares.items()},
+                "ratio": as_plain(share_ratio(hits[more], hits[less])),
             }
         )  # fmt: skip
     return rows
@@ -131,8 +131,8 @@ def _by_delta(one: Generation) -> list[dict[str, Any]]:
     return [
         {
             "tokens": int(table[:, i, 0].sum()),
-            "p_base": _plain(token_share(table[:, i, 1], table[:, i, 0])),
-            "p_rl": _plain(token_share(table[:, i, 2], table[:, i, 0])),
+            "p_base": as_plain(token_share(table[:, i, 1], table[:, i, 0])),
+            "p_rl": as_plain(token_share(table[:, i, 2], table[:, i, 0])),
         }
         for i in range(table.shape[1])
     ]
@@ -144,8 +144,8 @@ def _gradient(one: Generation) -> list[dict[str, Any]]:
     whole = table.sum(axis=1)
     return [
         {
-            "tokens": _plain(token_share(table[:, i, 0], whole[:, 0])),
-            "mass": _plain(token_share(table[:, i, 1], whole[:, 1])),
+            "tokens": as_plain(token_share(table[:, i, 0], whole[:, 0])),
+            "mass": as_plain(token_share(table[:, i, 1], whole[:, 1])),
         }
         for i in range(table.shape[1])
     ]
@@ -164,7 +164,7 @@ def _selection(one: Selection, tokenizer: Any) -> dict[str, Any]:
     }
 
 
-def _plain(one: Share) -> dict[str, float | None]:
+def as_plain(one: Share) -> dict[str, float | None]:
     """Keep only finite numbers: what is not known is None."""
     return {
         name: None if value is None or not np.isfinite(value) else float(value)

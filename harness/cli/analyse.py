@@ -46,6 +46,34 @@ def analyse_tokens(
     _keep(out / "tokens.json", found)
 
 
+@app.command("gated")
+@spec_options(EvalSpec, Pair, Sampling, EngineSpec, without=("grader", "golds"))
+def analyse_gated(
+    options: dict[str, Any],
+    decoding: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-d", "--decoding", help="A way of decoding with a gate; again for more. Default replace,tau=-0.1."
+        ),
+    ] = None,
+    records: Annotated[Path, typer.Option(help="Store of rollouts; what it holds is not decoded again.")] = Path(
+        "runs/records"
+    ),
+    out: AnalysisOut = OUT,
+) -> None:
+    """Count where in a response a gate redraws, in what runs, at what entropy, and what follows: OUT/gated.json.
+
+    \b
+        rlvr-dir analyse gated --samples 16 --limit 60 -d replace,tau=-0.1 -d replace,criterion=coupling
+    """
+    with phase("starting"):
+        from harness.analysis.gated import gated_statistics
+
+    asked = load_eval({"tasks": "tiny_medium"}, {**options, "decodings": decoding or ["replace,tau=-0.1"]})
+    check_writable(out, records)
+    _keep(out / "gated.json", gated_statistics(asked, records))
+
+
 @app.command("texts")
 @spec_options(Pair, Sampling, EngineSpec, without=("top_p", "max_tokens", "samples", "seed"))
 def analyse_texts(

@@ -164,7 +164,7 @@ class Noise:
     @classmethod
     def at(cls, keys: torch.Tensor, positions: torch.Tensor) -> "Noise":
         """Return the noise of responses `keys` at absolute `positions`, both (n,) int64."""
-        return cls(*(uniform(keys, positions, stream) for stream in (PROPOSE, REDRAW, GATE)), positions)
+        return cls(*(uniform(keys, positions, stream) for stream in (PROPOSE, REDRAW, GATE)), positions=positions)
 
     def opens(self, rule: Rule) -> torch.Tensor:
         """Tell which rows' gates are open: (n,) bool.

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.report import paper
+from harness.report.gated import gated_section
 from harness.report.model import Section, Table
 from harness.report.other import theorem_section, training_section
 from harness.report.shapes import grid_table, methods_table, on_rl_table, title
 from harness.report.tokens import token_section
 
-ANALYSES = {"tokens": token_section, "theorem": theorem_section, "training": training_section}
+ANALYSES = {"tokens": token_section, "gated": gated_section, "theorem": theorem_section, "training": training_section}
 
 
 def analysis_sections(places: Sequence[Path]) -> list[Section]:

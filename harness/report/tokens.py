@@ -121,7 +121,7 @@ def tails_table(data: Mapping[str, Any], name: str) -> Table:
     for tail in data["tails"]:
         sign = "<" if tail["side"] == "below" else ">"
         cells = [Cell(f"{FACTS.get(tail['fact'], tail['fact'])} {sign} {tail['edge']:g}")]
-        cells += [_percent(tail[who]) for who in ("base", "rl")]
+        cells += [percent(tail[who]) for who in ("base", "rl")]
         more = "base / RL" if tail["more"] == "base" else "RL / base"
         rows.append(Row((*cells, _times(tail["ratio"]), Cell(more))))
     columns = (
@@ -135,7 +135,8 @@ def tails_table(data: Mapping[str, Any], name: str) -> Table:
     return Table(name, "Tails: does the direction tell the two generations apart?", columns, tuple(rows), (note,))
 
 
-def _percent(one: Mapping[str, Any]) -> Cell:
+def percent(one: Mapping[str, Any]) -> Cell:
+    """Write a share and its interval in percent; a dash where nothing is known."""
     if one["value"] is None:
         return Cell("–")
     low, high = one["low"], one["high"]

@@ -1,0 +1,88 @@
+"""What is counted of gated decodings, against loops over every token; and the whole command on the tiny pair."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from harness.analysis.gated import AFTER, RUNS, TOKENS, Gated
+from harness.cli import app
+from harness.decode import Trace
+from harness.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def gated(made):
+    random = np.random.default_rng(0)
+    rollouts = []
+    for rollout, *_ in made:
+        replaced = random.random(len(rollout.token_ids)) < 0.4
+        changed = replaced & (random.random(replaced.size) < 0.6)
+        rollouts.append(replace(rollout, replaced=replaced, changed=changed))
+    return rollouts
+
+
+def test_every_count_is_that_of_a_loop_over_tokens(gated):
+    one = Gated().add_all(gated)
+    by_token, by_tenth = np.zeros((len(TOKENS), 2)), np.zeros((10, 2))
+    entropy, kept, after = np.zeros((2, 2, 2)), np.zeros((2, 2)), np.zeros((2, AFTER, 2))
+    runs = dict.fromkeys(range(1, RUNS + 1), 0)
+    for rollout in gated:
+        trace, n = Trace(rollout.trace), len(rollout.token_ids)
+        run = 0
+        for t in range(n):
+            hit = bool(rollout.replaced[t])
+            bin_ = max(k for k, begin in enumerate(TOKENS) if begin <= t)
+            by_token[bin_] += hit, 1
+            by_tenth[10 * t // n] += hit, 1
+            for column, who in enumerate(("base", "rl")):
+                entropy[0 if hit else 1, column] += trace.fact(f"entropy_{who}")[t], 1
+                if not rollout.changed[t]:
+                    p = np.exp(float(trace.fact(f"logp_{who}")[t]))
+                    kept[column] += p, 1
+                    for k in range(1, AFTER + 1):
+                        if t >= k and rollout.changed[t - k]:
+                            after[column, k - 1] += p, 1
+            run = run + 1 if hit else 0
+            if run and (t + 1 == n or not rollout.replaced[t + 1]):
+                runs[min(run, RUNS)] += 1
+    assert one.runs.tolist() == list(runs.values())
+    sums = {
+        "share": np.array([sum(r.replaced.sum() for r in gated), sum(r.replaced.size for r in gated)]),
+        "changed": np.array([sum(r.changed.sum() for r in gated), sum(r.replaced.sum() for r in gated)]),
+        "by_token": by_token, "by_tenth": by_tenth, "entropy": entropy, "kept": kept, "after": after,
+    }  # fmt: skip
+    for name, expected in sums.items():
+        got = sum(counts[name] for counts in one.problems.values())
+        np.testing.assert_allclose(got, expected, rtol=1e-5, err_msg=name)
+    found = one.shares("after")
+    assert found[1][0]["value"] == pytest.approx(after[1, 0, 0] / after[1, 0, 1])
+    assert found[1][0]["low"] < found[1][0]["value"] < found[1][0]["high"]
+
+
+def test_the_command_counts_decodes_nothing_twice_and_is_drawn(tmp_path):
+    def run(*command):
+        done = CliRunner().invoke(app, list(command), catch_exceptions=False)
+        return done.exit_code, done.output
+
+    asked = ["analyse", "gated", "--tasks", "tiny_easy", "--limit", "3", "--samples", "2", "--max-tokens", "40"]
+    asked += ["--backend", "transformers", "--records", str(tmp_path / "records"), "--out", str(tmp_path)]
+    with pytest.raises(UserError, match="none of them has a gate; accepted: replace or extrapolate"):
+        run(*asked, "-d", "rl")
+    decodings = ["-d", "rl", "-d", "replace,tau=-0.1", "-d", "extrapolate,criterion=always,gamma=-0.5,window=4:"]
+    assert run(*asked, *decodings)[0] == 0
+    found = json.loads((tmp_path / "gated.json").read_text())
+    assert [one["label"] for one in found["decodings"]] == ["replace τ-0.1", "extrapolate γ-0.5 always @4:"]
+    everywhere = found["decodings"][1]["by_token"]
+    assert [share["value"] for share in everywhere[:5]] == [0.0, 0.0, 0.0, 1.0, 1.0]
+    held = {path: path.read_bytes() for path in (tmp_path / "records").rglob("*") if path.is_file()}
+    assert run(*asked, *decodings)[0] == 0
+    assert {path: path.read_bytes() for path in held if path.name != "lock"}.items() <= held.items()
+    code, said = run("report", "--analysis", str(tmp_path / "gated.json"), "--out", str(tmp_path / "report"))
+    assert code == 0, said
+    page = (tmp_path / "report" / "report.md").read_text()
+    assert "Where gates redraw" in page
+    assert "replace τ-0.1" in page
+    assert r"Only on tiny\_easy (3 of 240 problems)" in page
