@@ -74,6 +74,29 @@ def analyse_gated(
     _keep(out / "gated.json", gated_statistics(asked, records))
 
 
+@app.command("weights")
+@spec_options(Pair, without=("trust_remote_code",))
+def analyse_weights(
+    options: dict[str, Any],
+    spectra: Annotated[
+        bool, typer.Option(help="Look at the matrices' singular directions too; it takes longer.")
+    ] = True,
+    out: AnalysisOut = OUT,
+) -> None:
+    """Compare the two models' weights: how many changed, by how much, in which directions: OUT/weights.json.
+
+    \b
+        rlvr-dir analyse weights --pretrained my-rl --base my-base
+    """
+    with phase("starting"):
+        from harness.analysis.weights import weight_statistics
+        from harness.tiny import checkpoints
+
+    pair = checkpoints(load_eval({"tasks": "tiny_medium"}, options).pair)
+    check_writable(out)
+    _keep(out / "weights.json", weight_statistics(pair, spectra=spectra))
+
+
 @app.command("texts")
 @spec_options(Pair, Sampling, EngineSpec, without=("top_p", "max_tokens", "samples", "seed"))
 def analyse_texts(

@@ -11,8 +11,15 @@ from harness.report.model import Section, Table
 from harness.report.other import theorem_section, training_section
 from harness.report.shapes import grid_table, methods_table, on_rl_table, title
 from harness.report.tokens import token_section
+from harness.report.weights import weight_section
 
-ANALYSES = {"tokens": token_section, "gated": gated_section, "theorem": theorem_section, "training": training_section}
+ANALYSES = {
+    "tokens": token_section,
+    "gated": gated_section,
+    "weights": weight_section,
+    "theorem": theorem_section,
+    "training": training_section,
+}
 
 
 def analysis_sections(places: Sequence[Path]) -> list[Section]:
