@@ -54,9 +54,9 @@ def weight_statistics(pair: Pair, *, spectra: bool = True, seed: int = 0, progre
         opened = _Opened(stack)
         for name in sorted(common, key=_place):
             sides = tuple(opened.slice(files[role][name], name) for role in ("base", "rl"))
-            row = {"name": name, "shape": list(shapes["base"][name]), **_counted(*sides)}
+            row = {"name": name, "shape": list(shapes["base"][name]), **_counted(sides[0], sides[1])}
             if spectra and len(row["shape"]) == 2 and row["numbers"] <= LARGEST and row["changed"]:
-                row |= _spectrum(*(side[:].float() for side in sides), random)
+                row |= _spectrum(sides[0][:].float(), sides[1][:].float(), random)
             tensors.append(row | dict(zip(("layer", "kind"), _place(name)[1:], strict=True)))
             bar.update()
     return {

@@ -34,7 +34,7 @@ def weight_section(data: Mapping[str, Any], number: int = 0) -> Section:
             said.append(
                 f"Left out, {where}: {listed}{', …' if len(data[name]) > 3 else ''} ({len(data[name])} tensors)."
             )
-    shown = [kinds_table(data, f"weights{slug}")]
+    shown: list[Figure | Table] = [kinds_table(data, f"weights{slug}")]
     if any(one["layer"] is not None for one in tensors):
         shown.insert(0, by_layer(data, f"weights-by-layer{slug}"))
     return Section(f"Weights of the {pair_title(str(data['pair'].get('rl')))}", tuple(said), tuple(shown))
