@@ -19,6 +19,10 @@ class UserError(ValueError):
         super().__init__("\n".join(visible(line, _LONGEST) for line in (sentence, *more)))
 
 
+class DamagedError(UserError):
+    """A file is not what rlvr-dir writes there, or not any more; of many files the others are still read."""
+
+
 def nearest(value: object, names: Iterable[str], most: int = 5) -> list[str]:
     """Return the names that are spelt like a value, the nearest first."""
     return get_close_matches(str(value), list(names), n=most)

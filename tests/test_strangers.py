@@ -21,6 +21,7 @@ from tests.records.made import fill
 from tests.report.made import GRID, result
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jrl\u202e%9.99\u2066\nall good\r\x9b1m\u200b\udcff<script>|&"
+TASK = "rl\u202e%9.99\u2066\x9b1m\u200b<script>|&"  # what a task may be called
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 ROOT = Path(__file__).parents[1]
 
@@ -55,8 +56,10 @@ def test_hostile_results_reach_no_terminal_and_no_file_of_a_report(tmp_path):
         one = result(decoding, 0.2 + 0.04 * i, pair=pair, partial=f"first 4 of {HOSTILE}", argv=["x", HOSTILE])
         data = json.loads(one.to_json())
         data["problem_ids"] = [f"{HOSTILE}{i}" for i in range(6)]
-        (folder / f"{i}.json").write_text(json.dumps({**data, "task": HOSTILE}))
+        (folder / f"{i}.json").write_text(json.dumps({**data, "task": TASK}))
+    (folder / "other.json").write_text(json.dumps({**data, "task": HOSTILE}))
     done = run("compare", folder)
+    assert r"other.json: task='\x1b]0;owned" in done.stderr  # it names files: refused, the others are compared
     assert done.exit_code == 0, done.exception
     assert r"\u001b[2J" in shown(done.output)
     assert len(done.output.split("|\n")) > len(GRID) - 1

@@ -16,6 +16,8 @@ import numpy as np
 from harness import stats
 from harness.errors import UserError
 from harness.evals.trainings import read_json
+from harness.spec import read_yaml
+from harness.spec.stored import is_number
 
 # What each trainer calls it (our own, TRL, verl), in this order of preference.
 NAMES = {
@@ -24,6 +26,7 @@ NAMES = {
     "entropy": ("entropy", "actor/entropy", "actor/entropy_loss"),
     "length": ("length", "completions/mean_length", "response_length/mean", "mean_tokens"),
 }
+MOST_VALUE = 1e30  # of what a figure can show
 STEPS = ("step", "training/global_step", "global_step", "update")
 _VERL = re.compile(r"val-core/(?P<task>.+)/acc/mean@(?P<samples>\d+)")
 
@@ -43,11 +46,9 @@ class Log:
         Raises:
             UserError: it is no log.
         """
-        import yaml
-
         folder = path.parent.parent
-        about = yaml.safe_load(file.read_text()) if (file := folder / "train.yaml").is_file() else {}
-        return cls(read_log(path), read_json(folder / "base.json"), about if isinstance(about, dict) else {})
+        about = read_yaml(file) if (file := folder / "train.yaml").is_file() else {}
+        return cls(read_log(path), read_json(folder / "base.json"), about)
 
     @property
     def rollout_top_p(self) -> float | None:
@@ -67,20 +68,22 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     Raises:
         UserError: it is none of these.
     """
-    text = path.read_text()
     try:
-        data: Any = json.loads(text)
-    except ValueError:
+        text = path.read_text(encoding="utf-8")
         try:
-            data = [json.loads(line) for line in text.splitlines() if line.strip()]
+            data: Any = json.loads(text)
         except ValueError:
-            raise UserError(f"{path} is no log; accepted: JSON lines, or a JSON list of records") from None
+            data = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (OSError, ValueError, RecursionError):
+        raise UserError(f"{path} is no log; accepted: JSON lines, or a JSON list of records") from None
     if isinstance(data, Mapping):
         dapo = data.get("dapo")
         if isinstance(dapo, Mapping) and "rollout_accuracy" in dapo:
-            pairs = zip(dapo["rollout_accuracy"], dapo.get("rollout_tokens", []), strict=False)
+            columns = [dapo["rollout_accuracy"], dapo.get("rollout_tokens")]
+            pairs = zip(*(each if isinstance(each, list) else [] for each in columns), strict=False)
             return [{"step": i + 1, "accuracy": a, "mean_tokens": n} for i, (a, n) in enumerate(pairs)]
         data = data.get("log_history", [data])
+    data = data if isinstance(data, list) else []
     records = [_flat(row) for row in data if isinstance(row, Mapping)]
     if not records:
         raise UserError(f"{path} holds no records; accepted: JSON lines, or a JSON list of records")
@@ -201,16 +204,21 @@ def _choices(runs: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | No
 
 def gradient(records: Sequence[Mapping[str, Any]], step: int | None = None) -> dict[str, Any] | None:
     """Return shares of tokens and of gradient mass by the tokens' probability: of a step, or the mean over all."""
-    rows = [row for row in records if row.get("token_share") and row.get("gradient_share")]
+    names = ("token_share", "gradient_share")
+    rows = [row for row in records if all(_numbers(row.get(name)) for name in names)]
     rows = [row for row in rows if step is None or row.get("step") == step]
-    if not rows:
+    if not rows or any(len({len(row[name]) for row in rows}) > 1 for name in names):
         return None
-    means = {name: np.mean([row[name] for row in rows], axis=0).tolist() for name in ("token_share", "gradient_share")}
+    means = {name: np.mean([row[name] for row in rows], axis=0).tolist() for name in names}
     return {**means, "steps": len(rows), "step": step}
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
+    return is_number(value) and abs(value) < MOST_VALUE
+
+
+def _numbers(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_number, value))
 
 
 def curves(paths: Mapping[str, Sequence[Path]], step: int | None = None) -> dict[str, Any]:

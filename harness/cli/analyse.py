@@ -138,7 +138,7 @@ def _rows(file: Path) -> Iterator[dict[str, object]]:
         if line.strip():
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 row = None
             if not isinstance(row, dict):
                 raise UserError(f"{file}, line {number} is no JSON object; accepted: one object a line")

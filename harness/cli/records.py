@@ -23,9 +23,13 @@ def records_list(store: RecordsFolder = RECORDS) -> None:
     from harness.records.commands import list_records
 
     for row in list_records(store):
+        if "decoding" not in row:
+            typer.echo(f"{row['record']}  {'; '.join(row['damage'])}")
+            continue
         state = "finished" if row["finished"] else f"{row['held']} of {row['asked']}"
+        damage = f"  damaged: {'; '.join(row['damage'])}" if row["damage"] else ""
         graders = f"  graded: {', '.join(row['graders'])}" if row["graders"] else ""
-        echo(f"{row['record']}  {row['decoding']}  {state}, {row['tokens']:,} tokens{graders}")
+        echo(f"{row['record']}  {row['decoding']}  {state}, {row['tokens']:,} tokens{graders}{damage}")
 
 
 @app.command("show")
@@ -101,11 +105,11 @@ def records_grade(
 
     records, failed = RecordStore(store), 0
     for each in records.find(name or ""):
-        snapshot = records.read(*each)
         try:
+            snapshot = records.read(*each)
             judge, count, changes = grade_again(snapshot, **options)
         except UserError as error:
-            echo(f"{snapshot.name}: not graded: {error}", err=True)
+            echo(f"{'/'.join(each)}: not graded: {error}", err=True)
             failed += 1
             continue
         changed = [change for change in changes if change.before is not None]

@@ -19,6 +19,7 @@ from harness.errors import UserError
 from harness.spec import Presentation, parse, read_yaml
 from harness.spec.base import read_jsonl
 from harness.spec.presentation import DEFAULT_GRADER
+from harness.spec.stored import is_number, is_text
 
 Problem = dict[str, Any]  # id, problem, answer: text; answers_<version>: a list, where that version is at hand
 
@@ -142,13 +143,16 @@ def problems_of(rows: list[tuple[str, dict[str, Any]]], where: object) -> tuple[
         )
     found: dict[str, Problem] = {}
     for place, row in rows:
+        if not (row.get("id") is None or is_text(row["id"]) or is_number(row["id"])):
+            raise UserError(f"{place} has id={str(row['id'])[:80]!r}; accepted: text or a number")
         key = str(len(found)) if row.get("id") is None else str(row["id"])
         if key in found:
             raise UserError(f"{place} has the id {key!r} of an earlier problem; ids must be unique, they key the noise")
         for name in ("problem", "answer"):
             value = row[name]
-            if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
-                raise UserError(f"{place} has {name}={value!r}; accepted: text{' or a number' * (name == 'answer')}")
+            if not (is_text(value) or is_number(value)) or not str(value).strip():
+                shown = repr(value)[:80]
+                raise UserError(f"{place} has {name}={shown}; accepted: text{' or a number' * (name == 'answer')}")
         found[key] = {"id": key, "problem": str(row["problem"]).strip(), "answer": gold(row["answer"])}
     return tuple(found.values())
 

@@ -34,6 +34,7 @@ from harness.evals.task_file import declared, is_task_file, read_task
 from harness.hub import hub_or_cache
 from harness.spec import GOLD_VERSIONS, PUBLISHED, EvalSpec, Presentation, parse
 from harness.spec.base import read_jsonl
+from harness.spec.stored import is_number, is_text
 from harness.spec.sweep import SweepSpec
 from harness.tiny import TINY_TASKS
 
@@ -332,7 +333,10 @@ def _add_answers(rows: tuple[Problem, ...], path: Path, version: str) -> None:
     if not path.is_file():
         return
     lists = {str(row["id"]): row["answers"] for _, row in read_jsonl(path, ("id", "answers"))}
-    if set(lists) != {row["id"] for row in rows} or not all(isinstance(each, list) and each for each in lists.values()):
+    right = all(isinstance(each, list) and each for each in lists.values())
+    if right and not all(is_text(answer) or is_number(answer) for each in lists.values() for answer in each):
+        raise UserError(f"{path} has an answer that is neither text nor a number")
+    if set(lists) != {row["id"] for row in rows} or not right:
         raise UserError(f"{path} has not one non-empty list of answers for each problem of its benchmark")
     for row in rows:
         row[f"answers_{version}"] = [gold(answer) for answer in lists[row["id"]]]

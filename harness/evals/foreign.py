@@ -3,15 +3,18 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from pydantic import AllowInfNan, model_validator
 
 from harness import stats
 from harness.digest import digest_of
-from harness.errors import UserError
-from harness.evals.result import ARRAYS, EvalResult, config_hash_of
-from harness.spec import Decoding, Sampling, parse
+from harness.errors import DamagedError, UserError
+from harness.evals.result import ARRAYS, EvalResult, ResultFile, config_hash_of
+from harness.spec import Decoding, Sampling
+from harness.spec.stored import Number, Stored, Text, check_stored, read_json
 
 COUNTED = ("n_tokens", "n_replaced", "n_changed", "truncated")
 
@@ -28,6 +31,33 @@ class TaskScores:
     scores: dict[str, float]
     by_problem: dict[str, tuple[float, ...]]
     lower_is_better: tuple[str, ...] = ()
+
+
+class TaskScoresFile(Stored, frozen=True):
+    """Scores as `plain` writes them. What lm-eval itself could not compute is NaN in `scores`, and is shown so."""
+
+    called: ClassVar[str] = "scores"
+
+    scores: dict[str, Annotated[Number, AllowInfNan()]]
+    by_problem: dict[str, tuple[Number, ...]]
+    lower_is_better: tuple[Text, ...]
+
+    @model_validator(mode="after")
+    def _check_named(self) -> "TaskScoresFile":
+        if unnamed := [name for name in self.by_problem if name not in self.scores]:
+            raise ValueError(f"by_problem has {unnamed[0]!r}, which scores lacks")
+        return self
+
+    @property
+    def scored(self) -> TaskScores:
+        """Return the scores."""
+        return TaskScores(self.scores, self.by_problem, self.lower_is_better)
+
+
+class LmEvalResultFile(ResultFile, frozen=True):
+    """A result of a task of lm-eval, as `LmEvalResult.to_json` writes it."""
+
+    lm_eval: TaskScoresFile
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,28 +220,28 @@ class LmEvalResult(EvalResult):
         )
 
     @classmethod
-    def from_json(cls, text: str) -> "LmEvalResult":
-        """Read the result that `to_json` wrote."""
-        data = json.loads(text)
-        return cls._make(
-            data["task"],
-            parse(Decoding, data["decoding"]),
-            parse(Sampling, data["sampling"]),
-            tuple(data["problem_ids"]),
-            data,
-            scores_of_plain(data["lm_eval"]),
-            data["seconds"],
-            data["provenance"],
-        )
+    def of_plain(cls, data: Any, where: object) -> "LmEvalResult":
+        """Make it from a result file's plain values; raises what `from_json` does."""
+        file = check_stored(data, LmEvalResultFile, where)
+        about = (file.task, file.decoding, file.sampling, file.problem_ids)
+        counts = {name: getattr(file, name) for name in COUNTED}
+        try:
+            found = cls._make(*about, counts, file.lm_eval.scored, file.seconds, data.get("provenance", {}))
+            found.by_metric()  # each of which checks that it has a value for every problem
+        except UserError as error:
+            raise DamagedError(f"{where}: {error}") from None
+        return found
 
 
-def read_result(text: str) -> EvalResult:
-    """Read a result that was written as JSON, of our benchmarks or of a task of lm-eval.
+def read_result(file: Path) -> EvalResult:
+    """Read a result file, of our benchmarks or of a task of lm-eval.
 
     Raises:
-        KeyError, TypeError, ValueError: it is none.
+        DamagedError: it is none; names the file, the key, its value and what would be accepted.
     """
-    return (LmEvalResult if "lm_eval" in json.loads(text) else EvalResult).from_json(text)
+    data = read_json(file)
+    kind = LmEvalResult if isinstance(data, dict) and "lm_eval" in data else EvalResult
+    return kind.of_plain(data, file)
 
 
 def plain(scored: TaskScores) -> dict[str, Any]:
@@ -221,12 +251,6 @@ def plain(scored: TaskScores) -> dict[str, Any]:
         "by_problem": {name: list(values) for name, values in scored.by_problem.items()},
         "lower_is_better": list(scored.lower_is_better),
     }
-
-
-def scores_of_plain(data: Mapping[str, Any]) -> TaskScores:
-    """Return scores that `plain` wrote."""
-    by = {name: tuple(values) for name, values in data["by_problem"].items()}
-    return TaskScores(dict(data["scores"]), by, tuple(data["lower_is_better"]))
 
 
 def _column(scored: TaskScores, metric: str, problems: int) -> np.ndarray:

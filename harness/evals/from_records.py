@@ -1,10 +1,13 @@
 """A result is a function of records and a grader: made again from the store, by any grader, without an engine."""
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UserError
+from harness.errors import DamagedError, UserError
 from harness.evals.benchmark import BenchmarkFacts
 from harness.evals.data import GOLDS, PUBLISHED, all_golds, find_benchmark, golds_name
 from harness.evals.foreign import LmEvalResult
@@ -22,8 +25,11 @@ if TYPE_CHECKING:
     from harness.evals.loop import Job
 
 
-class NoAnswersError(UserError):
-    """Nobody here can say which of a record's responses are right, as of another machine's benchmark."""
+_RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
+
+
+class NoResultError(UserError):
+    """Nobody here can make a result of a record: its right answers, or how it was decoded, are not known here."""
 
 
 def result_of_record(
@@ -48,10 +54,10 @@ def result_of_record(
 
     Raises:
         UserError: samples are missing and `partial` was not asked for (or not one sample of every problem is there),
-            or the gold answers are not known (`NoAnswersError`).
+            or the gold answers are not known (`NoResultError`).
     """
-    if snapshot.config is None:
-        raise UserError(f"record {snapshot.name}: its config.json is damaged; run its command again")
+    if snapshot.config is None or snapshot.damaged:
+        raise DamagedError(f"record {snapshot.name}: {'; '.join(snapshot.damaged)}; run its command again")
     if kept := stored_scores(snapshot):
         return _by_lm_eval(snapshot, kept, problems, samples, partial)
     answers, facts = _golds(snapshot, golds, data_dir)
@@ -71,7 +77,7 @@ def result_of_job(job: "Job", store: RecordStore) -> EvalResult | None:
 def record_of(result: EvalResult) -> Snapshot | None:
     """Return the record that a result was made from; None where it was kept in none, or that is gone."""
     folder, name = result.provenance.get("records"), result.provenance.get("record")
-    if not folder or not name:
+    if not folder or not _RECORD.fullmatch(str(name)):
         return None
     try:
         return RecordStore(str(folder)).read(*str(name).split("/", 1))
@@ -282,6 +288,20 @@ def grade_again(
     return judge, len(now), sorted(changes, key=lambda change: (change.problem, change.sample))
 
 
+def _place(task: str, file: str, data_dir: str | None) -> Path | None:
+    """Return where the file that a record names is read: in `data_dir`, or below the current folder.
+
+    Others are not looked up because a record, perhaps a stranger's, names them. None: by the name of the task.
+    """
+    if data_dir:
+        folder = Path(data_dir).expanduser()
+        found = folder / Path(file).name
+        return found if found.is_file() and not (folder / f"{task}.jsonl").is_file() else None
+    here = Path.cwd()
+    found = Path(os.path.normpath(here / file))
+    return found if found.is_relative_to(here) and found.resolve().is_relative_to(here.resolve()) else None
+
+
 def _golds(
     snapshot: Snapshot, golds: str, data_dir: str | None
 ) -> tuple[dict[str, Mapping[str, Gold]], BenchmarkFacts]:
@@ -297,19 +317,23 @@ def _golds(
         came = {r["problem"]: str(r["gold"]) for r in read_verdicts(snapshot.folder, OFFICIAL).values()}
         return {PUBLISHED: came}, BenchmarkFacts()
     file = snapshot.about.get("file")
-    asked = f"{task}={file}" if file and not data_dir else task
-    if is_task_file(asked):
-        raise NoAnswersError(f"record {snapshot.name}: no code is run because a record names it; run its command again")
+    place = _place(task, file, data_dir) if file else None
+    asked = f"{task}={place}" if place else task
+    if is_task_file(str(file or task)):
+        raise NoResultError(f"record {snapshot.name}: no code is run because a record names it; run its command again")
     try:
         benchmark = find_benchmark(asked, data_dir, Presentation.kept(snapshot.about.get("presentation", {})))
     except UserError as error:
-        raise NoAnswersError(f"record {snapshot.name}: its right answers are not at hand ({error})") from None
+        reason = str(error)
+        if file and not place and not data_dir:
+            reason = f"{file}, which it names, is not below the current folder, so it is not read; give --data-dir"
+        raise NoResultError(f"record {snapshot.name}: its right answers are not at hand ({reason})") from None
     found: dict[str, Mapping[str, Gold]] = {
         version: {f"{task}/{key}": gold for key, gold in answers.items()}
         for version, answers in all_golds(benchmark, golds).items()
     }
     if config is not None and config.data not in (None, here := benchmark.data):
-        raise NoAnswersError(
+        raise NoResultError(
             f"record {snapshot.name} was decoded from other questions of {task} than are here (data {config.data} and "
             f"{here}), so these gold answers are not its own; give the folder of its data as --data-dir"
         )
@@ -319,7 +343,7 @@ def _golds(
 def _sampling(config: Any, samples: int) -> Sampling:
     """Return how a record was drawn; what an imported one does not say is taken as the paper's."""
     if config.sampling is not None:
-        return Sampling(samples=samples, **config.sampling.model_dump())
+        return parse(Sampling, {"samples": samples, **config.sampling.model_dump()})
     known = {name: config.source[name] for name in ("temperature", "top_p") if name in config.source}
     return parse(Sampling, {"samples": samples, **known})
 
@@ -330,15 +354,19 @@ def _imported(source: Mapping[str, Any]) -> Decoding:
     Raises:
         UserError: it does not say, or names a criterion whose counterpart here is not known.
     """
-    criterion, gamma = source.get("criterion"), -float(source.get("w0") or 0.0)
+    try:
+        criterion, gamma = source.get("criterion"), -float(source.get("w0") or 0.0)
+        tau = float(source.get("tau") or 0.0)
+    except (ValueError, TypeError, OverflowError):
+        criterion, gamma, tau = None, 0.0, 0.0
     if criterion == "none":
         return Decoding(mode="base")
     if criterion == "all" and not gamma:
         return Decoding(mode="rl")
     if criterion == "neg_logp" and "tau" in source:
         mode = "extrapolate" if gamma else "replace"
-        return parse(Decoding, {"mode": mode, "tau": float(source["tau"]), "gamma": gamma})
-    raise UserError(
+        return parse(Decoding, {"mode": mode, "tau": tau, "gamma": gamma})
+    raise NoResultError(
         f"the imported record of {source.get('folder', 'unknown origin')!r} cannot be compared: its folder's name does "
         f"not say how it was decoded, or by criterion={criterion!r}; accepted: none, all, neg_logp"
     )

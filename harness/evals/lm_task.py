@@ -14,17 +14,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import numpy as np
+from pydantic import Field
 
 from harness.digest import digest_of
-from harness.errors import UserError
+from harness.errors import DamagedError, UserError
 from harness.evals.benchmark import BenchmarkFacts
-from harness.evals.foreign import TaskScores, plain, scores_of_plain
+from harness.evals.foreign import TaskScores, TaskScoresFile, plain
 from harness.evals.task_file import ScoredTask, score_name
 from harness.files import write_file
 from harness.records import Key, Snapshot
+from harness.spec.stored import Count, Text, read_stored
 from harness.stats import standard_error
 
 if TYPE_CHECKING:
@@ -125,6 +127,17 @@ def keep_scores(
     write_file(folder / f"lm-eval-{digest_of(head)}.json", json.dumps(data).encode() + b"\n")
 
 
+class StoredScoresFile(TaskScoresFile, frozen=True):
+    """What `keep_scores` writes."""
+
+    graded_with: dict[str, Text]
+    problems: Annotated[tuple[Text, ...], Field(min_length=1)]
+    samples: Annotated[Count, Field(ge=1)]
+    data: Text | None
+    documents: Count | None
+    texts: Text
+
+
 @dataclass(frozen=True, slots=True)
 class StoredScores:
     """Scores that were kept beside a record, for its first `samples` samples of some `problems`."""
@@ -138,19 +151,20 @@ class StoredScores:
 
 def stored_scores(snapshot: Snapshot) -> list[StoredScores]:
     """Return the scores beside a record that are those of its responses, the latest first; no code of a task is run."""
-    files = sorted(snapshot.folder.glob("lm-eval-*.json"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+    files = sorted(snapshot.folder.glob("lm-eval-*.json"), key=lambda file: file.lstat().st_mtime_ns, reverse=True)
     found = []
     for file in files:
         try:
-            data = json.loads(file.read_bytes())
-            keys: list[Key] = [(name, sample) for name in data["problems"] for sample in range(data["samples"])]
-            if not all(key in snapshot for key in keys):
-                continue
-            if digest_of([snapshot.entry(key).text_digest for key in keys]) != data["texts"]:
-                continue
-            facts = BenchmarkFacts(data["data"], data["documents"])
-            scored = scores_of_plain(data)
-            found.append(StoredScores(tuple(data["problems"]), data["samples"], facts, data["graded_with"], scored))
-        except (OSError, ValueError, KeyError, TypeError):
+            kept = read_stored(file, StoredScoresFile)
+        except DamagedError:  # `rlvr-dir records verify` names it
             continue
+        if len(kept.problems) * kept.samples > len(snapshot.held):
+            continue
+        keys: list[Key] = [(name, sample) for name in kept.problems for sample in range(kept.samples)]
+        if not all(key in snapshot for key in keys):
+            continue
+        if digest_of([snapshot.entry(key).text_digest for key in keys]) != kept.texts:
+            continue
+        facts = BenchmarkFacts(kept.data, kept.documents)
+        found.append(StoredScores(kept.problems, kept.samples, facts, kept.graded_with, kept.scored))
     return found

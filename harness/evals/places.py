@@ -3,20 +3,22 @@
 results = read_results(["runs/demo", "DAPO=runs/dapo", "3f2a"], store="runs/records")
 """
 
-import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from harness.errors import UserError
+from harness.errors import DamagedError, UserError
 from harness.evals.foreign import read_result
-from harness.evals.from_records import NoAnswersError, regraded, result_of_record
+from harness.evals.from_records import NoResultError, regraded, result_of_record
 from harness.evals.result import EvalResult, config_hash_of
 from harness.evals.trainings import TrainingPlace, trainings_at
 from harness.records import RecordStore
 from harness.records.store import is_record
+from harness.spec.stored import Count, Stored, read_stored
+
+_P = TypeVar("_P")
 
 
 def read_results(
@@ -81,14 +83,15 @@ def _read(
     if place.startswith("run:") and run is not None:
         return [regraded(run(place.removeprefix("run:")), **how)]
     if path.is_file():
-        return [regraded(_of_file(path), **how)]
+        return [regraded(read_result(path), **how)]
     if path.is_dir():
         if is_record(path):
+            path = path.resolve()
             return [result_of_record(RecordStore(path.parents[1]).read(path.parent.name, path.name), **how)]
         path = path / "results" if (path / "results").is_dir() else path
-        if files := sorted(path.glob("*.json"), key=lambda file: (file.stat().st_mtime, file.name)):
+        if files := sorted(path.glob("*.json"), key=lambda file: (file.lstat().st_mtime, file.name)):
             pruned = {str(path.resolve()): _pruned(path.parent / "summary.json")}
-            found = [regraded(result, **how) for result in _newest([_of_file(file) for file in files])]
+            found = [regraded(result, **how) for result in _newest(_readable(files, read_result))]
             return [replace(result, provenance={**result.provenance, "pruned": pruned}) for result in found]
         records = RecordStore(path if RecordStore(path).names() else path / "records")
         return _of_records(records, records.names(), how)
@@ -98,16 +101,21 @@ def _read(
 
 
 def _of_records(store: RecordStore, names: Sequence[tuple[str, str]], how: dict[str, Any]) -> list[EvalResult]:
-    """Return the results of records; one whose right answers nobody knows here is left out, and said to be.
+    return _readable(names, lambda name: result_of_record(store.read(*name), **how))
+
+
+def _readable(places: Iterable[_P], read: Callable[[_P], EvalResult]) -> list[EvalResult]:
+    """Return the results of files or records; a damaged one, or a record whose right answers nobody knows here, is left
+    out, and said to be.
 
     Raises:
-        UserError: what `result_of_record` refuses, or all of them are such records.
+        UserError: what `read` refuses otherwise, or all of them are such.
     """
     found, without = [], []
-    for name in names:
+    for place in places:
         try:
-            found.append(result_of_record(store.read(*name), **how))
-        except NoAnswersError as error:
+            found.append(read(place))
+        except (DamagedError, NoResultError) as error:
             without.append(error)
     if without and not found:
         raise without[0]
@@ -116,11 +124,19 @@ def _of_records(store: RecordStore, names: Sequence[tuple[str, str]], how: dict[
     return found
 
 
+class _SearchFile(Stored, frozen=True):
+    """What is read of the summary of a sweep."""
+
+    states: dict[str, Count]
+
+
 def _pruned(summary: Path) -> int:
     """Return how many settings the search behind a folder of results has pruned; they left no result."""
+    if not summary.is_file():
+        return 0
     try:
-        return int(json.loads(summary.read_text())["states"]["pruned"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_stored(summary, _SearchFile).states.get("pruned", 0)
+    except DamagedError:  # of anything else that is called so
         return 0
 
 
@@ -133,10 +149,3 @@ def _newest(results: Sequence[EvalResult]) -> list[EvalResult]:
         kept.pop(asked, None)
         kept[asked] = result
     return list(kept.values())
-
-
-def _of_file(file: Path) -> EvalResult:
-    try:
-        return read_result(file.read_text())
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"results: {str(file)!r} is not a result of rlvr-dir ({type(error).__name__})") from None

@@ -4,18 +4,20 @@ import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from pydantic import AfterValidator, Field, Strict
 
 from harness import stats
 from harness.digest import digest_of
-from harness.errors import UserError
+from harness.errors import DamagedError, UserError
 from harness.evals.data import benchmark_size
 from harness.evals.metrics import responses_of
 from harness.files import folder_name, write_file
-from harness.spec import Decoding, Sampling, parse
+from harness.spec import Decoding, Sampling
 from harness.spec.pair import model_name as model_name  # for rooms that know results alone
+from harness.spec.stored import MOST, Count, Flag, Name, Number, Plain, Stored, Text, check_stored, parse_json
 
 # What must be equal before two results are subtracted or put into one column; another decoding, seed, number of samples
 # or pair of models is what they are compared for.
@@ -24,6 +26,70 @@ ALIKE = ("grader", "golds", "data", "problems", "temperature", "top_p", "max_tok
 ASKED = ("settings", "data", "graded_with", "golds", "partial")
 ARRAYS = ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
 _BOOLS = ("correct", "truncated", "no_box", "ungraded")
+
+_Flags = tuple[tuple[Flag, ...], ...]  # (problems, samples), as all tables
+_Counts = tuple[tuple[Count, ...], ...]
+_Votes = tuple[tuple[Annotated[int, Strict(), Field(ge=-1, le=MOST)], ...], ...]
+
+
+def _distinct(ids: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(ids)) < len(ids):
+        raise ValueError(f"problem_ids names {next(key for key in ids if ids.count(key) > 1)!r} twice")
+    return ids
+
+
+class TrainedFile(Stored, frozen=True):
+    """The training that a result is of."""
+
+    name: Text
+    seed: Count
+
+
+class ProvenanceFile(Stored, frozen=True):
+    """What a result says of where it comes from, as far as that is read again; older results say less."""
+
+    settings: Text | None = None
+    data: Text | None = None
+    benchmark_size: Count | None = None
+    grader: Text | None = None
+    graded_with: dict[str, Text] | None = None
+    golds: Annotated[Name, Field(min_length=1)] | None = None
+    partial: Text | None = None
+    part: Text | None = None
+    records: Text | None = None
+    record: Text | None = None
+    engine: Plain | None = None
+    versions: Plain | None = None
+    argv: tuple[Text, ...] | None = None
+    pruned: dict[Text, Count] | None = None
+    training: TrainedFile | None = None
+
+
+class ResultFile(Stored, frozen=True):
+    """What the files of all results have."""
+
+    called: ClassVar[str] = "result"
+
+    task: Annotated[Name, Field(pattern=r"^[^/\\\x00-\x1f]{1,200}$")]  # it names files
+    decoding: Decoding
+    sampling: Sampling
+    problem_ids: Annotated[tuple[Text, ...], AfterValidator(_distinct)]
+    n_tokens: _Counts
+    n_replaced: _Counts
+    n_changed: _Counts
+    truncated: _Flags
+    seconds: Annotated[Number, Field(ge=0, le=MOST)] = 0.0
+    provenance: ProvenanceFile = Field(default_factory=ProvenanceFile)
+
+
+class BenchmarkResultFile(ResultFile, frozen=True):
+    """A result of a benchmark of ours, as `EvalResult.to_json` writes it."""
+
+    correct: _Flags
+    no_box: _Flags
+    ungraded: _Flags
+    votes: _Votes | None = None
+    correct_by: dict[str, _Flags] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +129,19 @@ class EvalResult:
             object.__setattr__(self, "votes", self._table("votes", self.votes, False))
         by = {version: self._table("correct_by", table, True) for version, table in self.correct_by.items()}
         object.__setattr__(self, "correct_by", by)
+        for name in ("n_replaced", "n_changed"):
+            for row, column in np.argwhere(getattr(self, name) > self.n_tokens)[:1]:
+                raise UserError(
+                    f"{name} of {self.task}, {self.problem_ids[row]} sample {column}, is "
+                    f"{getattr(self, name)[row, column]} of {self.n_tokens[row, column]} tokens"
+                )
 
     def _table(self, name: str, table: Any, flags: bool) -> np.ndarray:
         shape = (len(self.problem_ids), self.sampling.samples)
-        value = np.asarray(table, dtype=bool if flags else np.int64)
+        try:
+            value = np.asarray(table, dtype=bool if flags else np.int64)
+        except ValueError:
+            raise UserError(f"{name} of {self.task} has rows of different lengths, not of {shape[1]} samples") from None
         if value.shape != shape or not shape[0]:
             raise UserError(
                 f"{name} of {self.task} has shape {value.shape}, not {shape} (problems, samples): refusing to "
@@ -302,18 +377,28 @@ class EvalResult:
         path = folder / self.file_name
         try:
             type(self).from_json(path.read_text())
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError):
             write_file(path, self.to_json())
         return path
 
     @classmethod
-    def from_json(cls, text: str) -> "EvalResult":
-        """Read the result that `to_json` wrote."""
-        data = json.loads(text)
-        data["decoding"] = parse(Decoding, data["decoding"])
-        data["sampling"] = parse(Sampling, data["sampling"])
-        data["problem_ids"] = tuple(data["problem_ids"])
-        return cls(**data)
+    def from_json(cls, text: str | bytes, where: object = "result") -> "EvalResult":
+        """Read the result that `to_json` wrote; `where`, its file, begins the sentence of a refusal.
+
+        Raises:
+            DamagedError: it is none; names the key, its value and what would be accepted.
+        """
+        return cls.of_plain(parse_json(text, where), where)
+
+    @classmethod
+    def of_plain(cls, data: Any, where: object) -> "EvalResult":
+        """Make it from a result file's plain values; raises what `from_json` does."""
+        file = check_stored(data, BenchmarkResultFile, where)
+        said = {name: getattr(file, name) for name in BenchmarkResultFile.model_fields}
+        try:
+            return cls(**{**said, "provenance": data.get("provenance", {})})
+        except UserError as error:
+            raise DamagedError(f"{where}: {error}") from None
 
 
 def _votes(answers: Sequence[Hashable | None]) -> list[int]:

@@ -13,6 +13,8 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.evals.result import EvalResult
+from harness.spec import read_yaml
+from harness.spec.stored import Count, Stored, Text, check_stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,20 @@ class TrainingPlace:
         return self.folder / f"seed-{seed}" / "log.jsonl"
 
 
+class EntryFile(Stored, frozen=True):
+    """A training in the summary of a sweep."""
+
+    label: Text
+    folder: Text
+
+
+class TrainingSweepFile(Stored, frozen=True):
+    """What is read of the summary of a sweep of trainings."""
+
+    seeds: tuple[Count, ...]
+    entries: tuple[EntryFile, ...]
+
+
 def trainings_at(place: Path) -> list[TrainingPlace]:
     """Return the training whose folder this is, or those of a sweep of trainings; nothing where it is neither.
 
@@ -54,8 +70,9 @@ def trainings_at(place: Path) -> list[TrainingPlace]:
         raise UserError(f"results: {str(sweep)!r} is a sweep of trainings without a summary yet; run it to its end")
     if summary.get("kind") != "train":
         return []
-    store, seeds = sweep.resolve().parents[1] / "trainings", tuple(map(int, summary["seeds"]))
-    return [TrainingPlace(e["label"], store / Path(e["folder"]).name, seeds) for e in summary["entries"]]
+    said = check_stored(summary, TrainingSweepFile, sweep / "summary.json")
+    store = sweep.resolve().parents[1] / "trainings"
+    return [TrainingPlace(entry.label, store / Path(entry.folder).name, said.seeds) for entry in said.entries]
 
 
 def of_training(result: EvalResult) -> bool:
@@ -83,7 +100,7 @@ def read_json(file: Path) -> dict[str, Any]:
     """Read a JSON object; an empty one where there is none."""
     try:
         data = json.loads(file.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 
@@ -94,10 +111,7 @@ def _seeds(folder: Path) -> tuple[int, ...]:
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
-    import yaml
-
     try:
-        data = yaml.safe_load(file.read_text())
-    except (OSError, yaml.YAMLError):
+        return read_yaml(file)
+    except UserError:
         return {}
-    return data if isinstance(data, dict) else {}

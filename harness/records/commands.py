@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UserError, unknown
+from harness.errors import DamagedError, UserError, unknown
 from harness.files import folder_name, write_file
 from harness.grading import grader_name
 from harness.records.config import RecordConfig
@@ -15,29 +15,48 @@ from harness.records.lock import Lock, check_free
 from harness.records.official import read_official
 from harness.records.record import LOCK, RECORD
 from harness.records.store import RecordStore, Snapshot
-from harness.records.summary import agreement, counts, graders, scores
-from harness.records.verdicts import OFFICIAL, read_verdicts, verdict_row, versions, write_verdicts
+from harness.records.summary import agreement, counts, scores
+from harness.records.verdicts import (
+    OFFICIAL,
+    judges,
+    read_verdicts,
+    verdict_damage,
+    verdict_row,
+    versions,
+    write_verdicts,
+)
+from harness.spec.stored import read_json
 
 FORMATS = ("jsonl", "texts", "summary")
 
 
 def list_records(store: str | Path) -> list[dict[str, Any]]:
-    """Return a row for each record: what it is, how much of what was asked last is held, whether it is finished."""
-    return [_row(RecordStore(store).read(*name)) for name in RecordStore(store).names()]
+    """Return a row for each record: what it is, how much of what was asked last is held, whether it is finished.
+
+    `damage` says which of its files could not be read; of a record whose journal could not, there is nothing else.
+    """
+    records, rows = RecordStore(store), []
+    for name in records.names():
+        try:
+            rows.append(_row(records.read(*name)))
+        except DamagedError as error:
+            rows.append({"record": "/".join(name), "damage": [str(error)]})
+    return rows
 
 
 def _row(snapshot: Snapshot) -> dict[str, Any]:
-    asked = snapshot.about.get("asked", {})
+    asked = snapshot.about.get("asked") or {"problems": 0, "samples": 0}
     sizes = counts(snapshot)
     return {
         "record": snapshot.name,
         "decoding": snapshot.config.label() if snapshot.config else "config.json is damaged",
-        "pair": " / ".join(snapshot.about[role] for role in ("base", "rl") if role in snapshot.about),
+        "pair": " / ".join(name for role in ("base", "rl") if (name := snapshot.about.get(role))),
         "held": sizes["rollouts"],
-        "asked": asked.get("problems", 0) * asked.get("samples", 0),
+        "asked": asked["problems"] * asked["samples"],
         "finished": snapshot.finished,
         "tokens": sizes.get("tokens", 0),
-        "graders": graders(snapshot),
+        "graders": judges(snapshot.folder),
+        "damage": list(snapshot.damaged),
     }
 
 
@@ -53,7 +72,7 @@ def show_record(store: str | Path, name: str) -> dict[str, Any]:
         "scores": {},
         "damage": _findings(records.read(snapshot.record_hash, snapshot.task, whole=True)),
     }
-    for grader in graders(snapshot):
+    for grader in judges(snapshot.folder):
         try:
             found["scores"][grader] = scores(snapshot, grader)
         except UserError as error:  # not complete, or not graded to the end: said, never averaged
@@ -80,7 +99,7 @@ def export_record(store: str | Path, name: str, out: str | Path, form: str = "js
     elif form == "jsonl":
         data = snapshot.export()
     else:
-        verdicts = {grader: read_verdicts(snapshot.folder, grader) for grader in graders(snapshot)}
+        verdicts = {grader: read_verdicts(snapshot.folder, grader) for grader in judges(snapshot.folder)}
         data = (_plain(entry, verdicts) for entry in snapshot.entries())
     write_file(Path(out).expanduser(), data)
     return Path(out)
@@ -96,14 +115,18 @@ def verify_records(store: str | Path, name: str | None = None) -> dict[str, list
     """Return what is wrong, record by record (an empty list: nothing). Nothing is changed; the next run repairs."""
     records = RecordStore(store)
     names = records.find(name) if name else records.names()
-    return {"/".join(each): _findings(records.read(*each, whole=True)) for each in names}
+    found = {}
+    for each in names:
+        try:
+            found["/".join(each)] = _findings(records.read(*each, whole=True))
+        except DamagedError as error:
+            found["/".join(each)] = [str(error)]
+    return found
 
 
 def _findings(snapshot: Snapshot) -> list[str]:
     found = snapshot.contents
-    damage = []
-    if snapshot.config is None:
-        damage.append("config.json is damaged, or is not the one that the folder is named after")
+    damage = list(snapshot.damaged)
     if found.foreign:
         damage.append("the journal belongs to another record")
     elif not found.header:
@@ -114,6 +137,12 @@ def _findings(snapshot: Snapshot) -> list[str]:
         damage.append(f"a torn last entry of {found.tail} bytes (an interrupted write, or one going on now)")
     if (snapshot.folder / RECORD).is_file() and not snapshot.finished:
         damage.append("record.jsonl is not what the journal says: damaged, or more was decoded since")
+    damage += verdict_damage(snapshot.folder)
+    for path in sorted(snapshot.folder.glob("lm-eval-*.json")):
+        try:
+            read_json(path)
+        except DamagedError as error:
+            damage.append(str(error))
     damage += [f"set aside earlier: {path.name}" for path in sorted(snapshot.folder.glob("*.corrupt-*"))]
     return damage
 
@@ -149,6 +178,8 @@ def gc_records(store: str | Path, drop: Sequence[str] = (), *, delete: bool = Fa
             found += [{"path": str(path), "bytes": _bytes(path), "reason": reason} for path, reason in garbage]
             for path, _ in garbage if delete else ():
                 _remove(path)
+        except DamagedError:  # not to be touched by what cannot read it
+            continue
         finally:
             if held is not None:
                 held.release()

@@ -4,11 +4,11 @@ import os
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
-from harness.spec import Decoding, Pair, Sampling, Spec
+from harness.spec import Decoding, Pair, Sampling, Spec, parse
 
 # What an engine tells of itself that cannot change a token; anything else it tells is part of the hash.
 NOT_HASHED = ("pair", "self_test", "workers")
@@ -32,6 +32,17 @@ class Drawing(Spec, frozen=True):
         """Return how `sampling` draws."""
         return cls(**sampling.model_dump(exclude={"samples"}))
 
+    @model_validator(mode="after")
+    def _check(self) -> "Drawing":
+        parse(Sampling, {"samples": 1, **self.model_dump()})
+        return self
+
+
+def _check_source(source: dict[str, Any]) -> dict[str, Any]:
+    if not ((per_seed := source.get("per_seed", 1)) and type(per_seed) is int and per_seed > 0):
+        raise ValueError(f"source.per_seed={per_seed!r} is refused; accepted: a number of samples")
+    return source
+
 
 class RecordConfig(Spec, frozen=True):
     """The settings behind a record. Its `hash()` names the record's folder, so a changed setting is another record.
@@ -50,7 +61,7 @@ class RecordConfig(Spec, frozen=True):
     prompt: str | None = None
     data: str | None = None
     engine: dict[str, Any] = Field(default_factory=dict)
-    source: dict[str, Any] = Field(default_factory=dict)
+    source: Annotated[dict[str, Any], AfterValidator(_check_source)] = Field(default_factory=dict)
     format: Literal[1] = 1
 
     @classmethod

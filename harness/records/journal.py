@@ -18,16 +18,18 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 from harness.digest import digest
-from harness.errors import UserError
+from harness.errors import DamagedError
 from harness.files import disk_error, set_aside, write_file
 from harness.records import lines
 from harness.records.rollout import FinishReason, Key, StoredRollout, exact, unpacked
+from harness.spec.stored import MOST
 
 JOURNAL, OLD_JOURNAL = "journal.bin", "journal.jsonl"
 FORMATS = (1, 2)
+_LONGEST = 1 << 28  # bytes of a line; those of format 1 had every column in them
 _START = b'\n{"sha":"'  # between two entries
 _FACTS = {
     "problem": str, "sample": int, "finish_reason": str, "n_tokens": int, "n_replaced": int, "n_changed": int,
@@ -78,15 +80,21 @@ class Entry:
             try:
                 text = digest(row["text"])
                 row = {"trace_columns": 0, **row, "text_digest": text, "digest": lines.checksum(exact(row))}
-            except (KeyError, TypeError, AttributeError):
+            except (KeyError, TypeError, AttributeError, RecursionError):
                 raise ValueError("no rollout") from None
         facts: dict[str, Any] = {name: row.get(name) for name in _FACTS}
-        if any(type(facts[name]) is not kind or (kind is int and facts[name] < 0) for name, kind in _FACTS.items()):
+        if any(type(facts[name]) is not kind for name, kind in _FACTS.items()):
             raise ValueError("facts of another type")
+        if any(kind is int and not 0 <= facts[name] <= MOST for name, kind in _FACTS.items()):
+            raise ValueError("counts out of range")
+        if facts["finish_reason"] not in get_args(FinishReason):
+            raise ValueError("no reason to finish")
         if max(facts["n_replaced"], facts["n_changed"]) > facts["n_tokens"]:
             raise ValueError("more tokens are flagged than there are")
         prompt = row.get("prompt")
-        return cls(**facts, prompt=prompt if prompt is None else str(prompt), path=path, offset=offset, length=length)
+        if prompt is not None and type(prompt) is not str:
+            raise ValueError("a prompt of another type")
+        return cls(**facts, prompt=prompt, path=path, offset=offset, length=length)
 
     @property
     def key(self) -> Key:
@@ -98,7 +106,7 @@ class Entry:
         """The response.
 
         Raises:
-            UserError: the entry is damaged.
+            DamagedError: the entry is damaged.
         """
         row, payload = self._read()
         try:
@@ -114,7 +122,7 @@ class Entry:
         """Return the whole rollout.
 
         Raises:
-            UserError: the entry is damaged.
+            DamagedError: the entry is damaged.
         """
         row, payload = self._read()
         try:
@@ -137,12 +145,12 @@ class Entry:
         row = lines.decode(line)
         if row is None or (row.get("problem"), row.get("sample")) != self.key:
             raise self._damaged("it is not where it was")
-        if "columns" in row and zlib.crc32(payload) != row["crc"]:
+        if "columns" in row and zlib.crc32(payload) != row.get("crc"):
             raise self._damaged("its checksum does not fit")
         return row, payload
 
-    def _damaged(self, why: object) -> UserError:
-        return UserError(
+    def _damaged(self, why: object) -> DamagedError:
+        return DamagedError(
             f"{self.path}: {self.problem} sample {self.sample} was damaged or moved while in use ({why}); run again: "
             "`rlvr-dir records verify` names damage, and the command that decoded it decodes it again"
         )
@@ -170,7 +178,7 @@ def contents(path: Path, record_hash: str, task: str, *, whole: bool) -> Content
     """Read a journal; the columns are checked if `whole`, else skipped.
 
     Raises:
-        UserError: the file cannot be read, or a later version of this program wrote it.
+        DamagedError: the file cannot be read, or a later version of this program wrote it.
     """
     found = Contents(path)
     try:
@@ -183,7 +191,7 @@ def contents(path: Path, record_hash: str, task: str, *, whole: bool) -> Content
                     continue
                 elif "config" in row:
                     if row.get("format") not in FORMATS:
-                        raise UserError(
+                        raise DamagedError(
                             f"{path} is of format {row.get('format')}, which this version of rlvr-dir does not read; "
                             f"accepted: {', '.join(map(str, FORMATS))}"
                         )
@@ -195,7 +203,7 @@ def contents(path: Path, record_hash: str, task: str, *, whole: bool) -> Content
     except FileNotFoundError:
         return found
     except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror})") from None
+        raise DamagedError(f"{path} cannot be read ({error.strerror})") from None
     if found.foreign:  # nothing in it can be trusted to be ours
         found.entries = {}
     return found
@@ -220,7 +228,7 @@ def scan(file: BinaryIO, *, whole: bool) -> Iterator[tuple[int, int, dict[str, A
     size, at = os.fstat(file.fileno()).st_size, 0
     while at < size:
         file.seek(at)
-        line = file.readline()
+        line = file.readline(_LONGEST)
         row, end = lines.decode(line), at + len(line)
         good, short = row is not None, not line.endswith(b"\n")
         if row is not None and "columns" in row:

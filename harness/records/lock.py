@@ -123,7 +123,7 @@ def _owner(path: Path) -> str:
     try:
         owner = json.loads(path.read_bytes()[:4096])
         return f"process {owner['pid']} on {owner['host']} (since {owner['since']}: {owner['command']})"
-    except (OSError, ValueError, KeyError, TypeError):  # between locking and signing, or unreadable
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # between locking and signing, or unreadable
         return "another process"
 
 

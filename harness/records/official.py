@@ -13,19 +13,41 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from harness.digest import digest
 from harness.errors import UserError
 from harness.records.rollout import StoredRollout
+from harness.spec.stored import Count, Flag, Number, Stored, Text, check_stored, is_number, read_json
 
 _FOLDER = re.compile(
     r"(?P<models>.+)-(?P<dataset>[^-]+)-w(?P<w0>-?[^_]+)_(?P<w1>[^_]+)-select_(?P<criterion>.+)"
     r"-thresh_(?P<tau>.+)-n(?P<n>[0-9]+)-t(?P<temperature>[^-]+)-top_p(?P<top_p>[^-]+)"
 )
+MOST_TOKENS = 1 << 20  # of a response
 _LISTS = ("generated_texts", "accs", "lengths", "resample_rates", "resample_infos")
+
+
+class Resampled(Stored, frozen=True):
+    """A flagged position: the token that was proposed, and the one in its place."""
+
+    original: Any
+    resampled: Any
+
+
+class ProblemFile(Stored, frozen=True):
+    """A problem of their files."""
+
+    prompt: Text
+    gt: Text | Number
+    generated_texts: tuple[Text, ...]
+    accs: tuple[Flag, ...]
+    lengths: tuple[Annotated[Count, Field(le=MOST_TOKENS)], ...]
+    resample_rates: tuple[Number, ...]
+    resample_infos: tuple[dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Resampled], ...]
 
 
 @dataclass(frozen=True)
@@ -103,22 +125,21 @@ def _settings(folder: str) -> dict[str, Any]:
 
 def _number(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
         return text
+    return value if is_number(value) else text
 
 
 def _load(path: Path) -> list[dict[str, Any]]:
-    try:
-        problems = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as JSON ({error})") from None
+    problems = read_json(path)
     if not isinstance(problems, list) or not problems:
         raise UserError(f"{path} is not a list of problems")
     for number, problem in enumerate(problems):
         absent = [name for name in ("prompt", "gt", *_LISTS) if not isinstance(problem, dict) or name not in problem]
         if absent:
             raise UserError(f"{path} problem {number} lacks {absent[0]!r}")
+        check_stored(problem, ProblemFile, f"{path} problem {number}")
         if len({len(problem[name]) for name in _LISTS}) != 1 or not problem["accs"]:
             raise UserError(f"{path} problem {number} has lists of different lengths, or empty ones")
     return problems

@@ -17,9 +17,9 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from harness.errors import UserError
+from harness.errors import DamagedError, UserError
 from harness.files import make_folder, set_aside, write_file
 from harness.grading import DEFAULT_GRADER, Gold, Verdict
 from harness.records import lines
@@ -28,9 +28,43 @@ from harness.records.journal import JOURNAL, Entry, Journal, header, journal_pat
 from harness.records.lock import Lock
 from harness.records.rollout import Key, StoredRollout
 from harness.records.verdicts import grade_record
+from harness.spec.stored import Count, Stored, Text, check_stored, read_json
 
 CONFIG, RECORD, ABOUT, LOCK = "config.json", "record.jsonl", "about.json", "lock"
 _DIGITS = re.compile(r"([0-9]+)")
+
+
+class Asked(Stored, frozen=True):
+    """What was asked of a record last: the first problems of the benchmark, or those with these names."""
+
+    problems: Count
+    samples: Count
+    names: tuple[Text, ...] | None = None
+
+
+class About(Stored, frozen=True):
+    """What is read of `about.json`, all of which earlier versions may have left out."""
+
+    called: ClassVar[str] = "about.json"
+
+    base: Text | None = None
+    rl: Text | None = None
+    file: Text | None = None
+    asked: Asked | None = None
+    complete: dict[str, Count] | None = None
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """Read `about.json`, all of it; empty where there is none.
+
+    Raises:
+        DamagedError: it is no JSON, or something that is read of it is of another type.
+    """
+    if not path.exists():
+        return {}
+    data = read_json(path)
+    check_stored(data, About, path)
+    return data
 
 
 def in_order(keys: Iterable[Key]) -> list[Key]:
@@ -56,7 +90,7 @@ def complete(about: Mapping[str, Any], held: Iterable[Key]) -> dict[str, int]:
     for problem, sample in held:
         samples.setdefault(problem, set()).add(sample)
     first = {name: next(k for k in range(len(mine) + 1) if k not in mine) for name, mine in samples.items()}
-    if "complete" in about:
+    if about.get("complete") is not None:
         return {name: k for name, noted in about["complete"].items() if (k := min(noted, first.get(name, 0)))}
     asked = about.get("asked") or {}
     whole = len(first) == asked.get("problems") and min(first.values(), default=0) >= asked.get("samples", 1)
@@ -139,9 +173,11 @@ class Record:
     def _write_about(self, about: Mapping[str, Any]) -> None:
         path = self.folder / ABOUT
         try:
-            old = dict(json.loads(path.read_bytes()))
-        except (OSError, ValueError, TypeError):
-            old = {"created": time.strftime("%Y-%m-%d %H:%M:%S")}
+            old = read_about(path)
+        except DamagedError as error:
+            old = {}
+            self.repairs.append(f"{error}: set aside as {set_aside(path).name}")
+        old = old or {"created": time.strftime("%Y-%m-%d %H:%M:%S")}
         asked = {"problems": len(self.problems), "samples": self.samples, "names": self.problems}
         new = {**old, **about, "asked": asked, "complete": complete(old, self._journal.entries)}
         if new != old:
@@ -150,7 +186,7 @@ class Record:
     def _write_complete(self) -> None:
         """Note of each problem asked how many of its samples are finished: what else is held came of interruptions."""
         path = self.folder / ABOUT
-        about = json.loads(path.read_bytes())
+        about = read_about(path)
         now = {name: max(self.samples, about["complete"].get(name, 0)) for name in self.problems}
         if now.items() - about["complete"].items():
             new = {**about, "complete": {**about["complete"], **now}}

@@ -21,6 +21,10 @@ FinishReason = Literal["stop", "length", "unknown"]
 DELTA_ERROR = 2.0**-11  # relative; below 6e-5 absolute, by at most 3e-8
 _MEASURED = ("delta_logp", "trace", "trace_columns")  # what depends, in its last bits, on the batch
 _MOST_BYTES = 1 << 30  # of one column, decompressed
+_KINDS = {
+    "text": ("utf-8",), "replaced": ("bits",), "changed": ("bits",), "token_ids": ("<u4",),
+    "prompt_token_ids": ("<u4",), "delta_logp": ("<f2", "<f4"), "trace": ("<f4",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,7 +215,9 @@ def unpacked(row: dict[str, Any], payload: bytes, only: str | None = None) -> di
     """
     found, at = {}, 0
     for name, kind, size in row["columns"]:
-        if only in (None, name):
+        if name in _KINDS and only in (None, name):
+            if kind not in _KINDS[name]:
+                raise ValueError(f"column {name} is of type {kind!r}")
             stream = zlib.decompressobj()
             try:
                 data = stream.decompress(payload[at : at + size], _MOST_BYTES)
@@ -247,4 +253,7 @@ def _flags(data: bytes, n: int) -> np.ndarray:
 def _tuple(ids: Any) -> tuple[int, ...] | None:
     if ids is None:
         return None
-    return tuple(ids.tolist() if isinstance(ids, np.ndarray) else ids)
+    found = tuple(ids.tolist() if isinstance(ids, np.ndarray) else ids)
+    if not all(type(token) is int and 0 <= token < 2**32 for token in found):
+        raise ValueError("token ids of another type")
+    return found

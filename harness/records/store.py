@@ -1,20 +1,20 @@
 """A store: a folder of records, `<store>/<record hash>/<task>`; opening one for writing, reading any without a lock."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UserError
+from harness.errors import DamagedError, UserError
 from harness.files import folder_name
 from harness.records import lines
 from harness.records.config import RecordConfig
 from harness.records.journal import JOURNAL, OLD_JOURNAL, Contents, Entry, contents, header, journal_path
-from harness.records.record import ABOUT, CONFIG, RECORD, Record, complete, in_order, manifest, same_bytes
+from harness.records.record import ABOUT, CONFIG, RECORD, Record, complete, in_order, manifest, read_about, same_bytes
 from harness.records.rollout import Key, StoredRollout
 from harness.spec import parse
+from harness.spec.stored import read_json
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Snapshot:
     config: RecordConfig | None  # None where config.json is damaged
     about: dict[str, Any]
     contents: Contents
+    damaged: tuple[str, ...] = ()  # a sentence for each file that could not be read
 
     @property
     def name(self) -> str:
@@ -157,8 +158,18 @@ class RecordStore:
         if not is_record(folder):
             raise UserError(f"there is no record {record_hash}/{task} in {str(self.folder)!r}")
         found = contents(journal_path(folder), record_hash, task, whole=whole)
-        config, about = _config(folder / CONFIG, record_hash), _json(folder / ABOUT) or {}
-        return Snapshot(folder, record_hash, task, config, about, found)
+        damaged: list[str] = []
+        config: RecordConfig | None = None
+        about: dict[str, Any] = {}
+        try:
+            config = _config(folder / CONFIG, record_hash)
+        except DamagedError as error:
+            damaged.append(str(error))
+        try:
+            about = read_about(folder / ABOUT)
+        except DamagedError as error:
+            damaged.append(str(error))
+        return Snapshot(folder, record_hash, task, config, about, found, tuple(damaged))
 
 
 def is_record(folder: Path) -> bool:
@@ -166,20 +177,14 @@ def is_record(folder: Path) -> bool:
     return journal_path(folder).is_file()
 
 
-def _json(path: Path) -> dict[str, Any] | None:
+def _config(path: Path, record_hash: str) -> RecordConfig:
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _config(path: Path, record_hash: str) -> RecordConfig | None:
-    data = _json(path)
-    if data is None:
-        return None
-    try:
-        config = parse(RecordConfig, data)
-    except UserError:
-        return None
-    return config if config.hash() == record_hash else None
+        config = parse(RecordConfig, read_json(path))
+        found = config.hash()
+    except DamagedError:
+        raise
+    except (UserError, RecursionError) as error:
+        raise DamagedError(f"{path}: {error}") from None
+    if found != record_hash:
+        raise DamagedError(f"{path} is damaged, or is not the one that the folder {record_hash} is named after")
+    return config

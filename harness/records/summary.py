@@ -7,12 +7,7 @@ import numpy as np
 from harness import stats
 from harness.errors import UserError
 from harness.records.store import Snapshot
-from harness.records.verdicts import read_verdicts, verdict_path
-
-
-def graders(snapshot: Snapshot) -> list[str]:
-    """Return whose verdicts are beside a record."""
-    return sorted(path.stem.removeprefix("verdicts-") for path in snapshot.folder.glob("verdicts-*.jsonl"))
+from harness.records.verdicts import judges, read_verdicts, verdict_path
 
 
 def counts(snapshot: Snapshot) -> dict[str, Any]:
@@ -45,7 +40,7 @@ def correctness(snapshot: Snapshot, grader: str) -> np.ndarray:
         UserError: a verdict or a sample is missing; fewer than were asked for are never averaged.
     """
     if not verdict_path(snapshot.folder, grader).is_file():
-        known = ", ".join(graders(snapshot)) or "none yet"
+        known = ", ".join(judges(snapshot.folder)) or "none yet"
         raise UserError(f"record {snapshot.name} has no verdicts by grader={grader!r}; it has: {known}")
     verdicts = read_verdicts(snapshot.folder, grader)
     by_problem: dict[str, list[bool]] = {}

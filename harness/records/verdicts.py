@@ -5,6 +5,7 @@ anything else is graded again. Losing the file loses nothing. A judge is a grade
 by another version of the benchmark's answers than the published one: `robust-2`, `robust-2+r1zero`.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -13,10 +14,13 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.files import folder_name, write_file
-from harness.grading import OLDER, Gold, Verdict, code_digest, grade_many, grader_name
+from harness.grading import OLDER, VERDICT_KINDS, Gold, Verdict, code_digest, grade_many, grader_name
 from harness.records import lines
 from harness.records.journal import Entry
 from harness.records.rollout import Key, StoredRollout
+from harness.spec.stored import MOST, MOST_BYTES
+
+_JUDGE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 
 
 def judge_name(grader: str, golds: str = "published") -> str:
@@ -71,12 +75,49 @@ def _plain(gold: Gold) -> str | list[str]:
 def read_verdicts(folder: Path, judge: str, expected: dict[str, Any] | None = None) -> dict[Key, dict[str, Any]]:
     """Return the stored rows by key. With `expected`, none unless the file's first line says exactly that."""
     path = verdict_path(folder, judge)
-    if not path.is_file():
+    if not path.is_file() or path.stat().st_size > MOST_BYTES:
         return {}
     head, *rows = [*lines.decode_all(path.read_bytes())] or [None]
     if expected is not None and head != expected:
         return {}
-    return {(row["problem"], row["sample"]): row for row in rows if row is not None}
+    return {(row["problem"], row["sample"]): row for row in rows if row is not None and _is_verdict(row)}
+
+
+def _is_verdict(row: dict[str, Any]) -> bool:
+    gold, answer, sample = row.get("gold"), row.get("answer"), row.get("sample")
+    return (
+        all(type(row.get(name)) is str for name in ("problem", "text"))
+        and type(sample) is int
+        and 0 <= sample <= MOST
+        and row.get("kind") in VERDICT_KINDS
+        and (answer is None or type(answer) is str)
+        and (type(gold) is str or (type(gold) is list and all(type(each) is str for each in gold)))
+    )
+
+
+def judges(folder: Path) -> list[str]:
+    """Return whose verdicts are beside a record."""
+    names = sorted(path.stem.removeprefix("verdicts-") for path in folder.glob("verdicts-*.jsonl"))
+    return [name for name in names if _JUDGE.fullmatch(name)]
+
+
+def verdict_damage(folder: Path) -> list[str]:
+    """Say of each file of verdicts beside a record what is wrong with it; what is damaged is graded again."""
+    said = []
+    for path in sorted(folder.glob("verdicts-*.jsonl")):
+        try:
+            size, rows = path.stat().st_size, [*lines.decode_all(path.read_bytes())] if path.is_file() else []
+        except OSError as error:
+            said.append(f"{path.name} cannot be read ({error.strerror})")
+            continue
+        bad = sum(row is None or (number > 0 and not _is_verdict(row)) for number, row in enumerate(rows))
+        if not _JUDGE.fullmatch(path.stem.removeprefix("verdicts-")):
+            said.append(f"{path.name} is named after no grader")
+        elif size > MOST_BYTES or not rows:
+            said.append(f"{path.name} has {size:,} bytes: it is not read")
+        elif bad:
+            said.append(f"{bad} damaged lines in {path.name}: what they said is graded again")
+    return said
 
 
 def latest_verdicts(folder: Path, judge: str) -> dict[Key, dict[str, Any]]:

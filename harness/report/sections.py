@@ -1,24 +1,26 @@
 """Sections that need no results: analyses, and the paper's own tables drawn by the functions that draw ours."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from harness.errors import UserError
+from harness.errors import DamagedError, UserError
 from harness.report import paper
+from harness.report.analyses import TheoremForm, TokensForm, TrainingForm
 from harness.report.gated import gated_section
 from harness.report.model import Section, Table
 from harness.report.other import theorem_section, training_section
 from harness.report.shapes import grid_table, methods_table, on_rl_table, title
 from harness.report.tokens import token_section
 from harness.report.weights import weight_section
+from harness.spec.stored import Stored, check_stored, read_json
 
 ANALYSES = {
-    "tokens": token_section,
-    "gated": gated_section,
-    "weights": weight_section,
-    "theorem": theorem_section,
-    "training": training_section,
+    "tokens": (TokensForm, token_section),
+    "gated": (Stored, gated_section),  # whose parts are read as they are, as those of `weights`
+    "weights": (Stored, weight_section),
+    "theorem": (TheoremForm, theorem_section),
+    "training": (TrainingForm, training_section),
 }
 
 
@@ -31,20 +33,34 @@ def analysis_sections(places: Sequence[Path]) -> list[Section]:
     sections: list[Section] = []
     for place in places:
         files = sorted(place.glob("*.json")) if place.is_dir() else [place]
-        found = [data for file in files if (data := _analysis(file)) is not None]
+        found = [(file, data) for file in files if (data := _analysis(file)) is not None]
         if not found:
             raise UserError(f"analysis={str(place)!r} holds nothing that `rlvr-dir analyse` wrote")
-        found.sort(key=lambda data: list(ANALYSES).index(data["kind"]))
-        sections += [ANALYSES[data["kind"]](data, len(sections) + i) for i, data in enumerate(found)]
+        found.sort(key=lambda each: list(ANALYSES).index(each[1]["kind"]))
+        sections += [_section(file, data, len(sections) + i) for i, (file, data) in enumerate(found)]
     return sections
 
 
-def _analysis(file: Path) -> dict | None:
+def _analysis(file: Path) -> dict[str, Any] | None:
     try:
-        data = json.loads(file.read_text())
-    except (OSError, ValueError):
+        data = read_json(file)
+    except DamagedError:
         return None
-    return data if isinstance(data, dict) and data.get("kind") in ANALYSES else None
+    return data if isinstance(data, dict) and str(data.get("kind")) in ANALYSES else None
+
+
+def _section(file: Path, data: dict[str, Any], number: int) -> Section:
+    """Make the section of an analysis.
+
+    Raises:
+        DamagedError: it is none that `rlvr-dir analyse` wrote.
+    """
+    form, section = ANALYSES[data["kind"]]
+    check_stored(data, form, file)
+    try:
+        return section(data, number)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # parts that do not fit
+        raise DamagedError(f"{file} does not fit together ({type(error).__name__}: {str(error)[:100]})") from None
 
 
 def paper_tables() -> list[Table]:

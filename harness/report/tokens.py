@@ -51,8 +51,8 @@ def token_section(data: Mapping[str, Any], number: int = 0) -> Section:
 def _shares(data: Mapping[str, Any], who: str, fact: str) -> tuple[np.ndarray, np.ndarray, Mapping[str, Any]]:
     """Return the edges, the shares of all tokens, and the histogram itself."""
     histogram = data["generations"][who]["histograms"][fact]
-    edges = np.linspace(histogram["low"], histogram["high"], histogram["bins"] + 1)
     counted = histogram["counted"]
+    edges = np.linspace(histogram["low"], histogram["high"], len(counted["counts"]) + 1)
     return edges, np.asarray(counted["counts"]) / max(1, counted["tokens"]), counted
 
 

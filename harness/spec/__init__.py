@@ -3,7 +3,7 @@
 No torch here: reading a spec, printing `--help` and refusing a mistake stay instant.
 """
 
-from harness.spec.base import Spec, parse, read_yaml
+from harness.spec.base import Spec, parse, read_yaml, yaml_mapping
 from harness.spec.decoding import (
     CRITERIA,
     MODES,
@@ -46,4 +46,5 @@ __all__ = [
     "parse_decoding",
     "read_yaml",
     "with_controls",
+    "yaml_mapping",
 ]

@@ -9,7 +9,7 @@ would be accepted; `parse` hands it on. Everything pydantic finds by itself beco
 
 import json
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from os.path import expanduser
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
@@ -20,6 +20,7 @@ from harness.digest import digest
 from harness.errors import UserError, unknown
 
 Place = Annotated[str, AfterValidator(expanduser)]  # a path, in which ~ is the user's home, or a hub id or an address
+MOST_VALUES, MOST_DEPTH = 100_000, 100  # of a YAML file
 
 
 class Spec(BaseModel, frozen=True):
@@ -78,16 +79,25 @@ def parse(spec: type[S], data: Any, where: str = "") -> S:
         raise _no_mapping(name, first["input"], inner)
     if first["type"] == "missing":
         raise UserError(f"{name} is missing" + (f" in the {spec.called}" if spec.called else ""))
-    if first["type"] == "literal_error" and get_origin(annotation) is Literal:
+    if first["type"] == "literal_error" and get_origin(annotation) is Literal and len(shown(first["input"])) <= 80:
         raise unknown(name, first["input"], get_args(annotation))
     message = first["msg"]
-    raise UserError(f"{name}={first['input']!r} is refused: {message[0].lower()}{message[1:]}")
+    raise UserError(f"{name}={shown(first['input'])} is refused: {message[0].lower()}{message[1:]}")
 
 
 def _no_mapping(name: str, value: object, spec: type[Spec]) -> UserError:
     if not name:
         return UserError(f"the {spec.called or spec.__name__} is not a mapping of keys to values")
-    return UserError(f"{name}={value!r} is refused; accepted: a mapping of {', '.join(spec.model_fields)}")
+    return UserError(f"{name}={shown(value)} is refused; accepted: a mapping of {', '.join(spec.model_fields)}")
+
+
+def shown(value: object) -> str:
+    """Write a value as a sentence may have it, whatever its size."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a whole number of thousands of digits; lists in lists in lists
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _walk(spec: type[Spec], location: Sequence[int | str]) -> tuple[list[str], type[Spec], Any]:
@@ -130,21 +140,50 @@ def read_yaml(path: Path | str | None, changes: Iterable[str] = ()) -> dict[str,
     Raises:
         UserError: no such file, not YAML, no mapping, or a change that names no key.
     """
+    try:
+        text = "{}" if path is None else Path(path).expanduser().read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"file={str(path)!r} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not YAML ({error})") from None
+    data = yaml_mapping(text, path)
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals:
+            raise UserError(f"set={change!r} is refused; accepted: KEY=VALUE, as sampling.samples=8")
+        set_key(data, name.strip(), _yaml(value, "set"))
+    return data
+
+
+def yaml_mapping(text: Any, where: object) -> dict[str, Any]:
+    """Return the mapping that some YAML is; `where` begins the sentence.
+
+    Raises:
+        UserError: it is not YAML, or no mapping of texts to values.
+    """
+    data = _yaml(text, where)
+    if not isinstance(data, dict):
+        raise UserError(f"{where} is not a mapping of keys to values")
+    if wrong := [key for key in data if not isinstance(key, str)]:
+        raise UserError(f"{where}: the key {shown(wrong[0])} is refused; accepted: text")
+    return data
+
+
+def _yaml(text: Any, where: object) -> Any:
     import yaml
 
     try:
-        data = {} if path is None else load_yaml(Path(path).expanduser().read_text(encoding="utf-8"))
-        if not isinstance(data, dict):
-            raise UserError(f"{path} is not a mapping of keys to values")
-        for change in changes:
-            name, equals, value = change.partition("=")
-            if not equals:
-                raise UserError(f"set={change!r} is refused; accepted: KEY=VALUE, as sampling.samples=8")
-            set_key(data, name.strip(), load_yaml(value))
-    except OSError as error:
-        raise UserError(f"file={str(path)!r} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path or 'set'} is not YAML ({' '.join(str(error).split())[:160]})") from None
+        data = load_yaml(text)
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{where} is not YAML ({' '.join(str(error).split())[:160]})") from None
+    left, seen = [(data, 0)], 0
+    while left:  # aliases can make a few lines of YAML endless
+        value, depth = left.pop()
+        seen += 1
+        if seen > MOST_VALUES or depth > MOST_DEPTH:
+            raise UserError(f"{where} has more than {MOST_VALUES:,} values, or nests deeper than {MOST_DEPTH}")
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        left += [(each, depth + 1) for each in inner]
     return data
 
 
@@ -186,10 +225,13 @@ def load_yaml(text: str) -> Any:
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
-            if doubled := [key for number, key in enumerate(keys) if key in keys[:number]]:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {doubled[0]!r} is there twice", node.start_mark
-                )
+            seen: set[Hashable] = set()
+            for key in (key for key in keys if isinstance(key, Hashable)):  # others are refused below
+                if key in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {shown(key)} is there twice", node.start_mark
+                    )
+                seen.add(key)
             return super().construct_mapping(node, deep)
 
     return yaml.load(text, Loader)

@@ -5,14 +5,14 @@
 Where rollouts, results and runs go is no part of it: that is asked of `harness.evals.evaluate` beside it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from harness.digest import digest
 from harness.errors import UserError
-from harness.spec.base import Place, Spec, parse
+from harness.spec.base import Place, Spec, parse, shown
 from harness.spec.decoding import Decoding, Sampling, check_together, parse_decoding, with_controls
 from harness.spec.engine import EngineSpec
 from harness.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
@@ -32,6 +32,8 @@ def read_decodings(given: Any) -> tuple[Decoding, ...]:
     Raises:
         UserError: none, one twice, or one that is refused.
     """
+    if not isinstance(given or (), Iterable | Decoding):
+        raise UserError(f"decodings={shown(given)} is refused; accepted: one decoding, or a list of them")
     each = [given] if isinstance(given, str | Mapping | Decoding) else list(given or ())
     found = tuple(
         parse_decoding(one) if isinstance(one, str) else parse(Decoding, one, where=f"decodings.{i}.")

@@ -50,7 +50,7 @@ class Pair(Spec, frozen=True):
             named = json.loads((folder / "pair.json").read_text())
         except FileNotFoundError:
             named = {role: role for role in ("base", "rl")}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"pair={str(folder)!r}: its pair.json cannot be read ({error})") from None
         if not isinstance(named, dict):
             raise UserError(f"pair={str(folder)!r}: its pair.json is no object; accepted: base and rl, as in Pair")
@@ -86,7 +86,7 @@ def find_pair(named: Any) -> "Pair | Literal['tiny']":
         return named
     if isinstance(named, Mapping):
         return parse(Pair, named, where="pair.")
-    if named in PRESETS:
+    if isinstance(named, str) and named in PRESETS:
         return PRESETS[named]
     if isinstance(named, str | Path) and Path(named).expanduser().is_dir():
         return Pair.of_folder(named)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UserError, unknown
-from harness.spec.base import Spec, parse
+from harness.spec.base import Spec, parse, shown
 
 SearchMethod = Literal["grid", "random", "qmc", "tpe", "gp"]
 LISTED = ("grid", "random", "qmc")  # methods whose points are all known before anything runs
@@ -253,8 +253,8 @@ def number(where: str, value: Any) -> float:
     """
     try:
         return float(value)
-    except (TypeError, ValueError):
-        raise UserError(f"{where}: {value!r} is not a number") from None
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{where}: {shown(value)} is not a number") from None
 
 
 P = TypeVar("P", bound=Spec)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
-from harness.spec.base import Place, Spec, parse
+from harness.spec.base import Place, Spec, parse, shown
 from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, Side, check_together, parse_decoding
 from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, ProblemPart, is_benchmark, read_names
@@ -80,12 +80,16 @@ def _read_pair(given: Any) -> str | SweptPair:
 
 def _read_references(value: Any) -> tuple[Decoding, ...]:
     """Read further references; base and RL are references anyway."""
+    if not isinstance(value or (), list | tuple):
+        raise ValueError(f"references={shown(value)} is refused; accepted: a list of decodings")
     found = [parse_decoding(d) if isinstance(d, str) else parse(Decoding, d, where="references.") for d in value or ()]
     return tuple(each for each in found if each.mode not in ("base", "rl"))
 
 
 def _read_decode(value: Any) -> dict[str, Any]:
     """Read what all points have in common."""
+    if not isinstance(value or {}, Mapping):
+        raise ValueError(f"decode={shown(value)} is refused; accepted: a mapping of {', '.join(Decoding.model_fields)}")
     for key in value or {}:
         if key not in Decoding.model_fields:
             raise unknown("key of decode", key, Decoding.model_fields)

@@ -1,18 +1,21 @@
 """Before anything runs: the points, how much of each is in the records already, and what the rest will cost."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from harness.decode import open_engine
-from harness.errors import UserError
+from harness.errors import DamagedError, UserError
 from harness.evals.data import preflight_of
 from harness.evals.loop import Job, jobs_of
 from harness.evals.show import markdown_table
 from harness.price import PROMPT, Machine, PairPrice, hours, pair_table
 from harness.records import RecordStore
 from harness.spec import Decoding
+from harness.spec.stored import Number, Plain, Stored, read_stored
 from harness.spec.sweep import LISTED, RATIO, SweepSpec
 from harness.sweep.decodings import decoding_of, references
 from harness.sweep.folder import SweepFolder
@@ -184,13 +187,20 @@ def _held(store: RecordStore, job: Job) -> list[int]:
     return [entry.n_tokens for entry in snapshot.entries() if entry.key in asked]
 
 
+class _Speed(Stored, frozen=True):
+    """What is read of another sweep's summary."""
+
+    tokens_per_second: Annotated[Number, Field(ge=0)] | None = None
+    mean_tokens: Plain = Field(default_factory=dict)
+
+
 def _speed(out: Path, spec: SweepSpec) -> float | None:
     """Return the tokens a second of an earlier sweep of the same pairs here; None where there is none."""
-    for path in sorted(out.glob("sweeps/*/summary.json"), key=lambda path: -path.stat().st_mtime):
+    for path in sorted(out.glob("sweeps/*/summary.json"), key=lambda path: -path.lstat().st_mtime):
         try:
-            told = json.loads(path.read_text())
-        except ValueError:
+            told = read_stored(path, _Speed)
+        except DamagedError:  # of another kind of sweep, say
             continue
-        if told.get("tokens_per_second") and set(spec.pairs) <= set(told.get("mean_tokens", {})):
-            return told["tokens_per_second"]
+        if told.tokens_per_second and set(spec.pairs) <= set(told.mean_tokens):
+            return told.tokens_per_second
     return None

@@ -9,14 +9,13 @@ lock, claim, workers/              who works on it, as files that are locked
 """
 
 import difflib
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from harness.errors import UserError
+from harness.errors import DamagedError, UserError
 from harness.evals import EvalResult
 from harness.evals.foreign import read_result
 from harness.files import make_folder, write_file
@@ -90,16 +89,9 @@ class SweepFolder:
     def results_of(self, names: Iterable[str]) -> list[EvalResult] | None:
         """Return results by their files' names; None where a file is missing or damaged."""
         try:
-            return [read_result((self.results / name).read_text()) for name in names]
-        except (OSError, ValueError, KeyError, TypeError):
+            return [read_result(self.results / Path(name).name) for name in names]
+        except DamagedError:
             return None
-
-    def read_json(self, path: Path) -> dict[str, Any]:
-        """Read a JSON object of ours; empty where there is none."""
-        try:
-            return json.loads(path.read_text())
-        except (OSError, ValueError):
-            return {}
 
 
 def dump(spec: Search) -> str:

@@ -31,11 +31,11 @@ def gone(owner: dict[str, Any] | None, folder: Path) -> bool:
 
     A trial without an owner, or with one that earlier code wrote, was left behind.
     """
-    if not owner or "lock" not in owner:
+    if not owner or not owner.get("lock"):
         return True
     try:
         fd = os.open(folder / owner["lock"], os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return True
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who look at the same time see the same

@@ -117,9 +117,8 @@ def status(folder: SweepFolder, spec: Search) -> str:
         owner = trial.user_attrs.get("owner")
         if trial.state.name == "RUNNING" and owner:
             ended = ", which is gone: run the sweep again" if gone(owner, folder.workers) else ""
-            lines.append(
-                f"running: trial {trial.number} by process {visible(owner['pid'])} on {visible(owner['host'])}{ended}"
-            )
+            who = f"process {visible(owner.get('pid'))} on {visible(owner.get('host'))}"
+            lines.append(f"running: trial {trial.number} by {who}{ended}")
         if "error" in trial.user_attrs:
             lines.append(f"failed: trial {trial.number}: {visible(trial.user_attrs['error'])}")
     if best := kind_of(spec).best_so_far(spec, trials, folder):

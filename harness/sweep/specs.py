@@ -20,7 +20,7 @@ def load(data: Mapping[str, Any]) -> Search:
     if not isinstance(data, Mapping):
         raise UserError("the sweep is not a mapping of keys to values")
     kind = data.get("kind", "decode")
-    if kind not in SPECS:
+    if str(kind) not in SPECS:
         raise unknown("kind", kind, SPECS)
-    module, _, name = SPECS[kind].partition(":")
+    module, _, name = SPECS[str(kind)].partition(":")
     return parse(getattr(import_module(module), name), data)

@@ -5,6 +5,8 @@ keeps the others waiting for half a minute.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import optuna
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
-from harness.errors import UserError
+from harness.errors import DamagedError, UserError
 from harness.records.lock import flocked
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -57,6 +59,33 @@ def open_storage(storage: str, journal: Path) -> Any:
     except Exception as error:  # SQLAlchemy's and each driver's own
         reason = " ".join(str(error).split())[:160]
         raise UserError(f"storage cannot be opened ({type(error).__name__}: {reason})") from None
+
+
+@contextmanager
+def readable(where: object) -> Iterator[None]:
+    """Say in a sentence that what Optuna reads inside the `with` is damaged; of a journal it raises whatever comes.
+
+    Raises:
+        DamagedError: naming the storage.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise DamagedError(
+            f"{where} is damaged, or was not written by Optuna ({type(error).__name__}: {reason}); move it away and "
+            "run the sweep again: no rollout is lost, none is decoded twice"
+        ) from None
 
 
 def mend(journal: Path) -> None:

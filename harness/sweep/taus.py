@@ -5,14 +5,18 @@ import math
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args
 
 import numpy as np
+from pydantic import Field
 
 from harness.decode import Engine
+from harness.errors import DamagedError
 from harness.evals.traces import criterion_values
 from harness.files import write_file
 from harness.spec import Decoding
+from harness.spec.decoding import CRITERIA, Side
+from harness.spec.stored import Name, Number, Stored, check_stored, read_mapping
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.folder import SweepFolder
 from harness.sweep.matched import MatchedTau, tau_for
@@ -43,9 +47,44 @@ def wanted(spec: SweepSpec) -> list[tuple[str, float]]:
 
 def stored_taus(spec: SweepSpec, folder: SweepFolder, pair: str) -> Taus:
     """Return the thresholds that have been found already."""
-    rows = folder.read_json(folder.matched).get(pair, [])
-    found = [MatchedTau(**row) for row in rows]
+    found = [MatchedTau(**row) for row in _stored(folder).get(pair, ())]
     return {(each.criterion, each.wanted): each for each in found}
+
+
+_GATE = f"^({'|'.join(CRITERIA)})( ({'|'.join(get_args(Side))}))?$"
+
+
+class MatchedRow(Stored, frozen=True):
+    """A threshold of `matched.json`; `criterion` is a decoding's `gate`."""
+
+    criterion: Annotated[Name, Field(pattern=_GATE)]
+    tau: Number
+    wanted: Number
+    expected: Number
+    first: Number | None = None
+
+
+class MatchedRows(Stored, frozen=True):
+    """The thresholds of a pair."""
+
+    rows: tuple[MatchedRow, ...]
+
+
+def _stored(folder: SweepFolder) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of every pair.
+
+    Raises:
+        DamagedError: the file is none of thresholds.
+    """
+    if not folder.matched.is_file():
+        return {}
+    try:
+        found = {}
+        for pair, rows in read_mapping(folder.matched).items():
+            found[pair] = check_stored({"rows": rows}, MatchedRows, folder.matched).model_dump()["rows"]
+        return found
+    except DamagedError as error:
+        raise DamagedError(f"{error}; move it away, and the same thresholds are found again") from None
 
 
 def find_taus(
@@ -78,7 +117,7 @@ def find_taus(
             for each in mine:
                 found = tau_for(each[0], again[probes[each]][criterion_of(each[0])], each[1])
                 taus[each] = replace(found, first=first[each].tau)
-    everyone = {**folder.read_json(folder.matched), pair: [asdict(found) for found in taus.values()]}
+    everyone = {**_stored(folder), pair: [asdict(found) for found in taus.values()]}
     write_file(folder.matched, json.dumps(everyone, indent=1).encode())
     return taus
 

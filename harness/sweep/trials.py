@@ -13,20 +13,52 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from math import isfinite
+from typing import Annotated, Any
 
 import optuna
 from optuna.distributions import CategoricalDistribution
 from optuna.trial import FrozenTrial, Trial, TrialState
+from pydantic import Field
 
+from harness.errors import DamagedError
 from harness.records.lock import locked
-from harness.spec.base import load_yaml
+from harness.spec import Decoding, yaml_mapping
 from harness.spec.search import LISTED, Parameter, Search
+from harness.spec.stored import Count, Name, Number, Plain, Stored, Text, check_stored
 from harness.sweep.folder import SweepFolder, check, dump
 from harness.sweep.owner import Owner, gone
 from harness.sweep.points import Point, key, names
 from harness.sweep.specs import load
-from harness.sweep.storage import open_storage
+from harness.sweep.storage import open_storage, readable
+
+FileName = Annotated[Name, Field(pattern=r"^[^/\x00]+$")]
+
+
+class PointFile(Stored, frozen=True):
+    """What every point, and every reference, has."""
+
+    pair: Text
+    reference: Decoding | None = None
+
+
+class OwnerFile(Stored, frozen=True):
+    """Who runs a trial; earlier code wrote other facts."""
+
+    host: Text | None = None
+    pid: Count | None = None
+    lock: FileName | None = None
+
+
+class TrialFile(Stored, frozen=True):
+    """What is written beside a trial."""
+
+    point: Plain | None = None
+    owner: OwnerFile | None = None
+    results: tuple[FileName, ...] | None = None
+    metrics: dict[str, Number] | None = None
+    error: Text | None = None
+
 
 OPEN = (TrialState.WAITING, TrialState.RUNNING)
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -51,7 +83,15 @@ class Trials:
 
     def __init__(self, spec: Search, folder: SweepFolder, *, extend: bool = False, worker: int = 0) -> None:
         self.spec, self.folder = spec, folder
-        storage = open_storage(spec.storage, folder.journal)
+        self.failures: Counter[str] = Counter()  # by point, in this run of the command
+        self._owner: Owner | None = None
+        self._place = folder.journal if spec.storage == "journal" else "the sweep's storage"
+        with readable(self._place):
+            self._open(extend, worker)
+
+    def _open(self, extend: bool, worker: int) -> None:
+        """Open both studies and check what they hold."""
+        spec, storage = self.spec, open_storage(self.spec.storage, self.folder.journal)
         goals: list[Any] = [metric.goal for metric in spec.metric]
         self.points = optuna.create_study(
             study_name=spec.name,
@@ -74,14 +114,34 @@ class Trials:
             pruner=optuna.pruners.NopPruner(),
             load_if_exists=True,
         )
-        self.failures: Counter[str] = Counter()  # by point, in this run of the command
-        self._owner: Owner | None = None
+        for trial in self.everything():
+            self._check(trial)
+
+    def _check(self, trial: FrozenTrial) -> None:
+        """Refuse a trial that this sweep cannot have written.
+
+        Raises:
+            DamagedError: naming what of it is of another type, or missing.
+        """
+        where = f"{self._place}, trial {trial.number}"
+        kept = check_stored(trial.user_attrs, TrialFile, where)
+        if kept.point is None:
+            return
+        if (pair := check_stored(kept.point, PointFile, f"{where}, its point").pair) not in self.spec.pairs:
+            raise DamagedError(f"{where}, its point: pair={pair!r} is none of the sweep's pairs")
+        if trial.state == TrialState.COMPLETE:
+            asked = [*(metric.name for metric in self.spec.metric), *self.spec.constraints]
+            if lacking := [name for name in asked if name not in (kept.metrics or {})]:
+                raise DamagedError(f"{where} is complete and has no metric {lacking[0]!r}")
+            if kept.results is None or not all(map(isfinite, trial.values)):
+                raise DamagedError(f"{where} is complete and has no results")
 
     def _agree(self, extend: bool) -> None:
         """Refuse a database that holds another sweep of this name, begun from another folder."""
         stored = self.points.user_attrs.get("sweep")
         if stored is not None:
-            check(load(load_yaml(stored)), self.spec, "the study in its storage", extend=extend)
+            asked = load(yaml_mapping(stored, "the sweep in its storage"))
+            check(asked, self.spec, "the study in its storage", extend=extend)
         if stored != dump(self.spec):
             self.points.set_user_attr("sweep", dump(self.spec))
             self.points.set_user_attr("exhausted", False)

@@ -17,7 +17,7 @@ def is_dead(tag: str) -> bool:
     try:
         written = json.loads(tag)
         host, pid, started = written["host"], int(written["pid"]), written["started"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False
     return host == socket.gethostname() and _started(pid) != started
 

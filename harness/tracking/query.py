@@ -24,7 +24,7 @@ def result_of_run(run_id: str, store: Path | str) -> EvalResult:
     try:
         with patience(), TemporaryDirectory() as folder:
             path = place.client().download_artifacts(run_id, RESULT, folder)
-            return read_result(Path(path).read_text(encoding="utf-8"))
+            return read_result(Path(path))
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"run:{run_id} of {str(store)!r} cannot be read ({type(error).__name__}: {reason})") from None

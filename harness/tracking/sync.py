@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.errors import UserError
+from harness.errors import DamagedError, UserError
 from harness.evals.foreign import read_result
 from harness.text import visible
 from harness.tracking.log import write_run
@@ -60,8 +60,8 @@ def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -
 
 def _log(path: Path, place: TrackingStore, experiment: str | None, report: SyncReport) -> None:
     try:
-        result = read_result(path.read_text(encoding="utf-8"))
-    except (OSError, KeyError, TypeError, ValueError):
+        result = read_result(path)
+    except DamagedError:
         report.skipped.append(path.name)
         return
     client = place.client()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.spec.stored import is_number, is_text
 from harness.train.dapo_math import AFTER
 from harness.train.spec import TrainSpec
 
@@ -20,7 +21,11 @@ def read_problems(path: str | Path, instruction: str) -> list[dict[str, Any]]:
         made = f" (`rlvr-dir data {path.stem}` makes it)" if path.name == "dapo-math-17k.jsonl" else ""
         raise UserError(f"data={str(path)!r} is no file{made}; accepted: tiny, or a JSONL file of problems and answers")
     rows = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"data={str(path)!r} cannot be read ({type(error).__name__}); accepted: UTF-8") from None
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             rows.append(_row(line, f"{path}, line {number}", instruction))
     return rows
@@ -43,18 +48,25 @@ def enough(rows: list[dict[str, Any]], spec: TrainSpec) -> list[dict[str, Any]]:
 def _row(line: str, where: str, instruction: str) -> dict[str, Any]:
     try:
         data = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UserError(f"{where} is not JSON") from None
-    if not isinstance(data, dict) or not isinstance(data.get("answer"), str | int | float):
+    answer = data.get("answer") if isinstance(data, dict) else None
+    if not (is_text(answer) or is_number(answer)):
         raise UserError(f"{where} has no answer; accepted: {{'problem': text, 'answer': text}}")
     prompt = data.get("prompt")
-    if prompt is None and isinstance(data.get("problem"), str):
+    if prompt is None and is_text(data.get("problem")):
         prompt = [{"role": "user", "content": data["problem"] + instruction}]
-    if not prompt or not isinstance(prompt, str | list):
+    if not ((prompt and is_text(prompt)) or _is_messages(prompt)):
         raise UserError(f"{where} has neither problem (text) nor prompt (text or messages)")
     if AFTER.strip() in str(prompt):
         raise UserError(
             f"{where} asks for 'Answer: ...', and the reward knows boxed answers alone: every response would be wrong; "
             "accepted: bare problems, as `rlvr-dir data dapo-math-17k` makes them"
         )
-    return {"prompt": prompt, "answer": str(data["answer"])}
+    return {"prompt": prompt, "answer": str(answer)}
+
+
+def _is_messages(prompt: Any) -> bool:
+    if not isinstance(prompt, list) or not prompt:
+        return False
+    return all(isinstance(each, dict) and is_text(each.get("role")) and is_text(each.get("content")) for each in prompt)

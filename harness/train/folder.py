@@ -26,7 +26,9 @@ import yaml
 
 from harness.errors import UserError
 from harness.files import disk_error, make_folder, sync_folder, write_file
-from harness.spec.base import load_yaml
+from harness.spec import read_yaml
+from harness.spec.stored import Stored, check_stored, parse_json, read_json, read_mapping
+from harness.train.forms import CheckpointFile, ChoiceFile, InputFile, LogLine, ScoreFile, SeedFile
 from harness.train.spec import TrainSpec, load_train, plain
 
 MARK = "rlvr_dir.json"  # written last: a checkpoint without it is half a one
@@ -58,7 +60,18 @@ class TrainingFolder:
     @property
     def inputs(self) -> Inputs:
         """Return what the training was begun with; nothing where that is not known."""
-        return {name: Input(**each) for name, each in read_json(self.read).items()} if self.read.is_file() else {}
+        if not self.read.is_file():
+            return {}
+        rows = {name: check_stored(row, InputFile, self.read) for name, row in read_mapping(self.read).items()}
+        return {name: Input(**row.model_dump()) for name, row in rows.items()}
+
+    @property
+    def base_scores(self) -> dict[str, Any]:
+        """Return the validation of the base by benchmark; nothing where there was none."""
+        found = read_mapping(self.base) if self.base.is_file() else {}
+        for task, score in found.items():
+            check_stored(score, ScoreFile, f"{self.base}: {task}")
+        return found
 
     def check(self, inputs: Inputs) -> None:
         """Refuse inputs whose content has changed since the training was begun.
@@ -95,7 +108,7 @@ class TrainingFolder:
 
     def stored(self) -> TrainSpec | None:
         """Read the training this folder belongs to; None for a new one."""
-        return load_train(load_yaml(self.spec.read_text())) if self.spec.is_file() else None
+        return load_train(read_yaml(self.spec)) if self.spec.is_file() else None
 
     def seed(self, seed: int) -> "SeedFolder":
         """Return the part of one seed."""
@@ -113,14 +126,14 @@ class SeedFolder:
 
     def facts(self) -> dict[str, Any] | None:
         """Read what is known of the seed when it is finished; None before."""
-        return read_json(self.done) if self.done.is_file() else None
+        return read_form(self.done, SeedFile) if self.done.is_file() else None
 
     def last_checkpoint(self) -> tuple[int, Path, list[Any]] | None:
         """Return step, folder and trainer state of the newest complete checkpoint; delete incomplete ones."""
         found = []
         for path in self.checkpoints.glob("checkpoint-*"):
             if (path / MARK).is_file():
-                mark = read_json(path / MARK)
+                mark = read_form(path / MARK, CheckpointFile)
                 found.append((mark["step"], path, mark["state"]))
             else:
                 shutil.rmtree(path)
@@ -159,7 +172,7 @@ class SeedFolder:
 
     def step(self, spec: TrainSpec) -> int:
         """Return which step's model the trained one is."""
-        return int(read_json(self.choice)["step"]) if self.choice.is_file() else spec.dapo.steps
+        return read_form(self.choice, ChoiceFile)["step"] if self.choice.is_file() else spec.dapo.steps
 
     def append(self, record: dict[str, Any]) -> None:
         """Add a line to the log.
@@ -180,13 +193,15 @@ class SeedFolder:
             write_file(self.log, "".join(lines))
 
     def records(self) -> list[dict[str, Any]]:
-        """Read the lines of the log."""
-        found = []
-        for line in self.log.read_text().splitlines() if self.log.is_file() else ():
-            try:
-                found.append(json.loads(line))
-            except ValueError:  # the process ended while it wrote it
-                break
+        """Read the lines of the log; a last one that was cut short, as its process ended, is left out.
+
+        Raises:
+            DamagedError: another line is none of a log.
+        """
+        found, lines = [], self.log.read_bytes().split(b"\n") if self.log.is_file() else [b""]
+        for number, line in enumerate(lines[:-1], 1):
+            found.append(parse_json(line, where := f"{self.log} line {number}"))
+            check_stored(found[-1], LogLine, where)
         return found
 
 
@@ -207,9 +222,15 @@ def chosen_step(spec: TrainSpec, records: Sequence[Mapping[str, Any]], steps: Se
     return max(sorted(scores), key=lambda step: scores[step], default=None)
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file."""
-    return json.loads(path.read_text())
+def read_form(path: Path, form: type[Stored]) -> dict[str, Any]:
+    """Read a JSON file of the training as plain values, checked.
+
+    Raises:
+        DamagedError: it is none of that form.
+    """
+    data = read_json(path)
+    check_stored(data, form, path)
+    return data
 
 
 def write_json(path: Path, data: Any) -> None:

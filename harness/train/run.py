@@ -173,7 +173,7 @@ class _Run:
             "accuracy": [record["accuracy"] for record in steps],
             "length": [record["length"] for record in steps],
             "seconds": round(sum(record["seconds"] for record in steps), 1),
-            "reweighting_seconds": round(sum(record["reweighting_seconds"] for record in steps), 3),
+            "reweighting_seconds": round(sum(record.get("reweighting_seconds", 0.0) for record in steps), 3),
             "versions": {name: version(name) for name in ("torch", "transformers", "trl", "rlvr-dir")},
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, {self.spec.threads} thread(s)"
             + (f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() and self.spec.device != "cpu" else ""),

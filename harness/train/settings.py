@@ -57,7 +57,8 @@ class DapoSettings(Spec, frozen=True):
         if not isinstance(data, dict):
             return data
         data = {name: value for name, value in data.items() if value is not None or name not in ("alpha", "clip_high")}
-        method = data.get("method", "none")
+        if not isinstance(method := data.get("method", "none"), str):
+            return data
         if method in ALPHAS:
             data.setdefault("alpha", ALPHAS[method])
         if method in CLIP_HIGH:

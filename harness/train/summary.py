@@ -5,19 +5,20 @@ seeds; they say what another seed would do, not what other problems would. The g
 as well, paired by problem.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from harness.errors import UserError
+from harness.errors import DamagedError, UserError
 from harness.files import write_file
 from harness.markdown import interval, markdown_table
 from harness.spec import parse
 from harness.stats import Comparison, Scores, difference_over_seeds, family, standard_error, t_interval
-from harness.train.folder import TrainingFolder, read_json, write_json
+from harness.train.folder import TrainingFolder, read_form, write_json
+from harness.train.forms import SummaryFile
 from harness.train.spec import TrainSpec, Validation, plain
 
 
@@ -32,9 +33,10 @@ def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None 
         "name": folder.path.resolve().name,
         "label": spec.dapo.label,
         "training": plain(spec),
-        "base": read_json(folder.base) if folder.base.is_file() else {},
+        "base": folder.base_scores,
         "seeds": {seed: _of_seed(folder, int(seed), facts) for seed, facts in seeds.items()},
     }
+    _check_scored(found, folder.path, found["base"])
     other = _other(against, found, folder) if against else None
     found["against"] = {"folder": str(against), "label": other["label"]} if other else None
     found["benchmarks"] = _benchmarks(found, other)
@@ -43,8 +45,22 @@ def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None 
     return found
 
 
+def _check_scored(found: dict[str, Any], where: Path, tasks: Iterable[str]) -> None:
+    """Refuse a summary that lacks a score of a benchmark.
+
+    Raises:
+        DamagedError: naming the file, the seed and the benchmark.
+    """
+    for seed, each in found["seeds"].items():
+        for task in tasks if each["scores"] else ():
+            if task not in each["scores"]:
+                raise DamagedError(f"{where}: seed {seed} has no scores of {task}, which the base has")
+
+
 def _of_seed(folder: TrainingFolder, seed: int, facts: dict[str, Any]) -> dict[str, Any]:
     steps = [record for record in folder.seed(seed).records() if "validation" not in record]
+    if not steps:
+        raise DamagedError(f"{folder.seed(seed).log} has no step, and seed {seed} is said to be finished")
     learned = [record for record in steps if record["weight"] is not None]
 
     def mean(values: list[float]) -> float | None:
@@ -66,7 +82,7 @@ def _of_seed(folder: TrainingFolder, seed: int, facts: dict[str, Any]) -> dict[s
         "kept": sum(record["groups"]["kept"] for record in steps),
         "dropped": sum(record["groups"]["dropped"] for record in steps),
         "seconds": facts["seconds"],
-        "reweighting_share": _share(facts["reweighting_seconds"], facts["seconds"]),
+        "reweighting_share": _share(facts.get("reweighting_seconds"), facts["seconds"]),
     }
 
 
@@ -79,7 +95,7 @@ def _other(path: Path, found: dict[str, Any], folder: TrainingFolder) -> dict[st
     file = path / "summary.json"
     if not file.is_file():
         raise UserError(f"against={str(path)!r} has no summary.json; accepted: the folder of a finished training")
-    other = read_json(file)
+    other = read_form(file, SummaryFile)
     theirs, mine = (parse(Validation, each["training"]["validation"]) for each in (other, found))
     if theirs.same != mine.same:
         raise UserError(f"against={str(path)!r} was validated in another way; its scores cannot be compared")
@@ -94,6 +110,7 @@ def _other(path: Path, found: dict[str, Any], folder: TrainingFolder) -> dict[st
             )
     if not set(other["seeds"]) & set(found["seeds"]):
         raise UserError(f"against={str(path)!r} has none of these seeds: {', '.join(found['seeds'])}")
+    _check_scored(other, file, found["base"])
     return other
 
 

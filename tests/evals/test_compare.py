@@ -236,7 +236,7 @@ def test_of_one_setting_graded_twice_the_newer_counts(tmp_path):
     assert read[1].avg == new.avg
 
 
-def test_reading_files_and_folders(tmp_path):
+def test_reading_files_and_folders(tmp_path, capsys):
     written = [result(RL, 0.5), result(CONTROL, 0.6, seed=1)]
     for i, one in enumerate(written):
         (tmp_path / f"{i}.json").write_text(one.to_json())
@@ -244,8 +244,10 @@ def test_reading_files_and_folders(tmp_path):
     assert [r.decoding for r in read] == [RL, CONTROL]
     assert all((a.correct == b.correct).all() for a, b in zip(read, written, strict=True))
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(UserError, match=r"other.json' is not a result"):
-        read_results([tmp_path])
+    assert [r.decoding for r in read_results([tmp_path])] == [RL, CONTROL]
+    assert f"left out: {tmp_path}/other.json: task is missing in the result" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"other.json: task is missing in the result"):
+        read_results([tmp_path / "other.json"])
     with pytest.raises(UserError, match="does not exist"):
         read_results([tmp_path / "none"])
 

@@ -129,8 +129,9 @@ def test_our_task_is_logged_as_our_own_command_logs_it(where):
     assert "samples.jsonl.gz" in {each.path for each in client.list_artifacts(one.info.run_id)}
 
 
-def test_a_users_file_is_a_benchmark_there_too(where):
+def test_a_users_file_is_a_benchmark_there_too(where, monkeypatch):
     """Its rows are `tiny_easy`'s under other ids; what is printed is what the record gives, of 4 of its 5 problems."""
+    monkeypatch.chdir(where[0])
     [result] = read_results([*(where[0] / "runs/records").glob("*/mine")], grader="plain")
     assert (result.benchmark, result.samples) == ("mine (4 of 5 problems)", 2)
     [row] = [line for line in where[1].stdout.splitlines() if line.startswith("|mine ")]
@@ -184,7 +185,7 @@ def test_somebody_elses_task_is_logged_with_lm_evals_metrics(where):
     assert {"replacement_ratio", "mean_tokens"} <= set(one.data.metrics)
     assert "exact_match/first" in one.data.tags["mlflow.note.content"]
     path = client.download_artifacts(one.info.run_id, "result.json")
-    assert read_result(Path(path).read_text()).scored.scores["exact_match/vote"] == scores["exact_match,vote"]
+    assert read_result(Path(path)).scored.scores["exact_match/vote"] == scores["exact_match,vote"]
     assert "samples.jsonl.gz" in {each.path for each in client.list_artifacts(one.info.run_id)}
 
 
@@ -235,7 +236,7 @@ def test_a_sweep_goes_by_the_metric_that_it_names(where, monkeypatch):
     told = ours("sweep", "run", "sweep.yaml")
     read = {}
     for file in Path("runs/sweeps/theirs/results").glob("*.json"):
-        result = read_result(file.read_text()).of_metric("distance/first")
+        result = read_result(file).of_metric("distance/first")
         read[result.label] = result
     assert set(read) == {"base", "rl", "replace τ-0.3", "replace τ-0.05"}
     points = [result for label, result in read.items() if label.startswith("replace")]

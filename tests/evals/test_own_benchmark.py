@@ -48,6 +48,12 @@ def write(path, rows):
     return path
 
 
+@pytest.fixture(autouse=True)
+def here(monkeypatch, tmp_path_factory):
+    """The current folder is above all of them: a file that a record names is not read elsewhere."""
+    monkeypatch.chdir(tmp_path_factory.getbasetemp())
+
+
 @pytest.fixture(scope="module")
 def where(tmp_path_factory):
     """A folder with `sums.jsonl`, another file of that name, the latter with a YAML, and all of them evaluated."""

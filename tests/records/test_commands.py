@@ -71,7 +71,10 @@ def test_an_import_keeps_settings_keys_and_seeds_and_is_the_same_twice(tmp_path)
         (lambda p: p[0].update(gt="69"), "other problems"),
         (lambda p: [p[0][name].pop() for name in p[0] if isinstance(p[0][name], list)], "does not have 2 responses"),
         (lambda p: p[0]["resample_rates"].__setitem__(0, 0.9), "tells a ratio of 0.9"),
-        (lambda p: p[0]["resample_infos"][0].__setitem__("70", {}), "flags position 70 of 5"),
+        (
+            lambda p: p[0]["resample_infos"][0].__setitem__("70", {"original": 7, "resampled": 8}),
+            "flags position 70 of 5",
+        ),
     ],
 )
 def test_official_files_that_contradict_themselves_are_refused(tmp_path, change, sentence):

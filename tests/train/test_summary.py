@@ -6,7 +6,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.train import load_train
-from harness.train.folder import Input, TrainingFolder, read_json, write_json
+from harness.train.folder import Input, TrainingFolder, write_json
 from harness.train.summary import write_summary
 
 STEP = {
@@ -44,7 +44,7 @@ def rows(text):
 def test_three_seeds_paired_with_another_training(tmp_path):
     write_summary(*training(tmp_path / "dapo", {0: 0.5, 1: 0.6, 2: 0.4}))
     folder, spec = training(tmp_path / "ours", {0: 0.52, 1: 0.63, 2: 0.47, 3: 0.9}, method="low_prob")
-    before = read_json(tmp_path / "dapo" / "summary.json")
+    before = json.loads((tmp_path / "dapo" / "summary.json").read_text())
     del before["training"]["validation"]["watch"]  # as a version before 2026-11-22 wrote it
     write_json(tmp_path / "dapo" / "summary.json", before)
     found = write_summary(folder, spec, tmp_path / "dapo")
@@ -102,7 +102,7 @@ def test_the_gain_over_base_has_an_interval_over_problems(tmp_path):
     folder, spec = training(tmp_path / "one", {0: 0.5, 1: 0.5})
 
     def counted(file, *right):
-        scores = read_json(file)
+        scores = json.loads(file.read_text())
         mine = scores.get("scores", scores)["t"]
         mine |= {"right": dict(zip("abcdef", right, strict=True)), "avg": sum(right) / 48, "limited": "6 of 9 problems"}
         write_json(file, scores)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origi
 from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
-from harness.spec.base import Spec
+from harness.spec.base import Spec, shown
 from harness.spec.evaluation import is_benchmark
 from harness.spec.search import (
     LISTED,
@@ -87,7 +87,11 @@ class TrainingSweep(Search, frozen=True):
 
     @property
     def _dapo(self) -> dict[str, Any]:
-        return dict(self.train.get("dapo") or {})
+        given = self.train.get("dapo") or {}
+        if not isinstance(given, Mapping):
+            accepted = ", ".join(DapoSettings.model_fields)
+            raise UserError(f"train.dapo={shown(given)} is refused; accepted: a mapping of {accepted}")
+        return dict(given)
 
     def _complete(self, dapo: dict[str, Any]) -> TrainSpec:
         return complete({**self.train, "dapo": dapo, "seeds": list(self.seeds)})

@@ -9,7 +9,7 @@ from harness.sweep.points import Point
 from harness.sweep.training.spec import TrainingSweep
 from harness.sweep.training.trial import SeedResult, folder_of, seeds_of
 from harness.sweep.trials import Trials
-from harness.train.folder import read_json
+from harness.train.folder import TrainingFolder
 
 
 def store_of(folder: SweepFolder) -> Path:
@@ -37,7 +37,7 @@ def summarise(spec: TrainingSweep, trials: Trials, folder: SweepFolder) -> Train
         best=[entry for entry in entries if entry.point is not None and entry.number in numbers],
         states=trials.states(),
         failed=len(trials.lost()),
-        base=read_json(folder_of(entries[0].results[0].spec, store) / "base.json") if entries else {},
+        base=TrainingFolder(folder_of(entries[0].results[0].spec, store)).base_scores if entries else {},
         samples=plain.validation.sampling.samples,
         seeds=spec.seeds,
         about=f"{dapo.steps} steps of {dapo.prompts} x {dapo.samples} responses",

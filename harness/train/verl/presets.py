@@ -67,7 +67,7 @@ def with_preset(data: Mapping[str, Any]) -> dict[str, Any]:
     data = dict(data)
     if (name := data.pop("preset", None)) is None:
         return data
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise unknown("preset", name, PRESETS)
     found = copy.deepcopy(PRESETS[name])
     for key, value in data.items():
@@ -77,7 +77,7 @@ def with_preset(data: Mapping[str, Any]) -> dict[str, Any]:
             raise UserError(f"{key}={value!r} is refused; accepted: a mapping")
         elif value is not None:
             found[key] = value
-    method = found["dapo"].get("method", "none")
+    method = str(found["dapo"].get("method", "none"))
     if method == "ppl":  # as its authors' code: their `ppl-norm` standardises the responses of one prompt
         found["dapo"].setdefault("ppl_scope", "group")
     if found["dapo"].get("alpha") is None and method in ALPHAS.get(name, {}):

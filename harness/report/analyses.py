@@ -1,0 +1,160 @@
+"""The forms of what `rlvr-dir analyse` writes, as far as a report reads it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from harness.spec.stored import Count, Number, Stored, Text
+
+
+class Estimate(Stored, frozen=True):
+    """A value and its interval; None where there is none."""
+
+    value: Number | None
+    low: Number | None
+    high: Number | None
+
+
+class Counted(Stored, frozen=True):
+    """What a histogram has counted."""
+
+    tokens: Count
+    near_zero: Count
+    counts: tuple[Count, ...]
+
+
+class HistogramForm(Stored, frozen=True):
+    """A histogram of a fact."""
+
+    low: Number
+    high: Number
+    counted: Counted
+
+
+class Generation(Stored, frozen=True):
+    """What was counted of one model's responses."""
+
+    problems: Count
+    tokens: Count
+    histograms: dict[str, HistogramForm]
+
+
+class Drawn(Stored, frozen=True):
+    """How responses were drawn."""
+
+    samples: Count
+    temperature: Number
+    top_p: Number
+
+
+class Tail(Stored, frozen=True):
+    """The share of tokens beyond an edge, of both models' responses."""
+
+    fact: Text
+    side: Literal["below", "above"]
+    edge: Number
+    more: Literal["base", "rl"]
+    base: Estimate
+    rl: Estimate
+    ratio: Estimate
+
+
+class DeltaBin(Stored, frozen=True):
+    """Tokens of one range of delta log p."""
+
+    tokens: Count
+    p_base: Estimate
+    p_rl: Estimate
+
+
+class MassBin(Stored, frozen=True):
+    """Tokens of one range of probability."""
+
+    tokens: Estimate
+    mass: Estimate
+
+
+class ByDelta(Stored, frozen=True):
+    """Probabilities by delta log p, of both models' responses."""
+
+    edges: Annotated[tuple[Number, ...], Field(min_length=1)]
+    base: tuple[DeltaBin, ...]
+    rl: tuple[DeltaBin, ...]
+
+
+class ByProbability(Stored, frozen=True):
+    """Gradient mass by probability, of both models' responses."""
+
+    edges: Annotated[tuple[Number, ...], Field(min_length=1)]
+    base: tuple[MassBin, ...]
+    rl: tuple[MassBin, ...]
+
+
+class CountedToken(Stored, frozen=True):
+    """A token and how often it was met."""
+
+    token: Text
+    count: Number
+
+
+class LikelierToken(CountedToken, frozen=True):
+    """A token that RL made likelier."""
+
+    delta_logp: Number
+    p_base: Number
+    p_rl: Number
+
+
+class Chosen(Stored, frozen=True):
+    """What one criterion picks, and what RL puts there."""
+
+    criterion: Literal["delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl"]
+    tau: Number
+    positions: Count
+    picked: tuple[CountedToken, ...]
+    placed: tuple[CountedToken, ...]
+
+
+class Selected(Stored, frozen=True):
+    """What each criterion picks of base's tokens."""
+
+    positions: Count
+    criteria: Annotated[tuple[Chosen, ...], Field(min_length=1)]
+
+
+class TokensForm(Stored, frozen=True):
+    """`tokens.json`."""
+
+    pair: dict[str, Any]
+    tasks: tuple[Text, ...]
+    limited: dict[str, Text] | None = None
+    sampling: Drawn
+    generations: dict[Literal["base", "rl"], Generation]
+    tails: tuple[Tail, ...]
+    by_delta: ByDelta
+    gradient: ByProbability
+    selected: Selected
+    likelier: tuple[LikelierToken, ...]
+
+
+class BanditTrial(Stored, frozen=True):
+    """Bandits that learned from rewards of one level of noise, by gamma."""
+
+    noise: Number
+    mean: tuple[Number, ...]
+    error: tuple[Number, ...]
+    losing: tuple[Number, ...]
+
+
+class TheoremForm(Stored, frozen=True):
+    """`theorem.json`."""
+
+    bandits: Count
+    gammas: tuple[Number, ...]
+    trials: Annotated[tuple[BanditTrial, ...], Field(min_length=1, max_length=7)]
+
+
+class TrainingForm(Stored, frozen=True):
+    """`training.json`, whose parts are read as they are."""
+
+    curves: dict[str, dict[str, tuple[tuple[tuple[Number, Number], ...], ...]]]

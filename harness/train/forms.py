@@ -1,0 +1,132 @@
+"""The forms of the files that a training keeps and reads again: scores, lines of the log, facts, summary."""
+
+from typing import Annotated, Any
+
+from pydantic import AllowInfNan, Field, model_validator
+
+from harness.spec.stored import Count, Number, Stored, Text
+
+Share = Annotated[Number, Field(ge=0.0, le=1.0)]
+Logged = Annotated[Number, AllowInfNan()] | None  # as the trainer logged it, which may be no number
+
+
+class LoggedScore(Stored, frozen=True):
+    """A validation on one benchmark as the log has it: of right samples, or of a metric of lm-eval's."""
+
+    samples: Annotated[Count, Field(ge=1)]
+    problems: Count
+    limited: Text | None = None
+    avg: Annotated[Number, AllowInfNan()]
+    metric: Text | None = None
+    values: dict[str, Annotated[Number, AllowInfNan()]] | None = None
+    pass_k: Share | None = Field(default=None, alias="pass")
+    right: dict[str, Count] | None = None
+
+    @model_validator(mode="after")
+    def _check_metric(self) -> "LoggedScore":
+        if self.metric is not None:
+            if self.values is None:
+                raise ValueError(f"values of {self.metric} are missing")
+            return self
+        if self.pass_k is None:
+            raise ValueError("pass is missing")
+        if not 0.0 <= self.avg <= 1.0:
+            raise ValueError(f"avg={self.avg} is refused; accepted: a share")
+        if too_many := [key for key, count in (self.right or {}).items() if count > self.samples]:
+            raise ValueError(f"right has more than {self.samples} samples of {too_many[0]!r}")
+        return self
+
+
+class ScoreFile(LoggedScore, frozen=True):
+    """The validation of one checkpoint on one benchmark, whose responses our engine made."""
+
+    tokens: Annotated[Number, Field(ge=0.0)]
+
+
+Scores = dict[str, ScoreFile]  # by benchmark
+
+
+class GroupsFile(Stored, frozen=True):
+    """How many groups of a step were learned from."""
+
+    kept: Count
+    dropped: Count
+
+
+class LogLine(Stored, frozen=True):
+    """A line of `log.jsonl`: a step, or a validation."""
+
+    step: Count
+    validation: dict[str, LoggedScore] | None = None
+    accuracy: Logged = None
+    length: Logged = None
+    entropy: Logged = None
+    clip_fraction: Logged = None
+    weight: Logged = None
+    seconds: Logged = None
+    reweighting_seconds: Logged = None
+    groups: GroupsFile | None = None
+    gradient_share: tuple[Number, ...] = ()
+    token_share: tuple[Number, ...] = ()
+    verl: dict[str, Annotated[Number, AllowInfNan()]] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_step(cls, data: Any) -> Any:
+        needed = ("accuracy", "length", "entropy", "clip_fraction", "weight", "groups", "seconds")
+        if isinstance(data, dict) and "validation" not in data and (missing := [n for n in needed if n not in data]):
+            raise ValueError(f"{missing[0]} is missing")
+        return data
+
+
+class SeedFile(Stored, frozen=True):
+    """`done.json`: what is known of a finished seed."""
+
+    scores: Scores
+    accuracy: Annotated[tuple[Logged, ...], Field(min_length=1)]
+    length: Annotated[tuple[Logged, ...], Field(min_length=1)]
+    seconds: Annotated[Number, Field(ge=0.0)]
+    reweighting_seconds: Annotated[Number, Field(ge=0.0)] | None = None
+    machine: Text | None = None
+
+
+class InputFile(Stored, frozen=True):
+    """A file that a training reads, in `inputs.json`."""
+
+    file: Text
+    digest: Text
+    judges: Annotated[bool, Field(strict=True)]
+
+
+class CheckpointFile(Stored, frozen=True):
+    """The mark of a whole checkpoint."""
+
+    step: Count
+    state: list[Any]
+
+
+class ChoiceFile(Stored, frozen=True):
+    """Which step's model the trained one is."""
+
+    step: Count
+
+
+class OtherSeed(Stored, frozen=True):
+    """What is compared of a seed of another training."""
+
+    scores: Scores
+
+
+class OtherTraining(Stored, frozen=True):
+    """What is compared of another training."""
+
+    base: Text
+    validation: dict[str, Any]
+
+
+class SummaryFile(Stored, frozen=True):
+    """`summary.json`, as far as another training is compared with it."""
+
+    label: Text
+    training: OtherTraining
+    seeds: dict[str, OtherSeed]

@@ -1,0 +1,596 @@
+"""Files that disks damage or strangers write: each is refused in a sentence or left out by name, never a traceback.
+
+Every case changes one file of a healthy folder and runs the commands' own functions on it. `RLVR_DIR_FUZZ=2400` runs so
+many cases in all, in place of some hundred, and prints how many were refused, left out and accepted:
+
+    RLVR_DIR_FUZZ=2400 python -m pytest -n 0 -s tests/test_damaged_files.py
+"""
+
+import json
+import os
+import random
+import shutil
+import tarfile
+import warnings
+from collections import Counter
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from harness.analysis.bandit import as_json, trials
+from harness.analysis.curves import curves
+from harness.errors import UserError
+from harness.evals.benchmark import read_benchmark
+from harness.evals.compare import compare, markdown
+from harness.evals.data import find_benchmark
+from harness.evals.foreign import LmEvalResult, TaskScores
+from harness.evals.from_records import grade_again
+from harness.evals.places import read_results
+from harness.evals.settings import settings_of
+from harness.records import RecordStore, lines
+from harness.records.commands import gc_records, import_official, list_records, show_record, verify_records
+from harness.records.official import read_official
+from harness.report.build import build
+from harness.report.sections import analysis_sections
+from harness.report.viewer import common_problems, stored_answers, viewer_data
+from harness.spec import Decoding, Sampling, load_eval, read_yaml
+from harness.spec.base import read_jsonl
+from harness.sweep.estimate import _speed
+from harness.sweep.folder import SweepFolder
+from harness.sweep.run import best, status
+from harness.sweep.specs import load
+from harness.sweep.summary import summarise
+from harness.sweep.taus import stored_taus
+from harness.sweep.trials import Trials
+from harness.tracking.training import metrics_of, scores_of
+from harness.train.data import read_problems
+from harness.train.folder import Input, TrainingFolder
+from harness.train.spec import load_train
+from harness.train.summary import write_summary
+from tests.records import fixture_official, made
+from tests.report.made import result, tokens
+from tests.sweep.test_begun import BEGUN
+from tests.train.test_summary import training
+
+ROOT = Path(__file__).parents[1]
+ASKED = int(os.environ.get("RLVR_DIR_FUZZ", "0"))
+
+
+def cases(usual, share):
+    """How many cases of a kind are run: `usual` in every test run, a share of those that are asked for."""
+    return settings(
+        max_examples=round(share * ASKED) if ASKED else usual,
+        deadline=None,
+        derandomize=not ASKED,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+NAMED = "left out"
+COUNTS: Counter[tuple[str, str]] = Counter()
+HOSTILE = (
+    float("nan"), float("inf"), -float("inf"), -1, 0, 1, 2, 7, 0.5, 1e308, 2**31, 2**63, 2**70, 10**400, True, False,
+    None, "", "false", "0", "x", "NaN", "a" * 400, "../../../etc/passwd", "/dev/zero", "\x1b[2J", "\ud800", "\u202e",
+    "\0", [], {}, [[]], [None], [1, "x"], {"": None}, {"a": {"b": [1]}}, 20 * [[20 * [1]]],
+)  # fmt: skip
+
+
+def deep():
+    """A list in a list, a thousand times: as text, since Python cannot write it."""
+    return "[" * 1100 + "]" * 1100
+
+
+@st.composite
+def changes(draw):
+    """How a file is changed: a seed for where, and what is put there."""
+    how = draw(
+        st.sampled_from(["value"] * 8 + ["delete", "double", "swap", "bytes", "cut", "rubbish", "empty", "deep"])
+    )
+    return how, draw(st.integers(0, 2**32)), draw(st.sampled_from(HOSTILE))
+
+
+def places(value, at=()):
+    """Every place in plain values, the outermost first."""
+    yield at
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        yield from places(each, (*at, key))
+
+
+def changed(value, how, rng, put):
+    """A copy of plain values with one of them changed; deep places are as likely as shallow ones."""
+    value = json.loads(json.dumps(value))
+    every = list(places(value))
+    depth = rng.choice(sorted({len(at) for at in every}))
+    *way, last = rng.choice([at for at in every if len(at) == depth]) or [None]
+    if last is None:
+        return put
+    inside = value
+    for key in way:
+        inside = inside[key]
+    if how == "delete":
+        del inside[last]
+    elif how == "double" and isinstance(inside, list):
+        inside.insert(last, inside[last])
+    elif how == "swap":
+        inside[last] = json.loads(json.dumps(rng.choice([_at(value, at) for at in every])))
+    else:
+        inside[last] = put
+    return value
+
+
+def _at(value, at):
+    for key in at:
+        value = value[key]
+    return value
+
+
+def damage(data, change):
+    """The bytes of a file, damaged: its JSON (or that of one of its lines, with a checksum that fits) or the bytes."""
+    how, seed, put = change
+    rng = random.Random(seed)
+    if how == "empty" or not data:
+        return b""
+    if how == "rubbish":
+        return rng.randbytes(rng.choice([1, 40, 3000]))
+    if how == "cut":
+        return data[: rng.randrange(len(data) + 1)]
+    if how == "bytes":
+        data = bytearray(data)
+        for _ in range(rng.choice([1, 3, 30])):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        return bytes(data)
+    text = None
+    with suppress(ValueError):
+        text = json.loads(data)
+    if text is not None:
+        return deep().encode() if how == "deep" else json.dumps(changed(text, how, rng, put)).encode()
+    rows = data.split(b"\n")
+    number = rng.randrange(len(rows))
+    row = lines.decode(rows[number] + b"\n")
+    if row is not None:
+        with suppress(ValueError):
+            rows[number] = lines.encode(new)[:-1] if isinstance(new := changed(row, how, rng, put), dict) else b"{}"
+    else:
+        with suppress(ValueError):
+            row = json.loads(rows[number])
+            rows[number] = deep().encode() if how == "deep" else json.dumps(changed(row, how, rng, put)).encode()
+    return b"\n".join(rows)
+
+
+def judged(name, capsys, *steps):
+    """Run the steps; count whether anything was refused, or left out by name (`NAMED`, or on standard error).
+
+    Another exception fails the test.
+    """
+    outcome = "accepted"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for step in steps:
+            try:
+                if step() == NAMED:
+                    outcome = NAMED
+            except UserError:
+                outcome = "refused"
+    if NAMED in capsys.readouterr().err:
+        outcome = NAMED
+    COUNTS[name, outcome] += 1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def told():
+    """Print the counts of a long run."""
+    yield
+    for name in dict.fromkeys(name for name, _ in COUNTS) if ASKED else ():
+        mine = {outcome: count for (of, outcome), count in COUNTS.items() if of == name}
+        print(f"\n{name}: {sum(mine.values())} cases, " + ", ".join(f"{mine[each]} {each}" for each in sorted(mine)))
+
+
+class Folder:
+    """A healthy folder of which one file at a time is damaged."""
+
+    def __init__(self, path, pattern="**/*"):
+        self.path = path
+        skip = ("lock", "claim", ".flock", ".npy")
+        self.files = sorted(each for each in path.glob(pattern) if each.is_file() and not each.name.endswith(skip))
+        self.healthy = {each: each.read_bytes() for each in path.rglob("*") if each.is_file()}
+
+    def damage(self, change):
+        """Damage a file, and return it."""
+        for file in [each for each in self.path.rglob("*") if each.is_file() and each not in self.healthy]:
+            file.unlink()
+        for file, data in self.healthy.items():
+            if not file.is_file() or file.read_bytes() != data:
+                file.write_bytes(data)
+        file = self.files[change[1] % len(self.files)]
+        file.write_bytes(damage(self.healthy[file], change))
+        return file
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    path = tmp_path_factory.mktemp("results")
+    for seed in (0, 1):
+        for mode in ({"mode": "base"}, {"mode": "rl"}, {"mode": "replace", "tau": -0.3}):
+            result(Decoding(**mode), 0.5, seed=seed).write(path)
+    for mode in ("base", "rl"):
+        counts = {"n_tokens": 9, "n_replaced": 0, "n_changed": 0, "finish_reason": "stop"}
+        scores = TaskScores({"f1": 0.5, "f1_stderr": 0.1}, {"f1": (0.0, 0.5, 1.0)}, ("f1",))
+        rows = {f"p{i}": [counts] * 2 for i in range(3)}
+        about = {"grader": "lm-eval", "graded_with": {"task": "0"}}
+        LmEvalResult.of("other", Decoding(mode=mode), Sampling(samples=2), rows, scores, provenance=about).write(path)
+    return Folder(path)
+
+
+@cases(40, 0.2)
+@given(change=changes())
+def test_results(results, capsys, change):
+    results.damage(change)
+    found = []
+
+    def read():
+        found[:] = read_results([results.path])
+
+    def compared():
+        for each in found:
+            assert isinstance(each, LmEvalResult) or 0.0 <= each.avg <= 1.0  # a metric of lm-eval may be any number
+            assert (each.n_replaced <= each.n_tokens).all()
+        markdown(compare(settings_of(found)))
+
+    judged("results", capsys, read, compared, lambda: build(found) if change[1] % 8 == 5 else None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("correct", "false", r"correct\.0\.1='false' is not known; accepted: 0, 1, True, False"),
+        ("correct", 7, r"correct\.0\.1=7 is not known; accepted: 0, 1, True, False"),
+        ("correct", float("nan"), r"correct\.0\.1=nan is not known; accepted: 0, 1, True, False"),
+        ("n_tokens", float("nan"), r"n_tokens\.0\.1=nan is refused: input should be a valid integer"),
+        ("n_tokens", -1, r"n_tokens\.0\.1=-1 is refused: input should be greater than or equal to 0"),
+        ("n_tokens", 2**70, r"n_tokens\.0\.1=1180591620717411303424 is refused: input should be less than or equal to"),
+        ("n_tokens", 1.5, r"n_tokens\.0\.1=1\.5 is refused: input should be a valid integer"),
+        ("n_replaced", 10, "n_replaced of aime24, p0 sample 1, is 10 of 9 tokens"),
+        ("votes", -2, r"votes\.0\.1=-2 is refused: input should be greater than or equal to -1"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(tmp_path, key, value, sentence):
+    """Each of these was read as a score, 100.00 % some of them."""
+    file = result(Decoding(mode="rl")).write(tmp_path)
+    data = json.loads(file.read_text())
+    data[key][0][1] = value
+    file.write_text(json.dumps(data))
+    with pytest.raises(UserError, match=f"^{file}: {sentence}"):
+        read_results([file])
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"correct": [[1] * 4] * 5}, r"correct of aime24 has shape \(5, 4\), not \(6, 4\)"),
+        ({"correct": [[1] * 4] * 5 + [[1]]}, "correct of aime24 has rows of different lengths, not of 4 samples"),
+        ({"problem_ids": ["p0"] * 6}, "problem_ids names 'p0' twice"),
+        ({"task": "../../escape"}, r"task='\.\./\.\./escape' is refused"),
+        ({"seconds": float("inf")}, "seconds=inf is refused: input should be a finite number"),
+        ({"provenance": {"grader": 7}}, r"provenance\.grader=7 is refused: input should be a valid string"),
+        ({"provenance": {"engine": "vllm"}}, r"provenance\.engine='vllm' is refused"),
+        ({"sampling": {"samples": -4}}, r"sampling\.samples=-4 is refused"),
+    ],
+)
+def test_a_part_of_another_form_is_refused_by_name(tmp_path, changes, sentence):
+    file = result(Decoding(mode="rl")).write(tmp_path)
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    with pytest.raises(UserError, match=f"^{file}: {sentence}"):
+        read_results([file])
+
+
+def test_no_file_is_read_because_a_record_names_it(tmp_path, monkeypatch):
+    """Its right answers are taken from below the current folder alone; a link that leads out of it is not followed."""
+    (tmp_path / "here").mkdir()
+    secret, link = tmp_path / "secret.jsonl", tmp_path / "here/link.jsonl"
+    secret.write_text('{"id": 0, "problem": "x", "answer": 1}\n')
+    link.symlink_to(secret)
+    for number, file in enumerate((secret, link, tmp_path / "here/../secret.jsonl")):
+        store = RecordStore(tmp_path / f"store-{number}")
+        with store.open(made.config(), "mine", ["mine/0"], 1, about={"file": str(file)}) as record:
+            record.add(made.made("mine/0", 0))
+            record.finish()
+        monkeypatch.chdir(tmp_path / "here")
+        with pytest.raises(UserError, match="which it names, is not below the current folder, so it is not read"):
+            read_results([store.folder])
+        assert file == link or read_results([store.folder], data_dir=str(tmp_path))  # there, by the name it had
+        monkeypatch.chdir(tmp_path)
+        assert len(read_results([store.folder])) == 1
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """The sweeps of `test_begun`, with their records, and a record of the newest format."""
+    path = tmp_path_factory.mktemp("begun")
+    with tarfile.open(BEGUN) as archive:
+        archive.extractall(path, filter="data")
+    return path
+
+
+@pytest.fixture(scope="module")
+def store(begun, tmp_path_factory):
+    path = tmp_path_factory.mktemp("store")
+    for each in sorted((begun / "records").iterdir())[:2]:
+        shutil.copytree(each, path / each.name)
+    problems = [f"tiny_easy/{row['id']}" for row in find_benchmark("tiny_easy").problems[:4]]
+    settings = {"about": {"base": "org/base", "rl": "org/rl"}}
+    with RecordStore(path).open(made.config(), "tiny_easy", problems, 2, **settings) as record:
+        for key in record.missing():
+            record.add(made.made(*key))
+        record.finish()
+    import_official(path, fixture_official.write(path / "theirs"), graders=("plain",))
+    shutil.rmtree(path / "theirs")
+    for name in RecordStore(path).names():
+        with suppress(UserError):
+            grade_again(RecordStore(path).read(*name), grader="plain")
+    return Folder(path)
+
+
+@cases(30, 0.25)
+@given(change=changes())
+def test_records(store, capsys, change):
+    """A damaged record is named; the others are listed, checked and compared."""
+    file = store.damage(change)
+    name = RecordStore(store.path).names()
+    mine, task = file.relative_to(store.path).parts[:2]
+
+    def listed():
+        assert len(list_records(store.path)) == len(name)
+        damage = verify_records(store.path)
+        assert not any(said for record, said in damage.items() if not record.startswith(mine))
+        return NAMED if any(damage.values()) else ""
+
+    def seen():
+        snapshot = RecordStore(store.path).read(mine, task)
+        answers = stored_answers([snapshot], common_problems([snapshot])[:2])
+        viewer_data(answers)
+
+    judged(
+        "records",
+        capsys,
+        listed,
+        lambda: show_record(store.path, f"{mine}/{task}"),
+        lambda: gc_records(store.path),
+        lambda: read_results([store.path], partial=True),
+        lambda: grade_again(RecordStore(store.path).read(mine, task), grader="plain"),
+        seen,
+    )
+
+
+@pytest.fixture(scope="module")
+def sweeps(begun, tmp_path_factory):
+    path = tmp_path_factory.mktemp("sweeps")
+    shutil.copytree(begun / "sweeps", path / "sweeps")
+    rows = [{"criterion": "kl", "tau": 0.1, "wanted": 0.05, "expected": 0.05}]
+    (path / "sweeps/small/matched.json").write_text(json.dumps({"tiny": rows}))
+    (path / "sweeps/small/summary.json").write_text(
+        json.dumps({"states": {"pruned": 1}, "tokens_per_second": 9.5, "mean_tokens": {"tiny": {"tiny_easy": 20}}})
+    )
+    return Folder(path, "sweeps/small/**/*")
+
+
+@cases(20, 0.1)
+@given(change=changes())
+def test_sweeps(sweeps, capsys, change):
+    file = sweeps.damage(change)
+    folder = SweepFolder(sweeps.path / "sweeps/small")
+
+    def looked():
+        spec = folder.stored()
+        status(folder, spec)
+        best(folder, spec)
+        summary = summarise(spec, Trials(spec, folder), folder)
+        summary.text()
+        summary.plain()
+
+    def estimated():
+        spec = folder.stored()
+        _speed(sweeps.path, spec)
+        stored_taus(spec, folder, "tiny")
+
+    judged("sweeps", capsys, looked, estimated, lambda: read_results([folder.path]))
+    assert file
+
+
+@pytest.fixture(scope="module")
+def trainings(tmp_path_factory):
+    path = tmp_path_factory.mktemp("trainings")
+    for name, averages in {"dapo": {0: 0.5, 1: 0.6}, "ours": {0: 0.52, 1: 0.63}}.items():
+        folder, spec = training(path / name, averages, method="low_prob" if name == "ours" else "none")
+        folder.settle(spec, {"data": Input("somewhere", "0" * 16, judges=True)})
+        write_summary(folder, spec)
+    return Folder(path)
+
+
+@cases(40, 0.15)
+@given(change=changes())
+def test_trainings(trainings, capsys, change):
+    trainings.damage(change)
+
+    def summed():
+        spec = TrainingFolder(trainings.path / "ours").stored()
+        write_summary(TrainingFolder(trainings.path / "ours"), spec, trainings.path / "dapo")
+
+    def told():
+        for seed in (0, 1):
+            one = TrainingFolder(trainings.path / "ours").seed(seed)
+            for record in one.records():
+                metrics_of(record)
+            scores_of(one.facts()["scores"])
+
+    judged("trainings", capsys, summed, told)
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory):
+    """Shipped sweeps, an evaluation and a training, each as it is written and as JSON, which is YAML too."""
+    path = tmp_path_factory.mktemp("specs")
+    texts = {f"sweep-{file.stem}": file.read_text() for file in sorted((ROOT / "sweeps").glob("*.yaml"))}
+    texts |= {"eval": EVAL, "train": TRAIN}
+    for name, text in texts.items():
+        (path / f"{name}.yaml").write_text(text)
+        (path / f"{name}.json").write_text(json.dumps(yaml.safe_load(text)))
+    return Folder(path)
+
+
+EVAL = """
+tasks: [tiny_easy, amc]
+pair: {base: org/b, rl: org/r}
+limit: 3
+part: {split: 0.5}
+decodings: [rl, {mode: replace, tau: -0.3}]
+sampling: {samples: 4, temperature: 1.0}
+engine: {backend: transformers}
+controls: true
+"""
+TRAIN = """
+base: tiny
+dapo: {method: low_prob, alpha: 0.2, steps: 3}
+seeds: [0, 1]
+validation: {tasks: [tiny_easy], limit: 6, sampling: {samples: 2}}
+lora: {rank: 8}
+"""
+
+
+SWEEP, TRAININGS = (read_yaml(ROOT / f"sweeps/{name}.yaml") for name in ("tiny_tau_gamma", "tiny_alpha"))
+
+
+@pytest.mark.parametrize(
+    ("reader", "spec", "sentence"),
+    [
+        (load, {"kind": [1, "x"]}, r"kind=\[1, 'x'\] is not known"),
+        (load, {**SWEEP, "references": 368211162}, "references=368211162 is refused; accepted: a list"),
+        (load, {**SWEEP, "decode": 7}, "decode=7 is refused; accepted: a mapping"),
+        (load, {**TRAININGS, "train": {"dapo": 7}}, "train.dapo=7 is refused; accepted: a mapping"),
+        (load_eval, {"tasks": ["amc"], "pair": ["x"]}, r"pair=\['x'\] is not known"),
+        (load_eval, {"tasks": ["amc"], "decodings": True}, "decodings=True is refused; accepted: one decoding"),
+        (load_train, {"preset": [None]}, r"preset=\[None\] is not known"),
+        (load_train, {"dapo": {"method": {}}}, "method={} is not known"),
+    ],
+)
+def test_a_value_of_another_type_in_a_spec_is_one_sentence(reader, spec, sentence):
+    """Each of these was a TypeError."""
+    with pytest.raises(UserError, match=sentence):
+        reader(spec)
+
+
+@cases(40, 0.1)
+@given(change=changes())
+def test_specs(specs, capsys, change):
+    file = specs.damage(change)
+    reader = {"eval": load_eval, "train": load_train}.get(file.stem, load)
+    judged("specs", capsys, lambda: reader(read_yaml(file)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a [x]\n"
+        + "".join(f"{new}: &{new} [{', '.join(9 * [f'*{old}'])}]\n" for old, new in pairwise("abcdefghij")),
+        "tasks: &a [*a]",
+        "tasks: 2026-13-45",
+        "tasks: 0b_",
+        "tasks: " + "[" * 900,
+        "{a: " * 900,
+        "? [a]\n: b",
+        "1: x",
+        "\x00",
+        "!!python/object/apply:os.system [ls]",
+    ],
+    ids=[
+        "bomb",
+        "itself",
+        "no date",
+        "no number",
+        "deep",
+        "deep mapping",
+        "list as key",
+        "number as key",
+        "zero",
+        "code",
+    ],
+)
+def test_a_hostile_yaml_is_one_sentence(tmp_path, text):
+    (tmp_path / "spec.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"spec\.yaml|tasks"):
+        load_eval(read_yaml(tmp_path / "spec.yaml"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data")
+    rows = [{"id": i, "problem": f"What is {i} + 1?", "answer": i + 1, "answers": [str(i + 1)]} for i in range(4)]
+    texts = [{"prompt": [{"role": "user", "content": "x"}], "answer": "1"}, {"problem": "x", "answer": 2.5}]
+    log = [
+        {"step": i, "accuracy": 0.1 * i, "entropy": 1.0, "token_share": [0.5, 0.5], "gradient_share": [1, 0]}
+        for i in range(4)
+    ]
+    for name, each in {"own.jsonl": rows, "train.jsonl": texts, "log.jsonl": log}.items():
+        (path / name).write_text("".join(json.dumps(row) + "\n" for row in each))
+    (path / "own.yaml").write_text(
+        json.dumps({"prompt": "Q: {{problem}}", "examples": [{"problem": "x", "answer": "1"}]})
+    )
+    (path / "build.json").write_text(json.dumps({"dapo": {"rollout_accuracy": [0.1, 0.2], "rollout_tokens": [5, 6]}}))
+    (path / "trl.json").write_text(json.dumps({"log_history": log}))
+    return Folder(path)
+
+
+@cases(40, 0.1)
+@given(change=changes())
+def test_data(data, capsys, change):
+    data.damage(change)
+    logs = [data.path / name for name in ("log.jsonl", "build.json", "trl.json")]
+    judged(
+        "data files",
+        capsys,
+        lambda: json.dumps(read_benchmark("own", str(data.path / "own.jsonl")).data),
+        lambda: read_jsonl(data.path / "own.jsonl", ("id", "answers")),
+        lambda: "".join(map(str, read_problems(data.path / "train.jsonl", " Box it."))).encode(),
+        lambda: json.dumps(curves({each.name: [each] for each in logs}), allow_nan=False),
+    )
+
+
+@pytest.fixture(scope="module")
+def analyses(tmp_path_factory):
+    path = tmp_path_factory.mktemp("analyses")
+    (path / "tokens.json").write_text(json.dumps(tokens(["so", "␣the"])))
+    (path / "theorem.json").write_text(json.dumps(as_json(trials(bandits=4))))
+    (path / "log.jsonl").write_text("".join(json.dumps({"step": i, "accuracy": 0.1 * i}) + "\n" for i in range(4)))
+    found = {**curves({"a": [path / "log.jsonl"], "b": 2 * [path / "log.jsonl"]}), "gradient": MASS}
+    (path / "log.jsonl").unlink()
+    (path / "training.json").write_text(json.dumps(found))
+    return Folder(path)
+
+
+MASS = {"a": {"token_share": [0.5, 0.5], "gradient_share": [0.9, 0.1], "steps": 3}}
+
+
+@cases(6, 0.05)
+@given(change=changes())
+def test_analyses(analyses, capsys, change):
+    file = analyses.damage(change)
+    judged("analyses", capsys, lambda: analysis_sections([file]))
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory):
+    return Folder(fixture_official.write(tmp_path_factory.mktemp("theirs")))
+
+
+@cases(40, 0.05)
+@given(change=changes())
+def test_files_of_the_authors_script(theirs, capsys, change):
+    theirs.damage(change)
+    judged("the authors' files", capsys, lambda: read_official(theirs.path).accs)
