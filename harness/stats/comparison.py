@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.errors import UserError
 from harness.stats.errors import satterthwaite, score_interval, standard_error, t_interval
-from harness.stats.paired import PairedDifference, difference_interval, paired_difference, sign_flip_p
+from harness.stats.paired import PairedDifference, difference_error, difference_interval, paired_difference, sign_flip_p
 from harness.stats.tables import holm, mean_over_benchmarks
 
 
@@ -147,7 +147,7 @@ def pooled(rows: Sequence[Comparison[S]]) -> Pooled | None:
         settings[task] = len(mine)
     if not by_task:
         return None
-    errors = [standard_error(each) for each in by_task]
+    errors = [difference_error(each) for each in by_task]
     mean, error = mean_over_benchmarks([(float(e.mean()), s) for e, s in zip(by_task, errors, strict=True)])
     one = np.concatenate(weighted)
     if len(by_task) == 1:

@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike
 from harness.errors import UserError
 from harness.stats.passk import pass_at_k_per_problem
 
+COINS = 2  # problems that are right or wrong as a whole, added to what is known of the spread over problems
+
 
 def finite(name: str, values: ArrayLike) -> np.ndarray:
     """Return values as a float array.
@@ -76,10 +78,14 @@ def pass_sampling_error(correct: ArrayLike, k: int) -> float:
 
 
 def t_interval(mean: float, error: float, n: float, level: float = 0.95) -> tuple[float, float]:
-    """Return mean -/+ t_{(1+level)/2, n-1} error, the confidence interval of a mean over n problems; NaN for n = 1."""
+    """Return mean -/+ t_{(1+level)/2, n-1} error, the confidence interval of a mean over n problems.
+
+    NaN for n = 1, and for an error of 0: numbers that are all the same do not say how far others would be from them,
+    and without a scale (these may be anything: points, seconds, characters) there is no other bound.
+    """
     from scipy import stats
 
-    if n < 2:
+    if n < 2 or error == 0:
         return float("nan"), float("nan")
     half = float(stats.t.ppf((1 + level) / 2, n - 1)) * error
     return mean - half, mean + half
@@ -88,12 +94,14 @@ def t_interval(mean: float, error: float, n: float, level: float = 0.95) -> tupl
 def score_interval(correct: ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Return the confidence interval of Avg@K over problems: Wilson's score interval of an effective number of trials.
 
-    `correct` is (problems, samples) of 0 and 1. With m the mean and s its `standard_error`, m (1 - m) / s^2 independent
+    `correct` is (problems, samples) of 0 and 1. With m the mean and s its standard error, m (1 - m) / s^2 independent
     trials would be as uncertain as these samples, which are clustered by problem; that number is taken within n - 1 and
-    n K (n K where the problems do not differ at all, n where everything is right or wrong: then nothing is known of how
-    a problem's samples hang together). The quantile is Student's with n - 1 degrees of freedom. Unlike the t interval
-    it stays within 0 and 1, is never empty, and covers near 0 and 1 (docs/statistics.md has the simulation). After
-    Korn and Graubard (1998) and Dean and Pagano (2015). NaN for one problem.
+    n K. A few problems that are solved by luck or not at all tell little of s, so COINS more problems count in s^2 that
+    are right or wrong as a whole: s^2 = (n standard_error^2 + COINS m (1 - m) / n) / (n + COINS). Where everything is
+    right or wrong there are n trials: then nothing is known of how a problem's samples hang together. The quantile is
+    Student's with n - 1 degrees of freedom. Unlike the t interval it stays within 0 and 1, is never empty, and covers
+    near 0 and 1 (docs/statistics.md has the simulation). After Korn and Graubard (1998) and Dean and Pagano (2015).
+    NaN for one problem.
 
     Raises:
         UserError: `correct` is no (problems, samples) matrix of numbers within 0 and 1.
@@ -106,11 +114,10 @@ def score_interval(correct: ArrayLike, level: float = 0.95) -> tuple[float, floa
     n, samples = x.shape
     if n < 2:
         return float("nan"), float("nan")
-    mean, variance = float(x.mean()), standard_error(x) ** 2
-    if mean in (0.0, 1.0):
-        trials = float(n)
-    else:
-        trials = float(np.clip(mean * (1 - mean) / variance, n - 1, n * samples)) if variance else float(n * samples)
+    mean = float(x.mean())
+    coin = mean * (1 - mean)  # the variance of a problem that is right or wrong as a whole
+    variance = (n * standard_error(x) ** 2 + COINS * coin / n) / (n + COINS)
+    trials = float(np.clip(coin / variance, n - 1, n * samples)) if coin else float(n)
     z = float(stats.t.ppf((1 + level) / 2, n - 1))
     shrink = 1 + z * z / trials
     centre = (mean + z * z / (2 * trials)) / shrink

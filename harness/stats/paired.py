@@ -56,7 +56,16 @@ def difference_interval(differences: ArrayLike, level: float = 0.95) -> tuple[fl
     if np.count_nonzero(d) >= FEW:
         return t_interval(float(d.mean()), standard_error(d), d.size, level)
     more = np.append(d, (1.0, -1.0))
-    return t_interval(float(more.mean()), float(more.std() / np.sqrt(more.size)), d.size, level)
+    return t_interval(float(more.mean()), difference_error(d), d.size, level)
+
+
+def difference_error(differences: ArrayLike) -> float:
+    """Return the standard error of a mean of differences, as `difference_interval` has it."""
+    d = finite("differences", differences)
+    if np.count_nonzero(d) >= FEW or d.size < 2:
+        return standard_error(d)
+    more = np.append(d, (1.0, -1.0))
+    return float(more.std() / np.sqrt(more.size))
 
 
 def sign_flip_p(differences: ArrayLike, seed: int = 0, family: int = 1) -> float:

@@ -52,6 +52,31 @@ def test_seeds_of_trainings_are_no_problems():
     assert (d.low, d.high) == stats.t_interval(d.mean, d.error, 3)
 
 
+def test_numbers_that_are_all_the_same_have_no_interval():
+    """Of anything but shares no bound is known, and [0.0, 0.0] would say that there is nothing left to doubt."""
+    scores = np.full(30, 12.5)  # of a metric in its own units
+    d = stats.paired_difference(scores, scores - 2)
+    assert (d.mean, np.isnan(d.low), np.isnan(d.high)) == (2, True, True)
+    assert all(np.isnan(stats.Scores("a", "t", tuple(range(30)), scores).interval))
+    few = stats.paired_difference(np.append(scores, 13), np.append(scores, 12.5))
+    assert few.low < few.mean < few.high
+
+
+def test_problems_that_differ_little_widen_a_score_by_two_coins():
+    """Thirty problems, each solved in 3 of 8: as uncertain as n (n + 2) / 2 trials, not as all 240 samples."""
+    low, high = stats.score_interval(np.tile([1, 1, 1, 0, 0, 0, 0, 0], (12, 1)))
+    expected = scipy_stats.norm.interval(0.95, 0.375, np.sqrt(0.375 * 0.625 / 84))
+    assert high - low == pytest.approx((expected[1] - expected[0]) * 2.201 / 1.96, rel=0.05)
+
+
+def test_the_mean_over_benchmarks_without_a_difference_is_not_known_to_be_zero():
+    same = [stats.Scores(name, task, tuple(range(30)), np.ones((30, 4))) for task in "xy" for name in "ab"]
+    found = stats.pooled(stats.family([(same[0], same[1]), (same[2], same[3])]))
+    assert found is not None
+    assert (found.mean, found.p) == (0, 1)
+    assert 0.03 < found.high == -found.low < 0.1
+
+
 def test_satterthwaite_is_welchs():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=12), rng.normal(0, 3, size=30)
