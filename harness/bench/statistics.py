@@ -237,15 +237,26 @@ def _power_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def _share_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """A share of tokens, such as the replacement ratio, and its bootstrap over problems."""
-    for n in (12, 30, 83):
-        covered = 0
-        for _ in range(runs):
-            tokens = random.integers(50, 400, size=n)
-            hits = random.binomial(tokens, random.beta(2, 30, size=n))
-            one = stats.token_share(hits, tokens)
-            covered += one.low is not None and one.high is not None and one.low <= 2 / 32 <= one.high
-        yield {"problems": n, "coverage": covered / runs}
+    """A share of tokens, such as the replacement ratio, and the ratio of two generations' shares."""
+    for law, (a, b) in {"6 %": (2.0, 30.0), "1 %, few problems": (0.5, 49.5)}.items():
+        for n in (6, 12, 30, 83):
+            hold = {"coverage": 0, "of the bootstrap": 0, "ratio of two": 0}
+            for _ in range(runs):
+                p, q = random.beta(a, b, size=n), random.beta(a, b, size=n)
+                tokens, others = random.integers(50, 400, size=(2, n))
+                hits = random.binomial(tokens, p)
+                one = stats.token_share(hits, tokens)
+                hold["coverage"] += _within(one, a / (a + b))
+                drawn = random.multinomial(n, np.full(n, 1 / n), size=1000)
+                low, high = np.quantile((drawn @ hits) / (drawn @ tokens), [0.025, 0.975])
+                hold["of the bootstrap"] += low <= a / (a + b) <= high
+                theirs = random.binomial(others, (p + q) / 2)  # partly the same problems' doing
+                hold["ratio of two"] += _within(stats.share_ratio((hits, tokens), (theirs, others)), 1.0)
+            yield {"law": law, "problems": n, **{name: count / runs for name, count in hold.items()}}
+
+
+def _within(one: stats.Share, truth: float) -> bool:
+    return one.low is not None and one.high is not None and one.low <= truth <= one.high
 
 
 def _seed_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
@@ -287,7 +298,7 @@ TITLES = {
     "seeds": "Scores and differences over seeds and problems: coverage, of two methods as good as each other",
     "choices": "The best of settings that gain nothing, confirmed with new seeds",
     "powers": "The problems asked for from a pilot of 240 x 16, to find a gain with 80 % chance",
-    "shares": "A share of tokens by bootstrap over problems",
+    "shares": "A share of tokens, and the ratio of two: coverage of intervals over problems",
 }
 
 

@@ -130,7 +130,7 @@ def tails_table(data: Mapping[str, Any], name: str) -> Table:
     )  # fmt: skip
     note = (
         "Shares of tokens; the ratio is of the greater to the smaller, half a token added to each. Brackets: 95 % "
-        "bootstrap over problems."
+        "intervals over problems."
     )
     return Table(name, "Tails: does the direction tell the two generations apart?", columns, tuple(rows), (note,))
 
@@ -194,7 +194,7 @@ def by_delta(data: Mapping[str, Any], name: str) -> Figure:
     return Figure(
         name,
         "Mean probability of tokens by their Δ log p, under both models; bins without tokens are empty. Bars: 95 % "
-        "bootstrap over problems.",
+        "intervals over problems.",
         "Bar chart: mean probability under base and RL in eleven bins of Δ log p, for either model's responses.",
         svg(figure, name),
         ("generation", "delta_logp", "tokens", "p_base", "low", "high", "p_rl", "low", "high"), tuple(rows),
@@ -231,7 +231,7 @@ def gradient(data: Mapping[str, Any], name: str) -> Figure:
         name,
         "Share of tokens, and of the gradient mass 2|w|(1 − π) that Lemma 1 gives them, by the probability that the "
         "writing model gave the token. The weight |w| is taken as 1 for every token: these are the model's own "
-        "responses, not those of a training step. Bars: 95 % bootstrap over problems.",
+        "responses, not those of a training step. Bars: 95 % intervals over problems.",
         "Bar chart: shares of tokens and of gradient mass in ten bins of probability, for base's and RL's responses.",
         svg(figure, name),
         ("generation", "p_from", "p_to", "tokens", "low", "high", "mass", "low", "high"), tuple(rows), "fig:probs (a)",

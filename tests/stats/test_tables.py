@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats
+from scipy.special import logit
 
 from harness import stats
 from harness.errors import UserError
@@ -100,15 +101,25 @@ def test_spread_is_recovered_from_matrices():
         stats.paired_spread(a, b[:10])
 
 
-def test_the_interval_of_a_share_of_tokens_matches_scipy_and_is_reproducible():
-    """Where every problem has one token, the share is a mean over problems, and its bootstrap is scipy's."""
+def test_the_interval_of_a_share_of_tokens_is_students_of_its_log_odds():
+    """Where all problems have as many tokens, the share is a mean over problems, its variance that of the mean."""
     values = np.random.default_rng(1).beta(2, 3, size=30)
-    ours = stats.token_share(values, np.ones(30))
-    theirs = scipy_stats.bootstrap(
-        (values,), np.mean, n_resamples=10_000, method="percentile", rng=np.random.default_rng(5)
-    ).confidence_interval
-    assert ours.value == pytest.approx(values.mean())
-    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.004)
-    assert stats.token_share(values, np.ones(30)) == ours
-    assert stats.token_share(values, np.ones(30), seed=1) != ours
+    ours = stats.token_share(1000 * values, np.full(30, 1000))
+    mean, error = values.mean(), values.std(ddof=1) / np.sqrt(30)
+    half = scipy_stats.t.ppf(0.975, 29) * error / (mean * (1 - mean))
+    assert ours.value == pytest.approx(mean)
+    assert (logit(ours.low), logit(ours.high)) == pytest.approx((logit(mean) - half, logit(mean) + half), rel=1e-6)
+    more = stats.token_share([*1000 * values, 0, 0], [1000] * 30 + [0, 0])
+    assert (more.low, more.high) == pytest.approx((ours.low, ours.high))  # a problem without tokens says nothing
     assert stats.token_share([0.5], [1]) == stats.Share(0.5, None, None)
+
+
+def test_a_share_of_nothing_and_problems_that_agree_have_an_interval():
+    """Resampled, each of these was [x, x]."""
+    none, every = (stats.token_share(np.full(30, hits), np.full(30, 50)) for hits in (0, 50))
+    assert (none.low, none.high) == (0, pytest.approx(stats.score_interval(np.zeros((30, 1)))[1]))
+    assert (every.low, every.high) == (pytest.approx(1 - none.high), 1)
+    same = stats.token_share(np.full(30, 10), np.full(30, 50))
+    assert same.low < 0.185 < 0.2 < 0.215 < same.high
+    ratio = stats.share_ratio((np.full(30, 10), np.full(30, 50)), (np.zeros(30), np.full(30, 50)))
+    assert ratio.low < 100 < ratio.value == 601 < ratio.high
