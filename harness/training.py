@@ -11,6 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from harness.files import check_writable
+
 if TYPE_CHECKING:
     from harness.decode import Engine
     from harness.evals import EvalResult
@@ -31,9 +33,10 @@ def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: A
         bases: a record store for the validation of the base, which all trainings from it share.
 
     Raises:
-        UserError: the machine lacks something, the folder is another training's, is in use or was begun with other
-            content of a file that is read, or the data is too small.
+        UserError: the machine lacks something, the folder is another training's, is in use, was begun with other
+            content of a file that is read or cannot be written to (nothing was begun), or the data is too small.
     """
+    check_writable(out, *((bases,) if bases else ()))
     start = source(spec, out / "records", bases)
     if spec.lora and not spec.lora.merge:
         _check_adapter(spec, start.base)

@@ -1,18 +1,29 @@
 """Every file that is written is the old one or the new one, and none goes elsewhere than where it was meant to."""
 
 import itertools
+import json
 import os
 import re
 import signal
+import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from harness.cli import app
 from harness.errors import UserError
 from harness.files import LONGEST_NAME, check_writable, folder_name, write_file
+from harness.records.journal import contents
 from harness.spec import Decoding
+from harness.sweep.context import Places
+from harness.sweep.run import run_sweep
+from harness.train.spec import load_train
+from harness.training import run as train
 from tests.broken import die_at, files_at_most, in_child, read_only, tiny_disk
 from tests.report.made import result
+from tests.sweep.made import sweep
 
 HOUSE = Path(__file__).parents[1] / "harness"
 
@@ -122,3 +133,48 @@ WRITES = re.compile(r"""\.write_(text|bytes)\(|json\.dump\(|open\([^)]*["'][wax]
 def test_nothing_is_written_but_by_write_file():
     found = {path.relative_to(HOUSE).as_posix() for path in HOUSE.rglob("*.py") if WRITES.search(path.read_text())}
     assert {where for where in found if not where.startswith("bench/")} == ELSEWHERE
+
+
+def eval_tiny(disk):
+    """What a user types, small: 160 responses, whose journal has some 120 kB."""
+    words = "--tasks tiny_easy --limit 20 --samples 8 --backend transformers --mode rl --no-track --out"
+    return CliRunner().invoke(app, ["eval", *words.split(), f"{disk}/out", "--records", f"{disk}/records"])
+
+
+def test_a_disk_that_fills_while_eval_decodes_loses_nothing_and_the_same_command_goes_on(tmp_path):
+    with tiny_disk(tmp_path / "disk", "100k") as disk:
+        with files_at_most(80_000) if disk is None else nullcontext():  # where no disk can be mounted
+            folder = tmp_path if disk is None else disk
+            done = eval_tiny(folder)
+        assert isinstance(done.exception, UserError), done.exception
+        assert re.fullmatch(r".*journal\.bin cannot be written \(no space is left for it\); .*", str(done.exception))
+        [journal] = folder.rglob("journal.bin")
+        before = journal.read_bytes()
+        held = contents(journal, journal.parents[1].name, "tiny_easy", whole=True)
+        assert (held.bad, held.tail) == (0, 0)
+        assert 20 < len(held.entries) < 160
+        assert not [path for path in folder.rglob("*") if path.name.endswith(".new") or path.suffix == ".tmp"]
+        assert not list((folder / "out").iterdir())
+        if disk is not None:
+            subprocess.run(["mount", "-o", "remount,size=8m", disk], check=True)
+        done = eval_tiny(folder)
+        assert done.exit_code == 0, done.exception
+        assert journal.read_bytes().startswith(before)  # gone on, not begun again
+        [told] = (folder / "out").glob("tiny_easy-*.json")
+        assert json.loads(told.read_text())["sampling"]["samples"] == 8
+
+
+@pytest.mark.parametrize("kind", ["decode", "train"])
+def test_a_sweep_and_a_training_say_that_their_folder_takes_nothing_before_they_begin(tmp_path, kind):
+    """Neither a folder that is read only nor a full disk is found out by losing what was computed."""
+    said = []
+    with read_only(tmp_path / "ro") as folder, pytest.raises(UserError, match="cannot be written") as refused:
+        run_sweep(sweep(kind=kind), Places.under(folder / "runs", track=False), say=said.append)
+    assert "\n" not in str(refused.value)
+    with files_at_most(1000), pytest.raises(UserError, match=r"no space is left for it.*nothing was begun"):
+        run_sweep(sweep(kind=kind), Places.under(tmp_path / "runs", track=False), say=said.append)
+    spec = load_train({"dapo": {"steps": 1}, "seeds": [0]})
+    with files_at_most(1000), pytest.raises(UserError, match=r"no space is left for it.*nothing was begun"):
+        train(spec, tmp_path / "trained", say=said.append)
+    assert said == []
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import UserError
+from harness.files import check_writable
 from harness.records.lock import Lock
 from harness.report.sweep import SweepSummary
 from harness.spec.search import LISTED, Search
@@ -34,12 +35,14 @@ def run_sweep(
     """Run what is left of a sweep to its end, and write its summary, which is returned.
 
     Raises:
-        UserError: the sweep was begun with other settings, another process runs it, or an engine refuses.
+        UserError: the sweep was begun with other settings, another process runs it, its folders cannot be written to
+            (nothing was begun), or an engine refuses.
     """
     kind = kind_of(spec)
     kind.check(spec)
     folder = SweepFolder.of(spec, places.out)
     folder.make()
+    check_writable(folder.path, kind.store(places))
     lock = Lock(folder.lock, f"sweep {spec.name!r}")
     try:
         spec = folder.settle(spec, extend=extend)
