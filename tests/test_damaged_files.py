@@ -373,7 +373,9 @@ def test_records(store, capsys, change):
 def sweeps(begun, tmp_path_factory):
     path = tmp_path_factory.mktemp("sweeps")
     shutil.copytree(begun / "sweeps", path / "sweeps")
-    rows = [{"criterion": "kl", "tau": 0.1, "wanted": 0.05, "expected": 0.05}]
+    rows = [
+        {"criterion": gate, "tau": 0.1, "wanted": 0.05, "expected": 0.05} for gate in ("kl", "delta_logp above @0:16")
+    ]
     (path / "sweeps/small/matched.json").write_text(json.dumps({"tiny": rows}))
     (path / "sweeps/small/summary.json").write_text(
         json.dumps({"states": {"pruned": 1}, "tokens_per_second": 9.5, "mean_tokens": {"tiny": {"tiny_easy": 20}}})

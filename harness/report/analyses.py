@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from harness.spec.decoding import Criterion
 from harness.spec.stored import Count, Number, Stored, Text
 
 
@@ -108,7 +109,7 @@ class LikelierToken(CountedToken, frozen=True):
 class Chosen(Stored, frozen=True):
     """What one criterion picks, and what RL puts there."""
 
-    criterion: Literal["delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl"]
+    criterion: Criterion
     tau: Number
     positions: Count
     picked: tuple[CountedToken, ...]

@@ -5,7 +5,7 @@ import math
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -15,7 +15,7 @@ from harness.errors import DamagedError
 from harness.evals.traces import criterion_values
 from harness.files import write_file
 from harness.spec import Decoding
-from harness.spec.decoding import CRITERIA, Side
+from harness.spec.decoding import CRITERIA
 from harness.spec.stored import Name, Number, Stored, check_stored, read_mapping
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.folder import SweepFolder
@@ -51,7 +51,7 @@ def stored_taus(spec: SweepSpec, folder: SweepFolder, pair: str) -> Taus:
     return {(each.criterion, each.wanted): each for each in found}
 
 
-_GATE = f"^({'|'.join(CRITERIA)})( ({'|'.join(get_args(Side))}))?$"
+_GATE = f"^({'|'.join(CRITERIA)})( [^ ]{{1,40}}){{0,2}}$"  # perhaps a side, perhaps a window
 
 
 class MatchedRow(Stored, frozen=True):
