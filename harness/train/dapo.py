@@ -78,6 +78,10 @@ class DapoTrainer(GRPOTrainer):
         with phase("updating"):
             return super().training_step(*inputs, **named)
 
+    def _save_checkpoint(self, *inputs: Any, **named: Any) -> None:
+        with phase("saving"):
+            super()._save_checkpoint(*inputs, **named)
+
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Batch:
         with phase("generating"):
             return self._full_groups(inputs)

@@ -111,7 +111,8 @@ class _Run:
     def keep(self, record: dict[str, Any]) -> None:
         """Write a line of the log, then tell of it."""
         self.folder.append(record)
-        self.on_record(self.seed, record)
+        with phase("logging"):  # the first time MLflow's store is made
+            self.on_record(self.seed, record)
 
     def _train(self, problems: list[dict[str, Any]]) -> None:
         spec, folder = self.spec, self.folder
