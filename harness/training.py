@@ -79,7 +79,7 @@ def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = 
     if spec.data == TINY:
         from harness.tiny.problems import rl_problems as problems
     else:
-        rows = read_problems(spec.data, spec.instruction)
+        rows = read_problems(spec.data, spec)
 
         def problems(seed: int) -> list[dict[str, Any]]:
             return rows
@@ -127,7 +127,7 @@ def lacks(spec: "TrainSpec") -> "list[str]":
     for file, least in ((spec.data, None), (spec.verl and spec.verl.val_data, 1)):
         try:
             if file:
-                rows(read_problems(file, spec.instruction), spec, file, least)
+                rows(read_problems(file, spec), spec, file, least)
         except UserError as error:
             found.append(str(error))
     try:
@@ -243,12 +243,13 @@ def benchmarks(spec: "TrainSpec", tasks: Sequence[str]) -> "dict[str, Benchmark]
 
 
 def _presentation(spec: "TrainSpec") -> "Presentation":
-    """Return how the benchmarks of a validation are put and graded; `dapo.grader` holds where it is no default."""
+    """Return how the benchmarks of a validation are put and graded: where it does not say it, by the training's prompt,
+    and by `dapo.grader` if that is not the default."""
     from harness.spec import Presentation
     from harness.spec.presentation import DEFAULT_GRADER
 
     rewards = None if spec.dapo.grader == DEFAULT_GRADER else spec.dapo.grader
-    return spec.validation.over(Presentation(grader=rewards))
+    return spec.validation.over(Presentation(prompt=spec.prompt, grader=rewards))
 
 
 def estimate(spec: "TrainSpec", out: Path) -> str:

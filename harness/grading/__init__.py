@@ -4,7 +4,8 @@ grade("204", r"so the total is \\boxed{204}").correct   # True
 grade_many([(gold, response), ...])                      # one verdict each, de-duplicated, bounded in time
 grade_many([(("1.22", "0.822"), response), ...])         # several golds, any one counts
 
-Two graders by name: `robust` (default) and `plain`, the paper's bare math-verify. docs/grading.md has the rules.
+Graders by name: `robust` (default), `plain`, the paper's bare math-verify, and `math_dapo`, by which its trainings were
+rewarded. docs/grading.md has the rules.
 """
 
 from functools import cache

@@ -1,4 +1,4 @@
-"""Verdicts: the gold answer against the last box of a response, in bulk, de-duplicated, with a bound on every one."""
+"""Verdicts: the gold answer against a response's, in bulk, de-duplicated, with a bound on every one."""
 
 import re
 import threading
@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.errors import UserError, unknown
+from harness.grading.answer_line import find_answer_line, grade_answer_line
 from harness.grading.bounds import too_large
-from harness.grading.boxes import find_box
+from harness.grading.boxes import Box, find_box
 from harness.grading.pool import verify_many
 from harness.grading.robust import Item, best, grade_robust
 
 VERDICT_KINDS: tuple[str, ...] = (
     "correct",
     "wrong",
-    "no_box",  # the response has no closed, non-empty box
+    "no_box",  # the response has no closed, non-empty box; by `math_dapo`, no "Answer:"
     "unclosed_box",  # it has a box that never closes
     "truncated",  # no closed box, and the response ran into the token limit
     "too_long",  # the box holds more than MAX_ANSWER characters: not an answer
@@ -33,7 +34,7 @@ _memo_lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a grader said of one response. `answer` is the content of the box, None where there is none."""
+    """Hold what a grader said of a response; `answer` is what it graded, as the content of a box, or None."""
 
     kind: str
     answer: str | None = None
@@ -74,10 +75,17 @@ def _plain(items: Sequence[Item]) -> list[str]:
     return [best([known[gold, answer] or "wrong" for gold in golds]) for golds, answer in items]
 
 
-GRADERS: dict[str, Callable[[Sequence[Item]], list[str]]] = {"plain": _plain, "robust": grade_robust}
+GRADERS: dict[str, Callable[[Sequence[Item]], list[str]]] = {
+    "plain": _plain,
+    "robust": grade_robust,
+    "math_dapo": grade_answer_line,
+}
 """Graders by the name they are asked for: each takes distinct (golds, answer) items and returns one kind an item."""
 
-VERSIONS = {"plain": "plain", "robust": "robust-2"}
+FINDERS: dict[str, Callable[[str], Box]] = {"math_dapo": find_answer_line}
+"""Where a grader looks for the answer in a response, if not in its last box."""
+
+VERSIONS = {"plain": "plain", "robust": "robust-2", "math_dapo": "math_dapo"}
 """The name that a grader's verdicts have in results and beside records; `robust` alone was the first version's."""
 
 
@@ -115,14 +123,15 @@ def grade_many(
     """Grade (gold, response) or (gold, response, finish_reason) items; the verdicts come in the same order.
 
     A gold may be a tuple (or list) of answers, of which any one counts. A response that ran into the token limit
-    (`finish_reason="length"`) but holds a closed box is graded by that box, as the paper does; without one it is
-    `truncated`. Equal (gold, answer) pairs are graded once a process, whoever asks. Works from any thread:
+    (`finish_reason="length"`) but holds an answer, as a closed box, is graded by it, as the paper does; without one it
+    is `truncated`. Equal (gold, answer) pairs are graded once a process, whoever asks. Works from any thread:
     math-verify runs in worker processes, which start only when a pair needs them.
 
     Raises:
         UserError: no grader has that name, or an item has no gold at all.
     """
     grader = grader_name(grader)
+    find = FINDERS.get(grader, find_box)
     verdicts: list[Verdict | None] = []
     answers: list[tuple[tuple[str, ...], str]] = []
     for number, (gold, response, *rest) in enumerate(items):
@@ -131,7 +140,7 @@ def grade_many(
             raise UserError(
                 f"item {number} has an empty gold {gold!r}; give one answer or several, any of which counts"
             )
-        box = find_box(response)
+        box = find(response)
         answers.append((tuple(one.strip() for one in golds), box.content or ""))
         if box.content is None:
             kind = "truncated" if rest and rest[0] == "length" else box.status

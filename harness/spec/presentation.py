@@ -14,16 +14,26 @@ from pydantic import BeforeValidator, Field
 from harness.errors import UserError
 from harness.spec.base import Spec, parse, read_jsonl
 
-Grader = Literal["plain", "robust"]
+Grader = Literal["plain", "robust", "math_dapo"]
 DEFAULT_GRADER: Grader = "robust"
 NONE = "none"
 _FILTERS = ("capitalize", "indent", "lower", "regex_replace", "replace", "title", "trim", "upper", "wordwrap")
 
 
+# Prompts by name: `math_dapo` is that of DAPO-Math-17k, on which the paper's models were trained.
+BEFORE = (
+    "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
+    "$Answer (without quotes) where $Answer is the answer to the problem.\n\n"
+)
+AFTER = '\n\nRemember to put your answer on its own line after "Answer:".'
+PROMPTS = {"math_dapo": BEFORE + "{{problem}}" + AFTER}
+
+
 def _read_prompt(given: Any) -> Any:
-    """Read a template of `problem`, or the file that holds one."""
+    """Read a template of `problem`, the name of one, or the file that holds one."""
     if not isinstance(given, str):
         return given
+    given = PROMPTS.get(given, given)
     from jinja2 import Environment, TemplateSyntaxError, nodes
     from jinja2.meta import find_undeclared_variables
 
@@ -45,9 +55,17 @@ def _read_prompt(given: Any) -> Any:
         )
     if read != {"problem"}:
         raise UserError(
-            f"prompt={given!r} reads {sorted(read)}; accepted: a template of {{{{problem}}}}, or a file with one"
+            f"prompt={given!r} reads {sorted(read)}; accepted: a template of {{{{problem}}}}, a file with one, or "
+            f"{', '.join(PROMPTS)}"
         )
     return text
+
+
+def rendered(prompt: str, problem: str) -> str:
+    """Return a problem as a template puts it."""
+    from jinja2 import Environment
+
+    return Environment(keep_trailing_newline=True).from_string(prompt).render(problem=problem)
 
 
 def _read_examples(given: Any) -> Any:
@@ -66,6 +84,7 @@ def _as_text(given: Any) -> Any:
     return str(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
 
 
+Prompt = Annotated[str | None, BeforeValidator(_read_prompt)]
 Text = Annotated[str, BeforeValidator(_as_text)]
 
 
@@ -87,15 +106,17 @@ class Presentation(Spec, frozen=True):
 
     called: ClassVar[str] = "benchmark"
 
-    prompt: Annotated[str | None, BeforeValidator(_read_prompt)] = Field(
-        default=None, description="A template of {{problem}}, or a file with one, in place of each benchmark's own."
+    prompt: Prompt = Field(
+        default=None,
+        description="A template of {{problem}}, a file with one, or math_dapo, in place of each benchmark's own.",
     )
     examples: Annotated[tuple[Example, ...] | None, BeforeValidator(_read_examples)] = Field(
         default=None, description="A JSONL of problem and answer, shown before each problem; or none."
     )
     grader: Grader | None = Field(
         default=None,
-        description="robust, or plain: math-verify alone, as in the paper. Default the benchmark's, else robust.",
+        description="robust; plain: math-verify alone, as in the paper; or math_dapo: the last 'Answer:', as its "
+        "trainings were rewarded. Default the benchmark's, else robust.",
     )
 
     @classmethod

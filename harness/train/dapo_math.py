@@ -3,8 +3,8 @@
     made = dapo_math(read_rows("dapo-math-17k.parquet"))
 
 The hub's file has each problem about a hundred times (its own discussion and verl's issue 3065 say so), and each in a
-prompt that asks for "Answer: ...", which our reward, a box, would always call wrong. Here every problem stands once and
-bare; a training adds its own instruction.
+prompt that asks for "Answer: ...". Here every problem stands once and bare; a training adds its own instruction, which
+may be that one (`prompt: math_dapo`).
 """
 
 import json
@@ -14,13 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.spec.presentation import AFTER, BEFORE
 
 HUB, FILE = "BytedTsinghua-SIA/DAPO-Math-17k", "data/dapo-math-17k.parquet"
-BEFORE = (
-    "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
-    "$Answer (without quotes) where $Answer is the answer to the problem.\n\n"
-)
-AFTER = '\n\nRemember to put your answer on its own line after "Answer:".'
 LEAST, MOST = 17_000, 17_999  # problems in "17k": a part of them, or another set, is another training
 _COLUMNS = ("prompt", "source_prompt", "problem", "answer", "reward_model")
 

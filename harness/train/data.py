@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.spec.presentation import AFTER, rendered
 from harness.spec.stored import is_number, is_text
-from harness.train.dapo_math import AFTER
 from harness.train.spec import TrainSpec
 
 
-def read_problems(path: str | Path, instruction: str) -> list[dict[str, Any]]:
-    """Read rows of `prompt` and `answer`; a `problem` becomes a user's message with the instruction behind it.
+def read_problems(path: str | Path, spec: TrainSpec) -> list[dict[str, Any]]:
+    """Read rows of `prompt` and `answer`; a `problem` becomes a user's message by the training's `prompt`, else with
+    its instruction behind it.
 
     Raises:
         UserError: no such file, or a line that is no such row (the sentence has its number).
@@ -27,7 +28,7 @@ def read_problems(path: str | Path, instruction: str) -> list[dict[str, Any]]:
         raise UserError(f"data={str(path)!r} cannot be read ({type(error).__name__}); accepted: UTF-8") from None
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            rows.append(_row(line, f"{path}, line {number}", instruction))
+            rows.append(_row(line, f"{path}, line {number}", spec))
     return rows
 
 
@@ -45,7 +46,7 @@ def enough(rows: list[dict[str, Any]], spec: TrainSpec) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(line: str, where: str, instruction: str) -> dict[str, Any]:
+def _row(line: str, where: str, spec: TrainSpec) -> dict[str, Any]:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
@@ -55,13 +56,22 @@ def _row(line: str, where: str, instruction: str) -> dict[str, Any]:
         raise UserError(f"{where} has no answer; accepted: {{'problem': text, 'answer': text}}")
     prompt = data.get("prompt")
     if prompt is None and is_text(data.get("problem")):
-        prompt = [{"role": "user", "content": data["problem"] + instruction}]
+        problem = data["problem"]
+        content = rendered(spec.prompt, problem) if spec.prompt else problem + spec.instruction
+        prompt = [{"role": "user", "content": content}]
     if not ((prompt and is_text(prompt)) or _is_messages(prompt)):
         raise UserError(f"{where} has neither problem (text) nor prompt (text or messages)")
-    if AFTER.strip() in str(prompt):
+    said = prompt if isinstance(prompt, str) else "".join(str(turn.get("content", "")) for turn in prompt)
+    if AFTER.strip() in said and spec.dapo.grader != "math_dapo":
         raise UserError(
-            f"{where} asks for 'Answer: ...', and the reward knows boxed answers alone: every response would be wrong; "
-            "accepted: bare problems, as `rlvr-dir data dapo-math-17k` makes them"
+            f"{where} asks for 'Answer: ...', and dapo.grader={spec.dapo.grader!r} knows boxed answers alone: every "
+            "response would be wrong; accepted: dapo.grader: math_dapo, or bare problems, as `rlvr-dir data "
+            "dapo-math-17k` makes them"
+        )
+    if "answer:" not in said.lower() and spec.dapo.grader == "math_dapo":
+        raise UserError(
+            f"{where} does not ask for 'Answer: ...', and dapo.grader='math_dapo' knows no other form: every response "
+            "would be wrong; accepted: prompt: math_dapo, or another grader"
         )
     return {"prompt": prompt, "answer": str(answer)}
 

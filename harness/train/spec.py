@@ -16,6 +16,7 @@ from harness.errors import UserError
 from harness.spec import TINY, EngineSpec, Presentation, Sampling, Spec, parse
 from harness.spec.base import Place
 from harness.spec.evaluation import read_names
+from harness.spec.presentation import Prompt
 from harness.train.settings import DapoSettings
 from harness.train.verl.presets import with_preset
 from harness.train.verl.spec import Verl
@@ -52,8 +53,8 @@ class Vllm(Spec, frozen=True):
 class Validation(Presentation, frozen=True):
     """Avg@k on held-out benchmarks, or the metrics of tasks of lm-eval's, by the evaluator of `rlvr-dir eval`: of the
     base, then every `every` steps (0: never), and in the end. On the way only those of `watch` are validated, if any
-    are named there. Drawing is by its own noise: how often it happens changes no weight. Where it names no grader,
-    `dapo.grader` holds if it is not the default, and then the benchmark's own."""
+    are named there. Drawing is by its own noise: how often it happens changes no weight. Where it names no prompt or
+    grader, the training's prompt and `dapo.grader` hold if they are not the defaults, and then the benchmark's own."""
 
     called: ClassVar[str] = "validation"
 
@@ -84,9 +85,10 @@ class TrainSpec(Spec, frozen=True):
 
     `backend` is `trl`, in this process, or `verl`, on a cluster and in an environment of its own, as `verl` says.
 
-    `data` is `tiny` or a JSONL file of `answer` and `prompt` (text or messages) or `problem`, to which `instruction` is
-    added. `checkpoint_every` counts steps: what is lost when the process is killed. `checkpoint` says which step's
-    model is the trained one: `last`, a step, or `best(TASK)`, the validation that scored best on a benchmark.
+    `data` is `tiny` or a JSONL file of `answer` and `prompt` (text or messages) or `problem`, which is put by the
+    template `prompt`, and without one with `instruction` behind it. `checkpoint_every` counts steps: what is lost when
+    the process is killed. `checkpoint` says which step's model is the trained one: `last`, a step, or `best(TASK)`, the
+    validation that scored best on a benchmark.
     """
 
     called: ClassVar[str] = "training"
@@ -95,6 +97,7 @@ class TrainSpec(Spec, frozen=True):
     base: Place = TINY
     data: Place = TINY
     instruction: str = INSTRUCTION
+    prompt: Prompt = None
     seeds: tuple[int, ...] = (0,)
     dapo: DapoSettings = DapoSettings()
     validation: Validation = Validation()
@@ -117,6 +120,10 @@ class TrainSpec(Spec, frozen=True):
             raise ValueError(f"seeds={bad} is refused; accepted: 0 to 2^32 - 1")
         if self.data == TINY and self.base != TINY:
             raise ValueError(f"data='tiny' is refused with base={self.base!r}: only the tiny model can read it")
+        if self.data == TINY and self.prompt:
+            raise ValueError("prompt has no effect with data='tiny', whose problems have their own")
+        if self.prompt and self.instruction != INSTRUCTION:
+            raise ValueError("prompt and instruction are both given; accepted: one of them")
         if self.lora and self.dapo.beta:
             raise ValueError(f"beta={self.dapo.beta} is refused with lora; accepted: 0")
         self._check_checkpoint()

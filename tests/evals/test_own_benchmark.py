@@ -328,7 +328,7 @@ def test_a_bad_file_is_one_sentence(tmp_path, monkeypatch, tasks, content, sente
     [
         ("tasks: [a]", "key of benchmark='tasks' is not known; accepted: prompt, examples, grader"),
         ("promt: x", "did you mean 'prompt'?"),
-        ("grader: robst", "grader='robst' is not known; accepted: plain, robust; did you mean 'robust'?"),
+        ("grader: robst", "grader='robst' is not known; accepted: plain, robust, math_dapo; did you mean 'robust'?"),
         ("prompt: x", "prompt='x' reads \\[\\]; accepted: a template of {{problem}}"),
         ("prompt: '{{answer}} {{problem}}'", r"reads \['answer', 'problem'\]"),
         ("prompt: '{{problem'", "is no template: unexpected end of template"),

@@ -13,8 +13,11 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.digest import digest
 from harness.errors import UserError
-from harness.train.dapo_math import AFTER, BEFORE, dapo_math, read_rows
+from harness.spec.presentation import AFTER, BEFORE
+from harness.train import TrainSpec, load_train
+from harness.train.dapo_math import dapo_math, read_rows
 from harness.train.data import read_problems
+from harness.train.spec import plain
 
 COUNT = 17_398
 
@@ -57,7 +60,7 @@ def test_every_problem_stands_once_and_bare(made, tmp_path):
     assert made.problems[7] == {"problem": "What is $8 + 1$?", "answer": "9"}  # 7 has two answers
     file = tmp_path / "x.jsonl"
     file.write_text(made.text)
-    first = read_problems(file, " Box it.")[0]
+    first = read_problems(file, TrainSpec(instruction=" Box it."))[0]
     assert first == {"prompt": [{"role": "user", "content": "What is $0 + 1$? Box it."}], "answer": "1"}
 
 
@@ -144,17 +147,32 @@ def test_a_benchmark_is_written_as_a_validation_reads_it(tmp_path):
     done = data("aime24", "--source", copy, "--out", tmp_path)
     assert done.exit_code == 0, done.exception
     assert "aime24.jsonl: 30 problems, digest" in done.stderr
-    assert read_problems(tmp_path / "aime24.jsonl", "")[29] == {
+    assert read_problems(tmp_path / "aime24.jsonl", TrainSpec(instruction=""))[29] == {
         "prompt": [{"role": "user", "content": "29?"}], "answer": "29",
     }  # fmt: skip
 
 
 def test_a_training_names_what_makes_its_data_and_refuses_prompts_that_no_box_answers(tmp_path):
     with pytest.raises(UserError, match=r"is no file \(`rlvr-dir data dapo-math-17k` makes it\)"):
-        read_problems(tmp_path / "dapo-math-17k.jsonl", "")
+        read_problems(tmp_path / "dapo-math-17k.jsonl", TrainSpec())
     file = tmp_path / "raw.jsonl"
     file.write_text(json.dumps({"prompt": row(1)["prompt"], "answer": "2"}) + "\n")
-    with pytest.raises(
-        UserError, match=r"raw.jsonl, line 1 asks for 'Answer: ...', and the reward knows boxed answers"
+    with pytest.raises(UserError, match=r"raw.jsonl, line 1 asks for 'Answer: ...', and dapo.grader='robust'"):
+        read_problems(file, TrainSpec())
+
+
+def test_the_authors_prompt_and_grader_go_together(tmp_path):
+    theirs = {"data": "x.jsonl", "base": "some/model", "prompt": "math_dapo", "dapo": {"grader": "math_dapo"}}
+    bare, raw, spec = tmp_path / "bare.jsonl", tmp_path / "raw.jsonl", load_train(theirs)
+    bare.write_text(json.dumps({"problem": "What is $1 + 1$?", "answer": "2"}) + "\n")
+    raw.write_text(json.dumps({"prompt": row(1)["prompt"], "answer": "2"}) + "\n")
+    assert read_problems(bare, spec) == read_problems(raw, spec)  # as the hub has it
+    with pytest.raises(UserError, match=r"line 1 does not ask for 'Answer: ...', .* accepted: prompt: math_dapo"):
+        read_problems(bare, load_train({**theirs, "prompt": None}))
+    assert load_train(plain(spec)) == spec
+    for more, message in (
+        ({"instruction": "Think."}, "prompt and instruction are both given"),
+        ({"data": "tiny", "base": "tiny"}, "prompt has no effect with data='tiny'"),
     ):
-        read_problems(file, "")
+        with pytest.raises(UserError, match=message):
+            load_train({**theirs, **more})

@@ -84,7 +84,7 @@ def test_problems_from_a_file(tmp_path):
     file = tmp_path / "problems.jsonl"
     rows = [{"problem": "1 + 1?", "answer": 2}, {"prompt": "Say 3.", "answer": "3"}]
     file.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
-    assert read_problems(file, "\nThink.") == [
+    assert read_problems(file, load_train({"instruction": "\nThink."})) == [
         {"prompt": [{"role": "user", "content": "1 + 1?\nThink."}], "answer": "2"},
         {"prompt": "Say 3.", "answer": "3"},
     ]
@@ -103,9 +103,9 @@ def test_bad_lines_are_named(tmp_path, line, message):
     file = tmp_path / "problems.jsonl"
     file.write_text(f'{{"problem": "a", "answer": "b"}}\n{line}\n')
     with pytest.raises(UserError, match=message):
-        read_problems(file, "")
+        read_problems(file, TrainSpec())
     with pytest.raises(UserError, match="is no file"):
-        read_problems(tmp_path / "none", "")
+        read_problems(tmp_path / "none", TrainSpec())
 
 
 def test_the_tiny_default_is_how_the_shipped_model_was_trained(tmp_path):

@@ -96,7 +96,7 @@ def _watched(spec: TrainSpec, source: Source) -> dict[str, list[dict[str, Any]]]
     if not spec.validation.every:
         return {}
     if val := spec.verl and spec.verl.val_data:
-        return {Path(val).stem: data.rows(read_problems(val, spec.instruction), spec, val, least=1)}
+        return {Path(val).stem: data.rows(read_problems(val, spec), spec, val, least=1)}
     return source.watched()
 
 

@@ -129,6 +129,13 @@ def reward(case):
     ]
 
 
+def math_dapo(pairs):
+    """Return whether verl's own grader of DAPO's data calls each response right."""
+    from verl.utils.reward_score.math_dapo import compute_score
+
+    return [compute_score(response, gold)["acc"] for gold, response in pairs]
+
+
 def shards(case):
     """A checkpoint of one FSDP rank as verl writes it, of a small model; its weights are the answer."""
     import torch
@@ -250,7 +257,7 @@ if __name__ == "__main__":
             "losses": lambda cases: {name: loss(case) for name, case in cases.items()},
             "hooks": lambda cases: {name: hook(case) for name, case in cases.items()},
             "validation": lambda case: {name: float(value) for name, value in validation(case).items()},
-            "reward": reward, "shards": shards, "checks": checks,
+            "reward": reward, "math_dapo": math_dapo, "shards": shards, "checks": checks,
             "update": update, "engines": engines,
         }  # fmt: skip
         answers = {name: parts[name](case) for name, case in asked.items()}

@@ -29,6 +29,7 @@ from harness.train.verl.overrides import MODULES
 from harness.train.verl.presets import PRESETS
 from harness.train.verl.run import arguments
 from harness.train.verl.spec import PYTHON
+from tests.grading.test_answer_line import CASES
 from tests.train.verl.machine import CPU, vllm_of_the_tests
 
 HOUSE = Path(__file__).parents[3]
@@ -210,6 +211,7 @@ def answers(tmp_path_factory):
         },
         "validation": VALIDATION,
         "reward": {"overrides": texts(spec_of()), "pairs": PAIRS},
+        "math_dapo": [(gold, response) for gold, response, _ in CASES],
         "shards": {"base": tiny_pair().base, "actor": str(actor)},
         "checks": {
             "odd names": request(texts(spec_of(), base="/a b/it's ${x}, [1]=2\\")),
@@ -404,6 +406,11 @@ def test_the_reward_is_the_graders(answers):
         verdict = grade(gold, response)
         scored = {"score": 2.0 * verdict.correct - 1, "acc": verdict.correct, "ungraded": not verdict.graded}
         assert reward == {**scored, "problem": index}
+
+
+def test_the_authors_grader_is_verls(answers):
+    mine = [grade(gold, response, grader="math_dapo").correct for gold, response, _ in CASES]
+    assert mine == answers["math_dapo"]
 
 
 @pytest.mark.parametrize("preset", ["qwen25-math-7b", "qwen3-8b-base"])
