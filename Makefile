@@ -83,12 +83,18 @@ ui: $(STAMP) ## Open the MLflow pages of the last demo (127.0.0.1:5000)
 	$(BIN)/rlvr-dir ui --store runs/demo
 
 PAPER := runs/paper-tiny
-paper-tiny: $(STAMP) ## The paper on the tiny pair: sweeps, token statistics, the theorem; one report in reports/tiny
+paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens, the theorem; one report in reports/tiny
+	@# Trainings first, whatever is done is kept: three seeds in two processes, plain DAPO once for both sweeps.
+	for sweep in tiny_reweight tiny_rollout_top_p; do \
+		$(BIN)/rlvr-dir sweep run $$sweep --set 'seeds=[0, 1, 2]' --set workers.count=2 --out $(PAPER) || exit; \
+		$(BIN)/rlvr-dir analyse curves $(PAPER)/sweeps/$$sweep --out $(PAPER)/analysis/$$sweep || exit; \
+	done
 	for sweep in tiny_tau_gamma tiny_on_rl tiny_criteria; do $(BIN)/rlvr-dir sweep run $$sweep --out $(PAPER) || exit; done
 	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --limit 60 --samples 16 --max-tokens 256 --enforce-eager \
 		--records $(PAPER)/records --out $(PAPER)/analysis
 	$(BIN)/rlvr-dir analyse theorem --out $(PAPER)/analysis
-	$(BIN)/rlvr-dir report $(PAPER)/sweeps/*/results --analysis $(PAPER)/analysis --title "The paper on the tiny pair" \
+	$(BIN)/rlvr-dir report $(PAPER)/sweeps/* --analysis $(PAPER)/analysis --analysis $(PAPER)/analysis/tiny_reweight \
+		--analysis $(PAPER)/analysis/tiny_rollout_top_p --title "The paper on the tiny pair" \
 		--out reports/tiny
 
 bench: $(STAMP) ## Measure decoding speed side by side

@@ -62,7 +62,9 @@ def sweep_run(
 @app.command("resume")
 def sweep_resume(name: SweepName, out: SweepOut = OUT, records: Records = None, track: Track = True) -> None:
     """Go on with a sweep as it was begun."""
-    _run(_stored(name, out)[1], _place(name, out), records, track)
+    spec, place = _stored(name, out)[1], _place(name, out)
+    _refuse(spec, place, records)
+    _run(spec, place, records, track)
 
 
 @app.command("status")
@@ -123,6 +125,7 @@ def sweep_work(name: SweepName, out: SweepOut = OUT, records: Records = None) ->
     from harness.sweep.kinds import kind_of
 
     places = Places.under(_place(name, out), records=records, track=False)
+    _refuse(spec, _place(name, out), records)
     work(folder.path, kind_of(spec).store(places))
 
 
@@ -158,6 +161,15 @@ def _stored(name: str, out: Path) -> "tuple[SweepFolder, Search]":
         there = ", ".join(sorted(path.parent.name for path in out.glob("sweeps/*/sweep.yaml"))) or "none"
         raise UserError(f"sweep={name!r} has not been begun in {str(out)!r}; there are: {there}")
     return folder, spec
+
+
+def _refuse(spec: "Search", out: Path, records: Path | None) -> None:
+    """Refuse what is left of a sweep where this machine cannot run it, before anything loads."""
+    from harness.sweep.context import Places
+    from harness.sweep.kinds import kind_of
+
+    if refused := kind_of(spec).estimate(spec, Places.under(out, records=records, track=False), None).refusal:
+        raise UserError(refused)
 
 
 def _run(spec: "Search", out: Path, records: Path | None, track: bool, *, extend: bool = False) -> None:
