@@ -2,13 +2,16 @@
 
 import json
 import time
+from types import SimpleNamespace
 
+import optuna
 import pytest
 import yaml
 
 from harness.errors import UserError
 from harness.evals.data import find_benchmark
 from harness.records import RecordStore
+from harness.spec import read_yaml
 from harness.sweep import sweeps_dir
 from harness.sweep.context import Places
 from harness.sweep.folder import SweepFolder
@@ -17,6 +20,7 @@ from harness.sweep.points import key, listed_points
 from harness.sweep.run import run_sweep
 from harness.sweep.specs import load
 from harness.sweep.training.estimate import estimate
+from harness.sweep.training.kind import TrainingRunner
 from harness.sweep.training.spec import PARAMETERS
 from harness.sweep.training.summary import summarise
 from harness.sweep.training.trial import folder_of
@@ -312,6 +316,19 @@ def test_a_point_behind_the_median_is_pruned_at_a_validation(host, tmp_path):
     after = found[0.3].user_attrs["pruned_after"]
     assert (after["seed"], after["step"]) == (0, 1)
     assert after["value"] < after["median"]
+
+
+def test_a_validation_that_verl_makes_on_the_way_ends_no_sweep():
+    """Its lines have neither tokens nor truncation."""
+    spec = load(read_yaml(sweeps_dir() / "reweight.yaml"))
+    study = optuna.create_study()
+    trial = study.ask()
+    look = TrainingRunner(SimpleNamespace(spec=spec))._watch(
+        SimpleNamespace(trial=trial, is_reference=False), spec.plain_dapo
+    )
+    scores = {"aime24": {"avg": 0.25, "samples": 32, "pass": 0.5}, "amc": {"avg": 0.75, "samples": 32, "pass": 1.0}}
+    look(0, {"step": 5, "validation": scores})
+    assert study.trials[0].intermediate_values == {}
 
 
 def test_confirm_trains_the_winner_and_plain_dapo_with_new_seeds(whole):

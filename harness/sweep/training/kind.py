@@ -95,7 +95,8 @@ class TrainingRunner(TrialRunner):
         spec, steps, goal = self._spec, training.dapo.steps, self._spec.metric[0]
 
         def look(seed: int, record: dict[str, Any]) -> None:
-            if not record.get("validation") or asked.is_reference:
+            # What verl validates on the way has no lengths, and nothing is pruned by it.
+            if not record.get("validation") or asked.is_reference or training.backend != "trl":
                 return
             step, value = record["step"], metrics(spec, record["validation"])[goal.name]
             asked.trial.report(value, spec.seeds.index(seed) * steps + step)
