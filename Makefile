@@ -93,9 +93,10 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens, t
 	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --limit 60 --samples 16 --max-tokens 256 --enforce-eager \
 		--records $(PAPER)/records --out $(PAPER)/analysis
 	$(BIN)/rlvr-dir analyse theorem --out $(PAPER)/analysis
-	$(BIN)/rlvr-dir report $(PAPER)/sweeps/* --analysis $(PAPER)/analysis --analysis $(PAPER)/analysis/tiny_reweight \
-		--analysis $(PAPER)/analysis/tiny_rollout_top_p --title "The paper on the tiny pair" \
-		--out reports/tiny
+	$(BIN)/rlvr-dir report $(PAPER)/sweeps/tiny_{tau_gamma,on_rl,criteria}/results \
+		$(PAPER)/sweeps/tiny_{reweight,rollout_top_p} --analysis $(PAPER)/analysis \
+		--analysis $(PAPER)/analysis/tiny_reweight --analysis $(PAPER)/analysis/tiny_rollout_top_p \
+		--title "The paper on the tiny pair" --out reports/tiny
 
 bench: $(STAMP) ## Measure decoding speed side by side
 	$(BIN)/rlvr-dir bench decode
