@@ -48,6 +48,7 @@ from harness.sweep.summary import summarise
 from harness.sweep.taus import stored_taus
 from harness.sweep.trials import Trials
 from harness.tracking.training import metrics_of, scores_of
+from harness.train import TrainSpec
 from harness.train.data import read_problems
 from harness.train.folder import Input, TrainingFolder
 from harness.train.spec import load_train
@@ -559,7 +560,7 @@ def test_data(data, capsys, change):
         capsys,
         lambda: json.dumps(read_benchmark("own", str(data.path / "own.jsonl")).data),
         lambda: read_jsonl(data.path / "own.jsonl", ("id", "answers")),
-        lambda: "".join(map(str, read_problems(data.path / "train.jsonl", " Box it."))).encode(),
+        lambda: "".join(map(str, read_problems(data.path / "train.jsonl", TrainSpec(instruction=" Box it.")))).encode(),
         lambda: json.dumps(curves({each.name: [each] for each in logs}), allow_nan=False),
     )
 
