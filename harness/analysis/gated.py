@@ -18,7 +18,7 @@ from harness.evals.traces import rollouts, trace_of, traced
 from harness.progress import phase, showing
 from harness.records import StoredRollout
 from harness.spec import Decoding, EvalSpec
-from harness.stats import token_share
+from harness.stats import token_mean, token_share
 
 TOKENS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384)  # where bins of position begin
 TENTHS = 10  # of a response
@@ -69,12 +69,13 @@ class Gated:
         return self
 
     def shares(self, name: str) -> Any:
-        """Return the shares of a count as nested lists of estimates, with intervals over problems."""
+        """Return the shares of a count, or means of entropies, as nested lists of estimates with intervals."""
+        estimate = token_mean if name == "entropy" else token_share
         table = np.stack([counts[name] for counts in self.problems.values()])  # (problems, ..., 2)
 
         def each(part: np.ndarray) -> Any:
             if part.ndim == 2:
-                return {**as_plain(token_share(part[:, 0], part[:, 1])), "of": int(part[:, 1].sum())}
+                return {**as_plain(estimate(part[:, 0], part[:, 1])), "of": int(part[:, 1].sum())}
             return [each(part[:, i]) for i in range(part.shape[1])]
 
         return each(table)

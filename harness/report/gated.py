@@ -75,7 +75,7 @@ def positions(data: Mapping[str, Any], name: str) -> Figure:
     return Figure(
         name,
         "Where gates redraw: by the token's number, and by the share of the response that lies before it. Bars: 95 % "
-        "bootstrap over problems.",
+        "intervals over problems.",
         "Line charts: share of redrawn tokens by place in the response, one line a decoding. The data are in the CSV "
         "file.",
         svg(figure, name), ("decoding", "by", "from", "share", "low", "high", "tokens"), tuple(rows),
@@ -105,7 +105,7 @@ def afterwards(data: Mapping[str, Any], name: str) -> Figure:
     return Figure(
         name,
         "What follows a changed token: the mean probability of the tokens that were written so many places later, and "
-        "kept as they were proposed, under either model. Dotted: of all kept tokens. Bars: 95 % bootstrap over "
+        "kept as they were proposed, under either model. Dotted: of all kept tokens. Bars: 95 % intervals over "
         "problems.",
         "Line charts: mean probability of the tokens after a changed one, under base and under RL.",
         svg(figure, name), ("decoding", "under", "after", "p", "low", "high", "tokens", "p of all kept"), tuple(rows),
@@ -140,6 +140,6 @@ def gates_table(data: Mapping[str, Any], name: str) -> Table:
     )  # fmt: skip
     note = (
         "Entropies in nats, of base at the position, means. A run is redrawn tokens side by side; by chance: if as "
-        "many were redrawn anywhere, independently. Brackets: 95 % bootstrap over problems."
+        "many were redrawn anywhere, independently. Brackets: 95 % intervals over problems."
     )
     return Table(name, "Gates: how much they redraw, at what entropy, in what runs.", columns, tuple(rows), (note,))

@@ -22,7 +22,7 @@ from harness.stats.metrics import Responses, benchmark_metrics, problem_metrics,
 from harness.stats.paired import PairedDifference, difference_interval, paired_difference, sign_flip_p
 from harness.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem
 from harness.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
-from harness.stats.shares import Share, share_ratio, token_share
+from harness.stats.shares import Share, share_ratio, token_mean, token_share
 from harness.stats.tables import holm, mean_over_benchmarks
 
 __all__ = [
@@ -66,5 +66,6 @@ __all__ = [
     "sign_flip_p",
     "standard_error",
     "t_interval",
+    "token_mean",
     "token_share",
 ]

@@ -21,12 +21,16 @@ def token_share(hits: ArrayLike, tokens: ArrayLike) -> Share:
     With r the share and v its variance by leaving out each of the n problems with tokens, the log odds of r are within
     t_{0.975, n-1} sqrt(v) / (r (1 - r)) of the truth's (the percentile bootstrap is too short with few problems:
     docs/statistics.md). v is at least that of independent tokens. A share of 0 or 1 has Wilson's bound of n trials.
+    Raises ValueError for what is no share.
     """
     hits, tokens = np.asarray(hits, dtype=float), np.asarray(tokens, dtype=float)
     hits, tokens = hits[tokens > 0], tokens[tokens > 0]
     if not tokens.size:
         return Share(0.0, None, None)
     value, n = float(hits.sum() / tokens.sum()), tokens.size
+    if not -1e-9 <= value <= 1 + 1e-9:
+        raise ValueError(f"{value} is no share; accepted: 0 to 1, and `token_mean` for other numbers")
+    value = min(max(value, 0.0), 1.0)
     if n < 2:
         return Share(value, None, None)
     t, spread = _t(n), value * (1 - value)
@@ -37,6 +41,23 @@ def token_share(hits: ArrayLike, tokens: ArrayLike) -> Share:
     half = t * float(np.sqrt(max(variance, spread / tokens.sum()))) / spread
     odds = float(np.log(value / (1 - value)))
     return Share(value, _share_of(odds - half), _share_of(odds + half))
+
+
+def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Share:
+    """Return the mean over tokens of any number, from its sums and the tokens, each (problems,), with an interval.
+
+    A t interval over problems, with the variance by leaving out each of the n problems with tokens
+    and n - 1 degrees of freedom.
+    """
+    sums, tokens = np.asarray(sums, dtype=float), np.asarray(tokens, dtype=float)
+    sums, tokens = sums[tokens > 0], tokens[tokens > 0]
+    if not tokens.size:
+        return Share(0.0, None, None)
+    value = float(sums.sum() / tokens.sum())
+    if tokens.size < 2:
+        return Share(value, None, None)
+    half = _t(tokens.size) * float(np.sqrt(_jackknife((sums.sum() - sums) / (tokens.sum() - tokens))))
+    return Share(value, value - half, value + half)
 
 
 def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) -> Share:

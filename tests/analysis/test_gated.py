@@ -60,6 +60,9 @@ def test_every_count_is_that_of_a_loop_over_tokens(gated):
     found = one.shares("after")
     assert found[1][0]["value"] == pytest.approx(after[1, 0, 0] / after[1, 0, 1])
     assert found[1][0]["low"] < found[1][0]["value"] < found[1][0]["high"]
+    means = one.shares("entropy")
+    assert means[1][0]["value"] == pytest.approx(entropy[1, 0, 0] / entropy[1, 0, 1])
+    assert 1 < means[1][0]["low"] < means[1][0]["value"] < means[1][0]["high"]
 
 
 def test_the_command_counts_decodes_nothing_twice_and_is_drawn(tmp_path):

@@ -112,6 +112,11 @@ def test_the_interval_of_a_share_of_tokens_is_students_of_its_log_odds():
     more = stats.token_share([*1000 * values, 0, 0], [1000] * 30 + [0, 0])
     assert (more.low, more.high) == pytest.approx((ours.low, ours.high))  # a problem without tokens says nothing
     assert stats.token_share([0.5], [1]) == stats.Share(0.5, None, None)
+    with pytest.raises(ValueError, match=r"1\.5 is no share"):
+        stats.token_share([3.0, 6.0], [2, 4])
+    whole = stats.token_mean(3000 * values, np.full(30, 1000))  # every problem weighs the same: the plain t interval
+    reach = scipy_stats.t.ppf(0.975, 29) * 3 * error
+    assert (whole.value, whole.low, whole.high) == pytest.approx((3 * mean, 3 * mean - reach, 3 * mean + reach))
 
 
 def test_a_share_of_nothing_and_problems_that_agree_have_an_interval():
