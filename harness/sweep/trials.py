@@ -14,32 +14,54 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
+from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 import optuna
 from optuna.distributions import CategoricalDistribution
 from optuna.trial import FrozenTrial, Trial, TrialState
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from harness.errors import DamagedError
 from harness.records.lock import locked
 from harness.spec import Decoding, yaml_mapping
 from harness.spec.search import LISTED, Parameter, Search
 from harness.spec.stored import Count, Name, Number, Plain, Stored, Text, check_stored
+from harness.spec.sweep import SweepSpec
 from harness.sweep.folder import SweepFolder, check, dump
 from harness.sweep.owner import Owner, gone
 from harness.sweep.points import Point, key, names
 from harness.sweep.specs import load
 from harness.sweep.storage import open_storage, readable
 
+
+def _inside(name: str) -> str:
+    path = PurePosixPath(name)
+    if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in name:
+        raise ValueError(f"results: {name!r} is refused; accepted: the name of a file inside the folder")
+    return name
+
+
 FileName = Annotated[Name, Field(pattern=r"^[^/\x00]+$")]
+FileInside = Annotated[Name, AfterValidator(_inside)]  # of a training `NAME/seed-0/done.json`
 
 
 class PointFile(Stored, frozen=True):
     """What every point, and every reference, has."""
 
     pair: Text
+
+
+class DecodingFile(PointFile, frozen=True):
+    """What it has in a sweep of decodings."""
+
     reference: Decoding | None = None
+
+
+class TrainingFile(PointFile, frozen=True):
+    """What it has in a sweep of trainings: the settings that a reference changes."""
+
+    reference: Plain | None = None
 
 
 class OwnerFile(Stored, frozen=True):
@@ -55,7 +77,7 @@ class TrialFile(Stored, frozen=True):
 
     point: Plain | None = None
     owner: OwnerFile | None = None
-    results: tuple[FileName, ...] | None = None
+    results: tuple[FileInside, ...] | None = None
     metrics: dict[str, Number] | None = None
     error: Text | None = None
 
@@ -127,7 +149,8 @@ class Trials:
         kept = check_stored(trial.user_attrs, TrialFile, where)
         if kept.point is None:
             return
-        if (pair := check_stored(kept.point, PointFile, f"{where}, its point").pair) not in self.spec.pairs:
+        form = DecodingFile if isinstance(self.spec, SweepSpec) else TrainingFile
+        if (pair := check_stored(kept.point, form, f"{where}, its point").pair) not in self.spec.pairs:
             raise DamagedError(f"{where}, its point: pair={pair!r} is none of the sweep's pairs")
         if trial.state == TrialState.COMPLETE:
             asked = [*(metric.name for metric in self.spec.metric), *self.spec.constraints]
@@ -361,8 +384,6 @@ def _sampler(spec: Search, salt: int) -> optuna.samplers.BaseSampler:
 
 def _pruner(spec: Search) -> optuna.pruners.BasePruner:
     """Make the pruner of a sweep of decodings; trainings are compared seed by seed, which Optuna's cannot."""
-    from harness.spec.sweep import SweepSpec
-
     if not isinstance(spec, SweepSpec) or spec.pruner is None:
         return optuna.pruners.NopPruner()
     with warnings.catch_warnings():
