@@ -61,7 +61,7 @@ def _row(line: str, where: str, spec: TrainSpec) -> dict[str, Any]:
         prompt = [{"role": "user", "content": content}]
     if not ((prompt and is_text(prompt)) or _is_messages(prompt)):
         raise UserError(f"{where} has neither problem (text) nor prompt (text or messages)")
-    said = prompt if isinstance(prompt, str) else "".join(str(turn.get("content", "")) for turn in prompt)
+    said = prompt if isinstance(prompt, str) else "".join(str(turn.get("content", "")) for turn in prompt or ())
     if AFTER.strip() in said and spec.dapo.grader != "math_dapo":
         raise UserError(
             f"{where} asks for 'Answer: ...', and dapo.grader={spec.dapo.grader!r} knows boxed answers alone: every "

@@ -318,6 +318,3 @@ def test_a_task_that_cannot_be_is_one_sentence_before_a_model_loads(tmp_path, ch
 def test_where_it_has_no_place_a_task_is_refused_in_a_sentence():
     with pytest.raises(UserError, match=r"task='no.yaml': no.yaml does not exist; accepted: the YAML file of a task"):
         preflight(["no.yaml"])
-    with pytest.raises(UserError, match=r"'a.yaml' is refused in a sweep of trainings, which goes by Avg@k"):
-        load({"name": "x", "kind": "train", "train": {"validation": {"tasks": ["a.yaml"]}},
-              "parameters": {"train.alpha": {"values": [0.1]}}})  # fmt: skip

@@ -193,7 +193,7 @@ def test_a_file_that_an_option_names_is_read_at_once(tmp_path, monkeypatch):
     assert load_eval({}, asked).shown() == sweep.evaluation("tiny", [Decoding()]).shown() == shown
     assert load(sweep.plain()) == sweep
     assert load_train({"validation": {"tasks": "tiny_easy", **asked}}).validation.shown() == shown
-    assert "reads []; accepted: a template of {{problem}}, or a file" in refused(
+    assert "reads []; accepted: a template of {{problem}}, a file with one, or math_dapo" in refused(
         "eval", "--tasks", "tiny_easy", "--prompt", "p.txt")  # fmt: skip
     assert "'shots' is no file; accepted: a JSONL" in refused("eval", "--tasks", "tiny_easy", "--examples", "shots")
 

@@ -59,7 +59,7 @@ def test_the_review():
 def test_robust_is_the_default_and_recorded():
     assert grade("204", boxed("204.")).grader == grade("204", boxed("204."), grader="robust-2").grader == "robust-2"
     assert grade("204", boxed("204."), grader="plain").grader == "plain"
-    assert set(GRADERS) == {"plain", "robust"}
+    assert set(GRADERS) == {"math_dapo", "plain", "robust"}
 
 
 def test_every_minerva_gold_verifies_against_itself_and_as_published():
@@ -122,7 +122,7 @@ def test_both_versions_of_the_minerva_golds():
     assert 30 <= sum(not v.correct for v in alone) <= 44  # what data.md counts as different
 
 
-@pytest.mark.parametrize("grader", GRADERS)
+@pytest.mark.parametrize("grader", ["plain", "robust"])
 def test_any_of_several_golds_counts(grader):
     assert grade(("1", "x+1"), boxed("1+x"), grader=grader).correct
     assert grade(["1", "2"], boxed("2"), grader=grader).correct

@@ -156,7 +156,8 @@ def test_a_dry_run_opens_the_data_and_measures_time_on_steps_that_are_done(tmp_p
     folder = TrainingFolder(tmp_path).seed(0)
     folder.path.mkdir()
     for step in (1, 2):
-        folder.append({"step": step, "seconds": 30.0 * step})
+        measured = dict.fromkeys(("accuracy", "length", "entropy", "clip_fraction", "weight"), 1.0)
+        folder.append({"step": step, "seconds": 30.0 * step, "groups": None, **measured})
     folder.append({"step": 2, "validation": {}})
     said = estimate(spec.replace(dapo={**spec.dapo.model_dump(), "dynamic_sampling": False}), tmp_path).splitlines()
     assert said[0].startswith("data: 16 problems, of which a step takes 16")
