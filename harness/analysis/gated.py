@@ -1,4 +1,4 @@
-"""Where and when a gate redraws, and what follows: the statistics of gated decodings, counted a rollout at a time.
+"""Count where and when a gate redraws, and what follows, in gated decodings, a rollout at a time.
 
     found = gated_statistics(EvalSpec(tasks=("tiny_medium",), decodings=("replace,tau=-0.1",)), "runs/records")
 

@@ -1,4 +1,4 @@
-"""What training did to the weights: how many changed, by how much, and in which directions; nothing is loaded whole.
+"""Measure what training did to the weights: how many changed, by how much, where; nothing is loaded whole.
 
     found = weight_statistics(Pair(base="runs/base", rl="runs/rl"))
 
@@ -7,13 +7,13 @@ from it.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from harness.decode.weights import tensor_files
+from harness.decode.weights import tensor_files, tensor_shapes
 from harness.errors import UserError
 from harness.progress import Bar
 from harness.spec import Pair
@@ -44,7 +44,7 @@ def weight_statistics(pair: Pair, *, spectra: bool = True, seed: int = 0, progre
     import torch
 
     files = {role: _files(pair, role) for role in ("base", "rl")}
-    shapes = {role: _shapes(found) for role, found in files.items()}
+    shapes = {role: tensor_shapes(found) for role, found in files.items()}
     common = [name for name in shapes["base"] if shapes["rl"].get(name) == shapes["base"][name]]
     if not common:
         raise UserError(f"base={pair.base!r} and rl={pair.rl!r} have no tensor in common; accepted: one architecture")
@@ -95,16 +95,6 @@ def _files(pair: Pair, role: str) -> dict[str, Path]:
     if not found:
         raise UserError(f"{role}={name!r} holds no model*.safetensors; accepted: a whole checkpoint in them")
     return found
-
-
-def _shapes(files: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
-    from safetensors import safe_open
-
-    shapes = {}
-    for file in dict.fromkeys(files.values()):
-        with safe_open(file, "pt") as tensors:
-            shapes |= {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
-    return shapes
 
 
 def _place(name: str) -> tuple[bool, int | None, str]:

@@ -15,7 +15,7 @@ from typing import Any
 from harness.decode.plan import Plan
 from harness.decode.progress import Progress, Shared
 from harness.decode.types import Rollout
-from harness.decode.weights import INDEX, tensor_files
+from harness.decode.weights import INDEX, tensor_files, tensor_shapes
 from harness.errors import UserError
 from harness.spec import Pair
 
@@ -139,7 +139,7 @@ def _both(pair: Pair) -> tuple[dict[str, Path], dict[str, Path]]:
             f"mode=expo: base={pair.base!r} and rl={pair.rl!r} do not have the same tensors "
             f"({min(other)} is in one only); accepted: a pair of whole checkpoints of one architecture"
         )
-    ours, theirs = _shapes(rl), _shapes(base)
+    ours, theirs = tensor_shapes(rl), tensor_shapes(base)
     for name, shape in ours.items():
         if shape != theirs[name]:
             raise UserError(
@@ -147,16 +147,6 @@ def _both(pair: Pair) -> tuple[dict[str, Path], dict[str, Path]]:
                 "accepted: the same shapes"
             )
     return rl, base
-
-
-def _shapes(files: dict[str, Path]) -> dict[str, tuple[int, ...]]:
-    from safetensors import safe_open
-
-    shapes = {}
-    for file in dict.fromkeys(files.values()):
-        with safe_open(file, "pt") as tensors:
-            shapes |= {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
-    return shapes
 
 
 def _files(name: str, revision: str | None, role: str) -> dict[str, Path]:

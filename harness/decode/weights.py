@@ -43,6 +43,17 @@ def tensor_files(name: str, revision: str | None = None, *, fetch: bool = False)
     return found
 
 
+def tensor_shapes(files: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
+    """Read the shape of each tensor that `tensor_files` found; no numbers are read."""
+    from safetensors import safe_open
+
+    shapes = {}
+    for file in dict.fromkeys(files.values()):
+        with safe_open(file, "pt") as tensors:
+            shapes |= {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
+    return shapes
+
+
 def check_weights_there(where: str, folder: Path) -> None:
     """Refuse a directory whose weights cannot be loaded, by the headers of its files; no numbers are read.
 

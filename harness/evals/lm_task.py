@@ -128,7 +128,7 @@ def keep_scores(
 
 
 class StoredScoresFile(TaskScoresFile, frozen=True):
-    """What `keep_scores` writes."""
+    """Hold what `keep_scores` writes."""
 
     graded_with: dict[str, Text]
     problems: Annotated[tuple[Text, ...], Field(min_length=1)]

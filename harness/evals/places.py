@@ -125,7 +125,7 @@ def _readable(places: Iterable[_P], read: Callable[[_P], EvalResult]) -> list[Ev
 
 
 class _SearchFile(Stored, frozen=True):
-    """What is read of the summary of a sweep."""
+    """Hold what is read of the summary of a sweep."""
 
     states: dict[str, Count]
 

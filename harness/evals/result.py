@@ -46,7 +46,7 @@ class TrainedFile(Stored, frozen=True):
 
 
 class ProvenanceFile(Stored, frozen=True):
-    """What a result says of where it comes from, as far as that is read again; older results say less."""
+    """Hold what a result says of where it comes from, as far as that is read again; older results say less."""
 
     settings: Text | None = None
     data: Text | None = None
@@ -66,7 +66,7 @@ class ProvenanceFile(Stored, frozen=True):
 
 
 class ResultFile(Stored, frozen=True):
-    """What the files of all results have."""
+    """Hold what the files of all results have."""
 
     called: ClassVar[str] = "result"
 

@@ -47,7 +47,7 @@ class EntryFile(Stored, frozen=True):
 
 
 class TrainingSweepFile(Stored, frozen=True):
-    """What is read of the summary of a sweep of trainings."""
+    """Hold what is read of the summary of a sweep of trainings."""
 
     seeds: tuple[Count, ...]
     entries: tuple[EntryFile, ...]

@@ -83,7 +83,7 @@ GRADERS: dict[str, Callable[[Sequence[Item]], list[str]]] = {
 """Graders by the name they are asked for: each takes distinct (golds, answer) items and returns one kind an item."""
 
 FINDERS: dict[str, Callable[[str], Box]] = {"math_dapo": find_answer_line}
-"""Where a grader looks for the answer in a response, if not in its last box."""
+"""Find the answer of a response for a grader that does not look for its last box."""
 
 VERSIONS = {"plain": "plain", "robust": "robust-2", "math_dapo": "math_dapo"}
 """The name that a grader's verdicts have in results and beside records; `robust` alone was the first version's."""
