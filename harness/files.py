@@ -5,7 +5,6 @@ import os
 import re
 import secrets
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from harness.errors import UserError
@@ -73,23 +72,22 @@ def write_file(
         raise
 
 
-def check_writable(*folders: Path, leave: bool = True) -> None:
+def check_writable(*folders: Path, make: bool = True) -> None:
     """Create folders that will receive files, and write one into each: what cannot be kept is not worth decoding.
 
-    Without `leave` those that were not there are gone again: what may yet be refused has begun nothing.
+    Without `make` nothing is created for what may yet be refused: the file is written into the nearest folder above
+    that is there. (One created and removed again could be removed under another process that begins there too.)
 
     Raises:
         UserError: one cannot be created or written to, or its disk is full.
     """
     for folder in folders:
-        new = [each for each in (folder, *folder.parents) if not each.exists()]
-        make_folder(folder)
-        probe = folder / ".writable"
+        if make:
+            make_folder(folder)
+        there = next(each for each in (folder, *folder.absolute().parents) if os.path.lexists(each))
+        probe = there / ".writable"
         write_file(probe, bytes(_PROBE), "nothing was begun")
         probe.unlink(missing_ok=True)
-        for each in () if leave else new:
-            with suppress(OSError):  # somebody else has put something there
-                each.rmdir()
 
 
 def sync_folder(folder: Path) -> None:

@@ -36,7 +36,7 @@ def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: A
         UserError: the machine lacks something, the folder is another training's, is in use, was begun with other
             content of a file that is read or cannot be written to (nothing was begun), or the data is too small.
     """
-    check_writable(out, *((bases,) if bases else ()), leave=False)
+    check_writable(out, *((bases,) if bases else ()), make=False)
     start = source(spec, out / "records", bases)
     if spec.lora and not spec.lora.merge:
         _check_adapter(spec, start.base)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,18 +31,28 @@ class Host:
             cwd=ROOT,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
-        assert self.answer() == "ready"
+        self.running = None
+        assert self._answer() == "ready"
 
-    def answer(self):
+    def _answer(self):
         for line in self.process.stdout:
             if line.startswith("@ "):
                 return line[2:].strip()
         raise AssertionError(f"the host is gone, status {self.process.wait()}")
 
+    def answer(self):
+        """What became of the process that was started: its exit status, as text."""
+        status, self.running = self._answer(), None
+        return status
+
     def start(self, out, **changes):
         """The pid of a process that runs the small sweep, so changed, in `out`."""
+        if self.running:  # left by a test that failed: its status is not the next one's
+            os.kill(self.running, signal.SIGKILL)
+            self.answer()
         print(out, json.dumps(changes), file=self.process.stdin, flush=True)
-        return int(self.answer())
+        self.running = int(self._answer())
+        return self.running
 
     def run(self, out, **changes):
         """The exit status of such a process."""
