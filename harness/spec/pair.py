@@ -59,7 +59,8 @@ class Pair(Spec, frozen=True):
                 named[role] = str(inside.resolve())
             elif named.get(role) == role:
                 raise UserError(
-                    f"pair={str(folder)!r} holds neither pair.json nor {role}/; accepted: a folder with both"
+                    f"pair={str(folder)!r} has no folder {role}, and no pair.json that says where else {role} is; "
+                    "accepted: a folder with base/ and rl/, or with a pair.json that names them"
                 )
         return parse(cls, named, where="pair.json ")
 

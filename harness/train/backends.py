@@ -88,7 +88,7 @@ def conclude(
         last = {"step": folder.step(spec), "validation": scores}
         if last not in folder.records():
             keep(last)
-    write_json(folder.pair, {"base": source.base, "rl": str(folder.rl.resolve())})
+    write_json(folder.pair, {"base": source.base, "rl": folder.rl.name})  # beside it, wherever the folder is moved
     found = {**facts(scores), "step": folder.step(spec)}
     write_card(folder.rl, found, folder.records())
     if not spec.keep_checkpoints:

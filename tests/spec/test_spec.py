@@ -156,7 +156,7 @@ def test_labels(decoding, label):
 
 
 def test_a_pair_in_a_folder(tmp_path):
-    with pytest.raises(UserError, match="holds neither pair"):
+    with pytest.raises(UserError, match=r"has no folder base, and no pair\.json"):
         Pair.of_folder(tmp_path)
     (tmp_path / "rl").mkdir()
     (tmp_path / "base").mkdir()

@@ -64,7 +64,7 @@ def test_a_mistake_is_one_sentence(changes, words):
 
 
 def test_a_pairs_folder_is_a_pair(tmp_path):
-    with pytest.raises(UserError, match=r"holds neither pair\.json nor base/"):
+    with pytest.raises(UserError, match=r"has no folder base, and no pair\.json"):
         sweep(pair=str(tmp_path))
     for role in ("base", "rl"):
         (tmp_path / role).mkdir()

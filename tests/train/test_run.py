@@ -75,7 +75,7 @@ def test_what_a_training_leaves(uninterrupted):
     seed = SeedFolder(out / "seed-0")
     assert asked == [("base", "base"), ("rl", "validation"), ("rl", "validation"), ("rl", "rl")]
     assert sorted(path.name for path in seed.path.iterdir()) == ["done.json", "log.jsonl", "pair.json", "results", "rl"]
-    pair = Pair(**json.loads(seed.pair.read_text()))
+    pair = Pair.of_folder(seed.path)
     assert (pair.base, pair.rl) == (tiny_pair().base, str(seed.rl.resolve()))
     assert len(AutoTokenizer.from_pretrained(pair.rl)) == len(AutoTokenizer.from_pretrained(pair.base))
     assert AutoModelForCausalLM.from_pretrained(pair.rl).config.use_cache
@@ -139,7 +139,8 @@ def test_another_training_in_its_folder_is_refused(uninterrupted):
 
 
 def test_an_interrupted_training_goes_on_to_the_same_weights(uninterrupted, tmp_path):
-    """Stopped in the second of three epochs; the other run was validated, this one is not: neither may matter."""
+    """Stopped in the second of three epochs, then moved; the other run was validated, this one is not: none of it may
+    matter. Moved again when it is done, its pair still opens."""
 
     def stop(base, rl, mode, folder):
         if mode == "base":
@@ -148,15 +149,16 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(uninterrupted, tmp_
 
     spec = load_train({**SPEC, "validation": {"tasks": ["made_up"], "every": 4}})
     with pytest.raises(KeyboardInterrupt):
-        run_training(spec, tmp_path, source(stop), say=quiet)
-    seed = SeedFolder(tmp_path / "seed-0")
+        run_training(spec, tmp_path / "begun", source(stop), say=quiet)
+    moved = (tmp_path / "begun").rename(tmp_path / "moved")
+    seed = SeedFolder(moved / "seed-0")
     assert seed.last_checkpoint()[0] == 3  # the fourth step's line is in the log, its checkpoint is not
     assert len(seed.records()) == 4
     with seed.log.open("a") as log:
         log.write('{"step": 4, "accu')  # as a kill leaves it
     (seed.checkpoints / "checkpoint-8").mkdir()  # begun, never marked
     said = []
-    run_training(spec, tmp_path, source(lambda *_: {"made_up": SCORE}), say=said.append)
+    run_training(spec, moved, source(lambda *_: {"made_up": SCORE}), say=said.append)
     assert "seed 0: going on after step 3" in said
     assert same(weights(seed.rl), weights(uninterrupted[0] / "seed-0" / "rl"))
     whole, this = (
@@ -164,6 +166,10 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(uninterrupted, tmp_
         for folder in (SeedFolder(uninterrupted[0] / "seed-0"), seed)
     )
     assert whole == this
+    place = moved.rename(tmp_path / "done") / "seed-0"
+    pair = Pair.of_folder(place)
+    assert (pair.base, pair.rl) == (tiny_pair().base, str(place / "rl"))
+    assert SeedFolder(place).facts()
 
 
 def test_the_trained_model_can_be_the_best_checkpoint_or_a_step(tmp_path):
