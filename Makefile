@@ -13,6 +13,9 @@ COMPILE := -m compileall -qq -j 0 -x '/tests?/|/testing/'
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
+# The two environments are made beside each other: pip alone keeps one core busy.
+MAKEFLAGS += --jobs=2
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint style typecheck format coverage hooks ui bench clean setup browser verl-env paper-tiny
 
