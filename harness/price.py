@@ -19,6 +19,7 @@ from typing import Any
 from harness.errors import UserError
 from harness.markdown import duration, markdown_table
 from harness.spec import TINY, EngineSpec, Pair
+from harness.spec.published import KNOWN
 from harness.tiny import checkpoints, tiny_pair
 from harness.train.gpu import GIB, USABLE, VLLM_OWN, Gpu, Sizes, fit_gpu, longest
 from harness.train.spec import TrainSpec
@@ -32,26 +33,6 @@ _DECISION = 64  # bytes a logit of a step, both models' float32 logits among the
 _LOSS = 4  # bytes a logit of verl's loss, in bfloat16: itself, and its gradient where that is not written over it
 _WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 _CPU_CACHE = 2.0  # GiB that vLLM is given on a CPU
-
-_QWEN25 = {"vocab_size": 152_064, "tie_word_embeddings": False, "dtype": "bfloat16"}
-_QWEN3 = {"vocab_size": 151_936, "tie_word_embeddings": False, "dtype": "bfloat16", "head_dim": 128}
-
-
-def _shape(layers: int, hidden: int, inner: int, heads: int, kv_heads: int, positions: int) -> dict[str, int]:
-    return {
-        "num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": inner,
-        "num_attention_heads": heads, "num_key_value_heads": kv_heads, "max_position_embeddings": positions,
-    }  # fmt: skip
-
-
-# The configurations of models that plans are made for before they are downloaded, as their config.json has them.
-KNOWN: dict[str, tuple[str, dict[str, Any]]] = {
-    "Qwen/Qwen2.5-7B": ("qwen2", _QWEN25 | _shape(28, 3584, 18_944, 28, 4, 131_072)),
-    "Qwen/Qwen2.5-Math-7B": ("qwen2", _QWEN25 | _shape(28, 3584, 18_944, 28, 4, 4096)),
-    "Qwen/Qwen2.5-32B": ("qwen2", _QWEN25 | _shape(64, 5120, 27_648, 40, 8, 131_072)),
-    "Qwen/Qwen3-8B-Base": ("qwen3", _QWEN3 | _shape(36, 4096, 12_288, 32, 8, 32_768)),
-    "Qwen/Qwen3-14B-Base": ("qwen3", _QWEN3 | _shape(40, 5120, 17_408, 40, 8, 32_768)),
-}
 
 
 @dataclass(frozen=True)

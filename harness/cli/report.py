@@ -24,7 +24,8 @@ def report(
     places: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Result files, folders, trainings, sweeps, records or run:ID: PLACE or NAME=PLACE, what RL is called."
+            help="Result files, folders, trainings, sweeps, records or run:ID: PLACE or NAME=PLACE, what RL is called "
+            "(the paper's numbers stand beside dapo-32b, orz-32b and unireason-14b)."
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Receives report.html, report.md, tables and figures.")] = Path("report"),
@@ -47,6 +48,10 @@ def report(
     tables_of_the_paper: Annotated[
         bool, typer.Option("--paper", help="Add the paper's own tables, drawn from its numbers.")
     ] = False,
+    paper_base: Annotated[
+        str | None,
+        typer.Option(help="What the paper calls the base of the trainings: qwen2.5-math-7b or qwen3-8b-base."),
+    ] = None,
 ) -> None:
     """Put results into one HTML page, with Markdown, LaTeX and CSV beside it; MLflow is not needed.
 
@@ -74,7 +79,7 @@ def report(
     check_writable(out)
     facts = (("rlvr-dir", __version__), ("made by", " ".join(["rlvr-dir", *sys.argv[1:]])))
     viewers = token_viewers(found, tokens, tokenizers(tokenizer))
-    page = write(build(found, name=title, more=more, out=out, facts=facts, viewers=viewers), out)
+    page = write(build(found, name=title, more=more, out=out, facts=facts, viewers=viewers, paper_base=paper_base), out)
     echo(f"written: {page}, report.md and the tables and figures beside it")
 
 

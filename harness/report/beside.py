@@ -1,18 +1,22 @@
 """The paper's numbers beside ours, wherever the paper prints one for the same pair, benchmark and setting."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harness import stats
+from harness.errors import UserError
 from harness.evals.result import EvalResult
 from harness.evals.trainings import called, of_training, run_of
 from harness.report import paper
 from harness.report.groups import Group
-from harness.report.model import Cell, Column, Row, Table
+from harness.report.known import Known, like_models, like_pairs, model_known, pair_known
+from harness.report.model import Cell, Column, Row, Section, Table
 from harness.report.scores import anchor
 from harness.report.shapes import Score, title
+
+DECODED = ("aime24", "minerva")  # benchmarks of which the paper prints decodings of its pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class Match:
     error: float  # ours, of sampling alone
     half: float
     result: EvalResult
+    unsure: tuple[str, ...] = ()  # why it is taken for the paper's, where neither a name nor a place says so
 
     def row(self) -> Row:
         """Write it, and whether the two differ by more than sampling and rounding explain."""
@@ -33,7 +38,7 @@ class Match:
         digits = 2 if self.half < 0.05 else 1
         within = "–" if not known else "yes" if abs(self.ours - self.theirs) <= allowed else "no"
         cells = (
-            Cell(self.what),
+            Cell(f"{self.what} †" if self.unsure else self.what),
             Cell(f"{self.theirs:.{digits}f}", self.theirs),
             Cell(f"{self.ours:.2f}", self.ours, link=anchor(self.result)),
             Cell(f"{self.ours - self.theirs:+.2f}", self.ours - self.theirs),
@@ -43,41 +48,84 @@ class Match:
         return Row(cells)
 
 
-def against_paper(groups: Sequence[Group]) -> Table | None:
-    """Set results beside every number that the paper prints for the same pair, benchmark and setting, if any."""
-    rows = [match.row() for group in groups for match in _matches(group)]
-    if not rows:
-        return None
+def against_paper(groups: Sequence[Group], base: str | None = None) -> Section | None:
+    """Set results beside every number that the paper prints for the same pair, benchmark and setting, if any.
+
+    Args:
+        groups: of all results.
+        base: what the paper calls the base of the groups, whatever its place.
+
+    Raises:
+        UserError: the paper has no such base, or the groups have several.
+    """
+    bases = dict.fromkeys(group.base for group in groups)
+    if base is not None and model_known("", base) and len(bases) > 1:
+        raise UserError(
+            f"paper_base={base!r} names one base, and these results have {len(bases)} ({', '.join(bases)}); accepted: "
+            "results of one"
+        )
+    models = {place: model_known(place, base) for place in bases}
+    matches = [match for group in groups for match in _matches(group, models[group.base])]
+    said = tuple(dict.fromkeys(text for group in groups for text in _hints(group, models[group.base])))
+    if not matches:
+        return Section("Beside the paper", said) if said else None
     titles = ("Paper", "Ours", "Difference", "Sampling error of both", "Within?")
-    note = (
+    notes = [
         "The problems are the same, so the error is that of sampling alone, ours for both: 1.96·√2 standard errors, "
         "and half of the paper's last digit. The paper prints no error of its own. “Replaced” is the mean over "
         "responses of the replaced share of each, as the authors count it: the least noisy of these numbers."
-    )
-    return Table(
+    ]
+    if unsure := dict.fromkeys(text for match in matches for text in match.unsure):
+        notes.append(
+            f"† {'; '.join(unsure)}. A model that was trained further says the same: `NAME=PLACE` or `--paper-base` "
+            "tell for certain."
+        )
+    table = Table(
         "beside-the-paper", "The paper's numbers and ours.", (Column("", words=True), *(Column(t) for t in titles)),
-        tuple(rows), (note,),
+        tuple(match.row() for match in matches), tuple(notes),
     )  # fmt: skip
+    return Section("Beside the paper", said, (table,))
 
 
-def _matches(group: Group) -> list[Match]:
-    """List what the paper prints of a group, none twice."""
+def _hints(group: Group, model: Known | None) -> list[str]:
+    """Say which of the paper's a group may be by the sizes of its folders, where nothing tells that it is."""
+    whole = [r for r in group.results if not (r.partial or r.limited)]
+    found = []
+    untold = any(r.task in DECODED and pair_known(group.base, group.rl, r.name) is None for r in whole)
+    if untold and (names := like_pairs(group.rl)):
+        found.append(
+            f"{group.pair} has the sizes of {' and '.join(names)}. Which model it is cannot be told from its files; if "
+            f"it is the paper's, `{names[0]}=PLACE` sets the paper's numbers beside it."
+        )
+    trained = [r for r in whole if r.task in (*paper.TASKS, "minerva") and r.decoding.mode in ("base", "rl")]
+    if trained and model is None and (names := like_models(group.base)):
+        found.append(
+            f"The base of {group.pair} has the sizes of {' and '.join(names)}. Which model it is cannot be told from "
+            f"its files; if it is the paper's, `--paper-base {names[0]}` sets the paper's numbers beside it."
+        )
+    return found
+
+
+def _matches(group: Group, base: Known | None) -> list[Match]:
+    """List what the paper prints of a group, none twice; `base` is what the paper calls its base."""
     found: dict[tuple[str, float, int], Match] = {}
-    model = paper.model_of(group.base)
+    pairs = {name: pair_known(group.base, group.rl, name) for name in {r.name for r in group.results}}
     for r in group.results:
         d = r.decoding
         if r.partial or r.limited:
             continue
-        pair = paper.name_of(group.rl, r.name)
-        mine = _decoded(pair, r) if pair is not None and r.task in ("aime24", "minerva") else []
+        mine: list[Match] = []
+        if (pair := pairs[r.name]) is not None and r.task in DECODED:
+            mine += [replace(match, unsure=pair.unsure) for match in _decoded(pair.name, r)]
         name = called(r) if d.mode == "rl" else "Base"
-        if model is not None and d.mode in ("base", "rl") and name:
+        if base is not None and d.mode in ("base", "rl") and name:
             for method in [*paper.methods("main"), *paper.methods("reweighting"), *paper.methods("minerva")]:
                 theirs = method.scores.get(r.task)
-                ours = paper.method_of(name, model).lower()
-                if theirs is not None and (method.model, method.name.lower()) == (model, ours):
+                ours = paper.method_of(name, base.name).lower()
+                if theirs is not None and (method.model, method.name.lower()) == (base.name, ours):
                     seed = f", seed {run_of(r)}" if of_training(r) and d.mode == "rl" else ""
-                    mine += _scored(f"{title(r.task)}, {model}, {method.name}{seed}", theirs, r)
+                    scored = _scored(f"{title(r.task)}, {base.name}, {method.name}{seed}", theirs, r)
+                    mine += [replace(match, unsure=base.unsure) for match in scored]
         found |= {(match.what, match.theirs, id(r)): match for match in mine}
     return list(found.values())
 

@@ -30,6 +30,7 @@ def build(
     runs: Mapping[str, str] | None = None,
     facts: Sequence[tuple[str, str]] = (),
     viewers: Sequence[tuple[str, str]] = (),
+    paper_base: str | None = None,
 ) -> Report:
     """Build the report of some results.
 
@@ -41,9 +42,10 @@ def build(
         runs: addresses of MLflow runs by config hash.
         facts: what the foot of the page should say besides.
         viewers: of `token_viewers`.
+        paper_base: what the paper calls the base of all results, where its place does not say it.
 
     Raises:
-        UserError: there is nothing.
+        UserError: there is nothing, or `paper_base` is refused.
     """
     if not results and not more:
         raise UserError("results: there is nothing to report; accepted: results, records, or an analysis")
@@ -67,8 +69,8 @@ def build(
         sections.append(section(group, rows, several=len(groups) > 1))
     if rows:
         sections.append(Section("Differences", parts=(figures.differences(rows), differences(rows, groups))))
-    if (against := against_paper(every)) is not None:
-        sections.append(Section("Beside the paper", parts=(against,)))
+    if (against := against_paper(every, paper_base)) is not None:
+        sections.append(against)
     if theirs:
         settings = settings_of(theirs)
         sections.append(lm_eval_section(theirs, settings, comparisons(settings)))

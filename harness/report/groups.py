@@ -8,6 +8,7 @@ from typing import Any
 from harness.evals.result import EvalResult
 from harness.evals.settings import Setting, facets, settings_of, telling
 from harness.report import paper
+from harness.report.known import name_of
 from harness.spec.pair import model_name
 
 
@@ -84,6 +85,6 @@ def set_apart(lot: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]])
 
 def pair_title(rl: str) -> str:
     """Return the paper's name of a pair, or that of its RL checkpoint; a name that the user gave goes before both."""
-    if (known := paper.name_of(rl)) is not None:
-        return f"{paper.PAIRS[known]} ({rl.rpartition('/')[2]})"
+    if (name := name_of(rl)) is not None:
+        return f"{paper.PAIRS[name]} ({rl.rpartition('/')[2]})"
     return model_name(rl)

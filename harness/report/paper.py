@@ -1,11 +1,10 @@
 """The paper's own figures as scores, for its tables to be drawn from and ours to be held against."""
 
 from functools import cache
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from harness.report.shapes import Grid, MethodRow, OnRl, Score
-from harness.spec.pair import PRESETS
 
 TASKS = ("aime24", "aime25", "amc")
 # The names of the paper's methods, by those of its data.
@@ -71,42 +70,6 @@ def on_rl() -> OnRl:
         {row["tau"]: row["ratio"] for row in rows},
         {(row["tau"], 0.1): Score(row["avg_at_32"], samples=32) for row in rows},
     )
-
-
-def name_of(rl: str, called: str = "") -> str | None:
-    """Return the paper's name of a pair; None where it is none of the paper's.
-
-    It is known by its RL checkpoint (hub id, the hub's cache, or a folder of the repository's name) or by what the user
-    called it: the name of a preset (`dapo-32b`) or of the repository.
-    """
-    hub, folder = repository(rl)
-    named = PRESETS[called.lower()].rl if called.lower() in PRESETS else called
-    for name, pair in paper()["pairs"].items():
-        known = str(pair["rl"])
-        own = known.rpartition("/")[2].lower()
-        if hub == known or (folder and hub.lower() == own) or named.lower() in (known.lower(), own):
-            return name
-    return None
-
-
-def model_of(base: str) -> str | None:
-    """Return the paper's name of a trained model's base, by its checkpoint; None where it is none of the paper's."""
-    return MODELS.get(repository(base)[0].rpartition("/")[2].lower())
-
-
-def repository(checkpoint: str) -> tuple[str, bool]:
-    """Return the hub id behind a checkpoint, or a folder's own name; and whether it is the latter.
-
-    >>> repository("/cache/models--org--Name/snapshots/0a1b"), repository("/models/Name/"), repository("org/Name")
-    (('org/Name', False), ('Name', True), ('org/Name', False))
-    """
-    parts = PurePath(checkpoint).parts
-    for part in reversed(parts):
-        if part.startswith("models--"):
-            return "/".join(part.split("--", 2)[1:]), False
-    if PurePath(checkpoint).is_absolute() or checkpoint.startswith((".", "~")):
-        return parts[-1] if parts else "", True
-    return checkpoint, False
 
 
 def method_of(name: str, model: str) -> str:

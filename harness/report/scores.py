@@ -8,8 +8,9 @@ from harness.evals.compare import Comparison, comparison_kind
 from harness.evals.result import EvalResult
 from harness.evals.settings import Setting
 from harness.markdown import interval
-from harness.report import figures, paper
+from harness.report import figures
 from harness.report.groups import Group
+from harness.report.known import model_of
 from harness.report.model import Figure, Section, Table
 from harness.report.shapes import Grid, MethodRow, OnRl, Score, avg_name, grid_table, methods_table, on_rl_table, title
 
@@ -96,7 +97,7 @@ def _methods(group: Group) -> Table:
     """List base, RL and the gated decodings; many of them are represented by the best, which is said."""
     samples = {setting.samples for setting in group.settings}
     k = max(1, min(samples) // 2)
-    model = paper.model_of(group.base) or group.pair
+    model = model_of(group.base) or group.pair
     by: dict[tuple[str, str], dict[str, Setting]] = {}
     for setting in group.settings:
         mode, own = setting.decoding.mode, setting.decoding.label()

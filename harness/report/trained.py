@@ -15,8 +15,8 @@ from harness.evals.result import EvalResult
 from harness.evals.settings import Setting, settings_of
 from harness.evals.trainings import called, of_training, run_of
 from harness.markdown import interval
-from harness.report import paper
 from harness.report.groups import lots, set_apart
+from harness.report.known import model_of
 from harness.report.model import Cell, Column, Row, Section, Table
 from harness.report.scores import anchor, score
 from harness.report.shapes import MethodRow, Score, methods_table, title
@@ -116,7 +116,7 @@ def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[s
     seeds = max(len(one.runs) for one in trained)
     methods, compared, said = [], [], []
     for base in dict.fromkeys(one.base for one in trained):
-        model = paper.model_of(base) or model_name(base)
+        model = model_of(base) or model_name(base)
         mine = {e.benchmark: e for e in settings if e.decoding.mode == "base" and e.first.pair[0] == base}
         alone = {benchmark: score(e, k=k) for benchmark, e in mine.items()}
         methods += [MethodRow(model, "Base", alone)] if alone else []

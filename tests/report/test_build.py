@@ -6,7 +6,7 @@ from harness import stats
 from harness.errors import UserError
 from harness.evals.compare import comparison_kind, comparisons
 from harness.evals.settings import settings_of
-from harness.report import figures, paper
+from harness.report import figures
 from harness.report.build import build
 from harness.report.groups import grouped, pair_title
 from harness.report.verdict import p_value, verdict
@@ -190,22 +190,6 @@ def test_pass_at_16_is_beside_the_papers_too():
     assert [cell.text for cell in cells[1:3]] == ["54.09", f"{100 * one.pass_at(16):.2f}"]
     allowed = 1.96 * 2**0.5 * 100 * stats.pass_sampling_error(one.correct, 16) + 0.005
     assert cells[4].text == f"±{allowed:.2f}"
-
-
-@pytest.mark.parametrize(
-    ("rl", "called", "name"),
-    [
-        ("BytedTsinghua-SIA/DAPO-Qwen-32B", "", "dapo"),
-        ("/cache/models--BytedTsinghua-SIA--DAPO-Qwen-32B/snapshots/0a1b", "", "dapo"),
-        ("/models/Open-Reasoner-Zero-32B", "", "orz"),
-        ("/models/rl", "unireason-14b", "unireason"),
-        ("/models/rl", "DAPO-Qwen-32B", "dapo"),
-        ("/models/rl", "DAPO", None),  # what a training is called
-        ("somebody/DAPO-Qwen-32B", "", None),  # another's weights
-    ],
-)
-def test_the_papers_pairs_are_found_wherever_they_lie(rl, called, name):
-    assert paper.name_of(rl, called) == name
 
 
 def test_every_number_leads_to_its_source():

@@ -116,10 +116,3 @@ def test_the_averages_that_the_paper_prints(tables):
             for which in (0, 1):
                 ours = sum(round(100 * row[task][which]) for task in paper.TASKS) / 3 / 100
                 assert ours == pytest.approx(row["average"][which], abs=0.005001), (name, method)
-
-
-def test_checkpoints_are_recognised():
-    assert paper.name_of("BytedTsinghua-SIA/DAPO-Qwen-32B") == "dapo"
-    assert paper.name_of("someone/else") is None
-    assert paper.model_of("Qwen/Qwen2.5-Math-7B") == "Qwen2.5-Math-7B"
-    assert paper.model_of("Qwen/Qwen2.5-32B") is None

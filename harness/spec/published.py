@@ -1,0 +1,23 @@
+"""The configurations of models that are spoken of where they are not at hand: in plans, and beside the paper."""
+
+from typing import Any
+
+_QWEN25 = {"vocab_size": 152_064, "tie_word_embeddings": False, "dtype": "bfloat16"}
+_QWEN3 = {"vocab_size": 151_936, "tie_word_embeddings": False, "dtype": "bfloat16", "head_dim": 128}
+
+
+def _shape(layers: int, hidden: int, inner: int, heads: int, kv_heads: int, positions: int) -> dict[str, int]:
+    return {
+        "num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": inner,
+        "num_attention_heads": heads, "num_key_value_heads": kv_heads, "max_position_embeddings": positions,
+    }  # fmt: skip
+
+
+# By hub id: the model type, and what config.json says.
+KNOWN: dict[str, tuple[str, dict[str, Any]]] = {
+    "Qwen/Qwen2.5-7B": ("qwen2", _QWEN25 | _shape(28, 3584, 18_944, 28, 4, 131_072)),
+    "Qwen/Qwen2.5-Math-7B": ("qwen2", _QWEN25 | _shape(28, 3584, 18_944, 28, 4, 4096)),
+    "Qwen/Qwen2.5-32B": ("qwen2", _QWEN25 | _shape(64, 5120, 27_648, 40, 8, 131_072)),
+    "Qwen/Qwen3-8B-Base": ("qwen3", _QWEN3 | _shape(36, 4096, 12_288, 32, 8, 32_768)),
+    "Qwen/Qwen3-14B-Base": ("qwen3", _QWEN3 | _shape(40, 5120, 17_408, 40, 8, 32_768)),
+}
