@@ -53,7 +53,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Place:
-    """What a training's arguments say of one seed: its seed, its base, and absolute paths."""
+    """What a training's arguments say of one seed: its seed, its base, and absolute paths.
+
+    `val_first`: where verl validates at all, it does so before its first step too.
+    """
 
     seed: int
     base: str
@@ -62,6 +65,7 @@ class Place:
     checkpoints: Path
     log: Path
     name: str
+    val_first: bool = True
 
 
 def overrides(spec: TrainSpec, place: Place) -> list[Line]:
@@ -207,7 +211,7 @@ def _ours(spec: TrainSpec, verl: Verl, place: Place) -> Iterator[Line]:
         default_local_dir=(str(place.checkpoints), "out"),
         resume_mode=("auto", "backend"),
         test_freq=(spec.validation.every or -1, "validation.every"),
-        val_before_train=(bool(spec.validation.every), "validation.every"),
+        val_before_train=(place.val_first and bool(spec.validation.every), "validation.every"),
         logger=(["console", "file"], "backend"),
         project_name=("rlvr-dir", "out"),
         experiment_name=(place.name, "out"),

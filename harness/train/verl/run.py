@@ -100,7 +100,9 @@ def _watched(spec: TrainSpec, source: Source) -> dict[str, list[dict[str, Any]]]
     return source.watched()
 
 
-def arguments(spec: TrainSpec, seed: int, out: Path, base: str, attempt: int = 1) -> list[Line]:
+def arguments(
+    spec: TrainSpec, seed: int, out: Path, base: str, attempt: int = 1, *, val_first: bool = True
+) -> list[Line]:
     """Return verl's arguments for one seed of a training in `out`.
 
     Raises:
@@ -117,6 +119,7 @@ def arguments(spec: TrainSpec, seed: int, out: Path, base: str, attempt: int = 1
         checkpoints=folder.checkpoints,
         log=verl / f"log-{attempt}.jsonl",
         name=f"{out.name} seed {seed}",
+        val_first=val_first,
     )
     return overrides(spec, place)
 
@@ -183,7 +186,12 @@ class _Run:
         if step:
             self.say(f"seed {self.seed}: going on after step {step}")
         attempt = 1 + len(list(self.work.glob("output-*.txt")))
-        lines = arguments(self.spec, self.seed, self.folder.path.parent, self.source.base, attempt)
+        # verl would validate the step that it goes on from again: two draws of one point of the curve.
+        val_first = step % (self.spec.validation.every or 1) == 0 and not any(
+            record["step"] == step and "validation" in record for record in self.folder.records()
+        )
+        place = self.folder.path.parent
+        lines = arguments(self.spec, self.seed, place, self.source.base, attempt, val_first=val_first)
         texts = [line.text for line in lines]
         write_file(self.work / "overrides.txt", "".join(text + "\n" for text in texts).encode())
         with Bar(self.dapo.steps, "step", f"seed {self.seed}", done=step) as bar:

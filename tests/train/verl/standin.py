@@ -49,8 +49,8 @@ def train(overrides):
         assert (checkpoints / f"global_step_{start}" / "actor" / "shard").read_text() == str(start)
     print(f"(TaskRunner pid=7) step {start}: training", flush=True)
     with open(os.environ["VERL_FILE_LOGGER_PATH"], "wb", buffering=0) as log:  # truncated, as verl does
-        if not start:
-            log.write(json.dumps({"step": 0, "data": {"val-core/held/acc/mean@8": 0.25}}).encode() + b"\n")
+        if not start or asked["trainer.val_before_train"] == "true":
+            log.write(json.dumps({"step": start, "data": {"val-core/held/acc/mean@8": 0.25}}).encode() + b"\n")
         for step in range(start + 1, steps + 1):
             if step == plan.get("crash_at"):
                 (checkpoints / f"global_step_{step}" / "actor").mkdir(parents=True)

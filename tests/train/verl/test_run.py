@@ -137,6 +137,21 @@ def test_the_trained_model_is_the_best_of_the_checkpoints_by_verls_own_validatio
         spec(standin, checkpoint=3)
 
 
+def test_a_validation_is_drawn_once_where_a_training_goes_on(standin, tmp_path):
+    """verl validates before its first step, also of a run that goes on: a second draw of a point that is there."""
+    held = tmp_path / "held.jsonl"
+    held.write_text('{"problem": "1 + 1?", "answer": "2"}\n')
+    plan(standin, right=[1, 6, 8, 6, 5], crash_at=4)
+    asked = spec(
+        standin, checkpoint_every=1, validation={"every": 1, "sampling": {"samples": 8}}, verl={"val_data": str(held)}
+    )
+    with pytest.raises(TrainerError):
+        train(asked, tmp_path / "x", SOURCE, say=lambda text: None)
+    train(asked, tmp_path / "x", SOURCE, say=lambda text: None)
+    records = SeedFolder(tmp_path / "x/seed-0").records()
+    assert [record["step"] for record in records if "validation" in record] == [0, 1, 2, 3]
+
+
 def test_a_crash_is_one_sentence_and_the_same_call_goes_on(standin, tmp_path):
     plan(standin, crash_at=4)
     with pytest.raises(TrainerError) as caught:
