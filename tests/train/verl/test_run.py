@@ -92,7 +92,7 @@ def test_a_training_from_arguments_to_summary(standin, tmp_path):
     assert told == [(seed, step) for seed in (3, 4) for step in range(STEPS + 1)]
     assert done == [(3, "seed-3"), (4, "seed-4")]
     assert json.loads((folder.rl / "config.json").read_text()) == {"step": STEPS}
-    assert json.loads(folder.pair.read_text()) == {"base": "base/model", "rl": str(folder.rl)}
+    assert json.loads(folder.pair.read_text()) == {"base": "base/model", "rl": "rl"}
     assert folder.facts()["versions"]["verl"] == "0.9.1"
     assert not folder.checkpoints.exists()
     assert "through verl" in (folder.rl / "README.md").read_text()
