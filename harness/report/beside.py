@@ -95,7 +95,7 @@ def _hints(group: Group, model: Known | None) -> list[str]:
     if untold and (names := like_pairs(group.rl)):
         found.append(
             f"{group.pair} has the sizes of {' and '.join(names)}. Which model it is cannot be told from its files; if "
-            f"it is the paper's, `{names[0]}=PLACE` sets the paper's numbers beside it."
+            f"it is the paper's, {' or '.join(f'`{name}=PLACE`' for name in names)} sets the paper's numbers beside it."
         )
     trained = [r for r in whole if r.task in (*paper.TASKS, "minerva") and r.decoding.mode in ("base", "rl")]
     if trained and model is None and (names := like_models(group.base)):

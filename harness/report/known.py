@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from harness.errors import unknown
+from harness.errors import UserError, unknown
 from harness.report import paper
 from harness.spec.pair import PRESETS
 from harness.spec.published import KNOWN
@@ -35,8 +35,12 @@ def pair_known(base: str, rl: str, called: str = "") -> Known | None:
     """Return which of the paper's pairs this is; None where it is none, or nothing tells.
 
     Beside an RL checkpoint of the paper's any folder may be its base, unless its sizes are others.
+
+    Raises:
+        UserError: RL is `called` as one of the paper's, and is a folder of other sizes.
     """
     if (name := name_of("", called)) is not None:
+        _check_sizes(called, rl, _pairs()[name]["base"])
         return Known(name)
     for name, pair in _pairs().items():
         hub, like = pair["rl"], pair["base"]
@@ -57,12 +61,13 @@ def model_known(base: str, called: str | None = None) -> Known | None:
     """Return which of the paper's models, whose trainings it reports, a base is; None where it is none.
 
     Raises:
-        UserError: the paper has no model that is `called` so.
+        UserError: the paper has no model that is `called` so, or the base is a folder of other sizes.
     """
     if called is not None:
         found = [name for name in MODELS if called.lower() in (name.lower(), MODELS[name].lower())]
         if not found:
             raise unknown("paper_base", called, [name.lower() for name in MODELS])
+        _check_sizes(called, base, MODELS[found[0]])
         return Known(found[0])
     if (name := model_of(base)) is not None:
         return Known(name)
@@ -137,6 +142,14 @@ def _sized(checkpoint: str, like: str) -> bool:
     kind, fields = KNOWN[like]
     config = _configuration(checkpoint)
     return config.get("model_type") == kind and all(config.get(name) == fields[name] for name in _SIZES)
+
+
+def _check_sizes(called: str, checkpoint: str, like: str) -> None:
+    if _configuration(checkpoint) and not _sized(checkpoint, like):
+        raise UserError(
+            f"{called!r} is what the paper calls a model with the sizes of {like}, and {_end(checkpoint)} has others; "
+            "accepted: another name"
+        )
 
 
 def _configuration(checkpoint: str) -> dict[str, Any]:

@@ -103,12 +103,20 @@ def test_a_name_wins():
     assert model_known(MATH, "qwen3-8b-base").name == "Qwen3-8B-Base"
 
 
+def test_a_name_of_a_model_with_other_sizes_is_refused(tmp_path):
+    small = checkpoint(tmp_path / "small", MATH)
+    with pytest.raises(UserError, match=r"'orz-32b' is .* the sizes of Qwen/Qwen2\.5-32B, and .*/small has others"):
+        pair_known(DAPO["base"], small, "orz-32b")
+    with pytest.raises(UserError, match="'qwen3-8b-base' is what the paper calls"):
+        model_known(small, "qwen3-8b-base")
+
+
 def test_sizes_alone_ask_for_the_name(tmp_path):
     pair = {role: checkpoint(tmp_path / "mine" / role, DAPO["base"]) for role in ("base", "rl")}
     section, rows = beside(build([result(Decoding(), pair=pair, problems=30)]))
     assert rows == []
     assert "mine has the sizes of dapo-32b and orz-32b." in section.paragraphs[0]
-    assert "`dapo-32b=PLACE`" in section.paragraphs[0]
+    assert "`dapo-32b=PLACE` or `orz-32b=PLACE` sets" in section.paragraphs[0]
     named = beside(build([result(Decoding(), pair=pair, problems=30, name="dapo-32b")]))[1]
     assert named == ["AIME24, rl, Avg@4"]
 
