@@ -1,9 +1,12 @@
 """A CPU as one of verl's platforms, so that its real workers run in the tests: loaded as a plugin, before our own.
 
 verl 0.9.1 brings platforms of NVIDIA, AMD and Huawei alone. Beside the platform a line of its own stands in the way:
-`utils/distributed.py:89` names the backends "cpu:gloo,DEVICE:...", and a device named twice is refused.
+`utils/distributed.py:89` names the backends "cpu:gloo,DEVICE:...", and a device named twice is refused. And vLLM's
+linear layers drop their weights once these are packed for a CPU (`model_executor/layers/linear.py:216`), where verl
+loads new ones into them each step: here they are left as they are.
 """
 
+import sys
 import types
 from contextlib import contextmanager
 
@@ -75,3 +78,10 @@ _group = distributed.initialize_global_process_group_ray
 distributed.initialize_global_process_group_ray = lambda timeout_second=None, backend=None: _group(
     timeout_second, backend or "gloo"
 )
+
+if "vllm" in sys.modules:  # in a worker of vLLM's, which loads verl's extension before it loads the model
+    from vllm.model_executor.layers import utils
+
+    utils.dispatch_cpu_unquantized_gemm = lambda layer, remove_weight: setattr(
+        layer, "cpu_linear", torch.nn.functional.linear
+    )
