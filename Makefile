@@ -17,7 +17,7 @@ export TOKENIZERS_PARALLELISM ?= false
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint style typecheck format coverage hooks ui bench clean setup browser verl-env paper-tiny
+.PHONY: help demo test lint style typecheck format coverage hooks ui bench clean setup browser verl-env paper-tiny paper-smol
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -55,8 +55,8 @@ $(CHROMIUM): tests/chromium.py $(STAMP)
 
 # Files start in the order of collection, the longest first (tests/conftest.py), not those with the most tests.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-# Skips for want of these do not fail: no package registry has them.
-ALLOW_SKIPS ?= gpu,data
+# Skips for want of these do not fail: no package registry has them, and smol's weights are for `make paper-smol` alone.
+ALLOW_SKIPS ?= gpu,data,smol
 test: style $(CHROMIUM) $(VERL)/.installed ## Format check, lint, types, and all tests: what they need is installed, none is skipped
 	@# Types are checked meanwhile: tests that wait leave a quarter of two cores idle.
 	@said=$$(mktemp); $(BIN)/basedpyright > $$said & types=$$!; \
@@ -100,6 +100,30 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens, t
 		$(PAPER)/sweeps/tiny_{reweight,rollout_top_p} --analysis $(PAPER)/analysis \
 		--analysis $(PAPER)/analysis/tiny_reweight --analysis $(PAPER)/analysis/tiny_rollout_top_p \
 		--title "The paper on the tiny pair" --out reports/tiny
+
+# Goes on where it was killed. Decoding has two threads, since these matrices are large; training what its recipe says.
+SMOL := runs/paper-smol
+SMOL_PAIR := $(SMOL)/train/seed-0
+SMOL_SWEEPS := smol_tau_gamma smol_tau_gamma/confirm smol_on_rl smol_criteria
+paper-smol: export OMP_NUM_THREADS := 2
+paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in words: hours; one report in reports/smol
+	$(BIN)/python examples/smol/prepare.py $(SMOL)
+	$(BIN)/rlvr-dir train examples/smol/train.yaml --out $(SMOL)/train
+	for sweep in tau_gamma on_rl criteria; do \
+		$(BIN)/rlvr-dir sweep run examples/smol/$$sweep.yaml --out $(SMOL) || exit; done
+	$(BIN)/rlvr-dir sweep confirm smol_tau_gamma --seeds 1 --out $(SMOL) \
+		--tasks $(SMOL)/data/held_out_easy.jsonl,$(SMOL)/data/held_out_medium.jsonl,$(SMOL)/data/held_out_hard.jsonl
+	$(BIN)/rlvr-dir analyse tokens --pair $(SMOL_PAIR) --tasks $(SMOL)/data/choose_medium.jsonl --samples 8 \
+		--max-tokens 96 --max-model-len 1024 --enforce-eager --records $(SMOL)/records --out $(SMOL)/analysis
+	$(BIN)/rlvr-dir analyse curves DAPO=$(SMOL_PAIR)/log.jsonl --out $(SMOL)/analysis
+	$(BIN)/rlvr-dir report $(addprefix SmolLM2-135M=$(SMOL)/sweeps/,$(SMOL_SWEEPS)) --analysis $(SMOL)/analysis --tokenizer $(SMOL)/base \
+		--title "The paper on SmolLM2-135M-Instruct and sums in words" --out reports/smol
+	install -m 644 -D -t reports/smol/training $(SMOL)/train/train.yaml $(SMOL_PAIR)/log.jsonl
+	cd $(SMOL_PAIR) && sha256sum rl/model.safetensors > $(CURDIR)/reports/smol/training/SHA256SUMS
+
+$(VENV)/.smol: requirements/smol.lock $(STAMP)
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r requirements/smol.lock
+	touch $@
 
 bench: $(STAMP) ## Measure decoding speed side by side
 	$(BIN)/rlvr-dir bench decode

