@@ -1,4 +1,4 @@
-"""Which of the paper's pairs and models a result is of: by a name that is given, by place, by content.
+"""Tell which of the paper's pairs and models a result is of: by a name that is given, by place, by content.
 
 A name wins. A place is a hub id, also in the hub's cache, or a folder of the repository's name. Content is what a
 folder's config.json says: the repository it names, together with the sizes. One that was trained further says the same,
@@ -25,7 +25,7 @@ _LARGEST = 1 << 20  # bytes of a config.json
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the paper calls a pair or a model; `unsure` says what of it neither a name nor a place tells."""
+    """Hold what the paper calls a pair or a model; `unsure` says what of it neither a name nor a place tells."""
 
     name: str
     unsure: tuple[str, ...] = ()

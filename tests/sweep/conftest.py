@@ -41,7 +41,7 @@ class Host:
         raise AssertionError(f"the host is gone, status {self.process.wait()}")
 
     def answer(self):
-        """What became of the process that was started: its exit status, as text."""
+        """Wait for the process that was started; gives its exit status, as text."""
         status, self.running = self._answer(), None
         return status
 
