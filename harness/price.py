@@ -123,12 +123,12 @@ class PairPrice:
     """What decoding with a pair takes of each GPU that shares its layers; `tokens` is prompt and response, at most."""
 
     name: str
-    sizes: Sizes
-    models: int  # whose weights are held: 1 where RL is an adapter
+    sizes: tuple[Sizes, ...]  # of each model that runs, base's first
+    models: int  # whose weights are held: 1 where RL is an adapter of base
     width: int  # bytes of a weight, and of a number of the cache
     tokens: int
     engine: EngineSpec
-    known: bool  # the sizes are from `KNOWN` or the other model's, not from its own configuration
+    known: bool  # sizes are from `KNOWN` or the other model's, not from the models' own configurations
 
     @classmethod
     def of(cls, pair: Pair | str, engine: EngineSpec, name: str, tokens: int) -> "PairPrice | None":
@@ -143,7 +143,7 @@ class PairPrice:
         if (one := rl or base) is None:
             return None
         adapter = (Path(found.rl).expanduser() / "adapter_config.json").is_file()
-        sizes, dtype = one
+        sizes, dtype = tuple(each[0] for each in (base or one, rl or one)), one[1]
         context = engine.max_model_len or min(each[0].context for each in (base, rl) if each)
         return cls(
             name,
@@ -158,36 +158,40 @@ class PairPrice:
     @property
     def weights(self) -> float:
         """Return the bytes of the weights."""
-        return self.models * self.width * self.sizes.parameters
+        return self.width * sum(each.parameters for each in self.sizes[: self.models])
 
     @property
     def cache(self) -> float:
         """Return the bytes a token of the cache of both models."""
-        return 2 * self.width * self.sizes.kv
+        return self.width * sum(each.kv for each in self.sizes)
 
     def least(self, gpus: int) -> float:
         """Return the bytes on each GPU of the weights and the cache of one whole response: what nothing can do without.
 
         vLLM refuses to start where a response of `max_model_len` tokens has no room.
         """
-        cached = 2 * self.width * cache_on_each(self.sizes, gpus) * self.tokens
+        cached = self.width * sum(cache_on_each(each, gpus) for each in self.sizes) * self.tokens
         return self.weights / gpus + cached
+
+    def shares(self) -> list[int]:
+        """Return the numbers of GPUs, up to 64, that can share each layer of every model."""
+        return sorted(set.intersection(*(set(shares(each)) for each in self.sizes)))
 
     def fewest(self, card: int) -> int | None:
         """Return the fewest GPUs of so many gigabytes that should hold it; None where no number up to 64 does."""
-        own = VLLM_OWN + self.engine.max_num_seqs * self.sizes.vocab * _DECISION
+        own = VLLM_OWN + self.engine.max_num_seqs * max(each.vocab for each in self.sizes) * _DECISION
         room = self.engine.gpu_memory_utilization * card * _SEEN - own
-        able = shares(self.sizes) if self.engine.backend != "transformers" else [1]
+        able = self.shares() if self.engine.backend != "transformers" else [1]
         return next((n for n in able if self.least(n) <= room), None)
 
     def refusal(self, machine: Machine) -> str | None:
         """Say why a machine cannot hold the pair, and what could; None where it can, or where that cannot be told."""
         engine, gpus = self.engine, self.engine.tensor_parallel_size
-        if not can_share(self.sizes, gpus):
-            able = ", ".join(map(str, shares(self.sizes)))
+        if cut := [each for each in self.sizes if not can_share(each, gpus)]:
             return (
-                f"engine.tensor_parallel_size={gpus} is refused: the {self.sizes.heads} heads of {self.name} "
-                f"({self.sizes.kv_heads} of keys and values) cannot be shared so; accepted: {able}"
+                f"engine.tensor_parallel_size={gpus} is refused: the {cut[0].heads} heads of {self.name} "
+                f"({cut[0].kv_heads} of keys and values) cannot be shared so; accepted: "
+                f"{', '.join(map(str, self.shares()))}"
             )
         if engine.workers > 1 or engine.ray_address or os.environ.get("RAY_ADDRESS"):
             return None  # other machines hold it
@@ -217,7 +221,7 @@ def pair_table(prices: Sequence[PairPrice]) -> list[str]:
     rows = [
         [
             price.name,
-            f"2 x {_count(price.sizes.parameters)}" if price.models == 2 else _count(price.sizes.parameters),
+            _parameters(price),
             _gib(price.weights),
             f"{price.cache / 1024:,.0f} KiB" if price.cache >= 1024 else f"{price.cache:,.0f} B",
             f"{_gib(price.cache * price.tokens)} ({price.tokens:,} tokens)",
@@ -235,6 +239,12 @@ def pair_table(prices: Sequence[PairPrice]) -> list[str]:
     if told := [price.name for price in prices if price.known]:
         note += f" {', '.join(told)}: by the published configuration; the models are not in a folder here."
     return [markdown_table(head, rows, left=1), "", note]
+
+
+def _parameters(price: PairPrice) -> str:
+    """Count the parameters of the models whose weights are held: "2 x 7.6 billion", or one by one."""
+    counts = [_count(each.parameters) for each in price.sizes[: price.models]]
+    return f"{len(counts)} x {counts[0]}" if len(counts) > 1 and len(set(counts)) == 1 else " + ".join(counts)
 
 
 def hours(tokens: float, speed: float | None, whose: str = "as --speed says") -> str:

@@ -19,11 +19,12 @@ from harness.digest import digest
 from harness.errors import UserError
 from harness.spec import Pair
 
-# Configuration entries that may differ between the two models of a pair: names, provenance, ids read elsewhere, and
-# whether the output layer is the input embeddings, which each engine does as each checkpoint says.
+# Configuration entries of which no word is said where they differ between the two models of a pair: names, provenance,
+# ids read elsewhere, what only training reads, and whether the output layer is the input embeddings.
 _MAY_DIFFER = {
-    "_name_or_path", "architectures", "auto_map", "bos_token_id", "dtype", "eos_token_id", "max_position_embeddings",
-    "max_window_layers", "pad_token_id", "tie_word_embeddings", "torch_dtype", "transformers_version", "use_cache",
+    "_name_or_path", "architectures", "attention_dropout", "auto_map", "bos_token_id", "dtype", "eos_token_id",
+    "initializer_range", "max_position_embeddings", "max_window_layers", "pad_token_id", "tie_word_embeddings",
+    "torch_dtype", "transformers_version", "use_cache",
 }  # fmt: skip
 
 _QUANTISED = ("quantization_config", "compression_config")  # where a configuration says how its weights are quantised
@@ -63,9 +64,12 @@ class Checkpoints:
 def read_checkpoints(pair: Pair) -> Checkpoints:
     """Load tokenizers and configurations (no weights) and check that they belong together.
 
+    The two may be of different sizes: each is built as its own configuration says. Their output layers may be padded
+    differently: what both decide over are the tokenizer's ids.
+
     Raises:
-        UserError: a checkpoint cannot be read or is quantised, the two differ in tokenizer, vocabulary order,
-            vocabulary size or architecture, or RL is an adapter that cannot be served.
+        UserError: a checkpoint cannot be read or is quantised, the two differ in tokenizer, vocabulary order or type
+            of model, or RL is an adapter that cannot be served.
     """
     for role in ("rl", "base"):
         _check_place(role, getattr(pair, role), getattr(pair, f"{role}_revision"))
@@ -81,11 +85,12 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
     _warn_of_templates(pair, base["tokenizer"], rl["tokenizer"])
     _check_configs(pair, base["config"], rl["config"])
     vocab_size = max(rl["tokenizer"].get_vocab().values()) + 1
-    if vocab_size > rl["config"].vocab_size:
-        raise UserError(
-            f"rl={pair.rl!r}: its tokenizer has ids up to {vocab_size - 1} but the model has "
-            f"{rl['config'].vocab_size} outputs; accepted: a tokenizer whose ids the model can produce"
-        )
+    for role, config in (("rl", rl["config"]), ("base", base["config"])):
+        if vocab_size > config.vocab_size:
+            raise UserError(
+                f"{role}={getattr(pair, role)!r}: its tokenizer has ids up to {vocab_size - 1} but the model has "
+                f"{config.vocab_size} outputs; accepted: a tokenizer whose ids the model can produce"
+            )
     eos = frozenset(base["eos"] | rl["eos"])
     if not eos:
         raise UserError(
@@ -297,12 +302,12 @@ def _merges(tokenizer: Any) -> Any:
 
 
 def _check_configs(pair: Pair, base: Any, rl: Any) -> None:
+    """Refuse models of two types; warn of what else differs, and of what that means.
+
+    Raises:
+        UserError: the two are of different types.
+    """
     where = f"base={pair.base!r} and rl={pair.rl!r}"
-    if base.vocab_size != rl.vocab_size:
-        raise UserError(
-            f"{where} have output layers of different sizes ({base.vocab_size} and {rl.vocab_size}); "
-            "accepted: equal vocab_size (pad the smaller one's embeddings)"
-        )
     if base.model_type != rl.model_type:
         raise UserError(
             f"{where} are of different model types ({base.model_type} and {rl.model_type}); accepted: one type"
@@ -311,16 +316,15 @@ def _check_configs(pair: Pair, base: Any, rl: Any) -> None:
     differ = [k for k in sorted({*ours, *theirs} - _MAY_DIFFER) if ours.get(k) != theirs.get(k)]
     rounded = [key for key in differ if _equal_in_float32(ours.get(key), theirs.get(key))]
     unread = [key for key in differ if key not in rounded and not _may_be_read(key, rl)]
-    if matter := [key for key in differ if key not in (*rounded, *unread)]:
-        key = matter[0]
-        raise UserError(
-            f"{where} are built differently: {', '.join(matter)} (such as {key}: {ours.get(key)!r} and "
-            f"{theirs.get(key)!r}); accepted: an RL checkpoint trained from this base"
-        )
-    for keys, why in ((rounded, "equal in single precision"), (unread, "which no code of their models reads")):
+    matter = [key for key in differ if key not in (*rounded, *unread)]
+    for keys, why in (
+        (matter, "each is built as its own configuration says; was rl trained from this base?"),
+        (rounded, "equal in single precision; that changes nothing"),
+        (unread, "which no code of their models reads; that changes nothing"),
+    ):
         if keys:
             each = ", ".join(f"{key} ({ours.get(key)!r} and {theirs.get(key)!r})" for key in keys)
-            warnings.warn(f"{where} differ in {each}, {why}; that changes nothing", stacklevel=4)
+            warnings.warn(f"{where} differ in {each}{',' if keys is not matter else ':'} {why}", stacklevel=4)
 
 
 def _equal_in_float32(one: Any, other: Any) -> bool:

@@ -6,6 +6,7 @@ a batch changes no token.
 """
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,24 +59,26 @@ class Shape:
         return 2 * self.layers * self.kv_heads * self.head_dim * tokens
 
 
-def batch_bytes(shape: Shape, models: int, rows: int, prompt: int, new: int, bytes_a_number: int) -> int:
+def batch_bytes(shapes: Sequence[Shape], rows: int, prompt: int, new: int, bytes_a_number: int) -> int:
     """Estimate the most that a batch takes beside the weights, if every row becomes `prompt` + `new` tokens long.
 
     Caches with their room to grow, one layer's keys and values copied for each head that shares them, the prompts'
-    activations and mask, and the decision.
+    activations and mask, and the decision. `shapes` has one for each model: all caches are kept, and of what one model
+    needs while it reads, the larger counts.
     """
     length = prompt + new
     room = length + max(32, length // 8)  # of a cache that grows
-    caches = models * shape.cached_numbers(room) + shape.cached_numbers(length) / shape.layers  # one is being moved
-    heads = 2 * shape.heads * shape.head_dim * length
-    prompts = prompt * (8 * shape.hidden + 3 * shape.intermediate) + prompt * prompt
-    logits = shape.vocab * (models * bytes_a_number + _DECISION)
+    moved = max(shape.cached_numbers(length) / shape.layers for shape in shapes)  # one layer's at a time
+    caches = sum(shape.cached_numbers(room) for shape in shapes) + moved
+    heads = max(2 * shape.heads * shape.head_dim * length for shape in shapes)
+    prompts = max(prompt * (8 * shape.hidden + 3 * shape.intermediate) + prompt * prompt for shape in shapes)
+    logits = sum(shape.vocab for shape in shapes) * bytes_a_number + max(shape.vocab for shape in shapes) * _DECISION
     return int(rows * ((caches + heads + prompts) * bytes_a_number + logits))
 
 
-def rows_that_fit(shape: Shape, models: int, prompt: int, new: int, bytes_a_number: int, free: int, wanted: int) -> int:
+def rows_that_fit(shapes: Sequence[Shape], prompt: int, new: int, bytes_a_number: int, free: int, wanted: int) -> int:
     """Return how many rows of a batch fit into `free` bytes beside the weights, at most `wanted`; 0: not even one."""
-    return min(wanted, int(_USABLE * free / batch_bytes(shape, models, 1, prompt, new, bytes_a_number)))
+    return min(wanted, int(_USABLE * free / batch_bytes(shapes, 1, prompt, new, bytes_a_number)))
 
 
 def free_bytes(device: torch.device) -> int | None:
@@ -96,16 +99,17 @@ def free_bytes(device: torch.device) -> int | None:
         return free
 
 
-def check_weights(shape: Shape, models: int, dtype: str, device: torch.device) -> None:
+def check_weights(shapes: Sequence[Shape], dtype: str, device: torch.device) -> None:
     """Check that the models fit into what the device has left.
 
     Raises:
         UserError: they do not, on a GPU. Elsewhere that is a warning.
     """
-    free, needed = free_bytes(device), models * shape.parameters * _width(dtype)
+    free, needed = free_bytes(device), sum(shape.parameters for shape in shapes) * _width(dtype)
     if free is None or needed <= _USABLE * free:
         return
-    what = f"{models} models of {shape.parameters / 1e9:.2g} billion parameters take {_gib(needed)} GiB in {dtype}"
+    each = " and ".join(dict.fromkeys(f"{shape.parameters / 1e9:.2g}" for shape in shapes))
+    what = f"{len(shapes)} models of {each} billion parameters take {_gib(needed)} GiB in {dtype}"
     if device.type in LIMITED:
         raise UserError(
             f"backend='transformers' is refused: {what}, and {device} has {_gib(free)} free; accepted: backend=vllm, "
@@ -114,7 +118,7 @@ def check_weights(shape: Shape, models: int, dtype: str, device: torch.device) -
     warnings.warn(f"{what}, and {_gib(free)} GiB of this machine's memory are free", stacklevel=4)
 
 
-def check_rows(shape: Shape, models: int, prompt: int, new: int, dtype: str, device: torch.device, wanted: int) -> int:
+def check_rows(shapes: Sequence[Shape], prompt: int, new: int, dtype: str, device: torch.device, wanted: int) -> int:
     """Return how many rows to decode at once, at most `wanted`; the weights are loaded. Fewer come with a warning.
 
     Raises:
@@ -123,10 +127,10 @@ def check_rows(shape: Shape, models: int, prompt: int, new: int, dtype: str, dev
     free, width = free_bytes(device), _width(dtype)
     if free is None:
         return wanted
-    rows = rows_that_fit(shape, models, prompt, new, width, free, wanted)
+    rows = rows_that_fit(shapes, prompt, new, width, free, wanted)
     if rows == wanted:
         return wanted
-    each = _gib(batch_bytes(shape, models, 1, prompt, new, width))
+    each = _gib(batch_bytes(shapes, 1, prompt, new, width))
     what = (
         f"a row of {prompt} + {new} tokens can take {each} GiB, and {device} has {_gib(free)} free beside the weights"
     )

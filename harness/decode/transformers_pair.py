@@ -56,7 +56,7 @@ class TransformersPair(PairEngine):
         Raises:
             UserError: the models do not fit into a GPU's memory; or as `load_model`.
         """
-        check_weights(self.shape, self.models, self.dtype, self.device)
+        check_weights(self.shapes, self.dtype, self.device)
         with phase("loading base"):
             self.base_model = self.load_model("base")
         if self.single:
@@ -157,33 +157,35 @@ class TransformersPair(PairEngine):
         prompt = max(len(plan.prompt_token_ids) for plan in plans)
         new = max(plan.max_new_tokens for plan in plans)
         wanted = min(self.spec.max_num_seqs, len(plans))
-        return check_rows(self.shape, self.models, prompt, new, self.dtype, self.device, wanted)
+        return check_rows(self.shapes, prompt, new, self.dtype, self.device, wanted)
 
     @cached_property
-    def shape(self) -> Shape:
-        """Return the shape of either model."""
-        return Shape.of(self.checkpoints.base_config, self.pair.trust_remote_code)
-
-    @property
-    def models(self) -> int:
-        """Return how many models are held."""
-        return 1 if self.single else 2
+    def shapes(self) -> tuple[Shape, ...]:
+        """Return the shape of each model that is held, base's first."""
+        found = self.checkpoints
+        configs = [found.base_config] if self.single else [found.base_config, found.config]
+        return tuple(Shape.of(config, self.pair.trust_remote_code) for config in configs)
 
     def _check_drafting(self) -> None:
-        config = self.checkpoints.config
-        kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-        if kinds != {"full_attention"}:
-            raise UserError(
-                f"draft={self.spec.draft} is refused: rl={self.pair.rl!r} has layers of {', '.join(sorted(kinds))}, "
-                "whose caches cannot be cut back; accepted: leave draft out"
-            )
+        for role, config in (("base", self.checkpoints.base_config), ("rl", self.checkpoints.config)):
+            kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+            if kinds != {"full_attention"}:
+                raise UserError(
+                    f"draft={self.spec.draft} is refused: {role}={getattr(self.pair, role)!r} has layers of "
+                    f"{', '.join(sorted(kinds))}, whose caches cannot be cut back; accepted: leave draft out"
+                )
 
     @torch.inference_mode()
     def logits(self, token_ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return teacher-forced logits of base and RL after each token: (tokens,) -> two (tokens, vocab) float32."""
+        """Return teacher-forced logits of base and RL after each token: (tokens,) -> two (tokens, vocab) float32.
+
+        `vocab` is the narrower output layer's: padding that one model alone has is left out.
+        """
         self.start()
         ids = torch.tensor([token_ids], device=self.device)
-        return self.base_model(ids).logits[0].float(), self.rl_model(ids).logits[0].float()
+        base, rl = self.base_model(ids).logits[0].float(), self.rl_model(ids).logits[0].float()
+        both = min(base.shape[1], rl.shape[1])
+        return base[:, :both], rl[:, :both]
 
     def info(self) -> dict[str, Any]:
         """Return what is run; see `Engine.info`."""

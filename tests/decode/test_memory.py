@@ -35,7 +35,7 @@ def test_parameters_are_counted_as_a_loaded_model_has_them(peaked_pair):
 
 def test_the_caches_of_a_real_batch_are_within_what_is_estimated(transformers_engine, monkeypatch):
     """At every step, for the rows and tokens that it has."""
-    shape, steps = transformers_engine.shape, []
+    shapes, steps = transformers_engine.shapes, []
     compact = LockStep.compact
 
     def look(batch):
@@ -48,8 +48,8 @@ def test_the_caches_of_a_real_batch_are_within_what_is_estimated(transformers_en
     list(transformers_engine.generate(make_requests(6, samples=2, max_tokens=200)))
     assert max(tokens for _, tokens, _ in steps) > 100
     for rows, tokens, held in steps:
-        exact = 2 * rows * shape.cached_numbers(tokens) * 4
-        assert exact <= held <= batch_bytes(shape, 2, rows, tokens, 0, 4)
+        exact = rows * sum(shape.cached_numbers(tokens) for shape in shapes) * 4
+        assert exact <= held <= batch_bytes(shapes, rows, tokens, 0, 4)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_the_caches_of_a_real_batch_are_within_what_is_estimated(transformers_en
     [(40 * GIB, 20_000, 13), (40 * GIB, 1_000, 180), (40 * GIB, 100, 256), (2 * GIB, 20_000, 0)],
 )
 def test_rows_that_fit(shape, free, new, expected):
-    rows = rows_that_fit(shape, 2, 200, new, 2, free, 256)
+    rows = rows_that_fit([shape] * 2, 200, new, 2, free, 256)
     assert rows == expected
-    assert batch_bytes(shape, 2, rows, 200, new, 2) <= free
-    assert rows == 256 or batch_bytes(shape, 2, rows + 1, 200, new, 2) > 0.92 * free
+    assert batch_bytes([shape] * 2, rows, 200, new, 2) <= free
+    assert rows == 256 or batch_bytes([shape] * 2, rows + 1, 200, new, 2) > 0.92 * free
 
 
 @pytest.fixture
@@ -72,32 +72,32 @@ def a_gpu_with(monkeypatch):
 def test_two_models_that_do_not_fit_a_gpu(shape, a_gpu_with):
     a_gpu_with(24)
     with pytest.raises(UserError) as error:
-        check_weights(shape, 2, "bfloat16", GPU)
+        check_weights([shape] * 2, "bfloat16", GPU)
     assert str(error.value).startswith(
         "backend='transformers' is refused: 2 models of 7.6 billion parameters take 28.4 GiB in bfloat16, and cuda has "
         "24 free; accepted: backend=vllm"
     )
-    check_weights(shape, 1, "bfloat16", GPU)
+    check_weights([shape], "bfloat16", GPU)
     with pytest.warns(UserWarning, match=r"take 28.4 GiB in bfloat16, and 24 GiB of this machine's memory are free"):
-        check_weights(shape, 2, "bfloat16", CPU)
+        check_weights([shape] * 2, "bfloat16", CPU)
 
 
 def test_rows_that_do_not_fit_a_gpu(shape, a_gpu_with):
     a_gpu_with(40)
     with pytest.warns(UserWarning, match=r"^13 rows are decoded at a time in place of 256: a row of 200 \+ 20000 tok"):
-        assert check_rows(shape, 2, 200, 20_000, "bfloat16", GPU, 256) == 13
+        assert check_rows([shape] * 2, 200, 20_000, "bfloat16", GPU, 256) == 13
     with pytest.warns(UserWarning, match=r"^256 rows at a time may be too many: .* max_num_seqs sets how many"):
-        assert check_rows(shape, 2, 200, 20_000, "bfloat16", CPU, 256) == 256
+        assert check_rows([shape] * 2, 200, 20_000, "bfloat16", CPU, 256) == 256
     a_gpu_with(2)
     with pytest.raises(UserError, match=r"^max_tokens=20000 is refused by backend='transformers': .* accepted: fewer"):
-        check_rows(shape, 2, 200, 20_000, "bfloat16", GPU, 256)
+        check_rows([shape] * 2, 200, 20_000, "bfloat16", GPU, 256)
 
 
 def test_fewer_rows_at_a_time_give_the_same_tokens(peaked_pair, transformers_engine, monkeypatch):
     requests = make_requests(6)
     whole = list(transformers_engine.generate(requests))
     prompt = max(len(rollout.prompt_token_ids) for rollout in whole)
-    three = batch_bytes(transformers_engine.shape, 2, 3, prompt, 48, 4)
+    three = batch_bytes(transformers_engine.shapes, 3, prompt, 48, 4)
     monkeypatch.setattr(memory, "LIMITED", {"cpu"})
     sizes = []
     monkeypatch.setattr(memory, "free_bytes", lambda device: 200 << 20)

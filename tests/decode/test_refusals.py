@@ -75,18 +75,29 @@ def test_same_vocabulary_cut_differently(copy_of):
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("vocab_size", 352, "different sizes (320 and 352)"),
-        ("num_hidden_layers", 3, "num_hidden_layers"),
-        ("rope_parameters", {"rope_theta": 5.0, "rope_type": "default"}, "built differently: rope_parameters"),
+        ("vocab_size", 352, "vocab_size (320 and 352)"),
+        ("num_hidden_layers", 3, "num_hidden_layers (2 and 3)"),
+        ("rope_parameters", {"rope_theta": 5.0, "rope_type": "default"}, "rope_parameters ("),
     ],
 )
-def test_different_architectures(copy_of, key, value, words):
+def test_models_of_two_sizes_are_told_apart(copy_of, key, value, words):
+    """`test_loading.py` decodes with such a pair."""
+
     def change(content):
         content[key] = value
         if key == "num_hidden_layers":
             content.pop("layer_types", None)
 
-    refused(copy_of("config.json", change), words)
+    with pytest.warns(UserWarning, match=re.escape(words)) as warned:
+        read_checkpoints(copy_of("config.json", change))
+    assert "each is built as its own configuration says; was rl trained from this base?" in str(warned[0].message)
+
+
+def test_an_output_layer_without_room_for_every_token(copy_of):
+    pair = copy_of("config.json", lambda content: content.update(vocab_size=299))
+    refused(pair, "its tokenizer has ids up to 299 but the model has 299 outputs")
+    with pytest.raises(UserError, match=re.escape(f"base={pair.rl!r}: its tokenizer has ids up to 299")):
+        read_checkpoints(Pair(base=pair.rl, rl=pair.base))
 
 
 def test_what_is_allowed_to_differ(copy_of):
@@ -219,8 +230,9 @@ def test_what_differs_and_does_not_matter_is_a_warning(copy_of, peaked_pair, key
 
 
 @pytest.mark.parametrize(("key", "value"), [("logit_scale", 2.0), ("head_dim", 8), ("rms_norm_eps", 1.001e-6)])
-def test_what_code_reads_though_no_configuration_knows_it_is_refused(copy_of, key, value):
-    refused(copy_of("config.json", lambda content: content.update({key: value})), f"built differently: {key}")
+def test_what_code_reads_though_no_configuration_knows_it_is_told(copy_of, key, value):
+    with pytest.warns(UserWarning, match=rf"differ in {key} .*: each is built as its own configuration says"):
+        read_checkpoints(copy_of("config.json", lambda content: content.update({key: value})))
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,8 @@ class VllmPair(TestedPair):
         }
         if (built := positions(found.config)) and self.max_model_len > built:
             named["max_position_embeddings"] = self.max_model_len  # else the table of rotary angles ends before
+        if (built := positions(found.base_config)) and self.max_model_len > built:
+            named["rlvr_base_positions"] = self.max_model_len
         if self.single:
             overrides = {"architectures": [SINGLE_ARCHITECTURE], **named}
             return {"model": pair.rl, "revision": pair.rl_revision, "hf_overrides": overrides}

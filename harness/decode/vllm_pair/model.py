@@ -6,6 +6,7 @@ preemption serve them together. The engine is opened on the RL checkpoint; base'
 
 import copy
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from vllm.config import VllmConfig
 from vllm.config.utils import replace
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.model_executor.models.utils import init_vllm_registered_model, maybe_prefix
+from vllm.transformers_utils.config import get_config
 
 from harness.decode.vllm_pair.loading import load_whole
 from harness.decode.vllm_pair.plugin import CONTEXT_KEY
@@ -26,8 +28,9 @@ PROFILED = ("cuda", "xpu")  # devices whose memory vLLM measures in a dummy step
 class RLVRPairForCausalLM(nn.Module):
     """Runs RL and base on the same tokens; `compute_logits` returns RL's logits and keeps base's beside them.
 
-    `config.rlvr_architecture` names the submodels' class and `config.rlvr_base` the base checkpoint; `config.rlvr_tied`
-    and `config.rlvr_base_tied` say whose configuration ties the output layer to the input embeddings.
+    `config.rlvr_architecture` names the submodels' class and `config.rlvr_base` the base checkpoint, whose own
+    configuration says how base is built; `config.rlvr_tied` and `config.rlvr_base_tied` say whose configuration ties
+    the output layer to the input embeddings.
     """
 
     checkpoints: dict[str, str]  # role -> what its weights are loaded from
@@ -37,7 +40,7 @@ class RLVRPairForCausalLM(nn.Module):
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         super().__init__()
         self.config = vllm_config.model_config.hf_config
-        self.hidden_size = self.config.hidden_size
+        self.hidden_size = self.base_hidden_size = self.config.hidden_size
         self.build(vllm_config, prefix)
         self.base_logits: torch.Tensor | None = None  # of the step in hand: same rows, same stream
         self.watched: list[tuple[int, int]] | None = None  # of each step: rows, and rows whose two halves are the same
@@ -49,7 +52,9 @@ class RLVRPairForCausalLM(nn.Module):
         config = self.config
         self.checkpoints = {"rl": vllm_config.model_config.model, "base": config.rlvr_base}
         self.rl = submodel(vllm_config, maybe_prefix(prefix, "rl"), config.rlvr_tied, rlvr_role="rl")
-        self.base = submodel(vllm_config, maybe_prefix(prefix, "base"), config.rlvr_base_tied, rlvr_role="base")
+        own = base_config(vllm_config)
+        self.base_hidden_size = own.get_text_config().hidden_size
+        self.base = submodel(vllm_config, maybe_prefix(prefix, "base"), config.rlvr_base_tied, own, rlvr_role="base")
         self.secondary_weights = [
             DefaultModelLoader.Source(
                 model_or_path=config.rlvr_base, revision=config.rlvr_base_revision, prefix="base."
@@ -68,23 +73,24 @@ class RLVRPairForCausalLM(nn.Module):
         inputs_embeds: torch.Tensor | None = None,
         **_: Any,
     ) -> torch.Tensor:
-        """Return hidden states of RL and base side by side: (tokens,) -> (tokens, 2 hidden).
+        """Return hidden states of RL and base side by side: (tokens,) -> (tokens, RL's hidden + base's hidden).
 
         RL's half is copied out before base runs. Under piecewise CUDA graphs a submodel's output lies in memory that
         vLLM's graph pool hands to the next submodel ("only safe for the last graph"): read after base has run, it is
         base's own hidden state, and every Delta log p is 0 without a word.
         """
         rl = self.rl(input_ids, positions, intermediate_tensors, None)
-        both = rl.new_empty((rl.shape[0], 2 * self.hidden_size))
+        both = rl.new_empty((rl.shape[0], self.hidden_size + self.base_hidden_size))
         both[:, : self.hidden_size] = rl
         both[:, self.hidden_size :] = self.base(input_ids, positions, intermediate_tensors, None)
         return both
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
-        """Return RL's logits, (rows, 2 hidden) -> (rows, vocab); base's of the same rows stay on `base_logits`."""
-        rl, base = hidden_states.split(self.hidden_size, dim=-1)
+        """Return RL's logits, (rows, both hidden) -> (rows, vocab); base's of the same rows stay on `base_logits`."""
+        rl, base = hidden_states.split([self.hidden_size, self.base_hidden_size], dim=-1)
         if self.watched is not None:  # by the self-test alone: it waits for the device
-            self.watched.append((len(rl), int((rl == base).all(dim=-1).sum())))
+            same = int((rl == base).all(dim=-1).sum()) if rl.shape == base.shape else 0
+            self.watched.append((len(rl), same))
         return self._hand_over(self.base.compute_logits(base.contiguous()), self.rl.compute_logits(rl.contiguous()))
 
     def _hand_over(self, base: torch.Tensor | None, rl: torch.Tensor | None) -> torch.Tensor | None:
@@ -126,8 +132,22 @@ class RLVRSingleForCausalLM(RLVRPairForCausalLM):
         return self._hand_over(logits, logits)
 
 
-def submodel(vllm_config: VllmConfig, prefix: str, tied: bool, **facts: str) -> nn.Module:
+def base_config(vllm_config: VllmConfig) -> Any:
+    """Return base's own configuration, with what was settled for the pair: where logits are computed, positions."""
+    model = vllm_config.model_config
+    given = model.hf_config
+    config = get_config(given.rlvr_base, model.trust_remote_code, revision=given.rlvr_base_revision)
+    if (dtype := getattr(given, "head_dtype", None)) is not None:
+        config.head_dtype = dtype
+    if positions := getattr(given, "rlvr_base_positions", None):
+        config.max_position_embeddings = positions
+    return config
+
+
+def submodel(vllm_config: VllmConfig, prefix: str, tied: bool, own: Any = None, **facts: str) -> nn.Module:
     """Make one submodel, its compile cache named by the `facts` that tell its code from others', `rlvr_role` first.
+
+    `own` is its configuration where that is not vLLM's, which is RL's.
 
     Without the role in its configuration both submodels would share one cache key, and with some settings the second
     would load the first one's compiled code, KV cache and all (logits off by whole units).
@@ -136,10 +156,11 @@ def submodel(vllm_config: VllmConfig, prefix: str, tied: bool, **facts: str) -> 
     RL's files hold an `lm_head.weight`.
     """
     given = vllm_config.additional_config
+    if own is not None:
+        facts["rlvr_config"] = sha256(own.to_json_string(use_diff=False).encode()).hexdigest()
     tagged = replace(vllm_config, additional_config={**(given if isinstance(given, dict) else {}), **facts})
-    config = copy.deepcopy(vllm_config.model_config.hf_config)
+    architecture = vllm_config.model_config.hf_config.rlvr_architecture
+    config = copy.deepcopy(own or vllm_config.model_config.hf_config)
     config.tie_word_embeddings = config.get_text_config().tie_word_embeddings = tied
     with set_model_tag(f"rlvr_{facts['rlvr_role']}"):
-        return init_vllm_registered_model(
-            tagged, prefix=prefix, hf_config=config, architectures=[config.rlvr_architecture]
-        )
+        return init_vllm_registered_model(tagged, prefix=prefix, hf_config=config, architectures=[architecture])

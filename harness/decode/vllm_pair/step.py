@@ -56,7 +56,12 @@ def decide_step(
     top: int = 0,
     dense: bool | None = None,
 ) -> Decision:
-    """Decide n rows of (n, padded vocabulary) logits; keys and positions (n,) int64; the rest as for `decide`."""
+    """Decide n rows of (n, padded vocabulary) logits; keys and positions (n,) int64; the rest as for `decide`.
+
+    The two output layers may be padded differently; what only one of them has is no token.
+    """
+    width = min(base_logits.shape[1], rl_logits.shape[1])
+    base_logits, rl_logits = base_logits[:, :width], rl_logits[:, :width]
     facts = {"vocab_size": vocab_size, "traced": traced, "top": top}
     if decision_path(rl_logits.device.type) == "triton":
         return decide_fused(base_logits, rl_logits, rule, keys, positions, **facts)
