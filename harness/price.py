@@ -123,7 +123,7 @@ class PairPrice:
     """What decoding with a pair takes of each GPU that shares its layers; `tokens` is prompt and response, at most."""
 
     name: str
-    sizes: tuple[Sizes, ...]  # of each model that runs, base's first
+    sizes: tuple[Sizes, ...]  # of each model that runs, in the order of `Pair.roles`
     models: int  # whose weights are held: 1 where RL is an adapter of base
     width: int  # bytes of a weight, and of a number of the cache
     tokens: int
@@ -138,17 +138,17 @@ class PairPrice:
             tokens: of the longest prompt and response; where the engine states no context vLLM takes the models' own.
         """
         found = checkpoints(pair)
-        base = sizes_of(found.base, found.base_revision, found.trust_remote_code)
-        rl = sizes_of(found.rl, found.rl_revision, found.trust_remote_code)
-        if (one := rl or base) is None:
+        base, rl, *target = (sizes_of(*found.of(role), found.trust_remote_code) for role in found.roles)
+        if (one := rl or base) is None or None in target:
             return None
         adapter = (Path(found.rl).expanduser() / "adapter_config.json").is_file()
-        sizes, dtype = tuple(each[0] for each in (base or one, rl or one)), one[1]
-        context = engine.max_model_len or min(each[0].context for each in (base, rl) if each)
+        known = [base or one, rl or one, *filter(None, target)]
+        sizes, dtype = tuple(each[0] for each in known), one[1]
+        context = engine.max_model_len or min(each.context for each in sizes)
         return cls(
             name,
             sizes,
-            models=1 if adapter else 2,
+            models=1 if adapter else len(sizes),
             width=_WIDTHS.get(dtype if engine.dtype == "auto" else engine.dtype, 4),
             tokens=context if engine.backend != "transformers" else min(context, tokens),
             engine=engine,

@@ -5,6 +5,7 @@ import json
 import re
 import warnings
 from dataclasses import dataclass
+from functools import reduce
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -42,7 +43,7 @@ _PROBES = (
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Both checkpoints, found to fit together."""
+    """The checkpoints of a pair, and of the model that its change is carried over to; found to fit together."""
 
     pair: Pair
     tokenizer: Any  # the RL model's
@@ -53,12 +54,19 @@ class Checkpoints:
     architecture: str  # the class name vLLM knows the models by
     dtype: str  # "auto" resolved: the narrower of the two checkpoints' own types
     adapter: Adapter | None = None  # where RL is base and a LoRA adapter: `config` is then base's
+    target_config: Any = None  # of the third model, where there is one
+
+    @property
+    def configs(self) -> dict[str, Any]:
+        """Map each role to its configuration."""
+        found = {"base": self.base_config, "rl": self.config, "target": self.target_config}
+        return {role: found[role] for role in self.pair.roles}
 
     @property
     def small(self) -> bool:
-        """Whether both models are local and together at most 2 GiB: cheap to load once more, no bar needed."""
-        base = _weight_bytes(self.pair.base)
-        return base + (base if self.adapter else 0) + _weight_bytes(self.pair.rl) <= _SMALL_BYTES
+        """Whether all models are local and together at most 2 GiB: cheap to load once more, no bar needed."""
+        twice = [self.pair.base] if self.adapter else []
+        return sum(map(_weight_bytes, [*twice, *(self.pair.of(role)[0] for role in self.pair.roles)])) <= _SMALL_BYTES
 
 
 def read_checkpoints(pair: Pair) -> Checkpoints:
@@ -71,8 +79,8 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
         UserError: a checkpoint cannot be read or is quantised, the two differ in tokenizer, vocabulary order or type
             of model, or RL is an adapter that cannot be served.
     """
-    for role in ("rl", "base"):
-        _check_place(role, getattr(pair, role), getattr(pair, f"{role}_revision"))
+    for role in reversed(pair.roles):
+        _check_place(role, *pair.of(role))
     adapter = read_adapter(pair.rl, pair.rl_revision)
     if adapter is None:
         rl, base = (_read(pair, role) for role in ("rl", "base"))
@@ -81,21 +89,24 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
         rl = _read(pair, "rl", of=base)
         adapter.check_fits(pair.base, base["config"])
         _warn_of_another_base(pair, adapter)
-    _check_tokenizers(pair, base["tokenizer"], rl["tokenizer"])
+    _check_tokenizers(pair, "base", base["tokenizer"], rl["tokenizer"])
     _warn_of_templates(pair, base["tokenizer"], rl["tokenizer"])
     _check_configs(pair, base["config"], rl["config"])
+    models = {"rl": rl, "base": base}
+    if pair.target is not None:
+        models["target"] = target = _read_target(pair, adapter)
+        _check_tokenizers(pair, "target", target["tokenizer"], rl["tokenizer"])
+        _check_types(pair, "target", target["config"], rl["config"])
     vocab_size = max(rl["tokenizer"].get_vocab().values()) + 1
-    for role, config in (("rl", rl["config"]), ("base", base["config"])):
-        if vocab_size > config.vocab_size:
+    for role, model in models.items():
+        if vocab_size > (config := model["config"]).vocab_size:
             raise UserError(
                 f"{role}={getattr(pair, role)!r}: its tokenizer has ids up to {vocab_size - 1} but the model has "
                 f"{config.vocab_size} outputs; accepted: a tokenizer whose ids the model can produce"
             )
-    eos = frozenset(base["eos"] | rl["eos"])
+    eos = frozenset().union(*(model["eos"] for model in models.values()))
     if not eos:
-        raise UserError(
-            f"rl={pair.rl!r}: neither model names an end-of-text token (eos_token_id), so nothing would stop"
-        )
+        raise UserError(f"rl={pair.rl!r}: no model names an end-of-text token (eos_token_id), so nothing would stop")
     return Checkpoints(
         pair=pair,
         tokenizer=rl["tokenizer"],
@@ -104,8 +115,9 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
         vocab_size=vocab_size,
         eos_token_ids=eos,
         architecture=(rl["config"].architectures or ["unknown"])[0],
-        dtype=_narrower(_dtype_name(base["config"]), _dtype_name(rl["config"])),
+        dtype=reduce(_narrower, (_dtype_name(models[role]["config"]) for role in pair.roles)),
         adapter=adapter,
+        target_config=models["target"]["config"] if pair.target is not None else None,
     )
 
 
@@ -115,7 +127,7 @@ def check_weights(found: Checkpoints) -> None:
     Raises:
         UserError: a directory's weights are not there, or not whole, or of other shapes than its configuration says.
     """
-    for role, config in (("rl", found.config), ("base", found.base_config)):
+    for role, config in found.configs.items():
         name = getattr(found.pair, role)
         if Path(name).is_dir() and not (role == "rl" and found.adapter):
             check_weights_there(f"{role}={name!r}", Path(name))
@@ -233,6 +245,16 @@ def _check_unquantised(role: str, name: str, config: Any) -> None:
             )
 
 
+def _read_target(pair: Pair, adapter: Adapter | None) -> dict[str, Any]:
+    """Read what there is of the third model beside weights; refuse it beside an adapter."""
+    if adapter is not None:
+        raise UserError(
+            f"target={pair.target!r} is refused where rl={pair.rl!r} is an adapter; accepted: RL with its adapter "
+            "merged (merge_and_unload of PEFT)"
+        )
+    return _read(pair, "target")
+
+
 def _warn_of_another_base(pair: Pair, adapter: Adapter) -> None:
     """Warn where the adapter names another base model; places move, so their last part decides."""
     named, given = (str(name).rstrip("/").split("/")[-1] for name in (adapter.trained_on or pair.base, pair.base))
@@ -270,9 +292,9 @@ def _ids(value: int | list[int] | None) -> set[int]:
     return set() if value is None else {value} if isinstance(value, int) else set(value)
 
 
-def _check_tokenizers(pair: Pair, base: Any, rl: Any) -> None:
-    where = f"base={pair.base!r} and rl={pair.rl!r}"
-    ours, theirs = base.get_vocab(), rl.get_vocab()
+def _check_tokenizers(pair: Pair, role: str, other: Any, rl: Any) -> None:
+    where = _both(pair, role)
+    ours, theirs = other.get_vocab(), rl.get_vocab()
     lost = sorted(set(ours) ^ set(theirs))
     if lost:
         raise UserError(
@@ -286,9 +308,9 @@ def _check_tokenizers(pair: Pair, base: Any, rl: Any) -> None:
             f"(such as {moved[0]!r}: {ours[moved[0]]} and {theirs[moved[0]]}); accepted: identical token ids"
         )
     same = all(
-        base.encode(text, add_special_tokens=False) == rl.encode(text, add_special_tokens=False) for text in _PROBES
+        other.encode(text, add_special_tokens=False) == rl.encode(text, add_special_tokens=False) for text in _PROBES
     )
-    if not same or _merges(base) != _merges(rl):
+    if not same or _merges(other) != _merges(rl):
         raise UserError(
             f"{where} have different tokenizers: the same vocabulary, but text is cut into tokens differently; "
             "accepted: two checkpoints with the same tokenizer"
@@ -301,17 +323,26 @@ def _merges(tokenizer: Any) -> Any:
     return json.loads(backend.to_str())["model"].get("merges") if backend else None
 
 
+def _both(pair: Pair, role: str) -> str:
+    return f"{role}={pair.of(role)[0]!r} and rl={pair.rl!r}"
+
+
+def _check_types(pair: Pair, role: str, other: Any, rl: Any) -> None:
+    if other.model_type != rl.model_type:
+        raise UserError(
+            f"{_both(pair, role)} are of different model types ({other.model_type} and {rl.model_type}); "
+            "accepted: one type"
+        )
+
+
 def _check_configs(pair: Pair, base: Any, rl: Any) -> None:
     """Refuse models of two types; warn of what else differs, and of what that means.
 
     Raises:
         UserError: the two are of different types.
     """
-    where = f"base={pair.base!r} and rl={pair.rl!r}"
-    if base.model_type != rl.model_type:
-        raise UserError(
-            f"{where} are of different model types ({base.model_type} and {rl.model_type}); accepted: one type"
-        )
+    where = _both(pair, "base")
+    _check_types(pair, "base", base, rl)
     ours, theirs = base.to_dict(), rl.to_dict()
     differ = [k for k in sorted({*ours, *theirs} - _MAY_DIFFER) if ours.get(k) != theirs.get(k)]
     rounded = [key for key in differ if _equal_in_float32(ours.get(key), theirs.get(key))]

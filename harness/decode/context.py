@@ -1,14 +1,14 @@
 """How many tokens a prompt and its response may have together, and a word where that cuts responses short.
 
-A model was built for so many positions (`max_position_embeddings`). Where a decoding reads both models the smaller
-number counts; `mode=rl` takes nothing from base, so RL's alone does, though base is computed all the same (its part of
-Δ log p is then extrapolation). A `max_model_len` that somebody states counts for every decoding, beyond the positions
-too where rotary embeddings can go on.
+A model was built for so many positions (`max_position_embeddings`). Where a decoding reads both models, or all three,
+the smallest number counts; `mode=rl` of a pair takes nothing from base, so RL's alone does, though base is computed all
+the same (its part of Δ log p is then extrapolation). A `max_model_len` that somebody states counts for every decoding,
+beyond the positions too where rotary embeddings can go on.
 """
 
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,11 +26,10 @@ _GO_ON = ("default", "linear", "llama3")
 class Context:
     """The lengths that hold for an engine; `of` settles them."""
 
-    length: int  # where both models are read
+    length: int  # where all models are read
     rl_alone: int  # where RL is
     stated: bool = False
-    base: tuple[str, int | None] = ("", None)  # each model's name and positions, None where it does not say
-    rl: tuple[str, int | None] = ("", None)
+    models: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)  # role -> name and positions, if it says
     told: set[tuple[int, int]] = field(default_factory=set, compare=False)  # what `warn_of_cuts` has said
 
     @classmethod
@@ -40,13 +39,12 @@ class Context:
         Raises:
             UserError: a model cannot go on beyond its positions.
         """
-        pair, configs = checkpoints.pair, {"base": checkpoints.base_config, "rl": checkpoints.config}
-        names = {role: (getattr(pair, role), positions(config)) for role, config in configs.items()}
-        (_, base), (_, rl) = names["base"], names["rl"]
+        pair, configs = checkpoints.pair, checkpoints.configs
+        names = {role: (pair.of(role)[0], positions(config)) for role, config in configs.items()}
         if stated is None:
-            both = min([n for n in (base, rl) if n] or [UNKNOWN])
-            alone = rl if rl and _goes_on(configs["base"]) else both
-            return cls(both, alone, base=names["base"], rl=names["rl"])
+            least = min([n for _, n in names.values() if n] or [UNKNOWN])
+            (_, rl), goes_on = names["rl"], _goes_on(configs["base"]) and pair.target is None
+            return cls(least, rl if rl and goes_on else least, models=names)
         beyond = [role for role, (_, n) in names.items() if n and stated > n]
         for role in beyond:
             name, n = names[role]
@@ -60,7 +58,7 @@ class Context:
                 f"{role}={names[role][0]!r} was built for {names[role][1]} positions" for role in beyond
             )
             warnings.warn(f"max_model_len={stated}: {built}; what is beyond them is extrapolation", stacklevel=3)
-        return cls(stated, stated, True, base=names["base"], rl=names["rl"])
+        return cls(stated, stated, True, models=names)
 
     def limit(self, decoding: Decoding) -> int:
         """Return how many tokens prompt and response may have together under a decoding."""
@@ -93,11 +91,12 @@ class Context:
 
     def _whose(self, limit: int) -> str:
         """Say why a length is what it is."""
-        (base, ours), (rl, theirs) = self.base, self.rl
         if self.stated:
             return f"where max_model_len={limit} ends"
-        if ours == limit and theirs != limit:
-            return f"where the {limit} positions of base={base!r} end (rl={rl!r} has {theirs or 'no limit'})"
+        rl, theirs = self.models["rl"]
+        for role, (name, own) in self.models.items():
+            if own == limit and theirs != limit:
+                return f"where the {limit} positions of {role}={name!r} end (rl={rl!r} has {theirs or 'no limit'})"
         return f"where the {limit} positions of rl={rl!r} end"
 
 

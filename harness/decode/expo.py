@@ -89,6 +89,11 @@ def check_expo(pair: Pair) -> None:
     Raises:
         UserError: as `expo_pair`.
     """
+    if pair.target is not None:
+        raise UserError(
+            f"mode=expo is refused with target={pair.target!r}: its one model is made of base and rl; accepted: "
+            "mode=extrapolate"
+        )
     _both(pair)
 
 

@@ -5,7 +5,7 @@ else is in the batch.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ from harness.decode.plan import Plan, broken_logits, rollout
 from harness.decode.progress import Progress
 from harness.decode.trace import columns
 from harness.decode.types import Rollout
-from harness.policy import Decision, Noise, Rule, decide
+from harness.policy import Decision, Noise, Rule, carried, decide
 from harness.spec import Pair
 
 Facts = tuple[int, bool, bool, float]  # of a token: id, replaced, changed, delta log p
@@ -31,6 +31,7 @@ class Models(Protocol):
     checkpoints: Checkpoints
     base_model: Any
     rl_model: Any
+    target_model: Any
 
     @property
     def tokenizer(self) -> Any:
@@ -60,7 +61,11 @@ class LockStep:
             self.input[i, longest - length :] = torch.tensor(plan.prompt_token_ids)
             self.mask[i, longest - length :] = 1
         self.input, self.mask = self.input.to(self.device), self.mask.to(self.device)
-        self.models = {"rl": engine.rl_model} if engine.single else {"base": engine.base_model, "rl": engine.rl_model}
+        self.models = {"rl": engine.rl_model}
+        if not engine.single:
+            self.models["base"] = engine.base_model
+        if engine.target_model is not None:
+            self.models["target"] = engine.target_model
         self.caches = {role: engine.new_cache() for role in self.models}
         self.top = max((plan.request.trace or 0 for plan in plans), default=0)
         self.written: list[list[Facts]] = [[] for _ in plans]
@@ -89,9 +94,10 @@ class LockStep:
         bar.now("prefilling")
         while self.running:
             logits = {role: self.read(role, self.input, self.mask)[:, -1] for role in self.models}
+            base, rl = policies(logits)
             decision = decide(
-                logits.get("base", logits["rl"]),
-                logits["rl"],
+                base,
+                rl,
                 self.rule,
                 Noise.at(self.keys, self.lengths + step),
                 vocab_size=self.engine.checkpoints.vocab_size,
@@ -199,6 +205,12 @@ class LockStep:
         for cache in self.caches.values():
             cache.batch_select_indices(index)
         self.prepare_rows()
+
+
+def policies(logits: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the logits of the two policies that are decided between, from each model's (rows, vocab) by its role."""
+    base = logits.get("base", logits["rl"])
+    return carried(base, logits["rl"], logits["target"]) if "target" in logits else (base, logits["rl"])
 
 
 def facts_of(decision: Decision) -> list[Facts]:

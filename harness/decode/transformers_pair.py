@@ -19,6 +19,7 @@ from harness.decode.progress import Progress
 from harness.decode.types import Rollout
 from harness.decode.weights import other_shape
 from harness.errors import UserError
+from harness.policy import carried
 from harness.progress import phase
 from harness.spec import EngineSpec, Pair
 
@@ -28,6 +29,7 @@ class TransformersPair(PairEngine):
 
     base_model: Any = None
     rl_model: Any = None
+    target_model: Any = None  # where the pair's change is carried over to another model
 
     def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
         """Check the checkpoints; `start` loads them.
@@ -64,9 +66,12 @@ class TransformersPair(PairEngine):
             return
         with phase("loading rl"):
             self.rl_model = self.load_model("rl")
+        if self.pair.target is not None:
+            with phase("loading target"):
+                self.target_model = self.load_model("target")
 
     def load_model(self, role: str) -> Any:
-        """Load one of the models (`base`, `rl`). Where RL is a LoRA adapter, it is base with the adapter merged in.
+        """Load a model (`base`, `rl`, `target`). Where RL is a LoRA adapter, it is base with the adapter merged in.
 
         Raises:
             UserError: its files cannot be read, or lack a weight, which transformers would make up, or hold one of
@@ -161,13 +166,18 @@ class TransformersPair(PairEngine):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """Return the shape of each model that is held, base's first."""
+        """Return the shape of each model that is held."""
         found = self.checkpoints
-        configs = [found.base_config] if self.single else [found.base_config, found.config]
+        configs = [found.base_config] if self.single else found.configs.values()
         return tuple(Shape.of(config, self.pair.trust_remote_code) for config in configs)
 
     def _check_drafting(self) -> None:
-        for role, config in (("base", self.checkpoints.base_config), ("rl", self.checkpoints.config)):
+        if self.pair.target is not None:
+            raise UserError(
+                f"draft={self.spec.draft} is refused with target={self.pair.target!r}: the models that draft are the "
+                "pair's own; accepted: leave draft out"
+            )
+        for role, config in self.checkpoints.configs.items():
             kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
             if kinds != {"full_attention"}:
                 raise UserError(
@@ -179,11 +189,14 @@ class TransformersPair(PairEngine):
     def logits(self, token_ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return teacher-forced logits of base and RL after each token: (tokens,) -> two (tokens, vocab) float32.
 
-        `vocab` is the narrower output layer's: padding that one model alone has is left out.
+        `vocab` is the narrower output layer's: padding that one model alone has is left out. With a target these are
+        the two policies that stand for base and RL (`carried`).
         """
         self.start()
         ids = torch.tensor([token_ids], device=self.device)
         base, rl = self.base_model(ids).logits[0].float(), self.rl_model(ids).logits[0].float()
+        if self.target_model is not None:
+            base, rl = carried(base, rl, self.target_model(ids).logits[0])
         both = min(base.shape[1], rl.shape[1])
         return base[:, :both], rl[:, :both]
 
@@ -195,7 +208,7 @@ class TransformersPair(PairEngine):
 
     def close(self) -> None:
         """Drop both models; see `PairEngine.close`."""
-        self.base_model = self.rl_model = None
+        self.base_model = self.rl_model = self.target_model = None
         self.started = False
         if self.device.type == "cuda":
             torch.cuda.empty_cache()

@@ -188,8 +188,14 @@ def _provenance(snapshot: Snapshot, facts: BenchmarkFacts) -> dict[str, Any]:
         "records": str(snapshot.folder.parents[1]),
         **({"chat": chat} if (chat := snapshot.about.get("chat")) else {}),
         **facts.provenance(),
-        "engine": {**engine, "pair": {role: snapshot.about.get(role) for role in ("base", "rl")}},
+        "engine": {**engine, "pair": _pair(snapshot)},
     }
+
+
+def _pair(snapshot: Snapshot) -> dict[str, Any]:
+    """Return the places of the models, as the record was told of them."""
+    roles = ("base", "rl", *(("target",) if snapshot.about.get("target") else ()))
+    return {role: snapshot.about.get(role) for role in roles}
 
 
 def _extent(

@@ -11,6 +11,7 @@ from harness.errors import UserError
 from harness.evals.args import CACHE_REFUSAL, announce_tiny, parse_model_args
 from harness.evals.data import BENCHMARKS, GROUPS, find_benchmark, named, preflight, task_config, tasks_dir
 from harness.spec import TINY
+from harness.spec.pair import OPTIONS
 
 # Where the stock command keeps rollouts and logs results, as `rlvr-dir eval` does; `off` declines.
 PLACES = {"records": "runs/records", "tracking": os.environ.get("RLVR_DIR_TRACKING_URI") or "runs"}
@@ -38,7 +39,8 @@ def prepare(config: Any) -> list[Any]:
         announce_tiny(parsed.spec, args)
         config.model_args = {"pretrained": TINY, **rest}
     elif "pair" in args:
-        config.model_args = {"pretrained": parsed.spec.pair.rl, "base": parsed.spec.pair.base, **rest}
+        pair = parsed.spec.pair.model_dump(exclude_defaults=True)
+        config.model_args = {**{OPTIONS.get(field, field): value for field, value in pair.items()}, **rest}
     given = config.include_path or []
     config.include_path = [str(tasks_dir()), *([given] if isinstance(given, str) else given)]
     names = [config.tasks] if isinstance(config.tasks, str) else config.tasks or []

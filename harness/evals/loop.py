@@ -146,7 +146,7 @@ class Job:
             self.task,
             prompts,
             self.sampling.samples,
-            about={"base": self.pair.base, "rl": self.pair.rl, "chat": self.chat, **found},
+            about={**{role: self.pair.of(role)[0] for role in self.pair.roles}, "chat": self.chat, **found},
             trace_columns=self._trace_columns,
         )
 

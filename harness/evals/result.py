@@ -253,11 +253,15 @@ class EvalResult:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """The checkpoints, base and RL, as the result names them; `?` where it does not."""
+        """The checkpoints, base and RL, as the result names them; `?` where it does not.
+
+        A target, which takes base's place, is named with base: `BASE on TARGET`.
+        """
         engine = self.provenance.get("engine")
         pair = engine.get("pair") if isinstance(engine, dict) else None
         pair = pair if isinstance(pair, dict) else {}
-        return str(pair.get("base") or "?"), str(pair.get("rl") or "?")
+        on = f" on {pair['target']}" if pair.get("target") else ""
+        return str(pair.get("base") or "?") + on, str(pair.get("rl") or "?")
 
     def of_pair(self, base: str, rl: str) -> "EvalResult":
         """Return a result of base as that of another pair with this base: its numbers do not depend on RL."""

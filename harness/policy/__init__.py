@@ -17,6 +17,7 @@ from harness.policy.advantages import (
     token_weights,
     unclipped,
 )
+from harness.policy.carry import carried
 from harness.policy.closed_form import distribution
 from harness.policy.criteria import BELOW, CRITERIA, delta_logp, entropy, fires, kl_divergence
 from harness.policy.decision import Decision, decide, propose
@@ -39,6 +40,7 @@ __all__ = [
     "Noise",
     "Rule",
     "RuleRow",
+    "carried",
     "decide",
     "decide_fused",
     "delta_logp",

@@ -50,7 +50,7 @@ def _row(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "record": snapshot.name,
         "decoding": snapshot.config.label() if snapshot.config else "config.json is damaged",
-        "pair": " / ".join(name for role in ("base", "rl") if (name := snapshot.about.get(role))),
+        "pair": " / ".join(name for role in ("base", "rl", "target") if (name := snapshot.about.get(role))),
         "held": sizes["rollouts"],
         "asked": asked["problems"] * asked["samples"],
         "finished": snapshot.finished,

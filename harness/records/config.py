@@ -47,14 +47,15 @@ def _check_source(source: dict[str, Any]) -> dict[str, Any]:
 class RecordConfig(Spec, frozen=True):
     """The settings behind a record. Its `hash()` names the record's folder, so a changed setting is another record.
 
-    `base` and `rl` identify weights, not places: the fingerprint of a local checkpoint, or hub id and commit. `prompt`
-    is the digest of the first problem's prompt as the models read it, which stands for how prompts are made.
+    `base`, `rl` and `target` identify weights, not places: the fingerprint of a local checkpoint, or hub id and commit.
+    `prompt` is the digest of the first problem's prompt as the models read it, which stands for how prompts are made.
     `imported` records hold other people's rollouts; `source` then says what is known of them.
     """
 
     kind: Literal["decoded", "imported"] = "decoded"
     base: str | None = None
     rl: str | None = None
+    target: str | None = Field(default=None, exclude_if=lambda value: value is None)  # older records are without it
     decoding: Decoding | None = None
     sampling: Drawing | None = None
     stop: tuple[str, ...] = ()
@@ -80,6 +81,7 @@ class RecordConfig(Spec, frozen=True):
         return cls(
             base=fingerprint(pair.base, pair.base_revision),
             rl=fingerprint(pair.rl, pair.rl_revision),
+            target=None if pair.target is None else fingerprint(pair.target, pair.target_revision),
             decoding=decoding,
             sampling=Drawing.of(sampling),
             stop=stop,

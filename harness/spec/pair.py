@@ -6,16 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from harness.errors import UserError, unknown
 from harness.spec.base import Place, Spec, parse
+
+
+def _is_none(value: Any) -> bool:
+    return value is None
 
 
 class Pair(Spec, frozen=True):
     """A base checkpoint and its RLVR-trained successor: hub ids or local directories, with optional revisions.
 
     `rl` may hold a LoRA adapter of base, as PEFT writes it, instead of weights.
+    `target` is a third model that the pair's change is carried over to: it then has base's place in every rule, and
+    target times RL / base has RL's.
     `trust_remote_code` stays off unless the user says otherwise.
     """
 
@@ -23,7 +29,31 @@ class Pair(Spec, frozen=True):
     rl: Place = Field(min_length=1, description="RL checkpoint, or LoRA adapter of base: hub id or directory.")
     base_revision: str | None = Field(default=None, description="Branch, tag or commit of base on the hub.")
     rl_revision: str | None = Field(default=None, description="Branch, tag or commit of the RL checkpoint on the hub.")
+    target: Place | None = Field(
+        default=None, min_length=1, exclude_if=_is_none,
+        description="Another model that takes base's place, and with the pair's change RL's: hub id or directory.",
+    )  # fmt: skip
+    target_revision: str | None = Field(
+        default=None, exclude_if=_is_none, description="Branch, tag or commit of the target on the hub."
+    )
     trust_remote_code: bool = Field(default=False, description="Run code that a checkpoint brings along.")
+
+    @model_validator(mode="after")
+    def _check(self) -> "Pair":
+        if self.target is not None and (self.base, self.base_revision) == (self.rl, self.rl_revision):
+            raise ValueError(f"target={self.target!r} has nothing to take over where base and rl are one model")
+        if self.target is None and self.target_revision is not None:
+            raise ValueError(f"target_revision={self.target_revision!r} has no effect without target")
+        return self
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Return the names of the models: base, rl, and target where there is one."""
+        return ("base", "rl") if self.target is None else ("base", "rl", "target")
+
+    def of(self, role: str) -> tuple[str, str | None]:
+        """Return a model's place and revision."""
+        return getattr(self, role), getattr(self, f"{role}_revision")
 
     @classmethod
     def preset(cls, name: str) -> "Pair":
@@ -54,7 +84,7 @@ class Pair(Spec, frozen=True):
             raise UserError(f"pair={str(folder)!r}: its pair.json cannot be read ({error})") from None
         if not isinstance(named, dict):
             raise UserError(f"pair={str(folder)!r}: its pair.json is no object; accepted: base and rl, as in Pair")
-        for role in ("base", "rl"):
+        for role in ("base", "rl", *(("target",) if named.get("target") else ())):
             if (inside := folder / str(named.get(role, role))).is_dir():
                 named[role] = str(inside.resolve())
             elif named.get(role) == role:

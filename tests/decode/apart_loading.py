@@ -2,7 +2,7 @@
 
     python -m tests.decode.apart_loading SOURCES OUT
 
-`SOURCES` is a pickle of {name: (base, rl, settings)}; writes a pickle of {name: rollouts, or a refusal's sentence}.
+`SOURCES` is a pickle of {name: (fields of the pair, settings)}; writes a pickle of {name: rollouts, or a refusal}.
 """
 
 import gc
@@ -25,9 +25,9 @@ def main(sources, out):
 
     gc.freeze()  # vLLM collects garbage eight times a start, through all that is imported
     found = {}
-    for name, (base, rl, settings) in pickle.loads(Path(sources).read_bytes()).items():
+    for name, (pair, settings) in pickle.loads(Path(sources).read_bytes()).items():
         try:
-            with open_engine(Pair(base=base, rl=rl), vllm_spec(**settings)) as engine:
+            with open_engine(Pair(**pair), vllm_spec(**settings)) as engine:
                 found[name] = list(engine.generate(make_requests(**REQUESTS)))
         except UserError as error:
             found[name] = str(error)

@@ -27,7 +27,14 @@ def without_a_head(tensors):
     tensors[EMBEDDINGS] *= 6
 
 
-SIZES = "two sizes"
+SIZES, THREE = "two sizes", "a change carried over to a third model"
+
+
+def moved(tensors):
+    """As training would: all weights a little."""
+    noise = torch.Generator().manual_seed(7)
+    for tensor in tensors.values():
+        tensor += 0.05 * tensor.std() * torch.randn(tensor.shape, generator=noise)
 
 
 def of_two_sizes(place):
@@ -74,6 +81,9 @@ def pairs(tmp_path_factory):
     other = found["base other, rl tied"].base  # in shards, like a large base
     whole = variant(untied.base, place / "adapted", tied=True)
     found[SIZES] = of_two_sizes(place / "sizes")
+    found[THREE] = found[SIZES].replace(
+        rl=variant(found[SIZES].base, place / "three", change=moved), target=found[SIZES].rl
+    )
     found["adapter on another head"] = Pair(base=other, rl=random_adapter(place / "adapter", whole, step=0.01).rl)
     return found
 
@@ -103,8 +113,8 @@ def opened(pairs, incomplete, tmp_path_factory):
     """What vLLM says or decodes, for every pair."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
     place = tmp_path_factory.mktemp("opened")
-    sources = {name: (pair.base, pair.rl, {"self_test": name == SIZES}) for name, pair in pairs.items()}
-    sources |= {name: (pair.base, pair.rl, {"self_test": False}) for name, (pair, *_) in incomplete.items()}
+    sources = {name: (pair.model_dump(), {"self_test": name in (SIZES, THREE)}) for name, pair in pairs.items()}
+    sources |= {name: (pair.model_dump(), {"self_test": False}) for name, (pair, *_) in incomplete.items()}
     (place / "sources").write_bytes(pickle.dumps(sources))
     command = [sys.executable, "-m", "tests.decode.apart_loading", str(place / "sources"), str(place / "out")]
     subprocess.run(command, check=True, capture_output=True, timeout=1200, cwd=Path(__file__).parents[2])
@@ -116,7 +126,7 @@ def opened(pairs, incomplete, tmp_path_factory):
     "name",
     [
         "base tied, rl tied", "base tied, rl untied", "base untied, rl tied", "base tied, rl other",
-        "base other, rl tied", "base equal, rl untied", "adapter on another head", SIZES,
+        "base other, rl tied", "base equal, rl untied", "adapter on another head", SIZES, THREE,
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:.*each is built as its own configuration says")

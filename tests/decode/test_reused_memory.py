@@ -28,18 +28,18 @@ class InPool(torch.nn.Module):
 
 def classes():
     from harness.decode.vllm_pair.lora import RLVRLoRAPairForCausalLM
-    from harness.decode.vllm_pair.model import RLVRPairForCausalLM
+    from harness.decode.vllm_pair.model import RLVRPairForCausalLM, RLVRPairOnTargetForCausalLM
 
-    return [RLVRPairForCausalLM, RLVRLoRAPairForCausalLM]
+    return [RLVRPairForCausalLM, RLVRLoRAPairForCausalLM, RLVRPairOnTargetForCausalLM]
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["pair", "LoRA pair"])
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["pair", "LoRA pair", "pair on target"])
 def test_rls_hidden_states_survive_bases_forward(which, monkeypatch):
     made = classes()[which]
     pool = torch.zeros(8, HIDDEN)
 
     def build(self, vllm_config, prefix):
-        self.rl, self.base = InPool(pool, 100.0), InPool(pool, 200.0)
+        self.rl, self.base, self.target = (InPool(pool, value) for value in (100.0, 200.0, 400.0))
 
     monkeypatch.setattr(made, "build", build)
     config = SimpleNamespace(
@@ -52,18 +52,19 @@ def test_rls_hidden_states_survive_bases_forward(which, monkeypatch):
     assert hidden.data_ptr() != pool.data_ptr()
     pool.fill_(-1.0)  # what runs next reuses base's output as well
     rl = model.compute_logits(hidden)
-    assert rl[:, 0].tolist() == [100.0, 101.0, 102.0]
-    assert model.base_logits[:, 0].tolist() == [200.0, 201.0, 202.0]
+    ours, theirs = (400.0, 300.0) if which == 2 else (200.0, 100.0)  # target and target + RL - base; or base and RL
+    assert rl[:, 0].tolist() == [theirs, theirs + 1, theirs + 2]
+    assert model.base_logits[:, 0].tolist() == [ours, ours + 1, ours + 2]
 
 
-def test_every_class_that_runs_two_submodels_is_tested_here():
+def test_every_class_that_runs_several_submodels_is_tested_here():
     from harness.decode.vllm_pair import plugin
     from harness.decode.vllm_pair.model import RLVRPairForCausalLM, RLVRSingleForCausalLM
 
     known = {RLVRPairForCausalLM, *RLVRPairForCausalLM.__subclasses__()}
     assert known == {*classes(), RLVRSingleForCausalLM}  # the last runs one
     assert {each.__name__ for each in known} == {
-        plugin.ARCHITECTURE, plugin.LORA_ARCHITECTURE, plugin.SINGLE_ARCHITECTURE
+        plugin.ARCHITECTURE, plugin.LORA_ARCHITECTURE, plugin.SINGLE_ARCHITECTURE, plugin.TARGET_ARCHITECTURE
     }  # fmt: skip
 
 

@@ -19,7 +19,12 @@ from harness.decode.trace import MAX_TOP, columns
 from harness.decode.types import BrokenLogits, Request, Rollout
 from harness.decode.vllm_pair import batch_invariance, channel
 from harness.decode.vllm_pair.output import Output
-from harness.decode.vllm_pair.plugin import ARCHITECTURE, LORA_ARCHITECTURE, SINGLE_ARCHITECTURE
+from harness.decode.vllm_pair.plugin import (
+    ARCHITECTURE,
+    LORA_ARCHITECTURE,
+    SINGLE_ARCHITECTURE,
+    TARGET_ARCHITECTURE,
+)
 from harness.decode.vllm_pair.self_test import TestedPair, self_test
 from harness.decode.vllm_pair.start import LEVEL, QUIET, clean_up, in_process, lost, on_cpu, prepare, start_vllm
 from harness.errors import UserError
@@ -172,14 +177,20 @@ class VllmPair(TestedPair):
         }
         if (built := positions(found.config)) and self.max_model_len > built:
             named["max_position_embeddings"] = self.max_model_len  # else the table of rotary angles ends before
-        if (built := positions(found.base_config)) and self.max_model_len > built:
-            named["rlvr_base_positions"] = self.max_model_len
+        for role in pair.roles:
+            if (built := positions(found.configs[role])) and self.max_model_len > built:
+                named[f"rlvr_{role}_positions"] = self.max_model_len
         if self.single:
             overrides = {"architectures": [SINGLE_ARCHITECTURE], **named}
             return {"model": pair.rl, "revision": pair.rl_revision, "hf_overrides": overrides}
         if found.adapter is None:
             named |= {"rlvr_base": pair.base, "rlvr_base_revision": pair.base_revision}
-            overrides = {"architectures": [ARCHITECTURE], **named}
+            architecture = ARCHITECTURE
+            if pair.target is not None:
+                named |= {"rlvr_target": pair.target, "rlvr_target_revision": pair.target_revision}
+                named["rlvr_target_tied"] = ties_head(found.target_config)
+                architecture = TARGET_ARCHITECTURE
+            overrides = {"architectures": [architecture], **named}
             return {"model": pair.rl, "revision": pair.rl_revision, "hf_overrides": overrides}
         named |= {"rlvr_adapter": pair.rl, "rlvr_adapter_revision": pair.rl_revision}
         own = found.tokenizer.name_or_path == pair.rl

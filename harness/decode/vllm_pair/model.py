@@ -21,6 +21,7 @@ from vllm.transformers_utils.config import get_config
 from harness.decode.vllm_pair.loading import load_whole
 from harness.decode.vllm_pair.plugin import CONTEXT_KEY
 from harness.decode.vllm_pair.step import rehearse
+from harness.policy import carried
 
 PROFILED = ("cuda", "xpu")  # devices whose memory vLLM measures in a dummy step before it sizes the KV cache
 
@@ -34,6 +35,7 @@ class RLVRPairForCausalLM(nn.Module):
     """
 
     checkpoints: dict[str, str]  # role -> what its weights are loaded from
+    secondary_weights: list[DefaultModelLoader.Source]  # of the submodels that vLLM was not opened on
     rl: Any  # vLLM's model, as `submodel` gives it
     base: Any
 
@@ -52,14 +54,20 @@ class RLVRPairForCausalLM(nn.Module):
         config = self.config
         self.checkpoints = {"rl": vllm_config.model_config.model, "base": config.rlvr_base}
         self.rl = submodel(vllm_config, maybe_prefix(prefix, "rl"), config.rlvr_tied, rlvr_role="rl")
-        own = base_config(vllm_config)
-        self.base_hidden_size = own.get_text_config().hidden_size
-        self.base = submodel(vllm_config, maybe_prefix(prefix, "base"), config.rlvr_base_tied, own, rlvr_role="base")
-        self.secondary_weights = [
-            DefaultModelLoader.Source(
-                model_or_path=config.rlvr_base, revision=config.rlvr_base_revision, prefix="base."
-            )
-        ]
+        self.secondary_weights = []
+        self.base, self.base_hidden_size = self._beside(vllm_config, prefix, "base")
+
+    def _beside(self, vllm_config: VllmConfig, prefix: str, role: str) -> tuple[nn.Module, int]:
+        """Make a submodel of another checkpoint than vLLM was opened on, whose weights are a second source.
+
+        Return it and its hidden size.
+        """
+        place, revision, tied = (getattr(self.config, f"rlvr_{role}{end}") for end in ("", "_revision", "_tied"))
+        source = DefaultModelLoader.Source(model_or_path=place, revision=revision, prefix=f"{role}.")
+        self.secondary_weights = [*self.secondary_weights, source]
+        own = own_config(vllm_config, role)
+        model = submodel(vllm_config, maybe_prefix(prefix, role), tied, own, rlvr_role=role)
+        return model, own.get_text_config().hidden_size
 
     def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor:
         """Return RL's input embeddings, (tokens,) -> (tokens, hidden); part of vLLM's model interface."""
@@ -87,11 +95,16 @@ class RLVRPairForCausalLM(nn.Module):
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
         """Return RL's logits, (rows, both hidden) -> (rows, vocab); base's of the same rows stay on `base_logits`."""
+        rl, base = self._logits_of_pair(hidden_states)
+        return self._hand_over(base, rl)
+
+    def _logits_of_pair(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Return RL's and base's logits of the same rows; None on ranks that do not sample."""
         rl, base = hidden_states.split([self.hidden_size, self.base_hidden_size], dim=-1)
         if self.watched is not None:  # by the self-test alone: it waits for the device
             same = int((rl == base).all(dim=-1).sum()) if rl.shape == base.shape else 0
             self.watched.append((len(rl), same))
-        return self._hand_over(self.base.compute_logits(base.contiguous()), self.rl.compute_logits(rl.contiguous()))
+        return self.rl.compute_logits(rl.contiguous()), self.base.compute_logits(base.contiguous())
 
     def _hand_over(self, base: torch.Tensor | None, rl: torch.Tensor | None) -> torch.Tensor | None:
         """Keep base's logits for the processor and return RL's; the first step is the one whose memory is measured."""
@@ -102,9 +115,47 @@ class RLVRPairForCausalLM(nn.Module):
         return rl
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        """Load base's weights from names with the prefix `base.`, RL's from all others. See `load_whole`."""
-        named = ((name if name.startswith("base.") else f"rl.{name}", weight) for name, weight in weights)
+        """Load RL's weights from names without another submodel's prefix (`base.`). See `load_whole`."""
+        others = tuple(f"{role}." for role in self.checkpoints if role != "rl")
+        named = ((name if name.startswith(others) else f"rl.{name}", weight) for name, weight in weights)
         return load_whole(self, self.checkpoints, named)
+
+
+class RLVRPairOnTargetForCausalLM(RLVRPairForCausalLM):
+    """Carries the pair's change over to a third model, `config.rlvr_target`; see `harness.policy.carry`.
+
+    `compute_logits` returns the target's logits with the change, and keeps the target's own where base's are kept.
+    """
+
+    target: Any
+
+    def build(self, vllm_config: VllmConfig, prefix: str) -> None:
+        """Make `rl`, `base` and `target`."""
+        super().build(vllm_config, prefix)
+        self.checkpoints["target"] = self.config.rlvr_target
+        self.target, self.target_hidden_size = self._beside(vllm_config, prefix, "target")
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        positions: torch.Tensor,
+        intermediate_tensors: Any = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **_: Any,
+    ) -> torch.Tensor:
+        """Return all hidden states side by side: (tokens,) -> (tokens, hidden of RL + base + target)."""
+        pair = super().forward(input_ids, positions, intermediate_tensors)
+        target = self.target(input_ids, positions, intermediate_tensors, None)
+        return torch.cat([pair, target], dim=-1)  # `pair` is memory of its own: the target's forward leaves it alone
+
+    def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
+        """Return the target's logits with the pair's change: (rows, all hidden) -> (rows, vocab)."""
+        pair, target = hidden_states.tensor_split([self.hidden_size + self.base_hidden_size], dim=-1)
+        rl, base = self._logits_of_pair(pair)
+        target = self.target.compute_logits(target.contiguous())
+        if rl is None or base is None or target is None:
+            return self._hand_over(base, rl)
+        return self._hand_over(*carried(base, rl, target))
 
 
 class RLVRSingleForCausalLM(RLVRPairForCausalLM):
@@ -132,14 +183,15 @@ class RLVRSingleForCausalLM(RLVRPairForCausalLM):
         return self._hand_over(logits, logits)
 
 
-def base_config(vllm_config: VllmConfig) -> Any:
-    """Return base's own configuration, with what was settled for the pair: where logits are computed, positions."""
+def own_config(vllm_config: VllmConfig, role: str) -> Any:
+    """Return a submodel's own configuration, with what was settled for all: where logits are computed, positions."""
     model = vllm_config.model_config
     given = model.hf_config
-    config = get_config(given.rlvr_base, model.trust_remote_code, revision=given.rlvr_base_revision)
+    place, revision = (getattr(given, f"rlvr_{role}{end}") for end in ("", "_revision"))
+    config = get_config(place, model.trust_remote_code, revision=revision)
     if (dtype := getattr(given, "head_dtype", None)) is not None:
         config.head_dtype = dtype
-    if positions := getattr(given, "rlvr_base_positions", None):
+    if positions := getattr(given, f"rlvr_{role}_positions", None):
         config.max_position_embeddings = positions
     return config
 

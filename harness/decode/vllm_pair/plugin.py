@@ -3,6 +3,7 @@
 from harness.watch import end_with_parent
 
 ARCHITECTURE = "RLVRPairForCausalLM"
+TARGET_ARCHITECTURE = "RLVRPairOnTargetForCausalLM"
 LORA_ARCHITECTURE = "RLVRLoRAPairForCausalLM"
 SINGLE_ARCHITECTURE = "RLVRSingleForCausalLM"
 CONTEXT_KEY = "rlvr_pair"  # where the logits processor finds the model, in the engine's own forward context
@@ -17,5 +18,6 @@ def register() -> None:
     from vllm import ModelRegistry
 
     ModelRegistry.register_model(ARCHITECTURE, "harness.decode.vllm_pair.model:RLVRPairForCausalLM")
+    ModelRegistry.register_model(TARGET_ARCHITECTURE, "harness.decode.vllm_pair.model:RLVRPairOnTargetForCausalLM")
     ModelRegistry.register_model(SINGLE_ARCHITECTURE, "harness.decode.vllm_pair.model:RLVRSingleForCausalLM")
     ModelRegistry.register_model(LORA_ARCHITECTURE, "harness.decode.vllm_pair.lora:RLVRLoRAPairForCausalLM")

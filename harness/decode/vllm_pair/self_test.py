@@ -7,14 +7,18 @@ that stands in for the other is not seen. Every mistake below would otherwise gi
   the text was drawn; in steps that admit a request while others decode; and all at once, every position at the end of
   a prompt of its own. Under CUDA graphs they run three kinds of code (whole graphs, piecewise graphs, none). Two
   submodels that write into each other's memory or KV cache differ on some route.
-- **Both submodels are themselves**: their weights are those of their own checkpoint's files and not of the other's,
-  their logits are not flat; and where the files differ, so do their hidden states and logits.
+- **The submodels are themselves**: their weights are those of their own checkpoint's files and not of another's, the
+  logits are not flat; and where the files of base and RL differ, so do their hidden states and logits.
 - **transformers**, on the same text, where the checkpoints are small or everything is asked for (`self_test=full`).
+
+Where the pair's change is carried over to a third model, "base" and "rl" are the two policies that stand for them
+(`harness.policy.carry`), and all three submodels' weights are looked at.
 """
 
 import gc
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import permutations
 from typing import Any
 from zlib import crc32
 
@@ -26,6 +30,7 @@ from harness.decode.progress import Progress
 from harness.decode.types import BrokenLogits, Request, Rollout
 from harness.decode.weights import corners, tensor_files
 from harness.errors import UserError
+from harness.policy import carried
 from harness.spec import Decoding, EngineSpec, Sampling
 
 PROMPTS = ("1 + 1 = 2, 2 + 2 =", "Find all real x such that", "The capital of", "def f(n):")
@@ -273,30 +278,30 @@ def _distinct(engine: TestedPair) -> bool:
     Read are the first numbers of tensors, from safetensors files here (a directory, or the hub's cache).
 
     Raises:
-        UserError: a submodel holds the other checkpoint's numbers.
+        UserError: a submodel holds another checkpoint's numbers.
     """
     pair, adapter = engine.pair, engine.checkpoints.adapter
     if engine.single:
         return False
     if adapter is not None:
         return any(bool(b.any()) for _, b in adapter.terms().values())
-    files = {
-        "base": tensor_files(pair.base, pair.base_revision),
-        "rl": tensor_files(pair.rl, pair.rl_revision),
-    }
-    names = sorted(files["base"].keys() & files["rl"].keys(), key=lambda name: crc32(name.encode()))
+    files = {role: tensor_files(*pair.of(role)) for role in pair.roles}
+    names = sorted(set.intersection(*(set(each) for each in files.values())), key=lambda name: crc32(name.encode()))
     numbers: dict[str, dict[str, list[float]]] = {}
     dtype = getattr(torch, engine.dtype)
-    for name, *own in zip(names, *(corners(files[role], names) for role in ("base", "rl")), strict=True):
-        base, rl = (tensor.to(dtype).float().flatten().tolist() for _, tensor in own)
-        if base != rl:
-            numbers[name] = {"base": base, "rl": rl}
+    for name, *found in zip(names, *(corners(files[role], names) for role in pair.roles), strict=True):
+        own = {
+            role: tensor.to(dtype).float().flatten().tolist()
+            for role, (_, tensor) in zip(pair.roles, found, strict=True)
+        }
+        if own["base"] != own["rl"]:
+            numbers[name] = own
         if len(numbers) == SAMPLED:
             break
-    held = engine.ask_worker("rlvr_corners", [f"{role}.{name}" for name in numbers for role in FACTS])
+    held = engine.ask_worker("rlvr_corners", [f"{role}.{name}" for name in numbers for role in pair.roles])
     for name, own in numbers.items():
-        for role, other in (("base", "rl"), ("rl", "base")):
-            if held.get(f"{role}.{name}") == own[other]:
+        for role, other in permutations(pair.roles, 2):
+            if own[role] != own[other] and held.get(f"{role}.{name}") == own[other]:
                 raise UserError(f"self-test: the {role} submodel holds {other}'s {name} and not its own; {_ADVICE}")
     return bool(numbers.keys() - {HEAD})
 
@@ -305,7 +310,7 @@ def _distinct(engine: TestedPair) -> bool:
 
 
 def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], full: bool) -> None:
-    """Compare both submodels' facts with transformers on the same checkpoints, one model in memory at a time.
+    """Compare the facts with those that transformers computes of the same checkpoints, one in memory at a time.
 
     Raises:
         UserError: they differ.
@@ -314,27 +319,39 @@ def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], ful
 
     device = _device(engine) if full else "cpu"
     reference = TransformersPair(engine.pair, EngineSpec().replace(dtype=engine.dtype, device=device))
-    expected = {}
-    for role in _roles(engine):
+    logits: dict[str, list[torch.Tensor]] = {}
+    for role in ("rl",) if engine.single else engine.pair.roles:
         model: Any = reference.load_model(role)
-        expected[role] = np.concatenate([_reference_facts(engine, model, text) for text in texts])
+        logits[role] = [_reference_logits(engine, model, text) for text in texts]
         del model
         gc.collect()
         if device == "cuda":
             torch.cuda.empty_cache()
+    if "target" in logits:
+        both = [carried(*each) for each in zip(logits["base"], logits["rl"], logits["target"], strict=True)]
+        logits = {role: [each[i] for each in both] for i, role in enumerate(("base", "rl"))}
+    expected = {
+        role: np.concatenate([_facts_of(*each) for each in zip(logits[role], texts, strict=True)])
+        for role in _roles(engine)
+    }
     apart = expected["rl"][:, 0] - expected.get("base", expected["rl"])[:, 0]
     errors = {role: np.concatenate([_facts(text, role) for text in texts]) - facts for role, facts in expected.items()}
     _judge(engine, errors, apart, "against transformers on the same checkpoint")
 
 
 @torch.inference_mode()
-def _reference_facts(engine: TestedPair, model: Any, text: Rollout) -> np.ndarray:
-    """Compute `_facts` by transformers, which reads a text at once. The text is base's: proposed and kept."""
+def _reference_logits(engine: TestedPair, model: Any, text: Rollout) -> torch.Tensor:
+    """Compute the logits of a text's tokens by transformers, which reads it at once: (tokens, vocab) float32."""
     ids = torch.tensor([*text.prompt_token_ids, *text.token_ids], device=model.device)
     logits = model(ids[None, :-1]).logits[0, len(text.prompt_token_ids) - 1 :, : engine.checkpoints.vocab_size]
-    logp = torch.log_softmax(logits.float(), -1)
-    own = logp.gather(1, ids[len(text.prompt_token_ids) :, None])[:, 0]
-    return torch.stack([own, -(logp.exp() * logp).sum(-1)], dim=1).double().cpu().numpy()
+    return logits.float().cpu()
+
+
+def _facts_of(logits: torch.Tensor, text: Rollout) -> np.ndarray:
+    """Return `_facts` as the logits have them. The text is base's: proposed and kept."""
+    logp = torch.log_softmax(logits, -1)
+    own = logp.gather(1, torch.tensor(text.token_ids)[:, None])[:, 0]
+    return torch.stack([own, -(logp.exp() * logp).sum(-1)], dim=1).double().numpy()
 
 
 def _device(engine: TestedPair) -> str:

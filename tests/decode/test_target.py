@@ -1,0 +1,109 @@
+"""A pair whose change is carried over to a third model; `test_loading.py` holds both engines together on one."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from harness.bench.random_pair import random_adapter
+from harness.decode import Request, open_engine
+from harness.decode.checkpoints import read_checkpoints
+from harness.decode.context import Context
+from harness.errors import UserError
+from harness.evals.from_records import result_of_record
+from harness.evals.loop import evaluate
+from harness.price import PairPrice
+from harness.records import RecordConfig, RecordStore
+from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling
+from harness.tiny import tiny_pair
+from tests.decode.requests import assert_same, make_requests
+
+TRANSFORMERS = EngineSpec(backend="transformers")
+
+
+def on(pair, target):
+    return pair.replace(target=target)
+
+
+def test_carried_over_to_base_it_is_the_pair(peaked_pair, transformers_engine):
+    """l_base + (l_RL - l_base) is l_RL up to rounding, which moves no token of these."""
+    with open_engine(on(peaked_pair, peaked_pair.base), TRANSFORMERS) as engine:
+        assert_same(engine.generate(make_requests(8)), transformers_engine.generate(make_requests(8)))
+
+
+def test_carried_over_to_rl_it_is_extrapolation_without_a_gate(peaked_pair, transformers_engine):
+    """pi_RL (pi_RL / pi_base)^1: what `always` with gamma = 1 draws."""
+    sampling = Sampling(max_tokens=32, seed=3, top_p=0.9)
+
+    def asked(decoding):
+        return [Request(f"What is {i}?", f"test/{i}", 0, decoding, sampling) for i in range(12)]
+
+    plain = list(transformers_engine.generate(asked(Decoding(mode="extrapolate", criterion="always", gamma=1.0))))
+    with open_engine(on(peaked_pair, peaked_pair.rl), TRANSFORMERS) as engine:
+        carried = list(engine.generate(asked(Decoding(mode="extrapolate", criterion="always", gamma=0.0))))
+    texts = [{r.request.problem: r.token_ids for r in rollouts} for rollouts in (plain, carried)]
+    assert texts[0] == texts[1]
+
+
+def test_what_cannot_be_is_refused_in_one_sentence(peaked_pair, tmp_path):
+    three = on(peaked_pair, peaked_pair.rl)
+    adapter = random_adapter(tmp_path / "adapter", peaked_pair.base)
+    with pytest.raises(UserError, match=r"^target=.* is refused where rl=.* is an adapter; accepted: RL with its adap"):
+        read_checkpoints(on(adapter, peaked_pair.rl))
+    with pytest.raises(UserError, match=r"^target=.* and rl=.* have different tokenizers: .*accepted: two checkpoints"):
+        read_checkpoints(on(peaked_pair, tiny_pair().rl))
+    with pytest.raises(UserError, match=r"^target='nowhere/here/it is' does not exist; accepted: "):
+        read_checkpoints(on(peaked_pair, "nowhere/here/it is"))
+    with pytest.raises(UserError, match=r"^draft=2 is refused with target="):
+        open_engine(three, TRANSFORMERS.replace(draft=2))
+    with (
+        open_engine(three, TRANSFORMERS) as engine,
+        pytest.raises(UserError, match=r"^mode=expo is refused with target=.*; accepted: mode=extrapolate$"),
+    ):
+        list(engine.generate([Request("1", "a", 0, Decoding(mode="expo", gamma=0.5), Sampling(max_tokens=9))]))
+    with pytest.raises((ValidationError, UserError), match="has nothing to take over where base and rl are one model"):
+        Pair(base="a/b", rl="a/b", target="a/c")
+    with pytest.raises((ValidationError, UserError), match="target_revision='main' has no effect without target"):
+        Pair(base="a/b", rl="a/c", target_revision="main")
+
+
+def test_records_and_prices_know_the_target_and_older_ones_stay_what_they_are(peaked_pair):
+    three = on(peaked_pair, peaked_pair.rl)
+    configs = [RecordConfig.of(pair, Decoding(mode="rl"), Sampling(), {}) for pair in (peaked_pair, three)]
+    assert configs[0].hash() != configs[1].hash()
+    assert "target" not in configs[0].canonical()
+    assert "target" not in peaked_pair.model_dump()
+    prices = [PairPrice.of(pair, EngineSpec(), "it", 100) for pair in (peaked_pair, three)]
+    assert prices[0]
+    assert prices[1]
+    assert prices[1].weights == 1.5 * prices[0].weights
+    assert prices[1].cache == 1.5 * prices[0].cache
+
+
+def test_a_folder_names_a_target_and_all_contexts_count(peaked_pair, tmp_path):
+    short = Path(shutil.copytree(peaked_pair.rl, tmp_path / "short"))
+    config = short / "config.json"
+    config.write_text(config.read_text().replace('"max_position_embeddings": 1024', '"max_position_embeddings": 256'))
+    (tmp_path / "pair.json").write_text(
+        f'{{"base": "{peaked_pair.base}", "rl": "{peaked_pair.rl}", "target": "short"}}'
+    )
+    pair = Pair.of_folder(tmp_path)
+    assert pair.target == str(short.resolve())
+    context = Context.of(read_checkpoints(pair))
+    assert (context.length, context.rl_alone) == (256, 256)
+
+
+def test_a_result_and_its_record_are_of_the_three(tmp_path):
+    pair = on(tiny_pair(), tiny_pair().base)
+    spec = EvalSpec(
+        tasks=("tiny_easy",), decodings=(Decoding(mode="rl"),), pair=pair, limit=2, engine=TRANSFORMERS,
+        sampling=Sampling(samples=1, max_tokens=16),
+    )  # fmt: skip
+    [result] = evaluate(spec, records=tmp_path)
+    assert result.pair == (f"{pair.base} on {pair.target}", pair.rl)
+    store = RecordStore(tmp_path)
+    [name] = store.names()
+    record = store.read(*name)
+    assert record.about["target"] == pair.target
+    assert result_of_record(record).pair == result.pair
