@@ -11,7 +11,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from math import lcm
 from pathlib import Path
 from typing import Any
@@ -137,13 +137,15 @@ class PairPrice:
         Args:
             tokens: of the longest prompt and response; where the engine states no context vLLM takes the models' own.
         """
+        from harness.decode.checkpoints import narrower
+
         found = checkpoints(pair)
         base, rl, *target = (sizes_of(*found.of(role), found.trust_remote_code) for role in found.roles)
         if (one := rl or base) is None or None in target:
             return None
         adapter = (Path(found.rl).expanduser() / "adapter_config.json").is_file()
         known = [base or one, rl or one, *filter(None, target)]
-        sizes, dtype = tuple(each[0] for each in known), one[1]
+        sizes, dtype = tuple(each[0] for each in known), reduce(narrower, (each[1] for each in known))
         context = engine.max_model_len or min(each.context for each in sizes)
         return cls(
             name,

@@ -13,8 +13,7 @@ from harness.cli.sweep import read
 from harness.errors import UserError
 from harness.evals.data import SOURCES
 from harness.price import CARDS, GIB, KNOWN, Machine, PairPrice, cache_on_each, can_share, hours, shares, sizes_of
-from harness.spec import EngineSpec, Pair
-from harness.spec.pair import PRESETS
+from harness.spec import EngineSpec, Pair, preset
 from harness.sweep import sweeps_dir
 from harness.sweep.folder import SweepFolder
 from harness.train.defaults import complete
@@ -58,7 +57,7 @@ def alone(monkeypatch, data):
 
 
 def of(name, **engine):
-    found = PairPrice.of(PRESETS.get(name, name), EngineSpec(**engine), name, 22_048)
+    found = PairPrice.of(preset(name) or name, EngineSpec(**engine), name, 22_048)
     assert found is not None
     return found
 

@@ -8,7 +8,7 @@ from io import TextIOWrapper
 
 import typer
 
-from harness.cli import analyse, bench, data, evaluate, records, report, sweep, tiny, track, train, view
+from harness.cli import analyse, bench, data, evaluate, pair, records, report, sweep, tiny, track, train, view
 from harness.cli.base import PLAIN, echo
 from harness.errors import UserError
 from harness.files import REFUSALS
@@ -33,6 +33,7 @@ app.command("data")(data.data_command)
 app.command("view")(view.view)
 app.command("ui")(track.ui)
 app.add_typer(analyse.app, name="analyse")
+app.add_typer(pair.app, name="pair")
 app.add_typer(tiny.app, name="tiny")
 app.add_typer(bench.app, name="bench")
 app.add_typer(records.app, name="records")

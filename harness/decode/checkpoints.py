@@ -1,13 +1,9 @@
 """What two checkpoints must share before they can decode together, and the facts an engine needs about them."""
 
-import inspect
 import json
-import re
 import warnings
 from dataclasses import dataclass
 from functools import reduce
-from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +11,11 @@ import numpy as np
 
 from harness.decode.adapter import CONFIG as ADAPTER_CONFIG
 from harness.decode.adapter import Adapter, has_tokenizer, is_adapter, read_adapter
-from harness.decode.weights import check_shapes, check_weights_there
+from harness.decode.config_keys import may_be_read
+from harness.decode.weights import check_shapes, check_weights_there, has_weights
 from harness.digest import digest
 from harness.errors import UserError
+from harness.hub import SECONDS
 from harness.spec import Pair
 
 # Configuration entries of which no word is said where they differ between the two models of a pair: names, provenance,
@@ -33,12 +31,21 @@ _QUANTISED = ("quantization_config", "compression_config")  # where a configurat
 # Files with a tokenizer's vocabulary, as libraries name them.
 _VOCABULARIES = ("tokenizer.json", "*.model", "vocab.json", "vocab.txt", "tekken.json", "*.tiktoken")
 
+_UNREACHABLE = (
+    "the hub cannot be reached",
+    "the hub's cache does not hold it, while HF_HUB_OFFLINE forbids to ask the hub",
+)
+
 _SMALL_BYTES = 2 * 2**30
 
 _PROBES = (
     "Let $x^2+3x=\\frac{1}{2}$. Find the value of 12345 + 67.890.\n\n",
     "  def f(n):\n\treturn n**2  # naïve — 漢字, emoji 🎲, \u00a0",
 )
+
+
+class UnreachableError(UserError):
+    """A checkpoint is not on this machine, and the hub could not be asked for it: nothing is known of it."""
 
 
 @dataclass(frozen=True)
@@ -115,23 +122,32 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
         vocab_size=vocab_size,
         eos_token_ids=eos,
         architecture=(rl["config"].architectures or ["unknown"])[0],
-        dtype=reduce(_narrower, (_dtype_name(models[role]["config"]) for role in pair.roles)),
+        dtype=reduce(narrower, (_dtype_name(models[role]["config"]) for role in pair.roles)),
         adapter=adapter,
         target_config=models["target"]["config"] if pair.target is not None else None,
     )
 
 
-def check_weights(found: Checkpoints) -> None:
+def check_weights(found: Checkpoints, *, absent: bool = False) -> list[str]:
     """Refuse weights that cannot be loaded, by the headers of local files; see `check_weights_there`, `check_shapes`.
+
+    Args:
+        absent: whether a directory may have no weights yet; those roles are returned.
 
     Raises:
         UserError: a directory's weights are not there, or not whole, or of other shapes than its configuration says.
     """
+    without = []
     for role, config in found.configs.items():
         name = getattr(found.pair, role)
-        if Path(name).is_dir() and not (role == "rl" and found.adapter):
+        if not Path(name).is_dir() or (role == "rl" and found.adapter):
+            continue
+        if absent and not has_weights(Path(name)):
+            without.append(role)
+        else:
             check_weights_there(f"{role}={name!r}", Path(name))
             check_shapes(f"{role}={name!r}", name, config, found.pair.trust_remote_code)
+    return without
 
 
 def _check_place(role: str, name: str, revision: str | None) -> None:
@@ -139,6 +155,7 @@ def _check_place(role: str, name: str, revision: str | None) -> None:
 
     Raises:
         UserError: there is nothing of that name, or it is a file, or a directory without a configuration.
+        UnreachableError: it is not here, and the hub cannot be asked.
     """
     accepted = "accepted: a checkpoint's directory, or a hub id"
     place = Path(name).expanduser()
@@ -155,11 +172,12 @@ def _check_place(role: str, name: str, revision: str | None) -> None:
     elif name.startswith((".", "/", "~")) or name.count("/") > 1 or ("/" in name and place.parent.is_dir()):
         raise UserError(f"{role}={name!r} does not exist; {accepted}")
     elif why := _not_on_hub(name, revision):
-        raise UserError(f"{role}={name!r} does not exist here, and {why}; {accepted}")
+        kind = UnreachableError if why in _UNREACHABLE else UserError
+        raise kind(f"{role}={name!r} does not exist here, and {why}; {accepted}")
 
 
 def _not_on_hub(name: str, revision: str | None) -> str | None:
-    """Say why the hub, or its cache, does not give a model; None where it may. It is asked once, for ten seconds."""
+    """Say why the hub, or its cache, does not give a model; None where it may. It is asked once."""
     from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.errors import (
@@ -173,7 +191,7 @@ def _not_on_hub(name: str, revision: str | None) -> str | None:
         for config in ("config.json", ADAPTER_CONFIG):
             if isinstance(try_to_load_from_cache(name, config, cache_dir=HF_HUB_CACHE, revision=revision), str):
                 return None
-        HfApi().model_info(name, revision=revision, timeout=10)
+        HfApi().model_info(name, revision=revision, timeout=SECONDS)
     except HFValidationError:
         return "no model of the hub can be called so"
     except RepositoryNotFoundError:
@@ -181,9 +199,9 @@ def _not_on_hub(name: str, revision: str | None) -> str | None:
     except RevisionNotFoundError:
         return f"the hub's model has no revision {revision!r}"
     except OfflineModeIsEnabled:
-        return "the hub's cache does not hold it, while HF_HUB_OFFLINE forbids to ask the hub"
+        return _UNREACHABLE[1]
     except Exception as error:  # of the library that is spoken through, which is another one in each version
-        return "the hub cannot be reached" if "Connect" in type(error).__name__ else None
+        return _UNREACHABLE[0] if "Connect" in type(error).__name__ else None
     return None
 
 
@@ -346,12 +364,12 @@ def _check_configs(pair: Pair, base: Any, rl: Any) -> None:
     ours, theirs = base.to_dict(), rl.to_dict()
     differ = [k for k in sorted({*ours, *theirs} - _MAY_DIFFER) if ours.get(k) != theirs.get(k)]
     rounded = [key for key in differ if _equal_in_float32(ours.get(key), theirs.get(key))]
-    unread = [key for key in differ if key not in rounded and not _may_be_read(key, rl)]
+    unread = [key for key in differ if key not in rounded and not may_be_read(key, rl)]
     matter = [key for key in differ if key not in (*rounded, *unread)]
     for keys, why in (
         (matter, "each is built as its own configuration says; was rl trained from this base?"),
         (rounded, "equal in single precision; that changes nothing"),
-        (unread, "which no code of their models reads; that changes nothing"),
+        (unread, "which no code of their models reads to compute; that changes nothing"),
     ):
         if keys:
             each = ", ".join(f"{key} ({ours.get(key)!r} and {theirs.get(key)!r})" for key in keys)
@@ -369,27 +387,6 @@ def _equal_in_float32(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _may_be_read(key: str, config: Any) -> bool:
-    """Tell whether a key of a configuration can change what is computed.
-
-    It cannot where the configuration's class does not know it, and neither transformers' code for this type of model
-    nor vLLM's for any names it: some keys (`head_dim`, `logit_scale`, ...) are read although no class knows them.
-    """
-    if key in type(config)().to_dict():
-        return True
-    import transformers
-
-    library, own = Path(transformers.__file__).parent, Path(inspect.getfile(type(config))).parent
-    files = [library.glob("mod*.py"), library.glob("masking*.py"), library.glob("integrations/*.py"), own.glob("*.py")]
-    if (vllm := find_spec("vllm")) is not None and vllm.origin:
-        root = Path(vllm.origin).parent
-        files += [
-            root.glob(f"{folder}/**/*.py") for folder in ("config", "model_executor/models", "transformers_utils")
-        ]
-    named = re.compile(rf"""["']{re.escape(key)}["']|config\.{re.escape(key)}\b""")
-    return any(named.search(file.read_text(errors="replace")) for file in chain(*files))
-
-
 def ties_head(config: Any) -> bool:
     """Tell whether a configuration says that the output layer is the input embeddings."""
     return bool(getattr(config, "tie_word_embeddings", False))
@@ -405,5 +402,6 @@ def _dtype_name(config: Any) -> str:
     return str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
 
 
-def _narrower(one: str, other: str) -> str:
+def narrower(one: str, other: str) -> str:
+    """Return the narrower of two checkpoints' types, in which both are decoded; `other` where neither is float32."""
     return one if other == "float32" else other

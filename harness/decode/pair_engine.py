@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Self
 
@@ -22,6 +23,34 @@ def expected_tokens(plans: Iterable[Plan]) -> int:
     return sum(min(plan.max_new_tokens, TYPICAL) for plan in plans)
 
 
+@dataclass(frozen=True)
+class CheckedPair:
+    """Hold what is known of a pair before its weights are loaded."""
+
+    checkpoints: Checkpoints
+    context: Context
+    without_weights: tuple[str, ...]  # roles whose directory has none yet, where that was allowed
+
+
+def check_pair(pair: Pair, spec: EngineSpec, *, absent: bool = False) -> CheckedPair:
+    """Read a pair's configurations and tokenizers and check all that can be checked before weights are loaded.
+
+    Every engine begins with it, and `rlvr-dir pair check` is nothing else, so that the two say the same.
+
+    Args:
+        absent: whether a directory may have no weights yet.
+
+    Raises:
+        UserError: the checkpoints do not fit together, a file of theirs is missing or damaged, or `max_model_len`
+            is beyond what a model can be read at.
+    """
+    found = read_checkpoints(pair)
+    without: list[str] = []
+    if "load_format" not in spec.vllm_args:  # else its weights come from elsewhere
+        without = check_weights(found, absent=absent)
+    return CheckedPair(found, Context.of(found, spec.max_model_len), tuple(without))
+
+
 class PairEngine(ABC):
     """The base of an `Engine`; a subclass adds `load`, `generate`, `info` and `close`.
 
@@ -33,18 +62,16 @@ class PairEngine(ABC):
         """Read and check the checkpoints; no weights yet.
 
         Raises:
-            UserError: the checkpoints do not fit together, a file of theirs is missing or damaged, or `max_model_len`
-                is beyond what RL can be read at.
+            UserError: as `check_pair`.
         """
         self.pair, self.spec = pair, spec
         self.started = False
         self.work: int | None = None  # tokens that are expected of what the weights are loaded for; None: nobody knows
         with phase("reading the checkpoints"):
-            self.checkpoints: Checkpoints = read_checkpoints(pair)
-            if "load_format" not in spec.vllm_args:  # else its weights come from elsewhere
-                check_weights(self.checkpoints)
+            checked = check_pair(pair, spec)
+        self.checkpoints: Checkpoints = checked.checkpoints
         self.dtype = self.checkpoints.dtype if spec.dtype == "auto" else spec.dtype
-        self.context = Context.of(self.checkpoints, spec.max_model_len)
+        self.context = checked.context
         self.max_model_len = self.context.length
 
     def start(self) -> None:

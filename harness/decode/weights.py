@@ -54,6 +54,11 @@ def tensor_shapes(files: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def has_weights(folder: Path) -> bool:
+    """Tell whether a directory holds files of weights, whole or not."""
+    return any(file.suffix in (".safetensors", ".bin", ".pt") for file in folder.iterdir())
+
+
 def check_weights_there(where: str, folder: Path) -> None:
     """Refuse a directory whose weights cannot be loaded, by the headers of its files; no numbers are read.
 
@@ -67,7 +72,7 @@ def check_weights_there(where: str, folder: Path) -> None:
     from safetensors import SafetensorError, safe_open
 
     whole = "accepted: every file of the checkpoint, whole"
-    if not any(file.suffix in (".safetensors", ".bin", ".pt") for file in folder.iterdir()):
+    if not has_weights(folder):
         of_llama_cpp = [file.name for file in sorted(folder.glob("*.gguf"))][:1]
         found = f"only GGUF ({of_llama_cpp[0]}), which is not read here" if of_llama_cpp else "no weights"
         raise UserError(f"{where} holds {found}; accepted: model.safetensors, or shards of it with {INDEX}")

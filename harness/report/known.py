@@ -13,8 +13,9 @@ from typing import Any
 
 from harness.errors import UserError, unknown
 from harness.report import paper
-from harness.spec.pair import PRESETS
+from harness.spec.pair import preset
 from harness.spec.published import KNOWN
+from harness.spec.zoo import zoo
 
 MODELS = {name: next(hub for hub in KNOWN if hub.endswith(f"/{name}")) for name in paper.MODELS.values()}
 _SIZES = (
@@ -76,9 +77,9 @@ def model_known(base: str, called: str | None = None) -> Known | None:
 
 
 def name_of(rl: str, called: str = "") -> str | None:
-    """Return the paper's name of a pair by the name that was given, of a preset (`dapo-32b`) or a repository, else by
+    """Return the paper's name of a pair by the name that was given, of the zoo (`dapo-32b`) or a repository, else by
     the place of its RL checkpoint; None where it is none of the paper's."""
-    named = PRESETS[called.lower()].rl if called.lower() in PRESETS else called
+    named = found.rl if (found := preset(called.lower())) else called
     for name, pair in _pairs().items():
         if named.lower() in (pair["rl"].lower(), _own(pair["rl"])):
             return name
@@ -91,8 +92,9 @@ def model_of(base: str) -> str | None:
 
 
 def like_pairs(rl: str) -> list[str]:
-    """Return the presets of the paper's pairs whose RL checkpoint has the sizes of a folder's."""
-    return [preset for preset, pair in PRESETS.items() if _sized(rl, pair.base)]
+    """Return the names of the paper's pairs whose RL checkpoint has the sizes of a folder's."""
+    papers = {pair["rl"] for pair in _pairs().values()}
+    return [name for name, pair in zoo().items() if pair.rl in papers and _sized(rl, pair.base)]
 
 
 def like_models(base: str) -> list[str]:

@@ -18,14 +18,14 @@ from harness.spec.decoding import (
 )  # fmt: skip
 from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import GOLD_VERSIONS, PUBLISHED, EvalSpec, ProblemPart, load_eval
-from harness.spec.pair import PRESETS, TINY, Pair, find_pair
+from harness.spec.pair import TINY, Pair, find_pair, preset
 from harness.spec.presentation import Presentation
+from harness.spec.zoo import zoo
 
 __all__ = [
     "CRITERIA",
     "GOLD_VERSIONS",
     "MODES",
-    "PRESETS",
     "PUBLISHED",
     "TINY",
     "Criterion",
@@ -44,7 +44,9 @@ __all__ = [
     "load_eval",
     "parse",
     "parse_decoding",
+    "preset",
     "read_yaml",
     "with_controls",
     "yaml_mapping",
+    "zoo",
 ]

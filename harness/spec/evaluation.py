@@ -105,7 +105,7 @@ class EvalSpec(Presentation, frozen=True):
         "or a task of lm-eval's: its name, or PATH.yaml.",
     )
     pair: NamedPair = Field(
-        default=TINY, description="dapo-32b, orz-32b, unireason-14b, tiny, or a folder with base and rl."
+        default=TINY, description="A name of `rlvr-dir pair list` (dapo-32b), tiny, or a folder with base and rl."
     )
     decodings: Annotated[tuple[Decoding, ...], BeforeValidator(read_decodings)] = Field(
         default_factory=lambda: (Decoding(),)

@@ -1,4 +1,4 @@
-"""The two checkpoints under study, by path, hub id or the name of a preset."""
+"""The two checkpoints under study, by path, hub id or by a name of the zoo."""
 
 import json
 import re
@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from harness.errors import UserError, unknown
 from harness.spec.base import Place, Spec, parse
+from harness.spec.zoo import zoo
 
 
 def _is_none(value: Any) -> bool:
@@ -57,14 +58,14 @@ class Pair(Spec, frozen=True):
 
     @classmethod
     def preset(cls, name: str) -> "Pair":
-        """Return one of the paper's pairs (its section "Experiment setup" names the checkpoints).
+        """Return a pair of the zoo; NAME@CHECKPOINT has RL as it was at a checkpoint or revision.
 
         Raises:
-            UserError: no preset has that name.
+            UserError: the zoo has no pair of that name.
         """
-        if name not in PRESETS:
-            raise unknown("pair", name, PRESETS)
-        return PRESETS[name]
+        if (found := preset(name)) is None:
+            raise unknown("pair", name, zoo())
+        return found
 
     @classmethod
     def of_folder(cls, folder: str | Path) -> "Pair":
@@ -95,11 +96,15 @@ class Pair(Spec, frozen=True):
         return parse(cls, named, where="pair.json ")
 
 
-PRESETS: dict[str, Pair] = {
-    "dapo-32b": Pair(base="Qwen/Qwen2.5-32B", rl="BytedTsinghua-SIA/DAPO-Qwen-32B"),
-    "orz-32b": Pair(base="Qwen/Qwen2.5-32B", rl="Open-Reasoner-Zero/Open-Reasoner-Zero-32B"),
-    "unireason-14b": Pair(base="Qwen/Qwen3-14B-Base", rl="ReasoningTransferability/UniReason-Qwen3-14B-RL"),
-}
+def preset(named: Any) -> Pair | None:
+    """Return the pair that the zoo has by a name, or by NAME@CHECKPOINT; None where it has none."""
+    if not isinstance(named, str):
+        return None
+    name, at, checkpoint = named.partition("@")
+    if name not in zoo() or (at and not checkpoint):
+        return None
+    return parse(Pair, zoo()[name].at(checkpoint or None))
+
 
 TINY: Literal["tiny"] = "tiny"  # the embedded pair; `harness.tiny.checkpoints` knows where its weights are
 _MADE = re.compile(r"rl|base|validation|seed-\d+|checkpoint-\d+")  # parts of a checkpoint's path that nobody chose
@@ -108,7 +113,7 @@ PAIR_OPTIONS = ("pair", *(OPTIONS.get(name, name) for name in Pair.model_fields)
 
 
 def find_pair(named: Any) -> "Pair | Literal['tiny']":
-    """Find a pair by its name (a preset, `tiny`), by its folder, or by a mapping of its fields.
+    """Find a pair by its name (of the zoo, `tiny`), by its folder, or by a mapping of its fields.
 
     Raises:
         UserError: no such pair, or a field that is refused.
@@ -117,11 +122,11 @@ def find_pair(named: Any) -> "Pair | Literal['tiny']":
         return named
     if isinstance(named, Mapping):
         return parse(Pair, named, where="pair.")
-    if isinstance(named, str) and named in PRESETS:
-        return PRESETS[named]
+    if (found := preset(named)) is not None:
+        return found
     if isinstance(named, str | Path) and Path(named).expanduser().is_dir():
         return Pair.of_folder(named)
-    raise unknown("pair", named, (*PRESETS, TINY, "a folder with base and rl"))
+    raise unknown("pair", named, (*zoo(), TINY, "a folder with base and rl"))
 
 
 NamedPair = Annotated[Pair | Literal["tiny"], BeforeValidator(find_pair)]

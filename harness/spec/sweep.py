@@ -18,7 +18,7 @@ from harness.spec.base import Place, Spec, parse, shown
 from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, Side, check_together, parse_decoding
 from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, ProblemPart, is_benchmark, read_names
-from harness.spec.pair import PRESETS, TINY, Pair, find_pair, model_name
+from harness.spec.pair import TINY, Pair, find_pair, model_name, preset
 from harness.spec.presentation import Presentation
 from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
 
@@ -64,7 +64,7 @@ def _read_pairs(value: Any) -> tuple[str | SweptPair, ...]:
 
 def _read_pair(given: Any) -> str | SweptPair:
     """Read a name, a folder, which gives the pair its name, `NAME=PLACE`, or a pair's fields and its `name`."""
-    if isinstance(given, SweptPair) or given in (TINY, *PRESETS):
+    if isinstance(given, SweptPair) or given == TINY or preset(given) is not None:
         return given
     name, place = "", given
     if isinstance(given, Mapping):
@@ -140,7 +140,7 @@ class SweepSpec(Presentation, Search, frozen=True):
     @property
     def pairs(self) -> dict[str, Pair | str]:
         """Return the pairs by name; `harness.tiny.checkpoints` knows the one called `tiny`."""
-        return {pair_name(p): PRESETS.get(p, p) if isinstance(p, str) else p.pair for p in self.pair}
+        return {pair_name(p): (preset(p) or p) if isinstance(p, str) else p.pair for p in self.pair}
 
     @property
     def extrapolates(self) -> bool:

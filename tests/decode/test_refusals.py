@@ -212,6 +212,18 @@ def as_float32(value):
     ("key", "change", "words"),
     [
         ("rope_interleaved", lambda value: False, "rope_interleaved (None and False), which no code of their models"),
+        (
+            "use_mrope",
+            lambda value: False,
+            "use_mrope (None and False), which no code of their models reads to compute",
+        ),
+        ("unsloth_fixed", lambda value: True, "unsloth_fixed (None and True), which no code of their models"),
+        ("_attn_implementation_autoset", lambda value: True, "_attn_implementation_autoset (None and True), which no"),
+        (
+            "router_aux_loss_coef",
+            lambda value: 0.1,
+            "router_aux_loss_coef (None and 0.1), which no code of their models",
+        ),
         ("rms_norm_eps", as_float32, "rms_norm_eps (1e-06 and 9.99999997475"),
         ("rope_parameters", lambda value: {**value, "partial_rotary_factor": as_float32(0.3)}, "single precision"),
     ],
@@ -224,9 +236,10 @@ def test_what_differs_and_does_not_matter_is_a_warning(copy_of, peaked_pair, key
         content[key] |= {"partial_rotary_factor": 0.3}
         (base / "config.json").write_text(json.dumps(content))
         pair = Pair(base=str(base), rl=pair.rl)
-    with pytest.warns(UserWarning, match=re.escape(words)) as warned:
-        read_checkpoints(pair)
-    assert len(warned) == 1
+    for each in (pair, Pair(base=pair.rl, rl=pair.base)):  # whichever of the two has it
+        with pytest.warns(UserWarning, match=re.escape(words) if each is pair else key) as warned:
+            read_checkpoints(each)
+        assert len(warned) == 1
 
 
 @pytest.mark.parametrize(("key", "value"), [("logit_scale", 2.0), ("head_dim", 8), ("rms_norm_eps", 1.001e-6)])

@@ -5,7 +5,7 @@ import pytest
 from harness.errors import UserError
 from harness.evals.args import ACCEPTED, parse_model_args
 from harness.evals.sampling import sampling_of
-from harness.spec import PRESETS, TINY, Sampling
+from harness.spec import TINY, Pair, Sampling, zoo
 
 HALVES = {"pretrained": "rl-dir", "base": "base-dir"}
 
@@ -26,9 +26,9 @@ def test_nothing_named_is_the_tiny_pair():
         assert parse_model_args(given).spec.pair == TINY
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", zoo())
 def test_presets(name):
-    assert parse_model_args({"pair": name}).spec.pair == PRESETS[name]
+    assert parse_model_args({"pair": name}).spec.pair == Pair.preset(name)
     assert parse_model_args({"pair": name, "revision": "v1"}).spec.pair.rl_revision == "v1"
 
 

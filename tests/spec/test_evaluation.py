@@ -8,7 +8,7 @@ import pytest
 from harness import grading
 from harness.errors import UserError
 from harness.grading import GRADERS
-from harness.spec import GOLD_VERSIONS, PRESETS, TINY, Decoding, EvalSpec, Pair, Sampling, load_eval, parse, read_yaml
+from harness.spec import GOLD_VERSIONS, TINY, Decoding, EvalSpec, Pair, Sampling, load_eval, parse, read_yaml
 from harness.spec.evaluation import DECODING_OPTIONS
 from harness.spec.presentation import DEFAULT_GRADER, Grader
 
@@ -48,7 +48,7 @@ def test_a_file_is_the_whole_evaluation(file):
 def test_options_win_over_the_file(file):
     options = {"limit": 3, "max_tokens": 60, "tasks": "tiny_hard", "pair": "dapo-32b", "dtype": "float32", "seed": None}
     spec = load_eval(read_yaml(file, ["sampling.temperature=0.5"]), options)
-    assert (spec.limit, spec.tasks, spec.pair) == (3, ("tiny_hard",), PRESETS["dapo-32b"])
+    assert (spec.limit, spec.tasks, spec.pair) == (3, ("tiny_hard",), Pair.preset("dapo-32b"))
     assert (spec.sampling.samples, spec.sampling.max_tokens, spec.sampling.temperature) == (8, 60, 0.5)
     assert (spec.engine.backend, spec.engine.dtype) == ("transformers", "float32")
     assert load_eval(read_yaml(file), {"decodings": ["base"]}).decodings == (Decoding(mode="base"),)
@@ -73,7 +73,7 @@ def test_controls_are_a_short_way_of_writing_more_decodings():
 def test_what_is_asked_has_one_hash_in_any_process():
     code = "from harness.spec import *; print(load_eval({'tasks': 'amc', 'pair': 'dapo-32b'}, {'samples': '8'}).hash())"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    spec = EvalSpec(tasks=("amc",), pair=PRESETS["dapo-32b"], sampling=Sampling(samples=8))
+    spec = EvalSpec(tasks=("amc",), pair=Pair.preset("dapo-32b"), sampling=Sampling(samples=8))
     assert other.stdout.strip() == spec.hash()
     changes = [{"grader": "plain"}, {"limit": 2}, {"golds": "r1zero"}, {"tasks": ("aime24",)}, {"pair": "tiny"}]
     assert len({spec.hash(), *(spec.replace(**change).hash() for change in changes)}) == 1 + len(changes)

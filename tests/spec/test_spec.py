@@ -9,7 +9,7 @@ import pytest
 
 import harness.policy
 from harness.errors import UserError
-from harness.spec import CRITERIA, PRESETS, Criterion, Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
+from harness.spec import CRITERIA, Criterion, Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
 from harness.spec.decoding import parse_decoding
 
 
@@ -133,8 +133,8 @@ def test_a_window_is_a_slice_of_tokens():
 
 
 def test_presets_are_the_papers_pairs():
-    assert PRESETS["dapo-32b"].rl == "BytedTsinghua-SIA/DAPO-Qwen-32B"
-    assert PRESETS["unireason-14b"].base == "Qwen/Qwen3-14B-Base"
+    assert Pair.preset("dapo-32b").rl == "BytedTsinghua-SIA/DAPO-Qwen-32B"
+    assert Pair.preset("unireason-14b").base == "Qwen/Qwen3-14B-Base"
     with pytest.raises(UserError, match=r"pair='dapo32b' is not known; accepted: .*did you mean 'dapo-32b'"):
         Pair.preset("dapo32b")
 

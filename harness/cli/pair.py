@@ -1,0 +1,78 @@
+"""`rlvr-dir pair`: the pairs that have names, and whether two checkpoints can be decoded together."""
+
+from typing import Annotated
+
+import typer
+
+from harness.cli.base import echo, echo_json, group
+from harness.errors import UserError
+from harness.spec import EngineSpec, parse
+from harness.spec.pair import pair_of
+
+app = group("Pairs by name, and whether two checkpoints can be decoded together.")
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+
+
+@app.command("list")
+def list_command(as_json: AsJson = False) -> None:
+    """List the pairs that --pair NAME knows, with what is known of each.
+
+    A question mark stands behind what nobody has verified. A name takes a checkpoint, or any revision of the RL
+    repository, after an @: nemotron-1.5b@brorl.
+    """
+    from harness.spec import zoo
+
+    if as_json:
+        echo_json([{"name": name, **pair.model_dump(mode="json")} for name, pair in zoo().items()])
+        return
+    from harness.pairs import zoo_table
+
+    echo(zoo_table(list(zoo().items())), lines=True)
+    echo("")
+    echo("?: not verified. base / RL where they differ, – where it is not known. tiny is the pair that ships.")
+
+
+@app.command("check")
+def check_command(
+    names: Annotated[list[str], typer.Argument(metavar="BASE RL", help="Two checkpoints; or one NAME, or a folder.")],
+    base_revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of base on the hub.")] = None,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of RL on the hub.")] = None,
+    target: Annotated[str | None, typer.Option(help="A third model that the change is carried over to.")] = None,
+    target_revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of the target.")] = None,
+    trust_remote_code: Annotated[bool, typer.Option(help="Run code that a checkpoint brings along.")] = False,
+    max_model_len: Annotated[int | None, typer.Option(help="Tokens of prompt and response; default all.")] = None,
+    dtype: Annotated[str, typer.Option(help="auto, bfloat16, float16 or float32.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a pair will run, on which GPUs, what will be warned of, and why not. Reads no weights.
+
+    Only configurations and tokenizers are read, from a folder, the hub's cache or the hub; the checks are those with
+    which every engine begins. Exit status: 0 it runs, 1 it does not, 2 it cannot be told. For example:
+
+    \b
+        rlvr-dir pair check orz-7b
+        rlvr-dir pair check Qwen/Qwen2.5-7B Open-Reasoner-Zero/Open-Reasoner-Zero-7B --max-model-len 16384
+        rlvr-dir pair check runs/train/mine/seed-0
+    """
+    if len(names) > 2:
+        raise UserError(f"{len(names)} checkpoints are named; accepted: BASE RL, or the name or the folder of a pair")
+    engine = parse(EngineSpec, {"max_model_len": max_model_len, "dtype": dtype})
+    given = {
+        "base_revision": base_revision, "revision": revision, "target": target, "target_revision": target_revision,
+        "trust_remote_code": trust_remote_code or None,
+    }  # fmt: skip
+    options = {name: value for name, value in given.items() if value is not None}
+    two = {"base": names[0], "pretrained": names[-1]} if len(names) == 2 else {"pair": names[0]}
+    pair = pair_of({**two, **options})
+    if pair is None:
+        raise UserError("no pair is named; accepted: BASE RL, or the name or the folder of a pair")
+    from harness.pairs import examine
+
+    found = examine(pair, engine, names[0] if len(names) == 1 else "")
+    if as_json:
+        echo_json(found.plain())
+    else:
+        for line in found.lines():
+            echo(line)
+    if found.verdict != "runs":
+        raise typer.Exit(1 if found.verdict == "refused" else 2)

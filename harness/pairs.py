@@ -1,0 +1,145 @@
+"""Say of a pair whether it will run, on which GPUs, and what will be warned of: no weights needed, none read.
+
+    found = examine(Pair(base="Qwen/Qwen2.5-7B", rl="Open-Reasoner-Zero/Open-Reasoner-Zero-7B"))
+    print(found.verdict, found.why, found.warned)
+
+What is checked is `harness.decode.pair_engine.check_pair`, with which every engine begins, so that the two cannot
+disagree; the GPUs are `harness.price`'s.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.errors import UserError
+from harness.markdown import markdown_table
+from harness.price import CARDS, GIB, PairPrice, pair_table
+from harness.spec import EngineSpec, Pair, zoo
+from harness.spec.zoo import ZooPair
+from harness.tiny import checkpoints
+
+UNLIMITED = 2**31  # tokens of a response: the context ends it
+Verdict = Literal["runs", "refused", "unknown"]  # unknown: the checkpoints are not here and the hub cannot be asked
+
+
+@dataclass(frozen=True)
+class Examined:
+    """Hold what was found of a pair."""
+
+    name: str
+    pair: Pair
+    verdict: Verdict
+    why: str | None = None  # unless it runs
+    warned: tuple[str, ...] = ()
+    context: tuple[int, int] | None = None  # tokens of prompt and response: where all models are read, of RL alone
+    dtype: str | None = None  # in which it is decoded
+    price: PairPrice | None = None
+    known: ZooPair | None = None
+
+    def lines(self) -> list[str]:
+        """Say it, a line each."""
+        said = [f"{self.name}: " + ", ".join(f"{role} {_place(self.pair, role)}" for role in self.pair.roles)]
+        said.append({"runs": "it runs", "refused": "it does not run", "unknown": "it cannot be told"}[self.verdict])
+        if self.why:
+            said[-1] += f": {self.why}"
+        said += [f"warning: {each}" for each in self.warned]
+        if self.context and self.dtype:
+            both, alone = self.context
+            more = f", {alone:,} where RL alone is read" if alone != both else ""
+            said.append(f"it is decoded in {self.dtype}, prompt and response of up to {both:,} tokens{more}")
+        if self.known and self.known.note:
+            said.append(f"note: {self.known.note}")
+        if self.known and self.known.unverified:
+            said.append(f"not verified in the zoo: {', '.join(self.known.unverified)}")
+        return [*said, "", *"\n".join(pair_table([self.price])).splitlines()] if self.price else said
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain JSON values; `gpus` maps gigabytes to the fewest GPUs, None where none will do."""
+        price = self.price
+        return {
+            "name": self.name,
+            **self.pair.model_dump(),
+            "verdict": self.verdict,
+            "why": self.why,
+            "warnings": list(self.warned),
+            "context": None if self.context is None else dict(zip(("all", "rl_alone"), self.context, strict=True)),
+            "dtype": self.dtype,
+            "parameters": price and dict(zip(self.pair.roles, (each.parameters for each in price.sizes), strict=True)),
+            "weights_gib": price and round(price.weights / GIB, 2),
+            "cache_bytes_a_token": price and price.cache,
+            "tokens": price and price.tokens,
+            "gpus": price and {str(card): price.fewest(card) for card in CARDS},
+            "zoo": self.known and self.known.model_dump(mode="json"),
+        }
+
+
+def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") -> Examined:
+    """Check a pair, or `tiny`; by its `name` the zoo says more of it."""
+    engine, pair = engine or EngineSpec(), checkpoints(pair)
+    name = name or Path(pair.rl).name
+    found = partial(Examined, name, pair, known=zoo().get(name.partition("@")[0]))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        verdict, why, checked = _checked(pair, engine)
+    warned = [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
+    if checked is None:
+        price = PairPrice.of(pair, engine, name, UNLIMITED) if verdict == "unknown" else None
+        return found(verdict, why, tuple(warned), price=price)
+    for role in checked.without_weights:
+        warned.append(f"{role}={getattr(pair, role)!r} has no weights yet, without which nothing can be loaded")
+    context = (checked.context.length, checked.context.rl_alone)
+    dtype = checked.checkpoints.dtype if engine.dtype == "auto" else engine.dtype
+    as_run = engine.replace(max_model_len=max(context), dtype=dtype)
+    return found(verdict, None, tuple(warned), context, dtype, PairPrice.of(pair, as_run, name, UNLIMITED))
+
+
+def _checked(pair: Pair, engine: EngineSpec) -> tuple[Verdict, str | None, Any]:
+    from harness.decode.checkpoints import UnreachableError
+    from harness.decode.pair_engine import check_pair
+
+    try:
+        return "runs", None, check_pair(pair, engine, absent=True)
+    except UnreachableError as error:
+        return "unknown", str(error), None
+    except UserError as error:
+        return "refused", str(error), None
+
+
+def _place(pair: Pair, role: str) -> str:
+    place, revision = pair.of(role)
+    return place + (f" at {revision}" if revision else "")
+
+
+def zoo_table(pairs: Sequence[tuple[str, ZooPair]]) -> str:
+    """Return the zoo as a table, a pair a row; a question mark is behind what nobody has verified."""
+    rows = []
+    for name, pair in pairs:
+
+        def shown(fact: str, text: str | None, pair: ZooPair = pair) -> str:
+            return f"{text or ''}?" if fact in pair.unverified else text or ""
+
+        rows.append(
+            [
+                name,
+                shown("base", pair.base),
+                shown("rl", pair.rl),
+                shown("size", f"{pair.size:g}"),
+                shown("licence", pair.licence),
+                shown("context", _both(pair.context)),
+                shown("precision", _both(pair.precision)),
+                shown("checkpoints", " ".join(pair.checkpoints)),
+            ]
+        )
+    head = ["pair", "base", "RL", "size", "licence", "context", "precision", "checkpoints"]
+    return markdown_table(head, rows, left=[True, True, True, False, True, False, True, True])
+
+
+def _both(values: "tuple[Any, Any] | None") -> str | None:
+    """Write a fact of two models: once where both have the same."""
+    if values is None:
+        return None
+    shown = ["–" if each is None else f"{each:,}" if isinstance(each, int) else str(each) for each in values]
+    return shown[0] if shown[0] == shown[1] else " / ".join(shown)

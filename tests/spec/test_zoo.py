@@ -1,0 +1,81 @@
+"""The zoo: what its file says is whole and says what is not verified; its names work wherever a pair is named."""
+
+import pytest
+
+from harness.errors import UserError
+from harness.price import sizes_of
+from harness.spec import Pair, find_pair, load_eval, parse, preset, zoo
+from harness.spec.pair import pair_of
+from harness.spec.published import KNOWN
+from harness.spec.sweep import pair_name
+from harness.spec.zoo import FILE, ZooPair
+from harness.sweep.specs import load
+
+ORZ = {
+    "base": "Qwen/Qwen2.5-7B", "rl": "Open-Reasoner-Zero/Open-Reasoner-Zero-7B", "method": "PPO", "size": 7.6,
+    "type": "qwen2", "licence": "mit", "context": [131072, 131072], "vocabulary": [152064, 152064],
+    "precision": ["bfloat16", "bfloat16"], "template": [True, True],
+}  # fmt: skip
+
+
+def test_the_zoo_is_one_place_with_the_papers_pairs_first():
+    assert list(zoo())[:3] == ["dapo-32b", "orz-32b", "unireason-14b"]
+    assert len(zoo()) >= 20
+    assert len({(pair.base, pair.rl) for pair in zoo().values()}) == len(zoo()), "no pair has two names"
+    assert any("rlzero" in name and pair.base == "allenai/Olmo-3-1025-7B" for name, pair in zoo().items())
+    assert any(pair.checkpoints for pair in zoo().values()), "a trajectory"
+    explained = FILE.read_text().split("\ndapo-32b:")[0]
+    assert all(f"#   {fact} " in explained for fact in ZooPair.model_fields if fact not in ("base", "rl", "unverified"))
+
+
+@pytest.mark.parametrize("fact", ["licence", "context", "vocabulary", "precision", "template"])
+def test_what_is_not_known_has_to_be_marked(fact):
+    assert parse(ZooPair, ORZ).unverified == ()
+    for value in (None, [None, ORZ[fact][1]]) if isinstance(ORZ[fact], list) else (None,):
+        with pytest.raises(
+            UserError, match=f"{fact} is not known of rl='Open-Reasoner-Zero/Open-Reasoner-Zero-7B', so"
+        ):
+            parse(ZooPair, ORZ | {fact: value})
+        assert parse(ZooPair, ORZ | {fact: value, "unverified": [fact]}).unverified == (fact,)
+
+
+@pytest.mark.parametrize("name", zoo())
+def test_sizes_context_and_vocabulary_are_those_of_the_configuration_that_is_known(name):
+    pair = zoo()[name]
+    if pair.base not in KNOWN:
+        assert "size" in pair.unverified
+        return
+    sizes, _ = sizes_of(pair.base)
+    assert round(sizes.parameters / 1e9, 1) == pair.size
+    assert KNOWN[pair.base][0] == pair.type
+    assert (pair.context or [None])[0] in (None, sizes.context)
+    assert (pair.vocabulary or [None])[0] in (None, sizes.vocab)
+
+
+def test_a_checkpoint_of_a_trajectory_is_named_behind_an_at():
+    whole = Pair.preset("nemotron-1.5b")
+    assert (whole.rl, whole.rl_revision) == ("nvidia/Nemotron-Research-Reasoning-Qwen-1.5B", None)
+    assert preset("nemotron-1.5b@brorl") == whole.replace(rl_revision="brorl")
+    assert preset("orz-7b@1eae6d1").rl_revision == "1eae6d1", "any revision of the repository"
+    step = preset("rlvr-math-1.5b@700")
+    assert (step.rl.rpartition("-")[2], step.rl_revision) == ("700", None), "a repository of its own"
+    for nobody in ("orz-7b@", "nobody@700", "", None):
+        assert preset(nobody) is None
+    with pytest.raises(UserError, match=r"pair='orz7b' is not known; .*did you mean 'orz-7b'"):
+        find_pair("orz7b")
+
+
+def test_names_work_wherever_a_pair_is_named():
+    named = "nemotron-1.5b@brorl"
+    pair = preset(named)
+    assert pair_of({"pair": named}) == pair
+    assert pair_of({"pair": "nemotron-1.5b", "revision": "brorl"}) == pair
+    assert load_eval({"tasks": ["aime24"], "pair": named}).pair == pair
+    sweep = {
+        "name": "steps", "tasks": ["aime24"], "decode": {"mode": "replace"}, "method": "grid",
+        "pair": ["rlvr-math-1.5b@700", "rlvr-math-1.5b@800"], "parameters": {"decode.tau": {"values": [-0.3]}},
+        "metric": {"name": "avg_at_32", "goal": "maximize"},
+    }  # fmt: skip
+    found = load(sweep)
+    assert [pair_name(each) for each in found.pair] == sweep["pair"]
+    assert [each.rl[-3:] for each in found.pairs.values()] == ["700", "800"]

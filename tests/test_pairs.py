@@ -1,0 +1,250 @@
+"""`rlvr-dir pair`: on configurations and tokenizers made here, without weights; and what loading says of the same."""
+
+import json
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from harness.bench.random_pair import tokenizer
+from harness.cli import app
+from harness.decode.engine import single_engine
+from harness.errors import UserError
+from harness.pairs import examine, zoo_table
+from harness.spec import EngineSpec, Pair, preset, zoo
+
+TRANSFORMERS = EngineSpec(backend="transformers")
+SMALL = {
+    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "vocab_size": 320, "hidden_size": 64,
+    "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "max_position_embeddings": 512, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 1,
+}  # fmt: skip
+LARGE = SMALL | {
+    "vocab_size": 152064, "hidden_size": 5120, "intermediate_size": 27648, "num_hidden_layers": 64,
+    "num_attention_heads": 40, "num_key_value_heads": 8, "max_position_embeddings": 131072,
+}  # fmt: skip
+YARN = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 512}
+
+
+@pytest.fixture(scope="module")
+def made_tokenizer():
+    return tokenizer(300)
+
+
+@pytest.fixture
+def write(tmp_path, made_tokenizer):
+    """Makes a pair of folders with config.json and tokenizer files, and no weights."""
+
+    def make(base=SMALL, rl=SMALL):
+        for role, config in (("base", base), ("rl", rl)):
+            made_tokenizer.save_pretrained(tmp_path / role)
+            (tmp_path / role / "config.json").write_text(json.dumps(config))
+        return Pair(base=str(tmp_path / "base"), rl=str(tmp_path / "rl"))
+
+    return make
+
+
+def edit(folder, file, change):
+    content = json.loads(Path(folder, file).read_text())
+    change(content)
+    Path(folder, file).write_text(json.dumps(content))
+
+
+def swap_ids(content):
+    vocab = content["model"]["vocab"]
+    vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+
+
+def test_a_pair_without_weights_runs_once_they_are_there(write):
+    found = examine(write(), TRANSFORMERS)
+    assert (found.verdict, found.why, found.context, found.dtype) == ("runs", None, (512, 512), "bfloat16")
+    assert [each.split("=")[0] for each in found.warned] == ["base", "rl"]
+    assert all("has no weights yet" in each for each in found.warned)
+    assert found.lines()[1] == "it runs"
+
+
+@pytest.mark.parametrize("key", ["use_mrope", "unsloth_fixed", "_attn_implementation_autoset"])
+def test_keys_that_tools_leave_behind_are_warnings(write, key):
+    found = examine(write(rl=SMALL | {key: True}))
+    assert found.verdict == "runs"
+    assert any(f"{key} (None and True), which no code of their models reads" in each for each in found.warned)
+
+
+def test_what_will_be_warned_of(write):
+    pair = write(rl=SMALL | {"max_position_embeddings": 2048})
+    Path(pair.base, "chat_template.jinja").unlink()
+    found = examine(pair, TRANSFORMERS.replace(max_model_len=1024))
+    assert any("has a chat template and base=" in each for each in found.warned)
+    assert any(each.startswith("max_model_len=1024: base=") for each in found.warned)
+    shorter = examine(pair, TRANSFORMERS)
+    assert shorter.context == (512, 2048)
+    assert "of up to 512 tokens, 2,048 where RL alone is read" in "\n".join(shorter.lines())
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"vocab_size": 299}, "its tokenizer has ids up to 300 but the model has 299 outputs"),
+        ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "is quantised (awq)"),
+    ],
+)
+def test_what_cannot_be_decoded_is_refused(write, changed, words):
+    found = examine(write(rl=SMALL | changed))
+    assert found.verdict == "refused"
+    assert words in found.why
+    assert (found.price, "\n" in found.why) == (None, False)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"vocab_size": 352}, {"num_hidden_layers": 3}, {"rope_scaling": YARN}, {"hidden_size": 128}]
+)
+def test_two_sizes_are_a_warning_that_names_them(write, changed):
+    found = examine(write(rl=SMALL | changed))
+    [said] = [each for each in found.warned if "each is built as its own configuration says" in each]
+    assert found.verdict == "runs"
+    assert next(iter(changed)).replace("rope_scaling", "rope_parameters") in said
+    small, large = found.plain()["parameters"].values()
+    assert large > small or "rope_scaling" in changed
+
+
+def test_a_third_model(write, tmp_path):
+    pair = write()
+    target = shutil.copytree(pair.base, tmp_path / "big")
+    edit(target, "config.json", lambda content: content.update(num_hidden_layers=4))
+    found = examine(pair.replace(target=str(target)))
+    assert list(found.plain()["parameters"]) == ["base", "rl", "target"]
+    assert found.lines()[0].endswith(f"target {target}")
+    edit(target, "tokenizer.json", swap_ids)
+    assert "order their vocabulary differently" in examine(pair.replace(target=str(target))).why
+
+
+def test_two_types_of_model_are_refused(write):
+    types = ({"model_type": each.lower(), "architectures": [f"{each}ForCausalLM"]} for each in ("Qwen3", "Olmo3"))
+    assert "different model types (qwen3 and olmo3)" in examine(write(*(SMALL | each for each in types))).why
+
+
+def test_moved_token_ids_are_refused(write):
+    pair = write()
+    edit(pair.rl, "tokenizer.json", swap_ids)
+    assert "order their vocabulary differently: 2 tokens" in examine(pair).why
+
+
+def test_a_context_that_no_model_can_be_read_at_is_refused(write):
+    stretched = SMALL | {"rope_scaling": YARN, "max_position_embeddings": 1024}
+    found = examine(write(stretched, stretched), TRANSFORMERS.replace(max_model_len=4096))
+    assert found.why.startswith("max_model_len=4096 is refused")
+
+
+CHANGES = [
+    {}, {"use_mrope": False}, {"attention_dropout": 0.1}, {"unsloth_version": "2026.1"}, {"use_cache": False},
+    {"max_position_embeddings": 256}, {"rms_norm_eps": 1e-5}, {"rms_norm_eps": 1.0000001e-6}, {"hidden_act": "gelu"},
+    {"vocab_size": 310}, {"head_dim": 16}, {"tie_word_embeddings": True}, {"eos_token_id": None}, {"logit_scale": 2.0},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_loading_says_the_same(peaked_pair, tmp_path, change):
+    rl = shutil.copytree(peaked_pair.rl, tmp_path / "rl")
+    edit(rl, "config.json", lambda content: content.update(change))
+    pair = peaked_pair.replace(rl=str(rl))
+    found = examine(pair, TRANSFORMERS)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            single_engine(pair, TRANSFORMERS)
+            said = None
+        except UserError as error:
+            said = str(error)
+    assert found.why == said
+    assert found.warned == tuple(str(each.message) for each in caught)
+    assert found.verdict == ("runs" if said is None else "refused")
+
+
+def test_weights_that_are_there_are_looked_at(peaked_pair, tmp_path):
+    rl = shutil.copytree(peaked_pair.rl, tmp_path / "rl")
+    file = rl / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:1000])
+    assert "cut short or damaged" in examine(peaked_pair.replace(rl=str(rl))).why
+
+
+def test_the_gpus_are_those_of_the_narrower_type(write):
+    pair = write(LARGE, LARGE | {"torch_dtype": "float32"})
+    found = examine(pair, EngineSpec(max_model_len=22_048), "mine").plain()
+    assert (found["dtype"], found["weights_gib"]) == ("bfloat16", 122.05)
+    assert found["parameters"] == {"base": 32_763_876_352, "rl": 32_763_876_352}
+    assert found["gpus"] == {"24": 8, "40": 8, "80": 4, "141": 2}
+    whole = examine(pair, EngineSpec())
+    assert (whole.price.tokens, whole.plain()["gpus"]["24"]) == (131_072, None)
+    assert examine(pair, EngineSpec(dtype="float32", max_model_len=22_048)).plain()["weights_gib"] == 244.11
+
+
+def test_a_pair_in_the_hubs_cache(write, tmp_path, monkeypatch):
+    pair = write()
+    for role in ("base", "rl"):
+        place = tmp_path / f"models--someone--{role}"
+        shutil.copytree(getattr(pair, role), place / "snapshots" / ("0" * 40))
+        (place / "refs").mkdir()
+        (place / "refs" / "main").write_text("0" * 40)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    found = examine(Pair(base="someone/base", rl="someone/rl"))
+    assert (found.verdict, found.warned) == ("runs", ()), "weights of the hub are fetched when they are loaded"
+
+
+@pytest.fixture
+def nothing_here(tmp_path, monkeypatch):
+    """No hub, and an empty cache."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+def test_without_a_network_it_says_so_and_what_the_zoo_knows(nothing_here):
+    found = examine(preset("nouscoder-14b"), name="nouscoder-14b")
+    assert found.verdict == "unknown"
+    assert "does not exist here, and the hub's cache does not hold it" in found.why
+    assert found.plain()["gpus"] == {"24": 8, "40": 4, "80": 2, "141": 1}
+    text = "\n".join(found.lines())
+    assert "note: RL's rotary embeddings are stretched by YaRN" in text
+    assert "not verified in the zoo: method, licence" in text
+    assert examine(Pair(base="no/body", rl="no/one")).price is None
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["pair", *words])
+
+
+def test_the_list(capsys):
+    shown = run("list")
+    assert shown.exit_code == 0
+    lines = shown.output.splitlines()
+    assert len([line for line in lines if line.startswith("|")]) == len(zoo()) + 2
+    [orz] = [line for line in lines if line.startswith("| orz-7b ")]
+    assert "| mit " in orz
+    assert "?" not in orz
+    listed = json.loads(run("list", "--json").output)
+    assert [each["name"] for each in listed] == list(zoo())
+    assert listed[4]["unverified"] == ["method", "template"]
+    assert "32.8" in zoo_table([("dapo-32b", zoo()["dapo-32b"])])
+
+
+def test_the_command(write, nothing_here):
+    pair = write()
+    folder = str(Path(pair.rl).parent)
+    shown = run("check", folder)
+    assert (shown.exit_code, shown.output.splitlines()[1]) == (0, "it runs")
+    assert "|" in shown.output
+    two = run("check", pair.base, pair.rl, "--json", "--max-model-len", "256")
+    assert (two.exit_code, json.loads(two.output)["tokens"]) == (0, 256)
+    edit(pair.rl, "tokenizer.json", swap_ids)
+    refused = run("check", pair.base, pair.rl)
+    assert (refused.exit_code, "it does not run: base=" in refused.output) == (1, True)
+    unknown = run("check", "orz-7b@1eae6d1")
+    assert (unknown.exit_code, "it cannot be told: rl='Open-Reasoner-Zero" in unknown.output) == (2, True)
+    assert unknown.output.splitlines()[0].endswith("Open-Reasoner-Zero-7B at 1eae6d1")
+    for words, said in [(["nobody"], "pair='nobody' is not known"), (["a", "b", "c"], "3 checkpoints are named")]:
+        failed = run("check", *words)
+        assert isinstance(failed.exception, UserError)
+        assert said in str(failed.exception)
