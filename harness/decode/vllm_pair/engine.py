@@ -175,11 +175,12 @@ class VllmPair(TestedPair):
             "rlvr_base_tied": ties_head(found.base_config),
             **({"head_dtype": self.head_dtype} if self.head_dtype != self.dtype else {}),
         }
-        if (built := positions(found.config)) and self.max_model_len > built:
-            named["max_position_embeddings"] = self.max_model_len  # else the table of rotary angles ends before
+        longest = max(self.context.length, self.context.rl_alone)  # base is computed where RL alone is read, too
+        if (built := positions(found.config)) and longest > built:
+            named["max_position_embeddings"] = longest  # else the table of rotary angles ends before
         for role in pair.roles:
-            if (built := positions(found.configs[role])) and self.max_model_len > built:
-                named[f"rlvr_{role}_positions"] = self.max_model_len
+            if (built := positions(found.configs[role])) and longest > built:
+                named[f"rlvr_{role}_positions"] = longest
         if self.single:
             overrides = {"architectures": [SINGLE_ARCHITECTURE], **named}
             return {"model": pair.rl, "revision": pair.rl_revision, "hf_overrides": overrides}
