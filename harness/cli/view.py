@@ -132,6 +132,8 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> "Callable[[Sequen
     The tiny pair's records are known by the digest of its weights.
     """
 
+    told: list[bool] = []  # a report asks for many records, and is told once
+
     def load(snapshots: "Sequence[Snapshot]") -> Any:
         how: dict[str, Any] = {"trust_remote_code": False, "local_files_only": named in (None, NAMED_THERE)}
         place = named
@@ -143,8 +145,9 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> "Callable[[Sequen
         elif named is None:
             place = _tiny(snapshots)
         if place is None:
-            if any(one.about.get("rl") for one in snapshots):
-                echo("Tokens are shown by their ids; --tokenizer says where their tokenizer is.", err=True)
+            if any(one.about.get("rl") for one in snapshots) and not told:
+                told.append(True)
+                echo("Some tokens are shown by their ids; --tokenizer says where their tokenizer is.", err=True)
             return None
         from transformers import AutoTokenizer
 

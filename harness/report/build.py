@@ -53,7 +53,7 @@ def build(
     ours = [result for result in results if not isinstance(result, LmEvalResult)]
     ours = told_apart(ours)
     every = grouped(ours)
-    groups = [group for group in every if not all(map(of_training, group.results))]
+    groups = _numbered([group for group in every if not all(map(of_training, group.results))])
     rows = comparisons([setting for group in groups for setting in group.settings])
     trained = trained_section(ours)
     said, further = "This report holds analyses only; it compares no results.", ()
@@ -84,6 +84,11 @@ def build(
         for one in [provenance(result, group, out, runs or {})]
     }
     return Report(name, said, tuple(sections), tuple(sources.values()), tuple(facts), tuple(viewers))
+
+
+def _numbered(groups: list[Group]) -> list[Group]:
+    """Number the groups that have tables and figures of their own, for the names of their files; one needs none."""
+    return [replace(group, slug=f"{number}-") for number, group in enumerate(groups)] if len(groups) > 1 else groups
 
 
 def _groups_of(results: Sequence[LmEvalResult]) -> list[Group]:

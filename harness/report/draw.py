@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 # Colours that also differ in lightness and to colour-blind eyes (Okabe and Ito), readable on white and on black.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#999999")
-BASE, RL, EXPO = "#8c8c8c", "#d55e00", "#8a5cc2"
+BASE, RL, EXPO, COUPLING = "#8c8c8c", "#d55e00", "#8a5cc2", "#808080"
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 _LONGEST = 100  # characters of a label
 INK = "#1b2a3a"  # becomes the page's text colour

@@ -10,8 +10,9 @@ from harness.evals.compare import Comparison, comparison_kind
 from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 from harness.evals.settings import Setting
-from harness.report.draw import BASE, COLOURS, EXPO, MARKS, RL, canvas, root_axis, styled, svg
+from harness.report.draw import BASE, COLOURS, COUPLING, EXPO, MARKS, RL, canvas, root_axis, styled, svg
 from harness.report.model import Figure
+from harness.report.verdict import extrapolates
 from harness.spec import Decoding
 from harness.text import visible
 
@@ -21,6 +22,7 @@ CRITERIA = {
     "abs_delta_logp": "|Δ log p|", "nll_rl": "−log p of RL", "ce": "cross entropy", "js": "Jensen–Shannon",
     "always": "no gate", "coupling": "coupling",
 }  # fmt: skip
+PAPERS = (*list(CRITERIA)[:7],)  # the criteria of the paper
 COUPLED = Decoding(mode="replace", criterion="coupling")
 MOST = 40  # rows that a figure of differences can hold
 
@@ -31,8 +33,8 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
 
     Where base's tokens were coupled with RL's, a vertical line stands at the least ratio at which their law is RL's.
 
-    Extrapolations beside replacements on base, and ways on RL beside ways on base, are drawn only if `every` way is
-    asked for.
+    Extrapolations beside replacements on base, ways on RL beside ways on base, and what has no gate beside gates are
+    drawn only if `every` way is asked for.
     """
     figure, axes = canvas(5.6, 3.4)
     unit, avg = _unit(settings[0].first, {one.samples for one in settings})
@@ -41,12 +43,14 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
         settings = [one for one in settings if not one.decoding.gated or one.decoding.primary == "base"]
         if any(one.decoding.mode == "replace" for one in settings):
             settings = [one for one in settings if one.decoding.mode != "extrapolate"]
+        if any(one.decoding.gated and one.decoding.criterion != "always" for one in settings):
+            settings = [one for one in settings if not one.decoding.gated or one.decoding.criterion != "always"]
     lines: dict[tuple[Any, str, float, float], list[Setting]] = {}
     for one in settings:
         if (way := one.decoding).gated:
             lines.setdefault((way.primary, way.gate, way.gamma, way.min_p_rl), []).append(one)
             if way == COUPLED:
-                axes.axvline(100 * one.replacement_ratio, color="0.5", linewidth=0.8, linestyle=(0, (1, 3)))
+                axes.axvline(100 * one.replacement_ratio, color=COUPLING, linewidth=0.8, linestyle=(0, (1, 3)))
     data = []
     order = list(CRITERIA)
     for i, way in enumerate(sorted(lines, key=lambda key: (key[0], order.index(key[1].split()[0]), *key[1:]))):
@@ -57,15 +61,10 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
         label += f", p ≥ {guard:g} of RL's largest" if guard else ""
         label += " on RL" if primary == "rl" else ""
         spans = [_interval(one, unit) for one in mine]
-        means = [unit * one.avg for one in mine]
-        axes.errorbar(
-            [100 * one.replacement_ratio for one in mine],
-            means,
-            yerr=[[m - low for m, (low, _) in zip(means, spans, strict=True)],
-                  [high - m for m, (_, high) in zip(means, spans, strict=True)]],
-            color=COLOURS[i % len(COLOURS)], marker=MARKS[i % len(MARKS)], markersize=4, linewidth=1.2,
-            elinewidth=0.6, capsize=1.5, label=label, linestyle="--" if criterion == "random" else "-",
-        )  # fmt: skip
+        look = {"color": COLOURS[i % len(COLOURS)], "marker": MARKS[i % len(MARKS)], "markersize": 4}
+        look = {"color": COUPLING, "marker": "*", "markersize": 8} if criterion == "coupling" else look
+        how = {"linewidth": 1.2, "linestyle": "--" if criterion == "random" else "-", **look}
+        _line(axes, [100 * one.replacement_ratio for one in mine], [unit * one.avg for one in mine], spans, label, how)
         for one, (low, high) in zip(mine, spans, strict=True):
             data.append(
                 (
@@ -80,10 +79,7 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
             )
     for one in settings:
         if not one.decoding.gated:
-            low, high = _interval(one, unit)
-            colour = {"rl": RL, "base": BASE}.get(one.decoding.mode, EXPO)
-            axes.axhline(unit * one.avg, color=colour, linewidth=1, linestyle=":", label=one.decoding.label())
-            axes.axhspan(low, high, color=colour, alpha=0.08, linewidth=0)
+            low, high = _level(axes, one, unit)
             data.append((one.decoding.label(), None, 0.0, unit * one.avg, low, high, one.samples))
     root_axis(axes)
     axes.set_xlabel("replaced tokens, % (square-root scale)")
@@ -100,6 +96,87 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
         tuple(data),
         "fig:teaser (c), fig:replace, fig:kl_ablation",
     )
+
+
+def in_legible_parts(settings: Sequence[Setting]) -> list[tuple[str, list[Setting]]]:
+    """Part what `against_ratio` draws: where there are too many gates for one figure, the paper's seven, then others.
+
+    Each part has a word for its name, and base and RL; Δ log p and the coupling are in both.
+    """
+    gates = {one.decoding.gate for one in settings if one.decoding.gated and one.decoding.criterion != "always"}
+    if len(gates) <= len(COLOURS) + 1:
+        return [("", list(settings))]
+    plain = [one for one in settings if one.decoding.mode in ("base", "rl")]
+    both = [one for one in settings if one.decoding.gated and one.decoding.gate in ("delta_logp", "coupling")]
+    left = [one for one in settings if one.decoding.gated and one not in both]
+    papers = [one for one in left if one.decoding.gate in PAPERS]
+    return [("", plain + both + papers), ("controls-", plain + both + [one for one in left if one not in papers])]
+
+
+@styled
+def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Figure | None:
+    """Draw Avg against gamma where every token is drawn from the target: from base (-1) over RL (0) beyond it.
+
+    Extrapolated weights stand beside it at their gamma. None where fewer than three gammas were drawn so.
+    """
+    lines: dict[str, list[Setting]] = {}
+    for one in sorted(settings, key=lambda one: one.decoding.gamma):
+        way = one.decoding
+        if way.gated and way.criterion == "always" and not way.window:
+            guard = f", p ≥ {way.min_p_rl:g} of RL's largest" if way.min_p_rl else ""
+            lines.setdefault(f"every token{guard}", []).append(one)
+        elif way.mode == "expo":
+            lines.setdefault("weights (ExPO)", []).append(one)
+    if max((len(mine) for line, mine in lines.items() if line.startswith("every")), default=0) < 3:
+        return None
+    figure, axes = canvas(5.6, 3.2)
+    unit, avg = _unit(settings[0].first, {one.samples for one in settings})
+    data = []
+    for i, (line, mine) in enumerate(sorted(lines.items())):
+        spans = [_interval(one, unit) for one in mine]
+        means = [unit * one.avg for one in mine]
+        how = {"color": COLOURS[i], "marker": MARKS[i], "markersize": 4, "linewidth": 1.2}
+        _line(axes, [one.decoding.gamma for one in mine], means, spans, line, how)
+        data += [
+            (line, one.decoding.gamma, mean, low, high, one.samples)
+            for one, mean, (low, high) in zip(mine, means, spans, strict=True)
+        ]
+    for one in settings:
+        if one.decoding.mode in ("base", "rl"):
+            low, high = _level(axes, one, unit)
+            data.append((one.decoding.label(), None, unit * one.avg, low, high, one.samples))
+    axes.set_xlabel("γ: −1 is base, 0 is RL, above it beyond RL")
+    axes.set_ylabel(f"{avg}, %" if unit == 100 else avg)
+    axes.set_title(title)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    return Figure(
+        name,
+        f"{'Accuracy' if unit == 100 else avg} against γ on {title}, every token drawn from the target; bars are 95 % "
+        "intervals over problems.",
+        f"Line chart: {avg} on {title} against γ for {len(lines)} ways of going from base over RL beyond it; base and "
+        "RL are dotted levels. The data are in the CSV file.",
+        svg(figure, name),
+        ("line", "gamma", "avg", "low", "high", "samples"),
+        tuple(data),
+    )
+
+
+def _line(
+    axes: Any, x: Sequence[float], means: Sequence[float], spans: Sequence[tuple[float, float]], label: str, how: Any
+) -> None:
+    """Draw points with their intervals, and a line through them."""
+    pairs = list(zip(means, spans, strict=True))
+    error = [[mean - low for mean, (low, _) in pairs], [high - mean for mean, (_, high) in pairs]]
+    axes.errorbar(x, means, yerr=error, elinewidth=0.6, capsize=1.5, label=label, **how)
+
+
+def _level(axes: Any, one: Setting, unit: float) -> tuple[float, float]:
+    """Draw what replaces nothing as a dotted level in its interval; return the interval."""
+    low, high = _interval(one, unit)
+    colour = {"rl": RL, "base": BASE}.get(one.decoding.mode, EXPO)
+    axes.axhline(unit * one.avg, color=colour, linewidth=1, linestyle=":", label=one.decoding.label())
+    axes.axhspan(low, high, color=colour, alpha=0.08, linewidth=0)
+    return low, high
 
 
 @styled
@@ -157,7 +234,7 @@ def differences(rows: Sequence[Comparison], name: str = "differences") -> Figure
     """
     unit, avg = _unit(rows[0].result.first, {row.result.samples for row in rows})
     points = "points" if unit == 100 else avg
-    controlled = [row for row in rows if comparison_kind(row) == "against control"]
+    controlled = [row for row in rows if extrapolates(row)]
     shown = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
     over_rl = {id(row.result): row for row in rows if comparison_kind(row) == "against rl"}
     panels: dict[str, Sequence[Comparison | None]] = {}

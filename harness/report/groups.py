@@ -17,7 +17,7 @@ class Group:
     """The results of one pair that are alike: what may be compared. Its settings have their seeds together."""
 
     pair: str  # as titles have it
-    slug: str  # as files have it
+    slug: str  # what the names of its files begin with, where a report has several
     base: str
     rl: str
     results: tuple[EvalResult, ...]
@@ -40,14 +40,13 @@ def grouped(results: Sequence[EvalResult]) -> list[Group]:
     found = lots(list(once.values()), lambda result: result.pair)
     pairs = [mine[0].pair for mine in found]
     groups = []
-    for number, mine in enumerate(found):
+    for mine in found:
         base, rl = mine[0].pair
         others = [lot for lot, pair in zip(found, pairs, strict=True) if pair == (base, rl)]
         told = f" ({words})" if (words := set_apart(mine, others)) else ""
-        slug = f"{number}-" if len(found) > 1 else ""
         names = {result.name for result in mine}
         called = (names.pop() if len(names) == 1 else "") or pair_title(rl)
-        groups.append(Group(called + told, slug, base, rl, tuple(mine), tuple(settings_of(mine))))
+        groups.append(Group(called + told, "", base, rl, tuple(mine), tuple(settings_of(mine))))
     return groups
 
 

@@ -64,6 +64,9 @@ TITLES = {
 }
 
 
+MOST_NAMED = 6  # methods in the title of a section
+
+
 def training_section(data: Mapping[str, Any], number: int = 0) -> Section:
     """Draw validations, and what was seen of the rollouts; several runs of a method as thin lines and their mean."""
     slug, said, parts = f"-{number}" if number else "", [], list[Figure | Table]()
@@ -85,7 +88,9 @@ def training_section(data: Mapping[str, Any], number: int = 0) -> Section:
     if known:
         parts.append(_curves(data, known, f"training{slug}"))
     parts += [_mass(data["gradient"], f"training-gradient{slug}")] if data.get("gradient") else []
-    return Section("Training", tuple(said), tuple(parts))
+    methods = list(dict.fromkeys(method for curve in data["curves"].values() for method in curve))
+    named = ", ".join(methods[:MOST_NAMED]) + (" and others" if len(methods) > MOST_NAMED else "")
+    return Section(f"Training: {named}" if named else "Training", tuple(said), tuple(parts))
 
 
 def _benchmark(one: Mapping[str, Any], among: Sequence[Mapping[str, Any]]) -> str:

@@ -56,7 +56,12 @@ def section(group: Group, rows: Sequence[Comparison], *, several: bool) -> Secti
         for primary, name, on in (("base", "ratio", ""), ("rl", "ratio-on-rl", ", RL proposing")):
             ways = [one for one in mine if not one.decoding.gated or one.decoding.primary == primary]
             if sum(one.decoding.gated for one in ways) > 1:
-                drawn.append(figures.against_ratio(ways, f"{name}-{group.slug}{task}", where + on))
+                drawn += [
+                    figures.against_ratio(part, f"{name}-{word}{group.slug}{task}", where + on)
+                    for word, part in figures.in_legible_parts(ways)
+                ]
+        if (gammas := figures.against_gamma(mine, f"gamma-{group.slug}{task}", where)) is not None:
+            drawn.append(gammas)
         if (found := _problems(mine)) is not None:
             drawn.append(figures.per_problem(found, f"problems-{group.slug}{task}", where))
     return Section(f"Scores of the {group.pair}" if several else "Scores", (), (*tables, *drawn))

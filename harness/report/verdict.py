@@ -8,16 +8,27 @@ from harness.stats import Pooled, pooled
 
 
 def verdict(rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
-    """Return the verdict's sentence, and further ones to be read after it; of the comparisons of one group."""
+    """Return the verdict's sentence, and further ones to be read after it; of the comparisons of one group.
+
+    Only what goes beyond RL (gamma above 0) is called extrapolation, and drawing every token so is another question
+    than doing it behind a gate: the two are not averaged.
+    """
     said: list[str] = []
-    controlled = [row for row in rows if comparison_kind(row) == "against control"]
+    beyond = [row for row in rows if extrapolates(row)]
+    gated = [row for row in beyond if row.result.decoding.criterion != "always"]
     for primary, where in (("base", ""), ("rl", " on the RL model itself")):
-        mine = [row for row in controlled if row.result.decoding.primary == primary]
+        mine = [row for row in gated if row.result.decoding.primary == primary]
         if (found := pooled(mine)) is not None:
             said.append(
                 f"Extrapolating{where} changes accuracy by {_points(found)} against the same gate without it "
                 f"(γ\u00a0=\u00a00; {_over(found, _pruned(mine))}): {_meaning(found)}."
             )
+    ungated = [row for row in beyond if row.result.decoding.criterion == "always"]
+    if (found := pooled(ungated)) is not None:
+        said.append(
+            f"Extrapolating every token, without a gate, changes accuracy by {_points(found)} against RL's law "
+            f"(γ\u00a0=\u00a00; {_over(found, _pruned(ungated))}): {_meaning(found)}."
+        )
     plain = [row for row in rows if comparison_kind(row) == "against rl" and row.result.decoding.mode == "replace"]
     plain = [row for row in plain if row.result.decoding.primary == "base"]
     if plain:
@@ -41,6 +52,11 @@ def verdict(rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
     if limited:
         said.append(f"Only some of the problems were asked ({', '.join(limited)}): for a look, not for a score.")
     return said[0], tuple(said[1:])
+
+
+def extrapolates(row: Comparison) -> bool:
+    """Tell whether a comparison is of a decoding beyond RL with the same one at gamma = 0; below 0 lies base."""
+    return comparison_kind(row) == "against control" and row.result.decoding.gamma > 0
 
 
 def _pruned(rows: Sequence[Comparison]) -> int:

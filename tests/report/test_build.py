@@ -256,3 +256,54 @@ def test_a_column_of_several_numbers_of_samples_says_which_number_has_how_many()
     smalls = {row.cells[1].text: row.cells[2].small[0] for row in main.rows}
     assert smalls["Base"] == "@2"
     assert smalls["RL"] == "@4"
+
+
+def always(gamma, share):
+    """Draws every token from the target; gamma below 0 lies between base and RL."""
+    mode = "extrapolate" if gamma else "replace"
+    return result(Decoding(mode=mode, criterion="always", gamma=gamma), share, problems=12, samples=16)
+
+
+def test_what_goes_back_towards_base_is_no_extrapolation_and_what_has_no_gate_is_said_apart():
+    gate = [
+        result(Decoding(mode="replace", tau=-0.3), 0.4, problems=12, samples=16),
+        result(Decoding(mode="extrapolate", tau=-0.3, gamma=0.1), 0.4, problems=12, samples=16),
+    ]
+    ungated = [always(gamma, 0.4 + 0.2 * gamma) for gamma in (-1.0, -0.5, 0.0, 1.0)]
+    made = build([*gate, *ungated])
+    assert made.verdict.startswith("Extrapolating changes accuracy by +0.0 points")
+    [said] = [text for text in made.sections[0].paragraphs if "without a gate" in text]
+    gain = 100 * (ungated[3].avg - ungated[2].avg)
+    assert said.startswith(f"Extrapolating every token, without a gate, changes accuracy by +{gain:.1f} points [")
+    assert "against RL's law (γ\u00a0=\u00a00; 95 %" in said
+    drawn = next(figure for figure in made.figures if figure.name == "differences")
+    assert {row[2] for row in drawn.data} == {"extrapolate τ-0.3 γ0.1", "extrapolate γ1 always"}
+    gammas = next(figure for figure in made.figures if figure.name == "gamma-aime24")
+    assert [row[1] for row in gammas.data] == [-1.0, -0.5, 0.0, 1.0]
+    assert all(low < avg < high for _, _, avg, low, high, _ in gammas.data)
+    assert figures.against_gamma(settings_of(ungated[:2]), "x", "t") is None
+
+
+def test_more_gates_than_a_figure_can_hold_are_in_two_the_papers_first():
+    ways = ["delta_logp", "kl", "kl_rl_base", "kl_base_rl", "entropy_base", "entropy_rl", "random", "coupling"]
+    controls = ["abs_delta_logp", "nll_rl", "js", "always"]
+
+    def of(criterion):
+        free = criterion in ("coupling", "always")
+        return result(Decoding(mode="replace", criterion=criterion, tau=None if free else 0.1), 0.5)
+
+    plain = [result(Decoding(mode=mode)) for mode in ("base", "rl")]
+    few, many = ({f.name: {row[0] for row in f.data} for f in build([*plain, *map(of, names)]).figures}
+                 for names in (ways, ways + controls))  # fmt: skip
+    assert [name for name in few if name.startswith("ratio")] == ["ratio-aime24"]
+    assert [name for name in many if name.startswith("ratio")] == ["ratio-aime24", "ratio-controls-aime24"]
+    assert many["ratio-aime24"] == few["ratio-aime24"]
+    assert many["ratio-controls-aime24"] == {
+        "base",
+        "rl",
+        "Δ log p",
+        "coupling",
+        "|Δ log p|",
+        "−log p of RL",
+        "Jensen–Shannon",
+    }  # fmt: skip, and none that replaces every token
