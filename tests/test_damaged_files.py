@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from harness.analysis.bandit import as_json, trials
 from harness.analysis.curves import curves
+from harness.analysis.weights import weight_statistics
 from harness.errors import UserError
 from harness.evals.benchmark import read_benchmark
 from harness.evals.compare import compare, markdown
@@ -47,6 +48,7 @@ from harness.sweep.specs import load
 from harness.sweep.summary import summarise
 from harness.sweep.taus import stored_taus
 from harness.sweep.trials import Trials
+from harness.tiny import tiny_pair
 from harness.tracking.training import metrics_of, scores_of
 from harness.train import TrainSpec
 from harness.train.data import read_problems
@@ -574,7 +576,46 @@ def analyses(tmp_path_factory):
     found = {**curves({"a": [path / "log.jsonl"], "b": 2 * [path / "log.jsonl"]}), "gradient": MASS}
     (path / "log.jsonl").unlink()
     (path / "training.json").write_text(json.dumps(found))
+    (path / "weights.json").write_text(json.dumps(weight_statistics(tiny_pair(), progress=False)))
+    (path / "gated.json").write_text(json.dumps(GATED))
     return Folder(path)
+
+
+SHARE = {"value": 0.5, "low": 0.4, "high": 0.6, "of": 10}
+GATED = {
+    "kind": "gated", "pair": {"base": "a", "rl": "b"}, "tasks": ["tiny_easy"], "tokens": [0, 1, 2],
+    "sampling": {"samples": 2, "temperature": 1.0, "top_p": 0.7, "seed": 0},
+    "decodings": [
+        {
+            "label": "replace τ-0.1", "problems": 3, "runs": [1, 2], "share": SHARE, "changed": SHARE,
+            "by_token": 3 * [SHARE], "by_tenth": 10 * [SHARE], "entropy": 2 * [2 * [SHARE]], "kept": 2 * [SHARE],
+            "after": 2 * [4 * [SHARE]],
+        }
+    ],
+}  # fmt: skip
+
+
+def test_analyses_say_what_can_be(analyses, tmp_path):
+    """Values that pages would print, of the right type and impossible."""
+    cases = {
+        "gated": [("share", "value", 1.5), ("by_token", 0, None), ("entropy", 0, []), ("problems", None, -1)],
+        "weights": [("changed", None, 10**9), ("norm", None, -1.0), ("numbers", None, 0), ("drift", None, "NaN")],
+    }
+    for kind, places in cases.items():
+        healthy = json.loads((analyses.path / f"{kind}.json").read_text())
+        file = tmp_path / f"{kind}.json"
+        file.write_text(json.dumps(healthy))
+        assert analysis_sections([file])
+        for name, inner, value in places:
+            data = json.loads(json.dumps(healthy))
+            part = data["decodings" if kind == "gated" else "tensors"][0]
+            if inner is None:
+                part[name] = value
+            else:
+                part[name][inner] = value
+            file.write_text(json.dumps(data))
+            with pytest.raises(UserError, match=rf"{kind}\.json.*{name}|{kind}\.json.*do not nest"):
+                analysis_sections([file])
 
 
 MASS = {"a": {"token_share": [0.5, 0.5], "gradient_share": [0.9, 0.1], "steps": 3}}

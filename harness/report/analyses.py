@@ -2,10 +2,13 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from harness.spec.decoding import Criterion
 from harness.spec.stored import Count, Number, Stored, Text
+
+Amount = Annotated[Number, Field(ge=0)]
+Part = Annotated[Number, Field(ge=0, le=1)]
 
 
 class Estimate(Stored, frozen=True):
@@ -136,6 +139,86 @@ class TokensForm(Stored, frozen=True):
     gradient: ByProbability
     selected: Selected
     likelier: tuple[LikelierToken, ...]
+
+
+class GateShare(Stored, frozen=True):
+    """A share of some tokens with its interval, and of how many; None where there are none."""
+
+    value: Part | None
+    low: Part | None
+    high: Part | None
+    of: Count
+
+
+Two = Annotated[tuple[GateShare, ...], Field(min_length=2, max_length=2)]
+
+
+class GatedDecoding(Stored, frozen=True):
+    """Where one gate redraws and what follows; `after` has as many tokens for both models."""
+
+    label: Text
+    problems: Count
+    runs: tuple[Count, ...]
+    share: GateShare
+    changed: GateShare
+    by_token: tuple[GateShare, ...]
+    by_tenth: Annotated[tuple[GateShare, ...], Field(min_length=1)]
+    entropy: Annotated[tuple[Two, ...], Field(min_length=2, max_length=2)]
+    kept: Two
+    after: Annotated[tuple[tuple[GateShare, ...], ...], Field(min_length=2, max_length=2)]
+
+
+class GatedForm(Stored, frozen=True):
+    """`gated.json`."""
+
+    pair: dict[str, Any]
+    tasks: tuple[Text, ...]
+    limited: dict[str, Text] | None = None
+    sampling: Drawn
+    tokens: tuple[Count, ...]
+    decodings: Annotated[tuple[GatedDecoding, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _check(self) -> "GatedForm":
+        for one in self.decodings:
+            if len(one.by_token) != len(self.tokens):
+                raise ValueError(f"by_token has {len(one.by_token)} places, and tokens names {len(self.tokens)}")
+        return self
+
+
+class ChangedTensor(Stored, frozen=True):
+    """What training did to one tensor; the last five are known of matrices."""
+
+    shape: tuple[Count, ...]
+    layer: Count | None
+    kind: Text
+    numbers: Annotated[Count, Field(ge=1)]
+    changed: Count
+    moved: Count
+    norm: Amount
+    difference: Amount
+    drift: Amount | None = None
+    rotation: Amount | None = None
+    principal: Amount | None = None
+    chance: Amount | None = None
+    stable_rank: Amount | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> "ChangedTensor":
+        if not self.moved <= self.changed <= self.numbers:
+            raise ValueError(f"moved={self.moved}, changed={self.changed}, numbers={self.numbers} do not nest")
+        return self
+
+
+class WeightsForm(Stored, frozen=True):
+    """`weights.json`."""
+
+    pair: dict[str, Any]
+    tolerance: Amount
+    tensors: Annotated[tuple[ChangedTensor, ...], Field(min_length=1)]
+    only_base: tuple[Text, ...] = ()
+    only_rl: tuple[Text, ...] = ()
+    other_shape: tuple[Text, ...] = ()
 
 
 class BanditTrial(Stored, frozen=True):

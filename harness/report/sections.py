@@ -6,19 +6,19 @@ from typing import Any
 
 from harness.errors import DamagedError, UserError
 from harness.report import paper
-from harness.report.analyses import TheoremForm, TokensForm, TrainingForm
+from harness.report.analyses import GatedForm, TheoremForm, TokensForm, TrainingForm, WeightsForm
 from harness.report.gated import gated_section
 from harness.report.model import Section, Table
 from harness.report.other import theorem_section, training_section
 from harness.report.shapes import grid_table, methods_table, on_rl_table, title
 from harness.report.tokens import token_section
 from harness.report.weights import weight_section
-from harness.spec.stored import Stored, check_stored, read_json
+from harness.spec.stored import check_stored, read_json
 
 ANALYSES = {
     "tokens": (TokensForm, token_section),
-    "gated": (Stored, gated_section),  # whose parts are read as they are, as those of `weights`
-    "weights": (Stored, weight_section),
+    "gated": (GatedForm, gated_section),
+    "weights": (WeightsForm, weight_section),
     "theorem": (TheoremForm, theorem_section),
     "training": (TrainingForm, training_section),
 }
