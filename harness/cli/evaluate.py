@@ -112,6 +112,12 @@ def compare_command(
         float | None,
         typer.Option(help="In points: say how many problems would be needed to find such a gain with 80 % chance."),
     ] = None,
+    equal_forwards: Annotated[
+        bool,
+        typer.Option(
+            "--equal-forwards", help="Add what one model does with as many forwards as two, and token budgets."
+        ),
+    ] = False,
     store: Annotated[Path, typer.Option(help="Folder of records, for hashes.")] = Path("runs/records"),
     partial: Annotated[
         bool, typer.Option("--partial", help="Of unfinished records: the samples that every problem has, marked.")
@@ -124,9 +130,11 @@ def compare_command(
     \b
         rlvr-dir compare runs/demo --against "replace τ-0.1"
         rlvr-dir compare runs/demo --gain 1
+        rlvr-dir compare runs/demo --equal-forwards
         rlvr-dir compare DAPO=runs/dapo Ours=runs/low_prob --against DAPO
         rlvr-dir compare 3f2a 9c01/aime24 --store runs/records --partial
     """
+    from harness.evals import forwards
     from harness.evals.compare import compare, left_out, markdown, problems_needed
     from harness.evals.places import read_results
     from harness.evals.settings import settings_of
@@ -147,6 +155,7 @@ def compare_command(
     settings = settings_of(found, names)
     rows = compare(settings, against, names)
     needed = "" if gain is None else f"\n\n{problems_needed(rows, gain / 100)}"
+    needed += f"\n\n{forwards.markdown(forwards.equal_forwards(settings, names))}" if equal_forwards else ""
     echo(markdown(rows, left_out(settings, rows, names)) + needed, lines=True)
 
 

@@ -91,15 +91,15 @@ def _nearest(setting: Setting, references: Sequence[Setting], across: Collection
     """Pair a setting with the one of its pair's references that is alike, by engine and seeds the nearest, if any."""
     mine = setting.first
     found = [each for each in references if each.first.pair == mine.pair and each.first.name == mine.name]
-    found = [each for each in found if not _unlike(setting, each, across)]
+    found = [each for each in found if not unlike(setting, each, across)]
 
     def distance(each: Setting) -> tuple[Any, ...]:
-        return len(_unlike(setting, each)), engine_of(each.first) != engine_of(mine), each.seeds != setting.seeds
+        return len(unlike(setting, each)), engine_of(each.first) != engine_of(mine), each.seeds != setting.seeds
 
     return [(setting, each) for each in sorted(found, key=distance)[:1]]
 
 
-def _unlike(one: Setting, other: Setting, across: Collection[str] = ()) -> list[str]:
+def unlike(one: Setting, other: Setting, across: Collection[str] = ()) -> list[str]:
     return [name for name in one.first.unlike(other.first) if name not in across]
 
 
@@ -108,7 +108,7 @@ def _default(settings: Sequence[Setting], across: Collection[str]) -> _Pairs:
     pairs, left = [], list(settings)
     while left:
         first = left[0]
-        lot = [setting for setting in left if not _unlike(setting, first, across)]
+        lot = [setting for setting in left if not unlike(setting, first, across)]
         left = [setting for setting in left if all(setting is not each for each in lot)]
         found = _natural(lot, across) if any(setting.decoding.mode == "rl" for setting in lot) else []
         if not found:
@@ -132,9 +132,9 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
     for setting in settings:
         if any(setting is each for each in references):
             continue
-        alike = [each for each in references if not _unlike(setting, each, across)]
-        least = min((len(_unlike(setting, each)) for each in alike), default=0)
-        alike = [each for each in alike if len(_unlike(setting, each)) == least]
+        alike = [each for each in references if not unlike(setting, each, across)]
+        least = min((len(unlike(setting, each)) for each in alike), default=0)
+        alike = [each for each in alike if len(unlike(setting, each)) == least]
         own = [each for each in alike if each.first.pair == setting.first.pair] or alike
         if len(own) > 1:
             labels = " or ".join(repr(each.label) for each in own)
@@ -166,8 +166,8 @@ def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Co
         others = [other for other in settings if other.task == setting.task and other is not setting]
         if id(setting) in shown or not others:
             continue
-        nearest = min(others, key=lambda other: len(_unlike(setting, other, across)))
-        if differing := _unlike(setting, nearest, across):
+        nearest = min(others, key=lambda other: len(unlike(setting, other, across)))
+        if differing := unlike(setting, nearest, across):
             graded = [f"--{name}" for name in ("grader", "golds") if name in differing]
             again = f" ({' and '.join(graded)} grades records again)" if graded else ""
             sentences.append(

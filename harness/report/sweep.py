@@ -9,12 +9,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness import stats
+from harness.evals import forwards
 from harness.evals.compare import Comparison, markdown
 from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
@@ -137,6 +139,14 @@ class DecodingSummary(SweepSummary):
         """Return the benchmarks of one pair."""
         return list(dict.fromkeys(result.task for entry in self.of(pair) for result in entry.results))
 
+    @cached_property
+    def lots(self) -> list[forwards.Lot]:
+        """Return what one model does with as many forwards, where the sweep asks for it and is far enough to tell."""
+        settings = settings_of(result for entry in self.entries for result in entry.results)
+        if not self.spec.equal_forwards or not any(forwards.models_of(each) > 1 for each in settings):
+            return []
+        return forwards.equal_forwards(settings)
+
     @property
     def verdicts(self) -> list[str]:
         """Say in a sentence a pair what the best point is, and that its lead is too large."""
@@ -177,6 +187,8 @@ class DecodingSummary(SweepSummary):
                 lines += [_matched(rows), ""]
         if self.comparisons:
             lines += ["## Differences", "", markdown(self.comparisons), ""]
+        if lots := self.lots:
+            lines += ["## Equal forwards", "", forwards.markdown(lots), ""]
         lines += [f"![{figure.name}]({figure.name}.svg)" for figure in figures]
         return "\n".join(lines).rstrip() + "\n"
 
@@ -274,6 +286,7 @@ class DecodingSummary(SweepSummary):
                 for entry in self.entries
             ],
             "matched": list(self.matched),
+            **({"equal_forwards": [lot.facts() for lot in self.lots]} if self.spec.equal_forwards else {}),
             "comparisons": [{"decoding": row.result.label, **row.facts()} for row in self.comparisons],
         }
 

@@ -168,6 +168,13 @@ class Decoding(Spec, frozen=True):
         """Whether base's logits can change a token; RL alone needs none of them."""
         return self.mode != "rl"
 
+    def forwards(self, models: int = 2) -> int:
+        """Return how many models' forwards one token costs, of a pair (2 `models`) or a pair with a target (3).
+
+        Base (or the target), RL and extrapolated weights are one model. The change carried over to a target is three.
+        """
+        return 1 if self.mode == "base" or (models == 2 and not self.gated) else models
+
     def control(self) -> "Decoding":
         """Return an extrapolation's gamma = 0 control: the same gate, redrawn from RL. Anything else is its own."""
         return self.replace(mode="replace", gamma=0.0) if self.mode == "extrapolate" else self

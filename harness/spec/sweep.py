@@ -106,7 +106,7 @@ class SweepSpec(Presentation, Search, frozen=True):
     """A whole sweep; pairs are names (`tiny`, a preset) or checkpoints.
 
     Base and RL are always decoded as references, and so is the gamma = 0 control of every extrapolation; `references`
-    are more of them.
+    are more of them. `equal_forwards` adds to the summary what one model does with as many forwards.
     """
 
     called: ClassVar[str] = Search.called
@@ -122,6 +122,7 @@ class SweepSpec(Presentation, Search, frozen=True):
     decode: Annotated[dict[str, Any], BeforeValidator(_read_decode)] = Field(default_factory=dict)
     references: Annotated[tuple[Decoding, ...], BeforeValidator(_read_references)] = ()
     pruner: Annotated[Wilcoxon | None, BeforeValidator(lambda v: read_pruner(v, "wilcoxon", Wilcoxon))] = None
+    equal_forwards: bool = False
     engine: EngineSpec = Field(default_factory=EngineSpec)
     golds: GoldVersion = PUBLISHED
     data_dir: str | None = None

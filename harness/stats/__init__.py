@@ -1,5 +1,6 @@
 """Avg@k, Pass@k, Maj@k, error bars, paired tests and power of a problems x samples matrix; numpy and scipy, no I/O."""
 
+from harness.stats.best import BestDifference, best_difference
 from harness.stats.choice import SPLITS, Choice, choice
 from harness.stats.clusters import (
     clustered_errors,
@@ -9,6 +10,7 @@ from harness.stats.clusters import (
     score_over_runs,
 )
 from harness.stats.comparison import Comparison, Pooled, Scores, family, pooled
+from harness.stats.crossing import Crossing, crossing
 from harness.stats.errors import (
     pass_sampling_error,
     sampling_error,
@@ -17,7 +19,7 @@ from harness.stats.errors import (
     standard_error,
     t_interval,
 )
-from harness.stats.majority import maj_at_k
+from harness.stats.majority import maj_at_k, maj_at_k_per_problem
 from harness.stats.metrics import Responses, benchmark_metrics, problem_metrics, ratio
 from harness.stats.paired import PairedDifference, difference_interval, paired_difference, sign_flip_p
 from harness.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem
@@ -27,8 +29,10 @@ from harness.stats.tables import holm, mean_over_benchmarks
 
 __all__ = [
     "SPLITS",
+    "BestDifference",
     "Choice",
     "Comparison",
+    "Crossing",
     "PairedDifference",
     "Pooled",
     "Responses",
@@ -37,9 +41,11 @@ __all__ = [
     "Spread",
     "avg_at_k",
     "benchmark_metrics",
+    "best_difference",
     "choice",
     "clustered_errors",
     "crossed_mean",
+    "crossing",
     "detectable_gain",
     "difference_interval",
     "difference_over_runs",
@@ -47,6 +53,7 @@ __all__ = [
     "family",
     "holm",
     "maj_at_k",
+    "maj_at_k_per_problem",
     "mean_over_benchmarks",
     "paired_difference",
     "paired_spread",

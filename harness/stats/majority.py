@@ -1,9 +1,11 @@
 """Maj@k: how often the commonest of k answers is the right one."""
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
+from itertools import combinations
+from math import comb
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from harness.errors import UserError
 
@@ -21,8 +23,8 @@ def maj_at_k(
     """Return the mean over problems of the chance that a majority vote of k samples is right.
 
     Equal answers vote together; None (no answer) does not vote, and a vote nobody takes part in is wrong. A tie is
-    broken at random: its winners share the point. With k = n there is one vote a problem; for smaller k, `draws`
-    subsets of k samples from a fixed seed.
+    broken at random: its winners share the point. With k = n there is one vote a problem; for smaller k, all subsets
+    of k samples where these are no more than `draws`, else so many from a fixed seed.
 
     Args:
         answers: (problems, samples) answers, as comparable text or classes.
@@ -44,23 +46,35 @@ def maj_at_k(
     k = n if k is None else k
     if not 1 <= k <= n:
         raise UserError(f"k={k} is refused: Maj@k from {n} samples needs 1 <= k <= {n}")
+    return float(maj_at_k_per_problem([_numbered(row) for row in answers], correct, k, draws=draws, seed=seed).mean())
+
+
+def maj_at_k_per_problem(
+    votes: ArrayLike, correct: ArrayLike, k: int, *, draws: int = DRAWS, seed: int = 0
+) -> np.ndarray:
+    """Return what `maj_at_k` is the mean of, one number a problem, of answers that are numbered from 0 (-1: none).
+
+    `votes` and `correct` are (problems, samples). An answer is right where any of its samples is.
+    """
+    table, right = np.asarray(votes, dtype=np.int64), np.asarray(correct, dtype=bool)
+    problems, n = table.shape
+    every = list(combinations(range(n), k)) if comb(n, k) <= draws else None
     random = np.random.default_rng(seed)
-    scores = []
-    for row, right in zip(answers, correct, strict=True):
-        if k == n:
-            scores.append(_vote(row, right))
-        else:
-            subsets = (random.permutation(n)[:k] for _ in range(draws))
-            scores.append(float(np.mean([_vote([row[i] for i in s], [right[i] for i in s]) for s in subsets])))
-    return float(np.mean(scores))
+    scores = np.zeros(problems)
+    for i, (row, ok) in enumerate(zip(table, right, strict=True)):
+        classes = int(row.max()) + 1
+        subsets = row[every] if every else random.permuted(np.tile(row, (draws, 1)), axis=1)[:, :k]
+        lots = len(subsets)
+        places = subsets + 1 + (classes + 1) * np.arange(lots)[:, None]  # column 0 is for those without an answer
+        counts = np.bincount(places.ravel(), minlength=lots * (classes + 1)).reshape(lots, -1)[:, 1:]
+        most = counts.max(axis=1, keepdims=True, initial=0)
+        winners = (counts == most) & (most > 0)
+        solved = np.isin(np.arange(classes), row[ok])
+        scores[i] = ((winners & solved).sum(axis=1) / np.maximum(1, winners.sum(axis=1))).mean()
+    return scores
 
 
-def _vote(answers: Sequence[Hashable | None], correct: Sequence[bool]) -> float:
-    """Return the share of the winning answers that are right."""
-    votes = Counter(answer for answer in answers if answer is not None)
-    if not votes:
-        return 0.0
-    most = max(votes.values())
-    winners = [answer for answer, count in votes.items() if count == most]
-    right = {answer for answer, ok in zip(answers, correct, strict=True) if ok}
-    return sum(answer in right for answer in winners) / len(winners)
+def _numbered(answers: Sequence[Hashable | None]) -> list[int]:
+    """Number the different answers in the order they appear, from 0; -1 for none."""
+    numbers: dict[Hashable, int] = {}
+    return [-1 if answer is None else numbers.setdefault(answer, len(numbers)) for answer in answers]

@@ -103,3 +103,14 @@ def test_trainings_are_paired_by_seed_and_one_seed_has_no_interval(seeds):
     assert "± nan" not in summary.text()
     assert "nan" not in summary.text()
     assert summary.plain()["comparisons"][0]["seeds"] == seeds
+
+
+def test_a_summary_ends_with_equal_forwards_where_the_sweep_asks_for_it():
+    asked, plain = made(grid(), equal_forwards=True), made(grid())
+    text = asked.text()
+    assert text.index("## Equal forwards") > text.index("## Differences")
+    assert "2 forwards a token" in text
+    [facts] = asked.plain()["equal_forwards"]
+    assert {answer["models"] for answer in facts["answers"]} == {1, 2}
+    assert "Equal forwards" not in plain.text()
+    assert "equal_forwards" not in plain.plain()

@@ -1,0 +1,96 @@
+"""The best of several against the best of several others, on the same problems, though both were picked on them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from harness.errors import UserError
+from harness.stats.errors import finite, t_interval
+from harness.stats.paired import difference_interval, sign_flip_p
+
+DRAWS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class BestDifference:
+    """The best of `ones` less the best of `others`, as fractions, with its interval (`low`, `high`) and `p`.
+
+    `one` and `other` are the places of those that are best here; `contrasts` is how many differences there were.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    one: int
+    other: int
+    contrasts: int
+
+
+def best_difference(
+    ones: Sequence[ArrayLike], others: Sequence[ArrayLike], level: float = 0.95, family: int = 1
+) -> BestDifference:
+    """Compare max_i E(ones_i) with max_j E(others_j), each being (problems, samples) of numbers within 0 and 1.
+
+    The intervals of all differences d_ij hold together with chance `level` (`simultaneous_level`). Then max_i min_j of
+    their lower bounds, and of their upper bounds, are bounds of the difference of the true maxima: whichever are best,
+    choosing is paid for. The mean is that of those that are best here; it is too large where several are equally good.
+
+    `p` is of the direction that the mean has. That one i is above every j is tested by the greatest sign-flip p of its
+    differences; the least of these over i counts as many times as there are i (Bonferroni). The other direction is the
+    same with the sides changed. `family` is how many such comparisons stand in one table.
+
+    Raises:
+        UserError: a side is empty, or the numbers of problems differ.
+    """
+    first, second = ([finite("values", each).mean(axis=1) for each in side] for side in (ones, others))
+    if not first or not second or len({each.shape for each in (*first, *second)}) != 1:
+        raise UserError("ones and others are refused: each needs one matrix at least, and all the same problems")
+    d = np.array([[a - b for b in second] for a in first])  # (ones, others, problems)
+    one, other = int(np.argmax([a.mean() for a in first])), int(np.argmax([b.mean() for b in second]))
+    each = simultaneous_level(d.reshape(-1, d.shape[-1]), level)
+    bounds = np.array([[_bounds(row, each) for row in rows] for rows in d])  # (ones, others, 2)
+    low, high = bounds.min(axis=1).max(axis=0)
+    mean = float(d[one, other].mean())
+    towards = d if mean > 0 else -d.swapaxes(0, 1)
+    claims = [_least_certain(rows, family) for rows in towards]
+    p = min(1.0, len(claims) * min(claims))
+    return BestDifference(mean, float(low), float(high), p, one, other, d.shape[0] * d.shape[1])
+
+
+def simultaneous_level(differences: ArrayLike, level: float = 0.95, draws: int = DRAWS, seed: int = 0) -> float:
+    """Return the level that each of several intervals needs so that all of them hold with chance `level`.
+
+    `differences` is (contrasts, problems). The greatest |t| of all contrasts is drawn by a Gaussian multiplier
+    bootstrap over problems (Chernozhukov, Chetverikov and Kato, 2013), so that contrasts which move together cost
+    little; the level is never above Bonferroni's, nor below `level`.
+    """
+    from scipy.stats import norm
+
+    d = finite("differences", differences)
+    contrasts, problems = d.shape
+    spread = d.std(axis=1, ddof=1) if problems > 1 else np.zeros(contrasts)
+    if not (spread > 0).any():
+        return 1 - (1 - level) / contrasts
+    z = (d - d.mean(axis=1, keepdims=True))[spread > 0] / (spread[spread > 0, None] * np.sqrt(problems - 1))
+    greatest = np.abs(np.random.default_rng(seed).standard_normal((draws, problems)) @ z.T).max(axis=1)
+    missed = 2 * float(norm.sf(np.quantile(greatest, level)))
+    return 1 - float(np.clip(missed, (1 - level) / contrasts, 1 - level))
+
+
+def _bounds(differences: np.ndarray, level: float) -> tuple[float, float]:
+    """Return `difference_interval`; of differences that are all the same, that of few that differ."""
+    low, high = difference_interval(differences, level)
+    if not np.isnan(low):
+        return low, high
+    more = np.append(differences, (1.0, -1.0))
+    return t_interval(float(more.mean()), float(more.std() / np.sqrt(more.size)), differences.size, level)
+
+
+def _least_certain(rows: np.ndarray, family: int) -> float:
+    """Return the greatest p of several differences, 1 where one of them is not above zero."""
+    if (rows.mean(axis=1) <= 0).any():
+        return 1.0
+    return max(sign_flip_p(row, family=family) for row in rows)

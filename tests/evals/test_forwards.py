@@ -1,0 +1,130 @@
+"""Equal forwards: what an answer costs, who meets whom, the verdict on results whose numbers are known, the command."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.errors import UserError
+from harness.evals import EvalResult
+from harness.evals.budgets import budgets, correct_within, lengths, within
+from harness.evals.forwards import Answer, answers_of, equal_forwards, markdown, models_of
+from harness.evals.settings import settings_of
+from harness.spec import Decoding, Sampling
+
+BASE, RL, EXPO = Decoding(mode="base"), Decoding(mode="rl"), Decoding(mode="expo", gamma=0.5)
+CONTROL, EXTRA = Decoding(mode="replace", tau=-0.3), Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
+PROBLEMS = 40
+
+
+def result(decoding, solved, samples=4, tokens=10, pair=(), seed=0, **sampling):
+    """Of each problem the first `solved` samples (one number, or one a problem) are right and vote together."""
+    solved = np.broadcast_to(np.asarray(solved), PROBLEMS)
+    correct = np.arange(samples) < solved[:, None]
+    votes = np.where(correct, 0, 1 + np.arange(samples))  # wrong answers all differ
+    none = np.zeros(correct.shape, bool)
+    return EvalResult(
+        "made", decoding, Sampling(samples=samples, seed=seed, **sampling), tuple(map(str, range(PROBLEMS))),
+        correct, np.full(correct.shape, tokens), none.astype(int), none.astype(int), none, none, none, votes=votes,
+        provenance={"engine": {"pair": {"base": "base", "rl": "rl", **dict(pair)}}},
+    )  # fmt: skip
+
+
+def lot_of(*results, across=()):
+    [lot] = equal_forwards(settings_of(results, across), across)
+    return lot
+
+
+@pytest.mark.parametrize(("decoding", "two", "three"), [(BASE, 1, 1), (RL, 1, 3), (CONTROL, 2, 3), (EXTRA, 2, 3)])
+def test_a_token_costs_the_models_that_it_needs(decoding, two, three):
+    assert (decoding.forwards(), decoding.forwards(3)) == (two, three)
+    for pair, models in (((), two), ({"target": "big"}, three)):
+        [setting] = settings_of([result(decoding, 1, pair=pair)])
+        assert models_of(setting) == models
+
+
+def test_an_answer_costs_its_tokens_times_models_times_votes():
+    [setting] = settings_of([result(EXTRA, 2, tokens=30)])
+    assert [(a.votes, a.cost, a.forwards) for a in answers_of(setting)] == [(1, 2, 60), (2, 4, 120), (4, 8, 240)]
+    values = [answer.values.mean() for answer in answers_of(setting)]
+    assert values[0] == 0.5
+    assert values[1] == pytest.approx((1 / 6) * 1 + (4 / 6) * 0.5, abs=0.02)  # two right, one right, none
+    assert values[2] == 1.0
+    [lone] = settings_of([replace(result(RL, 2), votes=None)])
+    assert [answer.votes for answer in answers_of(lone)] == [1]
+    [seeds] = settings_of([result(RL, 2), result(RL, 0, seed=1)])
+    assert Answer(seeds, 4).values.mean() == 0.5  # each seed votes by itself: answers are numbered within one
+
+
+def test_the_best_of_each_side_meet_at_equal_forwards():
+    some = np.where(np.arange(PROBLEMS) < 20, 4, 0)
+    lot = lot_of(result(BASE, 0), result(RL, 1), result(EXPO, some), result(CONTROL, 2), result(EXTRA, 3))
+    assert [verdict.cost for verdict in lot.verdicts] == [2, 4]
+    one, two = lot.verdicts
+    assert (one.best.label, one.baseline.label) == ("extrapolate τ-0.3 γ0.1", "expo γ0.5")
+    assert one.difference.mean == pytest.approx(0.25)
+    assert {answer.votes for answer in one.others} == {1, 2}
+    assert {answer.votes for answer in two.others} == {1, 4}
+    assert one.difference.contrasts == 2 * 6
+    assert one.difference.low < 0.25 < one.difference.high
+    text = markdown([lot])
+    assert "| extrapolate τ-0.3 γ0.1" in text
+    assert "Pass@k of base is not above RL's at any k up to 4" in text
+
+
+def mixed(rng, low):
+    return rng.integers(low, 5, PROBLEMS)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "words"),
+    [
+        (4, 1, "extrapolation beats the best one-model baseline by 75.0 points: extrapolate τ-0.3 γ0.1 100.0 (20"),
+        (1, 4, "extrapolation does not beat the best one-model baseline, it falls short of it by 75.0 points"),
+        (2, 2, "it cannot be told whether extrapolation beats the best one-model baseline (+0.0 points)"),
+    ],
+)
+def test_the_verdict_says_what_the_problems_can_tell(ours, theirs, words):
+    lot = lot_of(result(RL, theirs), result(EXTRA, ours))
+    assert lot.verdicts[0].sentence.startswith(f"made, 2 forwards a token: {words}")
+    facts = lot.facts()
+    assert [answer["forwards"] for answer in facts["answers"]] == [10, 20, 40, 20, 40, 80]
+    assert facts["verdicts"][0]["mean"] == (ours - theirs) / 4
+
+
+def test_other_temperatures_meet_where_that_is_asked_for_and_nothing_else_does():
+    results = result(EXTRA, 3), result(RL, 2, temperature=0.6), result(RL, 4, samples=1, temperature=0)
+    with pytest.raises(UserError, match="equal forwards need results of one pair"):
+        equal_forwards(settings_of(results))
+    lot = lot_of(*results, across=("temperature", "top_p"))
+    assert [answer.setting.label for answer in lot.verdicts[0].others].count("rl (T = 0, top-p 1)") == 1
+    with pytest.raises(UserError, match="equal forwards need"):
+        equal_forwards(settings_of([result(EXTRA, 3), result(RL, 2, pair={"rl": "another"})]))
+
+
+def test_within_a_budget_only_what_is_done_counts():
+    short, long = result(RL, 2, tokens=10), result(EXTRA, 4, tokens=100)
+    tokens = long.n_tokens.copy()
+    tokens[: PROBLEMS // 2] = 20
+    settings = settings_of([short, replace(long, n_tokens=tokens)])
+    assert budgets(settings) == [10, 20, 100]  # of 160 responses of 10, 80 of 20, 80 of 100
+    assert [correct_within(settings[0], b).mean() for b in (9, 10)] == [0, 0.5]
+    assert [correct_within(settings[1], b).mean() for b in (10, 20, 100)] == [0, 0.5, 1.0]
+    assert "50.0" in within(settings)
+    [row] = [line for line in lengths(settings).splitlines() if line.startswith("| extrapolate")]
+    cells = [cell.strip() for cell in row.split("|")]
+    assert (cells[3], cells[6]) == ("+50.0", "+0.0")  # tokens; nothing was cut
+
+
+def test_the_command_adds_the_table(tmp_path):
+    for one in (result(BASE, 1), result(RL, 2), result(EXTRA, 4)):
+        one.write(tmp_path)
+    told = CliRunner().invoke(app, ["compare", str(tmp_path), "--equal-forwards"])
+    assert told.exit_code == 0, told.output
+    words = " ".join(told.output.split())
+    assert "extrapolation beats the best one-model baseline by 50.0 points" in words
+    assert "at 2 a token" in words
+    assert "answered rightly within" in words
+    assert "best one-model" not in CliRunner().invoke(app, ["compare", str(tmp_path)]).output

@@ -1,0 +1,124 @@
+"""The best of several against the best of others, crossings, majorities: against brute force and simulation."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from harness import stats
+from harness.errors import UserError
+
+
+def drawn(chances, rng, samples=4):
+    """Samples of 0 and 1 of settings whose chances are (settings, problems)."""
+    return [(rng.random((chance.size, samples)) < chance[:, None]).astype(float) for chance in chances]
+
+
+def test_one_against_one_is_the_paired_difference():
+    a, b = drawn([np.full(40, 0.8), np.full(40, 0.3)], np.random.default_rng(0))
+    found, plain = stats.best_difference([a], [b]), stats.paired_difference(a, b)
+    assert (found.mean, found.low, found.high, found.p) == pytest.approx((plain.mean, plain.low, plain.high, plain.p))
+    turned = stats.best_difference([b], [a])
+    assert (turned.mean, turned.low, turned.high) == pytest.approx((-plain.mean, -plain.high, -plain.low))
+    assert turned.p == pytest.approx(plain.p)
+
+
+def test_the_bounds_are_of_the_best_of_each_side():
+    rng = np.random.default_rng(1)
+    ones, others = (drawn([np.full(60, p) for p in side], rng) for side in ([0.2, 0.9, 0.5], [0.1, 0.4]))
+    found = stats.best_difference(ones, others)
+    assert (found.one, found.other, found.contrasts) == (1, 1, 6)
+    assert found.mean == pytest.approx(ones[1].mean() - others[1].mean())
+    alone = stats.paired_difference(ones[1], others[1])
+    assert found.low < alone.low < alone.high < found.high
+    assert found.p == pytest.approx(3 * max(stats.paired_difference(ones[1], other).p for other in others))
+
+
+def test_equal_contrasts_cost_nothing_and_no_level_is_above_bonferronis():
+    d = np.random.default_rng(2).standard_normal(100)
+    assert stats.best_difference([d[:, None] / 10], [np.zeros((100, 1))] * 5).contrasts == 5
+    from harness.stats.best import simultaneous_level
+
+    assert simultaneous_level([d] * 8) == pytest.approx(0.95, abs=0.006)
+    apart = simultaneous_level(np.random.default_rng(3).standard_normal((8, 100)))
+    assert 0.985 < apart <= 1 - 0.05 / 8
+    assert simultaneous_level(np.zeros((4, 9))) == 1 - 0.05 / 4
+    with pytest.raises(UserError, match="all the same problems"):
+        stats.best_difference([np.zeros((3, 2))], [np.zeros((4, 2))])
+
+
+def test_the_interval_holds_the_truth_and_claims_are_rare_though_the_best_was_picked():
+    """Four and four settings of equal truth, where the plain interval of the two that were picked would fail."""
+    rng = np.random.default_rng(4)
+    held, plain, claims = 0, 0, 0
+    for _ in range(200):
+        chance = rng.beta(1, 1, 40)
+        ones, others = drawn([chance] * 4, rng, 2), drawn([np.clip(chance - 0.2, 0, 1)] + [chance] * 1, rng, 2)
+        found = stats.best_difference(ones, others)
+        held += found.low <= 0 <= found.high
+        claims += found.p < 0.05
+        alone = stats.paired_difference(ones[found.one], others[found.other])
+        plain += alone.low <= 0 <= alone.high
+    assert held >= 190  # 95 %
+    assert claims <= 10
+    assert plain < held
+
+
+def brute_crossing(above, below):
+    """The first k at which more subsets of k samples hold a right one, counted one by one."""
+    n = min(above.shape[1], below.shape[1])
+    for k in range(1, n + 1):
+        one, other = (
+            np.mean([np.mean([row[list(s)].any() for s in combinations(range(row.size), k)]) for row in x])
+            for x in (above, below)
+        )
+        if one > other + 1e-9:
+            return k
+    return None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_crossing_is_where_brute_force_finds_it(seed):
+    rng = np.random.default_rng(seed)
+    above, below = rng.random((6, 6)) < 0.25, rng.random((6, 7)) < rng.choice([0.0, 0.5], 6)[:, None]
+    found = stats.crossing(above, below, resamples=200)
+    assert found.k == brute_crossing(above, below)
+    assert found.n == 6
+    if found.k is not None and found.low is not None:
+        assert found.low <= (found.high or 99)
+
+
+def test_a_crossing_beyond_the_samples_is_none():
+    never = stats.crossing(np.zeros((5, 8)), np.eye(5, 8))
+    assert (never.k, never.low, never.high, never.share) == (None, None, None, 0.0)
+    always = stats.crossing(np.ones((5, 8)), np.eye(5, 8))
+    assert (always.k, always.low, always.high, always.share) == (1, 1, 1, 1.0)
+    with pytest.raises(UserError, match="above has shape"):
+        stats.crossing(np.zeros((5, 8)), np.zeros((4, 8)))
+
+
+def test_the_interval_of_a_crossing_holds_the_truth():
+    """Base solves each problem at 0.1, RL four of ten at 0.7 and the others never: the truth is a k that is known."""
+    ks = np.arange(1, 33)
+    truth = int(ks[(1 - 0.9**ks) > 0.4 * (1 - 0.3**ks)][0])
+    rng, held = np.random.default_rng(5), 0
+    for _ in range(100):
+        base, rl = rng.random((50, 32)) < 0.1, rng.random((50, 32)) < 0.7 * (rng.random(50) < 0.4)[:, None]
+        found = stats.crossing(base, rl, resamples=400)
+        held += (found.low or 99) <= truth <= (found.high or 99)
+    assert held >= 88
+
+
+def test_majorities_by_problem_are_the_mean_over_all_subsets():
+    rng = np.random.default_rng(6)
+    votes = rng.integers(-1, 3, (5, 6))
+    right = votes == 1
+    for k in (1, 3, 6):
+        found = stats.maj_at_k_per_problem(votes, right, k, draws=20_000)
+        for row, ok, value in zip(votes, right, found, strict=True):
+            exact = []
+            for subset in combinations(range(6), k):
+                s = list(subset)
+                answers = [None if vote < 0 else vote for vote in row[s]]
+                exact.append(stats.maj_at_k([answers], [ok[s]]))
+            assert value == pytest.approx(np.mean(exact), abs=0.015)
