@@ -92,15 +92,17 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens, t
 		$(BIN)/rlvr-dir sweep run $$sweep --set 'seeds=[0, 1, 2]' --set workers.count=2 --out $(PAPER) || exit; \
 		$(BIN)/rlvr-dir analyse curves $(PAPER)/sweeps/$$sweep --out $(PAPER)/analysis/$$sweep || exit; \
 	done
-	for sweep in tiny_tau_gamma tiny_on_rl tiny_criteria tiny_controls tiny_interpolate; do \
+	for sweep in tiny_tau_gamma tiny_on_rl tiny_criteria tiny_controls tiny_interpolate tiny_sharpening; do \
 		$(BIN)/rlvr-dir sweep run $$sweep --out $(PAPER) || exit; done
 	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --limit 60 --samples 16 --max-tokens 256 --enforce-eager \
 		--records $(PAPER)/records --out $(PAPER)/analysis
 	$(BIN)/rlvr-dir analyse theorem --out $(PAPER)/analysis
+	rm -rf reports/tiny  # an older report may have had other figures
 	$(BIN)/rlvr-dir report $(PAPER)/sweeps/tiny_{tau_gamma,on_rl,criteria,controls,interpolate}/results \
 		$(PAPER)/sweeps/tiny_{reweight,rollout_top_p} --analysis $(PAPER)/analysis \
 		--analysis $(PAPER)/analysis/tiny_reweight --analysis $(PAPER)/analysis/tiny_rollout_top_p \
 		--tokenizer records --title "The paper on the tiny pair" --out reports/tiny
+	grep -v '^!' $(PAPER)/sweeps/tiny_sharpening/summary.md > reports/tiny/sharpening.md
 
 # Goes on where it was killed. Decoding has two threads, since these matrices are large; training what its recipe says.
 SMOL := runs/paper-smol
