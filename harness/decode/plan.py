@@ -24,7 +24,7 @@ def rule_row(decoding: Decoding, sampling: Sampling, prompt_tokens: int = 0) -> 
 
     Temperature 0 takes the likeliest token in place of a draw (top-p 0); its criteria look at temperature 1.
     """
-    since, until = decoding.tokens
+    since, until = decoding.tokens(sampling.max_tokens)
     return RuleRow(
         gate=decoding.criterion if decoding.gated else "never",
         primary=decoding.primary or "base",

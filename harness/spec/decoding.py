@@ -23,6 +23,7 @@ CRITERIA: tuple[str, ...] = get_args(Criterion)
 WITHOUT_TAU = ("always", "coupling")  # criteria that have no threshold
 BELOW = ("delta_logp", "random")  # hold below their threshold unless `side` says otherwise; the others hold above it
 _WINDOW = re.compile(r"([0-9]{0,9}):([0-9]{0,9})")
+_SHARES = re.compile(r"(0|[0-9]{1,3}%)?:([0-9]{1,3}%)?")  # of max_tokens
 LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the likeliest token
 
 
@@ -69,7 +70,7 @@ class Decoding(Spec, frozen=True):
     window: str | None = Field(
         default=None,
         exclude_if=lambda window: window is None,
-        description="Tokens of a response where the criterion is asked, as a slice: 0:16 the first 16, 16: the others.",
+        description="Tokens where the criterion is asked, as a slice: 0:16, 16:, or of max_tokens: 0:25%, 25%:.",
     )
     min_p_rl: float = Field(
         default=0.0,
@@ -152,11 +153,13 @@ class Decoding(Spec, frozen=True):
         window = f"@{self.window}" if self.window else None
         return " ".join(word for word in (self.criterion, self.side, window) if word)
 
-    @property
-    def tokens(self) -> tuple[int, int | None]:
-        """Return the tokens of a response at which the criterion is asked: the first, and the first that is not."""
+    def tokens(self, max_tokens: int) -> tuple[int, int | None]:
+        """Return the tokens of a response at which the criterion is asked: the first, and the first that is not.
+
+        A share is one of `max_tokens`, rounded up; how long the response will be is not known while it is written.
+        """
         since, _, until = (self.window or ":").partition(":")
-        return int(since or 0), int(until) if until else None
+        return _place(since, max_tokens) or 0, _place(until, max_tokens)
 
     @property
     def below(self) -> bool:
@@ -199,13 +202,28 @@ def _settle_window(window: str) -> str | None:
     """Return a window as it is always written; None for all tokens.
 
     Raises:
-        ValueError: it is no slice, or has no token.
+        ValueError: it is no slice, or has no token, or its shares are not within 0% and 100%.
     """
-    found = _WINDOW.fullmatch(window)
-    since, until = (int(end) if end else None for end in found.groups()) if found else (1, 0)
-    if until is not None and until <= (since or 0):
-        raise ValueError(f"window={window!r} is refused; accepted: a slice of tokens, as 0:16, 16: or 16:64")
-    return None if not since and until is None else f"{since or 0}:{'' if until is None else until}"
+    unit = "%" if "%" in window else ""
+    found = (_SHARES if unit else _WINDOW).fullmatch(window)
+    since, until = (int(end.strip("%")) if end else None for end in found.groups()) if found else (1, 0)
+    if unit and (since or 0) < 100 and until == 100:
+        until = None
+    if (until is not None and until <= (since or 0)) or (unit and max(since or 0, until or 0) >= 100):
+        raise ValueError(
+            f"window={window!r} is refused; accepted: a slice of tokens, as 0:16, 16: or 16:64, or of shares of "
+            "max_tokens, as 0:25%, 25%: or 25%:50%"
+        )
+    if not since and until is None:
+        return None
+    return f"{f'{since}{unit}' if since else 0}:{'' if until is None else f'{until}{unit}'}"
+
+
+def _place(end: str, max_tokens: int) -> int | None:
+    """Return one end of a window in tokens; None where it has none."""
+    if end.endswith("%"):
+        return -(-max_tokens * int(end[:-1]) // 100)
+    return int(end) if end else None
 
 
 def parse_decoding(text: str) -> Decoding:

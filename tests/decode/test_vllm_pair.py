@@ -40,7 +40,7 @@ def test_sequences_are_identical_to_the_reference_engine(vllm_engine, transforme
     assert all(sum(r.n_changed for r in rows) > 0 for label, rows in by_mode.items() if "τ" in label)
     assert {r.finish_reason for r in ours} == {"stop", "length"}
     for rollout in ours:
-        since, until = rollout.request.decoding.tokens
+        since, until = rollout.request.decoding.tokens(rollout.request.sampling.max_tokens)
         assert not rollout.replaced[:since].any()
         assert until is None or not rollout.replaced[until:].any()
 

@@ -120,16 +120,32 @@ def test_a_window_is_a_slice_of_tokens():
     plain = Decoding(mode="replace", tau=-0.3)
     assert Decoding(mode="replace", tau=-0.3, window="0:") == Decoding(mode="replace", tau=-0.3, window=":") == plain
     later = parse_decoding("replace,tau=-0.3,window=016:")
-    assert (later.window, later.tokens, plain.tokens) == ("16:", (16, None), (0, None))
-    assert parse_decoding("replace,tau=-0.3,window=:16").tokens == (0, 16)
+    assert (later.window, later.tokens(64), plain.tokens(64)) == ("16:", (16, None), (0, None))
+    assert parse_decoding("replace,tau=-0.3,window=:16").tokens(64) == (0, 16)
     assert later.hash() != plain.hash()
     for refused in ("16", "5:5", "-1:4", "a:b", "::"):
         with pytest.raises(UserError, match=f"window='{refused}' is refused; accepted: a slice of tokens, as 0:16"):
+            parse_decoding(f"replace,tau=-0.3,window={refused}")
+    for refused in ("25%:16", "16:25%", "100%:", "0:0%", "50%:25%", "0:101%", "0:2.5%", "%:"):
+        with pytest.raises(UserError, match=f"window='{refused}' is refused; .* or of shares of max_tokens, as 0:25%"):
             parse_decoding(f"replace,tau=-0.3,window={refused}")
     with pytest.raises(UserError, match="window='0:16' has no effect with mode='rl'"):
         parse_decoding("rl,window=0:16")
     with pytest.raises(UserError, match=r"min_p_rl=.*has no effect with mode='expo'"):
         parse_decoding("expo,gamma=0.1,min_p_rl=0.2")
+
+
+def test_a_window_in_shares_is_one_of_max_tokens():
+    plain = Decoding(mode="replace", tau=-0.3)
+    for everywhere in ("0%:", ":100%", "0:100%", "0%:100%"):
+        assert Decoding(mode="replace", tau=-0.3, window=everywhere) == plain
+    first = parse_decoding("replace,tau=-0.3,window=:025%")
+    assert (first.window, first.label()) == ("0:25%", "replace τ-0.3 delta_logp @0:25%")
+    later = parse_decoding("replace,tau=-0.3,window=25%:100%")
+    assert (later.window, later.tokens(10)) == ("25%:", (3, None))
+    for length in (1, 7, 100, 256):  # every token is in one of the two
+        assert first.tokens(length) == (0, later.tokens(length)[0])
+    assert parse_decoding("replace,tau=-0.3,window=25%:50%").tokens(256) == (64, 128)
 
 
 def test_presets_are_the_papers_pairs():
