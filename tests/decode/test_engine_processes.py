@@ -44,6 +44,14 @@ def started_by(process):
         return []
 
 
+def command_of(process):
+    """The command line of a process; empty of one that has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # or a zombie
+        return ""
+
+
 def kill_and_watch(process):
     """Kills a process with SIGKILL; gives those of its descendants that are still there a minute later."""
     descendants = started_by(process)
@@ -100,7 +108,7 @@ def test_tensor_parallel_ranks_end_with_their_owner(peaked_pair, tmp_path):
 def test_an_engine_that_has_not_started_yet_ends_with_its_owner(peaked_pair, tmp_path):
     with running("starting", peaked_pair, tmp_path) as (process, facts):
         assert next(facts)[0] == "starting"
-        while not any("spawn_main" in " ".join(child.cmdline()) for child in started_by(process)):
+        while not any("spawn_main" in command_of(child) for child in started_by(process)):
             assert process.poll() is None
             time.sleep(0.05)
         _, left = kill_and_watch(process)
