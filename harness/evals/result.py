@@ -16,7 +16,7 @@ from harness.evals.data import benchmark_size
 from harness.evals.metrics import responses_of
 from harness.files import folder_name, write_file
 from harness.spec import Decoding, Sampling
-from harness.spec.pair import model_name as model_name  # for rooms that know results alone
+from harness.spec.pair import model_name
 from harness.spec.stored import MOST, Count, Flag, Name, Number, Plain, Stored, Text, check_stored, parse_json
 
 # What must be equal before two results are subtracted or put into one column; another decoding, seed, number of samples
@@ -90,6 +90,9 @@ class BenchmarkResultFile(ResultFile, frozen=True):
     ungraded: _Flags
     votes: _Votes | None = None
     correct_by: dict[str, _Flags] = Field(default_factory=dict)
+
+
+STROKE = "\u2215"  # in a name that is no path, where a path would have /
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,13 +258,17 @@ class EvalResult:
     def pair(self) -> tuple[str, str]:
         """The checkpoints, base and RL, as the result names them; `?` where it does not.
 
-        A target, which takes base's place, is named with base: `BASE on TARGET`.
+        With a target both are named with it, `RL (on TARGET)`, so that nobody takes them for the pair's own; a stroke
+        in its name is not one of a path. Base's says where the target is.
         """
         engine = self.provenance.get("engine")
         pair = engine.get("pair") if isinstance(engine, dict) else None
         pair = pair if isinstance(pair, dict) else {}
-        on = f" on {pair['target']}" if pair.get("target") else ""
-        return str(pair.get("base") or "?") + on, str(pair.get("rl") or "?")
+        base, rl = (str(pair.get(role) or "?") for role in ("base", "rl"))
+        if not pair.get("target"):
+            return base, rl
+        target = str(pair["target"])
+        return f"{base} (on {target.replace('/', STROKE)})", f"{rl} (on {model_name(target).replace('/', STROKE)})"
 
     def of_pair(self, base: str, rl: str) -> "EvalResult":
         """Return a result of base as that of another pair with this base: its numbers do not depend on RL."""

@@ -182,7 +182,7 @@ def model_name(checkpoint: str) -> str:
     ['SmolLM2', 'smol', 'DAPO/seed-0', 'rl']
     """
     parts = PurePath(checkpoint).parts
-    if parts[-3:-1] == ("tiny", "weights"):
+    if parts[-3:-1] == ("tiny", "weights") and parts[-1] in ("base", "rl"):
         return "tiny pair"
     chosen = next((n for n, part in enumerate(reversed(parts), 1) if not _MADE.fullmatch(part) and part != "/"), 0)
     name = parts[-chosen:] if chosen else parts[-1:]

@@ -104,14 +104,18 @@ def tags_of(result: EvalResult) -> dict[str, str]:
 
 
 def pair_title(result: EvalResult) -> str:
-    """Write `Qwen2.5-32B → DAPO-Qwen-32B`; of two directories side by side also where: `tiny/weights: base → rl`."""
+    """Write `Qwen2.5-32B → DAPO-Qwen-32B`; of two directories side by side also where: `tiny/weights: base → rl`.
+
+    A target, which the change is carried over to, stands behind it.
+    """
     pair = _pair(result)
     base, rl = (Path(str(pair.get(key, ""))) for key in ("base", "rl"))
     if not base.name or not rl.name:
         return str(pair.get("pair", ""))
+    on = f", on {model_name(str(pair['target']))}" if pair.get("target") else ""
     if base.is_absolute() and base.parent == rl.parent:
-        return f"{'/'.join(base.parent.parts[-2:])}: {base.name} → {rl.name}"
-    return f"{model_name(str(base))} → {model_name(str(rl))}"
+        return f"{'/'.join(base.parent.parts[-2:])}: {base.name} → {rl.name}{on}"
+    return f"{model_name(str(base))} → {model_name(str(rl))}{on}"
 
 
 def colour(result: EvalResult) -> str:

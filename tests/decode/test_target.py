@@ -13,6 +13,7 @@ from harness.decode.context import Context
 from harness.errors import UserError
 from harness.evals.from_records import result_of_record
 from harness.evals.loop import evaluate
+from harness.evals.result import STROKE
 from harness.price import PairPrice
 from harness.records import RecordConfig, RecordStore
 from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling
@@ -101,7 +102,7 @@ def test_a_result_and_its_record_are_of_the_three(tmp_path):
         sampling=Sampling(samples=1, max_tokens=16),
     )  # fmt: skip
     [result] = evaluate(spec, records=tmp_path)
-    assert result.pair == (f"{pair.base} on {pair.target}", pair.rl)
+    assert result.pair == (f"{pair.base} (on {pair.target.replace('/', STROKE)})", f"{pair.rl} (on tiny pair)")
     store = RecordStore(tmp_path)
     [name] = store.names()
     record = store.read(*name)
