@@ -277,5 +277,7 @@ def test_workers_compile_where_much_is_asked_of_each(cluster, peaked_pair, monke
 
     monkeypatch.setattr(pool, "_hire", hire)
     _, request = make_requests(2, samples=1, max_tokens=128)
-    pool.generate([replace(request, sample=i) for i in range(prompts)])
-    assert pool._each.enforce_eager is eager
+    with closing(pool):  # else Ray stays joined, and the next module of this process is in its cluster
+        pool.generate([replace(request, sample=i) for i in range(prompts)])
+        assert pool._each.enforce_eager is eager
+        pool._crew.clear()
