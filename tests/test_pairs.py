@@ -196,7 +196,7 @@ def test_a_pair_in_the_hubs_cache(write, tmp_path, monkeypatch):
 
 @pytest.fixture
 def nothing_here(tmp_path, monkeypatch):
-    """No hub, and an empty cache."""
+    """Leaves no hub, and an empty cache."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 

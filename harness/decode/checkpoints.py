@@ -71,7 +71,7 @@ class Checkpoints:
 
     @property
     def small(self) -> bool:
-        """Whether all models are local and together at most 2 GiB: cheap to load once more, no bar needed."""
+        """Tell whether all models are local and at most 2 GiB together: cheap to load once more, no bar needed."""
         twice = [self.pair.base] if self.adapter else []
         return sum(map(_weight_bytes, [*twice, *(self.pair.of(role)[0] for role in self.pair.roles)])) <= _SMALL_BYTES
 

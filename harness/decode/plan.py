@@ -126,10 +126,11 @@ def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterabl
 
     `roles` are those of the models that gave them, as far as it is known.
     """
-    names = " and ".join(f"{role}={getattr(pair, role)!r}" for role in roles)
+    known = tuple(roles)
+    names = " and ".join(f"{role}={getattr(pair, role)!r}" for role in known or pair.roles)
     request = plan.request
     return BrokenLogits(
-        f"{names or f'one of base={pair.base!r} and rl={pair.rl!r}'}: NaN or infinite logits after {after} tokens of "
+        f"{'' if known else 'one of '}{names}: NaN or infinite logits after {after} tokens of "
         f"the response to problem={request.problem!r} (sample={request.sample}, {request.decoding.label()}), so no "
         "token can be drawn; responses that were finished before stand; accepted: a checkpoint with finite logits"
         + ("" if dtype == "float32" else f", or dtype=float32 if {dtype} is too narrow for it")

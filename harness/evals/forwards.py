@@ -24,7 +24,7 @@ from harness.markdown import interval, markdown_table
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """One way to an answer: a decoding with the majority of `votes` samples (1: the sample itself)."""
+    """Answer in one way: by a decoding, with the majority of `votes` samples (1: the sample itself)."""
 
     setting: Setting
     votes: int

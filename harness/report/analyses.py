@@ -154,7 +154,7 @@ Two = Annotated[tuple[GateShare, ...], Field(min_length=2, max_length=2)]
 
 
 class GatedDecoding(Stored, frozen=True):
-    """Where one gate redraws and what follows; `after` has as many tokens for both models."""
+    """Say where one gate redraws and what follows; `after` has as many tokens for both models."""
 
     label: Text
     problems: Count
@@ -187,7 +187,7 @@ class GatedForm(Stored, frozen=True):
 
 
 class ChangedTensor(Stored, frozen=True):
-    """What training did to one tensor; the last five are known of matrices."""
+    """Count what training did to one tensor; the last five are known of matrices."""
 
     shape: tuple[Count, ...]
     layer: Count | None

@@ -10,6 +10,7 @@ from harness.bench.random_pair import random_adapter
 from harness.decode import Request, open_engine
 from harness.decode.checkpoints import read_checkpoints
 from harness.decode.context import Context
+from harness.decode.plan import broken_logits, plan_requests
 from harness.errors import UserError
 from harness.evals.from_records import result_of_record
 from harness.evals.loop import evaluate
@@ -108,3 +109,11 @@ def test_a_result_and_its_record_are_of_the_three(tmp_path):
     record = store.read(*name)
     assert record.about["target"] == pair.target
     assert result_of_record(record).pair == result.pair
+
+
+def test_where_nobody_knows_whose_logits_broke_all_three_are_named(peaked_pair):
+    three = on(peaked_pair, peaked_pair.rl)
+    [plan] = plan_requests(make_requests(1, samples=1), read_checkpoints(three), Context.of(read_checkpoints(three)))
+    said = str(broken_logits(plan, three, "float32", 3, ()))
+    assert said.startswith(f"one of base={three.base!r} and rl={three.rl!r} and target={three.target!r}: NaN or infin")
+    assert str(broken_logits(plan, three, "float32", 3, ["target"])).startswith(f"target={three.target!r}: NaN or inf")

@@ -20,7 +20,7 @@ PROBLEMS = 40
 
 
 def result(decoding, solved, samples=4, tokens=10, pair=(), seed=0, **sampling):
-    """Of each problem the first `solved` samples (one number, or one a problem) are right and vote together."""
+    """Makes the first `solved` samples of each problem (one number, or one a problem) right, and vote together."""
     solved = np.broadcast_to(np.asarray(solved), PROBLEMS)
     correct = np.arange(samples) < solved[:, None]
     votes = np.where(correct, 0, 1 + np.arange(samples))  # wrong answers all differ

@@ -249,6 +249,8 @@ class VllmPair(TestedPair):
         if not self._engine.has_unfinished_requests():  # of others, beside ours
             self.forget_prompts()
             self.ask_worker("rlvr_clear")
+        if self.pair.target is not None:
+            roles = None  # what was traced are the two policies that are decided between, each made of several models
         return broken_logits(plan, self.pair, self.dtype, len(broken.token_ids), roles or ())
 
     def _stream(self, waiting: Iterator[Plan], total: int, progress: bool | Progress = False) -> Iterator[Rollout]:
