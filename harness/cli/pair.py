@@ -20,7 +20,7 @@ def list_command(as_json: AsJson = False) -> None:
     A question mark stands behind what nobody has verified. A name takes a checkpoint, or any revision of the RL
     repository, after an @: nemotron-1.5b@brorl.
     """
-    from harness.spec import zoo
+    from harness.spec import TINY_RL, zoo
 
     if as_json:
         echo_json([{"name": name, **pair.model_dump(mode="json")} for name, pair in zoo().items()])
@@ -29,7 +29,8 @@ def list_command(as_json: AsJson = False) -> None:
 
     echo(zoo_table(list(zoo().items())), lines=True)
     echo("")
-    echo("?: not verified. base / RL where they differ, – where it is not known. tiny is the pair that ships.")
+    echo("?: not verified. base / RL where they differ, – where it is not known.")
+    echo(f"tiny is the pair that ships, {', '.join(TINY_RL)} its RL after so many steps.")
 
 
 @app.command("check")

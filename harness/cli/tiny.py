@@ -1,4 +1,4 @@
-"""`rlvr-dir tiny`: the embedded pair, built anew or measured."""
+"""`rlvr-dir tiny`: the embedded pair: built anew, completed by its steps, or measured."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,12 +8,12 @@ import typer
 from harness.cli.base import echo, group
 from harness.errors import UserError
 
-app = group("The embedded pair: build it anew, or measure it.")
+app = group("The embedded pair: build it anew, add its steps, or measure it.")
 
 
 @app.command("build")
 def tiny_build(
-    out: Annotated[Path, typer.Option(help="Receives base/, rl/ and the model card.")],
+    out: Annotated[Path, typer.Option(help="Receives base/, rl/, RL on the way and the model card.")],
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """Pretrain the tiny base from nothing, then RL-train it with DAPO through TRL: some six minutes on one core."""
@@ -23,6 +23,29 @@ def tiny_build(
     echo(f"base: {pair.base}")
     echo(f"rl:   {pair.rl}")
     echo(f"Figures: rlvr-dir tiny measure --pair {out}")
+
+
+@app.command("steps")
+def tiny_steps(
+    pair: Annotated[
+        Path | None, typer.Option(help="A folder that `tiny build` made; default the shipped pair.")
+    ] = None,
+) -> None:
+    """Add the RL models on the way to a pair that was built without them: RL is trained anew from its base, a minute.
+
+    rl/ stays as it is; if the second training does not end there, nothing is added.
+    """
+    from harness.tiny import WEIGHTS
+    from harness.tiny.recipe import add_steps
+
+    folder = pair or WEIGHTS
+    found = add_steps(folder)
+    for step in found["kept_steps"]:
+        echo(f"step {step}: {folder / f'step-{step}'}")
+    echo(
+        f"The second training ends within {found['largest_difference']:.1e} of rl/, in any weight; training changed "
+        f"them by up to {found['largest_change']:.1e}."
+    )
 
 
 @app.command("measure")

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 from lm_eval.api.model import LM
@@ -32,7 +33,7 @@ from harness.evals.task_file import ScoredTask, instance_key
 from harness.progress import showing
 from harness.records import RecordStore
 from harness.spec import Decoding
-from harness.tiny import checkpoints, tiny_pair
+from harness.tiny import WEIGHTS, checkpoints
 
 
 class RlvrDirLM(LM):
@@ -262,4 +263,4 @@ register_model("rlvr_dir")(RlvrDirLM)  # as a decorator it would hide the class 
 def _is_tiny(engine: Engine) -> bool:
     """Tell whether an engine runs the embedded tiny pair, however it was opened."""
     pair = engine.info().get("pair")
-    return isinstance(pair, Mapping) and pair.get("rl") == tiny_pair().rl
+    return isinstance(pair, Mapping) and Path(str(pair.get("rl"))).parent == WEIGHTS

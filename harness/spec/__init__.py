@@ -18,7 +18,7 @@ from harness.spec.decoding import (
 )  # fmt: skip
 from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import GOLD_VERSIONS, PUBLISHED, EvalSpec, ProblemPart, load_eval
-from harness.spec.pair import TINY, Pair, find_pair, preset
+from harness.spec.pair import TINY, TINY_BASE, TINY_RL, TINY_STEPS, Pair, find_pair, preset
 from harness.spec.presentation import Presentation
 from harness.spec.zoo import zoo
 
@@ -28,6 +28,9 @@ __all__ = [
     "MODES",
     "PUBLISHED",
     "TINY",
+    "TINY_BASE",
+    "TINY_RL",
+    "TINY_STEPS",
     "Criterion",
     "Decoding",
     "EngineSpec",

@@ -97,9 +97,11 @@ class Pair(Spec, frozen=True):
 
 
 def preset(named: Any) -> Pair | None:
-    """Return the pair that the zoo has by a name, or by NAME@CHECKPOINT; None where it has none."""
+    """Return the pair of a name of the zoo, of NAME@CHECKPOINT, or of `tiny@STEP`; None where there is none."""
     if not isinstance(named, str):
         return None
+    if named in TINY_RL:
+        return Pair(base=TINY_BASE, rl=named)
     name, at, checkpoint = named.partition("@")
     if name not in zoo() or (at and not checkpoint):
         return None
@@ -107,7 +109,12 @@ def preset(named: Any) -> Pair | None:
 
 
 TINY: Literal["tiny"] = "tiny"  # the embedded pair; `harness.tiny.checkpoints` knows where its weights are
-_MADE = re.compile(r"rl|base|validation|seed-\d+|checkpoint-\d+")  # parts of a checkpoint's path that nobody chose
+TINY_STEPS = (2, 4, 6, 8)  # of its RL, whose model is kept; the last is the pair's own RL
+TINY_BASE = f"{TINY}@base"
+TINY_RL = tuple(f"{TINY}@{step}" for step in TINY_STEPS)
+_MADE = re.compile(
+    r"rl|base|validation|seed-\d+|checkpoint-\d+|step-\d+"
+)  # parts of a checkpoint's path that nobody chose
 OPTIONS = {"rl": "pretrained", "rl_revision": "revision"}  # lm-eval's names for two fields, and our commands'
 PAIR_OPTIONS = ("pair", *(OPTIONS.get(name, name) for name in Pair.model_fields))
 
@@ -126,7 +133,7 @@ def find_pair(named: Any) -> "Pair | Literal['tiny']":
         return found
     if isinstance(named, str | Path) and Path(named).expanduser().is_dir():
         return Pair.of_folder(named)
-    raise unknown("pair", named, (*zoo(), TINY, "a folder with base and rl"))
+    raise unknown("pair", named, (*zoo(), TINY, *TINY_RL, "a folder with base and rl"))
 
 
 NamedPair = Annotated[Pair | Literal["tiny"], BeforeValidator(find_pair)]
@@ -182,8 +189,8 @@ def model_name(checkpoint: str) -> str:
     ['SmolLM2', 'smol', 'DAPO/seed-0', 'rl']
     """
     parts = PurePath(checkpoint).parts
-    if parts[-3:-1] == ("tiny", "weights") and parts[-1] in ("base", "rl"):
-        return "tiny pair"
+    if parts[-3:-1] == ("tiny", "weights"):
+        return "tiny pair" if parts[-1] in ("base", "rl") else f"{TINY}@{parts[-1].removeprefix('step-')}"
     chosen = next((n for n, part in enumerate(reversed(parts), 1) if not _MADE.fullmatch(part) and part != "/"), 0)
     name = parts[-chosen:] if chosen else parts[-1:]
     return "/".join(name[:-1] if len(name) > 1 and name[-1] in ("rl", "validation") else name) or checkpoint

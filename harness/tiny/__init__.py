@@ -1,20 +1,21 @@
 """The embedded pair: a base and its DAPO-trained successor, both trained by this project from nothing on a CPU.
 
     tiny_pair()                      # paths of the shipped weights
+    checkpoint("tiny@4")             # path of the RL model as it was after 4 of its 8 steps
     benchmark("tiny_medium")         # 240 rows of id, problem, answer
     build("my-pair", seed=1)         # another pair, in some six minutes
 
-The first two need no torch.
+The first three need no torch.
 """
 
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.spec import TINY, Pair
+from harness.spec import TINY, TINY_BASE, TINY_RL, Pair
 from harness.tiny.problems import TINY_TASKS, benchmark
 
-__all__ = ["TINY_TASKS", "WEIGHTS", "benchmark", "build", "checkpoints", "tiny_pair"]
+__all__ = ["TINY_TASKS", "WEIGHTS", "benchmark", "build", "checkpoint", "checkpoints", "tiny_pair"]
 
 WEIGHTS = Path(__file__).resolve().parent / "weights"
 
@@ -32,12 +33,32 @@ def tiny_pair() -> Pair:
 
 
 def checkpoints(pair: Pair | str) -> Pair:
-    """Return the checkpoints of a pair, where it may also be named `tiny`.
+    """Return the checkpoints of a pair, where it, or one of its models, may also be named `tiny` or `tiny@STEP`.
 
     Raises:
         UserError: this installation came without the tiny weights.
     """
-    return tiny_pair() if pair == TINY else Pair.model_validate(pair)
+    if pair == TINY:
+        return tiny_pair()
+    found = Pair.model_validate(pair)
+    return found.replace(base=checkpoint(found.base), rl=checkpoint(found.rl))
+
+
+def checkpoint(name: str) -> str:
+    """Return the path of `tiny@base` or `tiny@STEP`; any other name as it is.
+
+    Raises:
+        UserError: this installation came without these weights.
+    """
+    if name not in (TINY_BASE, *TINY_RL):
+        return name
+    kept = name.rpartition("@")[2]
+    folder = WEIGHTS / {TINY_BASE: "base", TINY_RL[-1]: "rl"}.get(name, f"step-{kept}")
+    if not (folder / "model.safetensors").is_file():
+        raise UserError(
+            f"{name!r} is not in this installation: {folder} has no weights; make them with `rlvr-dir tiny steps`"
+        )
+    return str(folder)
 
 
 def build(out: Path | str, **options: Any) -> Pair:

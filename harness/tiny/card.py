@@ -42,7 +42,7 @@ template writes it. Words and digits of the task are one token each; any other t
 - **RL**: DAPO through TRL, {rl_seconds:.0f} s: {rl_steps} steps of {prompts} x {samples} responses and {minibatches}
   updates, lr {lr:g}. Token-level loss, clip {clip_low}/{clip_high}, dual clip {delta:g}, no KL term, rollouts at
   temperature 1 and top-p 1, dynamic sampling on accuracy. Stopped while accuracy was still rising, so that decoding
-  has something to add. Accuracy of the rollouts (top-p 1) by step: {accuracy}.
+  has something to add. Accuracy of the rollouts (top-p 1) by step: {accuracy}.{kept}
 - No benchmark problem was trained or tuned on. {versions}.
 
 ## Figures
@@ -94,10 +94,28 @@ def write_card(out: Path) -> None:
             delta=dapo["settings"]["delta"] or float("inf"),
             rl_seconds=dapo["seconds"],
             accuracy=", ".join(f"{value:.2f}" for value in dapo["rollout_accuracy"]),
+            kept=_kept(dapo),
             versions=", ".join(f"{name} {number}" for name, number in facts["versions"].items()),
             figures=table,
         ),
     )
+
+
+def _kept(dapo: dict[str, Any]) -> str:
+    """Say which RL models on the way are there, and whether they are of a second training."""
+    if not dapo.get("kept_steps"):
+        return ""
+    said = (
+        "\n- **On the way**: RL after " + ", ".join(f"{step}" for step in dapo["kept_steps"]) + " steps, in `step-N/`."
+    )
+    if "largest_difference" in dapo:
+        said += (
+            " They were kept by a second training from\n  the same base (`rlvr-dir tiny steps`), which rounded sums "
+            "otherwise: where it ends, weights differ by up to\n"
+            f"  {dapo['largest_difference']:.1e} from those of `rl/`, "
+            f"which training changed by up to {dapo['largest_change']:.1e}."
+        )
+    return said
 
 
 def figures_text(figures: dict[str, Any]) -> str:

@@ -8,19 +8,23 @@ Same seed, machine and versions: same weights, to the bit.
 import json
 import os
 import platform
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 import transformers
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from transformers import AutoModelForCausalLM
 
 from harness.errors import UserError
 from harness.files import check_writable, write_file
-from harness.spec import Pair
+from harness.spec import Pair, parse
 from harness.tiny.card import write_card
 from harness.tiny.pretrain import PretrainSettings, pretrain
 from harness.tiny.problems import rl_problems
@@ -43,6 +47,8 @@ def build(
 ) -> Pair:
     """Train a pair on one thread and save it under `out`: `base/`, `rl/`, `build.json` and the model card.
 
+    The RL model as it was on the way is saved too, as `step-2/`, `step-4/`, ... (`kept_steps`).
+
     The same seed on the same machine and versions gives the same weights.
 
     Raises:
@@ -60,7 +66,8 @@ def build(
         model, facts = pretrain(pretraining, seed=seed, progress=stage("pretraining the base"))
         _save(model, tokenizer, out / "base")
         began = time.perf_counter()
-        history = train_dapo(model, tokenizer, rl_problems(seed), dapo, progress=stage("DAPO"))
+        keep = _Keep(tokenizer, out, kept_steps(dapo.steps))
+        history = train_dapo(model, tokenizer, rl_problems(seed), dapo, progress=stage("DAPO"), on_step=keep)
         rl_seconds = time.perf_counter() - began
         _save(model, tokenizer, out / "rl")
     facts = {
@@ -72,6 +79,7 @@ def build(
             "rollout_accuracy": [round(record["reward"], 4) for record in history],
             "rollout_tokens": [round(record["completions/mean_length"], 1) for record in history],
             "generation_rounds": [record.get("dynamic_sampling/rounds") for record in history],
+            "kept_steps": list(kept_steps(dapo.steps)),
             "settings": dapo.model_dump(),
         },
         "parameters": sum(weight.numel() for weight in model.parameters()),
@@ -82,6 +90,81 @@ def build(
     (out / "figures.json").unlink(missing_ok=True)  # they were another pair's
     write_card(out)
     return Pair(base=str(out / "base"), rl=str(out / "rl"))
+
+
+def kept_steps(steps: int) -> tuple[int, ...]:
+    """Return the steps of RL on the way whose model is kept: a quarter, a half, three quarters of all.
+
+    >>> kept_steps(8), kept_steps(2), kept_steps(1)
+    ((2, 4, 6), (1,), ())
+    """
+    return tuple(sorted({step for part in (1, 2, 3) if 0 < (step := steps * part // 4) < steps}))
+
+
+class _Keep:
+    """Save the model after some steps of its training."""
+
+    def __init__(self, tokenizer: transformers.PreTrainedTokenizerBase, out: Path, steps: Sequence[int]) -> None:
+        self.tokenizer, self.out, self.steps = tokenizer, out, steps
+
+    def __call__(self, step: int, model: transformers.PreTrainedModel) -> None:
+        if step in self.steps:
+            _save(model, self.tokenizer, self.out / f"step-{step}")
+
+
+def add_steps(out: Path | str, *, progress: bool = True) -> dict[str, Any]:
+    """Add the RL models on the way to a pair that was built without them: train RL anew, from its own base.
+
+    `base/` and `rl/` stay as they are. On another machine sums may be rounded otherwise, so what the second training
+    ends in is compared with `rl/`.
+
+    Returns:
+        `kept_steps`, `largest_difference` and `largest_change`: of the second training's end to `rl/`, and of `rl/` to
+        `base/`, the largest of any weight. They are in `build.json` and the model card, too.
+
+    Raises:
+        UserError: `out` is no build; or the second training ended elsewhere (a difference of more than a hundredth of
+            the change), and then nothing is added.
+    """
+    out = Path(out).resolve()
+    try:
+        facts = json.loads((out / "build.json").read_text())
+        dapo = parse(DapoSettings, facts["dapo"]["settings"], where="build.json dapo.settings.")
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(
+            f"pair={str(out)!r} has no build.json of a build; accepted: what `rlvr-dir tiny build` made"
+        ) from None
+    check_writable(out)
+    steps = kept_steps(dapo.steps)
+    tokenizer = build_tokenizer()
+    with TemporaryDirectory(dir=out) as scratch, _one_thread(), _quiet(), _progress(progress) as stage:
+        model, base, rl = (AutoModelForCausalLM.from_pretrained(out / name) for name in ("base", "base", "rl"))
+        keep = _Keep(tokenizer, Path(scratch), steps)
+        train_dapo(model, tokenizer, rl_problems(facts["seed"]), dapo, progress=stage("DAPO"), on_step=keep)
+        found = {
+            "kept_steps": list(steps),
+            "largest_difference": _largest(model, rl),
+            "largest_change": _largest(rl, base),
+        }
+        if found["largest_difference"] > found["largest_change"] / 100:
+            raise UserError(
+                f"pair={str(out)!r}: trained anew from base/, RL ends elsewhere than rl/ (a weight differs by "
+                f"{found['largest_difference']:.1e}, training changed them by up to {found['largest_change']:.1e}), so "
+                "its steps are no steps to rl/; accepted: a pair built with these versions (`rlvr-dir tiny build`)"
+            )
+        for step in steps:
+            shutil.rmtree(out / f"step-{step}", ignore_errors=True)
+            os.replace(Path(scratch) / f"step-{step}", out / f"step-{step}")
+    facts["dapo"] |= found
+    write_file(out / "build.json", json.dumps(facts, indent=2) + "\n")
+    write_card(out)
+    return found
+
+
+def _largest(one: torch.nn.Module, other: torch.nn.Module) -> float:
+    """Return the largest difference of any weight of two models of one shape."""
+    theirs = other.state_dict()
+    return max(float((weight - theirs[name]).abs().max()) for name, weight in one.state_dict().items())
 
 
 def _save(model: transformers.PreTrainedModel, tokenizer: transformers.PreTrainedTokenizerBase, path: Path) -> None:

@@ -8,7 +8,7 @@ One process; `DapoSettings` says what is trained how.
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,6 +32,9 @@ with warnings.catch_warnings():
     from trl.trainer.utils import RepeatSampler
 
 __all__ = ["DapoTrainer", "grpo_config", "make_trainer", "train_dapo"]
+
+
+OnStep = Callable[[int, PreTrainedModel], None]  # the number of a step that is done, the model
 
 
 class DapoTrainer(GRPOTrainer):
@@ -302,11 +305,18 @@ def make_trainer(
 
 
 class _Report(TrainerCallback):
-    """Collects TRL's log records and passes each on as progress."""
+    """Collects TRL's log records and passes each on as progress; gives the model away after each step."""
 
-    def __init__(self, progress: OnProgress | None) -> None:
-        self.progress = progress
+    def __init__(self, progress: OnProgress | None, on_step: OnStep | None, updates: int, caches: bool) -> None:
+        self.progress, self.on_step, self.updates, self.caches = progress, on_step, updates, caches
         self.history: list[dict[str, float]] = []
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        step, rest = divmod(state.global_step, self.updates)
+        if self.on_step and not rest:
+            before, model.config.use_cache = model.config.use_cache, self.caches
+            self.on_step(step, model)
+            model.config.use_cache = before
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
         if not logs or "reward" not in logs:
@@ -326,18 +336,19 @@ def train_dapo(
     settings: DapoSettings | None = None,
     *,
     progress: OnProgress | None = None,
+    on_step: OnStep | None = None,
     **config: Any,
 ) -> list[dict[str, float]]:
     """Train `model` in place on rows of `prompt` (messages or text) and `answer`; return one log record a step.
 
-    Further keyword arguments go to TRL's `GRPOConfig` as they are.
+    `on_step` is told of each finished step and gets the model as it then is. Further keyword arguments go to TRL's
+    `GRPOConfig` as they are.
     """
-    report = _Report(progress)
+    settings = settings or DapoSettings()
     caches = model.config.use_cache  # TRL switches it off for good; a saved model should decode with its cache
+    report = _Report(progress, on_step, settings.minibatches, caches)
     with tempfile.TemporaryDirectory() as scratch:
-        make_trainer(
-            model, tokenizer, problems, settings or DapoSettings(), scratch, callbacks=[report], **config
-        ).train()
+        make_trainer(model, tokenizer, problems, settings, scratch, callbacks=[report], **config).train()
     model.config.use_cache = caches
     model.eval()
     return report.history

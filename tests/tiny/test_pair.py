@@ -1,6 +1,7 @@
 """The shipped weights: small, loadable, one tokenizer, and an RL model that is clearly better than its base."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from harness.errors import UserError
-from harness.tiny import TINY_TASKS, WEIGHTS, build, tiny_pair
+from harness.spec import TINY_STEPS, Pair, find_pair
+from harness.tiny import TINY_TASKS, WEIGHTS, build, checkpoints, tiny_pair
 from harness.tiny.measure import sample
 from harness.tiny.problems import tuning_problems
 
@@ -23,8 +25,9 @@ def test_the_pair_is_small_and_complete():
     pair = tiny_pair()
     assert Path(pair.base).is_absolute()
     files = [file for file in WEIGHTS.rglob("*") if file.is_file()]
-    assert sum(file.stat().st_size for file in files) <= 4_000_000
-    assert {file.parent.name for file in files if file.suffix == ".safetensors"} == {"base", "rl"}
+    assert sum(file.stat().st_size for file in files) <= 10_000_000
+    kept = {"base", "rl", "step-2", "step-4", "step-6"}
+    assert {file.parent.name for file in files if file.suffix == ".safetensors"} == kept
     assert (WEIGHTS / "README.md").is_file()
     assert all(file.stat().st_mode & 0o044 == 0o044 for file in files)
 
@@ -39,6 +42,36 @@ def test_base_and_rl_share_tokenizer_and_config():
     }
     assert (base["head_dim"], base["max_position_embeddings"], base["dtype"]) == (64, 2048, "float32")
     assert (base["pad_token_id"], base["bos_token_id"], base["eos_token_id"]) == (0, 1, 2)
+
+
+def test_the_rl_models_on_the_way_are_whole_and_lie_between_base_and_rl(models):
+    pair = tiny_pair()
+    assert checkpoints(find_pair("tiny@8")) == pair, "the last step is the pair's own RL"
+    base, rl = (flat(models[name]) for name in ("base", "rl"))
+    before = 0.0
+    for step in (2, 4, 6):
+        found = checkpoints(find_pair(f"tiny@{step}"))
+        assert found == Pair(base=pair.base, rl=str(WEIGHTS / f"step-{step}"))
+        for file in Path(pair.rl).iterdir():
+            if file.suffix != ".safetensors":
+                assert file.read_bytes() == (Path(found.rl) / file.name).read_bytes(), file.name
+        way = flat(AutoModelForCausalLM.from_pretrained(found.rl)) - base
+        along = float(way @ (rl - base) / (rl - base).square().sum())
+        assert before < along < 1, "further along the way from base to RL than the step before"
+        before = along
+    facts = json.loads((WEIGHTS / "build.json").read_text())["dapo"]
+    assert (*facts["kept_steps"], facts["settings"]["steps"]) == TINY_STEPS
+    assert facts["largest_difference"] < facts["largest_change"] / 1000
+
+
+def flat(model):
+    return torch.cat([weight.detach().flatten() for weight in model.parameters()])
+
+
+def test_an_installation_without_the_steps_says_so_in_one_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr("harness.tiny.WEIGHTS", tmp_path)
+    with pytest.raises(UserError, match=r"'tiny@4' is not in this installation: .*step-4 .*`rlvr-dir tiny steps`$"):
+        checkpoints(Pair(base="elsewhere", rl="tiny@4"))
 
 
 def test_models_are_fp32_tied_and_different(models):
@@ -67,7 +100,7 @@ def test_the_card_states_the_figures_that_were_measured():
     card = (WEIGHTS / "README.md").read_text()
     assert list(figures["tasks"]) == list(TINY_TASKS)
     for task, row in figures["tasks"].items():
-        assert f"| {task} | {row['base'][0]:.1f} " in card
+        assert re.search(rf"^\| {task} +\| +{row['base'][0]:.1f} ", card, re.MULTILINE)
         assert row["base"][1] < row["base"][0] < row["base"][2]
     assert "Apache-2.0" in card
 

@@ -2,41 +2,63 @@
 
 import json
 
+import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from harness.errors import UserError
 from harness.tiny import build
 from harness.tiny.pretrain import PretrainSettings
 from harness.tiny.problems import benchmark_texts
-from harness.tiny.recipe import rl_problems
+from harness.tiny.recipe import add_steps, rl_problems
 from harness.tiny.vocabulary import INSTRUCTION
 from harness.train import DapoSettings
 
 BASE = PretrainSettings(tokens=10_000, batch=8, max_steps=2)
-DAPO = DapoSettings(steps=1, prompts=2, samples=4, minibatches=2, max_response_tokens=8, dynamic_sampling=False)
+DAPO = DapoSettings(steps=2, prompts=2, samples=4, minibatches=2, max_response_tokens=8, dynamic_sampling=False)
 
 
-def weights(path):
-    return AutoModelForCausalLM.from_pretrained(path).state_dict()
+def same(*paths):
+    one, two = (AutoModelForCausalLM.from_pretrained(path).state_dict() for path in paths)
+    return all(torch.equal(one[key], two[key]) for key in one)
 
 
 def test_build_makes_a_pair_and_its_card(tmp_path):
     pair = build(tmp_path / "one", seed=3, pretraining=BASE, dapo=DAPO, progress=False)
-    again = build(tmp_path / "two", seed=3, pretraining=BASE, dapo=DAPO, progress=False)
+    build(tmp_path / "two", seed=3, pretraining=BASE, dapo=DAPO, progress=False)
     assert pair.base == str(tmp_path / "one" / "base")
-    for name in ("base", "rl"):
-        one, two = weights(getattr(pair, name)), weights(getattr(again, name))
-        assert all(torch.equal(one[key], two[key]) for key in one), name
+    for name in ("base", "rl", "step-1"):
+        assert same(tmp_path / "one" / name, tmp_path / "two" / name), name
     assert (
         len(AutoTokenizer.from_pretrained(pair.rl)) == AutoModelForCausalLM.from_pretrained(pair.rl).config.vocab_size
     )
     facts = json.loads((tmp_path / "one" / "build.json").read_text())
     assert facts["seed"] == facts["dapo"]["settings"]["seed"] == 3
-    assert len(facts["dapo"]["rollout_accuracy"]) == 1
+    assert len(facts["dapo"]["rollout_accuracy"]) == 2
     card = (tmp_path / "one" / "README.md").read_text()
     assert card.startswith("---\nlicense: apache-2.0")
     assert "--seed 3" in card
     assert "Not measured yet" in card
+    assert "RL after 1 steps, in `step-N/`.\n" in card
+
+
+def test_an_older_build_gets_its_steps_by_training_rl_anew(tmp_path):
+    build(tmp_path / "one", pretraining=BASE, dapo=DAPO, progress=False)
+    step = (tmp_path / "one" / "step-1").rename(tmp_path / "step-1")
+    found = add_steps(tmp_path / "one", progress=False)
+    assert (found["kept_steps"], found["largest_difference"]) == ([1], 0.0)
+    assert same(tmp_path / "one" / "step-1", step)
+    assert "differ by up to" in (tmp_path / "one" / "README.md").read_text()
+
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "one" / "rl")
+    model.model.norm.weight.data.add_(0.01)
+    model.save_pretrained(tmp_path / "one" / "rl")
+    (tmp_path / "one" / "step-1").rename(tmp_path / "gone")
+    with pytest.raises(UserError, match=r"RL ends elsewhere than rl/"):
+        add_steps(tmp_path / "one", progress=False)
+    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["README.md", "base", "build.json", "rl"]
+    with pytest.raises(UserError, match=r"has no build.json of a build"):
+        add_steps(tmp_path, progress=False)
 
 
 def test_rl_learns_from_no_benchmark_problem():

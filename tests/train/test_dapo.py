@@ -167,6 +167,19 @@ def test_alpha_0_trains_as_plain_dapo_to_the_bit(tokenizer, plain_weights, chang
     assert all(torch.equal(value, plain_weights[name]) for name, value in model.state_dict().items())
 
 
+def test_the_model_can_be_kept_after_each_step_without_changing_the_training(tokenizer, plain_weights):
+    kept = {}
+
+    def keep(step, model):
+        assert model.config.use_cache, "as it was before TRL"
+        kept[step] = {name: value.clone() for name, value in model.state_dict().items()}
+
+    train_dapo(base(), tokenizer, rl_problems(0, 40), SMALL, on_step=keep)
+    assert list(kept) == [1, 2]
+    assert all(torch.equal(value, plain_weights[name]) for name, value in kept[2].items())
+    assert not all(torch.equal(value, plain_weights[name]) for name, value in kept[1].items())
+
+
 @pytest.fixture(scope="module")
 def plain_weights(tokenizer):
     model = base()
