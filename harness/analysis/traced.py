@@ -15,11 +15,12 @@ import numpy as np
 from harness.analysis.histogram import as_json
 from harness.analysis.selected import Selection, selections
 from harness.analysis.tokens import DELTA_EDGES, PROBABILITY_EDGES, TAILS, Generation
+from harness.errors import UserError
 from harness.evals.loop import Job, opened
 from harness.evals.traces import rollouts, traced
 from harness.progress import phase, showing
 from harness.records import StoredRollout
-from harness.spec import Decoding, EvalSpec
+from harness.spec import Decoding, EvalSpec, Sampling
 from harness.stats import Share, share_ratio, token_share
 
 TOP = 10  # likeliest tokens listed a position
@@ -39,12 +40,15 @@ def token_statistics(
     What the records hold is not decoded again.
 
     Raises:
-        UserError: what `evaluate` refuses.
+        UserError: what `evaluate` refuses, or responses that are not drawn by top-p: a trace does not list all tokens
+            that other truncations keep.
     """
+    _check_nucleus(spec.sampling)
     both = spec.model_copy(update={"decodings": (Decoding(mode="base"), Decoding(mode="rl"))})
     with showing(progress), opened(spec) as engine:
         jobs = traced(both, records, engine=engine, top=TOP, progress=progress)
         tokenizer, info = engine.tokenizer, engine.info()
+    _check_nucleus(jobs[0].sampling)
 
     def read(mode: str) -> Iterator[StoredRollout]:
         for job in jobs:
@@ -75,6 +79,11 @@ def token_statistics(
         "least": least,
         "likelier": [{**one, "token": text(tokenizer, one["id"])} for one in rl.likelier(least, WORDS)],
     }
+
+
+def _check_nucleus(sampling: Sampling | None) -> None:
+    if sampling is not None and (sampling.min_p or sampling.typical_p < 1):
+        raise UserError(f"{sampling.truncation} is refused for statistics of tokens; accepted: top_p")
 
 
 def word_floor(tokens: int) -> int:

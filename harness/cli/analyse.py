@@ -98,7 +98,7 @@ def analyse_weights(
 
 
 @app.command("texts")
-@spec_options(Pair, Sampling, EngineSpec, without=("top_p", "max_tokens", "samples", "seed"))
+@spec_options(Pair, Sampling, EngineSpec, without=("top_p", "min_p", "typical_p", "max_tokens", "samples", "seed"))
 def analyse_texts(
     options: dict[str, Any],
     file: Annotated[Path, typer.Argument(help="JSON lines with 'response' and, if any, 'prompt'.")],

@@ -36,6 +36,8 @@ def rule_row(decoding: Decoding, sampling: Sampling, prompt_tokens: int = 0) -> 
         since=prompt_tokens + since if since else 0,
         until=None if until is None else prompt_tokens + until,
         min_p_rl=decoding.min_p_rl,
+        min_p=sampling.min_p,
+        typical_p=sampling.typical_p,
     )
 
 

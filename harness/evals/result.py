@@ -278,7 +278,8 @@ class EvalResult:
     def alike(self) -> dict[str, Any]:
         """Return what must be equal in results that are compared (`ALIKE`), as values that can be hashed.
 
-        The grader is its name with the versions that it graded with; None is what the result does not say.
+        The grader is its name with the versions that it graded with; None is what the result does not say. `top_p` is
+        however policies were truncated.
         """
         p = self.provenance
         return {
@@ -286,7 +287,8 @@ class EvalResult:
             "golds": p.get("golds"),
             "data": p.get("data"),
             "problems": self.problem_ids,
-            **self.sampling.model_dump(include={"temperature", "top_p", "max_tokens"}),
+            **self.sampling.model_dump(include={"temperature", "max_tokens"}),
+            "top_p": self.sampling.truncation,
         }
 
     def unlike(self, other: "EvalResult") -> list[str]:

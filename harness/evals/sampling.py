@@ -7,9 +7,10 @@ from harness.errors import UserError, unknown
 from harness.spec import Sampling, parse
 
 LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-ACCEPTED = ("temperature", "top_p", "do_sample", "until", *LENGTHS)
+DRAWS = ("temperature", "top_p", "min_p", "typical_p")
+ACCEPTED = (*DRAWS, "do_sample", "until", *LENGTHS)
 NO_LENGTH = 256  # new tokens where a task names no number: what every model of lm-eval gives then
-_FOR_DRAWS = ("top_k", "min_p")  # no engine of ours honours them, and greedy decoding has no use for them
+_FOR_DRAWS = ("top_k",)  # no engine of ours honours it, and greedy decoding has no use for it
 
 
 def names_length(gen_kwargs: Mapping[str, Any]) -> bool:
@@ -40,7 +41,7 @@ def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tu
         )
     fields: dict[str, Any] = {"samples": samples, "seed": seed, "temperature": 1.0 if draws else 0.0, "top_p": 1.0}
     if draws:
-        fields |= {name: given[name] for name in ("temperature", "top_p") if name in given}
+        fields |= {name: given[name] for name in DRAWS if name in given}
     lengths = [given[name] for name in (*LENGTHS[1:], LENGTHS[0]) if name in given]
     fields["max_tokens"] = lengths[0] if lengths else NO_LENGTH
     until = given.get("until") or ()

@@ -152,7 +152,7 @@ def facets(result: EvalResult, models: Mapping[tuple[str, str], str] | None = No
         "data": f"data {alike['data'][:6]}" if alike["data"] else "",
         "problems": result.limited or f"{len(result.problem_ids)} problems",
         "temperature": f"T = {s.temperature:g}",
-        "top_p": f"top-p {s.top_p:g}",
+        "top_p": s.truncation,
         "max_tokens": f"{s.max_tokens} tokens",
         **{name: f"{value}" if name == "backend" else f"{name} {value}" for name, value in engine_of(result).items()},
     }

@@ -11,6 +11,7 @@ B(y) where a rule's window shuts it.
 import torch
 
 from harness.policy.criteria import fires, statistic
+from harness.policy.keep import keep
 from harness.policy.nucleus import truncate
 from harness.policy.rule import Rule
 from harness.policy.target import log_softmax, primary_of, target_of
@@ -37,8 +38,8 @@ def distribution(
     """
     lb = log_softmax(base_logits[:, :vocab_size], rule)
     lr = log_softmax(rl_logits[:, :vocab_size], rule)
-    proposal = truncate(primary_of(lb, lr, rule), rule.top_p)
-    target = truncate(target_of(lb, lr, rule), rule.top_p)
+    proposal = truncate(keep(primary_of(lb, lr, rule), rule), rule.top_p)
+    target = truncate(keep(target_of(lb, lr, rule), rule), rule.top_p)
     held = torch.zeros_like(proposal)  # f(y) for every token y
     for gate in rule.gates:
         rows = rule.has(gate).nonzero().squeeze(1)

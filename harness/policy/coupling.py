@@ -2,11 +2,10 @@
 
 import torch
 
+from harness.policy.keep import AT_ONCE, keep
 from harness.policy.nucleus import UNIT, draw_by_mass, truncate
 from harness.policy.rule import Noise, Rule
 from harness.policy.target import argmax_target, log_softmax, primary_of, target_of
-
-AT_ONCE = 32  # rows: two sorted policies in float64 are large
 
 
 def couple(
@@ -41,7 +40,7 @@ def couple(
         own, y = rule.take(at), proposed[at]
         b, r = base_logits[at], rl_logits[at]
         lb, lr = (log_softmax(each[:, :vocab_size], own) for each in (b, r))
-        proposal, target = (truncate(each(lb, lr, own), own.top_p) for each in (primary_of, target_of))
+        proposal, target = (truncate(keep(each(lb, lr, own), own), own.top_p) for each in (primary_of, target_of))
         kept = noise.gate[at] * proposal.gather(1, y[:, None])[:, 0] < target.gather(1, y[:, None])[:, 0]
         excess = (target - proposal).clamp_(min=0.0).mul_(2.0**UNIT).float()
         redrawn = draw_by_mass(excess, torch.ones_like(own.top_p), noise.redraw[at])

@@ -12,6 +12,7 @@ import torch
 
 from harness.policy.coupling import couple
 from harness.policy.criteria import delta_logp, fires, statistic
+from harness.policy.keep import keep
 from harness.policy.nucleus import UNIT, draw, draw_by_mass
 from harness.policy.rule import Noise, Rule
 from harness.policy.target import (
@@ -82,7 +83,7 @@ def decide(
         proposed = _pick(
             rule,
             likeliest=lambda: argmax(primary_of(base_logits, rl_logits, rule), vocab_size),
-            drawn=lambda: draw(primary_of(lb, lr, rule), rule.top_p, noise.propose),
+            drawn=lambda: draw(keep(primary_of(lb, lr, rule), rule), rule.top_p, noise.propose),
         )
     delta = delta_logp(lb, lr, proposed)
 
@@ -101,7 +102,7 @@ def decide(
         own = rule.take(rows)
 
         def drawn() -> torch.Tensor:
-            return draw(target_of(lb[rows], lr[rows], own), own.top_p, noise.redraw[rows])
+            return draw(keep(target_of(lb[rows], lr[rows], own), own), own.top_p, noise.redraw[rows])
 
         redrawn = _pick(own, lambda: argmax_target(base_logits[rows], rl_logits[rows], own, vocab_size), drawn)
         token = proposed.index_copy(0, rows, redrawn)
@@ -139,7 +140,7 @@ def _decide_dense(
             primary = logp(rl_logits, zr) if "rl" in rule.primaries else logp(base_logits, zb)
         else:
             primary = torch.where(rule.proposes_rl[:, None], logp(rl_logits, zr), logp(base_logits, zb))
-        return draw_by_mass(_mass(primary), rule.top_p, noise.propose)
+        return draw_by_mass(_mass(keep(primary, rule)), rule.top_p, noise.propose)
 
     def drawn_target() -> torch.Tensor:
         target = logp(rl_logits, zr)
@@ -153,7 +154,7 @@ def _decide_dense(
                 target = torch.where(gamma == -1, logp(base_logits, zb), target)
         if rule.guards:
             target = plausible(target, logp(rl_logits, zr), rule)
-        return draw_by_mass(_mass(target), rule.top_p, noise.redraw)
+        return draw_by_mass(_mass(keep(target, rule)), rule.top_p, noise.redraw)
 
     if proposed is None:
         likeliest = lambda: argmax(primary_of(base_logits, rl_logits, rule), vocab_size)  # noqa: E731
@@ -263,9 +264,9 @@ def propose(
 
     def drawn() -> torch.Tensor:
         if not dense:
-            return draw(logp, rule.top_p, noise.propose)
+            return draw(keep(logp, rule), rule.top_p, noise.propose)
         scaled = tempered(logits[:, :vocab_size], rule)  # to the bit as `decide` makes it
-        return draw_by_mass(_mass(scaled - scaled.logsumexp(1, keepdim=True)), rule.top_p, noise.propose)
+        return draw_by_mass(_mass(keep(scaled - scaled.logsumexp(1, keepdim=True), rule)), rule.top_p, noise.propose)
 
     proposed = _pick(rule, lambda: argmax(logits, vocab_size), drawn)
     fired = torch.zeros(rule.n, dtype=torch.bool, device=logp.device)

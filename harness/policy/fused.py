@@ -17,9 +17,9 @@ import importlib.util
 
 import torch
 
-from harness.policy.coupling import AT_ONCE
 from harness.policy.criteria import fires, js_divergence
-from harness.policy.decision import Decision, trace_rows, with_coupling
+from harness.policy.decision import Decision, decide, trace_rows, with_coupling
+from harness.policy.keep import AT_ONCE, keep
 from harness.policy.nucleus import UNIT, draw_by_mass
 from harness.policy.rule import Noise, Rule
 from harness.policy.target import argmax_target, log_softmax, target_of
@@ -46,7 +46,7 @@ def decide_fused(
     """Take one step of Algorithm 1 for n rows: `decide` with the noise `Noise.at(keys, positions)`.
 
     What needs a row's normalisers before its sum can be taken (`js`, `coupling`, a target with `min_p_rl`) is done by
-    torch afterwards, from what the kernels proposed.
+    torch afterwards, from what the kernels proposed; rows with `min_p` or `typical_p` are done by torch altogether.
 
     It decides the same tokens, unless a draw meets a step of the cumulative mass, or a statistic its threshold, to the
     last digits of float32.
@@ -66,12 +66,40 @@ def decide_fused(
         ValueError: shapes that differ, or columns that are not side by side.
     """
     decision = run_kernels(base_logits, rl_logits, rule, keys, positions, vocab_size, traced, top)[0]
+    if rule.min_ps or rule.typical:
+        decision = _narrowed(decision, base_logits, rl_logits, rule, keys, positions, vocab_size)
+        if traced is not None:
+            facts = trace_rows(base_logits, rl_logits, rule, vocab_size, decision.proposed, traced, top)
+            decision = dataclasses.replace(decision, trace=facts)
     if rule.gates.isdisjoint(("coupling", "js")) and not rule.guards:
         return decision
     noise = Noise.at(keys, positions)
     if "js" in rule.gates or rule.guards:
         decision = _amended(decision, base_logits, rl_logits, rule, noise, vocab_size)
     return with_coupling(decision, base_logits, rl_logits, rule, noise, vocab_size)
+
+
+def _narrowed(
+    decision: Decision,
+    base_logits: torch.Tensor,
+    rl_logits: torch.Tensor,
+    rule: Rule,
+    keys: torch.Tensor,
+    positions: torch.Tensor,
+    vocab_size: int | None,
+) -> Decision:
+    """Return the decision with the rows that `keep` narrows decided by `decide`, a few rows at a time.
+
+    Looks at no value: the others are decided too, and keep what the kernels gave.
+    """
+    names = ("token", "proposed", "replaced", "delta_logp")
+    found: dict[str, list[torch.Tensor]] = {name: [] for name in names}
+    for at in torch.arange(rule.n, device=base_logits.device).split(AT_ONCE):
+        own, noise = rule.take(at), Noise.at(keys[at], positions[at])
+        ours = decide(base_logits[at], rl_logits[at], own, noise, vocab_size=vocab_size, dense=True)
+        for name in names:
+            found[name].append(torch.where(own.narrows, getattr(ours, name), getattr(decision, name)[at]))
+    return dataclasses.replace(decision, **{name: torch.cat(each) for name, each in found.items()})
 
 
 def _amended(
@@ -94,7 +122,7 @@ def _amended(
         if "js" in rule.gates:
             fired = fired & (~own.has("js") | fires(js_divergence(lb, lr), own.tau, own.below))
         if rule.guards:
-            target = draw_by_mass(target_of(lb, lr, own).exp().mul_(2.0**UNIT), own.top_p, noise.redraw[at])
+            target = draw_by_mass(keep(target_of(lb, lr, own), own).exp().mul_(2.0**UNIT), own.top_p, noise.redraw[at])
             if True in own.greedy:
                 target = torch.where(own.top_p == 0, argmax_target(b, r, own, vocab_size), target)
             redrawn = torch.where(own.min_p_rl > 0, target, redrawn)

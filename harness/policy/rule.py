@@ -15,7 +15,8 @@ from harness.policy.noise import GATE, PROPOSE, REDRAW, uniform
 
 GATES = ("never", "always", *CRITERIA, "coupling")
 COLUMNS = (
-    "gate", "proposes_rl", "tau", "gamma", "temperature", "top_p", "below", "since", "until", "min_p_rl",
+    "gate", "proposes_rl", "tau", "gamma", "temperature", "top_p", "below", "since", "until", "min_p_rl", "min_p",
+    "typical_p",
 )  # fmt: skip
 
 
@@ -37,32 +38,38 @@ class RuleRow:
     since: int = 0  # the gate is shut before this absolute position, and from `until` on
     until: int | None = None
     min_p_rl: float = 0.0  # the target has no token below this share of RL's largest probability
+    min_p: float = 0.0  # neither policy has a token below this share of its own largest probability
+    typical_p: float = 1.0  # the mass of the locally typical tokens that either policy keeps
 
     def columns(self) -> tuple[float, ...]:
         """Return the row as numbers, in the order of COLUMNS.
 
-        Raises ValueError for a gate or a primary that is not known.
+        Raises ValueError for a gate or a primary that is not known, or for min_p beside typical_p: no token need be
+        kept by both.
         """
         if self.gate not in GATES:
             raise ValueError(f"gate={self.gate!r} is not known; accepted: {', '.join(GATES)}")
         if self.primary not in ("base", "rl"):
             raise ValueError(f"primary={self.primary!r} is not known; accepted: base, rl")
+        if self.min_p > 0 and self.typical_p < 1:
+            raise ValueError(f"min_p={self.min_p} and typical_p={self.typical_p} are given; accepted: one of them")
         numbers = (self.tau, self.gamma, self.temperature, self.top_p)
         below = self.gate in BELOW if self.below is None else self.below
         window = (float(self.since), inf if self.until is None else float(self.until))
         gate, proposes_rl = float(GATES.index(self.gate)), float(self.primary == "rl")
-        return (gate, proposes_rl, *numbers, float(below), *window, self.min_p_rl)
+        return (gate, proposes_rl, *numbers, float(below), *window, self.min_p_rl, self.min_p, self.typical_p)
 
 
 class Rule:
     """The rules of n rows as one table, with what the host knows about them before any logits are seen.
 
-    `columns` is (n, 10) float64 on the logits' device, in the order of COLUMNS: the gate as its index in GATES, whether
+    `columns` is (n, 12) float64 on the logits' device, in the order of COLUMNS: the gate as its index in GATES, whether
     RL proposes (0 or 1), tau, gamma, temperature, top-p, whether the criterion holds below tau (0 or 1), the positions
-    between which it is asked, the least share of RL's largest probability. The rest are plain Python values that may
-    also hold for rows that are not among these n (`take` keeps them): `gates`, `primaries`, `unit_temperature`,
-    `extrapolates`, `reaches_base` (a gamma of -1), `greedy`, `windows` (the gate is not asked everywhere), `guards` (a
-    `min_p_rl` above 0).
+    between which it is asked, the least share of RL's largest probability, and of a policy's own, the typical mass.
+    The rest are plain Python values that may also hold for rows that are not among these n (`take` keeps them):
+    `gates`, `primaries`, `unit_temperature`, `extrapolates`, `reaches_base` (a gamma of -1), `greedy`, `windows` (the
+    gate is not asked everywhere), `guards` (a `min_p_rl` above 0), `min_ps` (a `min_p` above 0), `typical` (a
+    `typical_p` below 1).
     """
 
     def __init__(self, rows: Sequence[RuleRow], device: torch.device | str = "cpu") -> None:
@@ -80,10 +87,12 @@ class Rule:
         self.greedy = frozenset(row.top_p == 0 for row in rows)
         self.windows = any(row.since > 0 or row.until is not None for row in rows)
         self.guards = any(row.min_p_rl > 0 for row in rows)
+        self.min_ps = any(row.min_p > 0 for row in rows)
+        self.typical = any(row.typical_p < 1 for row in rows)
 
     @classmethod
     def known(cls, columns: torch.Tensor, rows: Sequence[RuleRow]) -> "Rule":
-        """Return the rules of a table that lies on a device already: (n, 10) float64, made of some of `rows`."""
+        """Return the rules of a table that lies on a device already: (n, 12) float64, made of some of `rows`."""
         made = cls.__new__(cls)
         made.columns = columns
         made._know(rows)
@@ -139,6 +148,21 @@ class Rule:
     def min_p_rl(self) -> torch.Tensor:
         """(n,) float32."""
         return self.columns[:, 9].float()
+
+    @property
+    def min_p(self) -> torch.Tensor:
+        """(n,) float32."""
+        return self.columns[:, 10].float()
+
+    @property
+    def typical_p(self) -> torch.Tensor:
+        """(n,) float64."""
+        return self.columns[:, 11]
+
+    @property
+    def narrows(self) -> torch.Tensor:
+        """(n,) bool: which rows' policies are narrowed by `min_p` or `typical_p`."""
+        return (self.columns[:, 10] > 0) | (self.columns[:, 11] < 1)
 
     def open_at(self, positions: torch.Tensor) -> torch.Tensor:
         """Tell which rows' gates are open where each stands, (n,) int64 absolute positions: -> (n,) bool."""

@@ -24,6 +24,8 @@ class Drawing(Spec, frozen=True):
 
     temperature: float
     top_p: float
+    min_p: float = Field(default=0.0, exclude_if=lambda value: value == 0)  # older records are without these two
+    typical_p: float = Field(default=1.0, exclude_if=lambda value: value == 1)
     max_tokens: int
     seed: int
 

@@ -49,6 +49,8 @@ class Drawn(Stored, frozen=True):
     samples: Count
     temperature: Number
     top_p: Number
+    min_p: Number = 0.0
+    typical_p: Number = 1.0
 
 
 class Tail(Stored, frozen=True):

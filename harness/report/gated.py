@@ -10,6 +10,7 @@ from harness.report.draw import BASE, COLOURS, MARKS, RL, canvas, percent_axis, 
 from harness.report.groups import pair_title
 from harness.report.model import Cell, Column, Figure, Row, Section, Table
 from harness.report.tokens import percent
+from harness.spec.decoding import truncation
 from harness.text import visible
 
 
@@ -21,7 +22,7 @@ def gated_section(data: Mapping[str, Any], number: int = 0) -> Section:
     found, drawn = data["decodings"], data["sampling"]
     text = (
         f"Gated decodings of {tasks} ({found[0]['problems']} problems, {drawn['samples']} samples, "
-        f"T = {drawn['temperature']:g}, top-p {drawn['top_p']:g}). Intervals are over problems."
+        f"T = {drawn['temperature']:g}, {truncation(drawn)}). Intervals are over problems."
     )
     shown = (
         positions(data, f"gate-positions{slug}"),

@@ -88,7 +88,7 @@ def provenance(result: EvalResult, group: Group, out: Path | None, runs: Mapping
         ("decoding", result.decoding.label()),
         (
             "drawn",
-            f"{s.samples} samples, T = {s.temperature:g}, top-p {s.top_p:g}, {s.max_tokens} tokens, seed {s.seed}",
+            f"{s.samples} samples, T = {s.temperature:g}, {s.truncation}, {s.max_tokens} tokens, seed {s.seed}",
         ),
         (
             "problems",

@@ -73,7 +73,11 @@ def params_of(result: EvalResult) -> dict[str, str]:
         **(gate if decoding.gated else {}),
         **{f"{key}_model" if key in ("base", "rl") else key: value for key, value in _pair(result).items()},
         "temperature": result.sampling.temperature,
-        "top_p": result.sampling.top_p,
+        **{
+            name: value
+            for name, value in result.sampling.model_dump().items()
+            if name in ("top_p", "min_p", "typical_p")
+        },
         "max_tokens": result.sampling.max_tokens,
         "n_samples": result.sampling.samples,
         "seed": result.sampling.seed,
@@ -140,7 +144,7 @@ def description(result: EvalResult) -> str:
         "".join(words) + ".",
         f"`{result.decoding.label()}` of {pair_title(result) or 'an unnamed pair'} on {result.task}: "
         f"{len(result.problem_ids)} problems × {n} samples, temperature {sampling.temperature:g}, "
-        f"top-p {sampling.top_p:g}, at most {sampling.max_tokens:,} tokens, seed {sampling.seed}.",
+        f"{sampling.truncation}, at most {sampling.max_tokens:,} tokens, seed {sampling.seed}.",
     ]
     if result.partial:
         lines.append(f"Only a part: {result.partial}.")

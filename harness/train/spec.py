@@ -77,7 +77,7 @@ class Validation(Presentation, frozen=True):
         """Put what is given over this spec's own defaults, which are not those of the section."""
         if not isinstance(given, Mapping):
             return given
-        return {**cls.model_fields[str(info.field_name)].default.model_dump(), **given}
+        return {**cls.model_fields[str(info.field_name)].default.model_dump(exclude_unset=True), **given}
 
 
 class TrainSpec(Spec, frozen=True):
@@ -122,6 +122,9 @@ class TrainSpec(Spec, frozen=True):
             raise ValueError(f"data='tiny' is refused with base={self.base!r}: only the tiny model can read it")
         if self.data == TINY and self.prompt:
             raise ValueError("prompt has no effect with data='tiny', whose problems have their own")
+        sampling = self.validation.sampling
+        if self.verl and self.verl.val_data and (sampling.min_p or sampling.typical_p < 1):
+            raise ValueError(f"validation.sampling: {sampling.truncation} is refused under verl; accepted: top_p")
         if self.prompt and self.instruction != INSTRUCTION:
             raise ValueError("prompt and instruction are both given; accepted: one of them")
         if self.lora and self.dapo.beta:

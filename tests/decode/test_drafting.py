@@ -154,10 +154,15 @@ def test_what_cannot_draft_is_refused(made_up, tmp_path):
 
 
 def test_sampling_is_that_of_the_request():
-    """At another temperature too, and greedily: drafts are drawn at the request's own."""
+    """At another temperature too, greedily, and otherwise truncated: drafts are drawn at the request's own."""
     requests = [
-        replace(r, sampling=Sampling(max_tokens=30, temperature=t, top_p=0.8, seed=5))
-        for r, t in zip(make_requests(4, samples=1), (0.7, 1.0, 0.0, 0.7), strict=True)
+        replace(r, sampling=Sampling(max_tokens=30, temperature=t, seed=5, **how))
+        for r, t, how in zip(
+            make_requests(6, samples=1),
+            (0.7, 1.0, 0.0, 0.7, 1.0, 1.0),
+            ({"top_p": 0.8}, {"top_p": 0.8}, {}, {"top_p": 0.8}, {"min_p": 0.1}, {"typical_p": 0.7}),
+            strict=True,
+        )
     ]
     with engine(tiny_pair()) as plain, engine(tiny_pair(), 4) as drafting:
         assert_same(list(drafting.generate(requests)), list(plain.generate(requests)))

@@ -4,6 +4,7 @@ import pickle
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,17 @@ def test_sequences_are_identical_to_the_reference_engine(vllm_engine, transforme
         assert until is None or not rollout.replaced[until:].any()
 
 
+def test_min_p_and_typical_are_those_of_the_reference_engine_beside_others(vllm_engine, transformers_engine):
+    ways = ({"min_p": 0.1}, {"typical_p": 0.8}, {}, {"min_p": 0.3, "temperature": 1.5})
+    each = [make_requests(18, samples=1, max_tokens=24, **way) for way in ways]
+    requests = [replace(row[i], problem=f"{i}/{way}") for i in range(18) for way, row in enumerate(each)]
+    ours = list(vllm_engine.generate(requests))
+    assert_same(ours, transformers_engine.generate(requests))
+    drawn = [{r.request.problem.split("/")[0]: r.token_ids for r in ours if r.request.sampling == row[0].sampling}
+             for row in each]  # fmt: skip
+    assert all(one != other for i, one in enumerate(drawn) for other in drawn[:i])
+
+
 def test_greedy_responses_are_those_of_the_reference_engine(vllm_engine, transformers_engine):
     requests = make_requests(18, samples=1, temperature=0, max_tokens=24)
     ours = list(vllm_engine.generate(requests))
@@ -53,8 +65,6 @@ def test_greedy_responses_are_those_of_the_reference_engine(vllm_engine, transfo
 
 
 def test_traces_come_back_whole_from_mixed_batches_and_change_no_token(vllm_engine, transformers_engine):
-    from dataclasses import replace
-
     plain = make_requests(12, samples=2)
     asked = [replace(request, trace=(None, 0, 2, 5)[i % 4]) for i, request in enumerate(plain)]
     untraced, ours = by_key(vllm_engine.generate(plain)), by_key(vllm_engine.generate(asked))
@@ -85,8 +95,6 @@ def test_traces_come_back_whole_from_mixed_batches_and_change_no_token(vllm_engi
 
 @pytest.mark.parametrize(("role", "trace"), [("base", None), ("rl", None), ("rl", 0)])
 def test_nan_in_mid_run_names_model_request_and_position_at_once(vllm_engine, role, trace, monkeypatch):
-    from dataclasses import replace
-
     requests = [replace(request, trace=trace) for request in make_requests(12, samples=1, max_tokens=24)]
     whole = by_key(vllm_engine.generate(requests))
     token, broken, at = read_once(whole.values())

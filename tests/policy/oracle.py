@@ -24,6 +24,20 @@ def nucleus(p, top_p):
     return {y: p[y] / mass for y in kept}
 
 
+def narrowed(p, row):
+    """p without the tokens that min-p or typical sampling drop: sets made token by token, by their definitions."""
+    kept = {y for y, x in enumerate(p) if x >= row.min_p * max(p)}
+    if row.typical_p < 1:
+        typical, mass = set(), 0.0
+        for y in sorted((y for y in range(len(p)) if p[y] > 0), key=lambda y: (abs(-math.log(p[y]) - entropy(p)), y)):
+            if mass < row.typical_p:
+                typical.add(y)
+            mass += p[y]
+        kept &= typical
+    whole = sum(p[y] for y in kept)
+    return [x / whole if y in kept else 0.0 for y, x in enumerate(p)]
+
+
 def draw(p, top_p, u):
     """Inverse CDF over the nucleus in order of falling probability."""
     kept = nucleus(p, top_p)
@@ -103,17 +117,17 @@ def opens(row, position):
 def step(base, rl, row, u_propose, u_redraw, rho, position=0):
     """(token, proposed, replaced, delta) for one position under a RuleRow."""
     pb, pr = softmax(base, row.temperature), softmax(rl, row.temperature)
-    y = draw(pb if row.primary == "base" else pr, row.top_p, u_propose)
+    y = draw(narrowed(pb if row.primary == "base" else pr, row), row.top_p, u_propose)
     if not opens(row, position):
         return y, y, False, math.log(pr[y]) - math.log(pb[y])
     if row.gate == "coupling":
-        token = coupled(nucleus(pb if row.primary == "base" else pr, row.top_p),
-                        nucleus(extrapolated(pb, pr, row), row.top_p), y, u_redraw, rho)  # fmt: skip
+        token = coupled(nucleus(narrowed(pb if row.primary == "base" else pr, row), row.top_p),
+                        nucleus(narrowed(extrapolated(pb, pr, row), row), row.top_p), y, u_redraw, rho)  # fmt: skip
         return token, y, token != y, math.log(pr[y]) - math.log(pb[y])
     held = {"never": False, "always": True}.get(row.gate)
     if held is None:
         held = criterion_holds(row.gate, pb, pr, y, row.tau, rho, row.below)
-    token = draw(extrapolated(pb, pr, row), row.top_p, u_redraw) if held else y
+    token = draw(narrowed(extrapolated(pb, pr, row), row), row.top_p, u_redraw) if held else y
     return token, y, held, math.log(pr[y]) - math.log(pb[y])
 
 
@@ -133,12 +147,12 @@ def coupled(b, q, y, u, rho):
 def law(base, rl, row):
     """({token: P}, P(replaced)) by enumerating every proposed and every redrawn token."""
     pb, pr = softmax(base, row.temperature), softmax(rl, row.temperature)
-    target = nucleus(extrapolated(pb, pr, row), row.top_p)
+    target = nucleus(narrowed(extrapolated(pb, pr, row), row), row.top_p)
     out, replaced = [0.0] * len(base), 0.0
     if row.gate == "coupling":
-        b = nucleus(pb if row.primary == "base" else pr, row.top_p)
+        b = nucleus(narrowed(pb if row.primary == "base" else pr, row), row.top_p)
         return [target.get(y, 0.0) for y in range(len(base))], sum(max(p - target.get(y, 0.0), 0) for y, p in b.items())
-    for y, p in nucleus(pb if row.primary == "base" else pr, row.top_p).items():
+    for y, p in nucleus(narrowed(pb if row.primary == "base" else pr, row), row.top_p).items():
         if row.gate == "random":
             chance = min(max(row.tau, 0.0), 1.0)
             chance = 1 - chance if row.below is False else chance

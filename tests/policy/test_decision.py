@@ -38,7 +38,8 @@ def every_rule():
                 turn = hash((tau, gamma, top_p))
                 window = ((0, None), (0, 4), (3, None))[turn % 3]
                 below, least = (None, True, False)[hash(top_p) % 3], (0.0, 0.3)[turn // 3 % 2]
-                yield RuleRow(gate, primary, tau, gamma, temperature, top_p, below, *window, least)
+                narrow = ((0.0, 1.0), (0.2, 1.0), (0.0, 0.5), (0.05, 1.0))[turn // 6 % 4 if top_p else 0]
+                yield RuleRow(gate, primary, tau, gamma, temperature, top_p, below, *window, least, *narrow)
 
 
 @pytest.mark.parametrize("gate", GATES)
@@ -101,9 +102,12 @@ def test_the_closed_form_of_a_gate_that_is_shut_is_the_proposals():
         RuleRow("entropy_base", "base", 0.5, 0.0, 1.3, 1.0),
         RuleRow("random", "base", 0.3, 0.2, 1.0, 0.8),
         RuleRow("coupling", "base", 0.0, 0.0, 1.0, 0.9),
+        RuleRow("never", "rl", min_p=0.1),
+        RuleRow("delta_logp", "base", -0.2, 0.5, typical_p=0.6),
+        RuleRow("coupling", "base", typical_p=0.8),
         RuleRow("coupling", "rl", 0.0, 0.7, 0.8, 0.7),
     ],
-    ids=lambda row: f"{row.gate}-{row.primary}-g{row.gamma}-p{row.top_p}",
+    ids=lambda row: f"{row.gate}-{row.primary}-g{row.gamma}-p{row.top_p}-m{row.min_p}-t{row.typical_p}",
 )
 def test_draws_follow_the_closed_form(row):
     n, vocab = 20_000, 40

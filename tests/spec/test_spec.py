@@ -37,6 +37,10 @@ from harness.spec.decoding import parse_decoding
         (Decoding, {"mode": "replace", "tau": 0.1, "side": "over"}, "side='over' is not known; accepted: below, above"),
         (Decoding, {"mode": "replace", "tao": -1}, "'tao' is not known; accepted: .*did you mean 'tau'"),
         (Sampling, {"top_p": 0}, "top_p=0 is refused"),
+        (Sampling, {"min_p": 1.5}, "min_p=1.5 is refused"),
+        (Sampling, {"typical_p": 0}, "typical_p=0 is refused"),
+        (Sampling, {"min_p": 0.1, "typical_p": 0.9}, "min_p=0.1 and typical_p=0.9 are refused together"),
+        (Sampling, {"min_p": 0.1, "top_p": 0.9}, "min_p=0.1 and top_p=0.9 are refused together"),
         (Sampling, {"temperature": 1e-5}, "temperature=1e-05 is refused; accepted: 0 .greedy., or 0.0001 to 100"),
         (Sampling, {"temperature": 0, "samples": 8}, "samples=8 is refused with temperature=0.*accepted: samples=1"),
         (Sampling, {"samples": 0}, "samples=0 is refused"),
@@ -187,6 +191,25 @@ def test_a_pair_in_a_folder(tmp_path):
     (tmp_path / "pair.json").write_text("[")
     with pytest.raises(UserError, match="cannot be read"):
         Pair.of_folder(tmp_path)
+
+
+def test_min_p_and_typical_p_take_the_place_of_top_p_and_older_settings_keep_their_hash():
+    from harness.records import Drawing
+
+    one, two = Sampling(min_p=0.1), Sampling(typical_p=0.9, top_p=1.0)
+    assert (one.top_p, one.truncation, two.truncation, Sampling().truncation) == (
+        1.0, "min-p 0.1", "typical 0.9", "top-p 0.7",
+    )  # fmt: skip
+    for sampling in (one, two):
+        assert parse(Sampling, sampling.model_dump()) == sampling
+        assert Drawing.of(sampling).model_dump().keys() >= {"min_p"} or Drawing.of(sampling).typical_p == 0.9
+    for spec in (Sampling(min_p=0.0, typical_p=1.0), Drawing.of(Sampling())):
+        assert not {"min_p", "typical_p"} & set(spec.model_dump())
+    assert Sampling().hash() == "6692d440c1458e00"
+    assert len({each.hash() for each in (one, two, Sampling(top_p=1.0), Sampling(min_p=0.2))}) == 4
+    greedy = Sampling(temperature=0, min_p=0.3)
+    assert greedy == Sampling(temperature=0) == Sampling(temperature=0, typical_p=0.3)
+    assert greedy.hash() == Sampling(temperature=0).hash()
 
 
 def test_greedy_sampling_has_one_sample_and_neither_top_p_nor_seed():
