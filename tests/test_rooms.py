@@ -23,6 +23,7 @@ ROOMS = {
     "pairs": {"spec", "decode", "tiny", "price"},
     "evals": {"spec", "grading", "stats", "decode", "records", "tiny"},
     "analysis": {"policy", "spec", "stats", "decode", "records", "evals"},
+    "exchange": {"spec", "grading", "records", "evals"},
     "tracking": {"records", "evals", "analysis"},
     "report": {"spec", "stats", "decode", "records", "evals", "analysis"},
     "bench": {"policy", "spec", "grading", "decode", "records", "train", "tiny", "evals", "report"},

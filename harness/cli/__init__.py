@@ -8,7 +8,7 @@ from io import TextIOWrapper
 
 import typer
 
-from harness.cli import analyse, bench, data, evaluate, pair, records, report, sweep, tiny, track, train, view
+from harness.cli import analyse, bench, data, evaluate, exchange, pair, records, report, sweep, tiny, track, train, view
 from harness.cli.base import PLAIN, echo
 from harness.errors import UserError
 from harness.files import REFUSALS
@@ -28,6 +28,7 @@ app.command("eval")(evaluate.evaluate_command)
 app.command("compare")(evaluate.compare_command)
 app.command("demo")(evaluate.demo)
 app.command("report")(report.report)
+app.command("export")(exchange.export_command)
 app.command("train")(train.train_command)
 app.command("data")(data.data_command)
 app.command("view")(view.view)

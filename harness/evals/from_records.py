@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import DamagedError, UserError
-from harness.evals.benchmark import BenchmarkFacts
+from harness.evals.benchmark import Benchmark, BenchmarkFacts
 from harness.evals.data import GOLDS, PUBLISHED, all_golds, find_benchmark, golds_name
 from harness.evals.foreign import LmEvalResult
 from harness.evals.lm_task import StoredScores, stored_scores
@@ -322,27 +322,11 @@ def _golds(
             raise UserError(f"golds={golds!r}: the imported record {snapshot.name} has the answers it came with only")
         came = {r["problem"]: str(r["gold"]) for r in read_verdicts(snapshot.folder, OFFICIAL).values()}
         return {PUBLISHED: came}, BenchmarkFacts()
-    file = snapshot.about.get("file")
-    place = _place(task, file, data_dir) if file else None
-    asked = f"{task}={place}" if place else task
-    if is_task_file(str(file or task)):
-        raise NoResultError(f"record {snapshot.name}: no code is run because a record names it; run its command again")
-    try:
-        benchmark = find_benchmark(asked, data_dir, Presentation.kept(snapshot.about.get("presentation", {})))
-    except UserError as error:
-        reason = str(error)
-        if file and not place and not data_dir:
-            reason = f"{file}, which it names, is not below the current folder, so it is not read; give --data-dir"
-        raise NoResultError(f"record {snapshot.name}: its right answers are not at hand ({reason})") from None
+    benchmark = benchmark_of(snapshot, data_dir=data_dir)
     found: dict[str, Mapping[str, Gold]] = {
         version: {f"{task}/{key}": gold for key, gold in answers.items()}
         for version, answers in all_golds(benchmark, golds).items()
     }
-    if config is not None and config.data not in (None, here := benchmark.data):
-        raise NoResultError(
-            f"record {snapshot.name} was decoded from other questions of {task} than are here (data {config.data} and "
-            f"{here}), so these gold answers are not its own; give the folder of its data as --data-dir"
-        )
     return found, benchmark.facts
 
 
@@ -376,3 +360,32 @@ def _imported(source: Mapping[str, Any]) -> Decoding:
         f"the imported record of {source.get('folder', 'unknown origin')!r} cannot be compared: its folder's name does "
         f"not say how it was decoded, or by criterion={criterion!r}; accepted: none, all, neg_logp"
     )
+
+
+def benchmark_of(snapshot: Snapshot, *, data_dir: str | None = None) -> Benchmark:
+    """Return the benchmark that a record was decoded from, found as `_golds` says.
+
+    Raises:
+        NoResultError: it is not at hand, is not the one the record was decoded from, or would take code to be read.
+    """
+    task, config = snapshot.task, snapshot.config
+    if config is not None and config.source:
+        raise NoResultError(f"the imported record {snapshot.name} came without its benchmark")
+    file = snapshot.about.get("file")
+    place = _place(task, file, data_dir) if file else None
+    asked = f"{task}={place}" if place else task
+    if is_task_file(str(file or task)):
+        raise NoResultError(f"record {snapshot.name}: no code is run because a record names it; run its command again")
+    try:
+        benchmark = find_benchmark(asked, data_dir, Presentation.kept(snapshot.about.get("presentation", {})))
+    except UserError as error:
+        reason = str(error)
+        if file and not place and not data_dir:
+            reason = f"{file}, which it names, is not below the current folder, so it is not read; give --data-dir"
+        raise NoResultError(f"record {snapshot.name}: its right answers are not at hand ({reason})") from None
+    if config is not None and config.data not in (None, here := benchmark.data):
+        raise NoResultError(
+            f"record {snapshot.name} was decoded from other questions of {task} than are here (data {config.data} and "
+            f"{here}), so these gold answers are not its own; give the folder of its data as --data-dir"
+        )
+    return benchmark

@@ -63,6 +63,7 @@ class ProvenanceFile(Stored, frozen=True):
     argv: tuple[Text, ...] | None = None
     pruned: dict[Text, Count] | None = None
     training: TrainedFile | None = None
+    lacks: tuple[Text, ...] | None = None
 
 
 class ResultFile(Stored, frozen=True):
@@ -226,6 +227,11 @@ class EvalResult:
         return self.provenance.get("partial")
 
     @property
+    def lacks(self) -> tuple[str, ...]:
+        """Names what its source did not say (`seed`, `n_tokens`, ...); empty for what was decoded here."""
+        return tuple(self.provenance.get("lacks") or ())
+
+    @property
     def label(self) -> str:
         """The decoding's label, marked where the result is partial."""
         return self.decoding.label() + (f" ({self.partial})" if self.partial else "")
@@ -315,6 +321,10 @@ class EvalResult:
         n = self.samples
         errors = {f"avg@{n}_se": self.standard_error, f"avg@{n}_se_sampling": self.sampling_error}
         return {f"avg@{n}": self.avg, **errors, **stats.benchmark_metrics([self._responses(i) for i in self._rows])}
+
+    def metrics_of_problem(self, i: int) -> dict[str, float | tuple[float, float]]:
+        """Return the metrics of the i-th problem, as lm-eval's samples files have them: ratios as pairs."""
+        return stats.problem_metrics(self._responses(i))
 
     @property
     def _rows(self) -> range:

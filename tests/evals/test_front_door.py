@@ -21,6 +21,8 @@ from harness.evals.data import find_benchmark
 from harness.evals.foreign import read_result
 from harness.evals.places import read_results
 from harness.evals.task_file import _loaded
+from harness.exchange.export import export
+from harness.exchange.target import Target
 from harness.records import RecordStore
 from harness.sweep.kinds import kind_of
 from harness.sweep.specs import load
@@ -85,6 +87,29 @@ def where(tmp_path_factory):
         "--log_samples", "--output_path", str(folder / "logged"),
     )  # fmt: skip
     return folder, done
+
+
+def test_the_samples_files_that_are_exported_are_those_that_lm_eval_wrote(where, tmp_path):
+    """But for the prompt, of which a record keeps the digest, and what is told of each response besides."""
+    [theirs] = (where[0] / "logged").rglob("samples_tiny_easy_*.jsonl")
+    [logged] = (where[0] / "logged").rglob("results_*.json")
+    found = read_results([*(where[0] / "runs/records").glob("*/tiny_easy")], grader="plain")
+    written = export(found, "lm-eval", tmp_path, Target())
+    results, samples = (file.read_text() for file in written.files)
+    ours, aside = [json.loads(row) for row in samples.splitlines()], {"arguments", "prompt_hash", "doc", "doc_hash"}
+    for mine, row in zip(ours, map(json.loads, theirs.read_text().splitlines()), strict=True):
+        assert {name: mine.get(name) for name in row.keys() - aside} == {name: row[name] for name in row.keys() - aside}
+        assert mine["doc"]["id"] == row["doc"]["id"]
+        said = row["arguments"]["gen_args_0"]["arg_1"]
+        assert mine["arguments"]["gen_args_0"]["arg_1"].items() <= said.items()
+    mine, said = json.loads(results), json.loads(logged.read_text())
+    scores = {name: value for name, value in said["results"]["tiny_easy"].items() if "_stderr" not in name}
+    told = {name: mine["results"]["tiny_easy"].get(name) for name in scores}
+    for name, value in told.items():
+        assert value == (pytest.approx(scores[name]) if isinstance(value, float) else scores[name]), name
+    assert mine["n-samples"]["tiny_easy"] == said["n-samples"]["tiny_easy"]
+    assert mine["higher_is_better"]["tiny_easy"] == said["higher_is_better"]["tiny_easy"]
+    assert set(mine) <= set(said) | {"model_name_sanitized"}
 
 
 def runs(folder):

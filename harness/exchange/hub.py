@@ -1,0 +1,101 @@
+"""The hub's `.eval_results/*.yaml`, for results of one model, and a section of a model card, for all of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from harness.evals.foreign import LmEvalResult
+from harness.evals.show import tables
+from harness.exchange.material import Material
+from harness.exchange.system import slug
+from harness.exchange.target import Target, Written
+from harness.files import make_folder, write_file
+from harness.markdown import markdown_table
+from harness.text import visible
+
+CANNOT = (
+    "the hub's .eval_results has one value a dataset and task: no error bar, no Pass@k and no rule, and a number there "
+    "stands on the model's page as the model's own"
+)
+
+
+def write_eval_results(materials: Sequence[Material], out: Path, target: Target) -> Written:
+    """Write a YAML for each result that one model alone has, below `MODEL/.eval_results`, and `model-card.md`."""
+    files: list[Path] = []
+    remarks: list[str] = []
+    names: dict[Path, str] = {}
+    for material in materials:
+        result, system = material.result, material.system
+        if why := _not_there(material, target):
+            remarks.append(f"{material.name}: no .eval_results: {why}")
+            continue
+        folder = out / slug(f"{system.developer}__{system.model}") / ".eval_results"
+        make_folder(folder)
+        file = folder / f"{slug(result.task)}.yaml"
+        if names.setdefault(file, result.config_hash) != result.config_hash:
+            file = folder / f"{slug(result.task)}-{result.config_hash}.yaml"
+        write_file(file, yaml.safe_dump([_entry(material, target)], sort_keys=False, allow_unicode=True, width=120))
+        files.append(file)
+    make_folder(out)
+    write_file(out / "model-card.md", card(materials))
+    return Written((*files, out / "model-card.md"), tuple(remarks))
+
+
+def _not_there(material: Material, target: Target) -> str:
+    result, system = material.result, material.system
+    if not system.single:
+        return "several models decoded together, and the hub would show the number as that of the one"
+    if isinstance(result, LmEvalResult):
+        return "which of lm-eval's metrics the dataset's board is of is not known"
+    if not system.on_hub:
+        return f"{system.id} is no model of the hub"
+    if result.partial or result.limited:
+        return f"it is of {result.partial or result.limited}, not of the whole benchmark"
+    if result.task not in target.datasets:
+        return f"the hub's dataset and task are not known; give --dataset {result.task}=ORG/NAME:TASK_ID"
+    return ""
+
+
+def _entry(material: Material, target: Target) -> dict[str, object]:
+    result = material.result
+    dataset, task = target.datasets[result.task]
+    entry: dict[str, object] = {"dataset": {"id": dataset, "task_id": task}, "value": round(100 * result.avg, 2)}
+    if material.when is not None:
+        entry["date"] = material.when.date().isoformat()
+    if target.source_url:
+        entry["source"] = {"url": target.source_url}
+    s, lacks = result.sampling, result.lacks
+    words = [f"Avg@{result.samples} in percent"]
+    words += [
+        f"{shown} {getattr(s, name):g}"
+        for name, shown in (("temperature", "temperature"), ("top_p", "top-p"), ("max_tokens", "max tokens"))
+        if name not in lacks
+    ]
+    words += [f"graded by {visible(result.provenance['grader'])}"] if result.provenance.get("grader") else []
+    return {**entry, "notes": ", ".join(words)}
+
+
+def card(materials: Sequence[Material]) -> str:
+    """Return a section of a model card: every result under the name of what produced it, and how it was drawn."""
+    systems = {material.system.id: material.system for material in materials}
+    rows = []
+    for system in systems.values():
+        models = ", ".join(f"{role} `{visible(model)}`" for role, model in system.models.items())
+        rows.append([system.name, "one model" if system.single else "several models at once", models])
+    lines = ["## Evaluation", "", markdown_table(["what decoded", "kind", "models"], rows, left=3), ""]
+    lines += [tables([material.result for material in materials]), ""]
+    if any(not system.single for system in systems.values()):
+        lines += [
+            "A row with a rule (replace, extrapolate, expo) is not a score of either model: both take part in it.",
+            "",
+        ]
+    results = [material.result for material in materials]
+    drawn = {
+        f"temperature {s.temperature:g}, top-p {s.top_p:g}, at most {s.max_tokens} tokens, seed {s.seed}"
+        for s in (result.sampling for result in results if not result.lacks)
+    }
+    graders = {str(result.provenance.get("grader")) for result in results if result.provenance.get("grader")}
+    lines += [f"Drawn at {each}." for each in sorted(drawn)]
+    lines += [f"Graded by {visible(', '.join(sorted(graders)))}."] if graders else []
+    return "\n".join([*lines, "Errors are over problems. Made with rlvr-dir.", ""])

@@ -1,0 +1,196 @@
+"""What is exported holds to the published schemas, has our numbers, and says which model or models decoded."""
+
+import json
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from huggingface_hub import parse_eval_result_entries
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.errors import UserError
+from harness.evals.foreign import LmEvalResult, TaskScores
+from harness.exchange.export import FORMATS, dataset_of, export
+from harness.exchange.system import slug, system_of
+from harness.exchange.target import Target
+from harness.spec import Decoding, Sampling
+from tests.exchange.made import HUB, MODES, TASK, results
+from tests.report.made import result
+
+SCHEMAS = Path(__file__).parent / "schemas"
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+TARGET = Target("somebody", "third_party", now=NOW)
+
+
+def schema(name):
+    return json.loads((SCHEMAS / name).read_text())
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return results(tmp_path_factory.mktemp("records"))
+
+
+def lm_eval_result():
+    counts = {"n_tokens": 9, "n_replaced": 0, "n_changed": 0, "finish_reason": "stop"}
+    scores = TaskScores({"f1/none": 0.5, "f1/none_stderr": 0.1}, {"f1/none": (0.0, 0.5, 1.0)}, ("f1/none",))
+    rows = {f"p{i}": [counts] * 2 for i in range(3)}
+    about = {"engine": {"backend": "vllm", "pair": HUB}}
+    return LmEvalResult.of("squad", Decoding(mode="rl"), Sampling(samples=2), rows, scores, provenance=about)
+
+
+def test_every_eval_ever_holds_to_its_schemas(found, tmp_path):
+    written = export([*found, lm_eval_result()], "eee", tmp_path, TARGET)
+    whole, line = schema("eee-0.3.0-eval.schema.json"), schema("eee-0.3.0-instance_level_eval.schema.json")
+    aggregates = [file for file in written.files if file.suffix == ".json"]
+    assert len(aggregates) == 5
+    for file, one in zip(aggregates, [*found, lm_eval_result()], strict=True):
+        data = json.loads(file.read_text())
+        jsonschema.Draft7Validator(whole).validate(data)
+        jsonschema.validators.validator_for(whole)(whole).validate(data)
+        assert data["evaluation_results"][0]["score_details"]["score"] == pytest.approx(one.avg)
+        if isinstance(one, LmEvalResult):
+            assert "detailed_evaluation_results" not in data
+            continue
+        told = data["detailed_evaluation_results"]
+        samples = tmp_path / told["file_path"]
+        assert samples == file.with_name(f"{file.stem}_samples.jsonl")
+        assert told["checksum"] == sha256(samples.read_bytes()).hexdigest()
+        rows = [json.loads(row) for row in samples.read_text().splitlines()]
+        assert len(rows) == told["total_rows"] == one.correct.size
+        for row in rows:
+            jsonschema.validators.validator_for(line)(line).validate(row)
+            assert row["evaluation_id"] == data["evaluation_id"]
+            assert row["evaluation_result_id"] == data["evaluation_results"][0]["evaluation_result_id"]
+        assert sum(row["evaluation"]["is_correct"] for row in rows) == one.correct.sum()
+    assert any("no single response has a verdict" in said for said in written.remarks)
+
+
+def test_inspect_logs_hold_to_the_schema_that_inspect_prints(found, tmp_path):
+    written = export([*found, lm_eval_result()], "inspect", tmp_path, TARGET)
+    published = schema("inspect-0.3.285-log.openapi.json")
+    log = {"$ref": "#/components/schemas/EvalLog", "components": published["components"]}
+    check = jsonschema.Draft202012Validator(log)
+    assert len(written.files) == 5
+    for file, one in zip(written.files, [*found, lm_eval_result()], strict=True):
+        data = json.loads(file.read_text())
+        check.validate(data)
+        assert data["results"]["scores"][0]["metrics"]["mean"]["value"] == pytest.approx(one.avg)
+        if not isinstance(one, LmEvalResult):
+            assert len(data["samples"]) == one.correct.size
+            right = [score["value"] == "C" for row in data["samples"] for score in row["scores"].values()]
+            assert sum(right) == one.correct.sum()
+            assert {row["output"]["choices"][0]["stop_reason"] for row in data["samples"]} == {"stop", "max_tokens"}
+
+
+def test_two_models_are_never_one_models_name(found, tmp_path):
+    systems = [system_of(each) for each in found]
+    assert [system.id for system in systems] == [
+        "Qwen/Qwen2.5-32B",
+        "BytedTsinghua-SIA/DAPO-Qwen-32B",
+        "rlvr-dir/DAPO-Qwen-32B-with-Qwen2.5-32B-replace-tau-0.3",
+        "rlvr-dir/DAPO-Qwen-32B-with-Qwen2.5-32B-extrapolate-tau-0.3-gamma0.1",
+    ]
+    assert [system.single for system in systems] == [True, True, False, False]
+    target = result(Decoding(mode="rl"), pair={**HUB, "target": "org/Big"})
+    assert system_of(target).id == "rlvr-dir/DAPO-Qwen-32B-with-Qwen2.5-32B-on-Big-rl"
+    assert not system_of(target).single
+    assert not system_of(result(Decoding(mode="expo", gamma=0.5), pair=HUB)).single
+    for form in ("eee", "inspect", "lm-eval"):
+        for file in export(found[2:], form, tmp_path / form, TARGET).files:
+            text = file.read_text()
+            names = set(HUB.values())
+            for line in [json.loads(text)] if file.suffix == ".json" else map(json.loads, text.splitlines()):
+                about = line.get("model_info", line.get("eval", line))
+                assert not names & {about.get(key) for key in ("id", "model_id", "model", "model_name")}
+    details = json.loads(next((tmp_path / "eee").rglob("*.json")).read_text())["model_info"]["additional_details"]
+    assert details["decoded_by"].startswith("several models")
+    assert Decoding.model_validate_json(details["decoding"]) in MODES
+
+
+def test_a_checkpoint_on_a_disk_has_no_path_outside(tmp_path):
+    own = {"base": str(tmp_path / "models/mine/base"), "rl": str(tmp_path / "models/mine/rl")}
+    assert system_of(result(Decoding(mode="rl"), pair=own)).id == "local/mine-rl"
+    assert system_of(result(Decoding(mode="base"), pair={"base": None})).id == "unknown/base"
+    one = results(tmp_path / "records", modes=MODES[2:3], about=own)
+    for form in FORMATS:
+        for file in export(one, form, tmp_path / form, TARGET).files:
+            assert str(tmp_path) not in file.read_text(), form
+
+
+def test_names_become_parts_of_paths():
+    assert slug("extrapolate τ-0.3 γ0.05 delta_logp above @0:16 p≥0.1 on rl") == (
+        "extrapolate-tau-0.3-gamma0.05-delta_logp-above--0-16-p-at-least-0.1-on-rl"
+    )
+    assert slug("../..") == "x"
+
+
+def test_the_hubs_results_are_of_one_model_and_whole(found, tmp_path):
+    whole = result(MODES[1], task="aime24", problems=30, pair=HUB, ids=tuple(map(str, range(30))))
+    gated = result(MODES[2], task="aime24", problems=30, pair=HUB, ids=tuple(map(str, range(30))))
+    target = Target(datasets=dict([dataset_of("aime24=org/aime:aime24")]), source_url="https://example.org", now=NOW)
+    written = export([whole, gated, *found], "eval-results", tmp_path, target)
+    file, card = written.files
+    assert file == tmp_path / "BytedTsinghua-SIA__DAPO-Qwen-32B/.eval_results/aime24.yaml"
+    [entry] = parse_eval_result_entries(yaml.safe_load(file.read_text()))
+    assert (entry.dataset_id, entry.task_id, entry.value) == ("org/aime", "aime24", round(100 * whole.avg, 2))
+    assert entry.notes is not None
+    assert entry.notes.startswith("Avg@4 in percent, temperature 1, top-p 0.7")
+    said = "\n".join(written.remarks)
+    assert "several models decoded together" in said
+    assert "4 of 240 problems" in said
+    text = card.read_text()
+    assert "A row with a rule (replace, extrapolate, expo) is not a score of either model" in text
+    assert "several models at once" in text
+    assert "give --dataset aime24=ORG/NAME:TASK_ID" in export([whole], "eval-results", tmp_path, TARGET).remarks[0]
+
+
+def test_scores_are_exported_where_the_record_is_gone(tmp_path):
+    for form in ("eee", "inspect", "lm-eval"):
+        written = export([result(MODES[1], pair=HUB)], form, tmp_path / form, TARGET)
+        assert len(written.files) == 1
+        assert "its record is not at hand" in written.remarks[0]
+
+
+def test_the_command_says_what_a_format_cannot(found, tmp_path):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    for each in found:
+        each.write(folder)
+    words = ["export", str(folder), "--format", "lm-eval", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "only the digest is kept" in done.stderr
+    names = {file.name.split("_")[0] for file in (tmp_path / "out").rglob("*.json*")}
+    assert names == {"results", "samples"}
+
+
+@pytest.mark.parametrize(
+    ("form", "target", "sentence"),
+    [
+        ("csv", TARGET, "format='csv' is not known; accepted: eee, eval-results"),
+        ("eee", Target(relationship="friend"), "relationship='friend' is not known"),
+    ],
+)
+def test_a_mistake_is_one_sentence(found, tmp_path, form, target, sentence):
+    with pytest.raises(UserError, match=sentence):
+        export(found, form, tmp_path, target)
+
+
+@pytest.mark.parametrize("said", ["aime24", "aime24=org/aime", "=org/aime:x", "aime24=aime:x", "a=b/c/d:x", "a=b/:x"])
+def test_a_dataset_of_the_hub_is_named_whole(said):
+    with pytest.raises(UserError, match="accepted: TASK=ORG/NAME:TASK_ID"):
+        dataset_of(said)
+
+
+def test_again_is_the_same_files(found, tmp_path):
+    for form in FORMATS:
+        first = export(found, form, tmp_path / form, TARGET).files
+        bytes_of = {file: file.read_bytes() for file in first}
+        assert export(found, form, tmp_path / form, TARGET).files == first
+        assert {file: file.read_bytes() for file in first} == bytes_of
+    assert TASK in first[1].name
