@@ -44,7 +44,7 @@ TAUS = {
 RULES = tuple(
     RuleRow(gate, primary, tau, gamma, temperature, top_p, below, *window)
     for gate in GATES
-    if gate not in ("coupling", "js")  # torch decides them
+    if gate not in ("coupling", "js", "spike")  # torch decides them
     for tau in TAUS.get(gate, (0.01, 0.1, 0.4))
     for primary in ("base", "rl")
     for gamma in (0.0, 0.1, 0.7, -0.4, -1.0)

@@ -156,6 +156,7 @@ class Drafted(LockStep):
             proposed=drafts.flatten()[index],
             traced=traced,
             top=self.top,
+            past=None if self.past is None else self.past.take(rows),
         )
         fired = torch.zeros_like(counts)
         fired.view(-1)[index] = decision.replaced

@@ -16,7 +16,7 @@ from harness.decode.plan import Plan, broken_logits, rollout
 from harness.decode.progress import Progress
 from harness.decode.trace import columns
 from harness.decode.types import Rollout
-from harness.policy import Decision, Noise, Rule, carried, decide
+from harness.policy import Decision, History, Noise, Past, Rule, carried, decide
 from harness.spec import Pair
 
 Facts = tuple[int, bool, bool, float]  # of a token: id, replaced, changed, delta log p
@@ -70,17 +70,21 @@ class LockStep:
         self.top = max((plan.request.trace or 0 for plan in plans), default=0)
         self.written: list[list[Facts]] = [[] for _ in plans]
         self.traces: dict[int, list[np.ndarray]] = {}
+        self.history = History(n, self.device) if any(plan.row.gate == "spike" for plan in plans) else None
         self.running = list(range(n))  # row -> index into plans
         self.finished: set[int] = set()
         self.broken: list[int] = []  # plans whose last token comes from logits that are no distribution
         self.prepare_rows()
 
     def prepare_rows(self) -> None:
-        """Make the tables of the rows there are: rules, noise keys, lengths, and which are traced."""
+        """Make the tables of the rows there are: rules, noise keys, lengths, pasts, and which are traced."""
         plans = [self.plans[i] for i in self.running]
         self.rule = Rule([plan.row for plan in plans], self.device)
         self.keys = torch.tensor([plan.key for plan in plans], device=self.device)
         self.lengths = torch.tensor([len(plan.prompt_token_ids) for plan in plans], device=self.device)
+        self.past = None
+        if self.history is not None:
+            self.past = Past(self.history, torch.tensor(self.running, device=self.device))
         traced = [row for row, plan in enumerate(plans) if plan.request.trace is not None]
         self.traced = torch.tensor(traced, device=self.device) if traced else None
 
@@ -103,6 +107,7 @@ class LockStep:
                 vocab_size=self.engine.checkpoints.vocab_size,
                 traced=self.traced,
                 top=self.top,
+                past=self.past,
             )
             yield from self._write(decision)
             self.report(bar)

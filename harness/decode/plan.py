@@ -38,6 +38,8 @@ def rule_row(decoding: Decoding, sampling: Sampling, prompt_tokens: int = 0) -> 
         min_p_rl=decoding.min_p_rl,
         min_p=sampling.min_p,
         typical_p=sampling.typical_p,
+        span=decoding.span or 0,
+        start=prompt_tokens,
     )
 
 
@@ -135,6 +137,7 @@ def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterabl
         f"{'' if known else 'one of '}{names}: NaN or infinite logits after {after} tokens of "
         f"the response to problem={request.problem!r} (sample={request.sample}, {request.decoding.label()}), so no "
         "token can be drawn; responses that were finished before stand; accepted: a checkpoint with finite logits"
+        + ("; or what spike looks back at was lost, which is a bug" if plan.row.gate == "spike" and not known else "")
         + ("" if dtype == "float32" else f", or dtype=float32 if {dtype} is too narrow for it")
     )
 

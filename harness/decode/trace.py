@@ -32,7 +32,7 @@ class Trace:
         return (self.table.shape[1] - len(self.facts)) // len(TOP_FACTS)
 
     def fact(self, name: str) -> np.ndarray:
-        """Return one of `facts`, or the value of a criterion that these give: (tokens,) float32.
+        """Return one of `facts`, or the value of a criterion that these give (`spike/32`): (tokens,) float32.
 
         Raises:
             KeyError: there is no such fact.
@@ -48,6 +48,8 @@ class Trace:
                 return 0.5 * (self.fact("kl_rl_base") + self.fact("kl_base_rl"))
             case "ce":
                 return self.fact("entropy_base") + self.fact("kl_base_rl")
+            case _ if name.startswith("spike/"):
+                return over_mean_before(self.fact("ce"), int(name.removeprefix("spike/")))
         if name not in self.facts:
             raise KeyError(name)
         return self.table[:, self.facts.index(name)]
@@ -62,6 +64,20 @@ class Trace:
         first = len(self.facts) + TOP_FACTS.index(f"{model}_id")
         step = len(TOP_FACTS)
         return self.table[:, first::step].astype(np.int64), self.table[:, first + 1 :: step]
+
+
+def over_mean_before(values: np.ndarray, span: int) -> np.ndarray:
+    """Return each value as a multiple of the mean of those before it, at most `span`: (tokens,) -> (tokens,) float32.
+
+    0 where there is none before, or the value is 0: what `policy.Past.spike` says, of a whole response.
+    """
+    x = values.astype(np.float64)
+    sums = np.concatenate([[0.0], np.cumsum(x)])
+    at = np.arange(x.size)
+    first = np.maximum(at - span, 0)
+    before = (sums[at] - sums[first]) / np.maximum(at - first, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((at == first) | (x == 0), 0.0, x / before).astype(np.float32)
 
 
 __all__ = ["MAX_TOP", "Trace", "columns"]

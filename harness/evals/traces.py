@@ -1,6 +1,6 @@
 """Rollouts with their traces: the value of every criterion at every position, scored by both models as they decode."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from harness.records import RecordStore, StoredRollout
 from harness.spec import CRITERIA, Decoding, EvalSpec
 from harness.spec.decoding import WITHOUT_TAU
 
-MEASURABLE = tuple(name for name in CRITERIA if name not in ("random", *WITHOUT_TAU))
+MEASURABLE = tuple(name for name in CRITERIA if name not in ("random", "spike", *WITHOUT_TAU))  # of a position alone
 
 
 def traced(
@@ -52,17 +52,22 @@ def trace_of(rollout: StoredRollout) -> Trace:
 
 
 def criterion_values(
-    spec: EvalSpec, records: str | Path, *, engine: Engine | None = None, progress: bool = True
+    spec: EvalSpec,
+    records: str | Path,
+    *,
+    criteria: Sequence[str] = MEASURABLE,
+    engine: Engine | None = None,
+    progress: bool = True,
 ) -> dict[Decoding, dict[str, np.ndarray]]:
     """Return the values of the criteria at every position of the rollouts of a spec: of the token proposed there.
 
     Returns:
         By decoding and criterion, (positions,) float32: all tokens of all responses, tasks and problems in order. Of a
-        decoding with a gate its own criterion, of others (base's own generation, say) every one but `random`.
+        decoding with a gate its own criterion, of others (base's own generation, say) the `criteria`: `spike` with
+        its span, as `spike/32`.
     """
     parts: dict[Decoding, dict[str, list[np.ndarray]]] = {
-        each: {name: [] for name in ((each.criterion,) if each.gated and each.criterion else MEASURABLE)}
-        for each in spec.decodings
+        each: {name: [] for name in ((each.gate.split()[0],) if each.gated else criteria)} for each in spec.decodings
     }
     for job in traced(spec, records, engine=engine, progress=progress):
         for rollout in rollouts(job, records):

@@ -22,6 +22,7 @@ from harness.policy.closed_form import distribution
 from harness.policy.criteria import BELOW, CRITERIA, delta_logp, entropy, fires, kl_divergence
 from harness.policy.decision import Decision, decide, propose
 from harness.policy.fused import decide_fused, force, fused_available
+from harness.policy.history import MOST_SPAN, History, Past
 from harness.policy.noise import GATE, PROPOSE, REDRAW, request_key, uniform
 from harness.policy.nucleus import draw, truncate
 from harness.policy.rule import COLUMNS, GATES, Noise, Rule, RuleRow
@@ -34,10 +35,13 @@ __all__ = [
     "GATE",
     "GATES",
     "METHODS",
+    "MOST_SPAN",
     "PROPOSE",
     "REDRAW",
     "Decision",
+    "History",
     "Noise",
+    "Past",
     "Rule",
     "RuleRow",
     "carried",

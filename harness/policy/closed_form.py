@@ -10,7 +10,9 @@ B(y) where a rule's window shuts it.
 
 import torch
 
-from harness.policy.criteria import fires, statistic
+from harness.policy.criteria import cross_entropy, fires, statistic
+from harness.policy.decision import spikes
+from harness.policy.history import Past
 from harness.policy.keep import keep
 from harness.policy.nucleus import truncate
 from harness.policy.rule import Rule
@@ -24,6 +26,7 @@ def distribution(
     *,
     vocab_size: int | None = None,
     positions: torch.Tensor | None = None,
+    past: Past | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return P(token) and P(replaced) of one step of Algorithm 1, exactly.
 
@@ -31,7 +34,8 @@ def distribution(
         base_logits, rl_logits: (n, padded vocabulary).
         rule: n rules.
         vocab_size: real tokens; the rest is padding.
-        positions: (n,) int64, absolute; only rules whose gates are not open everywhere look at them.
+        positions: (n,) int64, absolute; only rules whose gates are not open everywhere, and `spike`, look at them.
+        past: of these rows, for `spike`, which writes this step down.
 
     Returns:
         (n, vocab) float64, rows sum to 1; (n,) float64.
@@ -48,6 +52,10 @@ def distribution(
         elif gate == "random":
             chance = rule.tau[rows, None].double().clamp(0, 1)
             held[rows] = torch.where(rule.below[rows, None], chance, 1 - chance)
+        elif gate == "spike":
+            own, ce = rule.take(rows), cross_entropy(lb[rows], lr[rows])
+            value = spikes(ce, own, None if positions is None else positions[rows], past, rows)
+            held[rows] = fires(value, own.tau, own.below).double()[:, None].expand_as(held[rows])
         elif gate not in ("never", "coupling"):
             for row in rows.tolist():
                 held[row] = _held(gate, lb[row], lr[row], rule.tau[row], rule.below[row]).double()

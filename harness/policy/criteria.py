@@ -3,7 +3,7 @@
 All of them look at untruncated policies: `lb` and `lr` are log-probabilities of base and RL over the whole
 vocabulary, (n, vocab) float32. The first seven are the paper's. The others ask what its claim rests on: whether the
 sign of the change is needed (`abs_delta_logp`), whether RL alone tells as much (`nll_rl`), whether a divergence that
-others use does better (`ce`, arXiv 2605.16874; `js`, which has a bound).
+others use does better (`ce`, arXiv 2605.16874; `js`, which has a bound). `spike`, which looks back, is `Past.spike`.
 """
 
 from math import log

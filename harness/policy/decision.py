@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 
 from harness.policy.coupling import couple
-from harness.policy.criteria import delta_logp, fires, statistic
+from harness.policy.criteria import cross_entropy, delta_logp, fires, statistic
+from harness.policy.history import Past
 from harness.policy.keep import keep
 from harness.policy.nucleus import UNIT, draw, draw_by_mass
 from harness.policy.rule import Noise, Rule
@@ -55,6 +56,7 @@ def decide(
     proposed: torch.Tensor | None = None,
     traced: torch.Tensor | None = None,
     top: int = 0,
+    past: Past | None = None,
 ) -> Decision:
     """Take one step of Algorithm 1 for n rows.
 
@@ -67,16 +69,20 @@ def decide(
             gate fired (less work on a CPU). Default: dense anywhere but on the CPU.
         proposed: (n,) int64, what `propose` gave for these very rows; by default it is drawn here.
         traced: (m,) int64, the rows whose facts are wanted; top: with so many of each model's likeliest tokens.
+        past: of these rows; only `spike` looks at it, and writes this step down.
 
     Returns:
         Decision, tensors of n rows (`trace`: m rows) on the logits' device. Where either model's logits are no
         distribution (a NaN or +inf among them, or nothing but -inf) `delta_logp` is NaN, and the row's token, one of
-        the vocabulary, means nothing.
+        the vocabulary, means nothing. It is NaN too where a number is missing that `spike` looks back at.
+
+    Raises:
+        ValueError: positions or the past are missing, and a rule looks at them.
     """
     if dense is None:
         dense = base_logits.device.type != "cpu"
     if dense:
-        return _decide_dense(base_logits, rl_logits, rule, noise, vocab_size, proposed, traced, top)
+        return _decide_dense(base_logits, rl_logits, rule, noise, vocab_size, proposed, traced, top, past)
     lb = log_softmax(base_logits[:, :vocab_size], rule)
     lr = log_softmax(rl_logits[:, :vocab_size], rule)
     if proposed is None:
@@ -88,12 +94,17 @@ def decide(
     delta = delta_logp(lb, lr, proposed)
 
     replaced = torch.zeros(rule.n, dtype=torch.bool, device=lb.device)
-    for gate in sorted(rule.gates - {"never", "coupling"}):
+    for gate in sorted(rule.gates - {"never", "spike", "coupling"}):
         facts = (lb, lr, proposed, delta, noise.gate, rule.tau, rule.below)
         if len(rule.gates) == 1:
             replaced |= _fires(gate, *facts)
         elif len(rows := rule.has(gate).nonzero().squeeze(1)):
             replaced[rows] = _fires(gate, *(each[rows] for each in facts))
+    if "spike" in rule.gates and len(rows := rule.has("spike").nonzero().squeeze(1)):
+        own, ce = rule.take(rows), cross_entropy(lb[rows], lr[rows])
+        value = spikes(ce, own, noise.positions if noise.positions is None else noise.positions[rows], past, rows)
+        replaced[rows] = fires(value, own.tau, own.below)
+        delta[rows] = delta[rows].masked_fill(value.isnan(), torch.nan)
 
     if rule.windows:
         replaced &= noise.opens(rule)
@@ -120,6 +131,7 @@ def _decide_dense(
     proposed: torch.Tensor | None,
     traced: torch.Tensor | None,
     top: int,
+    past: Past | None,
 ) -> Decision:
     """Do what `decide` does, looking at no value, and so never waiting for a GPU.
 
@@ -171,7 +183,11 @@ def _decide_dense(
     if statistics:
         lb, lr = logp(base_logits, zb), logp(rl_logits, zr)
         for gate in sorted(statistics):
-            value = statistic(gate, lb, lr, proposed, noise.gate)
+            if gate == "spike":
+                value = spikes(cross_entropy(lb, lr), rule, noise.positions, past)
+                delta = delta.masked_fill(rule.has("spike") & value.isnan(), torch.nan)
+            else:
+                value = statistic(gate, lb, lr, proposed, noise.gate)
             replaced = replaced | (rule.has(gate) & fires(value, rule.tau, rule.below))
         del lb, lr
 
@@ -221,6 +237,22 @@ def _fires(
         return torch.ones_like(proposed, dtype=torch.bool)
     value = delta if gate == "delta_logp" else statistic(gate, lb, lr, proposed, rho)
     return fires(value, tau, below)
+
+
+def spikes(
+    ce: torch.Tensor,
+    rule: Rule,
+    positions: torch.Tensor | None,
+    past: Past | None,
+    rows: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Return what `spike` compares with its threshold, and write this step down: (n,) nats -> (n,) float32.
+
+    `past` is that of all rows, of which `rows` (n,) are these. Raises ValueError where it or `positions` are missing.
+    """
+    if positions is None or past is None:
+        raise ValueError("spike: positions or past are missing; accepted: Noise.at, and a Past of these rows")
+    return (past if rows is None else past.take(rows)).spike(ce, positions, rule.start, rule.span, rule.longest)
 
 
 def trace_rows(

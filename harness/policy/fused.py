@@ -18,7 +18,8 @@ import importlib.util
 import torch
 
 from harness.policy.criteria import fires, js_divergence
-from harness.policy.decision import Decision, decide, trace_rows, with_coupling
+from harness.policy.decision import Decision, decide, spikes, trace_rows, with_coupling
+from harness.policy.history import Past
 from harness.policy.keep import AT_ONCE, keep
 from harness.policy.nucleus import UNIT, draw_by_mass
 from harness.policy.rule import Noise, Rule
@@ -42,11 +43,13 @@ def decide_fused(
     vocab_size: int | None = None,
     traced: torch.Tensor | None = None,
     top: int = 0,
+    past: Past | None = None,
 ) -> Decision:
     """Take one step of Algorithm 1 for n rows: `decide` with the noise `Noise.at(keys, positions)`.
 
     What needs a row's normalisers before its sum can be taken (`js`, `coupling`, a target with `min_p_rl`) is done by
-    torch afterwards, from what the kernels proposed; rows with `min_p` or `typical_p` are done by torch altogether.
+    torch afterwards, from what the kernels proposed; so is `spike`, from the cross entropy they have found. Rows with
+    `min_p` or `typical_p` are done by torch altogether.
 
     It decides the same tokens, unless a draw meets a step of the cumulative mass, or a statistic its threshold, to the
     last digits of float32.
@@ -58,16 +61,19 @@ def decide_fused(
         vocab_size: real tokens; logits beyond are padding and never drawn.
         traced: (m,) int64, the rows whose facts are wanted; top: with so many of each model's likeliest tokens. For
             these rows alone log-probabilities are written to memory, by torch.
+        past: of these rows, for `spike`.
 
     Returns:
         Decision, tensors of n rows (`trace`: m rows) on the logits' device.
 
     Raises:
-        ValueError: shapes that differ, or columns that are not side by side.
+        ValueError: shapes that differ, or columns that are not side by side, or a `spike` without a past.
     """
-    decision = run_kernels(base_logits, rl_logits, rule, keys, positions, vocab_size, traced, top)[0]
+    decision, constants, _ = run_kernels(base_logits, rl_logits, rule, keys, positions, vocab_size, traced, top)
+    if "spike" in rule.gates:
+        decision = _with_spike(decision, cross_entropy_of(constants), rule, positions, past)
     if rule.min_ps or rule.typical:
-        decision = _narrowed(decision, base_logits, rl_logits, rule, keys, positions, vocab_size)
+        decision = _narrowed(decision, base_logits, rl_logits, rule, keys, positions, vocab_size, past)
         if traced is not None:
             facts = trace_rows(base_logits, rl_logits, rule, vocab_size, decision.proposed, traced, top)
             decision = dataclasses.replace(decision, trace=facts)
@@ -79,6 +85,27 @@ def decide_fused(
     return with_coupling(decision, base_logits, rl_logits, rule, noise, vocab_size)
 
 
+def cross_entropy_of(constants: torch.Tensor) -> torch.Tensor:
+    """Return the cross entropy of base and RL, H(base) + KL(base || RL), of the rows' constants: (n,) float32."""
+    from harness.policy.kernels import STATISTICS_AT
+
+    return constants[:, STATISTICS_AT] + constants[:, STATISTICS_AT + 3]
+
+
+def _with_spike(
+    decision: Decision, ce: torch.Tensor, rule: Rule, positions: torch.Tensor, past: Past | None
+) -> Decision:
+    """Return the decision with `spike` asked, which the kernels take to hold."""
+    value, ours = spikes(ce, rule, positions, past), rule.has("spike")
+    fired = decision.replaced & (~ours | fires(value, rule.tau, rule.below))
+    return dataclasses.replace(
+        decision,
+        token=torch.where(fired, decision.token, decision.proposed),
+        replaced=fired,
+        delta_logp=decision.delta_logp.masked_fill(ours & value.isnan(), torch.nan),
+    )
+
+
 def _narrowed(
     decision: Decision,
     base_logits: torch.Tensor,
@@ -87,6 +114,7 @@ def _narrowed(
     keys: torch.Tensor,
     positions: torch.Tensor,
     vocab_size: int | None,
+    past: Past | None,
 ) -> Decision:
     """Return the decision with the rows that `keep` narrows decided by `decide`, a few rows at a time.
 
@@ -96,7 +124,8 @@ def _narrowed(
     found: dict[str, list[torch.Tensor]] = {name: [] for name in names}
     for at in torch.arange(rule.n, device=base_logits.device).split(AT_ONCE):
         own, noise = rule.take(at), Noise.at(keys[at], positions[at])
-        ours = decide(base_logits[at], rl_logits[at], own, noise, vocab_size=vocab_size, dense=True)
+        mine = None if past is None else past.take(at).only(own.narrows)
+        ours = decide(base_logits[at], rl_logits[at], own, noise, vocab_size=vocab_size, dense=True, past=mine)
         for name in names:
             found[name].append(torch.where(own.narrows, getattr(ours, name), getattr(decision, name)[at]))
     return dataclasses.replace(decision, **{name: torch.cat(each) for name, each in found.items()})

@@ -39,7 +39,7 @@ _ENTROPY_BASE, _ENTROPY_RL = tl.constexpr(GATES.index("entropy_base")), tl.const
 _KL, _KL_RL_BASE = tl.constexpr(GATES.index("kl")), tl.constexpr(GATES.index("kl_rl_base"))
 _ABS_DELTA, _NLL_RL = tl.constexpr(GATES.index("abs_delta_logp")), tl.constexpr(GATES.index("nll_rl"))
 _CE, _COUPLING = tl.constexpr(GATES.index("ce")), tl.constexpr(GATES.index("coupling"))
-_JS = tl.constexpr(GATES.index("js"))
+_JS, _SPIKE = tl.constexpr(GATES.index("js")), tl.constexpr(GATES.index("spike"))
 
 # splitmix64, as in noise.py
 _STEP, _MULTIPLY_1 = tl.constexpr(0x9E3779B97F4A7C15), tl.constexpr(0xBF58476D1CE4E5B9)
@@ -442,7 +442,8 @@ def decide(
                 value = tl.where(gate == _RANDOM, rho, value)
                 holds = tl.where(below, value < tau, value > tau)
                 quiet = (gate == _NEVER) | (gate == _COUPLING)  # `couple` decides the latter
-                sure = (gate == _ALWAYS) | (gate == _JS)  # torch asks the latter, and may take it back
+                # torch asks the latter two, and may take them back
+                sure = (gate == _ALWAYS) | (gate == _JS) | (gate == _SPIKE)
                 at = position.to(tl.float64)
                 opens = (tl.load(rule + 7) <= at) & (at < tl.load(rule + 8))
                 fired = tl.where(quiet, 0, tl.where((sure | holds) & opens, 1, 0)).to(tl.int32)

@@ -11,21 +11,23 @@ from math import inf
 import torch
 
 from harness.policy.criteria import BELOW, CRITERIA
+from harness.policy.history import MOST_SPAN
 from harness.policy.noise import GATE, PROPOSE, REDRAW, uniform
 
-GATES = ("never", "always", *CRITERIA, "coupling")
+GATES = ("never", "always", *CRITERIA, "spike", "coupling")
 COLUMNS = (
     "gate", "proposes_rl", "tau", "gamma", "temperature", "top_p", "below", "since", "until", "min_p_rl", "min_p",
-    "typical_p",
+    "typical_p", "span", "start",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """Say how one response is decoded. `gate` is a criterion, or one of three that need no threshold.
+    """Say how one response is decoded. `gate` is a criterion of a position, `spike`, or needs no threshold.
 
     `never` is the primary alone, `always` the target, and `coupling` the target too, at the least replacement
-    (`couple`).
+    (`couple`). `spike` holds where the cross entropy of base and RL is above tau times its mean over the `span`
+    positions before (`Past`).
     """
 
     gate: str = "never"
@@ -40,12 +42,14 @@ class RuleRow:
     min_p_rl: float = 0.0  # the target has no token below this share of RL's largest probability
     min_p: float = 0.0  # neither policy has a token below this share of its own largest probability
     typical_p: float = 1.0  # the mass of the locally typical tokens that either policy keeps
+    span: int = 0  # positions that `spike` looks back at, none of them before `start`
+    start: int = 0  # absolute position of the response's first token
 
     def columns(self) -> tuple[float, ...]:
         """Return the row as numbers, in the order of COLUMNS.
 
-        Raises ValueError for a gate or a primary that is not known, or for min_p beside typical_p: no token need be
-        kept by both.
+        Raises ValueError for a gate or a primary that is not known, a `spike` without a span, or for min_p beside
+        typical_p: no token need be kept by both.
         """
         if self.gate not in GATES:
             raise ValueError(f"gate={self.gate!r} is not known; accepted: {', '.join(GATES)}")
@@ -53,23 +57,26 @@ class RuleRow:
             raise ValueError(f"primary={self.primary!r} is not known; accepted: base, rl")
         if self.min_p > 0 and self.typical_p < 1:
             raise ValueError(f"min_p={self.min_p} and typical_p={self.typical_p} are given; accepted: one of them")
+        if self.gate == "spike" and not 1 <= self.span <= MOST_SPAN:
+            raise ValueError(f"span={self.span} is refused; accepted: 1 to {MOST_SPAN} positions")
         numbers = (self.tau, self.gamma, self.temperature, self.top_p)
         below = self.gate in BELOW if self.below is None else self.below
         window = (float(self.since), inf if self.until is None else float(self.until))
         gate, proposes_rl = float(GATES.index(self.gate)), float(self.primary == "rl")
-        return (gate, proposes_rl, *numbers, float(below), *window, self.min_p_rl, self.min_p, self.typical_p)
+        cuts = (self.min_p_rl, self.min_p, self.typical_p)
+        return (gate, proposes_rl, *numbers, float(below), *window, *cuts, float(self.span), float(self.start))
 
 
 class Rule:
     """The rules of n rows as one table, with what the host knows about them before any logits are seen.
 
-    `columns` is (n, 12) float64 on the logits' device, in the order of COLUMNS: the gate as its index in GATES, whether
+    `columns` is (n, 14) float64 on the logits' device, in the order of COLUMNS: the gate as its index in GATES, whether
     RL proposes (0 or 1), tau, gamma, temperature, top-p, whether the criterion holds below tau (0 or 1), the positions
-    between which it is asked, the least share of RL's largest probability, and of a policy's own, the typical mass.
-    The rest are plain Python values that may also hold for rows that are not among these n (`take` keeps them):
-    `gates`, `primaries`, `unit_temperature`, `extrapolates`, `reaches_base` (a gamma of -1), `greedy`, `windows` (the
-    gate is not asked everywhere), `guards` (a `min_p_rl` above 0), `min_ps` (a `min_p` above 0), `typical` (a
-    `typical_p` below 1).
+    between which it is asked, the least share of RL's largest probability, and of a policy's own, the typical mass,
+    how far `spike` looks back and where the response starts. The rest are plain Python values that may also hold for
+    rows that are not among these n (`take` keeps them): `gates`, `primaries`, `unit_temperature`, `extrapolates`,
+    `reaches_base` (a gamma of -1), `greedy`, `windows` (the gate is not asked everywhere), `guards` (a `min_p_rl`
+    above 0), `min_ps` (a `min_p` above 0), `typical` (a `typical_p` below 1), `longest` (span).
     """
 
     def __init__(self, rows: Sequence[RuleRow], device: torch.device | str = "cpu") -> None:
@@ -89,10 +96,11 @@ class Rule:
         self.guards = any(row.min_p_rl > 0 for row in rows)
         self.min_ps = any(row.min_p > 0 for row in rows)
         self.typical = any(row.typical_p < 1 for row in rows)
+        self.longest = max((row.span for row in rows if row.gate == "spike"), default=0)
 
     @classmethod
     def known(cls, columns: torch.Tensor, rows: Sequence[RuleRow]) -> "Rule":
-        """Return the rules of a table that lies on a device already: (n, 12) float64, made of some of `rows`."""
+        """Return the rules of a table that lies on a device already: (n, 14) float64, made of some of `rows`."""
         made = cls.__new__(cls)
         made.columns = columns
         made._know(rows)
@@ -164,6 +172,16 @@ class Rule:
         """(n,) bool: which rows' policies are narrowed by `min_p` or `typical_p`."""
         return (self.columns[:, 10] > 0) | (self.columns[:, 11] < 1)
 
+    @property
+    def span(self) -> torch.Tensor:
+        """(n,) int64."""
+        return self.columns[:, 12].long()
+
+    @property
+    def start(self) -> torch.Tensor:
+        """(n,) int64."""
+        return self.columns[:, 13].long()
+
     def open_at(self, positions: torch.Tensor) -> torch.Tensor:
         """Tell which rows' gates are open where each stands, (n,) int64 absolute positions: -> (n,) bool."""
         return (self.columns[:, 7] <= positions) & (positions < self.columns[:, 8])
@@ -177,7 +195,7 @@ class Rule:
 class Noise:
     """The uniform numbers of one step, each (n,) float64 in [0, 1), and where it stands.
 
-    Only rules whose gates are not open everywhere look at `positions`, (n,) int64 and absolute.
+    Only rules whose gates are not open everywhere, and `spike`, look at `positions`, (n,) int64 and absolute.
     """
 
     propose: torch.Tensor

@@ -20,6 +20,7 @@ CRITERIA = {
     "delta_logp": "Δ log p", "kl": "KL", "kl_rl_base": "KL(RL, base)", "kl_base_rl": "KL(base, RL)",
     "entropy_base": "entropy of base", "entropy_rl": "entropy of RL", "random": "random",
     "abs_delta_logp": "|Δ log p|", "nll_rl": "−log p of RL", "ce": "cross entropy", "js": "Jensen–Shannon",
+    "spike": "spike of cross entropy",
     "always": "no gate", "coupling": "coupling",
 }  # fmt: skip
 PAPERS = (*list(CRITERIA)[:7],)  # the criteria of the paper
@@ -53,9 +54,13 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
                 axes.axvline(100 * one.replacement_ratio, color=COUPLING, linewidth=0.8, linestyle=(0, (1, 3)))
     data = []
     order = list(CRITERIA)
-    for i, way in enumerate(sorted(lines, key=lambda key: (key[0], order.index(key[1].split()[0]), *key[1:]))):
+    for i, way in enumerate(
+        sorted(lines, key=lambda key: (key[0], order.index(key[1].split()[0].split("/")[0]), *key[1:]))
+    ):
         primary, gate, gamma, guard = way
-        criterion, *side = gate.split()
+        named, *side = gate.split()
+        criterion, _, span = named.partition("/")
+        side = [f"over {span}", *side] if span else side
         mine = sorted(lines[way], key=lambda one: one.replacement_ratio)
         label = " ".join((CRITERIA[criterion], *side)) + (f", γ = {gamma:g}" if gamma else "")
         label += f", p ≥ {guard:g} of RL's largest" if guard else ""

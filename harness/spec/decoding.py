@@ -14,7 +14,7 @@ Mode = Literal["base", "rl", "replace", "extrapolate", "expo"]
 Primary = Literal["base", "rl"]
 Criterion = Literal[
     "delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random",
-    "abs_delta_logp", "nll_rl", "ce", "js", "always", "coupling",
+    "abs_delta_logp", "nll_rl", "ce", "js", "spike", "always", "coupling",
 ]  # fmt: skip
 Side = Literal["below", "above"]
 
@@ -24,10 +24,12 @@ WITHOUT_TAU = ("always", "coupling")  # criteria that have no threshold
 BELOW = ("delta_logp", "random")  # hold below their threshold unless `side` says otherwise; the others hold above it
 _WINDOW = re.compile(r"([0-9]{0,9}):([0-9]{0,9})")
 _SHARES = re.compile(r"(0|[0-9]{1,3}%)?:([0-9]{1,3}%)?")  # of max_tokens
+_SPIKE = re.compile(r"spike/[0-9]{1,4}")
+SPAN, MOST_SPAN = 32, 256  # tokens that `spike` looks back at, and may
 LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the likeliest token
 
 
-GUARDS = ("window", "min_p_rl")  # what only a gated decoding has
+GUARDS = ("window", "min_p_rl", "span")  # what only a gated decoding has
 
 
 class Decoding(Spec, frozen=True):
@@ -44,7 +46,8 @@ class Decoding(Spec, frozen=True):
 
     `tau` is the threshold of the criterion: `delta_logp` < tau, `random` < tau, all others > tau; `side` turns that
     round. Two have no threshold: `always` draws every token from the target, and `coupling` keeps as many
-    proposals as the target's law allows. Outside the `window` nothing is redrawn.
+    proposals as the target's law allows. `spike` looks back: the cross entropy of base and RL is above `tau` times its
+    mean over the `span` tokens before, of the response's own. Outside the `window` nothing is redrawn.
 
     `min_p_rl` guards a large gamma (arXiv 2210.15097): tokens that RL finds implausible have no weight in the target.
     """
@@ -80,6 +83,14 @@ class Decoding(Spec, frozen=True):
         description="Redraw no token that RL gives less than this share of its largest probability.",
     )
 
+    span: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_SPAN,
+        exclude_if=lambda span: span is None,
+        description=f"Earlier tokens whose mean criterion=spike compares with ({SPAN}).",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: Any) -> Any:
@@ -106,12 +117,21 @@ class Decoding(Spec, frozen=True):
             data.update(primary=mode, criterion="delta_logp", tau=None, side=None, gamma=0.0)
         elif mode in ("replace", "extrapolate"):
             criterion = data.get("criterion", "delta_logp")
+            if isinstance(criterion, str) and _SPIKE.fullmatch(criterion):  # with its span, as labels have it
+                criterion, _, over = criterion.partition("/")
+                if str(data.get("span") or over) != over:
+                    raise ValueError(f"span={data['span']!r} contradicts criterion='spike/{over}'")
+                data |= {"criterion": criterion, "span": over}
             if data.get("primary") is None:
                 data["primary"] = "base"
             if data.get("side") == ("below" if criterion in BELOW else "above"):
                 data["side"] = None
             if isinstance(window := data.get("window"), str):
                 data["window"] = _settle_window(window)
+            if criterion == "spike" and data.get("span") is None:
+                data["span"] = SPAN
+            if criterion != "spike" and data.get("span") is not None:
+                raise ValueError(f"span={data['span']!r} has no effect with criterion={criterion!r}; use spike")
             for name in ("tau", "side"):
                 if criterion in WITHOUT_TAU and data.get(name) is not None:
                     raise ValueError(f"{name}={data[name]!r} has no effect with criterion={criterion!r}")
@@ -149,9 +169,13 @@ class Decoding(Spec, frozen=True):
 
     @property
     def gate(self) -> str:
-        """Return the criterion with its side, where that is not its own, and window: `delta_logp above @0:16`."""
+        """Return the criterion with its side, where that is not its own, and window: `delta_logp above @0:16`.
+
+        That of `spike` with its span: `spike/32`.
+        """
+        criterion = f"{self.criterion}/{self.span}" if self.span else self.criterion
         window = f"@{self.window}" if self.window else None
-        return " ".join(word for word in (self.criterion, self.side, window) if word)
+        return " ".join(word for word in (criterion, self.side, window) if word)
 
     def tokens(self, max_tokens: int) -> tuple[int, int | None]:
         """Return the tokens of a response at which the criterion is asked: the first, and the first that is not.

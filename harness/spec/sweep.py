@@ -23,7 +23,7 @@ from harness.spec.presentation import Presentation
 from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
 
 PARAMETERS = tuple(f"decode.{name}" for name in Decoding.model_fields)
-NUMBERS = ("decode.tau", "decode.gamma", "decode.min_p_rl")
+NUMBERS = ("decode.tau", "decode.gamma", "decode.min_p_rl", "decode.span")
 CHOICES: dict[str, tuple[str, ...]] = {
     "decode.mode": MODES,
     "decode.primary": ("base", "rl"),

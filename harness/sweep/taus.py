@@ -23,7 +23,7 @@ from harness.sweep.matched import MatchedTau, tau_for
 from harness.sweep.points import listed_points, names
 
 EVENTS = 400  # replaced tokens by which a threshold is refined: their number is known to 5 %
-VARIED = ("decode.criterion", "decode.side")  # what makes another gate
+VARIED = ("decode.criterion", "decode.side", "decode.span")  # what makes another gate
 Taus = dict[tuple[str, float], MatchedTau]  # by gate and wanted ratio
 
 
@@ -51,7 +51,7 @@ def stored_taus(spec: SweepSpec, folder: SweepFolder, pair: str) -> Taus:
     return {(each.criterion, each.wanted): each for each in found}
 
 
-_GATE = f"^({'|'.join(CRITERIA)})( [^ ]{{1,40}}){{0,2}}$"  # perhaps a side, perhaps a window
+_GATE = f"^({'|'.join(CRITERIA)})(/[0-9]{{1,3}})?( [^ ]{{1,40}}){{0,2}}$"  # perhaps a span, a side, a window
 
 
 class MatchedRow(Stored, frozen=True):
@@ -101,10 +101,12 @@ def find_taus(
 
     def values_of(decodings: list[Decoding], samples: int) -> dict[Decoding, dict[str, np.ndarray]]:
         asked = spec.evaluation(pair, decodings, sampling=spec.sampling.replace(samples=samples))
-        return criterion_values(asked, records, engine=engine, progress=progress)
+        criteria = list(dict.fromkeys(criterion_of(gate) for gate, _ in measured))
+        return criterion_values(asked, records, criteria=criteria, engine=engine, progress=progress)
 
     taus |= {(gate, ratio): tau_for(gate, (), ratio) for gate, ratio in missing if criterion_of(gate) == "random"}
-    if measured := [each for each in missing if each not in taus]:
+    measured = [each for each in missing if each not in taus]
+    if measured:
         base = Decoding(mode="base")
         values = values_of([base], spec.sampling.samples)[base]
         first = {(gate, ratio): tau_for(gate, values[criterion_of(gate)], ratio) for gate, ratio in measured}
@@ -123,7 +125,7 @@ def find_taus(
 
 
 def criterion_of(gate: str) -> str:
-    """Return the criterion of a gate, which may name a side too: `delta_logp above`."""
+    """Return the criterion of a gate, which may name a side too: `delta_logp above`; with its span: `spike/32`."""
     return gate.split()[0]
 
 
@@ -134,11 +136,16 @@ def probe(spec: SweepSpec, gate: str, tau: float) -> Decoding:
         for name, parameter in spec.parameters.items()
         if parameter.listed and parameter.ratio is None
     }
-    criterion, side = VARIED
+    criterion, side, span = VARIED
     if criterion in point:
         point[criterion] = gate
-    elif side in point:
-        point[side] = gate.partition(" ")[2] or None
+        point.pop(span, None)
+    else:
+        named, _, above = gate.partition(" ")
+        if side in point:
+            point[side] = above or None
+        if span in point:
+            point[span] = int(named.partition("/")[2])
     return spec.decoding(point, tau).control()
 
 

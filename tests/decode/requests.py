@@ -12,6 +12,7 @@ DECODINGS = (
     Decoding(mode="replace", criterion="entropy_base", tau=1.0),
     Decoding(mode="extrapolate", criterion="js", tau=0.002, gamma=2.0, min_p_rl=0.05, window="2:"),
     Decoding(mode="extrapolate", criterion="coupling", gamma=-0.5, window=":60%"),
+    Decoding(mode="replace", criterion="spike", tau=1.2, span=8),
 )
 LONG = "Let n be a positive integer such that the sum of its digits is {}. Find n squared, and show each step. "
 

@@ -9,7 +9,7 @@ import torch
 
 from harness.bench.decision import watched
 from harness.decode.vllm_pair import channel
-from harness.policy import Noise, Rule, RuleRow, decide, request_key
+from harness.policy import History, Noise, Past, Rule, RuleRow, decide, request_key
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm
@@ -90,9 +90,9 @@ def params(row, key, vocab):
     return SamplingParams(temperature=0.0, extra_args=extra_args(row, key, vocab))
 
 
-def expected(base, rl, rows, keys, positions, vocab):
+def expected(base, rl, rows, keys, positions, vocab, past=None):
     noise = Noise.at(torch.tensor(keys), torch.tensor(positions))
-    return decide(base, rl, Rule(rows), noise, vocab_size=vocab)
+    return decide(base, rl, Rule(rows), noise, vocab_size=vocab, past=past)
 
 
 def forced(logits):
@@ -238,7 +238,8 @@ def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interf
 
     make, config, base, rl, vocab = processor_and_logits(vocab=600, padded=608)
     keys = [request_key(0, "p", s) for s in range(6)]
-    rules = [*ROWS, RuleRow("random", "base", 0.3, 0.0, 1.0, 0.8), RuleRow("entropy_rl", "rl", 0.3, 0.1, 1.0, 0.9)]
+    rules = [*ROWS, RuleRow("random", "base", 0.3, 0.0, 1.0, 0.8), RuleRow("spike", "rl", 0.9, 0.1, span=2, start=9)]
+    past = Past(History(6), torch.arange(6))
     outputs = [[7] * s for s in range(6)]
     wanted = []
     for k, key in enumerate(keys):
@@ -262,12 +263,113 @@ def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interf
         if step:
             assert found["waits"] == []
         positions = [4 + len(output) for output in outputs]
-        want = expected(base, rl + 0.1 * step, rules, keys, positions, vocab)
+        want = expected(base, rl + 0.1 * step, rules, keys, positions, vocab, past)
         for k in range(6):
             assert logits[k].argmax() == want.token[k] if k in ours else logits[k].equal(rl[k] + 0.1 * step)
         for output, token in zip(outputs, want.token.tolist(), strict=True):
             output.append(token)
         context.pos += 1
+
+
+SPIKE = RuleRow("spike", "base", 1.1, 0.4, span=5, start=10)
+WORDS, SLOTS = 40, 6
+
+
+def texts_of(request, position, vocab=40):
+    """Both models' logits for a request at a position; each written token apart, its text is always the same."""
+    generator = torch.Generator().manual_seed(1000 * request + position)
+    base = torch.randn(vocab, generator=generator) * 2
+    return base, base + torch.randn(vocab, generator=generator)
+
+
+def alone(request, row):
+    """[(token, number)] of a request that nothing interrupts."""
+    past, found = Past(History(1), torch.tensor([0])), []
+    for at in range(WORDS):
+        base, rl = (each[None] for each in texts_of(request, row.start + at))
+        noise = Noise.at(torch.tensor([request]), torch.tensor([row.start + at]))
+        got = decide(base, rl, Rule([row]), noise, past=past)
+        number = channel.encode(got.replaced, got.changed, got.delta_logp)
+        found.append((got.token.item(), number.item()))
+    return found
+
+
+@pytest.mark.parametrize("interface", ["V1", "V2"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_preempted_request_looks_back_at_what_it_wrote_before(interface, seed):
+    """Requests come, are preempted, come back first of all in whatever slot is free, decide a token once more, end."""
+    from vllm.v1.sample.logits_processor import BatchUpdate
+
+    make, config, *_ = processor_and_logits()
+    config.scheduler_config.max_num_seqs = SLOTS
+    states = SimpleNamespace(max_num_reqs=SLOTS, device=torch.device("cpu"))
+    processor = make(config, torch.device("cpu"), False) if interface == "V1" else make(config, states)
+    random = np.random.default_rng(seed)
+    rows = [RuleRow("ce", "base", 2.0, start=10) if i % 7 == 3 else SPIKE for i in range(40)]
+    asked = [params(row, i, 40) for i, row in enumerate(rows)]
+    wanted = [alone(i, row) for i, row in enumerate(rows)]
+    outputs = [[] for _ in rows]
+    waiting, slots, preempted, looked = list(range(40)), {}, 0, 0
+    while waiting or slots:
+        removed = [slot for slot, i in slots.items() if len(outputs[i]) >= WORDS]
+        for slot in removed:
+            slots.pop(slot)
+        for slot in [slot for slot in slots if random.random() < 0.05]:
+            i = slots.pop(slot)
+            removed.append(slot)
+            if outputs[i] and random.random() < 0.5:
+                outputs[i].pop()  # it was under way when the request was preempted
+            waiting.insert(0, i)
+            preempted += 1
+        added = []
+        while waiting and len(slots) < SLOTS and random.random() < 0.8:
+            slot = random.choice([slot for slot in range(SLOTS) if slot not in slots])
+            slots[slot] = i = waiting.pop(0)
+            added.append((slot, asked[i], list(range(10)), outputs[i]))
+        if interface == "V1":
+            processor.update_state(BatchUpdate(batch_size=SLOTS, removed=removed, added=added, moved=[]))
+        else:
+            for slot, given, *_ in added:
+                processor.add_request(slot, given)
+            processor.apply_staged_writes()
+        order = list(range(SLOTS)) if interface == "V1" else list(slots)
+        if not slots:
+            continue
+        logits = [
+            texts_of(slots[slot], 10 + len(outputs[slots[slot]])) if slot in slots else texts_of(99, 0)
+            for slot in order
+        ]
+        base, rl = (torch.stack(each) for each in zip(*logits, strict=True))
+        config.compilation_config.static_forward_context["rlvr_pair"].base_logits = base
+        if interface == "V1":
+            got = forced(processor.apply(rl))
+        else:
+            got = forced(processor.apply(rl, v2_context(order, [9 + len(outputs[slots[slot]]) for slot in order])))
+        for slot, found in zip(order, got, strict=True):
+            if slot in slots:
+                i = slots[slot]
+                token, number = wanted[i][len(outputs[i])]
+                assert found == (token, pytest.approx(number, abs=1e-4)), (i, len(outputs[i]))
+                outputs[i].append(token)
+                looked += 1
+    assert looked > 1600
+    assert preempted > 40
+
+
+def test_a_request_whose_past_was_given_away_is_refused():
+    make, config, base, rl, vocab = processor_and_logits()
+    states = SimpleNamespace(max_num_reqs=1, device=torch.device("cpu"))
+    processor = make(config, states)
+    requests = [params(SPIKE, i, vocab) for i in range(3)]
+    config.compilation_config.static_forward_context["rlvr_pair"].base_logits = base[:1]
+    for given, position, known in (
+        (requests[0], 10, True), (requests[0], 11, True), (requests[1], 10, True), (requests[0], 12, True),
+        (requests[2], 10, True), (requests[2], 11, True), (requests[0], 13, True), (requests[1], 11, False),
+    ):  # fmt: skip
+        processor.add_request(0, given)
+        processor.apply_staged_writes()
+        [(_, number)] = forced(processor.apply(rl[:1].clone(), v2_context([0], [position - 1])))
+        assert (number != channel.NO_NUMBER) == known
 
 
 @pytest.mark.parametrize("asked", ["auto", "torch", "triton", "cuda"])

@@ -13,7 +13,7 @@ import torch
 from triton.runtime import interpreter
 
 from harness.bench.fused import DecisionBatch, Outcome, outcome
-from harness.policy import Decision, Rule, decide_fused, kernels
+from harness.policy import Decision, Past, Rule, decide_fused, kernels
 from harness.policy.fused import force
 from tests.policy.lockstep import in_lockstep
 
@@ -26,12 +26,11 @@ def run(batch: DecisionBatch, tile: int | None = None, lockstep: bool | None = N
         return outcome(batch, tile=tile, chunk=128)
 
 
-def fused(batch: DecisionBatch) -> Decision:
+def fused(batch: DecisionBatch, past: Past | None = None) -> Decision:
     """Decide as an engine does on a GPU, the rows that torch amends among them."""
     with in_lockstep(kernels):
-        return decide_fused(
-            batch.base, batch.rl, Rule(batch.rows), batch.keys, batch.positions, vocab_size=batch.vocab_size
-        )
+        facts = {"vocab_size": batch.vocab_size, "past": past}
+        return decide_fused(batch.base, batch.rl, Rule(batch.rows), batch.keys, batch.positions, **facts)
 
 
 def forced(logits: torch.Tensor, decided: torch.Tensor | None, decision: Decision) -> torch.Tensor:

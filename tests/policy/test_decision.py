@@ -8,8 +8,10 @@ import torch
 from scipy import stats
 
 from harness.bench.decision import watched
-from harness.policy import CRITERIA, GATES, Noise, Rule, RuleRow, decide, distribution, propose
+from harness.policy import CRITERIA, GATES, History, Noise, Past, Rule, RuleRow, decide, distribution, propose
 from tests.policy import oracle
+
+ALONE = [gate for gate in GATES if gate != "spike"]  # which look at one position; test_history has the other
 
 TAUS = {"delta_logp": (-1.0, -0.2, 0.1), "random": (0.1, 0.6)}  # all other criteria: (0.05, 0.5, 1.2)
 MODES = [("base", 0.0), ("base", 0.7), ("base", -0.4), ("rl", 0.0), ("rl", 0.3), ("rl", -1.0)]  # (primary, gamma)
@@ -32,7 +34,7 @@ def taken(draws, index):
 
 
 def every_rule():
-    for gate in GATES:
+    for gate in ALONE:
         for tau in TAUS.get(gate, (0.0,) if gate in ("never", "always", "coupling") else (0.05, 0.5, 1.2)):
             for (primary, gamma), top_p, temperature in itertools.product(MODES, (0.0, 0.4, 0.7, 1.0), (1.0, 0.6)):
                 turn = hash((tau, gamma, top_p))
@@ -42,7 +44,7 @@ def every_rule():
                 yield RuleRow(gate, primary, tau, gamma, temperature, top_p, below, *window, least, *narrow)
 
 
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("gate", ALONE)
 def test_every_rule_in_one_mixed_batch_matches_the_oracle(gate):
     rows = [row for row in every_rule() if row.gate == gate or hash((row.tau, row.top_p)) % 5 == 0] * 2
     base, rl = logits(len(rows), vocab=7)
@@ -294,7 +296,7 @@ def test_padding_and_impossible_tokens_never_give_nan(dense):
     base[:, 3] = float("-inf")  # impossible for base alone
     rl[:, 5] = float("-inf")  # impossible for RL alone
     base[:, 7] = rl[:, 7] = float("-inf")  # impossible for both
-    for gate, primary, gamma, top_p in itertools.product(GATES, ("base", "rl"), (0.0, 0.5), (0.7, 1.0)):
+    for gate, primary, gamma, top_p in itertools.product(ALONE, ("base", "rl"), (0.0, 0.5), (0.7, 1.0)):
         rule = Rule([RuleRow(gate, primary, 0.1, gamma, 1.0, top_p)] * n)
         got = decide(base, rl, rule, noise(n), vocab_size=vocab, dense=dense)
         law, replaced = distribution(base, rl, rule, vocab_size=vocab)
@@ -325,7 +327,7 @@ def test_unknown_names_are_refused(row, name):
 
 
 def test_gates_are_the_criteria_and_three_more():
-    assert set(GATES) == {*CRITERIA, "never", "always", "coupling"}
+    assert set(GATES) == {*CRITERIA, "never", "always", "spike", "coupling"}
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -359,12 +361,14 @@ def test_rules_can_be_taken_in_any_order_and_twice():
 
 def test_a_dense_decision_looks_at_no_value():
     """On a GPU each of these operators would be waited for. Flat rows: no head of likely tokens settles them."""
-    rows = list(every_rule())
+    rows = [*every_rule(), *(RuleRow("spike", primary, 1.1, 0.2, span=4) for primary in ("base", "rl"))]
     base, rl = logits(len(rows), vocab=600, scale=0.1)
     draws, traced = noise(len(rows)), torch.arange(3)
 
     def decided(dense):
-        return watched(lambda: decide(base, rl, Rule(rows), draws, vocab_size=599, dense=dense, traced=traced, top=2))
+        past = Past(History(len(rows)), torch.arange(len(rows)))
+        facts = {"vocab_size": 599, "dense": dense, "traced": traced, "top": 2, "past": past}
+        return watched(lambda: decide(base, rl, Rule(rows), draws, **facts))
 
     assert {*decided(dense=True)["waits"]} <= {"lift_fresh"}  # of the rules, which are tensors already in an engine
     assert {"nonzero", "_local_scalar_dense"} <= {*decided(dense=False)["waits"]}

@@ -100,7 +100,7 @@ def test_specs_round_trip_and_are_frozen():
 
 
 def test_the_criteria_are_those_of_the_policy():
-    assert get_args(Criterion) == CRITERIA == (*harness.policy.CRITERIA, "always", "coupling")
+    assert get_args(Criterion) == CRITERIA == (*harness.policy.CRITERIA, "spike", "always", "coupling")
     assert harness.spec.decoding.BELOW == harness.policy.BELOW
 
 

@@ -8,6 +8,7 @@ the RL model as in any vLLM engine.
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import torch
@@ -39,6 +40,8 @@ def extra_args(
     `end` is a token at which vLLM ends a response: the one written where no model gives a distribution to draw from.
     """
     fields = {name: getattr(row, name) for name in RuleRow.__slots__}
+    if row.gate == "spike":
+        fields["request"] = uuid4().hex  # by which the request is known again after it was preempted
     return {EXTRA_ARG: {**fields, "key": key, "vocab_size": vocab_size, "trace": trace, "end": end}}
 
 
@@ -151,6 +154,7 @@ class PairProcessor(*_INTERFACES):
             traced=batch.traced,
             top=max(top for top, _ in batch.traced_alike) if batch.traced_alike else 0,
             dense=self.dense,
+            past=batch.past,
         )
         if batch.end is not None:  # so that the host hears at once of a response that cannot go on
             decision = replace(decision, token=decision.token.masked_fill(decision.delta_logp.isnan(), batch.end))

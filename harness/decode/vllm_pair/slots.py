@@ -3,7 +3,8 @@
 A steady step, one that has the requests of the step before, copies nothing to the device and waits for nothing.
 """
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.policy import COLUMNS, Rule, RuleRow
+from harness.policy import COLUMNS, History, Past, Rule, RuleRow
 
 _NOTHING = RuleRow()  # the rule of a slot whose request is not ours: decided like any other, and then not written
 
@@ -22,7 +23,7 @@ class SlotRow:
     Model runner V1 says where a request is by its prompt's length and the list of what it has written.
     """
 
-    __slots__ = ("end", "key", "output", "prompt_length", "rule", "trace", "vocab_size")
+    __slots__ = ("end", "key", "output", "prompt_length", "request", "rule", "trace", "vocab_size")
 
     def __init__(self, fields: dict[str, Any], prompt_length: int = 0, output: Sequence[int] = ()) -> None:
         """Read the fields that `extra_args` wrote; raises ValueError for a gate or a primary that is not known."""
@@ -30,6 +31,7 @@ class SlotRow:
         self.rule.columns()
         self.key, self.vocab_size, self.trace = fields["key"], fields["vocab_size"], fields["trace"]
         self.end = fields["end"]
+        self.request: str | None = fields.get("request")  # of those that look back
         self.prompt_length, self.output = prompt_length, output
 
 
@@ -42,6 +44,7 @@ class StepBatch:
     decided: torch.Tensor | None  # (n,) bool, which rows are ours; None: all of them
     rows: list[SlotRow | None]
     device: torch.device
+    past: Past | None = None  # where a rule looks back
 
     @property
     def vocab_size(self) -> int | None:
@@ -69,6 +72,44 @@ class StepBatch:
         ]
 
 
+class Cells:
+    """Which cell of the history each request has that looks back, whether it is in a slot or was preempted.
+
+    A preempted request comes back before others are admitted, and there are never more than a step can hold. So twice
+    `capacity` cells are enough, if the one whose request left its slot longest ago is given away first: nobody says
+    whether a request that left has ended. Should a number be missing all the same, its response is refused.
+    """
+
+    def __init__(self, capacity: int, device: torch.device) -> None:
+        self.history = History(2 * capacity, device)
+        self._cells: OrderedDict[str, int] = OrderedDict()
+
+    def leave(self, request: str | None) -> None:
+        """Hear that a request has left its slot."""
+        if request in self._cells:
+            self._cells.move_to_end(request)
+
+    def of(self, requests: Sequence[str | None], present: Iterable[str | None]) -> list[int]:
+        """Return each request's cell, a new and empty one where it has none; the spare one for None.
+
+        Those of requests that are `present` in a slot are not given away.
+        """
+        busy, fresh = set(present), []
+        for request in requests:
+            if request is None or request in self._cells:
+                continue
+            cell = len(self._cells)
+            if cell == self.history.spare:
+                gone = next(each for each in self._cells if each not in busy)
+                cell = self._cells.pop(gone)
+            self._cells[request] = cell
+            fresh.append(cell)
+        if fresh:
+            device = self.history.device
+            self.history.clear(to_device(fresh, torch.long, device))
+        return [self.history.spare if request is None else self._cells[request] for request in requests]
+
+
 class SlotTable:
     """The rules and noise keys of up to `capacity` requests, by slot."""
 
@@ -78,14 +119,18 @@ class SlotTable:
         self._changed = set(range(capacity))  # slots to be written
         self._columns = torch.zeros(capacity, len(COLUMNS), dtype=torch.float64, device=self.device)
         self._keys = torch.zeros(capacity, dtype=torch.long, device=self.device)
+        self._capacity = capacity
+        self._cells: Cells | None = None  # made when a rule first looks back
+        self._cell = torch.full((capacity,), 2 * capacity, dtype=torch.long, device=self.device)
         self._batch: tuple[np.ndarray, StepBatch] | None = None
         self.flush()
 
     def put(self, slot: int, row: SlotRow | None) -> None:
         """Give a slot to a request, or to one that is not ours (None); on the device from the next `flush` on."""
-        if row is None:
-            self.rows.pop(slot, None)
-        else:
+        before = self.rows.pop(slot, None)
+        if before is not None and self._cells is not None:
+            self._cells.leave(before.request)
+        if row is not None:
             self.rows[slot] = row
         self._changed.add(slot)
         self._batch = None
@@ -101,6 +146,12 @@ class SlotTable:
         rules = [(row.rule if row else _NOTHING).columns() for row in rows]
         self._columns.index_copy_(0, index, to_device(rules, torch.float64, self.device))
         self._keys.index_copy_(0, index, to_device([row.key if row else 0 for row in rows], torch.long, self.device))
+        requests = [row.request if row else None for row in rows]
+        if self._cells is None and any(requests):
+            self._cells = Cells(self._capacity, self.device)
+        if self._cells is not None:
+            cells = self._cells.of(requests, (row.request for row in self.rows.values()))
+            self._cell.index_copy_(0, index, to_device(cells, torch.long, self.device))
 
     def batch(self, slots: np.ndarray, on_device: torch.Tensor | None = None) -> StepBatch:
         """Return the batch whose n rows are these slots: (n,) integers, given on the host and perhaps on the device.
@@ -119,6 +170,7 @@ class SlotTable:
             decided=None if all(ours) else to_device(ours, torch.bool, self.device),
             rows=rows,
             device=self.device,
+            past=None if self._cells is None else Past(self._cells.history, self._cell.index_select(0, index)),
         )
         self._batch = slots.copy(), batch
         return batch

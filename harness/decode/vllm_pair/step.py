@@ -13,7 +13,7 @@ import torch
 from harness.decode.plan import DELTA_LIMIT
 from harness.decode.vllm_pair import channel
 from harness.errors import UserError
-from harness.policy import Decision, Noise, Rule, RuleRow, decide, decide_fused, fused_available
+from harness.policy import Decision, Noise, Past, Rule, RuleRow, decide, decide_fused, fused_available
 from harness.policy import force as force_fused
 
 PATHS = ("triton", "torch")
@@ -55,6 +55,7 @@ def decide_step(
     traced: torch.Tensor | None = None,
     top: int = 0,
     dense: bool | None = None,
+    past: Past | None = None,
 ) -> Decision:
     """Decide n rows of (n, padded vocabulary) logits; keys and positions (n,) int64; the rest as for `decide`.
 
@@ -62,7 +63,7 @@ def decide_step(
     """
     width = min(base_logits.shape[1], rl_logits.shape[1])
     base_logits, rl_logits = base_logits[:, :width], rl_logits[:, :width]
-    facts = {"vocab_size": vocab_size, "traced": traced, "top": top}
+    facts = {"vocab_size": vocab_size, "traced": traced, "top": top, "past": past}
     if decision_path(rl_logits.device.type) == "triton":
         return decide_fused(base_logits, rl_logits, rule, keys, positions, **facts)
     return decide(base_logits, rl_logits, rule, Noise.at(keys, positions), dense=dense, **facts)
