@@ -15,7 +15,7 @@ from harness import stats
 from harness.errors import UserError, unknown
 from harness.evals.foreign import LmEvalResult
 from harness.evals.result import ALIKE, EvalResult
-from harness.spec import Decoding
+from harness.spec import Decoding, Sampling
 from harness.spec.pair import model_name
 
 ENGINE = ("backend", "vllm", "transformers", "torch", "dtype", "device")  # what labels can say of an engine
@@ -66,8 +66,12 @@ class Setting(stats.Scores):
         return stats.pass_at_k(self.values, k)
 
 
-def settings_of(results: Iterable[EvalResult], across: Collection[str] = ()) -> list[Setting]:
+def settings_of(
+    results: Iterable[EvalResult], across: Collection[str] = (), usual: Sampling | None = None
+) -> list[Setting]:
     """Put the seeds of each setting together, and label settings by what tells them apart.
+
+    Labels do not say what is drawn as in `usual`.
 
     Of one seed the result with the most samples counts: the others are its first samples. With `problems` in `across`,
     results are cut to the problems that all results of their benchmark have.
@@ -90,7 +94,7 @@ def settings_of(results: Iterable[EvalResult], across: Collection[str] = ()) -> 
         ]
         groups.setdefault(json.dumps(told, sort_keys=True), []).append(result)
     settings = [Setting.of(mine) for group in groups.values() for mine in _by_seed(group)]
-    return [replace(setting, label=label) for setting, label in zip(settings, _labels(settings), strict=True)]
+    return [replace(setting, label=label) for setting, label in zip(settings, _labels(settings, usual), strict=True)]
 
 
 def _on_common_problems(results: Sequence[EvalResult]) -> list[EvalResult]:
@@ -121,8 +125,9 @@ def engine_of(result: EvalResult) -> dict[str, Any]:
     return {name: engine[name] for name in ENGINE if engine.get(name)} if isinstance(engine, dict) else {}
 
 
-def _labels(settings: Sequence[Setting]) -> list[str]:
+def _labels(settings: Sequence[Setting], usual: Sampling | None) -> list[str]:
     """Return each decoding's label with, in brackets, what differs among the settings of its benchmark."""
+    said = {} if usual is None else _drawn(usual)
     models = _models([setting.first for setting in settings])
     told = [facets(setting.first, models) for setting in settings]
     by_task: dict[str, list[dict[str, str]]] = {}
@@ -130,7 +135,7 @@ def _labels(settings: Sequence[Setting]) -> list[str]:
         by_task.setdefault(setting.task, []).append(mine)
     names_of, labels = {task: telling(each) for task, each in by_task.items()}, []
     for setting, mine in zip(settings, told, strict=True):
-        words = [mine[name] for name in names_of[setting.task] if mine.get(name)]
+        words = [mine[name] for name in names_of[setting.task] if mine.get(name) and mine[name] != said.get(name)]
         words += [setting.first.partial] if setting.first.partial else []
         labels.append(setting.decoding.label() + (f" ({', '.join(words)})" if words else ""))
     names = [(setting.task, label) for setting, label in zip(settings, labels, strict=True)]
@@ -151,11 +156,17 @@ def facets(result: EvalResult, models: Mapping[tuple[str, str], str] | None = No
         "golds": f"{alike['golds']} answers" if alike["golds"] else "",
         "data": f"data {alike['data'][:6]}" if alike["data"] else "",
         "problems": result.limited or f"{len(result.problem_ids)} problems",
-        "temperature": f"T = {s.temperature:g}",
-        "top_p": s.truncation,
+        **_drawn(s),
         "max_tokens": f"{s.max_tokens} tokens",
         **{name: f"{value}" if name == "backend" else f"{name} {value}" for name, value in engine_of(result).items()},
     }
+
+
+def _drawn(sampling: Sampling) -> dict[str, str]:
+    """Return in words how tokens are drawn."""
+    if sampling.greedy:
+        return {"temperature": "greedy", "top_p": ""}
+    return {"temperature": f"T = {sampling.temperature:g}", "top_p": sampling.truncation}
 
 
 def telling(told: Sequence[Mapping[str, str]]) -> list[str]:

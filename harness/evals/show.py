@@ -34,6 +34,14 @@ def tables(results: Sequence[EvalResult]) -> str:
     return "\n\n".join([*([table(ours)] if ours else []), *([lm_eval_table(theirs)] if theirs else [])])
 
 
+def _label(result: EvalResult, first: EvalResult) -> str:
+    """Return a result's label, with what tells how it was drawn from the first of its table."""
+    s, usual = result.sampling, first.sampling
+    words = [s.unlike(usual), "" if s.samples == usual.samples else f"{s.samples} samples"]
+    told = ", ".join(word for word in words if word)
+    return result.label + (f" ({told})" if told else "")
+
+
 def lm_eval_table(results: Sequence[LmEvalResult]) -> str:
     """Write one row a metric of each result: what lm-eval computed, in its own units."""
     rows = []
@@ -41,7 +49,7 @@ def lm_eval_table(results: Sequence[LmEvalResult]) -> str:
         counts = result.metrics()
         for name in result.metric_names:
             asked = result.task + (f" ({result.limited})" if result.limited else "")
-            row = [asked, result.label, name, _own_units(result, name)]
+            row = [asked, _label(result, results[0]), name, _own_units(result, name)]
             row += ["lower" if name in result.scored.lower_is_better else ""]
             row += [f"{100 * result.replacement_ratio:.1f} %", f"{counts['mean_tokens']:.0f}"]
             rows.append([*row, f"{100 * counts['truncated_share']:.1f} %"])
@@ -54,7 +62,7 @@ def lm_eval_table(results: Sequence[LmEvalResult]) -> str:
 def table(results: Sequence[EvalResult]) -> str:
     """Write one row a result; columns with nothing to say (ungraded answers, other versions of the golds) are left out.
 
-    Results with another number of samples than the first have it in their row.
+    Results with another number of samples than the first, or drawn otherwise, say so in their row.
     """
     n = results[0].samples
     k = max(1, n // 2)
@@ -65,7 +73,7 @@ def table(results: Sequence[EvalResult]) -> str:
     rows = []
     for result in results:
         metrics, m = result.metrics(), result.samples
-        row = [result.benchmark, result.label + (f" ({m} samples)" if m != n else "")]
+        row = [result.benchmark, _label(result, results[0])]
         row += [
             _with_error(result),
             f"{100 * result.sampling_error:.2f}" if m > 1 else "",

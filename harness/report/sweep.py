@@ -8,7 +8,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,10 @@ from harness.spec.sweep import SweepSpec, in_percent
 
 @dataclass(frozen=True, eq=False)
 class CompleteTrial:
-    """A complete trial: a point, or a reference (`point` None), with its results and its metrics as fractions."""
+    """A complete trial: a point, or a reference (`point` None), with its results and its metrics as fractions.
+
+    `drawn` says how a reference is drawn otherwise than the sweep.
+    """
 
     pair: str
     number: int
@@ -43,6 +46,7 @@ class CompleteTrial:
     label: str
     results: tuple[Any, ...]
     metrics: dict[str, float]
+    drawn: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -131,8 +135,12 @@ class DecodingSummary(SweepSummary):
         return [entry for entry in self.entries if entry.pair == pair]
 
     def results(self, pair: str, task: str) -> list[EvalResult]:
-        """Return the results of one pair on one benchmark by the sweep's first metric, references first."""
-        found = [result for entry in self.of(pair) for result in entry.results if result.task == task]
+        """Return the results of one pair on one benchmark by the sweep's first metric, references first.
+
+        Those that are drawn as the sweep says.
+        """
+        entries = [entry for entry in self.of(pair) if not entry.drawn]
+        found = [result for entry in entries for result in entry.results if result.task == task]
         return [result.of_metric(self.spec.metric[0].name) for result in found]
 
     def tasks(self, pair: str) -> list[str]:
@@ -142,10 +150,11 @@ class DecodingSummary(SweepSummary):
     @cached_property
     def lots(self) -> list[forwards.Lot]:
         """Return what one model does with as many forwards, where the sweep asks for it and is far enough to tell."""
-        settings = settings_of(result for entry in self.entries for result in entry.results)
+        results = (result for entry in self.entries for result in entry.results)
+        settings = settings_of(results, usual=self.spec.sampling)
         if not self.spec.equal_forwards or not any(forwards.models_of(each) > 1 for each in settings):
             return []
-        return forwards.equal_forwards(settings)
+        return forwards.equal_forwards(settings, ("temperature", "top_p") if self.spec.samplings else ())
 
     @property
     def verdicts(self) -> list[str]:
@@ -206,6 +215,10 @@ class DecodingSummary(SweepSummary):
             words.append(f"{engine.get('backend')} {engine.get(engine.get('backend'), '')} on {engine.get('device')}")
         elif engines and len(self.spec.pairs) == 1:
             words.append(f"WARNING: {len(engines)} different engine settings are in these tables")
+        if self.spec.samplings:
+            words.append(
+                f"T = {self.spec.sampling.temperature:g}, {self.spec.sampling.truncation} where no other is said"
+            )
         if self.spec.part.words:
             words.append(f"problems {self.spec.part.words}, the others are for `sweep confirm`")
         if self.spec.limit:

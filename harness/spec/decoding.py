@@ -359,6 +359,13 @@ class Sampling(Spec, frozen=True):
         """Say how policies are truncated, as `truncation` does."""
         return truncation(self.model_dump())
 
+    def unlike(self, usual: "Sampling") -> str:
+        """Say in words how this draws otherwise than `usual`: `greedy`, `T = 0.6`, `min-p 0.1`; empty if alike."""
+        if self.greedy:
+            return "" if usual.greedy else "greedy"
+        temperature = [] if self.temperature == usual.temperature else [f"T = {self.temperature:g}"]
+        return ", ".join(temperature + ([] if self.truncation == usual.truncation else [self.truncation]))
+
     @property
     def greedy(self) -> bool:
         """Whether the likeliest token is taken, and nothing is drawn."""

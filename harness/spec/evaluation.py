@@ -168,7 +168,7 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
     for section, spec in SECTIONS.items():
         if mine := {name: given.pop(name) for name in spec.model_fields if name in given}:
             held = data.get(section) or {}
-            data[section] = {**(held.model_dump(exclude_unset=True) if isinstance(held, Spec) else dict(held)), **mine}
+            data[section] = {**(held.model_dump() if isinstance(held, Spec) else dict(held)), **mine}
             parse(spec, data[section])  # under the option's own name
     data |= {name: value for name, value in given.items() if name not in PAIR_OPTIONS}
     return parse(EvalSpec, data)

@@ -17,7 +17,15 @@ from harness.errors import UserError, unknown
 from harness.spec.base import Place, Spec, parse, shown
 from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, Side, check_together, parse_decoding
 from harness.spec.engine import EngineSpec
-from harness.spec.evaluation import PUBLISHED, EvalSpec, GoldVersion, ProblemPart, is_benchmark, read_names
+from harness.spec.evaluation import (
+    PUBLISHED,
+    EvalSpec,
+    GoldVersion,
+    ProblemPart,
+    is_benchmark,
+    read_decodings,
+    read_names,
+)
 from harness.spec.pair import TINY, Pair, find_pair, model_name, preset
 from harness.spec.presentation import Presentation
 from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
@@ -96,6 +104,33 @@ def _read_decode(value: Any) -> dict[str, Any]:
     return dict(value or {})
 
 
+class OtherSampling(Spec, frozen=True):
+    """Draw some decodings otherwise than the sweep: as its `sampling` says, but for what is named here.
+
+    One way to truncate takes the place of another; greedy decoding (temperature 0) has one sample.
+    """
+
+    decodings: Annotated[tuple[Decoding, ...], BeforeValidator(read_decodings)] = (Decoding(mode="rl"),)
+    temperature: float | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    samples: int | None = None
+
+    def of(self, sampling: Sampling) -> Sampling:
+        """Return how it draws in a sweep of this `sampling`.
+
+        Raises:
+            UserError: a value is refused.
+        """
+        changes = self.model_dump(exclude={"decodings"}, exclude_none=True)
+        truncations = {"top_p", "min_p", "typical_p"}
+        held = sampling.model_dump(exclude=truncations if truncations & set(changes) else set())
+        if changes.get("temperature") == 0:
+            held.pop("samples")
+        return parse(Sampling, {**held, **changes}, where="samplings.")
+
+
 class Confirmation(Spec, frozen=True):
     """What is kept for the confirmation: the sweep sees a share `split` of each benchmark's problems, no others."""
 
@@ -106,12 +141,13 @@ class SweepSpec(Presentation, Search, frozen=True):
     """A whole sweep; pairs are names (`tiny`, a preset) or checkpoints.
 
     Base and RL are always decoded as references, and so is the gamma = 0 control of every extrapolation; `references`
-    are more of them. `equal_forwards` adds to the summary what one model does with as many forwards.
+    are more of them, and `samplings` are decodings that are drawn otherwise. `equal_forwards` adds to the summary what
+    one model does with as many forwards.
     """
 
     called: ClassVar[str] = Search.called
     accepted: ClassVar[tuple[str, ...]] = PARAMETERS
-    grows: ClassVar[tuple[str, ...]] = ("references",)
+    grows: ClassVar[tuple[str, ...]] = ("references", "samplings")
 
     kind: Literal["decode"] = "decode"
     pair: Annotated[tuple[str | SweptPair, ...], BeforeValidator(_read_pairs)] = (TINY,)
@@ -121,6 +157,7 @@ class SweepSpec(Presentation, Search, frozen=True):
     sampling: Sampling = Field(default_factory=Sampling)
     decode: Annotated[dict[str, Any], BeforeValidator(_read_decode)] = Field(default_factory=dict)
     references: Annotated[tuple[Decoding, ...], BeforeValidator(_read_references)] = ()
+    samplings: tuple[OtherSampling, ...] = ()
     pruner: Annotated[Wilcoxon | None, BeforeValidator(lambda v: read_pruner(v, "wilcoxon", Wilcoxon))] = None
     equal_forwards: bool = False
     engine: EngineSpec = Field(default_factory=EngineSpec)
@@ -171,6 +208,16 @@ class SweepSpec(Presentation, Search, frozen=True):
         return parse(Decoding, fields, where="decode.")
 
     @property
+    def drawn_otherwise(self) -> list[tuple[Decoding, Sampling]]:
+        """Return the decodings that `samplings` asks for, each with its sampling, none twice.
+
+        Raises:
+            UserError: a value is refused.
+        """
+        found = [(decoding, other.of(self.sampling)) for other in self.samplings for decoding in other.decodings]
+        return [each for each in dict.fromkeys(found) if each[1] != self.sampling]
+
+    @property
     def part(self) -> ProblemPart:
         """Return the problems among which the sweep chooses."""
         return ProblemPart(split=self.confirm.split) if self.confirm else ProblemPart()
@@ -188,8 +235,9 @@ class SweepSpec(Presentation, Search, frozen=True):
             *Presentation.model_fields,
         )
         asked = {name: getattr(self, name) for name in names} | {"part": self.part}
-        asked["sampling"] = Sampling(**self.sampling.model_dump())  # all of it, whatever a task of lm-eval's says
-        return parse(EvalSpec, {"pair": self.pairs[pair], "decodings": tuple(decodings), **asked, **changes})
+        asked = {"pair": self.pairs[pair], "decodings": tuple(decodings), **asked, **changes}
+        asked["sampling"] = Sampling(**asked["sampling"].model_dump())  # all of it, whatever a task of lm-eval's says
+        return parse(EvalSpec, asked)
 
     def plain(self) -> dict[str, Any]:
         """Return the sweep as plain values with its defaults filled in; `parse` restores it."""
@@ -204,6 +252,8 @@ class SweepSpec(Presentation, Search, frozen=True):
         if not self.tasks:
             raise UserError("the sweep has no tasks")
         check_search(self)
+        for decoding, sampling in self.drawn_otherwise:
+            check_together(decoding, sampling)
         names = [pair_name(pair) for pair in self.pair]
         if len(set(names)) < len(names):
             raise UserError(f"pair: {', '.join(names)} has one name twice")

@@ -227,7 +227,8 @@ def _against_controls(entry: CompleteTrial, found: Sequence[EvalResult]) -> list
 
 def _before(spec: SweepSpec, row: stats.Comparison[Setting], entries: Sequence[CompleteTrial]) -> float | None:
     """Return the difference in the sweep, where it had this benchmark and both decodings."""
-    found = [each.of_metric(spec.metric[0].name) for entry in entries for each in entry.results]
+    usual = [entry for entry in entries if not entry.drawn]
+    found = [each.of_metric(spec.metric[0].name) for entry in usual for each in entry.results]
     scores = {result.decoding: result.avg for result in found if result.subject == row.task}
     best, control = (scores.get(side.decoding) for side in (row.result, row.reference))
     return None if best is None or control is None else best - control

@@ -19,12 +19,12 @@ from harness.evals.show import score
 from harness.evals.task_file import LmEvalBenchmark
 from harness.markdown import interval
 from harness.records import RecordStore
-from harness.spec import Decoding
+from harness.spec import Decoding, Sampling
 from harness.spec.search import LISTED
 from harness.spec.sweep import SHARES, SweepSpec
 from harness.sweep.confirm import confirm
 from harness.sweep.context import Places, SweepContext, SweepKind, TrialRunner
-from harness.sweep.decodings import decoding_of, metrics, references
+from harness.sweep.decodings import decoding_of, metrics, references, sampling_of
 from harness.sweep.estimate import DecodingEstimate, estimate
 from harness.sweep.folder import SweepFolder
 from harness.sweep.metrics import check_metrics
@@ -35,6 +35,7 @@ from harness.sweep.track import SweepRun
 from harness.sweep.trials import Asked, Trials
 from harness.tiny import checkpoints
 
+Way = tuple[Decoding, Sampling]
 TrialsByDecoding = dict[Decoding, list[Asked]]  # trials by decoding: points may be other words for one
 
 
@@ -81,37 +82,41 @@ class DecodingRunner(TrialRunner):
         Raises:
             UserError: what the engine or the record store refuses; trials that are complete by then stay so.
         """
-        engine, by = self._open(pair), TrialsByDecoding()
-        taus = stored_taus(self._spec, self._context.folder, pair)
+        spec, engine = self._spec, self._open(pair)
+        by: dict[Sampling, TrialsByDecoding] = {spec.sampling: {}}
+        taus = stored_taus(spec, self._context.folder, pair)
         for asked in batch:
-            by.setdefault(decoding_of(self._spec, asked.point, taus), []).append(asked)
-        if self._spec.pruner is not None:
-            by = self._survivors(pair, engine, by)
+            mine = by.setdefault(sampling_of(spec, asked.point), {})
+            mine.setdefault(decoding_of(spec, asked.point, taus), []).append(asked)
+        if spec.pruner is not None and by[spec.sampling]:
+            by[spec.sampling] = self._survivors(pair, engine, by[spec.sampling])
 
-        def complete(results: list[EvalResult]) -> None:
+        def complete(way: Way, results: list[EvalResult]) -> None:
             files = [self._context.folder.keep(result) for result in results]
-            for asked in by[results[0].decoding]:
-                self._context.trials.finish(asked, files, metrics(self._spec, results))
+            for asked in by[way[1]][way[0]]:
+                self._context.trials.finish(asked, files, metrics(spec, results))
                 self._context.on_complete(asked.point, results)
 
-        self._evaluate(pair, engine, list(by), complete)
+        self._evaluate(pair, engine, [(decoding, sampling) for sampling in by for decoding in by[sampling]], complete)
 
-    def _evaluate(self, pair: str, engine: Engine, decodings: Sequence[Decoding], complete: Any) -> None:
-        """Give decodings to the loop; `complete` is told the results of each when its last benchmark is there."""
-        if not decodings:
-            return
-        spec, found = self._spec, {decoding: [] for decoding in decodings}
-        tasks = len(preflight_of(spec))
+    def _evaluate(self, pair: str, engine: Engine, ways: Sequence[Way], complete: Any) -> None:
+        """Give decodings to the loop, those of one sampling in one stream.
 
-        def have(result: EvalResult) -> None:
-            mine = found[result.decoding]
-            mine.append(result)
-            if len(mine) == tasks:
-                complete(mine)
-
-        asked = spec.evaluation(pair, decodings)
+        `complete` is told each way, and its results when its last benchmark is there.
+        """
+        spec, tasks = self._spec, len(preflight_of(self._spec)) if ways else 0
         store, progress = self._context.store, self._context.progress
-        evaluate(asked, engine=engine, records=store, progress=progress, on_result=have)
+        for sampling in dict.fromkeys(sampling for _, sampling in ways):
+            found: dict[Decoding, list[EvalResult]] = {decoding: [] for decoding, own in ways if own == sampling}
+
+            def have(result: EvalResult, sampling: Sampling = sampling, found: Any = found) -> None:
+                mine = found[result.decoding]
+                mine.append(result)
+                if len(mine) == tasks:
+                    complete((result.decoding, sampling), mine)
+
+            asked = spec.evaluation(pair, list(found), sampling=sampling)
+            evaluate(asked, engine=engine, records=store, progress=progress, on_result=have)
 
     def _restore(self, pair: str) -> None:
         """Make the result files of complete trials that are missing again, from the records.
@@ -129,7 +134,7 @@ class DecodingRunner(TrialRunner):
                 continue
             results = context.folder.results_of(trial.user_attrs["results"])
             if results is None:
-                lacking[decoding_of(self._spec, point, self._taus[pair])] = trial
+                lacking[decoding_of(spec, point, self._taus[pair]), sampling_of(spec, point)] = trial
             for each in results or ():
                 for name in ("data", "grader", "scoring"):
                     was, here = _identity(each, now[each.task], name)
@@ -141,8 +146,8 @@ class DecodingRunner(TrialRunner):
                             "change"
                         )
 
-        def complete(results: list[EvalResult]) -> None:
-            trial, now = lacking[results[0].decoding], metrics(self._spec, results)
+        def complete(way: Way, results: list[EvalResult]) -> None:
+            trial, now = lacking[way], metrics(self._spec, results)
             names = {name.rsplit("-", 2)[0]: name for name in trial.user_attrs["results"]}  # TASK-MODE-HASH.json
             if any(now.get(name, value) != value for name, value in trial.user_attrs["metrics"].items()):
                 raise UserError(
@@ -247,7 +252,12 @@ def _results(spec: SweepSpec, folder: SweepFolder, trial: FrozenTrial) -> list[E
 
 
 def _describe(point: Point, results: Sequence[EvalResult]) -> list[str]:
-    return [f"{point['pair']}: {results[0].label}", *(f"{result.benchmark} {score(result)}" for result in results)]
+    s = results[0].sampling
+    drawn = f" ({'greedy' if s.greedy else f'T = {s.temperature:g}, {s.truncation}'})" if "sampling" in point else ""
+    return [
+        f"{point['pair']}: {results[0].label}{drawn}",
+        *(f"{result.benchmark} {score(result)}" for result in results),
+    ]
 
 
 def _best_so_far(spec: SweepSpec, trials: Trials, folder: SweepFolder) -> str:

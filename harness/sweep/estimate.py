@@ -14,10 +14,10 @@ from harness.evals.loop import Job, jobs_of
 from harness.evals.show import markdown_table
 from harness.price import PROMPT, Machine, PairPrice, hours, pair_table
 from harness.records import RecordStore
-from harness.spec import Decoding
+from harness.spec import Decoding, Sampling
 from harness.spec.stored import Number, Plain, Stored, read_stored
 from harness.spec.sweep import LISTED, RATIO, SweepSpec
-from harness.sweep.decodings import decoding_of, references
+from harness.sweep.decodings import decoding_of, references, sampling_of
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point, listed_points
 from harness.sweep.taus import EVENTS, Taus, stored_taus, wanted
@@ -110,14 +110,17 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
             reason = str(error) if isinstance(error, UserError) else type(error).__name__
             notes.append(f"{pair}: the checkpoints cannot be read here, so neither can their records ({reason[:120]})")
             each = _responses(spec)
-            rows += [TrialCost(pair, decoding.label(), each, None) for decoding in asked]
+            for decoding, sampling in asked:
+                responses = each * sampling.samples // spec.sampling.samples
+                rows.append(TrialCost(pair, _label(spec, decoding, sampling), responses, None))
         else:
-            each = sum(len(job.requests) for job in jobs) // max(1, len(asked))
-            for decoding in asked:
-                mine = [job for job in jobs if job.decoding == decoding]
+            for decoding, sampling in asked:
+                mine = [job for job in jobs[sampling] if job.decoding == decoding]
                 held = [tokens for job in mine for tokens in _held(store, job)]
                 lengths += held
-                rows.append(TrialCost(pair, decoding.label(), each, len(held)))
+                responses = sum(len(job.requests) for job in mine)
+                each = responses if sampling == spec.sampling else each
+                rows.append(TrialCost(pair, _label(spec, decoding, sampling), responses, len(held)))
         rows += [TrialCost(pair, label, each, 0) for label in unknown]
         if refined:
             notes.append(
@@ -145,8 +148,15 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
     )
 
 
-def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[Decoding], list[str]]:
-    """List what is known to be decoded, references first; and labels of points whose threshold is not known yet."""
+def _label(spec: SweepSpec, decoding: Decoding, sampling: Sampling) -> str:
+    words = sampling.unlike(spec.sampling)
+    return decoding.label() + (f" ({words})" if words else "")
+
+
+def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decoding, Sampling]], list[str]]:
+    """List what is known to be decoded and how it is drawn, references first; and labels of points without a threshold
+    as yet.
+    """
     known: list[Point] = []
     unknown: list[str] = []
     for point in listed_points(spec):
@@ -158,15 +168,18 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[Decoding], 
                     unknown.append(f"{each.mode}{gamma} {each.gate} at {100 * point[RATIO]:g} % replaced")
             else:
                 known.append(point)
-    mine = [decoding_of(spec, point, taus) for point in known]
-    first = [decoding_of(spec, each, taus) for each in references(spec, pair, known, taus)]
-    return list(dict.fromkeys([*first, *mine])), list(dict.fromkeys(unknown))
+    points = [*references(spec, pair, known, taus), *known]
+    ways = [(decoding_of(spec, point, taus), sampling_of(spec, point)) for point in points]
+    return list(dict.fromkeys(ways)), list(dict.fromkeys(unknown))
 
 
-def _jobs(spec: SweepSpec, pair: str, asked: Sequence[Decoding]) -> list[Job]:
+def _jobs(spec: SweepSpec, pair: str, asked: Sequence[tuple[Decoding, Sampling]]) -> dict[Sampling, list[Job]]:
     engine = open_engine(checkpoints(spec.pairs[pair]), spec.engine, lazily=True)
+    by: dict[Sampling, list[Decoding]] = {}
+    for decoding, sampling in asked:
+        by.setdefault(sampling, []).append(decoding)
     try:
-        return jobs_of(spec.evaluation(pair, asked), engine)
+        return {s: jobs_of(spec.evaluation(pair, decodings, sampling=s), engine) for s, decodings in by.items()}
     finally:
         engine.close()
 

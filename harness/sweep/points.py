@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.spec import Decoding
+from harness.spec import Decoding, Sampling
 from harness.spec.search import Parameter, Search
 from harness.spec.sweep import RATIO
 
@@ -38,9 +38,10 @@ def names(spec: Search) -> dict[str, Parameter]:
     return {RATIO if p.ratio is not None else name: p for name, p in spec.parameters.items()}
 
 
-def reference(pair: str, decoding: Decoding) -> Point:
-    """Return a reference as a point of the study of references."""
-    return {"pair": pair, "reference": decoding.model_dump(mode="json")}
+def reference(pair: str, decoding: Decoding, sampling: Sampling | None = None) -> Point:
+    """Return a reference as a point of the study of references; `sampling` where it is not the sweep's own."""
+    drawn = {} if sampling is None else {"sampling": sampling.model_dump(mode="json")}
+    return {"pair": pair, "reference": decoding.model_dump(mode="json"), **drawn}
 
 
 def _grid(spec: Search) -> Iterator[Point]:

@@ -8,6 +8,7 @@ from harness.evals.compare import comparisons
 from harness.evals.settings import settings_of
 from harness.report.sweep import CompleteTrial, DecodingSummary
 from harness.spec.sweep import RATIO, SweepSpec
+from harness.sweep.decodings import sampling_of
 from harness.sweep.folder import SweepFolder
 from harness.sweep.taus import stored_taus
 from harness.sweep.trials import Trials
@@ -21,12 +22,12 @@ def summarise(spec: SweepSpec, trials: Trials, folder: SweepFolder) -> DecodingS
     Raises:
         UserError: a result file is missing.
     """
-    entries = _entries(trials, folder)
+    entries = _entries(spec, trials, folder)
     numbers = {trial.number for pair in spec.pairs for trial in trials.best(pair)}
     return DecodingSummary(
         spec=spec,
         entries=entries,
-        comparisons=comparisons(settings_of(result for entry in entries for result in entry.results)),
+        comparisons=comparisons(settings_of((r for entry in entries for r in entry.results), usual=spec.sampling)),
         best=[entry for entry in entries if entry.point is not None and entry.number in numbers],
         states=trials.states(),
         failed=len(trials.lost()),
@@ -34,7 +35,7 @@ def summarise(spec: SweepSpec, trials: Trials, folder: SweepFolder) -> DecodingS
     )
 
 
-def _entries(trials: Trials, folder: SweepFolder) -> list[CompleteTrial]:
+def _entries(spec: SweepSpec, trials: Trials, folder: SweepFolder) -> list[CompleteTrial]:
     found = []
     for trial in (*trials.complete(trials.references), *trials.complete()):
         point = trial.user_attrs["point"]
@@ -43,14 +44,14 @@ def _entries(trials: Trials, folder: SweepFolder) -> list[CompleteTrial]:
                 f"results of trial {trial.number} are missing or damaged in {folder.results}; run the sweep again, "
                 "which makes them again from the records"
             )
-        asked, label = None if "reference" in point else point, results[0].decoding.label()
-        found.append(
-            CompleteTrial(point["pair"], trial.number, asked, label, tuple(results), trial.user_attrs["metrics"])
-        )
+        asked, metrics = None if "reference" in point else point, trial.user_attrs["metrics"]
+        drawn = sampling_of(spec, point).unlike(spec.sampling)
+        label = results[0].decoding.label() + (f" ({drawn})" if drawn else "")
+        found.append(CompleteTrial(point["pair"], trial.number, asked, label, tuple(results), metrics, drawn=drawn))
 
-    def place(entry: CompleteTrial) -> tuple[bool, int]:
+    def place(entry: CompleteTrial) -> tuple[bool, bool, int]:
         mode = entry.results[0].decoding.mode
-        return entry.point is not None, _ORDER.index(mode) if entry.point is None else entry.number
+        return entry.point is not None, bool(entry.drawn), _ORDER.index(mode) if entry.point is None else entry.number
 
     return sorted(found, key=place)
 

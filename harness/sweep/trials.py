@@ -24,7 +24,7 @@ from pydantic import AfterValidator, Field
 
 from harness.errors import DamagedError
 from harness.records.lock import locked
-from harness.spec import Decoding, yaml_mapping
+from harness.spec import Decoding, Sampling, yaml_mapping
 from harness.spec.search import LISTED, Parameter, Search
 from harness.spec.stored import Count, Name, Number, Plain, Stored, Text, check_stored
 from harness.spec.sweep import SweepSpec
@@ -56,6 +56,7 @@ class DecodingFile(PointFile, frozen=True):
     """What it has in a sweep of decodings."""
 
     reference: Decoding | None = None
+    sampling: Sampling | None = None
 
 
 class TrainingFile(PointFile, frozen=True):
@@ -152,7 +153,7 @@ class Trials:
         form = DecodingFile if isinstance(self.spec, SweepSpec) else TrainingFile
         if (pair := check_stored(kept.point, form, f"{where}, its point").pair) not in self.spec.pairs:
             raise DamagedError(f"{where}, its point: pair={pair!r} is none of the sweep's pairs")
-        if trial.state == TrialState.COMPLETE:
+        if trial.state == TrialState.COMPLETE and "sampling" not in kept.point:  # those may have fewer samples
             asked = [*(metric.name for metric in self.spec.metric), *self.spec.constraints]
             if lacking := [name for name in asked if name not in (kept.metrics or {})]:
                 raise DamagedError(f"{where} is complete and has no metric {lacking[0]!r}")
@@ -339,12 +340,15 @@ class Trials:
         trial.set_user_attr("results", list(files))
         trial.set_user_attr("metrics", metrics)
         for name, bounds in self.spec.constraints.items():
+            if name not in metrics:  # of a reference that is drawn otherwise, with fewer samples
+                continue
             if bounds.max is not None:
                 trial.set_constraint(f"{name} <= {bounds.max:g}", metrics[name] - bounds.max)
             if bounds.min is not None:
                 trial.set_constraint(f"{name} >= {bounds.min:g}", bounds.min - metrics[name])
         if asked.is_reference:
-            self.references.tell(trial, metrics[self.spec.metric[0].name])
+            # Nobody chooses among references; one with fewer samples has no such metric.
+            self.references.tell(trial, metrics.get(self.spec.metric[0].name, 0.0))
         else:
             self.points.tell(trial, [metrics[metric.name] for metric in self.spec.metric])
 

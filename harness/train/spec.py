@@ -77,7 +77,10 @@ class Validation(Presentation, frozen=True):
         """Put what is given over this spec's own defaults, which are not those of the section."""
         if not isinstance(given, Mapping):
             return given
-        return {**cls.model_fields[str(info.field_name)].default.model_dump(exclude_unset=True), **given}
+        held = cls.model_fields[str(info.field_name)].default.model_dump()
+        if not {"min_p", "typical_p"}.isdisjoint(given):  # they take the place of top_p
+            held.pop("top_p", None)
+        return {**held, **given}
 
 
 class TrainSpec(Spec, frozen=True):

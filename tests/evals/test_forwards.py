@@ -99,7 +99,7 @@ def test_other_temperatures_meet_where_that_is_asked_for_and_nothing_else_does()
     with pytest.raises(UserError, match="equal forwards need results of one pair"):
         equal_forwards(settings_of(results))
     lot = lot_of(*results, across=("temperature", "top_p"))
-    assert [answer.setting.label for answer in lot.verdicts[0].others].count("rl (T = 0, top-p 1)") == 1
+    assert [answer.setting.label for answer in lot.verdicts[0].others].count("rl (greedy)") == 1
     with pytest.raises(UserError, match="equal forwards need"):
         equal_forwards(settings_of([result(EXTRA, 3), result(RL, 2, pair={"rl": "another"})]))
 

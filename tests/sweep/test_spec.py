@@ -6,10 +6,10 @@ import pytest
 import yaml
 
 from harness.errors import UserError
-from harness.spec import Pair, parse, read_yaml
+from harness.spec import Pair, Sampling, parse, read_yaml
 from harness.spec.sweep import SweepSpec
 from harness.sweep import sweeps_dir
-from harness.sweep.decodings import references
+from harness.sweep.decodings import references, sampling_of
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import key, listed_points
 from harness.sweep.specs import load
@@ -52,6 +52,11 @@ TAU = {"decode.tau": {"values": [-0.3, -0.1]}}
         ({"pair": ["tiny", "tiny"]}, "has one name twice"),
         ({"storage": "mysql://x"}, "storage='mysql://x' is not known"),
         ({"storage": "sqlite:///x.db", "workers": {"count": 2}}, "storage=sqlite is refused with 2 workers"),
+        ({"samplings": [{"tempature": 0}]}, "did you mean 'temperature'?"),
+        ({"samplings": [{"min_p": 2}]}, "samplings.min_p=2.0 is refused"),
+        ({"samplings": [{"min_p": 0.1, "top_p": 0.5}]}, "min_p=0.1 and top_p=0.5 are refused together"),
+        ({"samplings": [{"temperature": 0, "samples": 2}]}, "samples=2 is refused with temperature=0"),
+        ({"samplings": [{"temperature": 0, "decodings": "replace,criterion=random,tau=0.1"}]}, "criterion='random'"),
         ({"name": "a/b"}, "it names a folder"),
         ({"tasks": []}, "has no tasks"),
     ],
@@ -109,6 +114,20 @@ def test_a_grid_is_every_combination_and_gamma_0_is_plain_replacement():
     assert labels == ["replace τ-0.3", "extrapolate τ-0.3 γ0.1", "replace τ-0.1", "extrapolate τ-0.1 γ0.1"]
     wanted = [each["reference"]["mode"] for each in references(spec, "tiny", points, {})]
     assert wanted == ["base", "rl"]  # the controls are points of the grid
+
+
+def test_other_samplings_are_references_of_their_own():
+    others = [{"temperature": 0, "decodings": ["rl", "expo,gamma=1"]}, {"min_p": 0.1}, {"temperature": 1.0}]
+    spec = sweep(parameters=TAU, samplings=others, sampling={"samples": 4, "top_p": 0.9, "seed": 7})
+    plain = [point for point in references(spec, "tiny", listed_points(spec), {}) if "sampling" not in point]
+    drawn = [point for point in references(spec, "tiny", listed_points(spec), {}) if "sampling" in point]
+    assert plain == references(sweep(parameters=TAU), "tiny", listed_points(spec), {})
+    said = [(p["reference"]["mode"], sampling_of(spec, p).unlike(spec.sampling), sampling_of(spec, p)) for p in drawn]
+    assert said == [
+        ("rl", "greedy", Sampling(temperature=0)),
+        ("expo", "greedy", Sampling(temperature=0)),
+        ("rl", "min-p 0.1", Sampling(samples=4, min_p=0.1, seed=7)),
+    ]  # the third is the sweep's own
 
 
 def test_controls_are_added_where_the_grid_has_none():

@@ -12,7 +12,7 @@ from harness.tiny.recipe import TINY_DAPO
 from harness.train import TrainSpec, load_train
 from harness.train.data import read_problems
 from harness.train.folder import TrainingFolder
-from harness.train.spec import check_machine, plain
+from harness.train.spec import Validation, check_machine, plain
 from harness.training import estimate
 
 
@@ -163,3 +163,9 @@ def test_a_dry_run_opens_the_data_and_measures_time_on_steps_that_are_done(tmp_p
     assert said[0].startswith("data: 16 problems, of which a step takes 16")
     assert "generated" not in said[1]
     assert said[-1].startswith(f"time: 2 of 16 steps are done in {tmp_path}, at 45.0 s each; the rest takes 10:30")
+
+
+def test_a_validation_may_be_truncated_otherwise_and_keeps_the_other_defaults():
+    sampling = Validation(sampling={"min_p": 0.1}).sampling
+    assert (sampling.truncation, sampling.samples, sampling.max_tokens) == ("min-p 0.1", 8, 1024)
+    assert {"temperature", "samples"} <= Validation(sampling={"seed": 1}).sampling.model_fields_set
