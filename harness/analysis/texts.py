@@ -3,7 +3,7 @@
 A row is an object with `response`, and `prompt` (text, or a list of chat messages) or nothing; one comes back for each.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,6 @@ def score_texts(engine: Any, rows: Iterator[Mapping[str, Any]], temperature: flo
     from harness.decode.plan import encode_prompt
     from harness.policy.trace import FACTS, trace
 
-    vocabulary = engine.checkpoints.vocab_size
     for number, row in enumerate(rows, 1):
         response, prompt = row.get("response"), row.get("prompt") or ""
         if not isinstance(response, str) or not response:
@@ -49,9 +48,7 @@ def score_texts(engine: Any, rows: Iterator[Mapping[str, Any]], temperature: flo
             raise UserError(
                 f"line {number}: prompt and response have {len(ids)} tokens; accepted: up to {engine.max_model_len}"
             )
-        base, rl = engine.logits(ids)
-        at = slice(len(before) - 1, len(ids) - 1)  # the logits after a token are about the next one
-        lb, lr = (torch.log_softmax(one[at, :vocabulary] / temperature, dim=-1) for one in (base, rl))
+        lb, lr = teacher_forced(engine, before, tokens, temperature)
         table = trace(lb, lr, torch.tensor(tokens, device=lb.device)).cpu().numpy()
         facts = {name: table[:, i] for i, name in enumerate(FACTS) if name != "proposed"}
         delta = facts["logp_rl"] - facts["logp_base"]
@@ -62,6 +59,25 @@ def score_texts(engine: Any, rows: Iterator[Mapping[str, Any]], temperature: flo
             **{name: _plain(values) for name, values in facts.items()},
             "mean_delta_logp": float(delta.mean()),
         }
+
+
+def teacher_forced(engine: Any, before: Sequence[int], tokens: Sequence[int], temperature: float) -> tuple[Any, Any]:
+    """Return what base and RL think at each token of a text, after a prompt: two (tokens, vocab) log-probabilities."""
+    import torch
+
+    base, rl = teacher_forced_logits(engine, before, tokens)
+    return torch.log_softmax(base / temperature, dim=-1), torch.log_softmax(rl / temperature, dim=-1)
+
+
+def teacher_forced_logits(engine: Any, before: Sequence[int], tokens: Sequence[int]) -> tuple[Any, Any]:
+    """Return the logits of base and RL at each token of a text, after a prompt: two (tokens, vocab) float32.
+
+    What lies beyond the context of both models is left out.
+    """
+    ids = [*before, *tokens][: engine.max_model_len]
+    base, rl = engine.logits(ids)
+    at = slice(len(before) - 1, len(ids) - 1)  # the logits after a token are about the next one
+    return base[at, : engine.checkpoints.vocab_size], rl[at, : engine.checkpoints.vocab_size]
 
 
 def _start(tokenizer: Any, number: int) -> list[int]:

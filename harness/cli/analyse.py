@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -95,6 +96,68 @@ def analyse_weights(
     pair = checkpoints(load_eval({"tasks": "tiny_medium"}, options).pair)
     check_writable(out)
     _keep(out / "weights.json", weight_statistics(pair, spectra=spectra))
+
+
+@app.command("trajectory")
+@spec_options(
+    EvalSpec, Pair, Sampling, EngineSpec,
+    without=("grader", "golds", "pretrained", "revision", "target", "target_revision"),
+)  # fmt: skip
+def analyse_trajectory(
+    options: dict[str, Any],
+    checkpoints: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CHECKPOINT]...",
+            help="RL checkpoints in order: NAME@STEP, folders, hub ids with @REVISION; default all that are listed of "
+            "the pair.",
+        ),
+    ] = None,
+    steps: Annotated[
+        str | None, typer.Option(help="Their steps, 100,200,…; default the number a name ends in.")
+    ] = None,
+    texts: Annotated[
+        int, typer.Option(help="Responses of base and of the last checkpoint a problem, scored by all.", min=1)
+    ] = 4,
+    tau: Annotated[float, typer.Option(help="Tokens with Δ log p below it, and above −τ, are counted.", max=0)] = -0.1,
+    records: Annotated[Path, typer.Option(help="Store of rollouts; what it holds is not decoded again.")] = Path(
+        "runs/records"
+    ),
+    out: AnalysisOut = OUT,
+) -> None:
+    """Follow a training through its checkpoints: accuracy, Δ log p, changed weights by step: OUT/trajectory.json.
+
+    One checkpoint at a time is beside base; a command that was interrupted goes on where it was. For example:
+
+    \b
+        rlvr-dir analyse trajectory --tasks tiny_medium --samples 16 --limit 60
+        rlvr-dir analyse trajectory tiny@2 tiny@4 tiny@8
+        rlvr-dir analyse trajectory org/run@step_100 org/run@step_200 --base org/base --tasks aime24
+    """
+    from harness.spec.trajectory import trajectory_of
+
+    named = {
+        name: options.pop(name) for name in ("pair", "base", "base_revision", "trust_remote_code") if name in options
+    }
+    found = trajectory_of(checkpoints or (), named, _steps(steps))
+    with phase("starting"):
+        from harness.analysis.trajectory import trajectory_statistics
+        from harness.tiny import checkpoints as resolved
+
+    asked = load_eval({"tasks": "tiny_medium"}, options)
+    check_writable(out, records)
+    found = [replace(each, pair=resolved(each.pair)) for each in found]
+    _keep(
+        out / "trajectory.json",
+        trajectory_statistics(found, asked, records, out / "trajectory", texts=texts, tau=tau),
+    )
+
+
+def _steps(given: str | None) -> list[float] | None:
+    try:
+        return None if given is None else [float(each) for each in given.split(",")]
+    except ValueError:
+        raise UserError(f"steps={given!r} is refused; accepted: numbers with commas between them, as 100,200") from None
 
 
 @app.command("texts")

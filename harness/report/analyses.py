@@ -223,6 +223,78 @@ class WeightsForm(Stored, frozen=True):
     other_shape: tuple[Text, ...] = ()
 
 
+class StepScore(Stored, frozen=True):
+    """The accuracy of base or of a checkpoint on one benchmark."""
+
+    label: Text
+    task: Text
+    value: Number
+    low: Number | None
+    high: Number | None
+
+
+class StepDifference(Stored, frozen=True):
+    """The difference of two checkpoints on one benchmark."""
+
+    task: Text
+    label: Text
+    minus: Text
+    mean: Number
+    low: Number | None
+    high: Number | None
+    holm_p: Part
+
+
+class StepWeights(Stored, frozen=True):
+    """Count how many weights of two checkpoints differ, and by how much."""
+
+    numbers: Annotated[Count, Field(ge=1)]
+    changed: Count
+    moved: Count
+    norm: Amount
+    difference: Amount
+
+
+class StepText(Stored, frozen=True):
+    """Say what a checkpoint and base think of one writer's tokens."""
+
+    below: Estimate
+    above: Estimate
+    delta_logp: Estimate
+    kl: Estimate
+    entropy_rl: Estimate
+
+
+class Step(Stored, frozen=True):
+    """One checkpoint of a training."""
+
+    name: Text
+    step: Amount
+    text: Annotated[dict[Literal["base", "rl"], StepText], Field(min_length=1)]
+    weights: dict[Literal["base", "before"], StepWeights | None]
+
+
+class Extent(Stored, frozen=True):
+    """How much text was scored."""
+
+    problems: Count
+    tokens: Count
+
+
+class TrajectoryForm(Stored, frozen=True):
+    """`trajectory.json`."""
+
+    pair: dict[str, Any]
+    tasks: tuple[Text, ...]
+    limited: dict[str, Text] | None = None
+    sampling: Drawn
+    tau: Number
+    texts: dict[Literal["base", "rl"], Extent]
+    scores: Annotated[tuple[StepScore, ...], Field(min_length=1)]
+    differences: tuple[StepDifference, ...]
+    checkpoints: Annotated[tuple[Step, ...], Field(min_length=1)]
+
+
 class BanditTrial(Stored, frozen=True):
     """Bandits that learned from rewards of one level of noise, by gamma."""
 

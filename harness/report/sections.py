@@ -6,12 +6,13 @@ from typing import Any
 
 from harness.errors import DamagedError, UserError
 from harness.report import paper
-from harness.report.analyses import GatedForm, TheoremForm, TokensForm, TrainingForm, WeightsForm
+from harness.report.analyses import GatedForm, TheoremForm, TokensForm, TrainingForm, TrajectoryForm, WeightsForm
 from harness.report.gated import gated_section
 from harness.report.model import Section, Table
 from harness.report.other import theorem_section, training_section
 from harness.report.shapes import grid_table, methods_table, on_rl_table, title
 from harness.report.tokens import token_section
+from harness.report.trajectory import trajectory_section
 from harness.report.weights import weight_section
 from harness.spec.stored import check_stored, read_json
 
@@ -19,6 +20,7 @@ ANALYSES = {
     "tokens": (TokensForm, token_section),
     "gated": (GatedForm, gated_section),
     "weights": (WeightsForm, weight_section),
+    "trajectory": (TrajectoryForm, trajectory_section),
     "theorem": (TheoremForm, theorem_section),
     "training": (TrainingForm, training_section),
 }

@@ -1,0 +1,292 @@
+"""Follow a training from base through its RL checkpoints: accuracy, log-probabilities of given text, weights by step.
+
+    steps = trajectory_of(["org/run@step_100", "org/run@step_200"], {"base": "org/base"})
+    found = trajectory_statistics(steps, EvalSpec(tasks=("aime24",)), "runs/records", Path("runs/kept"))
+
+One checkpoint is in memory at a time, beside base. Rollouts are kept in the store; what was computed of a checkpoint is
+kept in a file of its own, so that a command that was interrupted goes on. The result is plain JSON.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.analysis.texts import teacher_forced
+from harness.analysis.traced import as_plain, limited
+from harness.analysis.weights import weight_statistics
+from harness.digest import digest_of
+from harness.errors import UserError
+from harness.evals.loop import Job, evaluate, jobs_of, opened
+from harness.evals.settings import Setting
+from harness.files import make_folder, write_file
+from harness.progress import Bar, phase, showing
+from harness.records import RecordStore
+from harness.records.config import fingerprint
+from harness.spec import Decoding, EngineSpec, EvalSpec, Pair
+from harness.spec.trajectory import Checkpoint, short_name
+from harness.stats import Scores, family, token_mean, token_share
+
+TAU = -0.1  # nats: the threshold of the share of tokens that RL made less likely
+TEXTS = 4  # responses a problem whose tokens are scored
+BASE = "base"
+# What is summed over the tokens of a problem; the first two are shares, the others means.
+SUMS = ("below", "above", "delta_logp", "kl_rl_base", "kl_base_rl", "entropy_base", "entropy_rl")
+_FORMAT = 1  # of what is kept of a checkpoint
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A response that is scored: who wrote it (`base` or `rl`), to which problem, its prompt's tokens and its own."""
+
+    who: str
+    problem: str
+    before: tuple[int, ...]
+    tokens: tuple[int, ...]
+
+
+def trajectory_statistics(
+    checkpoints: Sequence[Checkpoint],
+    spec: EvalSpec,
+    records: str | Path,
+    kept: Path,
+    *,
+    texts: int = TEXTS,
+    tau: float = TAU,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Measure a training checkpoint by checkpoint.
+
+    Of every checkpoint: its accuracy on the tasks of `spec`, with differences to base and to the checkpoint before it
+    (one family of comparisons, Holm); what it and base think of every token of the first `texts` responses of base and
+    of the last checkpoint to each problem; which share of the weights changed, since base and since the checkpoint
+    before.
+
+    Args:
+        records: store of rollouts; what it holds is not decoded again.
+        kept: folder in which the numbers of each checkpoint are kept until all are there.
+        tau: counts the tokens with delta log p below it, and above -tau.
+
+    Raises:
+        UserError: what `evaluate` refuses; the checkpoints do not fit together.
+    """
+    if tau >= 0:
+        raise UserError(f"tau={tau:g} is refused; accepted: below 0 (it counts tokens that RL made less likely)")
+    scores, jobs = _decoded(checkpoints, spec, records, progress)
+    given = _texts(jobs, records, texts)
+    sampling = jobs[0].sampling
+    scored = _scored(checkpoints, given, spec.engine, sampling.criterion_temperature, tau, kept, progress)
+    weights = _weights(checkpoints, kept, progress)
+    labels = [BASE, *(short_name(each) for each in checkpoints)]
+    return {
+        "kind": "trajectory",
+        "pair": checkpoints[-1].pair.model_dump(),
+        "tasks": list(dict.fromkeys(job.task for job in jobs)),
+        "limited": {job.task: part for job in jobs if (part := limited(job))},
+        "sampling": sampling.model_dump(mode="json"),
+        "records": [job.record for job in jobs],
+        "tau": tau,
+        "texts": {who: _extent(given, who) for who in ("base", "rl")},
+        "scores": [_score(each) for each in scores],
+        "differences": [each.facts() for each in _compared(scores, labels)],
+        "checkpoints": [
+            {"name": label, "step": one.step, "rl": list(one.pair.of("rl")), "text": _estimates(of), "weights": changed}
+            for label, one, of, changed in zip(labels[1:], checkpoints, scored, weights, strict=True)
+        ],
+    }
+
+
+# Accuracy
+
+
+def _decoded(
+    checkpoints: Sequence[Checkpoint], spec: EvalSpec, records: str | Path, progress: bool
+) -> tuple[list[Scores], list[Job]]:
+    """Decode base and every checkpoint; return their scores, base first, and the jobs of base and the last one."""
+    last, by_name, jobs = checkpoints[-1], dict[str, list[Scores]](), []
+    for one in (last, *checkpoints[:-1]):
+        modes = ("base", "rl") if one is last else ("rl",)  # base is decoded beside the last one
+        asked = spec.model_copy(update={"pair": one.pair, "decodings": tuple(Decoding(mode=mode) for mode in modes)})
+        with showing(progress), opened(asked) as engine:
+            results = evaluate(asked, engine=engine, records=records, progress=progress)
+            jobs = jobs_of(asked, engine) if one is last else jobs
+        for result in results:
+            label = BASE if result.decoding.mode == "base" else short_name(one)
+            mine = [Setting.of([each]) for each in result.by_metric()]
+            by_name.setdefault(label, []).extend(replace(each, label=label) for each in mine)
+    return [each for label in (BASE, *map(short_name, checkpoints)) for each in by_name[label]], jobs
+
+
+def _score(scores: Scores) -> dict[str, Any]:
+    """Return a score as plain values."""
+    low, high = scores.interval
+    return {
+        "label": scores.label, "task": scores.task, "problems": len(scores.units), "samples": scores.samples,
+        **_plain({"value": scores.avg, "low": low, "high": high}),
+    }  # fmt: skip
+
+
+def _compared(scores: Sequence[Scores], labels: Sequence[str]) -> list[Any]:
+    """Compare every checkpoint with base and with the one before it, on every task, as one family."""
+    at = {(each.label, each.task): each for each in scores}
+    tasks = dict.fromkeys(each.task for each in scores)
+    pairs = [(label, BASE) for label in labels[1:]] + [(after, before) for before, after in pairwise(labels[1:])]
+    return family((at[one, task], at[other, task]) for task in tasks for one, other in pairs)
+
+
+# What both models think of given text
+
+
+def _texts(jobs: Sequence[Job], records: str | Path, samples: int) -> list[Text]:
+    """Read the responses that are scored: the first samples of each problem, of base and of the last checkpoint."""
+    store, found = RecordStore(records), []
+    for job in jobs:
+        snapshot = store.read(*job.record.split("/"))
+        for request in job.requests:
+            if request.sample >= samples:
+                continue
+            rollout = snapshot.rollout((request.problem, request.sample))
+            if rollout.token_ids and rollout.prompt_token_ids:
+                who = str(job.decoding.mode)
+                found.append(Text(who, request.problem, rollout.prompt_token_ids, rollout.token_ids))
+    if not found:
+        raise UserError(f"records={str(records)!r}: none of the responses has its tokens, so none can be scored")
+    return found
+
+
+def _extent(texts: Sequence[Text], who: str) -> dict[str, int]:
+    mine = [text for text in texts if text.who == who]
+    return {
+        "problems": len({text.problem for text in mine}),
+        "responses": len(mine),
+        "tokens": sum(len(text.tokens) for text in mine),
+    }
+
+
+def _scored(
+    checkpoints: Sequence[Checkpoint],
+    texts: Sequence[Text],
+    engine: EngineSpec,
+    temperature: float,
+    tau: float,
+    kept: Path,
+    progress: bool,
+) -> list[dict[str, Any]]:
+    """Score the texts with base and each checkpoint in turn; return each one's sums by writer and problem."""
+    spec = EngineSpec(backend="transformers", dtype=engine.dtype, device=engine.device)
+    of_texts = digest_of([(text.who, text.problem, text.before, text.tokens) for text in texts])
+    found = []
+    with showing(progress), Bar(len(checkpoints) * len(texts), "text", "scoring", enabled=progress) as bar:
+        for one in checkpoints:
+            key = ["scores", *_identity(one.pair), of_texts, temperature, tau, spec.dtype]
+
+            def make(pair: Pair = one.pair) -> dict[str, Any]:
+                return _sums(pair, spec, texts, temperature, tau, bar)
+
+            before = bar.n
+            found.append(keep(kept, key, make))
+            if bar.n == before:  # it was there
+                bar.update(len(texts))
+    return found
+
+
+def _sums(
+    pair: Pair, spec: EngineSpec, texts: Sequence[Text], temperature: float, tau: float, bar: Bar
+) -> dict[str, Any]:
+    """Score texts with one pair: by writer and problem the tokens, and the sums of `SUMS`."""
+    import torch
+
+    from harness.decode import open_engine
+    from harness.policy.trace import FACTS, trace
+
+    found: dict[str, dict[str, np.ndarray]] = {}
+    with phase("loading"):
+        engine: Any = open_engine(pair, spec)
+    try:
+        for text in texts:
+            lb, lr = teacher_forced(engine, text.before, text.tokens, temperature)
+            table = trace(lb, lr, torch.tensor(text.tokens[: len(lb)], device=lb.device)).cpu().double().numpy()
+            facts = {name: table[:, i] for i, name in enumerate(FACTS)}
+            delta = facts["logp_rl"] - facts["logp_base"]
+            facts |= {"delta_logp": delta, "below": delta < tau, "above": delta > -tau}
+            mine = found.setdefault(text.who, {}).setdefault(text.problem, np.zeros(1 + len(SUMS)))
+            mine += [len(delta), *(facts[name].sum() for name in SUMS)]
+            bar.update()
+    finally:
+        engine.close()
+    return {who: {problem: row.tolist() for problem, row in rows.items()} for who, rows in found.items()}
+
+
+def _estimates(sums: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, dict[str, Any]]:
+    """Return by writer what `SUMS` are a token, with intervals over problems; each policy's `kl` is their mean."""
+    found = {}
+    for who, rows in sums.items():
+        table = np.asarray(list(rows.values()))  # (problems, 1 + sums)
+        columns: dict[str, np.ndarray] = dict(zip(SUMS, table[:, 1:].T, strict=True))
+        columns |= {"kl": (columns["kl_rl_base"] + columns["kl_base_rl"]) / 2}
+        found[who] = {
+            name: as_plain((token_share if name in SUMS[:2] else token_mean)(column, table[:, 0]))
+            for name, column in columns.items()
+        }
+    return found
+
+
+# Weights
+
+
+def _weights(checkpoints: Sequence[Checkpoint], kept: Path, progress: bool) -> list[dict[str, Any]]:
+    """Count for each checkpoint the weights that changed since base and since the checkpoint before it."""
+    found, before = [], None
+    for one in checkpoints:
+        since = {BASE: one.pair}
+        if before is not None:
+            since["before"] = one.pair.replace(base=before.pair.rl, base_revision=before.pair.rl_revision)
+        found.append({name: _changed(pair, kept, progress) for name, pair in since.items()})
+        before = one
+    return found
+
+
+def _changed(pair: Pair, kept: Path, progress: bool) -> dict[str, Any] | None:
+    """Sum up what `analyse weights` counts of two checkpoints; None where it cannot (adapters, no safetensors)."""
+
+    def make() -> dict[str, Any]:
+        tensors = weight_statistics(pair, spectra=False, progress=progress)["tensors"]
+        base, difference = (sum(one[name] ** 2 for one in tensors) ** 0.5 for name in ("norm", "difference"))
+        counts = {name: sum(one[name] for one in tensors) for name in ("numbers", "changed", "moved")}
+        return {**counts, "norm": base, "difference": difference}
+
+    try:
+        with showing(progress), phase("comparing weights"):
+            return keep(kept, ["weights", *_identity(pair)], make)
+    except UserError:
+        return None
+
+
+# What is kept of a checkpoint
+
+
+def keep(folder: Path, key: Sequence[Any], make: Callable[[], Any]) -> Any:
+    """Return what was kept under a key; if nothing was, make it and keep it as JSON, in a file of its own."""
+    path = folder / f"{key[0]}-{digest_of([_FORMAT, *key])}.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        pass
+    found = json.loads(json.dumps(make(), allow_nan=False))
+    make_folder(folder)
+    write_file(path, json.dumps(found) + "\n")
+    return found
+
+
+def _identity(pair: Pair) -> tuple[str, str]:
+    """Return what identifies the two models' contents."""
+    base, rl = (fingerprint(*pair.of(role)) for role in ("base", "rl"))
+    return base, rl
+
+
+def _plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: float(value) if np.isfinite(value) else None for name, value in numbers.items()}

@@ -1,0 +1,110 @@
+"""A trajectory: several RL checkpoints of one training, in order, each with the step it was kept at.
+
+trajectory_of(["tiny@2", "tiny@4"])                       # the tiny pair's own
+trajectory_of([], {"pair": "rlvr-math-1.5b"})             # all that the zoo lists of a pair
+trajectory_of(["org/run@step_100", "org/run@step_200"], {"base": "org/base"})
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.spec.base import parse
+from harness.spec.pair import TINY, TINY_RL, Pair, model_name, preset
+from harness.spec.zoo import zoo
+
+_STEP = re.compile(r"(?:^|[@/]|step[-_ ]?|checkpoint-)([0-9]+)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One RL checkpoint of a training: how it was named, after how many steps, and base with it as a pair."""
+
+    name: str
+    step: float
+    pair: Pair
+
+
+def trajectory_of(
+    names: Sequence[str] = (), options: Mapping[str, Any] | None = None, steps: Sequence[float] | None = None
+) -> tuple[Checkpoint, ...]:
+    """Find the checkpoints of a training.
+
+    Args:
+        names: `NAME@STEP` of the zoo or of the tiny pair, folders, or hub ids with `@REVISION`. None of them stands for
+            all that is listed of the pair that `options` name, which is the tiny one if they name none.
+        options: `pair`, or `base`, `base_revision`, `trust_remote_code`, as commands have them.
+        steps: their steps; left out, the number at the end of each name (`@4`, `step-4`, `checkpoint-4`, `runs/4`).
+
+    Raises:
+        UserError: there are none, their bases differ, no base is named, or a step is missing or not after the last.
+    """
+    given = dict(options or {})
+    names = list(names) or _listed(given)
+    if given.get("pair") is not None and "base" in given:
+        raise UserError(f"pair={given['pair']!r} and base={given['base']!r} name two pairs; give one of them")
+    pairs = [_pair(name, given) for name in names]
+    if others := [pair.base for pair in pairs if pair.of("base") != pairs[0].of("base")]:
+        raise UserError(
+            f"checkpoints: they have two bases, {pairs[0].base!r} and {others[0]!r}; accepted: those of one training"
+        )
+    found = list(steps) if steps is not None else [_step(name) for name in names]
+    if len(found) != len(names):
+        raise UserError(f"steps={found} are {len(found)} numbers for {len(names)} checkpoints; accepted: one for each")
+    if found[0] <= 0 or any(b <= a for a, b in pairwise(found)):
+        shown = ", ".join(f"{step:g}" for step in found)
+        raise UserError(f"steps={shown} do not rise from above 0, where base is; accepted: checkpoints in order")
+    return tuple(Checkpoint(*each) for each in zip(names, found, pairs, strict=True))
+
+
+def _listed(options: Mapping[str, Any]) -> list[str]:
+    """Return the names of all checkpoints that are listed of the pair that is named; of the tiny one if none is."""
+    name = str(options.get("pair") or TINY)
+    if name == TINY and "base" not in options:
+        return list(TINY_RL)
+    known = zoo()[name].checkpoints if name in zoo() and "base" not in options else {}
+    if known and all(step.isdecimal() for step in known):
+        return [f"{name}@{step}" for step in sorted(known, key=int)]
+    whose = f"base={options['base']!r}" if "base" in options else f"pair={name!r}"
+    listed = [each for each, pair in zoo().items() if any(step.isdecimal() for step in pair.checkpoints)]
+    raise UserError(
+        f"{whose} lists no checkpoints by step; accepted: pair={TINY} or {', '.join(listed)}, or name them: CHECKPOINT "
+        "CHECKPOINT … --base BASE"
+    )
+
+
+def _pair(name: str, options: Mapping[str, Any]) -> Pair:
+    """Return base with a checkpoint."""
+    if (found := preset(name)) is not None:
+        return found
+    if "base" not in options:
+        raise UserError(f"checkpoint {name!r} has no base: give --base BASE, or NAME@STEP of a pair that has a name")
+    place, at, revision = name.partition("@")
+    if not at or Path(name).expanduser().exists():
+        place, revision = name, ""
+    fields = {key: options[key] for key in ("base", "base_revision", "trust_remote_code") if key in options}
+    return parse(Pair, {**fields, "rl": place, "rl_revision": revision or None})
+
+
+def _step(name: str) -> float:
+    """Return the step that a checkpoint's name ends in.
+
+    >>> [_step(name) for name in ("tiny@4", "org/run@step_500", "org/run-step-700", "x/checkpoint-16", "x/40")]
+    [4.0, 500.0, 700.0, 16.0, 40.0]
+    """
+    if (found := _STEP.search(name.rstrip("/"))) is None:
+        raise UserError(f"checkpoint {name!r} does not end in its step (as in step-400); give --steps 100,200,…")
+    return float(found[1])
+
+
+def short_name(checkpoint: Checkpoint) -> str:
+    """Return how tables call it: as it was named, and of a path its own name.
+
+    >>> short_name(Checkpoint("runs/train/x/step-4", 4, Pair(base="b", rl="runs/train/x/step-4")))
+    'x/step-4'
+    """
+    return checkpoint.name if "@" in checkpoint.name else model_name(checkpoint.name)

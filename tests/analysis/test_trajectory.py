@@ -1,0 +1,145 @@
+"""A training by step on the tiny pair: every number against a loop, the command, and what a second start finds done."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from harness.analysis import trajectory
+from harness.analysis.weights import weight_statistics
+from harness.cli import app
+from harness.decode import open_engine
+from harness.errors import UserError
+from harness.evals.places import read_results
+from harness.records import RecordStore
+from harness.spec import EngineSpec, find_pair
+from harness.tiny import checkpoints
+
+DRAWN = ["--limit", "3", "--samples", "3", "--max-tokens", "60", "--backend", "transformers"]
+NAMES = ("tiny@2", "tiny@8")
+
+
+def run(*command):
+    done = CliRunner().invoke(app, list(command), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def follow(path, *more):
+    records = ["--records", str(path / "records"), "--out", str(path / "out")]
+    run("analyse", "trajectory", *NAMES, "--tasks", "tiny_easy", *DRAWN, "--texts", "2", *records, *more)
+    return json.loads((path / "out" / "trajectory.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory):
+    path = tmp_path_factory.mktemp("followed")
+    return path, follow(path)
+
+
+def test_scores_are_those_of_eval_and_base_comes_first(followed, tmp_path):
+    found = followed[1]
+    assert [each["label"] for each in found["scores"]] == ["base", *NAMES]
+    for each in found["scores"]:
+        mode = (
+            ["--mode", "base", "--pair", "tiny"]
+            if each["label"] == "base"
+            else ["--mode", "rl", "--pair", each["label"]]
+        )
+        out = tmp_path / each["label"]
+        run(
+            "eval",
+            "--tasks",
+            "tiny_easy",
+            *DRAWN,
+            *mode,
+            "--no-track",
+            "--records",
+            str(out / "records"),
+            "--out",
+            str(out),
+        )
+        (result,) = read_results([str(out)])
+        assert each["value"] == pytest.approx(float(result.correct.mean()))
+    pairs = [(each["label"], each["minus"]) for each in found["differences"]]
+    assert pairs == [("tiny@2", "base"), ("tiny@8", "base"), ("tiny@8", "tiny@2")]
+    by_label = {each["label"]: each["value"] for each in found["scores"]}
+    for each in found["differences"]:
+        assert each["mean"] == pytest.approx(by_label[each["label"]] - by_label[each["minus"]])
+
+
+def test_every_sum_is_that_of_a_loop_over_tokens(followed):
+    path, found = followed
+    store = RecordStore(path / "records")
+    texts = {}
+    for who, record in zip(("base", "rl"), found["records"], strict=True):
+        snapshot = store.read(*record.split("/"))
+        texts[who] = [snapshot.rollout(key) for key in snapshot.held if key[1] < 2]
+        assert found["texts"][who]["tokens"] == sum(len(each.token_ids) for each in texts[who])
+    for one in found["checkpoints"]:
+        engine = open_engine(checkpoints(find_pair(one["name"])), EngineSpec(backend="transformers"))
+        for who, rollouts in texts.items():
+            below = above = n = 0
+            delta = forward = entropy = 0.0
+            for rollout in rollouts:
+                prompt = rollout.prompt_token_ids
+                base, rl = (torch.log_softmax(x, -1).double() for x in engine.logits([*prompt, *rollout.token_ids]))
+                for t, token in enumerate(rollout.token_ids):
+                    lb, lr = base[len(prompt) - 1 + t], rl[len(prompt) - 1 + t]
+                    d = float(lr[token] - lb[token])
+                    n, delta, below, above = n + 1, delta + d, below + (d < -0.1), above + (d > 0.1)
+                    forward += float((lr.exp() * (lr - lb)).sum())
+                    entropy -= float((lr.exp() * lr).sum())
+            told = one["text"][who]
+            assert told["delta_logp"]["value"] == pytest.approx(delta / n, abs=1e-5)
+            assert told["below"]["value"] == pytest.approx(below / n)
+            assert told["above"]["value"] == pytest.approx(above / n)
+            assert told["kl_rl_base"]["value"] == pytest.approx(forward / n, abs=1e-5)
+            assert told["entropy_rl"]["value"] == pytest.approx(entropy / n, abs=1e-4)
+            assert told["kl"]["value"] == pytest.approx((told["kl_rl_base"]["value"] + told["kl_base_rl"]["value"]) / 2)
+        engine.close()
+
+
+def test_weights_are_those_of_analyse_weights_since_base_and_since_the_one_before(followed):
+    found = followed[1]["checkpoints"]
+    two, eight = (checkpoints(find_pair(name)) for name in NAMES)
+    assert list(found[0]["weights"]) == ["base"]
+    since = {"base": eight, "before": eight.replace(base=two.rl)}
+    for name, pair in since.items():
+        tensors = weight_statistics(pair, spectra=False, progress=False)["tensors"]
+        told = found[1]["weights"][name]
+        assert told["moved"] == sum(each["moved"] for each in tensors)
+        assert told["difference"] == pytest.approx(sum(each["difference"] ** 2 for each in tensors) ** 0.5)
+
+
+def test_an_interrupted_command_goes_on_with_the_checkpoint_it_was_at(followed, tmp_path, monkeypatch):
+    scored, sums = [], trajectory._sums
+
+    def interrupted(pair, *rest):
+        scored.append(pair.rl)
+        if len(scored) == 2:
+            raise KeyboardInterrupt
+        return sums(pair, *rest)
+
+    monkeypatch.setattr(trajectory, "_sums", interrupted)
+    options = ["--records", str(followed[0] / "records"), "--out", str(tmp_path / "out")]
+    asked = ["analyse", "trajectory", *NAMES, "--tasks", "tiny_easy", *DRAWN, "--texts", "2", *options]
+    assert CliRunner().invoke(app, asked).exit_code != 0
+    run(*asked)
+    assert [place.rsplit("/", 1)[1] for place in scored] == ["step-2", "rl", "rl"]
+    assert json.loads((tmp_path / "out" / "trajectory.json").read_text()) == followed[1]
+    monkeypatch.setattr(trajectory, "_sums", None)
+    run(*asked)
+    with pytest.raises(UserError, match=r"tau=0 is refused; accepted: below 0"):
+        run(*asked, "--tau", "0")
+
+
+def test_the_report_draws_it(followed, tmp_path):
+    run("report", "--analysis", str(followed[0] / "out" / "trajectory.json"), "--out", str(tmp_path))
+    page = (tmp_path / "report.md").read_text()
+    assert "A training by step: tiny pair" in page
+    assert "2 checkpoints of one training, on tiny\\_easy (3 of 240 problems)" in page
+    assert "− the checkpoint before" in page
+    drawn = (tmp_path / "figures" / "trajectory.csv").read_text()
+    assert all(f"\n{what}," in drawn for what in ("accuracy", "kl", "delta_logp", "below", "weights moved"))
