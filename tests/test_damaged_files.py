@@ -578,6 +578,7 @@ def analyses(tmp_path_factory):
     (path / "training.json").write_text(json.dumps(found))
     (path / "weights.json").write_text(json.dumps(weight_statistics(tiny_pair(), progress=False)))
     (path / "gated.json").write_text(json.dumps(GATED))
+    (path / "trajectory.json").write_text(json.dumps(TRAJECTORY))
     return Folder(path)
 
 
@@ -595,9 +596,41 @@ GATED = {
 }  # fmt: skip
 
 
+ESTIMATE = {"value": 0.5, "low": 0.4, "high": 0.6}
+CHANGED = {"numbers": 9, "changed": 8, "moved": 7, "norm": 2.0, "difference": 0.1}
+OF_TEXT = dict.fromkeys(("below", "above", "delta_logp", "kl", "entropy_rl"), ESTIMATE)
+OVER = {"positions": 9, **dict.fromkeys(("r2_late", "r2", "explained", "worse", "best_gamma"), ESTIMATE)}
+TRAJECTORY = {
+    "kind": "trajectory", "pair": {"base": "a", "rl": "b"}, "tasks": ["tiny_easy"], "tau": -0.1,
+    "sampling": {"samples": 2, "temperature": 1.0, "top_p": 0.7, "seed": 0},
+    "texts": {who: {"problems": 3, "responses": 6, "tokens": 99} for who in ("base", "rl")},
+    "scores": [{"label": label, "task": "tiny_easy", **ESTIMATE} for label in ("base", "s@1", "s@2")],
+    "differences": [
+        {"task": "tiny_easy", "label": "s@1", "minus": "base", "mean": 0.1, "low": 0.0, "high": 0.2, "holm_p": 0.04}
+    ],
+    "checkpoints": [
+        {"name": f"s@{i}", "step": float(i), "text": {"base": OF_TEXT, "rl": OF_TEXT}, "weights": {"base": CHANGED}}
+        for i in (1, 2)
+    ],
+    "extrapolated": [
+        {
+            "early": "base", "late": "s@1", "real": "s@2", "gamma": 1.0, "positions": 9, "kl_late": ESTIMATE,
+            "kl": ESTIMATE, "sets": dict.fromkeys(("all", "top", "nucleus"), OVER),
+        }
+    ],
+}  # fmt: skip
+
+
 def test_analyses_say_what_can_be(analyses, tmp_path):
     """Values that pages would print, of the right type and impossible."""
+    first = {"gated": "decodings", "weights": "tensors", "trajectory": "checkpoints"}
     cases = {
+        "trajectory": [
+            ("step", None, -1.0),
+            ("text", "base", {}),
+            ("weights", "base", {"numbers": 0}),
+            ("name", None, 3),
+        ],
         "gated": [("share", "value", 1.5), ("by_token", 0, None), ("entropy", 0, []), ("problems", None, -1)],
         "weights": [("changed", None, 10**9), ("norm", None, -1.0), ("numbers", None, 0), ("drift", None, "NaN")],
     }
@@ -608,7 +641,7 @@ def test_analyses_say_what_can_be(analyses, tmp_path):
         assert analysis_sections([file])
         for name, inner, value in places:
             data = json.loads(json.dumps(healthy))
-            part = data["decodings" if kind == "gated" else "tensors"][0]
+            part = data[first[kind]][0]
             if inner is None:
                 part[name] = value
             else:

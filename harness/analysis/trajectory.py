@@ -8,15 +8,18 @@ kept in a file of its own, so that a command that was interrupted goes on. The r
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from harness.analysis.texts import teacher_forced
+from harness.analysis.extrapolated import compare, estimates, strength, triples
+from harness.analysis.texts import teacher_forced_logits
 from harness.analysis.traced import as_plain, limited
 from harness.analysis.weights import weight_statistics
 from harness.digest import digest_of
@@ -33,10 +36,11 @@ from harness.stats import Scores, family, token_mean, token_share
 
 TAU = -0.1  # nats: the threshold of the share of tokens that RL made less likely
 TEXTS = 4  # responses a problem whose tokens are scored
+POSITIONS = 2000  # of these tokens, at which whole logits are kept and compared
 BASE = "base"
 # What is summed over the tokens of a problem; the first two are shares, the others means.
 SUMS = ("below", "above", "delta_logp", "kl_rl_base", "kl_base_rl", "entropy_base", "entropy_rl")
-_FORMAT = 1  # of what is kept of a checkpoint
+_FORMAT = 3  # of what is kept of a checkpoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +60,7 @@ def trajectory_statistics(
     kept: Path,
     *,
     texts: int = TEXTS,
+    positions: int = POSITIONS,
     tau: float = TAU,
     progress: bool = True,
 ) -> dict[str, Any]:
@@ -66,9 +71,13 @@ def trajectory_statistics(
     of the last checkpoint to each problem; which share of the weights changed, since base and since the checkpoint
     before.
 
+    At `positions` of these tokens, drawn once, whole logits are kept, and those of later checkpoints compared with what
+    earlier ones extrapolate to (`harness.analysis.extrapolated`).
+
     Args:
         records: store of rollouts; what it holds is not decoded again.
-        kept: folder in which the numbers of each checkpoint are kept until all are there.
+        kept: folder in which the numbers of each checkpoint are kept, and the logits: 4 bytes a position and token of
+            the vocabulary.
         tau: counts the tokens with delta log p below it, and above -tau.
 
     Raises:
@@ -79,7 +88,11 @@ def trajectory_statistics(
     scores, jobs = _decoded(checkpoints, spec, records, progress)
     given = _texts(jobs, records, texts)
     sampling = jobs[0].sampling
-    scored = _scored(checkpoints, given, spec.engine, sampling.criterion_temperature, tau, kept, progress)
+    scoring = Scoring(
+        EngineSpec(backend="transformers", dtype=spec.engine.dtype, device=spec.engine.device),
+        given, sampling.criterion_temperature, tau, positions, kept,
+    )  # fmt: skip
+    scored = _scored(checkpoints, scoring, progress)
     weights = _weights(checkpoints, kept, progress)
     labels = [BASE, *(short_name(each) for each in checkpoints)]
     return {
@@ -97,6 +110,7 @@ def trajectory_statistics(
             {"name": label, "step": one.step, "rl": list(one.pair.of("rl")), "text": _estimates(of), "weights": changed}
             for label, one, of, changed in zip(labels[1:], checkpoints, scored, weights, strict=True)
         ],
+        "extrapolated": _extrapolated(checkpoints, labels, scoring, progress),
     }
 
 
@@ -167,58 +181,110 @@ def _extent(texts: Sequence[Text], who: str) -> dict[str, int]:
     }
 
 
-def _scored(
-    checkpoints: Sequence[Checkpoint],
-    texts: Sequence[Text],
-    engine: EngineSpec,
-    temperature: float,
-    tau: float,
-    kept: Path,
-    progress: bool,
-) -> list[dict[str, Any]]:
+@dataclass(frozen=True, eq=False)
+class Scoring:
+    """How texts are scored, and where what was found is kept."""
+
+    engine: EngineSpec
+    texts: Sequence[Text]
+    temperature: float
+    tau: float
+    positions: int
+    kept: Path
+
+    @cached_property
+    def key(self) -> list[Any]:
+        """Return what identifies it: the texts, which positions, how."""
+        texts = digest_of([(text.who, text.problem, text.before, text.tokens) for text in self.texts])
+        return [texts, self.temperature, self.tau, self.positions, self.engine.dtype]
+
+    @cached_property
+    def drawn(self) -> list[tuple[int, np.ndarray]]:
+        """Return the texts by number, and which of their tokens are the positions: drawn once, from all alike."""
+        ends = np.cumsum([len(text.tokens) for text in self.texts])
+        all_of = int(ends[-1])
+        chosen = np.sort(np.random.default_rng(0).choice(all_of, min(self.positions, all_of), replace=False))
+        owner = np.searchsorted(ends, chosen, side="right")
+        begins = ends - [len(text.tokens) for text in self.texts]
+        return [(int(i), (chosen - begins[i])[owner == i]) for i in np.unique(owner)]
+
+    def logits(self, place: str, revision: str | None) -> Path:
+        """Return the file with a model's logits at the positions, (positions, vocab) float32."""
+        return self.kept / f"logits-{digest_of([_FORMAT, fingerprint(place, revision), *self.key])}.npy"
+
+
+def _scored(checkpoints: Sequence[Checkpoint], scoring: Scoring, progress: bool) -> list[dict[str, Any]]:
     """Score the texts with base and each checkpoint in turn; return each one's sums by writer and problem."""
-    spec = EngineSpec(backend="transformers", dtype=engine.dtype, device=engine.device)
-    of_texts = digest_of([(text.who, text.problem, text.before, text.tokens) for text in texts])
-    found = []
-    with showing(progress), Bar(len(checkpoints) * len(texts), "text", "scoring", enabled=progress) as bar:
+    found, each = [], len(scoring.texts)
+    with showing(progress), Bar(len(checkpoints) * each, "text", "scoring", enabled=progress) as bar:
         for one in checkpoints:
-            key = ["scores", *_identity(one.pair), of_texts, temperature, tau, spec.dtype]
+            there = all(scoring.logits(*one.pair.of(role)).is_file() for role in ("base", "rl"))
+            key = ["scores", *_identity(one.pair), *scoring.key]
 
             def make(pair: Pair = one.pair) -> dict[str, Any]:
-                return _sums(pair, spec, texts, temperature, tau, bar)
+                return _sums(pair, scoring, bar)
 
             before = bar.n
-            found.append(keep(kept, key, make))
+            found.append(keep(scoring.kept, key, make, again=not there))
             if bar.n == before:  # it was there
-                bar.update(len(texts))
+                bar.update(each)
     return found
 
 
-def _sums(
-    pair: Pair, spec: EngineSpec, texts: Sequence[Text], temperature: float, tau: float, bar: Bar
-) -> dict[str, Any]:
-    """Score texts with one pair: by writer and problem the tokens, and the sums of `SUMS`."""
+def _sums(pair: Pair, scoring: Scoring, bar: Bar) -> dict[str, Any]:
+    """Score texts with one pair: by writer and problem the tokens, and the sums of `SUMS`; keep logits at positions."""
     import torch
 
     from harness.decode import open_engine
     from harness.policy.trace import FACTS, trace
 
     found: dict[str, dict[str, np.ndarray]] = {}
+    drawn = dict(scoring.drawn)
+    make_folder(scoring.kept)
     with phase("loading"):
-        engine: Any = open_engine(pair, spec)
+        engine: Any = open_engine(pair, scoring.engine)
     try:
-        for text in texts:
-            lb, lr = teacher_forced(engine, text.before, text.tokens, temperature)
+        files = [_LogitsFile(scoring.logits(*pair.of(role)), scoring, engine) for role in ("base", "rl")]
+        for number, text in enumerate(scoring.texts):
+            both = teacher_forced_logits(engine, text.before, text.tokens)
+            if (at := drawn.get(number)) is not None:
+                for file, logits in zip(files, both, strict=True):
+                    file.add(logits, at)
+            lb, lr = (torch.log_softmax(logits / scoring.temperature, dim=-1) for logits in both)
             table = trace(lb, lr, torch.tensor(text.tokens[: len(lb)], device=lb.device)).cpu().double().numpy()
             facts = {name: table[:, i] for i, name in enumerate(FACTS)}
             delta = facts["logp_rl"] - facts["logp_base"]
-            facts |= {"delta_logp": delta, "below": delta < tau, "above": delta > -tau}
+            facts |= {"delta_logp": delta, "below": delta < scoring.tau, "above": delta > -scoring.tau}
             mine = found.setdefault(text.who, {}).setdefault(text.problem, np.zeros(1 + len(SUMS)))
             mine += [len(delta), *(facts[name].sum() for name in SUMS)]
             bar.update()
+        for file in files:
+            file.close()
     finally:
         engine.close()
     return {who: {problem: row.tolist() for problem, row in rows.items()} for who, rows in found.items()}
+
+
+class _LogitsFile:
+    """Logits on their way into a file, which is there when it is whole."""
+
+    def __init__(self, path: Path, scoring: Scoring, engine: Any) -> None:
+        self.path, self.new, self.row = path, path.with_suffix(".new.npy"), 0
+        shape = sum(len(at) for _, at in scoring.drawn), engine.checkpoints.vocab_size
+        self.table = np.lib.format.open_memmap(self.new, mode="w+", dtype=np.float32, shape=shape)
+
+    def add(self, logits: Any, at: np.ndarray) -> None:
+        """Add a text's logits, (tokens, vocab), at some of its tokens; beyond the models' context they are NaN."""
+        rows = np.full((len(at), self.table.shape[1]), np.nan, dtype=np.float32)
+        inside = at < len(logits)
+        rows[inside] = logits[at[inside]].float().cpu().numpy()
+        self.table[self.row : self.row + len(at)] = rows
+        self.row += len(at)
+
+    def close(self) -> None:
+        """Put the file in its place."""
+        self.table.flush()
+        os.replace(self.new, self.path)
 
 
 def _estimates(sums: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, dict[str, Any]]:
@@ -232,6 +298,36 @@ def _estimates(sums: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, d
             name: as_plain((token_share if name in SUMS[:2] else token_mean)(column, table[:, 0]))
             for name, column in columns.items()
         }
+    return found
+
+
+# Extrapolated logits against the real later checkpoint's
+
+
+def _extrapolated(
+    checkpoints: Sequence[Checkpoint], labels: Sequence[str], scoring: Scoring, progress: bool
+) -> list[dict[str, Any]]:
+    """Compare each later checkpoint with what two earlier ones, base among them, extrapolate to."""
+    steps = [0.0, *(one.step for one in checkpoints)]
+    models = [checkpoints[0].pair.of("base"), *(one.pair.of("rl") for one in checkpoints)]
+    problems = [scoring.texts[number].problem for number, at in scoring.drawn for _ in at]
+    asked, found = triples(steps), []
+    with showing(progress), Bar(len(asked), "comparison", "extrapolating", enabled=progress) as bar:
+        for three in asked:
+            gamma = strength(*(steps[i] for i in three))
+
+            def make(three: tuple[int, ...] = three, gamma: float = gamma) -> dict[str, Any]:
+                tables = [np.load(scoring.logits(*models[i]), mmap_mode="r") for i in three]
+                inside = np.isfinite(np.stack([table[:, 0] for table in tables], axis=1)).all(axis=1)
+                both = min(table.shape[1] for table in tables)
+                compared = compare(*(table[inside, :both] for table in tables), gamma=gamma)
+                return estimates(compared, np.array(problems)[inside].tolist())
+
+            key = ["extrapolated", *(fingerprint(*models[i]) for i in three), gamma, *scoring.key]
+            numbers = keep(scoring.kept, key, make)
+            names = {role: labels[i] for role, i in zip(("early", "late", "real"), three, strict=True)}
+            found.append({**names, "steps": [steps[i] for i in three], "gamma": gamma, **numbers})
+            bar.update()
     return found
 
 
@@ -269,11 +365,12 @@ def _changed(pair: Pair, kept: Path, progress: bool) -> dict[str, Any] | None:
 # What is kept of a checkpoint
 
 
-def keep(folder: Path, key: Sequence[Any], make: Callable[[], Any]) -> Any:
-    """Return what was kept under a key; if nothing was, make it and keep it as JSON, in a file of its own."""
+def keep(folder: Path, key: Sequence[Any], make: Callable[[], Any], *, again: bool = False) -> Any:
+    """Return what was kept under a key; if nothing was, or `again`, make it and keep it: JSON in a file of its own."""
     path = folder / f"{key[0]}-{digest_of([_FORMAT, *key])}.json"
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        if not again:
+            return json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         pass
     found = json.loads(json.dumps(make(), allow_nan=False))

@@ -119,6 +119,9 @@ def analyse_trajectory(
     texts: Annotated[
         int, typer.Option(help="Responses of base and of the last checkpoint a problem, scored by all.", min=1)
     ] = 4,
+    positions: Annotated[
+        int, typer.Option(help="Of their tokens, at which whole logits are kept and extrapolated.", min=2)
+    ] = 2000,
     tau: Annotated[float, typer.Option(help="Tokens with Δ log p below it, and above −τ, are counted.", max=0)] = -0.1,
     records: Annotated[Path, typer.Option(help="Store of rollouts; what it holds is not decoded again.")] = Path(
         "runs/records"
@@ -127,6 +130,7 @@ def analyse_trajectory(
 ) -> None:
     """Follow a training through its checkpoints: accuracy, Δ log p, changed weights by step: OUT/trajectory.json.
 
+    Logits that earlier checkpoints extrapolate to are compared with the real later ones.
     One checkpoint at a time is beside base; a command that was interrupted goes on where it was. For example:
 
     \b
@@ -149,7 +153,7 @@ def analyse_trajectory(
     found = [replace(each, pair=resolved(each.pair)) for each in found]
     _keep(
         out / "trajectory.json",
-        trajectory_statistics(found, asked, records, out / "trajectory", texts=texts, tau=tau),
+        trajectory_statistics(found, asked, records, out / "trajectory", texts=texts, positions=positions, tau=tau),
     )
 
 

@@ -254,6 +254,12 @@ class StepWeights(Stored, frozen=True):
     norm: Amount
     difference: Amount
 
+    @model_validator(mode="after")
+    def _check(self) -> "StepWeights":
+        if not self.moved <= self.changed <= self.numbers:
+            raise ValueError(f"moved={self.moved}, changed={self.changed}, numbers={self.numbers} do not nest")
+        return self
+
 
 class StepText(Stored, frozen=True):
     """Say what a checkpoint and base think of one writer's tokens."""
@@ -281,6 +287,36 @@ class Extent(Stored, frozen=True):
     tokens: Count
 
 
+class SetOfTokens(Stored, frozen=True):
+    """Compare extrapolated logits over one set of the vocabulary."""
+
+    positions: Count
+    r2_late: Estimate
+    r2: Estimate
+    explained: Estimate
+    worse: Estimate
+    best_gamma: Estimate
+
+
+class ExtrapolatedTo(Stored, frozen=True):
+    """Compare one later checkpoint with what two earlier ones extrapolate to."""
+
+    early: Text
+    late: Text
+    real: Text
+    gamma: Amount
+    positions: Count
+    kl_late: Estimate
+    kl: Estimate
+    sets: dict[Literal["all", "top", "nucleus"], SetOfTokens]
+
+    @model_validator(mode="after")
+    def _check(self) -> "ExtrapolatedTo":
+        if len(self.sets) != 3:
+            raise ValueError("sets: accepted: all, top and nucleus, each of them")
+        return self
+
+
 class TrajectoryForm(Stored, frozen=True):
     """`trajectory.json`."""
 
@@ -293,6 +329,7 @@ class TrajectoryForm(Stored, frozen=True):
     scores: Annotated[tuple[StepScore, ...], Field(min_length=1)]
     differences: tuple[StepDifference, ...]
     checkpoints: Annotated[tuple[Step, ...], Field(min_length=1)]
+    extrapolated: tuple[ExtrapolatedTo, ...]
 
 
 class BanditTrial(Stored, frozen=True):

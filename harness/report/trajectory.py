@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.report.draw import BASE, COLOURS, MARKS, RL, canvas, percent_axis, styled, svg
+from harness.report.extrapolated import extrapolated_parts, nats
 from harness.report.groups import pair_title
 from harness.report.model import Cell, Column, Figure, Row, Section, Table
 from harness.report.tokens import percent
@@ -23,11 +24,13 @@ def trajectory_section(data: Mapping[str, Any], number: int = 0) -> Section:
         f"T = {drawn['temperature']:g}, top-p {drawn['top_p']:g}. Every checkpoint and base scored the same text: "
         f"{each} ({texts['base']['problems']} problems). Intervals are over problems."
     )
-    shown = (
+    shown: tuple[Figure | Table, ...] = (
         by_step(data, f"trajectory{slug}"),
         accuracy_table(data, f"trajectory-accuracy{slug}"),
         change_table(data, f"trajectory-change{slug}"),
     )
+    if data["extrapolated"]:
+        shown += extrapolated_parts(data, _whose(data), slug)
     return Section(f"A training by step: {_whose(data)}", (said,), shown)
 
 
@@ -177,11 +180,11 @@ def change_table(data: Mapping[str, Any], name: str) -> Table:
             Row(
                 (
                     Cell(visible(str(one["name"]), 60)),
-                    _nats(of["delta_logp"], 4),
+                    nats(of["delta_logp"], 4),
                     percent(of["below"]),
                     percent(of["above"]),
-                    _nats(of["kl"], 4),
-                    _nats(of["entropy_rl"], 3),
+                    nats(of["kl"], 4),
+                    nats(of["entropy_rl"], 3),
                     *(
                         Cell("–") if shares[0] is None else Cell(f"{100 * shares[0][what]:.2f} %", shares[0][what])
                         for what in ("changed", "moved")
@@ -204,10 +207,3 @@ def change_table(data: Mapping[str, Any], name: str) -> Table:
         "95 % intervals over problems. The weights against base's."
     )
     return Table(name, f"{_whose(data)}: what changed by step.", columns, tuple(rows), (note,))
-
-
-def _nats(one: Mapping[str, Any], digits: int) -> Cell:
-    if one["value"] is None:
-        return Cell("–")
-    small = () if one["low"] is None else (f"[{one['low']:.{digits}f}, {one['high']:.{digits}f}]",)
-    return Cell(f"{one['value']:.{digits}f}", one["value"], small)

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -113,6 +114,48 @@ def test_weights_are_those_of_analyse_weights_since_base_and_since_the_one_befor
         assert told["difference"] == pytest.approx(sum(each["difference"] ** 2 for each in tensors) ** 0.5)
 
 
+def test_extrapolated_logits_are_compared_at_the_tokens_of_the_text(followed):
+    """At all of them: there are fewer than 2,000."""
+    path, found = followed
+    (one,) = found["extrapolated"]
+    assert (one["early"], one["late"], one["real"], one["gamma"]) == ("base", *NAMES, 3.0)
+    assert one["positions"] == sum(each["tokens"] for each in found["texts"].values())
+    two, eight = (open_engine(checkpoints(find_pair(name)), EngineSpec(backend="transformers")) for name in NAMES)
+    stay = miss = 0.0
+    for record in found["records"]:
+        snapshot = RecordStore(path / "records").read(*record.split("/"))
+        for key in snapshot.held:
+            if key[1] < 2:
+                rollout = snapshot.rollout(key)
+                ids, n = [*rollout.prompt_token_ids, *rollout.token_ids], len(rollout.prompt_token_ids)
+                base, late = (each[n - 1 : -1].double() for each in two.logits(ids))
+                real = eight.logits(ids)[1][n - 1 : -1].double()
+                base, late, real = (each - each.mean(1, keepdim=True) for each in (base, late, real))
+                stay += float((real - late).square().sum())
+                miss += float((real - (late + 3 * (late - base))).square().sum())
+    for engine in (two, eight):
+        engine.close()
+    assert one["sets"]["all"]["explained"]["value"] == pytest.approx(1 - miss / stay, abs=1e-4)
+
+
+def test_fewer_positions_are_drawn_once_and_lost_logits_are_made_again(followed, tmp_path):
+    options = ["--records", str(followed[0] / "records"), "--out", str(tmp_path)]
+    asked = ["analyse", "trajectory", *NAMES, "--tasks", "tiny_easy", *DRAWN, "--texts", "2", *options]
+    run(*asked, "--positions", "50")
+    first = (tmp_path / "trajectory.json").read_bytes()
+    assert json.loads(first)["extrapolated"][0]["positions"] == 50
+    tables = {path: np.load(path) for path in (tmp_path / "trajectory").glob("logits-*.npy")}
+    assert {table.shape[0] for table in tables.values()} == {50}
+    assert len(tables) == 3, "base, and two checkpoints"
+    for path in (tmp_path / "trajectory").glob("*.*"):
+        if not path.name.startswith("scores"):
+            path.unlink()
+    run(*asked, "--positions", "50")
+    assert (tmp_path / "trajectory.json").read_bytes() == first
+    for path, table in tables.items():
+        np.testing.assert_array_equal(np.load(path), table)
+
+
 def test_an_interrupted_command_goes_on_with_the_checkpoint_it_was_at(followed, tmp_path, monkeypatch):
     scored, sums = [], trajectory._sums
 
@@ -141,5 +184,7 @@ def test_the_report_draws_it(followed, tmp_path):
     assert "A training by step: tiny pair" in page
     assert "2 checkpoints of one training, on tiny\\_easy (3 of 240 problems)" in page
     assert "− the checkpoint before" in page
+    assert "logits extrapolated to a later checkpoint" in page
+    assert "base, tiny@2 → tiny@8" in (tmp_path / "figures" / "extrapolated.csv").read_text()
     drawn = (tmp_path / "figures" / "trajectory.csv").read_text()
     assert all(f"\n{what}," in drawn for what in ("accuracy", "kl", "delta_logp", "below", "weights moved"))

@@ -1,0 +1,109 @@
+"""Extrapolated logits against loops over every token of the vocabulary, and on logits that move in a straight line."""
+
+import numpy as np
+import pytest
+
+from harness.analysis.extrapolated import NUCLEUS, SETS, TOP, compare, estimates, strength, triples
+
+N, VOCAB = 70, 23
+PROBLEMS = [f"p{i // 7}" for i in range(N)]
+
+
+@pytest.fixture
+def logits():
+    """Logits of four checkpoints, (4, n, vocab): a straight line with some noise, and a constant of each position."""
+    random = np.random.default_rng(0)
+    start, way = random.normal(0, 2, (N, VOCAB)), random.normal(0, 0.3, (N, VOCAB))
+    line = np.stack([start + step * way for step in (0, 2, 4, 8)])
+    return line, line + random.normal(0, 0.2, line.shape) + random.normal(0, 5, (4, N, 1))
+
+
+def test_logits_that_are_linear_in_the_step_are_extrapolated_exactly(logits):
+    line = logits[0] + np.random.default_rng(1).normal(0, 5, (4, N, 1))  # which no distribution sees
+    for i, j, k in triples((0, 2, 4, 8)):
+        gamma = strength(*((0, 2, 4, 8)[each] for each in (i, j, k)))
+        told = estimates(compare(line[i], line[j], line[k], gamma), PROBLEMS)
+        assert told["kl"]["value"] == pytest.approx(0, abs=1e-12)
+        assert told["kl_late"]["value"] > 1e-3
+        for name in SETS:
+            one = told["sets"][name]
+            for what, value in (("r2", 1), ("explained", 1), ("worse", 0), ("best_gamma", gamma)):
+                assert one[what]["value"] == pytest.approx(value), (name, what)
+            assert one["r2_late"]["value"] < 1
+
+
+def test_every_number_is_that_of_a_loop(logits):
+    early, late, _, real = logits[1]
+    gamma = strength(0, 2, 8)
+    found = compare(early, late, real, gamma)
+    told = estimates(found, PROBLEMS)
+    r2, r2_late = {name: [] for name in SETS}, {name: [] for name in SETS}
+    pooled = {name: np.zeros(4) for name in SETS}
+    worse = dict.fromkeys(SETS, 0)
+    for n in range(N):
+        p = np.exp(real[n]) / np.exp(real[n]).sum()
+        hat = [late[n, v] + gamma * (late[n, v] - early[n, v]) for v in range(VOCAB)]
+        for name, other in (("kl_late", late[n]), ("kl_extrapolated", np.array(hat))):
+            q = np.exp(other) / np.exp(other).sum()
+            assert found[name][n] == pytest.approx(sum(p[v] * np.log(p[v] / q[v]) for v in range(VOCAB)))
+        ranked = sorted(range(VOCAB), key=lambda v: -p[v])
+        mass, nucleus = 0.0, []
+        for v in ranked:
+            if mass < NUCLEUS:
+                nucleus.append(v)
+            mass += p[v]
+        for name, chosen in {"all": ranked, "top": ranked[:TOP], "nucleus": nucleus}.items():
+            if len(chosen) < 2:
+                assert np.isnan(found[name][n]).all()
+                continue
+            c = {k: np.mean([x[v] for v in chosen]) for k, x in enumerate((early[n], late[n], real[n], hat))}
+            total = sum((real[n, v] - c[2]) ** 2 for v in chosen)
+            stay = sum((real[n, v] - c[2] - late[n, v] + c[1]) ** 2 for v in chosen)
+            miss = sum((real[n, v] - c[2] - hat[v] + c[3]) ** 2 for v in chosen)
+            moved = [late[n, v] - c[1] - early[n, v] + c[0] for v in chosen]
+            along = sum((real[n, v] - c[2] - late[n, v] + c[1]) * m for v, m in zip(chosen, moved, strict=True))
+            r2[name].append(1 - miss / total)
+            r2_late[name].append(1 - stay / total)
+            worse[name] += miss > stay
+            pooled[name] += (stay, miss, along, sum(m * m for m in moved))
+    for name in SETS:
+        one, (stay, miss, along, before) = told["sets"][name], pooled[name]
+        assert one["positions"] == len(r2[name])
+        assert one["r2"]["value"] == pytest.approx(np.mean(r2[name]))
+        assert one["r2_late"]["value"] == pytest.approx(np.mean(r2_late[name]))
+        assert one["r2_added"]["value"] == pytest.approx(np.mean(r2[name]) - np.mean(r2_late[name]))
+        assert one["explained"]["value"] == pytest.approx(1 - miss / stay)
+        assert one["explained"]["low"] < one["explained"]["value"] < one["explained"]["high"]
+        assert one["worse"]["value"] == pytest.approx(worse[name] / len(r2[name]))
+        assert one["best_gamma"]["value"] == pytest.approx(along / before)
+    added = found["kl_extrapolated"] - found["kl_late"]
+    assert told["kl_added"]["value"] == pytest.approx(added.mean())
+
+
+def test_intervals_are_over_problems_not_over_positions(logits):
+    early, late, _, real = (each[:10] for each in logits[1])
+    copied = (np.repeat(each, 50, axis=0) for each in (early, late, real))
+    names = [f"p{i}" for i in range(10)]
+    one = estimates(compare(early, late, real, 3.0), names)["sets"]["all"]
+    many = estimates(compare(*copied, 3.0), np.repeat(names, 50).tolist())["sets"]["all"]
+    for what in ("r2", "explained", "best_gamma"):
+        assert many[what] == pytest.approx(one[what]), "the same text 50 times says nothing more"
+    alone = estimates(compare(early, late, real, 3.0), ["p"] * 10)["sets"]["all"]
+    assert alone["explained"]["low"] is None
+
+
+def test_a_change_of_another_direction_is_worse_than_staying(logits):
+    random = np.random.default_rng(3)
+    early, late = logits[0][:2]
+    real = late + random.normal(0, 0.5, late.shape)
+    told = estimates(compare(early, late, real, 1.0), PROBLEMS)["sets"]["all"]
+    assert told["explained"]["high"] < 0
+    assert told["worse"]["value"] > 0.9
+    assert told["best_gamma"]["low"] < 0 < told["best_gamma"]["high"]
+
+
+def test_of_many_checkpoints_neighbours_are_compared():
+    assert len(triples(range(6))) == 20
+    assert (0, 8, 9) in triples(range(10))
+    assert (4, 5, 6) in triples(range(10))
+    assert (1, 4, 6) not in triples(range(10))
