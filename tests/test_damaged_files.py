@@ -33,6 +33,9 @@ from harness.evals.foreign import LmEvalResult, TaskScores
 from harness.evals.from_records import grade_again
 from harness.evals.places import read_results
 from harness.evals.settings import settings_of
+from harness.exchange.export import export
+from harness.exchange.imported import import_foreign, read_foreign
+from harness.exchange.target import Target
 from harness.records import RecordStore, lines
 from harness.records.commands import gc_records, import_official, list_records, show_record, verify_records
 from harness.records.official import read_official
@@ -55,6 +58,9 @@ from harness.train.data import read_problems
 from harness.train.folder import Input, TrainingFolder
 from harness.train.spec import load_train
 from harness.train.summary import write_summary
+from tests.exchange import foreign
+from tests.exchange.made import MODES as exchange_modes
+from tests.exchange.made import results as exchange_results
 from tests.records import fixture_official, made
 from tests.report.made import result, tokens
 from tests.sweep.test_begun import BEGUN
@@ -659,6 +665,54 @@ MASS = {"a": {"token_share": [0.5, 0.5], "gradient_share": [0.9, 0.1], "steps": 
 def test_analyses(analyses, capsys, change):
     file = analyses.damage(change)
     judged("analyses", capsys, lambda: analysis_sections([file]))
+
+
+@pytest.fixture(scope="module")
+def foreign_files(tmp_path_factory):
+    """Files of other programs, and what we export in their formats."""
+    path = tmp_path_factory.mktemp("foreign")
+    foreign.write_lm_eval(path / "samples_gsm8k_2026-05-01.jsonl", foreign.lm_eval_rows())
+    foreign.write_lm_eval(path / "x_samples.jsonl", foreign.eee_rows())
+    foreign.write_eval(path / "old.eval", foreign.inspect_log())
+    foreign.packed_by_zstandard(path / "log.eval", foreign.inspect_log())
+    (path / "log.json").write_text(json.dumps(foreign.inspect_log()))
+    one = exchange_results(tmp_path_factory.mktemp("exported"), exchange_modes[2:3], problems=2, samples=2)
+    for form in ("eee", "inspect", "lm-eval"):
+        export(one, form, path / form, Target())
+    return Folder(path)
+
+
+@cases(60, 0.15)
+@given(change=changes())
+def test_files_of_other_programs(foreign_files, capsys, change):
+    """The damaged file, or the one whose settings it says, is read and becomes a record that is compared."""
+    file = foreign_files.damage(change)
+    beside = [each for each in file.parent.iterdir() if each.is_file() and ("samples" in each.name or each == file)]
+    chosen = beside[-1] if file.suffix == ".json" and "log" not in file.name else file
+    store = foreign_files.path / "store"
+
+    def read():
+        run = read_foreign(chosen)
+        for each in run.responses:
+            assert isinstance(each.text, str)
+            assert max((*each.replaced, *each.changed, -1)) < (each.n_tokens or 0) or not each.replaced
+
+    def imported():
+        shutil.rmtree(store, ignore_errors=True)
+        decoding = None if "rlvr-dir" in str(chosen) else Decoding(mode="rl")
+        told = import_foreign(store, [chosen], task="theirs", decoding=decoding, graders=())
+        json.dumps(told, allow_nan=False)
+        if told["judge"]:
+            markdown_of(read_results([store], grader="official"))
+
+    judged("other programs' files", capsys, read, imported)
+    shutil.rmtree(store, ignore_errors=True)
+
+
+def markdown_of(found):
+    for each in found:
+        assert 0.0 <= each.avg <= 1.0
+    build(found)
 
 
 @pytest.fixture(scope="module")

@@ -118,6 +118,9 @@ def compare_command(
             "--equal-forwards", help="Add what one model does with as many forwards as two, and token budgets."
         ),
     ] = False,
+    crossing: Annotated[
+        bool, typer.Option("--crossing", help="Say from which k on base's Pass@k is above RL's, with its interval.")
+    ] = False,
     store: Annotated[Path, typer.Option(help="Folder of records, for hashes.")] = Path("runs/records"),
     partial: Annotated[
         bool, typer.Option("--partial", help="Of unfinished records: the samples that every problem has, marked.")
@@ -155,6 +158,7 @@ def compare_command(
     settings = settings_of(found, names)
     rows = compare(settings, against, names)
     needed = "" if gain is None else f"\n\n{problems_needed(rows, gain / 100)}"
+    needed += f"\n\n{forwards.crossings(rows)}" if crossing else ""
     needed += f"\n\n{forwards.markdown(forwards.equal_forwards(settings, names))}" if equal_forwards else ""
     echo(markdown(rows, left_out(settings, rows, names)) + needed, lines=True)
 

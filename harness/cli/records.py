@@ -158,11 +158,43 @@ def records_gc(
 
 @app.command("import")
 def records_import(
-    folder: Annotated[Path, typer.Argument(help="A result folder of the authors' script (seed*.json).")],
-    task: Annotated[str | None, typer.Option(help="Benchmark, where the folder's name does not say.")] = None,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A result folder of the authors' script (seed*.json); or samples of lm-eval, a log of Inspect, or "
+            "responses of Every Eval Ever: several files are further samples of the same problems."
+        ),
+    ],
+    task: Annotated[
+        str | None, typer.Option(help="Benchmark, where the source does not say, or its name here.")
+    ] = None,
+    decoding: Annotated[
+        str | None,
+        typer.Option("-d", "--decoding", help="How it was decoded: base, rl, or a rule. Not for the authors'."),
+    ] = None,
+    base: Annotated[str | None, typer.Option(help="The base model of the pair that the run is one side of.")] = None,
+    rl: Annotated[str | None, typer.Option(help="The RL model of that pair.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Whose verdicts: METRIC/FILTER of lm-eval, a scorer of Inspect, a result's id.")
+    ] = None,
     store: RecordsFolder = RECORDS,
 ) -> None:
-    """Read the authors' own result files, compare their verdicts with ours; prints JSON."""
-    from harness.records.commands import import_official
+    """Read result files of others, keep their verdicts beside ours, and name what they lack; prints JSON.
 
-    echo_json(import_official(store, folder, task=task))
+    \b
+        rlvr-dir records import samples_gsm8k_*.jsonl -d base --rl org/its-rl
+        rlvr-dir compare runs/records --grader official
+    """
+    from harness.errors import UserError
+    from harness.exchange.imported import import_foreign
+    from harness.records.commands import import_official
+    from harness.spec import parse_decoding
+
+    if len(paths) == 1 and paths[0].expanduser().is_dir():
+        if decoding or base or rl or metric:
+            raise UserError(f"{paths[0]} is a folder of the authors' script, which says it all; accepted: --task")
+        echo_json(import_official(store, paths[0], task=task))
+        return
+    how = parse_decoding(decoding) if decoding else None
+    files = [path.expanduser() for path in paths]
+    echo_json(import_foreign(store, files, task=task, decoding=how, base=base, rl=rl, metric=metric))

@@ -17,7 +17,7 @@ import numpy as np
 from harness import stats
 from harness.errors import UserError
 from harness.evals.budgets import lengths, within
-from harness.evals.compare import is_lm_eval, unlike
+from harness.evals.compare import Comparison, comparison_kind, is_lm_eval, unlike
 from harness.evals.settings import Setting
 from harness.markdown import interval, markdown_table
 
@@ -155,10 +155,15 @@ def tokens_of(setting: Setting) -> float:
     return float(np.mean([result.n_tokens.mean() for result in setting.results]))
 
 
+def tells_lengths(setting: Setting) -> bool:
+    """Tell whether the lengths of its responses are known, which those of an imported result may not be."""
+    return not any({"n_tokens", "truncated"} & {*result.lacks} for result in setting.results)
+
+
 def answers_of(setting: Setting) -> list[Answer]:
     """Return a setting's ways to an answer: one sample, and majorities of 2, 4, ... as far as one seed has samples."""
     votes, most = [1], min(result.samples for result in setting.results)
-    if all(result.votes is not None for result in setting.results):
+    if all(result.votes is not None and "votes" not in result.lacks for result in setting.results):
         votes += [2**i for i in range(1, most.bit_length()) if 2**i <= most]
     return [Answer(setting, each) for each in votes]
 
@@ -172,7 +177,8 @@ def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) ->
     Raises:
         UserError: nothing is left that could meet.
     """
-    left, lots = [setting for setting in settings if not is_lm_eval(setting)], []
+    left = [setting for setting in settings if not is_lm_eval(setting) and tells_lengths(setting)]
+    lots: list[Lot] = []
     while left:
         first = left[0]
         one = (first.task, first.first.pair, first.first.name)
@@ -215,6 +221,20 @@ def _crossing(lot: Sequence[Setting]) -> stats.Crossing | None:
             if min(rl.samples, base.samples) > 1:
                 return stats.crossing(base.values, rl.values)
     return None
+
+
+def crossings(rows: Sequence[Comparison]) -> str:
+    """Say of each comparison of RL with its base from which k on base's Pass@k is above RL's, a line a benchmark.
+
+    Raises:
+        UserError: there is none, or none with two samples a problem.
+    """
+    pairs = [(row.result, row.reference) for row in rows if comparison_kind(row) == "trained"]
+    pairs = [(rl, base) for rl, base in pairs if not is_lm_eval(rl) and min(rl.samples, base.samples) > 1]
+    if not pairs:
+        raise UserError("a crossing needs RL compared with its base, with two samples a problem at least")
+    said = [(rl, base, stats.crossing(base.values, rl.values)) for rl, base in pairs]
+    return "\n".join(f"- {rl.benchmark}, {base.label} and {rl.label}: {crossing_sentence(k)}" for rl, base, k in said)
 
 
 def crossing_sentence(found: stats.Crossing) -> str:

@@ -16,9 +16,9 @@ from harness.evals.metrics import verdict_facts
 from harness.evals.result import EvalResult
 from harness.evals.task_file import GRADER, is_task_file
 from harness.grading import DEFAULT_GRADER, Gold, Verdict, grader_name
-from harness.records import Key, RecordStore, Snapshot, judge_name
+from harness.records import Drawing, Key, RecordStore, Snapshot, judge_name
 from harness.records.journal import header
-from harness.records.verdicts import OFFICIAL, grade_record, latest_verdicts, read_verdicts, versions
+from harness.records.verdicts import OFFICIAL, grade_record, judges, latest_verdicts, read_verdicts, versions
 from harness.spec import Decoding, Presentation, Sampling, parse
 
 if TYPE_CHECKING:
@@ -140,6 +140,12 @@ def _result(
         **({"partial": part} if part else {}),
         **({"source": config.source} if config.source else {}),
     }
+    if grader == OFFICIAL:
+        answered = any(verdict.answer is not None for verdict in verdicts[version].values())
+        provenance["graded_with"] = {**versions(grader), "judge": str(config.source.get("judge") or grader)}
+        provenance["lacks"] = [*config.lacks, *([] if answered else ["no_box", "votes"])]
+    elif config.source:
+        provenance["lacks"] = [*config.lacks]
     decoding = config.decoding or _imported(config.source)
     return EvalResult.from_samples(snapshot.task, decoding, _sampling(config, width), rows, provenance=provenance)
 
@@ -320,7 +326,9 @@ def _golds(
     if config is not None and config.source:
         if golds != PUBLISHED:
             raise UserError(f"golds={golds!r}: the imported record {snapshot.name} has the answers it came with only")
-        came = {r["problem"]: str(r["gold"]) for r in read_verdicts(snapshot.folder, OFFICIAL).values()}
+        said = [read_verdicts(snapshot.folder, judge) for judge in (OFFICIAL, *judges(snapshot.folder))]
+        rows = next((each for each in said if each), {}).values()
+        came = {r["problem"]: r["gold"] if isinstance(r["gold"], str) else tuple(r["gold"]) for r in rows}
         return {PUBLISHED: came}, BenchmarkFacts()
     benchmark = benchmark_of(snapshot, data_dir=data_dir)
     found: dict[str, Mapping[str, Gold]] = {
@@ -331,10 +339,10 @@ def _golds(
 
 
 def _sampling(config: Any, samples: int) -> Sampling:
-    """Return how a record was drawn; what an imported one does not say is taken as the paper's."""
+    """Return how a record was drawn; what an imported one does not say has the paper's value, and is in `lacks`."""
     if config.sampling is not None:
         return parse(Sampling, {"samples": samples, **config.sampling.model_dump()})
-    known = {name: config.source[name] for name in ("temperature", "top_p") if name in config.source}
+    known = {name: config.source[name] for name in Drawing.model_fields if name in config.source}
     return parse(Sampling, {"samples": samples, **known})
 
 

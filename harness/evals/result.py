@@ -22,6 +22,7 @@ from harness.spec.stored import MOST, Count, Flag, Name, Number, Plain, Stored, 
 # What must be equal before two results are subtracted or put into one column; another decoding, seed, number of samples
 # or pair of models is what they are compared for.
 ALIKE = ("grader", "golds", "data", "problems", "temperature", "top_p", "max_tokens")
+UNTOLD = ("data", "temperature", "top_p", "max_tokens")  # of these, what a source need not say
 # What of a result's provenance can change its numbers: the settings of its tokens, the answers, and who graded.
 ASKED = ("settings", "data", "graded_with", "golds", "partial")
 ARRAYS = ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
@@ -216,7 +217,7 @@ class EvalResult:
     @property
     def maj(self) -> float | None:
         """Maj@n: the share of problems whose commonest answer is right; None where the answers are not known."""
-        if self.votes is None:
+        if self.votes is None or "votes" in self.lacks:
             return None
         rows = [[None if vote < 0 else int(vote) for vote in row] for row in self.votes]
         return stats.maj_at_k(rows, self.correct.tolist())
@@ -295,16 +296,18 @@ class EvalResult:
             "problems": self.problem_ids,
             **self.sampling.model_dump(include={"temperature", "max_tokens"}),
             "top_p": self.sampling.truncation,
+            **{name: None for name in ("temperature", "top_p", "max_tokens") if name in self.lacks},
         }
 
     def unlike(self, other: "EvalResult") -> list[str]:
-        """Return the names of `ALIKE` in which two results differ; data that either does not tell are not among them.
+        """Return the names of `ALIKE` in which two results differ.
 
-        (Imported records have no digest of their data. Their problems are compared by id.)
+        Data and settings of the sampling that either does not tell are not among them: imported records have no digest
+        of their data, and may not say how they were drawn. Their problems are compared by id.
         """
         mine, theirs = self.alike(), other.alike()
         differing = [name for name in ALIKE if mine[name] != theirs[name]]
-        return [name for name in differing if name != "data" or None not in (mine["data"], theirs["data"])]
+        return [name for name in differing if name not in UNTOLD or None not in (mine[name], theirs[name])]
 
     @property
     def replacement_ratio(self) -> float:
@@ -332,11 +335,17 @@ class EvalResult:
 
     def _responses(self, i: int) -> stats.Responses:
         """Return the responses to the i-th problem."""
-        votes = None if self.votes is None else [None if vote < 0 else int(vote) for vote in self.votes[i]]
+        votes = (
+            None
+            if self.votes is None or "votes" in self.lacks
+            else [None if vote < 0 else int(vote) for vote in self.votes[i]]
+        )
+        counted = {"n_tokens", "n_replaced"}.isdisjoint(self.lacks)
+        told = [name for name in ARRAYS if name not in self.lacks and (counted or name not in ARRAYS[1:4])]
         return stats.Responses(
             votes=votes,
             correct_by={version: table[i].tolist() for version, table in self.correct_by.items()},
-            **{name: getattr(self, name)[i].tolist() for name in ARRAYS},
+            **{name: getattr(self, name)[i].tolist() for name in told},
         )
 
     def minus(self, other: "EvalResult") -> stats.PairedDifference:

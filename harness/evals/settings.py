@@ -18,6 +18,7 @@ from harness.evals.result import ALIKE, EvalResult
 from harness.spec import Decoding, Sampling
 from harness.spec.pair import model_name
 
+_UNKNOWN = {"temperature": "T unknown", "top_p": "truncation unknown", "max_tokens": "most tokens unknown"}
 ENGINE = ("backend", "vllm", "transformers", "torch", "dtype", "device")  # what labels can say of an engine
 
 
@@ -158,6 +159,7 @@ def facets(result: EvalResult, models: Mapping[tuple[str, str], str] | None = No
         "problems": result.limited or f"{len(result.problem_ids)} problems",
         **_drawn(s),
         "max_tokens": f"{s.max_tokens} tokens",
+        **{name: words for name, words in _UNKNOWN.items() if name in result.lacks},
         **{name: f"{value}" if name == "backend" else f"{name} {value}" for name, value in engine_of(result).items()},
     }
 

@@ -1,6 +1,6 @@
 """Results as text: one line, and one aligned Markdown table, in percent."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
@@ -12,6 +12,16 @@ def score(result: EvalResult) -> str:
     if isinstance(result, LmEvalResult):
         return ", ".join(f"{name} {_own_units(result, name)}" for name in result.metric_names)
     return f"Avg@{result.samples} {_with_error(result)}"
+
+
+def percent(share: float | None, digits: int = 1, blank: str = "") -> str:
+    """Write a share in percent; what is not known is `blank`."""
+    return blank if share is None else f"{100 * share:.{digits}f} %"
+
+
+def replaced(result: EvalResult, metrics: Mapping[str, float]) -> float | None:
+    """Return the share of replaced tokens, out of its metrics; None where an imported result does not tell it."""
+    return metrics.get("replacement_ratio", None if result.decoding.gated else 0.0)
 
 
 def _with_error(result: EvalResult) -> str:
@@ -51,8 +61,8 @@ def lm_eval_table(results: Sequence[LmEvalResult]) -> str:
             asked = result.task + (f" ({result.limited})" if result.limited else "")
             row = [asked, _label(result, results[0]), name, _own_units(result, name)]
             row += ["lower" if name in result.scored.lower_is_better else ""]
-            row += [f"{100 * result.replacement_ratio:.1f} %", f"{counts['mean_tokens']:.0f}"]
-            rows.append([*row, f"{100 * counts['truncated_share']:.1f} %"])
+            row += [percent(replaced(result, counts)), f"{counts['mean_tokens']:.0f}"]
+            rows.append([*row, percent(counts.get("truncated_share"))])
     head = ["task", "decoding", "metric", "lm-eval's score ± s.e.", "better", "replaced", "tokens", "cut"]
     if all(not row[4] for row in rows):
         head, rows = head[:4] + head[5:], [row[:4] + row[5:] for row in rows]
@@ -79,10 +89,10 @@ def table(results: Sequence[EvalResult]) -> str:
             f"{100 * result.sampling_error:.2f}" if m > 1 else "",
             f"{100 * result.pass_at(k):.2f}" if k <= m else "",
             "" if result.maj is None else f"{100 * result.maj:.2f}",
-            f"{100 * result.replacement_ratio:.1f} %",
-            f"{metrics['mean_tokens']:.0f}",
-            f"{100 * metrics['truncated_share']:.1f} %",
-            f"{100 * metrics['no_box_share']:.1f} %",
+            percent(replaced(result, metrics)),
+            f"{metrics['mean_tokens']:.0f}" if "mean_tokens" in metrics else "",
+            percent(metrics.get("truncated_share")),
+            percent(metrics.get("no_box_share")),
         ]
         row += [str(int(result.ungraded.sum()))] if ungraded else []
         row += [f"{100 * metrics[f'avg@{m}_{v}']:.2f}" if v in result.correct_by else "" for v in others]

@@ -109,11 +109,9 @@ def _score(material: Material, score: Score, first: bool) -> dict[str, Any]:
         details["uncertainty"] = {"standard_error": error, "num_samples": len(result.problem_ids)}
     if first:
         details["details"] = {name: repr(value) for name, value in counts_of(result).items()}
-    s = result.sampling
-    known = {name: getattr(s, name) for name in ("temperature", "top_p", "max_tokens") if name not in result.lacks}
-    more = {"samples": str(s.samples), "decoding": result.decoding.model_dump_json()}
-    if "seed" not in result.lacks:
-        more["seed"] = str(s.seed)
+    known = {name: value for name, value in material.drawn.items() if name in ("temperature", "top_p", "max_tokens")}
+    more = {"samples": str(result.samples), "decoding": result.decoding.model_dump_json()}
+    more["sampling"] = json.dumps(material.drawn)
     return {
         "evaluation_result_id": score.name,
         "evaluation_name": result.task,

@@ -65,12 +65,11 @@ def _entry(material: Material, target: Target) -> dict[str, object]:
         entry["date"] = material.when.date().isoformat()
     if target.source_url:
         entry["source"] = {"url": target.source_url}
-    s, lacks = result.sampling, result.lacks
     words = [f"Avg@{result.samples} in percent"]
     words += [
-        f"{shown} {getattr(s, name):g}"
-        for name, shown in (("temperature", "temperature"), ("top_p", "top-p"), ("max_tokens", "max tokens"))
-        if name not in lacks
+        f"{name.replace('_', ' ').replace('top p', 'top-p')} {value:g}"
+        for name, value in material.drawn.items()
+        if name != "seed"
     ]
     words += [f"graded by {visible(result.provenance['grader'])}"] if result.provenance.get("grader") else []
     return {**entry, "notes": ", ".join(words)}

@@ -24,7 +24,8 @@ def write_inspect(material: Material, out: Path, target: Target) -> Written:
     result, system = material.result, material.system
     when = (material.when or target.now).isoformat()
     scorer = slug(str(result.provenance.get("grader") or "unknown"))
-    config = {name: value for name, value in _drawn(material).items() if value is not None}
+    names = ("temperature", "top_p", "max_tokens", "seed")
+    config = {name: value for name, value in material.drawn.items() if name in names}
     head: dict[str, Any] = {
         "version": 2,
         "status": "success",
@@ -73,12 +74,6 @@ def write_inspect(material: Material, out: Path, target: Target) -> Written:
 
     write_file(file, pieces())
     return Written((file,))
-
-
-def _drawn(material: Material) -> dict[str, Any]:
-    s, lacks = material.result.sampling, material.result.lacks
-    known = {"temperature": s.temperature, "top_p": s.top_p, "max_tokens": s.max_tokens, "seed": s.seed}
-    return {name: value for name, value in known.items() if name not in lacks}
 
 
 def _results(material: Material, scorer: str) -> dict[str, Any]:

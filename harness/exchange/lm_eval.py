@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.evals.foreign import LmEvalResult
-from harness.evals.result import EvalResult
 from harness.exchange.material import Material, Response
 from harness.exchange.system import slug
 from harness.exchange.target import Target, Written
@@ -59,7 +58,7 @@ def _results(material: Material, target: Target) -> dict[str, Any]:
     config: dict[str, Any] = {
         "model": "rlvr_dir",
         "model_args": {**system.models, "decoding": result.decoding.model_dump(mode="json")},
-        "gen_kwargs": generation_kwargs(result),
+        "gen_kwargs": generation_kwargs(material),
         "limit": asked if result.limited else None,
         "metadata": material.facts(),
     }
@@ -80,11 +79,11 @@ def _results(material: Material, target: Target) -> dict[str, Any]:
     return data
 
 
-def generation_kwargs(result: EvalResult) -> dict[str, Any]:
+def generation_kwargs(material: Material) -> dict[str, Any]:
     """Return how a result was drawn, by lm-eval's names; what is not known is left out."""
-    s, names = result.sampling, {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_gen_toks"}
-    known: dict[str, Any] = {theirs: getattr(s, ours) for ours, theirs in names.items() if ours not in result.lacks}
-    return {**known, "do_sample": not s.greedy} if "temperature" in known else known
+    known = {"max_gen_toks" if name == "max_tokens" else name: value for name, value in material.drawn.items()}
+    known.pop("seed", None)  # lm-eval's own, of its few-shot examples, has that name
+    return {**known, "do_sample": not material.result.sampling.greedy} if "temperature" in known else known
 
 
 def _lines(material: Material, hashes: list[str]) -> Iterator[bytes]:
@@ -106,7 +105,7 @@ def _line(material: Material, number: int, responses: Sequence[Response]) -> dic
         "doc_id": number,
         "doc": {**doc, "samples": samples},
         "target": target,
-        "arguments": {"gen_args_0": {"arg_1": generation_kwargs(result)}},
+        "arguments": {"gen_args_0": {"arg_1": generation_kwargs(material)}},
         "resps": [texts],
         "filtered_resps": [[response.answer for response in responses]],
         "filter": FILTER,

@@ -1,5 +1,6 @@
 """What an export is made of: a result, and where its record is at hand, every response with question and verdict."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -82,9 +83,15 @@ class Material:
         judge = judge_name(str(told.get("grader")), str(told.get("golds") or "published").split()[0])
         return read_verdicts(self.snapshot.folder, judge) if self.snapshot else {}
 
+    @property
+    def drawn(self) -> dict[str, Any]:
+        """Return what is known of the sampling, the number of samples aside."""
+        every = self.result.sampling.model_dump(mode="json", exclude={"samples"})
+        return {name: value for name, value in every.items() if name not in self.result.lacks}
+
     def facts(self) -> dict[str, str]:
         """Return what is known of how it was made, as text by name; nothing that names a place on this machine."""
-        told, s = self.result.provenance, self.result.sampling
+        told = self.result.provenance
         config = self.snapshot.config if self.snapshot else None
         found: dict[str, Any] = {
             "decoded_by": "one model" if self.system.single else "several models at once, by the rule in decoding",
@@ -96,8 +103,8 @@ class Material:
                 for role, model in self.system.models.items()
                 if config is not None and str(identity := getattr(config, role)).startswith(("weights:", f"{model}@"))
             },
-            "samples": s.samples,
-            **{name: getattr(s, name) for name in ("seed",) if name not in self.result.lacks},
+            "samples": self.result.samples,
+            "sampling": json.dumps(self.drawn),
             **{name: told.get(name) for name in ("grader", "golds", "data", "record", "partial")},
             "graded_with": _compact(told.get("graded_with")),
             "versions": _compact(told.get("versions")),

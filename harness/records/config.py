@@ -92,6 +92,17 @@ class RecordConfig(Spec, frozen=True):
             engine={name: value for name, value in _plain(info, decoding).items() if name not in NOT_HASHED},
         )
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Names what the source of an imported record did not say, in the words of results; of others nothing."""
+        if not self.source:
+            return ()
+        said = self.source.get("lacks")
+        if isinstance(said, list | tuple):
+            return tuple(name for name in said if isinstance(name, str))
+        drawn = [name for name in ("temperature", "top_p", "max_tokens") if name not in self.source]
+        return (*drawn, "truncated")  # of the authors' files
+
     def label(self) -> str:
         """Return a short name for lists: the decoding's, or where an imported record came from."""
         if self.decoding is not None:

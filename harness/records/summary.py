@@ -11,7 +11,7 @@ from harness.records.verdicts import judges, read_verdicts, verdict_path
 
 
 def counts(snapshot: Snapshot) -> dict[str, Any]:
-    """Return sizes and ratios, which need no verdicts.
+    """Return sizes and ratios, which need no verdicts; of an imported record those that its source tells.
 
     `replacement_ratio` is over all tokens; `replacement_ratio_per_response` is the plain mean of per-response ratios,
     which the authors' notebook prints.
@@ -19,16 +19,16 @@ def counts(snapshot: Snapshot) -> dict[str, Any]:
     entries = [*snapshot.entries()]
     if not entries:
         return {"rollouts": 0, "problems": 0}
-    all_in_one = stats.Responses(
-        truncated=[entry.finish_reason == "length" for entry in entries],
-        n_tokens=[entry.n_tokens for entry in entries],
-        n_replaced=[entry.n_replaced for entry in entries],
-        n_changed=[entry.n_changed for entry in entries],
-    )
+    lacks = snapshot.config.lacks if snapshot.config else ()
+    counted: dict[str, Any] = {}
+    if {"n_tokens", "n_replaced"}.isdisjoint(lacks):
+        counted = {n: [getattr(entry, n) for entry in entries] for n in ("n_tokens", "n_replaced", "n_changed")}
+    truncated = None if "truncated" in lacks else [entry.finish_reason == "length" for entry in entries]
+    all_in_one = stats.Responses(truncated=truncated, **counted)
     return {
         "rollouts": len(entries),
         "problems": len({entry.problem for entry in entries}),
-        "tokens": sum(entry.n_tokens for entry in entries),
+        **({} if "n_tokens" in lacks else {"tokens": sum(entry.n_tokens for entry in entries)}),
         **stats.benchmark_metrics([all_in_one]),
     }
 

@@ -6,7 +6,8 @@ from pathlib import Path, PurePath
 
 from harness.evals.compare import Comparison
 from harness.evals.result import EvalResult
-from harness.evals.settings import Setting
+from harness.evals.settings import Setting, facets
+from harness.evals.show import percent, replaced
 from harness.markdown import interval
 from harness.report.groups import Group
 from harness.report.model import Cell, Column, Provenance, Row, Table
@@ -69,26 +70,38 @@ def everything(groups: Sequence[Group]) -> Table:
                 if one.passed is None
                 else Cell(f"{one.passed:.2f}", one.passed, () if same else (f"@{one.k}",)),
                 Cell("–") if r.maj is None else Cell(f"{100 * r.maj:.2f}", 100 * r.maj),
-                Cell(f"{100 * r.replacement_ratio:.2f} %", 100 * r.replacement_ratio),
-                Cell(f"{metrics['mean_tokens']:.0f}", metrics["mean_tokens"]),
-                Cell(f"{100 * metrics['truncated_share']:.1f} %", 100 * metrics["truncated_share"]),
-                Cell(f"{100 * metrics['no_box_share']:.1f} %", 100 * metrics["no_box_share"]),
+                _share(replaced(r, metrics), 2),
+                Cell(f"{metrics['mean_tokens']:.0f}", metrics["mean_tokens"])
+                if "mean_tokens" in metrics
+                else Cell("–"),
+                _share(metrics.get("truncated_share")),
+                _share(metrics.get("no_box_share")),
             ]
             rows.append(Row(tuple(cells), "reference" if not r.decoding.gated else ""))
     return Table("results", "Every result.", tuple(columns), tuple(rows), sortable=True)
 
 
+def _share(share: float | None, digits: int = 1) -> Cell:
+    return Cell(percent(share, digits, "–"), None if share is None else 100 * share)
+
+
 def provenance(result: EvalResult, group: Group, out: Path | None, runs: Mapping[str, str]) -> Provenance:
     """Say what made a result: settings, versions, its record and run."""
     p = result.provenance
-    s = result.sampling
+    s, drawn = result.sampling, facets(result)
     facts = [
         ("config hash", result.config_hash),
         ("pair", f"{place(group.base)} → {place(group.rl)}"),
         ("decoding", result.decoding.label()),
         (
             "drawn",
-            f"{s.samples} samples, T = {s.temperature:g}, {s.truncation}, {s.max_tokens} tokens, seed {s.seed}",
+            ", ".join(
+                [
+                    f"{s.samples} samples",
+                    *(drawn[name] for name in ("temperature", "top_p", "max_tokens") if drawn[name]),
+                    "seed unknown" if "seed" in result.lacks else f"seed {s.seed}",
+                ]
+            ),
         ),
         (
             "problems",

@@ -139,7 +139,7 @@ def description(result: EvalResult) -> str:
     n, sampling, provenance = result.samples, result.sampling, result.provenance
     words = [_scores(result)]
     if result.decoding.gated:
-        words.append(f", {100 * result.metrics()['replacement_ratio']:.2f} % of tokens replaced")
+        words.append(f", {100 * result.metrics().get('replacement_ratio', 0.0):.2f} % of tokens replaced")
     lines = [
         "".join(words) + ".",
         f"`{result.decoding.label()}` of {pair_title(result) or 'an unnamed pair'} on {result.task}: "

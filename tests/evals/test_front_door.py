@@ -22,8 +22,10 @@ from harness.evals.foreign import read_result
 from harness.evals.places import read_results
 from harness.evals.task_file import _loaded
 from harness.exchange.export import export
+from harness.exchange.imported import import_foreign
 from harness.exchange.target import Target
 from harness.records import RecordStore
+from harness.spec import Decoding
 from harness.sweep.kinds import kind_of
 from harness.sweep.specs import load
 
@@ -110,6 +112,23 @@ def test_the_samples_files_that_are_exported_are_those_that_lm_eval_wrote(where,
     assert mine["n-samples"]["tiny_easy"] == said["n-samples"]["tiny_easy"]
     assert mine["higher_is_better"]["tiny_easy"] == said["higher_is_better"]["tiny_easy"]
     assert set(mine) <= set(said) | {"model_name_sanitized"}
+
+
+def test_samples_files_that_lm_eval_wrote_are_imported(where, tmp_path):
+    """Ours says of each response what it is; another task's has three responses and one score, so ours is the judge."""
+    logged, rule = where[0] / "logged", Decoding(mode="replace", tau=-0.3)
+    [ours], [theirs] = (list(logged.rglob(f"samples_{task}_*.jsonl")) for task in ("tiny_easy", "sums_of_theirs"))
+    told = import_foreign(tmp_path / "store", [ours], decoding=rule, graders=())
+    assert told["judge"] == "verdicts of rlvr-dir"
+    [again] = read_results([tmp_path / "store"], grader="official")
+    [found] = read_results([*(where[0] / "runs/records").glob("*/tiny_easy")], grader="plain")
+    assert (again.correct == found.correct).all()
+    assert again.problem_ids == found.problem_ids
+    assert (again.sampling.temperature, again.sampling.top_p) == (found.sampling.temperature, found.sampling.top_p)
+    told = import_foreign(tmp_path / "store", [theirs], decoding=rule, task="sums")
+    assert told["judge"] is None
+    assert (told["counts"]["rollouts"], told["counts"]["problems"]) == (12, 4)
+    assert {"n_replaced", "verdicts"} < {*told["lacks"]}
 
 
 def runs(folder):

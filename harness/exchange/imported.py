@@ -1,0 +1,203 @@
+"""Makes a record of other programs' files: what they say is kept, what they lack is named, what we say stands beside.
+
+import_foreign("runs/records", [Path("samples_gsm8k_2026-05-01.jsonl")], decoding=Decoding(mode="rl"))
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.digest import digest
+from harness.errors import DamagedError, UserError
+from harness.exchange.foreign_run import DRAWN, ForeignResponse, ForeignRun, numbered, read_bytes, rows_of, same
+from harness.exchange.read_eee import is_eee, read_eee
+from harness.exchange.read_inspect import is_inspect, read_inspect, unzipped
+from harness.exchange.read_lm_eval import is_lm_eval, read_lm_eval
+from harness.files import folder_name
+from harness.grading import Gold, grader_name
+from harness.records import RecordConfig, RecordStore, StoredRollout
+from harness.records.summary import agreement, counts, scores
+from harness.records.verdicts import OFFICIAL, verdict_row, versions, write_verdicts
+from harness.spec import Decoding, Sampling, parse
+from harness.spec.stored import parse_json
+
+ACCEPTED = (
+    "a samples file of lm-eval (.jsonl), a log of Inspect (.json or .eval), a file of responses of Every Eval Ever "
+    "(_samples.jsonl), or a result folder of the authors' script"
+)
+
+
+def read_foreign(path: Path, metric: str | None = None) -> ForeignRun:
+    """Read a file of one of the formats, which it tells by its content.
+
+    Raises:
+        UserError: it is of none of them, or of one and damaged.
+    """
+    data = read_bytes(path)
+    if data[:4] == b"PK\x03\x04":
+        log = unzipped(path, data)
+        if not is_inspect(log):
+            raise DamagedError(f"{path} is a zip without a log of Inspect; accepted: {ACCEPTED}")
+        return read_inspect(path, log, metric)
+    if path.suffix != ".jsonl":
+        log = parse_json(data, path)
+        if not is_inspect(log):
+            raise DamagedError(f"{path} is no log of Inspect; accepted: {ACCEPTED}")
+        return read_inspect(path, log, metric)
+    rows = rows_of(path, data)
+    for known, read in ((is_lm_eval, read_lm_eval), (is_eee, read_eee)):
+        if all(known(row) for _, row in rows):
+            return read(path, rows, metric)
+    where = next((where for where, row in rows if not (is_lm_eval(row) or is_eee(row))), rows[0][0])
+    raise DamagedError(f"{where} is no line of a known form; accepted: {ACCEPTED}")
+
+
+def import_foreign(
+    store: str | Path,
+    paths: Sequence[Path],
+    *,
+    task: str | None = None,
+    decoding: Decoding | None = None,
+    base: str | None = None,
+    rl: str | None = None,
+    metric: str | None = None,
+    graders: Sequence[str] = ("robust",),
+) -> dict[str, Any]:
+    """Make a record of some files, which are only read; several are further samples of the same problems.
+
+    Their verdicts are kept as grader `official`, where they gave one on each response; each of `graders` grades the
+    same texts. `base` and `rl` say whose pair it is, so that two imports meet; unsaid, the file's own model stands for
+    the one that decoded.
+
+    Returns:
+        The record's name, the counts, scores by them and by ours, how these agree, what the files lack, and remarks.
+
+    Raises:
+        UserError: a file is refused, files do not fit together, or the task or the decoding is not told.
+    """
+    runs = [read_foreign(path, metric) for path in paths]
+    run = _together(runs, paths)
+    if not (name := task or run.task):
+        raise UserError(f"{paths[0]} does not say which benchmark it is; give --task")
+    name = folder_name("task", name)
+    told = run.decoding
+    if told and decoding and told != decoding:
+        raise UserError(f"decoding={decoding.label()!r} is not how {paths[0]} says it was decoded: {told.label()!r}")
+    how = decoding or told
+    if how is None:
+        raise UserError(f"{paths[0]} does not say how it was decoded; give --decoding base or --decoding rl")
+    graders = [grader_name(grader) for grader in graders]
+    responses = [replace(each, problem=f"{name}/{each.problem}") for each in run.responses]
+    drawn, remarks = _drawn(run, max(each.sample for each in responses) + 1)
+    source = {
+        "format": run.form,
+        "files": {path.name: digest(path.read_bytes()) for path in paths},
+        "dataset": name,
+        "model": run.model,
+        "judge": run.judge,
+        "lacks": _lacks(run, how, drawn),
+        **drawn,
+    }
+    config = RecordConfig(kind="imported", decoding=how, source=source)
+    about = {"from": ", ".join(map(str, paths)), **_pair(run, how, base, rl)}
+    gold: dict[str, Gold] = {each.problem: each.gold[0] if len(each.gold) == 1 else each.gold for each in responses}
+    records, asked = RecordStore(store), max(each.sample for each in responses) + 1
+    with records.open(config, name, list(gold), asked, about=about, sync_seconds=3600.0) as record:
+        rollouts = [_rollout(each) for each in responses]
+        for rollout in rollouts:
+            record.add(rollout)
+        record.finish()
+        if run.judge is not None:
+            head = {**record.header(), **versions(OFFICIAL)}
+            verdicts = [
+                verdict_row(rollout, gold[each.problem], "correct" if each.correct else "wrong", each.answer)
+                for rollout, each in zip(rollouts, responses, strict=True)
+            ]
+            write_verdicts(record.folder, OFFICIAL, head, verdicts)
+        for grader in graders:
+            record.grade(gold, grader)
+    snapshot = records.read(config.hash(), name)
+    judges = [*([OFFICIAL] if run.judge else []), *graders]
+    found: dict[str, Any] = {
+        "record": snapshot.name,
+        "decoding": how.label(),
+        "judge": run.judge,
+        "counts": counts(snapshot),
+        "scores": {judge: _finite(scores(snapshot, judge)) for judge in judges},
+        "lacks": list(config.lacks),
+        "remarks": [*run.remarks, *remarks],
+    }
+    if run.judge:
+        found["agreement"] = {grader: agreement(snapshot, OFFICIAL, grader) for grader in graders}
+    return found
+
+
+def _finite(found: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what one sample cannot tell (an error of sampling)."""
+    return {name: value for name, value in found.items() if not isinstance(value, float) or isfinite(value)}
+
+
+def _together(runs: Sequence[ForeignRun], paths: Sequence[Path]) -> ForeignRun:
+    """Put several files together, each the further samples of the same problems.
+
+    Raises:
+        UserError: they are of different formats, tasks, models, decodings or problems.
+    """
+    first = runs[0]
+    if len(runs) == 1:
+        return first
+    problems = {each.problem: (each.question, each.gold) for each in first.responses}
+    found: list[ForeignResponse] = []
+    for run, path in zip(runs, paths, strict=True):
+        for what in ("form", "task", "model", "decoding", "judge"):
+            if getattr(run, what) != getattr(first, what):
+                raise UserError(f"{path} differs in its {what} from {paths[0]}; accepted: further samples of one run")
+        if {each.problem: (each.question, each.gold) for each in run.responses} != problems:
+            raise UserError(f"{path} has other problems than {paths[0]}; accepted: further samples of the same")
+        start = max((each.sample for each in found), default=-1) + 1
+        found += [replace(each, sample=start + each.sample) for each in run.responses]
+    drawn = {name: value for name in DRAWN if (value := same(run.sampling.get(name) for run in runs)) is not None}
+    remarks = [remark for run in runs for remark in run.remarks]
+    return replace(first, responses=numbered(found, paths[0]), sampling=drawn, remarks=tuple(dict.fromkeys(remarks)))
+
+
+def _drawn(run: ForeignRun, samples: int) -> tuple[dict[str, Any], list[str]]:
+    """Return what is told of the sampling, if it can be that of so many samples, and remarks."""
+    try:
+        parse(Sampling, {"samples": samples, **run.sampling})
+    except UserError as error:
+        return {}, [f"what is told of the sampling is left out: {error}"]
+    return dict(run.sampling), []
+
+
+def _lacks(run: ForeignRun, how: Decoding, drawn: dict[str, Any]) -> list[str]:
+    """Name what the files do not say, in the words of results."""
+    greedy = drawn.get("temperature") == 0
+    names = ["temperature", *(["top_p", "seed"] if not greedy else []), "max_tokens"]
+    found = [name for name in names if name not in drawn]
+    if any(each.n_tokens is None for each in run.responses):
+        found.append("n_tokens")
+    if how.gated and run.decoding is None:
+        found.append("n_replaced")
+    if any(each.finish_reason == "unknown" for each in run.responses):
+        found.append("truncated")
+    return [*found, "token_ids", "delta_logp", *([] if run.judge else ["verdicts"])]
+
+
+def _pair(run: ForeignRun, how: Decoding, base: str | None, rl: str | None) -> dict[str, str]:
+    own = {how.mode: run.model} if how.mode in ("base", "rl") else {}
+    found = {"base": base or own.get("base"), "rl": rl or own.get("rl")}
+    return {role: name for role, name in found.items() if name}
+
+
+def _rollout(each: ForeignResponse) -> StoredRollout:
+    tokens = each.n_tokens or 0
+    replaced, changed = np.zeros(tokens, dtype=bool), np.zeros(tokens, dtype=bool)
+    replaced[list(each.replaced)] = True
+    changed[list(each.changed)] = True
+    prompt = None if each.question is None else digest(each.question)
+    return StoredRollout(each.problem, each.sample, each.text, each.finish_reason, replaced, changed, prompt=prompt)

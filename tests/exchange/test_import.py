@@ -1,0 +1,292 @@
+"""What is exported comes back as it was; what others wrote is compared, and what it lacks is named, never made up."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.errors import UserError
+from harness.evals.compare import compare
+from harness.evals.from_records import result_of_record
+from harness.evals.places import read_results
+from harness.evals.settings import settings_of
+from harness.evals.show import table
+from harness.exchange.export import export
+from harness.exchange.imported import import_foreign, read_foreign
+from harness.exchange.target import Target
+from harness.records import RecordStore
+from harness.report.build import build
+from harness.spec import Decoding
+from tests.exchange.foreign import eee_rows, inspect_log, lm_eval_rows, packed_by_zstandard, write_eval, write_lm_eval
+from tests.exchange.made import HUB, MODES, results
+
+BASE, RL = Decoding(mode="base"), Decoding(mode="rl")
+MODELS = {"base": "org/its-base", "rl": "org/its-rl"}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return results(tmp_path_factory.mktemp("records"))
+
+
+def put(path, data):
+    path.write_text(json.dumps(data))
+    return path
+
+
+@pytest.mark.parametrize("form", ["eee", "inspect", "lm-eval"])
+def test_what_is_exported_comes_back(found, tmp_path, form):
+    """Texts, verdicts, counts, replaced tokens, endings, sampling, decoding: all that the format can carry."""
+    for i, one in enumerate(found):
+        written = export([one], form, tmp_path / f"{form}{i}", Target()).files
+        [file] = [path for path in written if "samples" in path.name or form == "inspect"]
+        told = import_foreign(tmp_path / "store", [file], base=HUB["base"], rl=HUB["rl"])
+        snapshot = RecordStore(tmp_path / "store").one(told["record"])
+        again = result_of_record(snapshot, grader="official")
+        assert again.decoding == one.decoding
+        assert again.sampling == one.sampling
+        assert again.problem_ids == one.problem_ids
+        assert again.pair == one.pair
+        for name in ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "votes"):
+            assert (getattr(again, name) == getattr(one, name)).all(), name
+        assert again.metrics() == pytest.approx(one.metrics())
+        assert told["lacks"] == ["token_ids", "delta_logp"]
+        theirs = RecordStore(one.provenance["records"]).one(one.provenance["record"])
+        for mine, other in zip(snapshot.rollouts(), theirs.rollouts(), strict=True):
+            assert (mine.key, mine.text, mine.finish_reason) == (other.key, other.text, other.finish_reason)
+            assert (mine.replaced == other.replaced).all()
+            assert (mine.changed == other.changed).all()
+        agreed = told["agreement"]["robust-2"]
+        assert agreed == {**agreed, "only official": 0, "only robust-2": 0}
+        assert again.avg == one.avg
+
+
+def test_how_it_was_truncated_comes_back(tmp_path):
+    [one] = results(tmp_path / "records", MODES[1:2], min_p=0.1, seed=7)
+    for form in ("eee", "inspect", "lm-eval"):
+        written = export([one], form, tmp_path / form, Target()).files
+        [file] = [path for path in written if "samples" in path.name or form == "inspect"]
+        import_foreign(tmp_path / form / "store", [file])
+        [again] = read_results([tmp_path / form / "store"])
+        assert again.sampling == one.sampling
+
+
+def test_published_runs_of_base_and_rl_are_compared_by_their_verdicts_and_by_ours(tmp_path):
+    store = tmp_path / "store"
+    base = write_lm_eval(tmp_path / "samples_gsm8k_2026-05-01T00-00-00.jsonl", lm_eval_rows((1, 0, 0, 0, 1, 0)))
+    rl = write_lm_eval(tmp_path / "samples_gsm8k_2026-05-02T00-00-00.jsonl", lm_eval_rows((1, 1, 1, 1, 1, 0)))
+    words = ["--base", "org/its-base", "--rl", "org/its-rl", "--store", str(store)]
+    for file, mode in ((base, "base"), (rl, "rl")):
+        done = CliRunner().invoke(app, ["records", "import", str(file), "-d", mode, *words])
+        assert done.exit_code == 0, done.output
+        told = json.loads(done.stdout)
+        assert told["judge"] == "exact_match/strict-match"
+        assert told["lacks"] == ["max_tokens", "n_tokens", "truncated", "token_ids", "delta_logp"]
+        assert told["remarks"] == ["of the filters strict-match, flexible-extract this is strict-match"]
+        assert set(told["counts"]) == {"rollouts", "problems"}
+    for grader in ("official", "robust"):
+        found = read_results([store], grader=grader)
+        [row] = compare(settings_of(found))
+        assert (row.result.decoding.mode, row.reference.decoding.mode) == ("rl", "base")
+        assert row.difference.mean == pytest.approx(3 / 6)
+        assert found[0].sampling.greedy
+        assert "mean_tokens" not in found[0].metrics()
+        assert "truncated_share" not in found[0].metrics()
+    text = table(found)
+    assert "| base " in text
+    assert "nan" not in text
+    assert build(read_results([store], grader="official"), out=tmp_path)
+    assert "of the filters" not in str(
+        import_foreign(store, [base], decoding=BASE, metric="/flexible-extract")["remarks"][1:]
+    )
+    assert (
+        import_foreign(store, [base], decoding=BASE, metric="/flexible-extract")["scores"]["official"]["avg@1"] == 1.0
+    )
+
+
+def test_other_judges_never_meet(tmp_path):
+    """Two scorers of others are two graders, though both verdicts are called official."""
+    base = write_lm_eval(tmp_path / "samples_gsm8k_1.jsonl", lm_eval_rows((1, 0)))
+    rl = write_lm_eval(tmp_path / "samples_gsm8k_2.jsonl", lm_eval_rows((1, 1)))
+    import_foreign(tmp_path / "store", [base], decoding=BASE, **MODELS)
+    import_foreign(tmp_path / "store", [rl], decoding=RL, metric="exact_match/flexible-extract", **MODELS)
+    with pytest.raises(UserError, match="differ in grader"):
+        compare(settings_of(read_results([tmp_path / "store"], grader="official")))
+    assert len(compare(settings_of(read_results([tmp_path / "store"])))) == 1
+
+
+def test_a_log_of_inspect_is_read_as_json_and_as_the_zip_it_writes(tmp_path):
+    log = inspect_log()
+    run = read_foreign(put(tmp_path / "log.json", log))
+    assert read_foreign(write_eval(tmp_path / "old.eval", log)) == run
+    file = packed_by_zstandard(tmp_path / "log.eval", log)
+    assert read_foreign(file) == run
+    data = bytearray(file.read_bytes())
+    data[data.index(b"samples/") + 40] ^= 1
+    (tmp_path / "bad.eval").write_bytes(data)
+    with pytest.raises(UserError, match=r"bad\.eval cannot be unpacked"):
+        read_foreign(tmp_path / "bad.eval")
+    assert (run.task, run.model, run.judge) == ("aime2025", "org/its-rl", "match")
+    assert run.sampling == {"temperature": 0.6, "top_p": 0.95, "max_tokens": 4096}
+    assert [each.text for each in run.responses[:2]] == ["hm\nso \\boxed{1}", "hm\nso \\boxed{77}"]
+    assert {each.finish_reason for each in run.responses} == {"length"}
+    assert run.responses[0].question == "0 + 1?"
+    told = import_foreign(tmp_path / "store", [tmp_path / "log.eval"], decoding=RL)
+    assert told["lacks"] == ["seed", "token_ids", "delta_logp"]
+    [result] = read_results([tmp_path / "store"], grader="official")
+    assert result.pair == ("?", "org/its-rl")
+    assert (result.correct == [[1, 0], [1, 1]]).all()
+    assert result.metrics()["mean_tokens"] == 12
+    assert result.metrics()["truncated_share"] == 1.0
+
+
+def test_claims_about_pass_at_k_are_checked_on_imported_runs(tmp_path):
+    """RL is ahead with one sample, base with four: k* is 2, as `stats.crossing` has it; lengths are not needed."""
+    rows = {"base": ((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0)), "rl": ((1, 1, 1, 1), (0, 0, 0, 0), (0, 0, 0, 0))}
+    for mode, correct in rows.items():
+        file = put(tmp_path / f"{mode}.json", inspect_log(correct))
+        import_foreign(tmp_path / "store", [file], decoding=Decoding(mode=mode), **MODELS)
+    words = ["compare", str(tmp_path / "store"), "--grader", "official", "--crossing"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "- aime2025, base and rl: Pass@k of base is above RL's from k = 2 on" in done.stdout
+    single = [write_lm_eval(tmp_path / f"samples_gsm8k_{i}.jsonl", lm_eval_rows((1, i, 0))) for i in (0, 1)]
+    for file, mode in zip(single, ("base", "rl"), strict=True):
+        import_foreign(tmp_path / "single", [file], decoding=Decoding(mode=mode), **MODELS)
+    done = CliRunner().invoke(app, ["compare", str(tmp_path / "single"), "--crossing"])
+    assert "a crossing needs RL compared with its base, with two samples" in str(done.exception)
+
+
+def test_files_are_further_samples_of_one_run(tmp_path):
+    files = [
+        put(tmp_path / f"{i}.json", inspect_log(correct))
+        for i, correct in enumerate([((1, 0), (1, 1)), ((0, 0), (1, 0))])
+    ]
+    import_foreign(tmp_path / "store", files, decoding=RL)
+    [result] = read_results([tmp_path / "store"], grader="official")
+    assert (result.correct == [[1, 0, 0, 0], [1, 1, 1, 0]]).all()
+    other = put(tmp_path / "other.json", inspect_log(target="5"))
+    with pytest.raises(UserError, match=r"other\.json has other problems than .*0\.json"):
+        import_foreign(tmp_path / "store", [files[0], other], decoding=RL)
+    other = put(tmp_path / "other.json", {**inspect_log(), "eval": {"task": "aime2024", "model": "org/its-rl"}})
+    with pytest.raises(UserError, match="differs in its task"):
+        import_foreign(tmp_path / "store", [files[0], other], decoding=RL)
+
+
+def test_without_verdicts_of_theirs_only_ours_count(tmp_path):
+    rows = lm_eval_rows((1, 0, 1), filters=("none",), metrics=["bleu"], bleu=0.3)
+    told = import_foreign(tmp_path / "store", [write_lm_eval(tmp_path / "samples_x_1.jsonl", rows)], decoding=RL)
+    assert told["judge"] is None
+    assert told["lacks"][-1] == "verdicts"
+    assert list(told["scores"]) == ["robust-2"]
+    [result] = read_results([tmp_path / "store"])
+    assert result.avg == pytest.approx(2 / 3)
+
+
+def test_a_bare_file_of_every_eval_ever_lacks_most(tmp_path):
+    told = import_foreign(tmp_path / "store", [write_lm_eval(tmp_path / "x_samples.jsonl", eee_rows())], decoding=RL)
+    lacks = ["temperature", "top_p", "seed", "max_tokens", "n_tokens", "truncated", "token_ids", "delta_logp"]
+    assert told["lacks"] == lacks
+    [result] = read_results([tmp_path / "store"], grader="official")
+    assert result.alike()["temperature"] is None
+    assert {"no_box", "votes"} < set(result.lacks)
+    assert result.maj is None
+
+
+def test_what_is_not_told_keeps_no_one_from_being_compared(tmp_path):
+    """A source that does not say how it was drawn meets one that does; two that say otherwise do not."""
+    import_foreign(
+        tmp_path / "store", [write_lm_eval(tmp_path / "x_samples.jsonl", eee_rows())], decoding=BASE, **MODELS
+    )
+    log = {**inspect_log(), "samples": []}
+    for row in eee_rows((True, True)):
+        log["samples"].append(
+            {**inspect_log()["samples"][0], "id": row["sample_id"], "target": row["input"]["reference"][0]}
+        )
+    log["eval"] = {**log["eval"], "task": "math"}
+    import_foreign(tmp_path / "store", [put(tmp_path / "log.json", log)], decoding=RL, **MODELS)
+    [row] = compare(settings_of(read_results([tmp_path / "store"])))
+    assert row.result.first.lacks != row.reference.first.lacks
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (lm_eval_rows(resps=[[[-1.5, False]]]), "has no texts in resps"),
+        (lm_eval_rows(resps=[]), "has no texts in resps"),
+        (lm_eval_rows(target=None), "has target='None'; accepted: text"),
+        (lm_eval_rows(doc_id=[1]), r"has '\[1\]' as a problem's id"),
+        (lm_eval_rows(doc_id=7), "has sample 0 of problem '7' twice"),
+        ([*lm_eval_rows(), {"doc_id": 9}], "line 7 is no line of a known form"),
+        (eee_rows(interaction_type="agentic"), "interaction_type='agentic'; accepted: single_turn"),
+        (eee_rows(output={"raw": ["a", "b"]}), "no single response"),
+        (eee_rows(evaluation={"score": 1}), "is_correct='None'; accepted: true or false"),
+        (eee_rows(input={}), "has no text in input.raw"),
+        (eee_rows(token_usage={"output_tokens": 10**12}), "accepted: 0 to 1,048,576"),
+        (eee_rows(metadata={"n_tokens": "3", "replaced_at": "1 3"}), "marks position 3 of 3 tokens"),
+        (eee_rows(metadata={"n_tokens": "3", "replaced_at": "-1"}), "marks the token '-1'"),
+        (eee_rows(metadata={"replaced_at": "0"}), "marks 1 of 0 tokens"),
+        ([1], "line 1 is no object"),
+        ([], "is empty"),
+    ],
+)
+def test_a_file_that_is_refused_is_one_sentence(tmp_path, rows, sentence):
+    with pytest.raises(UserError, match=sentence):
+        import_foreign(tmp_path / "store", [write_lm_eval(tmp_path / "x.jsonl", rows)], decoding=RL, task="x")
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("log", "sentence"),
+    [
+        ({**inspect_log(), "samples": []}, "has no samples"),
+        ({**inspect_log(), "samples": inspect_log()["samples"][:3]}, "2 responses to problem '1' and 1 to '2'"),
+        (inspect_log(output={"choices": []}, error={"message": "x"}), "epoch 1. has no response: it ended in an error"),
+        (inspect_log(epoch=-1), "epoch='-1'; accepted: a whole number"),
+        (inspect_log(target={"a": 1}), "target=.*; accepted: text"),
+        ({"some": "thing"}, "is no log of Inspect; accepted: a samples file of lm-eval"),
+    ],
+)
+def test_a_log_that_is_refused_is_one_sentence(tmp_path, log, sentence):
+    with pytest.raises(UserError, match=sentence):
+        import_foreign(tmp_path / "store", [put(tmp_path / "x.json", log)], decoding=RL, task="x")
+
+
+def test_what_is_asked_must_fit_the_file(found, tmp_path):
+    file = write_lm_eval(tmp_path / "some.jsonl", lm_eval_rows())
+    for how, sentence in (
+        ({"decoding": RL}, "does not say which benchmark it is; give --task"),
+        ({"task": "x"}, "does not say how it was decoded; give --decoding base"),
+        (
+            {"task": "x", "decoding": RL, "metric": "f1"},
+            "metric='f1' is not 0 or 1 for every single response; .*exact_match",
+        ),
+        ({"task": "x", "decoding": RL, "metric": "/no"}, "metric='/no' is not known; accepted: /strict-match"),
+        ({"task": "../x", "decoding": RL}, "task='../x' is refused"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            import_foreign(tmp_path / "store", [file], **how)
+    written = export(found[2:3], "inspect", tmp_path, Target()).files[0]
+    with pytest.raises(UserError, match=r"is not how .* says it was decoded: 'replace τ-0.3'"):
+        import_foreign(tmp_path / "store", [written], decoding=RL)
+
+
+def test_a_zip_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.exchange.read_inspect.MOST_BYTES", 1000)
+    with pytest.raises(UserError, match="unpacks to more than 1,000 bytes"):
+        read_foreign(write_eval(tmp_path / "log.eval", inspect_log()))
+    with pytest.raises(UserError, match="unpacks to more than 1,000 bytes"):
+        read_foreign(packed_by_zstandard(tmp_path / "log.eval", inspect_log()))
+    (tmp_path / "bad.eval").write_bytes(b"PK\x03\x04" + bytes(50))
+    with pytest.raises(UserError, match="cannot be unpacked"):
+        read_foreign(tmp_path / "bad.eval")
+
+
+def test_two_imports_of_one_file_are_one_record(tmp_path):
+    file = write_lm_eval(tmp_path / "samples_gsm8k_1.jsonl", lm_eval_rows())
+    first = import_foreign(tmp_path / "store", [file], decoding=RL)
+    assert import_foreign(tmp_path / "store", [file], decoding=RL) == first
+    assert len(RecordStore(tmp_path / "store").names()) == 1
+    assert np.isfinite(first["scores"]["official"]["avg@1"])
