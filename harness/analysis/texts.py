@@ -48,6 +48,10 @@ def score_texts(engine: Any, rows: Iterator[Mapping[str, Any]], temperature: flo
             raise UserError(
                 f"line {number}: prompt and response have {len(ids)} tokens; accepted: up to {engine.max_model_len}"
             )
+        if (own := max(tokens, default=0)) >= (known := engine.checkpoints.shared):
+            raise UserError(
+                f"line {number}: the response has token {own}, which base does not know; accepted: below {known}"
+            )
         lb, lr = teacher_forced(engine, before, tokens, temperature)
         table = trace(lb, lr, torch.tensor(tokens, device=lb.device)).cpu().numpy()
         facts = {name: table[:, i] for i, name in enumerate(FACTS) if name != "proposed"}
@@ -62,7 +66,7 @@ def score_texts(engine: Any, rows: Iterator[Mapping[str, Any]], temperature: flo
 
 
 def teacher_forced(engine: Any, before: Sequence[int], tokens: Sequence[int], temperature: float) -> tuple[Any, Any]:
-    """Return what base and RL think at each token of a text, after a prompt: two (tokens, vocab) log-probabilities."""
+    """Return log-probabilities of base and RL at each token of a text, after a prompt: two (tokens, shared ids)."""
     import torch
 
     base, rl = teacher_forced_logits(engine, before, tokens)
@@ -70,14 +74,14 @@ def teacher_forced(engine: Any, before: Sequence[int], tokens: Sequence[int], te
 
 
 def teacher_forced_logits(engine: Any, before: Sequence[int], tokens: Sequence[int]) -> tuple[Any, Any]:
-    """Return the logits of base and RL at each token of a text, after a prompt: two (tokens, vocab) float32.
+    """Return the logits of base and RL at each token of a text, after a prompt: two (tokens, shared ids) float32.
 
     What lies beyond the context of both models is left out.
     """
     ids = [*before, *tokens][: engine.max_model_len]
     base, rl = engine.logits(ids)
     at = slice(len(before) - 1, len(ids) - 1)  # the logits after a token are about the next one
-    return base[at, : engine.checkpoints.vocab_size], rl[at, : engine.checkpoints.vocab_size]
+    return base[at, : engine.checkpoints.shared], rl[at, : engine.checkpoints.shared]
 
 
 def _start(tokenizer: Any, number: int) -> list[int]:

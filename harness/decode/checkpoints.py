@@ -57,6 +57,7 @@ class Checkpoints:
     config: Any  # the RL model's
     base_config: Any
     vocab_size: int  # real tokens; the models' logits may be padded beyond
+    shared: int  # of these, the ids that base knows too: `vocab_size`, unless RL has tokens of its own after them
     eos_token_ids: frozenset[int]  # the union over both models' tokenizers, configurations and generation settings
     architecture: str  # the class name vLLM knows the models by
     dtype: str  # "auto" resolved: the narrower of the two checkpoints' own types
@@ -70,6 +71,11 @@ class Checkpoints:
         return {role: found[role] for role in self.pair.roles}
 
     @property
+    def stand_in(self) -> int:
+        """The token that base reads in place of one it does not know: one that ends a text."""
+        return min(token for token in self.eos_token_ids if token < self.shared)
+
+    @property
     def small(self) -> bool:
         """Tell whether all models are local and at most 2 GiB together: cheap to load once more, no bar needed."""
         twice = [self.pair.base] if self.adapter else []
@@ -80,7 +86,8 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
     """Load tokenizers and configurations (no weights) and check that they belong together.
 
     The two may be of different sizes: each is built as its own configuration says. Their output layers may be padded
-    differently: what both decide over are the tokenizer's ids.
+    differently, and one may have tokens of its own after those that both have: what both decide over are the ids that
+    both tokenizers know.
 
     Raises:
         UserError: a checkpoint cannot be read or is quantised, the two differ in tokenizer, vocabulary order or type
@@ -96,7 +103,7 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
         rl = _read(pair, "rl", of=base)
         adapter.check_fits(pair.base, base["config"])
         _warn_of_another_base(pair, adapter)
-    _check_tokenizers(pair, "base", base["tokenizer"], rl["tokenizer"])
+    shared = _check_tokenizers(pair, "base", base["tokenizer"], rl["tokenizer"])
     _warn_of_templates(pair, base["tokenizer"], rl["tokenizer"])
     _check_configs(pair, base["config"], rl["config"])
     models = {"rl": rl, "base": base}
@@ -105,13 +112,23 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
         _check_tokenizers(pair, "target", target["tokenizer"], rl["tokenizer"])
         _check_types(pair, "target", target["config"], rl["config"])
     vocab_size = max(rl["tokenizer"].get_vocab().values()) + 1
+    shared = vocab_size if shared is None else shared
     for role, model in models.items():
-        if vocab_size > (config := model["config"]).vocab_size:
+        needed = shared if role == "base" else vocab_size
+        if needed > (config := model["config"]).vocab_size:
             raise UserError(
-                f"{role}={getattr(pair, role)!r}: its tokenizer has ids up to {vocab_size - 1} but the model has "
+                f"{role}={getattr(pair, role)!r}: its tokenizer has ids up to {needed - 1} but the model has "
                 f"{config.vocab_size} outputs; accepted: a tokenizer whose ids the model can produce"
             )
+    if shared < vocab_size and (adapter is not None or pair.target is not None):
+        what = "an adapter" if adapter is not None else f"target={pair.target!r}"
+        raise UserError(
+            f"rl={pair.rl!r} has {vocab_size - shared} ids that base={pair.base!r} does not know, which is refused "
+            f"with {what}; accepted: a pair of full checkpoints, or one with the same vocabulary"
+        )
     eos = frozenset().union(*(model["eos"] for model in models.values()))
+    if not any(token < shared for token in eos):
+        raise UserError(f"base={pair.base!r}: no end-of-text token (eos_token_id) is one that both models know")
     if not eos:
         raise UserError(f"rl={pair.rl!r}: no model names an end-of-text token (eos_token_id), so nothing would stop")
     return Checkpoints(
@@ -120,6 +137,7 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
         config=rl["config"],
         base_config=base["config"],
         vocab_size=vocab_size,
+        shared=shared,
         eos_token_ids=eos,
         architecture=(rl["config"].architectures or ["unknown"])[0],
         dtype=reduce(narrower, (_dtype_name(models[role]["config"]) for role in pair.roles)),
@@ -310,16 +328,28 @@ def _ids(value: int | list[int] | None) -> set[int]:
     return set() if value is None else {value} if isinstance(value, int) else set(value)
 
 
-def _check_tokenizers(pair: Pair, role: str, other: Any, rl: Any) -> None:
+def _check_tokenizers(pair: Pair, role: str, other: Any, rl: Any) -> int | None:
+    """Refuse a tokenizer that is not RL's; warn of tokens that one alone has, after all that both have.
+
+    Returns:
+        How many ids both know, where RL has more; None where it has no more.
+
+    Raises:
+        UserError: both have tokens of their own, or one has them among the others' ids, or ids or merges differ.
+    """
     where = _both(pair, role)
     ours, theirs = other.get_vocab(), rl.get_vocab()
     lost = sorted(set(ours) ^ set(theirs))
-    if lost:
+    both = set(ours) & set(theirs)
+    shared = max((max(ours[token], theirs[token]) for token in both), default=-1) + 1
+    added = lost if all({**ours, **theirs}[token] >= shared for token in lost) and shared else []
+    if lost and (not added or (set(ours) - both and set(theirs) - both) or role == "target"):
         raise UserError(
             f"{where} have different tokenizers: {len(lost)} tokens are known to only one of them "
-            f"(such as {lost[0]!r}); accepted: two checkpoints with the same vocabulary"
+            f"(such as {lost[0]!r}); accepted: two checkpoints with the same vocabulary, or one with tokens added "
+            "after all that both have"
         )
-    moved = [token for token in ours if ours[token] != theirs[token]]
+    moved = [token for token in ours if token in both and ours[token] != theirs[token]]
     if moved:
         raise UserError(
             f"{where} order their vocabulary differently: {len(moved)} tokens have another id "
@@ -333,6 +363,18 @@ def _check_tokenizers(pair: Pair, role: str, other: Any, rl: Any) -> None:
             f"{where} have different tokenizers: the same vocabulary, but text is cut into tokens differently; "
             "accepted: two checkpoints with the same tokenizer"
         )
+    if not added:
+        return None
+    own = "rl" if added[0] in theirs else role
+    listed = ", ".join(map(repr, added[:8])) + (", …" if len(added) > 8 else "")
+    said = f"{where}: only {own} has {len(added)} tokens ({listed}); rules of both decode over the {shared} ids of both"
+    if own != "rl":
+        warnings.warn(f"{said}, and {own} alone never writes the others", stacklevel=4)
+        return None
+    warnings.warn(
+        f"{said}; mode=rl may still write the others, and base reads an end of text in their place", stacklevel=4
+    )
+    return shared
 
 
 def _merges(tokenizer: Any) -> Any:

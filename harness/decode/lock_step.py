@@ -16,7 +16,7 @@ from harness.decode.plan import Plan, broken_logits, rollout
 from harness.decode.progress import Progress
 from harness.decode.trace import columns
 from harness.decode.types import Rollout
-from harness.policy import Decision, History, Noise, Past, Rule, carried, decide
+from harness.policy import Decision, History, Noise, Past, Rule, carried, decide, over_shared
 from harness.spec import Pair
 
 Facts = tuple[int, bool, bool, float]  # of a token: id, replaced, changed, delta log p
@@ -99,6 +99,8 @@ class LockStep:
         while self.running:
             logits = {role: self.read(role, self.input, self.mask)[:, -1] for role in self.models}
             base, rl = policies(logits)
+            if (known := self.engine.checkpoints).shared < known.vocab_size:
+                base, rl = over_shared(base, rl, self.rule, known.shared, known.vocab_size)
             decision = decide(
                 base,
                 rl,
@@ -132,6 +134,7 @@ class LockStep:
         Returns:
             (n, keep, vocab).
         """
+        tokens = as_known(self.engine.checkpoints, role, tokens)
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
         return self.models[role](
             input_ids=tokens,
@@ -185,7 +188,10 @@ class LockStep:
         plan, written, vocab = self.plans[i], self.written[i], self.engine.checkpoints.vocab_size
         ids = torch.tensor([[*plan.prompt_token_ids, *(facts[0] for facts in written)]], device=self.device)
         with torch.inference_mode():
-            last = {role: model(ids).logits[0, -1, :vocab].float() for role, model in self.models.items()}
+            last = {
+                role: model(as_known(self.engine.checkpoints, role, ids)).logits[0, -1, :vocab].float()
+                for role, model in self.models.items()
+            }
         roles = [role for role, logits in last.items() if bool(torch.log_softmax(logits, 0).isnan().any())]
         raise broken_logits(plan, self.engine.pair, self.engine.dtype, len(written), roles)
 
@@ -216,6 +222,13 @@ def policies(logits: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Te
     """Return the logits of the two policies that are decided between, from each model's (rows, vocab) by its role."""
     base = logits.get("base", logits["rl"])
     return carried(base, logits["rl"], logits["target"]) if "target" in logits else (base, logits["rl"])
+
+
+def as_known(checkpoints: Checkpoints, role: str, tokens: torch.Tensor) -> torch.Tensor:
+    """Return tokens as a model reads them: base one that it knows in place of each that RL alone has; int64."""
+    if role != "base" or checkpoints.shared == checkpoints.vocab_size:
+        return tokens
+    return tokens.where(tokens < checkpoints.shared, checkpoints.stand_in)
 
 
 def facts_of(decision: Decision) -> list[Facts]:

@@ -79,6 +79,15 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context
             raise UserError(
                 f"trace={request.trace} is refused: a vocabulary of {checkpoints.vocab_size} tokens is too small for it"
             )
+        if (
+            request.trace is not None
+            and checkpoints.shared < checkpoints.vocab_size
+            and not request.decoding.reads_both
+        ):
+            raise UserError(
+                f"trace={request.trace} is refused with mode={request.decoding.mode!r}: RL may write tokens that base "
+                "does not know, which have no divergence; accepted: trace=None, or a pair with one vocabulary"
+            )
         sampling = request.sampling
         check_together(request.decoding, sampling)
         plans.append(

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from harness.decode.drafting import Counts, Drafted, Pace
-from harness.decode.lock_step import LockStep
+from harness.decode.lock_step import LockStep, as_known
 from harness.decode.memory import Shape, check_rows, check_weights
 from harness.decode.pair_engine import PairEngine
 from harness.decode.plan import Plan
@@ -177,6 +177,11 @@ class TransformersPair(PairEngine):
                 f"draft={self.spec.draft} is refused with target={self.pair.target!r}: the models that draft are the "
                 "pair's own; accepted: leave draft out"
             )
+        if self.checkpoints.shared < self.checkpoints.vocab_size:
+            raise UserError(
+                f"draft={self.spec.draft} is refused: rl={self.pair.rl!r} has tokens that base={self.pair.base!r} does "
+                "not know; accepted: leave draft out"
+            )
         for role, config in self.checkpoints.configs.items():
             kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
             if kinds != {"full_attention"}:
@@ -194,7 +199,8 @@ class TransformersPair(PairEngine):
         """
         self.start()
         ids = torch.tensor([token_ids], device=self.device)
-        base, rl = self.base_model(ids).logits[0].float(), self.rl_model(ids).logits[0].float()
+        base = self.base_model(as_known(self.checkpoints, "base", ids)).logits[0].float()
+        rl = self.rl_model(ids).logits[0].float()
         if self.target_model is not None:
             base, rl = carried(base, rl, self.target_model(ids).logits[0])
         both = min(base.shape[1], rl.shape[1])

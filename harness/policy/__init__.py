@@ -26,6 +26,7 @@ from harness.policy.history import MOST_SPAN, History, Past
 from harness.policy.noise import GATE, PROPOSE, REDRAW, request_key, uniform
 from harness.policy.nucleus import draw, truncate
 from harness.policy.rule import COLUMNS, GATES, Noise, Rule, RuleRow
+from harness.policy.shared import over_shared
 from harness.policy.target import extrapolate, log_softmax
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "log_perplexity",
     "log_softmax",
     "mixed_groups",
+    "over_shared",
     "overlong_penalty",
     "propose",
     "request_key",

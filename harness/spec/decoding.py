@@ -191,6 +191,11 @@ class Decoding(Spec, frozen=True):
         return self.side == "below" if self.side else self.criterion in BELOW
 
     @property
+    def reads_both(self) -> bool:
+        """Whether only tokens that both models know are written: in all but the draws of RL or extrapolated weights."""
+        return self.mode not in ("rl", "expo")
+
+    @property
     def reads_base(self) -> bool:
         """Whether base's logits can change a token; RL alone needs none of them."""
         return self.mode != "rl"

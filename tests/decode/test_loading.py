@@ -4,19 +4,23 @@ import json
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from harness.bench.random_pair import random_adapter, random_pair
-from harness.decode import open_engine
+from harness.decode import Request, open_engine
+from harness.decode.checkpoints import read_checkpoints
+from harness.decode.plan import DELTA_LIMIT
 from harness.errors import UserError
-from harness.spec import EngineSpec, Pair
+from harness.spec import EngineSpec, Pair, Sampling
 from tests.decode.apart_loading import REQUESTS
 from tests.decode.checkpoints import EMBEDDINGS, HEAD, drop, head_of_embeddings, variant
-from tests.decode.requests import assert_same, make_requests
+from tests.decode.requests import DECODINGS, assert_same, make_requests
 
 QUERY, NORM = "model.layers.1.self_attn.q_proj.weight", "model.norm.weight"
 
@@ -28,6 +32,7 @@ def without_a_head(tensors):
 
 
 SIZES, THREE = "two sizes", "a change carried over to a third model"
+ADDED = "tokens of RL's own"
 
 
 def moved(tensors):
@@ -49,6 +54,27 @@ def of_two_sizes(place):
         tensors[HEAD] /= 3
 
     return Pair(base=variant(small, place / "base", change=softened), rl=variant(large, place / "rl", change=softened))
+
+
+def of_two_vocabularies(place):
+    """RL has four tokens of its own, which it likes to write; base has another padding and no row for them."""
+    from transformers import AutoTokenizer
+
+    base, large = (random_pair(place / name, padding=padding) for name, padding in (("few", 1), ("many", 40)))
+    known = len(AutoTokenizer.from_pretrained(base.base))
+
+    def liked(tensors):
+        tensors[HEAD] /= 5  # else the self-test finds nothing in common
+        tensors[HEAD][known : known + 4] *= 6
+
+    def softened(tensors):
+        tensors[HEAD] /= 5
+
+    rl = variant(large.rl, place / "rl", change=liked)
+    tokenizer = AutoTokenizer.from_pretrained(rl)
+    assert tokenizer.add_tokens(["<think>", "</think>", "<tool>", "</tool>"]) == 4
+    tokenizer.save_pretrained(rl)
+    return Pair(base=variant(base.base, place / "base", change=softened), rl=rl)
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +110,7 @@ def pairs(tmp_path_factory):
     found[THREE] = found[SIZES].replace(
         rl=variant(found[SIZES].base, place / "three", change=moved), target=found[SIZES].rl
     )
+    found[ADDED] = of_two_vocabularies(place / "added")
     found["adapter on another head"] = Pair(base=other, rl=random_adapter(place / "adapter", whole, step=0.01).rl)
     return found
 
@@ -113,7 +140,7 @@ def opened(pairs, incomplete, tmp_path_factory):
     """What vLLM says or decodes, for every pair."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
     place = tmp_path_factory.mktemp("opened")
-    sources = {name: (pair.model_dump(), {"self_test": name in (SIZES, THREE)}) for name, pair in pairs.items()}
+    sources = {name: (pair.model_dump(), {"self_test": name in (SIZES, THREE, ADDED)}) for name, pair in pairs.items()}
     sources |= {name: (pair.model_dump(), {"self_test": False}) for name, (pair, *_) in incomplete.items()}
     (place / "sources").write_bytes(pickle.dumps(sources))
     command = [sys.executable, "-m", "tests.decode.apart_loading", str(place / "sources"), str(place / "out")]
@@ -126,15 +153,52 @@ def opened(pairs, incomplete, tmp_path_factory):
     "name",
     [
         "base tied, rl tied", "base tied, rl untied", "base untied, rl tied", "base tied, rl other",
-        "base other, rl tied", "base equal, rl untied", "adapter on another head", SIZES, THREE,
+        "base other, rl tied", "base equal, rl untied", "adapter on another head", SIZES, THREE, ADDED,
     ],
 )  # fmt: skip
-@pytest.mark.filterwarnings("ignore:.*each is built as its own configuration says")
+@pytest.mark.filterwarnings("ignore:.*each is built as its own configuration says", "ignore:.*only rl has 4 tokens")
 def test_whoever_ties_its_head_and_of_any_size_both_engines_give_the_same_tokens(pairs, opened, name):
     assert not isinstance(opened[name], str), opened[name]
     with open_engine(pairs[name], EngineSpec(backend="transformers")) as engine:
         assert_same(opened[name], engine.generate(make_requests(**REQUESTS)))
     assert max(abs(rollout.delta_logp).max() for rollout in opened[name]) > 0.1
+
+
+@pytest.mark.vllm
+@pytest.mark.filterwarnings("ignore:.*only rl has 4 tokens")
+def test_only_rl_alone_writes_the_tokens_that_rl_alone_has(pairs, opened):
+    known = read_checkpoints(pairs[ADDED])
+    assert known.vocab_size == known.shared + 4
+    own = {rollout.request.decoding.label(): max(rollout.token_ids) >= known.shared for rollout in opened[ADDED]}
+    assert own == {label: label == "rl" for label in own}
+    [mine] = [rollout for rollout in opened[ADDED] if rollout.request.decoding.mode == "rl"]
+    at = np.array(mine.token_ids) >= known.shared
+    assert (mine.delta_logp[at] == DELTA_LIMIT).all()  # base has no probability for them
+    assert not at.all()
+
+
+@pytest.mark.filterwarnings("ignore:.*only rl has 4 tokens")
+def test_what_a_token_of_rls_own_rules_out_is_refused(pairs):
+    prompt = Request("What is <think> 7?", "own", sampling=Sampling(max_tokens=4), trace=1, decoding=DECODINGS[1])
+    with open_engine(pairs[ADDED], EngineSpec(backend="transformers")) as engine:
+        with pytest.raises(
+            UserError, match="trace=1 is refused with mode='rl': RL may write tokens that base does not"
+        ):
+            list(engine.generate([prompt]))
+        [one] = engine.generate([replace(prompt, decoding=DECODINGS[3])])  # base reads the prompt with a stand-in
+        assert np.isfinite(one.trace.table).all()
+        assert max(one.prompt_token_ids) >= engine.checkpoints.shared > max(one.token_ids)
+    with pytest.raises(UserError, match=r"draft=2 is refused: rl=.* has tokens that base=.* does not know"):
+        open_engine(pairs[ADDED], EngineSpec(backend="transformers", draft=2))
+    with pytest.raises(UserError, match=r"has 4 ids that base=.* does not know, which is refused with target="):
+        read_checkpoints(pairs[ADDED].replace(target=pairs[ADDED].rl))
+
+
+def test_tokens_that_base_alone_has_are_named_and_never_written(pairs):
+    turned = Pair(base=pairs[ADDED].rl, rl=pairs[ADDED].base)
+    with pytest.warns(UserWarning, match=r"only base has 4 tokens \('</think>', .*\); rules of both decode over the"):
+        found = read_checkpoints(turned)
+    assert found.shared == found.vocab_size
 
 
 def test_the_reference_takes_the_head_that_is_in_the_file(pairs):

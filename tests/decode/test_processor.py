@@ -62,7 +62,7 @@ def processor_and_logits(vocab=40, padded=48):
     generator = torch.Generator().manual_seed(1)
     base = torch.randn(6, padded, generator=generator) * 2
     rl = base + torch.randn(6, padded, generator=generator) * 0.3
-    context = {CONTEXT_KEY: SimpleNamespace(base_logits=base)}
+    context = {CONTEXT_KEY: SimpleNamespace(base_logits=base, shared=None)}
     config = SimpleNamespace(
         compilation_config=SimpleNamespace(static_forward_context=context),
         scheduler_config=SimpleNamespace(max_num_seqs=16),

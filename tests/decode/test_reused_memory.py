@@ -74,9 +74,9 @@ def test_the_first_step_rehearses_the_decision_where_memory_is_measured(monkeypa
 
     seen = []
 
-    def noted(base, rl):
+    def noted(base, rl, shared):
         seen.append((base.shape, rl.shape))
-        rehearse(base, rl)
+        rehearse(base, rl, shared)
 
     def build(self, vllm_config, prefix):
         self.rl, self.base = InPool(torch.zeros(8, HIDDEN), 1.0), InPool(torch.zeros(8, HIDDEN), 2.0)

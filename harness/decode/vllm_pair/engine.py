@@ -173,6 +173,11 @@ class VllmPair(TestedPair):
             "rlvr_architecture": found.architecture,
             "rlvr_tied": ties_head(found.config),
             "rlvr_base_tied": ties_head(found.base_config),
+            **(
+                {"rlvr_shared": found.shared, "rlvr_stand_in": found.stand_in}
+                if found.shared < found.vocab_size
+                else {}
+            ),
             **({"head_dtype": self.head_dtype} if self.head_dtype != self.dtype else {}),
         }
         longest = max(self.context.length, self.context.rl_alone)  # base is computed where RL alone is read, too

@@ -36,6 +36,7 @@ class RLVRPairForCausalLM(nn.Module):
 
     checkpoints: dict[str, str]  # role -> what its weights are loaded from
     secondary_weights: list[DefaultModelLoader.Source]  # of the submodels that vLLM was not opened on
+    base_ids: torch.Tensor  # what base reads of a step, where it does not know all of RL's tokens
     rl: Any  # vLLM's model, as `submodel` gives it
     base: Any
 
@@ -43,7 +44,11 @@ class RLVRPairForCausalLM(nn.Module):
         super().__init__()
         self.config = vllm_config.model_config.hf_config
         self.hidden_size = self.base_hidden_size = self.config.hidden_size
+        self.shared: int | None = getattr(self.config, "rlvr_shared", None)  # ids of both, where RL has its own too
         self.build(vllm_config, prefix)
+        if self.shared is not None:
+            tokens = vllm_config.scheduler_config.max_num_batched_tokens
+            self.base_ids = torch.zeros(tokens, dtype=torch.long)  # on vLLM's default device, as its models are built
         self.base_logits: torch.Tensor | None = None  # of the step in hand: same rows, same stream
         self.watched: list[tuple[int, int]] | None = None  # of each step: rows, and rows whose two halves are the same
         self._rehearsed = False
@@ -90,8 +95,19 @@ class RLVRPairForCausalLM(nn.Module):
         rl = self.rl(input_ids, positions, intermediate_tensors, None)
         both = rl.new_empty((rl.shape[0], self.hidden_size + self.base_hidden_size))
         both[:, : self.hidden_size] = rl
-        both[:, self.hidden_size :] = self.base(input_ids, positions, intermediate_tensors, None)
+        both[:, self.hidden_size :] = self.base(self._as_base_knows(input_ids), positions, intermediate_tensors, None)
         return both
+
+    def _as_base_knows(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Return the tokens with `config.rlvr_stand_in` in place of each that base does not know: (tokens,), (tokens,).
+
+        They lie where they lay before: a CUDA graph of base reads its input at the place where it was captured.
+        """
+        if self.shared is None or input_ids is None:
+            return input_ids
+        known = self.base_ids[: input_ids.shape[0]]
+        known.copy_(input_ids.where(input_ids < self.shared, self.config.rlvr_stand_in))
+        return known
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
         """Return RL's logits, (rows, both hidden) -> (rows, vocab); base's of the same rows stay on `base_logits`."""
@@ -110,7 +126,7 @@ class RLVRPairForCausalLM(nn.Module):
         """Keep base's logits for the processor and return RL's; the first step is the one whose memory is measured."""
         self.base_logits = base
         if not self._rehearsed and base is not None and rl is not None and rl.device.type in PROFILED:
-            rehearse(base, rl)
+            rehearse(base, rl, self.shared)
         self._rehearsed = True
         return rl
 

@@ -144,8 +144,9 @@ class PairProcessor(*_INTERFACES):
         batch = self._table.batch(slots, None if ctx is None else ctx.idx_mapping)
         if not any(batch.rows):
             return logits
+        model = self._context[CONTEXT_KEY]
         decision = decide_step(
-            self._context[CONTEXT_KEY].base_logits,
+            model.base_logits,
             logits,
             batch.rule,
             batch.keys,
@@ -155,6 +156,7 @@ class PairProcessor(*_INTERFACES):
             top=max(top for top, _ in batch.traced_alike) if batch.traced_alike else 0,
             dense=self.dense,
             past=batch.past,
+            shared=model.shared,
         )
         if batch.end is not None:  # so that the host hears at once of a response that cannot go on
             decision = replace(decision, token=decision.token.masked_fill(decision.delta_logp.isnan(), batch.end))

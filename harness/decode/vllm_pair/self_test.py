@@ -25,6 +25,7 @@ from zlib import crc32
 import numpy as np
 import torch
 
+from harness.decode.lock_step import as_known
 from harness.decode.pair_engine import PairEngine
 from harness.decode.progress import Progress
 from harness.decode.types import BrokenLogits, Request, Rollout
@@ -322,7 +323,7 @@ def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], ful
     logits: dict[str, list[torch.Tensor]] = {}
     for role in ("rl",) if engine.single else engine.pair.roles:
         model: Any = reference.load_model(role)
-        logits[role] = [_reference_logits(engine, model, text) for text in texts]
+        logits[role] = [_reference_logits(engine, model, text, role) for text in texts]
         del model
         gc.collect()
         if device == "cuda":
@@ -340,10 +341,11 @@ def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], ful
 
 
 @torch.inference_mode()
-def _reference_logits(engine: TestedPair, model: Any, text: Rollout) -> torch.Tensor:
+def _reference_logits(engine: TestedPair, model: Any, text: Rollout, role: str) -> torch.Tensor:
     """Compute the logits of a text's tokens by transformers, which reads it at once: (tokens, vocab) float32."""
     ids = torch.tensor([*text.prompt_token_ids, *text.token_ids], device=model.device)
-    logits = model(ids[None, :-1]).logits[0, len(text.prompt_token_ids) - 1 :, : engine.checkpoints.vocab_size]
+    known = as_known(engine.checkpoints, role, ids[None, :-1])
+    logits = model(known).logits[0, len(text.prompt_token_ids) - 1 :, : engine.checkpoints.shared]
     return logits.float().cpu()
 
 

@@ -13,7 +13,7 @@ import torch
 from harness.decode.plan import DELTA_LIMIT
 from harness.decode.vllm_pair import channel
 from harness.errors import UserError
-from harness.policy import Decision, Noise, Past, Rule, RuleRow, decide, decide_fused, fused_available
+from harness.policy import Decision, Noise, Past, Rule, RuleRow, decide, decide_fused, fused_available, over_shared
 from harness.policy import force as force_fused
 
 PATHS = ("triton", "torch")
@@ -56,11 +56,15 @@ def decide_step(
     top: int = 0,
     dense: bool | None = None,
     past: Past | None = None,
+    shared: int | None = None,
 ) -> Decision:
     """Decide n rows of (n, padded vocabulary) logits; keys and positions (n,) int64; the rest as for `decide`.
 
-    The two output layers may be padded differently; what only one of them has is no token.
+    The two output layers may be padded differently; what only one of them has is no token. `shared` ids are known to
+    both where RL has tokens of its own after them (`over_shared`).
     """
+    if shared is not None:
+        base_logits, rl_logits = over_shared(base_logits, rl_logits, rule, shared, vocab_size or rl_logits.shape[1])
     width = min(base_logits.shape[1], rl_logits.shape[1])
     base_logits, rl_logits = base_logits[:, :width], rl_logits[:, :width]
     facts = {"vocab_size": vocab_size, "traced": traced, "top": top, "past": past}
@@ -87,7 +91,7 @@ def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None
     logits.scatter_(1, token, facts)
 
 
-def rehearse(base_logits: torch.Tensor, rl_logits: torch.Tensor) -> None:
+def rehearse(base_logits: torch.Tensor, rl_logits: torch.Tensor, shared: int | None = None) -> None:
     """Decide once, under the rule that takes most memory, and forget it: vLLM's memory profile then knows the peak.
 
     Its own dummy run of the sampler leaves out custom processors (V1 passes an empty list, V2 returns before them).
@@ -95,4 +99,4 @@ def rehearse(base_logits: torch.Tensor, rl_logits: torch.Tensor) -> None:
     n, device = rl_logits.shape[0], rl_logits.device
     rule = Rule([RuleRow(gate="kl", tau=0.0, gamma=0.1, temperature=0.9, top_p=0.95)] * n, device)
     numbers = torch.arange(n, device=device)
-    decide_step(base_logits, rl_logits.float(), rule, numbers, numbers, vocab_size=None)
+    decide_step(base_logits, rl_logits.float(), rule, numbers, numbers, vocab_size=None, shared=shared)
