@@ -96,6 +96,8 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens, t
 		$(BIN)/rlvr-dir sweep run $$sweep --out $(PAPER) || exit; done
 	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --limit 60 --samples 16 --max-tokens 256 --enforce-eager \
 		--records $(PAPER)/records --out $(PAPER)/analysis
+	$(BIN)/rlvr-dir analyse trajectory --tasks tiny_medium --limit 60 --samples 16 --max-tokens 256 \
+		--backend transformers --records $(PAPER)/records --out $(PAPER)/trajectory
 	$(BIN)/rlvr-dir analyse theorem --out $(PAPER)/analysis
 	rm -rf reports/tiny  # an older report may have had other figures
 	$(BIN)/rlvr-dir report $(PAPER)/sweeps/tiny_{tau_gamma,on_rl,criteria,controls,interpolate}/results \
@@ -103,6 +105,8 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens, t
 		--analysis $(PAPER)/analysis/tiny_reweight --analysis $(PAPER)/analysis/tiny_rollout_top_p \
 		--tokenizer records --title "The paper on the tiny pair" --out reports/tiny
 	grep -v '^!' $(PAPER)/sweeps/tiny_sharpening/summary.md > reports/tiny/sharpening.md
+	$(BIN)/rlvr-dir report --analysis $(PAPER)/trajectory --title "The tiny pair's training, step by step" \
+		--out reports/tiny/trajectory
 
 # Goes on where it was killed. Decoding has two threads, since these matrices are large; training what its recipe says.
 SMOL := runs/paper-smol
