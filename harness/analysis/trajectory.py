@@ -31,7 +31,7 @@ from harness.progress import Bar, phase, showing
 from harness.records import RecordStore
 from harness.records.config import fingerprint
 from harness.spec import Decoding, EngineSpec, EvalSpec, Pair
-from harness.spec.trajectory import Checkpoint, short_name
+from harness.spec.trajectory import Checkpoint
 from harness.stats import Scores, family, token_mean, token_share
 
 TAU = -0.1  # nats: the threshold of the share of tokens that RL made less likely
@@ -94,7 +94,7 @@ def trajectory_statistics(
     )  # fmt: skip
     scored = _scored(checkpoints, scoring, progress)
     weights = _weights(checkpoints, kept, progress)
-    labels = [BASE, *(short_name(each) for each in checkpoints)]
+    labels = [BASE, *(each.name for each in checkpoints)]
     return {
         "kind": "trajectory",
         "pair": checkpoints[-1].pair.model_dump(),
@@ -129,10 +129,10 @@ def _decoded(
             results = evaluate(asked, engine=engine, records=records, progress=progress)
             jobs = jobs_of(asked, engine) if one is last else jobs
         for result in results:
-            label = BASE if result.decoding.mode == "base" else short_name(one)
+            label = BASE if result.decoding.mode == "base" else one.name
             mine = [Setting.of([each]) for each in result.by_metric()]
             by_name.setdefault(label, []).extend(replace(each, label=label) for each in mine)
-    return [each for label in (BASE, *map(short_name, checkpoints)) for each in by_name[label]], jobs
+    return [each for label in (BASE, *(each.name for each in checkpoints)) for each in by_name[label]], jobs
 
 
 def _score(scores: Scores) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from harness.spec.evaluation import (
 from harness.spec.pair import TINY, Pair, find_pair, model_name, preset
 from harness.spec.presentation import Presentation
 from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
-from harness.spec.trajectory import short_name, trajectory_of
+from harness.spec.trajectory import trajectory_of
 
 PARAMETERS = tuple(f"decode.{name}" for name in Decoding.model_fields)
 NUMBERS = ("decode.tau", "decode.gamma", "decode.min_p_rl", "decode.span")
@@ -70,7 +70,7 @@ def _read_pairs(value: Any) -> tuple[str | SweptPair, ...]:
     """Read one pair or several; a name stays a name, by which points are known."""
     if isinstance(value, Mapping) and isinstance(value.get("rl"), list | tuple):  # a training's checkpoints
         found = trajectory_of([str(name) for name in value["rl"]], {key: value[key] for key in value if key != "rl"})
-        return tuple(SweptPair(**each.pair.model_dump(), name=short_name(each)) for each in found)
+        return tuple(SweptPair(**each.pair.model_dump(), name=each.name) for each in found)
     return tuple(_read_pair(each) for each in (value if isinstance(value, list | tuple) else [value]))
 
 

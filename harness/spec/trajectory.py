@@ -22,7 +22,7 @@ _STEP = re.compile(r"(?:^|[@/]|step[-_ ]?|checkpoint-)([0-9]+)$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One RL checkpoint of a training: how it was named, after how many steps, and base with it as a pair."""
+    """One RL checkpoint of a training: what tables call it, after how many steps, and base with it as a pair."""
 
     name: str
     step: float
@@ -44,10 +44,15 @@ def trajectory_of(
         UserError: there are none, their bases differ, no base is named, or a step is missing or not after the last.
     """
     given = dict(options or {})
+    named = bool(names)
     names = list(names) or _listed(given)
     if given.get("pair") is not None and "base" in given:
         raise UserError(f"pair={given['pair']!r} and base={given['base']!r} name two pairs; give one of them")
+    if named and "pair" in given:
+        raise UserError(f"pair={given['pair']!r} has no effect where checkpoints are named; give one of the two")
     pairs = [_pair(name, given) for name in names]
+    if "base" in given and pairs[0].base != parse(Pair, {"base": given["base"], "rl": "rl"}).base:
+        raise UserError(f"base={given['base']!r} is not that of {names[0]!r}, {pairs[0].base!r}; leave it out")
     if others := [pair.base for pair in pairs if pair.of("base") != pairs[0].of("base")]:
         raise UserError(
             f"checkpoints: they have two bases, {pairs[0].base!r} and {others[0]!r}; accepted: those of one training"
@@ -58,7 +63,7 @@ def trajectory_of(
     if found[0] <= 0 or any(b <= a for a, b in pairwise(found)):
         shown = ", ".join(f"{step:g}" for step in found)
         raise UserError(f"steps={shown} do not rise from above 0, where base is; accepted: checkpoints in order")
-    return tuple(Checkpoint(*each) for each in zip(names, found, pairs, strict=True))
+    return tuple(Checkpoint(*each) for each in zip(_short_names(names), found, pairs, strict=True))
 
 
 def _listed(options: Mapping[str, Any]) -> list[str]:
@@ -101,10 +106,11 @@ def _step(name: str) -> float:
     return float(found[1])
 
 
-def short_name(checkpoint: Checkpoint) -> str:
-    """Return how tables call it: as it was named, and of a path its own name.
+def _short_names(names: Sequence[str]) -> list[str]:
+    """Return how tables call them: as they were named, but of a path its own name where that tells them apart.
 
-    >>> short_name(Checkpoint("runs/train/x/step-4", 4, Pair(base="b", rl="runs/train/x/step-4")))
-    'x/step-4'
+    >>> _short_names(["runs/x/step-2", "org/run@4"]), _short_names(["a/2/actor", "a/4/actor"])
+    (['x/step-2', 'org/run@4'], ['a/2/actor', 'a/4/actor'])
     """
-    return checkpoint.name if "@" in checkpoint.name else model_name(checkpoint.name)
+    short = [name if "@" in name else model_name(name) for name in names]
+    return short if len(set(short)) == len(short) else list(names)

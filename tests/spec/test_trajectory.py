@@ -4,7 +4,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.spec import Pair
-from harness.spec.trajectory import short_name, trajectory_of
+from harness.spec.trajectory import trajectory_of
 from harness.sweep.specs import load
 
 
@@ -26,7 +26,9 @@ def test_checkpoints_are_folders_or_revisions_with_a_base(tmp_path):
     assert found[0].pair == Pair(base="org/base", base_revision="v1", rl="org/run", rl_revision="step_2")
     assert found[1].pair == Pair(base="org/base", base_revision="v1", rl=folder)
     named = trajectory_of(["org/a", "org/b"], {"base": "org/base"}, steps=[10, 30])
-    assert [(short_name(each), each.step) for each in named] == [("a", 10), ("b", 30)]
+    assert [(each.name, each.step) for each in named] == [("a", 10), ("b", 30)]
+    alike = trajectory_of(["run/2/actor", "run/4/actor"], {"base": "org/base"}, steps=[2, 4])
+    assert [each.name for each in alike] == ["run/2/actor", "run/4/actor"], "not actor twice"
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,8 @@ def test_checkpoints_are_folders_or_revisions_with_a_base(tmp_path):
         (["tiny@4", "tiny@2"], {}, None, r"steps=4, 2 do not rise from above 0"),
         (["tiny@4", "tiny@6"], {}, [1], r"are 1 numbers for 2 checkpoints"),
         (["tiny@2", "rlvr-math-1.5b@700"], {}, None, r"they have two bases, 'tiny@base' and 'deepseek"),
+        (["tiny@2"], {"pair": "orz-7b"}, None, r"pair='orz-7b' has no effect where checkpoints are named"),
+        (["tiny@2"], {"base": "b"}, None, r"base='b' is not that of 'tiny@2', 'tiny@base'; leave it out"),
         (["tiny@2"], {"pair": "tiny", "base": "b"}, None, r"pair='tiny' and base='b' name two pairs"),
     ],
 )
