@@ -10,8 +10,10 @@ from harness.decode.checkpoints import Checkpoints, check_weights, read_checkpoi
 from harness.decode.context import Context
 from harness.decode.expo import decode_with_expo, groups_of_expo
 from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests
+from harness.decode.power import decode_with_power, is_power
 from harness.decode.progress import Progress
 from harness.decode.types import Request, Rollout
+from harness.errors import UserError
 from harness.progress import phase
 from harness.spec import EngineSpec, Pair
 
@@ -138,12 +140,25 @@ class PairEngine(ABC):
         """Yield rollouts as they finish; see `Engine.generate`. A caller that stops early leaves nothing running.
 
         Requests of `mode=expo` come last: another model decodes them, in the place of this engine's two, which are
-        loaded again when they are next needed.
+        loaded again when they are next needed. Those of `mode=power` come after them.
         """
         plans = plan_requests(requests, self.checkpoints, self.context)
         self.context.warn_of_cuts(plans)
         if not self.started:
             self.work = expected_tokens(plans)
+        if not any(map(is_power, plans)):
+            return self._planned(plans, progress)
+        if self.pair.target is not None:
+            raise UserError(f"mode=power is refused with target={self.pair.target!r}; accepted: a pair without one")
+
+        def draw(parts: list[Plan]) -> Iterator[Rollout]:
+            self.start()
+            return self.decode(parts, False)
+
+        return decode_with_power(plans, progress, self._planned, draw, self.tokenizer)
+
+    def _planned(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
+        """Yield the rollouts of plans of other modes than `power`."""
         if self.single or not groups_of_expo(plans):
             self.start()
             return self.decode(plans, progress)

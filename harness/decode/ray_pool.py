@@ -20,6 +20,7 @@ from harness.decode.engine import single_engine
 from harness.decode.expo import decode_with_expo, groups_of_expo
 from harness.decode.pair_engine import expected_tokens
 from harness.decode.plan import Plan, plan_requests
+from harness.decode.power import is_power
 from harness.decode.progress import Progress
 from harness.decode.ray_cluster import Cluster, quiet
 from harness.decode.ray_worker import PATIENCE, Worker
@@ -122,6 +123,8 @@ class RayEngines:
             UserError: as `start` does; while it runs, every worker was lost again and again.
         """
         plans = plan_requests(requests, self._one.checkpoints, self._one.context)
+        if any(map(is_power, plans)):
+            raise UserError(f"mode=power is refused with workers={self.spec.workers}; accepted: workers=1")
         self._one.context.warn_of_cuts(plans)
         self._one.work = expected_tokens(plans) // self.spec.workers
         if self._one.single or not groups_of_expo(plans):

@@ -69,6 +69,7 @@ class Rollout:
     changed: np.ndarray  # (tokens,) bool
     delta_logp: np.ndarray  # (tokens,) float32
     trace: Trace | None = None
+    n_forwards: int | None = None  # tokens that one model was run for, of `mode=power`; None: each of `token_ids`
 
     @property
     def n_tokens(self) -> int:

@@ -4,9 +4,10 @@
     print(markdown(lots))
 
 An answer is one sample or the majority of several. It costs its tokens times the models that are run for each of them,
-so two models with one sample cost as much as one model with two.
+so two models with one sample cost as much as one model with two. Power sampling costs every token that its chain drew.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,13 +37,16 @@ class Answer:
 
     @property
     def cost(self) -> int:
-        """Return the forwards that one token of each sample costs: models times votes."""
-        return self.models * self.votes
+        """Return the forwards that one token of each sample costs: models times votes, rounded up.
+
+        Of power sampling it is what its chains drew for each token that is left.
+        """
+        return math.ceil(self.models * runs_of(self.setting) - 1e-9) * self.votes
 
     @property
     def forwards(self) -> float:
-        """Return the forwards per answer: the mean number of tokens, times `cost`."""
-        return self.cost * tokens_of(self.setting)
+        """Return the forwards per answer: the mean number of tokens, times what is run for each, times votes."""
+        return self.models * runs_of(self.setting) * self.votes * tokens_of(self.setting)
 
     @cached_property
     def values(self) -> np.ndarray:
@@ -160,6 +164,12 @@ def tells_lengths(setting: Setting) -> bool:
     return not any({"n_tokens", "truncated"} & {*result.lacks} for result in setting.results)
 
 
+def runs_of(setting: Setting) -> float:
+    """Return how often a model is run for one token that is left: 1, but for power sampling."""
+    drawn = [result.n_tokens if result.n_forwards is None else result.n_forwards for result in setting.results]
+    return float(np.mean([each.mean() for each in drawn])) / max(1e-9, tokens_of(setting))
+
+
 def answers_of(setting: Setting) -> list[Answer]:
     """Return a setting's ways to an answer: one sample, and majorities of 2, 4, ... as far as one seed has samples."""
     votes, most = [1], min(result.samples for result in setting.results)
@@ -200,15 +210,17 @@ def _verdicts(lot: Sequence[Setting]) -> list[Verdict]:
     """Return the comparisons at 1, 2, 4, ... samples of several models, as far as one model has samples for them."""
     answers = [answer for setting in lot for answer in answers_of(setting)]
     several, single = ([a for a in answers if (a.models > 1) is many] for many in (True, False))
-    most, found = max(answer.votes for answer in single), []
+    most, found = max((answer.cost for answer in single if runs_of(answer.setting) == 1), default=0), []
     for votes in sorted({answer.votes for answer in several}):
         ones = [answer for answer in several if answer.votes == votes]
         cost = max(answer.cost for answer in ones)
         if cost > max(most, models_of(ones[0].setting)):  # one sample is compared in any case
             break
-        others = [each for each in single if each.votes == 1]
-        affordable = [each.votes for each in single if 1 < each.votes <= cost]
-        others += [each for each in single if affordable and each.votes == max(affordable)]
+        affordable = [each for each in single if each.cost <= cost]
+        largest = {id(each.setting): each for each in affordable if each.votes > 1}  # the last has the most votes
+        others = [*(each for each in affordable if each.votes == 1), *largest.values()]
+        if not others:
+            continue
         difference = stats.best_difference([each.values for each in ones], [each.values for each in others])
         found.append(Verdict(cost, tuple(ones), tuple(others), difference))
     return found
@@ -254,7 +266,7 @@ def markdown(lots: Sequence[Lot]) -> str:
         parts.append(_table(lot))
         parts.append(
             "One sample, and majorities of as many samples as cost so many forwards a token. `forwards` are those of "
-            "one sample: its tokens times the models run for each."
+            "one sample: its tokens times the models run for each; of power sampling all that its chain drew."
         )
         parts += [within(lot.settings), lengths(lot.settings)]
         parts += [crossing_sentence(lot.crossing)] if lot.crossing else []

@@ -29,13 +29,15 @@ class GradedResponse:
     n_tokens: int
     n_replaced: int
     n_changed: int
+    n_forwards: int | None = None
     verdicts: dict[str, Verdict] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rollout: Rollout | StoredRollout | Entry) -> "GradedResponse":
         """Make it from a rollout, decoded or stored."""
         source = rollout if isinstance(rollout, Entry) else rollout.text
-        return cls(source, rollout.finish_reason, rollout.n_tokens, rollout.n_replaced, rollout.n_changed)
+        counts = (rollout.n_tokens, rollout.n_replaced, rollout.n_changed, rollout.n_forwards)
+        return cls(source, rollout.finish_reason, *counts)
 
     @property
     def text(self) -> str:
@@ -53,7 +55,8 @@ class GradedResponse:
 
     def counts(self) -> dict[str, Any]:
         """Return what the engine counted, by the names of lm-eval's samples file."""
-        return {name: getattr(self, name) for name in ("n_tokens", "n_replaced", "n_changed", "finish_reason")}
+        found = {name: getattr(self, name) for name in ("n_tokens", "n_replaced", "n_changed", "finish_reason")}
+        return found | ({} if self.n_forwards is None else {"n_forwards": self.n_forwards})
 
     def facts(self, versions: Sequence[str]) -> dict[str, Any]:
         """Return the counts and the verdicts; the first version of the gold answers is the one that counts."""

@@ -14,7 +14,7 @@ def responses_of(samples: Sequence[Mapping[str, Any]]) -> Responses:
     """Return the responses to one problem from objects as in lm-eval's samples file.
 
     They have `verdict` and `answer`, `verdict_<version>` by other versions of the gold answers, and `n_tokens`,
-    `n_replaced`, `n_changed`, `finish_reason` where the model is ours.
+    `n_replaced`, `n_changed`, `finish_reason` where the model is ours (and `n_forwards` of `mode=power`).
     """
     counted = all(sample.get("n_tokens") is not None for sample in samples)
     counts = {name: [sample[name] for sample in samples] for name in ("n_tokens", "n_replaced", "n_changed") if counted}
@@ -29,6 +29,7 @@ def responses_of(samples: Sequence[Mapping[str, Any]]) -> Responses:
             for name in samples[0]
             if name.startswith("verdict_")
         },
+        n_forwards=[sample["n_forwards"] for sample in samples] if "n_forwards" in samples[0] else None,
         **counts,
     )
 

@@ -91,6 +91,7 @@ class BenchmarkResultFile(ResultFile, frozen=True):
     no_box: _Flags
     ungraded: _Flags
     votes: _Votes | None = None
+    n_forwards: _Counts | None = None
     correct_by: dict[str, _Flags] = Field(default_factory=dict)
 
 
@@ -102,6 +103,7 @@ class EvalResult:
     """All arrays have shape (problems, samples); row i belongs to `problem_ids[i]`, column j to sample j.
 
     `votes` numbers the different answers of a problem, for Maj@n: equal boxed text votes together, -1 is no answer.
+    `n_forwards` counts the tokens that one model was run for (`mode=power`); None is one for each token and model.
     `correct_by` are the verdicts by other versions of the benchmark's answers, by version (Minerva has two).
     `no_box` marks responses without a closed box, `truncated` those that ran into the token limit, `ungraded` those
     whose grading timed out or failed (they count as wrong, and say so). `seconds` is this result's share,
@@ -122,6 +124,7 @@ class EvalResult:
     no_box: np.ndarray
     ungraded: np.ndarray
     votes: np.ndarray | None = None
+    n_forwards: np.ndarray | None = None
     correct_by: dict[str, np.ndarray] = field(default_factory=dict)
     seconds: float = 0.0
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -130,8 +133,9 @@ class EvalResult:
     def __post_init__(self) -> None:
         for name in ARRAYS:
             object.__setattr__(self, name, self._table(name, getattr(self, name), name in _BOOLS))
-        if self.votes is not None:
-            object.__setattr__(self, "votes", self._table("votes", self.votes, False))
+        for name in ("votes", "n_forwards"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, self._table(name, getattr(self, name), False))
         by = {version: self._table("correct_by", table, True) for version, table in self.correct_by.items()}
         object.__setattr__(self, "correct_by", by)
         for name in ("n_replaced", "n_changed"):
@@ -183,6 +187,7 @@ class EvalResult:
             sampling=sampling,
             problem_ids=tuple(samples),
             votes=np.array([_votes(row.votes or ()) for row in rows]),
+            n_forwards=None if rows[0].n_forwards is None else np.array([row.n_forwards for row in rows]),
             correct_by=by_version,
             seconds=seconds,
             provenance=provenance or {},
@@ -372,8 +377,11 @@ class EvalResult:
         rows = [at[key] for key in problems]
         tables = {name: getattr(self, name)[rows] for name in ARRAYS}
         votes = None if self.votes is None else self.votes[rows]
+        forwards = None if self.n_forwards is None else self.n_forwards[rows]
         by = {version: table[rows] for version, table in self.correct_by.items()}
-        return replace(self, problem_ids=tuple(problems), votes=votes, correct_by=by, seconds=0.0, **tables)
+        return replace(
+            self, problem_ids=tuple(problems), votes=votes, n_forwards=forwards, correct_by=by, seconds=0.0, **tables
+        )
 
     def to_json(self) -> str:
         """Write everything as JSON; `from_json` reads it back."""
@@ -385,6 +393,7 @@ class EvalResult:
                 "problem_ids": list(self.problem_ids),
                 **{name: getattr(self, name).astype(int).tolist() for name in ARRAYS},
                 **({} if self.votes is None else {"votes": self.votes.tolist()}),
+                **({} if self.n_forwards is None else {"n_forwards": self.n_forwards.tolist()}),
                 "correct_by": {version: table.astype(int).tolist() for version, table in self.correct_by.items()},
                 "seconds": self.seconds,
                 "provenance": self.provenance,

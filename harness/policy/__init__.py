@@ -23,13 +23,14 @@ from harness.policy.criteria import BELOW, CRITERIA, delta_logp, entropy, fires,
 from harness.policy.decision import Decision, decide, propose
 from harness.policy.fused import decide_fused, force, fused_available
 from harness.policy.history import MOST_SPAN, History, Past
-from harness.policy.noise import GATE, PROPOSE, REDRAW, request_key, uniform
+from harness.policy.noise import ACCEPT, GATE, PLACE, PROPOSE, REDRAW, move_key, request_key, uniform
 from harness.policy.nucleus import draw, truncate
 from harness.policy.rule import COLUMNS, GATES, Noise, Rule, RuleRow
 from harness.policy.shared import over_shared
 from harness.policy.target import extrapolate, log_softmax
 
 __all__ = [
+    "ACCEPT",
     "BELOW",
     "COLUMNS",
     "CRITERIA",
@@ -37,6 +38,7 @@ __all__ = [
     "GATES",
     "METHODS",
     "MOST_SPAN",
+    "PLACE",
     "PROPOSE",
     "REDRAW",
     "Decision",
@@ -62,6 +64,7 @@ __all__ = [
     "log_perplexity",
     "log_softmax",
     "mixed_groups",
+    "move_key",
     "over_shared",
     "overlong_penalty",
     "propose",

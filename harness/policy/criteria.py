@@ -28,6 +28,22 @@ def entropy(logp: torch.Tensor) -> torch.Tensor:
     return -_expectation(logp, logp)
 
 
+def renyi_entropy(logp: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+    """Return the Renyi entropy of order 1 / T of a policy, from its log-probabilities at temperature T below 1.
+
+    H_a = log sum p^a / (1 - a), a = 1 / T: as p^a = q e^((1 - a) H_a), where q is the policy at temperature T, it tells
+    p^a of a text from its q, which is all that power sampling needs. As q is normalised, log sum p^a is -a log sum q^T.
+
+    Args:
+        logp: (n, vocab), log q.
+        temperature: (n,), T.
+
+    Returns:
+        (n,) float32, in nats, within 0 and log vocab.
+    """
+    return (temperature[:, None] * logp).logsumexp(1) / (1 - temperature)
+
+
 def kl_divergence(lp: torch.Tensor, lq: torch.Tensor) -> torch.Tensor:
     """Return KL(p || q) = sum_y p(y) (log p(y) - log q(y)) in nats: (n, vocab), (n, vocab) -> (n,)."""
     return _expectation(lp, lp - lq)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 
 from harness.policy.coupling import couple
-from harness.policy.criteria import cross_entropy, delta_logp, fires, statistic
+from harness.policy.criteria import cross_entropy, delta_logp, fires, renyi_entropy, statistic
 from harness.policy.history import Past
-from harness.policy.keep import keep
+from harness.policy.keep import AT_ONCE, keep
 from harness.policy.nucleus import UNIT, draw, draw_by_mass
 from harness.policy.rule import Noise, Rule
 from harness.policy.target import (
@@ -36,7 +36,8 @@ class Decision:
     token: torch.Tensor  # int64, the token to emit
     proposed: torch.Tensor  # int64, the primary's draw
     replaced: torch.Tensor  # bool, the criterion held and the token was redrawn
-    delta_logp: torch.Tensor  # float32, of the proposed token, in nats; NaN: a model's logits are no distribution
+    delta_logp: torch.Tensor  # float32, of the proposed token, in nats (a rule may tell a Renyi entropy in its place);
+    # NaN: a model's logits are no distribution
     trace: torch.Tensor | None = None  # (traced rows, columns(top)) float32, see `trace.py`
 
     @property
@@ -117,6 +118,9 @@ def decide(
 
         redrawn = _pick(own, lambda: argmax_target(base_logits[rows], rl_logits[rows], own, vocab_size), drawn)
         token = proposed.index_copy(0, rows, redrawn)
+    if rule.renyis:
+        told = renyi_entropy(primary_of(lb, lr, rule), rule.temperature)
+        delta = torch.where(rule.renyi & ~delta.isnan(), told, delta)
     facts = None if traced is None else trace(lb[traced], lr[traced], proposed[traced], top)
     decision = Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
     return with_coupling(decision, base_logits, rl_logits, rule, noise, vocab_size)
@@ -197,6 +201,8 @@ def _decide_dense(
     if rule.gates != {"never"}:
         redrawn = _pick(rule, lambda: argmax_target(base_logits, rl_logits, rule, vocab_size), drawn_target)
         token = torch.where(replaced, redrawn, proposed)
+    if rule.renyis:
+        delta = told_delta(base_logits, rl_logits, rule, vocab_size, delta)
     facts = None if traced is None else trace_rows(base_logits, rl_logits, rule, vocab_size, proposed, traced, top)
     decision = Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
     return with_coupling(decision, base_logits, rl_logits, rule, noise, vocab_size)
@@ -220,6 +226,19 @@ def with_coupling(
         token=torch.where(ours, token, decision.token),
         replaced=torch.where(ours, replaced, decision.replaced),
     )
+
+
+def told_delta(
+    base_logits: torch.Tensor, rl_logits: torch.Tensor, rule: Rule, vocab_size: int | None, delta: torch.Tensor
+) -> torch.Tensor:
+    """Return delta log p, (n,), with the Renyi entropy of its primary where a rule tells that; a few rows at a time."""
+    told = []
+    for at in torch.arange(rule.n, device=delta.device).split(AT_ONCE):
+        own = rule.take(at)
+        lb, lr = (log_softmax(logits[at][:, :vocab_size], own) for logits in (base_logits, rl_logits))
+        entropy = renyi_entropy(primary_of(lb, lr, own), own.temperature)
+        told.append(torch.where(own.renyi & ~delta[at].isnan(), entropy, delta[at]))
+    return torch.cat(told) if told else delta
 
 
 def _fires(

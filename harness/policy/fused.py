@@ -18,7 +18,7 @@ import importlib.util
 import torch
 
 from harness.policy.criteria import fires, js_divergence
-from harness.policy.decision import Decision, decide, spikes, trace_rows, with_coupling
+from harness.policy.decision import Decision, decide, spikes, told_delta, trace_rows, with_coupling
 from harness.policy.history import Past
 from harness.policy.keep import AT_ONCE, keep
 from harness.policy.nucleus import UNIT, draw_by_mass
@@ -77,6 +77,9 @@ def decide_fused(
         if traced is not None:
             facts = trace_rows(base_logits, rl_logits, rule, vocab_size, decision.proposed, traced, top)
             decision = dataclasses.replace(decision, trace=facts)
+    if rule.renyis:
+        delta = told_delta(base_logits, rl_logits, rule, vocab_size, decision.delta_logp)
+        decision = dataclasses.replace(decision, delta_logp=delta)
     if rule.gates.isdisjoint(("coupling", "js")) and not rule.guards:
         return decision
     noise = Noise.at(keys, positions)

@@ -17,7 +17,7 @@ from harness.policy.noise import GATE, PROPOSE, REDRAW, uniform
 GATES = ("never", "always", *CRITERIA, "spike", "coupling")
 COLUMNS = (
     "gate", "proposes_rl", "tau", "gamma", "temperature", "top_p", "below", "since", "until", "min_p_rl", "min_p",
-    "typical_p", "span", "start",
+    "typical_p", "span", "start", "renyi",
 )  # fmt: skip
 
 
@@ -44,6 +44,7 @@ class RuleRow:
     typical_p: float = 1.0  # the mass of the locally typical tokens that either policy keeps
     span: int = 0  # positions that `spike` looks back at, none of them before `start`
     start: int = 0  # absolute position of the response's first token
+    renyi: bool = False  # tell the primary's Renyi entropy in place of delta log p (`renyi_entropy`)
 
     def columns(self) -> tuple[float, ...]:
         """Return the row as numbers, in the order of COLUMNS.
@@ -64,19 +65,21 @@ class RuleRow:
         window = (float(self.since), inf if self.until is None else float(self.until))
         gate, proposes_rl = float(GATES.index(self.gate)), float(self.primary == "rl")
         cuts = (self.min_p_rl, self.min_p, self.typical_p)
-        return (gate, proposes_rl, *numbers, float(below), *window, *cuts, float(self.span), float(self.start))
+        last = (float(self.span), float(self.start), float(self.renyi))
+        return (gate, proposes_rl, *numbers, float(below), *window, *cuts, *last)
 
 
 class Rule:
     """The rules of n rows as one table, with what the host knows about them before any logits are seen.
 
-    `columns` is (n, 14) float64 on the logits' device, in the order of COLUMNS: the gate as its index in GATES, whether
+    `columns` is (n, 15) float64 on the logits' device, in the order of COLUMNS: the gate as its index in GATES, whether
     RL proposes (0 or 1), tau, gamma, temperature, top-p, whether the criterion holds below tau (0 or 1), the positions
     between which it is asked, the least share of RL's largest probability, and of a policy's own, the typical mass,
-    how far `spike` looks back and where the response starts. The rest are plain Python values that may also hold for
-    rows that are not among these n (`take` keeps them): `gates`, `primaries`, `unit_temperature`, `extrapolates`,
-    `reaches_base` (a gamma of -1), `greedy`, `windows` (the gate is not asked everywhere), `guards` (a `min_p_rl`
-    above 0), `min_ps` (a `min_p` above 0), `typical` (a `typical_p` below 1), `longest` (span).
+    how far `spike` looks back and where the response starts, whether a Renyi entropy is told (0 or 1). The rest are
+    plain Python values that may also hold for rows that are not among these n (`take` keeps them): `gates`,
+    `primaries`, `unit_temperature`, `extrapolates`, `reaches_base` (a gamma of -1), `greedy`, `windows` (the gate is
+    not asked everywhere), `guards` (a `min_p_rl` above 0), `min_ps` (a `min_p` above 0), `typical` (a `typical_p`
+    below 1), `longest` (span), `renyis` (a `renyi`).
     """
 
     def __init__(self, rows: Sequence[RuleRow], device: torch.device | str = "cpu") -> None:
@@ -96,11 +99,12 @@ class Rule:
         self.guards = any(row.min_p_rl > 0 for row in rows)
         self.min_ps = any(row.min_p > 0 for row in rows)
         self.typical = any(row.typical_p < 1 for row in rows)
+        self.renyis = any(row.renyi for row in rows)
         self.longest = max((row.span for row in rows if row.gate == "spike"), default=0)
 
     @classmethod
     def known(cls, columns: torch.Tensor, rows: Sequence[RuleRow]) -> "Rule":
-        """Return the rules of a table that lies on a device already: (n, 14) float64, made of some of `rows`."""
+        """Return the rules of a table that lies on a device already: (n, 15) float64, made of some of `rows`."""
         made = cls.__new__(cls)
         made.columns = columns
         made._know(rows)
@@ -166,6 +170,11 @@ class Rule:
     def typical_p(self) -> torch.Tensor:
         """(n,) float64."""
         return self.columns[:, 11]
+
+    @property
+    def renyi(self) -> torch.Tensor:
+        """(n,) bool: which rows tell a Renyi entropy in place of delta log p."""
+        return self.columns[:, 14] > 0
 
     @property
     def narrows(self) -> torch.Tensor:

@@ -68,6 +68,7 @@ class Entry:
     path: Path
     offset: int
     length: int
+    n_forwards: int | None = None
 
     @classmethod
     def of(cls, row: dict[str, Any], path: Path, offset: int, length: int) -> "Entry":
@@ -94,7 +95,10 @@ class Entry:
         prompt = row.get("prompt")
         if prompt is not None and type(prompt) is not str:
             raise ValueError("a prompt of another type")
-        return cls(**facts, prompt=prompt, path=path, offset=offset, length=length)
+        forwards = row.get("n_forwards")
+        if forwards is not None and not (type(forwards) is int and facts["n_tokens"] <= forwards <= MOST):
+            raise ValueError("fewer forwards than tokens, or too many")
+        return cls(**facts, prompt=prompt, path=path, offset=offset, length=length, n_forwards=forwards)
 
     @property
     def key(self) -> Key:
@@ -116,7 +120,8 @@ class Entry:
 
     def counts(self) -> dict[str, Any]:
         """Return what the engine counted, by the names of lm-eval's samples file."""
-        return {name: getattr(self, name) for name in ("n_tokens", "n_replaced", "n_changed", "finish_reason")}
+        found = {name: getattr(self, name) for name in ("n_tokens", "n_replaced", "n_changed", "finish_reason")}
+        return found | ({} if self.n_forwards is None else {"n_forwards": self.n_forwards})
 
     def load(self) -> StoredRollout:
         """Return the whole rollout.
@@ -132,7 +137,8 @@ class Entry:
 
     def manifest_row(self) -> dict[str, Any]:
         """Return the exact facts: a line of `record.jsonl`."""
-        return {name: getattr(self, name) for name in (*_FACTS, "prompt") if name != "trace_columns"}
+        found = {name: getattr(self, name) for name in (*_FACTS, "prompt") if name != "trace_columns"}
+        return found | ({} if self.n_forwards is None else {"n_forwards": self.n_forwards})
 
     def _read(self) -> tuple[dict[str, Any], bytes]:
         try:

@@ -47,6 +47,7 @@ class StoredRollout:
     prompt: str | None = None  # digest of the prompt's text
     delta_logp: np.ndarray | None = None  # (tokens,) float32
     trace: np.ndarray | None = None  # (tokens, columns) float32
+    n_forwards: int | None = None  # of `mode=power`; None: as many as tokens
 
     def __post_init__(self) -> None:
         n = len(self.replaced)
@@ -97,6 +98,7 @@ class StoredRollout:
                 prompt=digest(request.prompt) if request.prompt_token_ids is None else None,
                 delta_logp=np.asarray(rollout.delta_logp, dtype=np.float32),
                 trace=None if rollout.trace is None else np.asarray(rollout.trace.table, dtype=np.float32),
+                n_forwards=rollout.n_forwards,
             )
         if rollout.delta_logp is None or rollout.trace is not None:
             return rollout
@@ -120,7 +122,12 @@ class StoredRollout:
             "n_changed": self.n_changed,
             "replaced": b64encode(np.packbits(self.replaced).tobytes()).decode(),
             "changed": b64encode(np.packbits(self.changed).tobytes()).decode(),
+            **self._counted(),
         }
+
+    def _counted(self) -> dict[str, int]:
+        """Return `n_forwards` where it was counted: rows of others are without it."""
+        return {} if self.n_forwards is None else {"n_forwards": self.n_forwards}
 
     def pack(self) -> tuple[dict[str, Any], bytes]:
         """Return the row of facts and the compressed columns, which `unpack` reads.
@@ -152,6 +159,7 @@ class StoredRollout:
             "n_tokens": self.n_tokens,
             "n_replaced": self.n_replaced,
             "n_changed": self.n_changed,
+            **self._counted(),
             "text_digest": self.text_digest,
             "digest": checksum(self.exact_row()),
             "trace_columns": 0 if self.trace is None else self.trace.shape[1],
@@ -183,6 +191,7 @@ class StoredRollout:
             prompt=row["prompt"],
             delta_logp=columns["delta_logp"].astype(np.float32) if "delta_logp" in columns else None,
             trace=None if trace is None else trace.reshape(n, row["trace_columns"]),
+            n_forwards=row.get("n_forwards"),
         )
         if (rollout.n_tokens, rollout.n_replaced, rollout.n_changed) != (n, row["n_replaced"], row["n_changed"]):
             raise ValueError("the flags are not those that were counted")

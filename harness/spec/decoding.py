@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse
 
-Mode = Literal["base", "rl", "replace", "extrapolate", "expo"]
+Mode = Literal["base", "rl", "replace", "extrapolate", "expo", "power"]
 Primary = Literal["base", "rl"]
 Criterion = Literal[
     "delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random",
@@ -32,6 +32,9 @@ LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is draw
 GUARDS = ("window", "min_p_rl", "span")  # what only a gated decoding has
 
 
+POWER = {"power": 4.0, "block": 192, "moves": 10}  # the settings of the authors
+
+
 class Decoding(Spec, frozen=True):
     """Which model proposes a token, when it is redrawn, and from which policy (Algorithm 1 of the paper).
 
@@ -42,7 +45,9 @@ class Decoding(Spec, frozen=True):
     - `replace`: `primary` proposes; where the criterion holds the token is redrawn from the RL model (gamma = 0);
     - `extrapolate`: as `replace`, redrawn from pi_extra, proportional to exp(lr + gamma (lr - lb));
     - `expo`: no gate and one model, whose weights are extrapolated instead, theta_RL + gamma (theta_RL - theta_base)
-      (ExPO, arXiv 2404.16792; to first order in gamma the same step): what extrapolating tokens is compared with.
+      (ExPO, arXiv 2404.16792; to first order in gamma the same step): what extrapolating tokens is compared with;
+    - `power`: no gate and one model, `primary`, sampled from its law over whole responses to the `power`, by `moves`
+      of a Markov chain after each `block` of tokens (arXiv 2510.14901): the other baseline.
 
     `tau` is the threshold of the criterion: `delta_logp` < tau, `random` < tau, all others > tau; `side` turns that
     round. Two have no threshold: `always` draws every token from the target, and `coupling` keeps as many
@@ -52,9 +57,10 @@ class Decoding(Spec, frozen=True):
     `min_p_rl` guards a large gamma (arXiv 2210.15097): tokens that RL finds implausible have no weight in the target.
     """
 
-    mode: Mode = Field(default="rl", description="base, rl, replace, extrapolate or expo.")
+    mode: Mode = Field(default="rl", description="base, rl, replace, extrapolate, expo or power.")
     primary: Primary | None = Field(
-        default=None, description="Who proposes each token of replace and extrapolate: base (default) or rl."
+        default=None,
+        description="Who proposes each token of replace and extrapolate: base (default) or rl; the model of power.",
     )
     criterion: Criterion = Field(default="delta_logp", description=f"When a token is redrawn: {', '.join(CRITERIA)}.")
     tau: float | None = Field(default=None, description="Threshold: delta_logp and random below it, others above.")
@@ -91,6 +97,26 @@ class Decoding(Spec, frozen=True):
         description=f"Earlier tokens whose mean criterion=spike compares with ({SPAN}).",
     )
 
+    power: float | None = Field(
+        default=None,
+        gt=1.0,
+        le=100.0,
+        exclude_if=lambda power: power is None,
+        description="Of mode=power: responses are drawn from p to this power (4).",
+    )
+    block: int | None = Field(
+        default=None,
+        ge=1,
+        exclude_if=lambda block: block is None,
+        description="Of mode=power: tokens that are written before the chain moves (192).",
+    )
+    moves: int | None = Field(
+        default=None,
+        ge=0,
+        exclude_if=lambda moves: moves is None,
+        description="Of mode=power: moves of the chain after each block (10).",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: Any) -> Any:
@@ -99,6 +125,15 @@ class Decoding(Spec, frozen=True):
             return data
         data = dict(data)
         mode = data.get("mode", "rl")
+        if mode == "power":
+            for name in ("tau", "side", "gamma", "span", *GUARDS):
+                if data.get(name) not in (None, 0, 0.0, "0"):
+                    raise ValueError(f"{name}={data[name]!r} has no effect with mode='power', which has no gate")
+            given = {name: value for name, value in data.items() if value is not None}
+            return {"primary": "rl", **POWER, **given, "criterion": "delta_logp"}
+        for name in POWER:
+            if data.get(name) is not None:
+                raise ValueError(f"{name}={data[name]!r} has no effect with mode={mode!r}; use mode=power")
         if mode == "expo":
             for name in ("tau", "side", "primary", *GUARDS):
                 if data.get(name) not in (None, "rl", 0, "0"):
@@ -192,16 +227,18 @@ class Decoding(Spec, frozen=True):
 
     @property
     def reads_both(self) -> bool:
-        """Whether only tokens that both models know are written: in all but the draws of RL or extrapolated weights."""
-        return self.mode not in ("rl", "expo")
+        """Whether only tokens that both models know are written: not by RL, its powers or extrapolated weights."""
+        return self.mode not in ("rl", "expo") and (self.mode, self.primary) != ("power", "rl")
 
     @property
     def reads_base(self) -> bool:
-        """Whether base's logits can change a token; RL alone needs none of them."""
+        """Whether base's logits are read; RL alone needs none of them."""
         return self.mode != "rl"
 
     def forwards(self, models: int = 2) -> int:
         """Return how many models' forwards one token costs, of a pair (2 `models`) or a pair with a target (3).
+
+        Of `power` it is one model; how often it is run for a response is counted (`Rollout.n_forwards`).
 
         Base (or the target), RL and extrapolated weights are one model. The change carried over to a target is three.
         """
@@ -213,6 +250,8 @@ class Decoding(Spec, frozen=True):
 
     def label(self) -> str:
         """Return a short name: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`, `expo γ0.3`."""
+        if self.mode == "power":
+            return f"power {self.power:g} of {self.primary}, {self.moves} moves a {self.block} tokens"
         if not self.gated:
             return f"expo γ{self.gamma:g}" if self.mode == "expo" else self.mode
         words = [self.mode] if self.tau is None else [self.mode, f"τ{self.tau:g}"]
@@ -386,10 +425,19 @@ def check_together(decoding: Decoding, sampling: Sampling) -> None:
     """Refuse a decoding that this sampling cannot serve.
 
     Raises:
-        UserError: the random criterion in greedy decoding, whose tokens are a function of the prompt.
+        UserError: the random criterion in greedy decoding, whose tokens are a function of the prompt; power sampling
+            of anything but the model's own law.
     """
     if sampling.greedy and decoding.gated and decoding.criterion == "random":
         raise UserError(
             "criterion='random' is refused with temperature=0: nothing is left to chance there; accepted: another "
             f"criterion, or temperature={LEAST_TEMPERATURE}, which draws the likeliest token but for near-ties"
+        )
+    if decoding.mode == "power" and (sampling.temperature != 1 or sampling.truncation != "top-p 1"):
+        drawn = (
+            "temperature=0" if sampling.greedy else f"temperature={sampling.temperature:g} and {sampling.truncation}"
+        )
+        raise UserError(
+            f"mode=power is refused with {drawn}: it samples the model's own law to a power; accepted: temperature=1 "
+            "and top_p=1"
         )

@@ -30,6 +30,7 @@ class Responses:
     n_replaced: Sequence[int] | None = None
     n_changed: Sequence[int] | None = None
     correct_by: Mapping[str, Sequence[bool]] = field(default_factory=dict)
+    n_forwards: Sequence[int] | None = None
 
 
 def pass_ks(n: int) -> list[int]:

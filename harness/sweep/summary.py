@@ -13,7 +13,7 @@ from harness.sweep.folder import SweepFolder
 from harness.sweep.taus import stored_taus
 from harness.sweep.trials import Trials
 
-_ORDER = ("base", "rl", "replace", "extrapolate", "expo")  # of references
+_ORDER = ("base", "rl", "replace", "extrapolate", "expo", "power")  # of references
 
 
 def summarise(spec: SweepSpec, trials: Trials, folder: SweepFolder) -> DecodingSummary:

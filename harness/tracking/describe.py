@@ -49,7 +49,7 @@ def metrics_of(result: EvalResult) -> dict[str, float]:
     values = {name: round(value, 6) for name, value in theirs.items()}
     for name, value in result.metrics().items():
         if not math.isfinite(value) or (
-            result.decoding.mode in ("rl", "expo") and name.startswith(("replacement", "changed"))
+            result.decoding.mode in ("rl", "expo", "power") and name.startswith(("replacement", "changed"))
         ):
             continue
         values[name.replace("@", "_at_")] = round(value, 1) if name == "mean_tokens" else round(100 * value, 2)
@@ -78,6 +78,7 @@ def params_of(result: EvalResult) -> dict[str, str]:
             for name, value in result.sampling.model_dump().items()
             if name in ("top_p", "min_p", "typical_p")
         },
+        **{name: getattr(decoding, name) for name in ("power", "block", "moves") if decoding.mode == "power"},
         "max_tokens": result.sampling.max_tokens,
         "n_samples": result.sampling.samples,
         "seed": result.sampling.seed,
@@ -125,11 +126,14 @@ def pair_title(result: EvalResult) -> str:
 def colour(result: EvalResult) -> str:
     """Give each method a colour, as `#rrggbb`.
 
-    Grey is base, black RL, blue replacement, orange (γ = 0) to dark red extrapolation, and violet that of weights.
+    Grey is base, black RL, blue replacement, orange (γ = 0) to dark red extrapolation, violet that of weights, and
+    green power sampling.
     """
     decoding = result.decoding
     if decoding.mode != "extrapolate":
-        return {"base": "#8c8c8c", "rl": "#000000", "replace": "#1f77b4", "expo": "#8a5cc2"}[decoding.mode]
+        return {"base": "#8c8c8c", "rl": "#000000", "replace": "#1f77b4", "expo": "#8a5cc2", "power": "#2ca02c"}[
+            decoding.mode
+        ]
     share = min(decoding.gamma / 0.2, 1.0)
     return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in ((255, 120), (165, 0), (0, 30)))
 

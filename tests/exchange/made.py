@@ -31,6 +31,7 @@ def rollout(problem, gold, sample, decoding):
         token_ids=tuple(int(t) for t in rng.integers(0, 300, n)),
         text=rf"naïve 数 so it is \boxed{{{gold if rng.random() < 0.66 else 'x'}}}." if n % 5 else "\u2028 no box",
         finish_reason=("stop", "length")[n % 2],
+        n_forwards=None,
         replaced=replaced,
         changed=replaced & (rng.random(n) < 0.5),
         delta_logp=rng.normal(size=n).astype(np.float32),

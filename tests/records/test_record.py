@@ -40,6 +40,23 @@ def test_a_rollout_comes_back_to_the_bit(tmp_path):
             assert rollout.n_replaced == theirs.replaced.sum()
 
 
+def test_forwards_that_were_counted_come_back_and_rows_of_others_are_as_they_were(tmp_path):
+    keys = [(problem, sample) for problem in PROBLEMS[:2] for sample in range(3)]
+    with open_record(tmp_path, problems=PROBLEMS[:2]) as record:
+        for key in keys:
+            rollout = made(*key)
+            rollout.n_forwards = 40 + key[1] if key[1] else None
+            record.add(rollout)
+        record.finish()
+        folder = record.folder
+    with open_record(tmp_path, problems=PROBLEMS[:2]) as record:
+        assert [each.n_forwards for each in record.rollouts()] == [None, 41, 42] * 2
+        held = [record.held(*key) for key in keys]
+        assert [each.counts().get("n_forwards") for each in held] == [None, 41, 42] * 2
+    rows = [json.loads(line)["row"] for line in (folder / "record.jsonl").read_text().splitlines()[1:]]
+    assert [("n_forwards" in row) == (row["sample"] > 0) for row in rows] == [True] * 6
+
+
 def test_record_is_the_same_in_any_order_of_arrival_and_with_any_history_of_limits(tmp_path, whole):
     for seed in range(5):
         rng = random.Random(seed)

@@ -149,31 +149,38 @@ def test_a_grid_of_names_is_extended_by_names_that_it_did_not_know(host, look, t
 
 def test_one_sweep_draws_in_several_ways_and_prices_them_at_equal_forwards(host, look, tmp_path):
     others = [{"temperature": 0, "decodings": ["rl", "replace,tau=-0.1"]}, {"min_p": 0.2}, {"typical_p": 0.8}]
+    others.append({"top_p": 1.0, "decodings": "power,power=2,block=8,moves=1"})
     changes = {"samplings": others, "equal_forwards": True, "parameters": {"decode.tau": {"values": [-0.3]}}}
-    assert "8 ways of decoding" not in (
-        said := estimate(sweep(**changes), tmp_path, tmp_path / "records").text(points=True)
-    )
+    said = estimate(sweep(**changes), tmp_path, tmp_path / "records").text(points=True)
     assert "rl (greedy)" in said
-    assert "7 ways of decoding, 36 responses" in said
+    assert "8 ways of decoding, 42 responses" in said
     assert host.run(tmp_path, **changes) == 0
     trials, folder = look(tmp_path, **changes)
-    assert len(trials.complete(trials.references)) == 6
-    assert once(tmp_path / "records") == 3 * (5 * 2 + 2)
+    assert len(trials.complete(trials.references)) == 7
+    assert once(tmp_path / "records") == 3 * (6 * 2 + 2)
     told = json.loads((folder.path / "summary.json").read_text())
     labels = [entry["label"] for entry in told["entries"]]
     assert labels == [
-        "base", "rl", "rl (greedy)", "rl (min-p 0.2)", "rl (typical 0.8)", "replace τ-0.1 (greedy)", "replace τ-0.3",
+        "base", "rl", "rl (greedy)", "rl (min-p 0.2)", "rl (typical 0.8)", "replace τ-0.1 (greedy)",
+        "power 2 of rl, 1 moves a 8 tokens (top-p 1)", "replace τ-0.3",
     ]  # fmt: skip
     priced = {answer["label"]: answer["models"] for lot in told["equal_forwards"] for answer in lot["answers"]}
     assert priced == {label: 1 + ("replace" in label) for label in labels}
+    [power] = [entry for entry in told["entries"] if "power" in entry["label"]]
+    [answer, *_] = [a for lot in told["equal_forwards"] for a in lot["answers"] if a["label"] == power["label"]]
+    assert answer["forwards"] > power["metrics"]["mean_tokens"] > 1  # what its chains drew, also from the records
     text = (folder.path / "summary.md").read_text()
     assert "T = 1, top-p 0.7 where no other is said" in text
     assert "| rl (min-p 0.2) " in text
     files = sorted(folder.results.iterdir())
-    files[0].unlink()
+    before = [json.loads(file.read_text()).get("n_forwards") for file in files]
+    for file in files:
+        file.unlink()
     assert host.run(tmp_path, **changes) == 0  # made again from the records
     assert sorted(folder.results.iterdir()) == files
-    assert once(tmp_path / "records") == 36
+    assert [json.loads(file.read_text()).get("n_forwards") for file in files] == before
+    assert sum(each is not None for each in before) == 1
+    assert once(tmp_path / "records") == 42
 
 
 def test_two_parents_are_refused(grid):

@@ -13,6 +13,7 @@ from harness.decode.checkpoints import ties_head
 from harness.decode.context import positions
 from harness.decode.expo import groups_of_expo
 from harness.decode.plan import Plan, broken_logits, plan_requests, rollout
+from harness.decode.power import is_power
 from harness.decode.precision import exact_float32
 from harness.decode.progress import Progress
 from harness.decode.trace import MAX_TOP, columns
@@ -234,6 +235,8 @@ class VllmPair(TestedPair):
         plan = plan_requests([request], self.checkpoints, self.context)[0]
         if groups_of_expo([plan]) and not self.single:
             raise UserError("mode=expo is refused among requests that keep coming; accepted: generate")
+        if is_power(plan):
+            raise UserError("mode=power is refused among requests that keep coming; accepted: generate")
         return plan
 
     def _generate(self, waiting: Iterator[Plan], total: int, progress: bool | Progress) -> Iterator[Rollout]:

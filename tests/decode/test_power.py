@@ -1,0 +1,189 @@
+"""Power sampling: its chain against brute force, its one number a token, and both engines token for token."""
+
+import itertools
+import math
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from harness.decode import Request
+from harness.decode.plan import Plan, rollout
+from harness.decode.power import Chain, power_rollouts
+from harness.errors import UserError
+from harness.policy import Noise, Rule, RuleRow, decide, request_key
+from harness.policy.criteria import renyi_entropy
+from harness.spec import Decoding, Sampling, parse, parse_decoding
+from tests.decode.requests import by_key, facts, make_requests
+
+END, LENGTH = 2, 4  # of a model of three tokens
+TABLE = torch.randn(4**LENGTH, 3, generator=torch.Generator().manual_seed(2)) * 1.5
+OWN = Sampling(top_p=1.0, max_tokens=LENGTH)
+TOKENIZER = SimpleNamespace(decode=lambda ids, **_: " ".join(map(str, ids)))
+
+
+def logits_after(tokens):
+    """The little model: logits that depend on everything before."""
+    return TABLE[sum((token + 1) * 4**i for i, token in enumerate(tokens))]
+
+
+def decode(plans):
+    """Decodes plans on the little model as an engine does: by `decide`, under each plan's row and key."""
+    written, told, running = [[] for _ in plans], [[] for _ in plans], list(range(len(plans)))
+    while running:
+        prefixes = [[*plans[i].prompt_token_ids[1:], *written[i]] for i in running]
+        logits = torch.stack([logits_after(prefix) for prefix in prefixes])
+        at = Noise.at(torch.tensor([plans[i].key for i in running]), torch.tensor([1 + len(p) for p in prefixes]))
+        made = decide(logits, logits, Rule([plans[i].row for i in running]), at)
+        for i, token, delta in zip(running, made.token.tolist(), made.delta_logp.tolist(), strict=True):
+            written[i].append(token)
+            told[i].append(delta)
+        running = [i for i in running if written[i][-1] != END and len(written[i]) < plans[i].max_new_tokens]
+    for plan, tokens, delta in zip(plans, written, told, strict=True):
+        none = np.zeros(len(tokens))
+        yield rollout(plan, TOKENIZER, tokens, none, none, delta, "stop" if tokens[-1] == END else "length")
+
+
+def plans_of(n, **fields):
+    decoding = Decoding(mode="power", **fields)
+    requests = [Request("", "little", i, decoding, OWN, prompt_token_ids=(9,)) for i in range(n)]
+    row = RuleRow("never", "rl")
+    return [Plan(request, (9,), LENGTH, row, request_key(0, "little", request.sample)) for request in requests]
+
+
+def log_p(tokens, since=0, temperature=1.0):
+    """Log-probability of tokens[since:] under the little model at a temperature."""
+    steps = range(since, len(tokens))
+    each = (torch.log_softmax(logits_after(tokens[:i]).double() / temperature, 0)[tokens[i]] for i in steps)
+    return float(sum(each))
+
+
+def law(power):
+    """p^power over all responses, by brute force."""
+    ended = [(*x, END) for n in range(LENGTH) for x in itertools.product((0, 1), repeat=n)]
+    every = [*ended, *itertools.product((0, 1), repeat=LENGTH)]
+    weights = [math.exp(power * log_p(x)) for x in every]
+    return {x: weight / sum(weights) for x, weight in zip(every, weights, strict=True)}
+
+
+def chi_square(found, wanted):
+    """The p value of counts against a law; cells that expect fewer than 5 are one."""
+    n = sum(found.values())
+    likely = [x for x, p in wanted.items() if p * n >= 5]
+    observed, expected = [found[x] for x in likely], [wanted[x] * n for x in likely]
+    return stats.chisquare([*observed, n - sum(observed)], [*expected, n - sum(expected)]).pvalue
+
+
+@pytest.mark.parametrize("power", [2.0, 4.0])
+def test_the_chain_has_the_law_of_p_to_the_power_and_its_proposal_has_not(power):
+    """Level 0.001; a chain that only proposes is told from it at once."""
+    n = 2000
+    drawn = Counter(r.token_ids for r in power_rollouts(plans_of(n, power=power, block=4, moves=12), decode, TOKENIZER))
+    assert sum(drawn.values()) == n
+    assert chi_square(drawn, law(power)) > 1e-3
+    cool = Counter(r.token_ids for r in power_rollouts(plans_of(n, power=power, block=4, moves=0), decode, TOKENIZER))
+    assert chi_square(cool, law(power)) < 1e-9
+
+
+def test_the_odds_of_a_move_are_those_of_the_closed_form():
+    """pi(x') q(x | x') / (pi(x) q(x' | x)), for every two responses that share what comes before a place."""
+    [plan], power = plans_of(1, power=3.0, block=4, moves=1), 3.0
+    compared = 0
+    for old, new in itertools.permutations(law(power), 2):
+        for place in range(min(len(old), len(new))):
+            if old[:place] != new[:place]:
+                break
+            told = {
+                x: [renyi_entropy(torch.log_softmax(power * logits_after(x[:i])[None], 1), torch.tensor([1 / power]))
+                    for i in range(len(x))]
+                for x in (old, new)
+            }  # fmt: skip
+            chain = Chain(plan, list(old), [float(h) for h in told[old]], move=1)
+            forth, back = (log_p(x, place, 1 / power) - math.log(len(y)) for x, y in ((new, old), (old, new)))
+            wanted = power * (log_p(new) - log_p(old)) + back - forth
+            assert chain._log_odds(place, [float(h) for h in told[new][place:]]) == pytest.approx(wanted, abs=1e-4)
+            compared += 1
+    assert compared > 900
+
+
+def test_every_token_that_is_drawn_is_counted():
+    seen = Counter()
+
+    def counting(plans):
+        for part in decode(plans):
+            seen[part.request.sample] += part.n_tokens
+            yield part
+
+    done = list(power_rollouts(plans_of(50, power=2.0, block=2, moves=3), counting, TOKENIZER))
+    assert {r.request.sample: r.n_forwards for r in done} == seen
+    assert all(r.n_forwards > r.n_tokens for r in done)
+    alone = list(power_rollouts(plans_of(50, power=2.0, block=3, moves=0), decode, TOKENIZER))
+    assert all(r.n_forwards == r.n_tokens for r in alone)
+
+
+def test_renyi_entropy_by_hand():
+    p = torch.tensor([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
+    for order in (2.0, 4.0):
+        cool = torch.log_softmax(order * p.log(), 1)
+        want = (p**order).sum(1).log() / (1 - order)
+        assert torch.allclose(renyi_entropy(cool, torch.full((3,), 1 / order)), want, atol=1e-6)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_rule_that_tells_a_renyi_entropy_changes_nothing_else(dense):
+    base, rl = (torch.randn(60, 40, generator=torch.Generator().manual_seed(i)) for i in (1, 2))
+    rows = [RuleRow("never", ("base", "rl")[i % 2], temperature=0.25) for i in range(60)]
+    told = [replace(row, renyi=i % 3 == 0) for i, row in enumerate(rows)]
+    noise = Noise.at(torch.arange(60), torch.arange(60))
+    rl[7, 3] = base[9, 3] = float("nan")
+    one, other = (decide(base, rl, Rule(each), noise, dense=dense) for each in (rows, told))
+    assert one.token.equal(other.token)
+    assert one.delta_logp[1::3].equal(other.delta_logp[1::3]) or one.delta_logp[1::3].isnan().any()
+    assert one.delta_logp.isnan().equal(other.delta_logp.isnan())
+    own = torch.where(torch.arange(60)[:, None] % 2 == 0, base, rl)
+    want = renyi_entropy(torch.log_softmax(4 * own, 1), torch.full((60,), 0.25))
+    at = [i for i in range(0, 60, 3) if i != 9]
+    assert torch.allclose(other.delta_logp[at], want[at], atol=1e-5)
+
+
+@pytest.mark.vllm
+def test_both_engines_give_the_same_chains(vllm_engine, transformers_engine):
+    ways = [Decoding(mode="power", power=p, block=8, moves=3, primary=m) for p, m in ((4, "rl"), (2, "base"))]
+    requests = [
+        replace(request, decoding=ways[i % 2] if i < 12 else request.decoding)
+        for i, request in enumerate(make_requests(16, samples=1, max_tokens=20, top_p=1.0))
+    ]
+    ours, theirs = (by_key(engine.generate(requests)) for engine in (vllm_engine, transformers_engine))
+    assert len(ours) == 16
+    for key, mine in ours.items():
+        assert facts(mine) == facts(theirs[key])
+        assert mine.n_forwards == theirs[key].n_forwards
+        assert (mine.n_forwards is not None) == (mine.request.decoding.mode == "power")
+    powers = [r for r in ours.values() if r.n_forwards]
+    assert len(powers) == 12
+    assert all(r.n_forwards > r.n_tokens for r in powers)
+    with pytest.raises(UserError, match=r"stop=\('x',\) is refused with mode=power"):
+        list(transformers_engine.generate([replace(requests[0], stop=("x",))]))
+    with pytest.raises(UserError, match="trace=0 is refused with mode=power"):
+        list(transformers_engine.generate([replace(requests[0], trace=0)]))
+    with pytest.raises(UserError, match=r"mode=power is refused with temperature=1 and top-p 0\.7"):
+        list(transformers_engine.generate([replace(requests[0], sampling=Sampling())]))
+
+
+def test_settings_are_those_of_the_authors_unless_said_otherwise():
+    decoding = parse_decoding("power")
+    assert (decoding.power, decoding.block, decoding.moves, decoding.primary) == (4.0, 192, 10, "rl")
+    assert decoding.label() == "power 4 of rl, 10 moves a 192 tokens"
+    assert parse(Decoding, decoding.model_dump()) == decoding
+    assert not {"power", "block", "moves"} & set(Decoding(mode="rl").model_dump())
+    for fields, words in (
+        ({"mode": "power", "tau": -0.1}, "tau=-0.1 has no effect with mode='power'"),
+        ({"mode": "power", "power": 1}, "power=1 is refused"),
+        ({"mode": "rl", "moves": 3}, "moves=3 has no effect with mode='rl'"),
+    ):
+        with pytest.raises(UserError, match=words):
+            parse(Decoding, fields)
