@@ -34,6 +34,10 @@ def report(
     partial: Annotated[bool, typer.Option("--partial", help="Of unfinished records: what every problem has.")] = False,
     runs: Annotated[Path, typer.Option(help="Folder with the MLflow store, for run:ID.")] = Path("runs"),
     tracking: Tracking = None,
+    ui: Annotated[
+        int | None,
+        typer.Option(help="Link results to their runs in `rlvr-dir ui` at this port; to a server they always are."),
+    ] = None,
     tasks: Annotated[str | None, typer.Option(help="Benchmarks, comma-separated; default all that are there.")] = None,
     analyses: Annotated[
         list[Path] | None,
@@ -79,8 +83,28 @@ def report(
     check_writable(out)
     facts = (("rlvr-dir", __version__), ("made by", " ".join(["rlvr-dir", *sys.argv[1:]])))
     viewers = token_viewers(found, tokens, tokenizers(tokenizer))
-    page = write(build(found, name=title, more=more, out=out, facts=facts, viewers=viewers, paper_base=paper_base), out)
+    links = _run_links(runs, tracking, ui) if found else {}
+    about: dict[str, Any] = {"facts": facts, "viewers": viewers, "paper_base": paper_base, "runs": links}
+    page = write(build(found, name=title, more=more, out=out, **about), out)
     echo(f"written: {page}, report.md and the tables and figures beside it")
+
+
+def _run_links(folder: Path, tracking: str | None, port: int | None) -> dict[str, str]:
+    """Return the addresses of MLflow runs by config hash: of a server, or where a port is given; or warn.
+
+    A page to be sent has no address of this machine unless it is asked for.
+    """
+    from harness.tracking import resolve_store, run_links
+
+    store = resolve_store(folder, tracking)
+    if port is None and not str(store).startswith(("http://", "https://")):
+        return {}
+    try:
+        return run_links(store, port or 5000)
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        echo(f"warning: no links to MLflow runs ({type(error).__name__}: {said})", err=True)
+        return {}
 
 
 def _only(results: "list[EvalResult]", tasks: str | None) -> "list[EvalResult]":

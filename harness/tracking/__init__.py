@@ -6,7 +6,7 @@ from harness.tracking.query import result_of_run
 from harness.tracking.store import resolve_store
 from harness.tracking.sync import SyncReport, sync
 from harness.tracking.training import Training
-from harness.tracking.views import Links, comparison_link
+from harness.tracking.views import Links, comparison_link, run_links
 
 __all__ = [
     "Links",
@@ -18,5 +18,6 @@ __all__ = [
     "params_of",
     "resolve_store",
     "result_of_run",
+    "run_links",
     "sync",
 ]

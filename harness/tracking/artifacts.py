@@ -10,7 +10,7 @@ import numpy as np
 import yaml
 
 from harness.analysis.histogram import Histogram, as_json
-from harness.evals.foreign import LmEvalResult
+from harness.evals.foreign import COUNTED, LmEvalResult
 from harness.evals.from_records import record_of
 from harness.evals.result import EvalResult
 from harness.records import Key, Snapshot, judge_name
@@ -43,6 +43,7 @@ def _write(path: Path, text: str) -> None:
 def _write_samples(result: EvalResult, snapshot: Snapshot, keys: list[list[Key]], folder: Path) -> None:
     path = folder / "samples.jsonl.gz"
     everywhere, replaced = Histogram(), Histogram()
+    told = {"n_tokens", "n_replaced"}.isdisjoint(result.lacks)
     version = str(result.provenance.get("golds", "published")).split()[0]  # `r1zero (3f2a…)` names its digest
     verdicts = read_verdicts(snapshot.folder, judge_name(str(result.provenance.get("grader", "robust")), version))
     # Level 1 takes half the time of gzip's default and a few percent more space.
@@ -61,9 +62,7 @@ def _write_samples(result: EvalResult, snapshot: Snapshot, keys: list[list[Key]]
                     "sample": column,
                     **_judged(result, row, column, verdict),
                     "finish_reason": rollout.finish_reason,
-                    "n_tokens": rollout.n_tokens,
-                    "n_replaced": rollout.n_replaced,
-                    "n_changed": rollout.n_changed,
+                    **{name: getattr(rollout, name) if told else None for name in COUNTED[:3]},
                     "text": rollout.text,
                 }
                 out.write(json.dumps(line) + "\n")
@@ -116,6 +115,9 @@ def _table(result: EvalResult) -> dict[str, Any]:
         ).tolist(),
         "truncated": result.truncated.sum(axis=1).tolist(),
     }
+    unknown = {"truncated", "no_box"} & {*result.lacks}
+    unknown |= {"mean_tokens", "replacement_ratio"} if {"n_tokens", "n_replaced"} & {*result.lacks} else set()
+    columns = {name: column for name, column in columns.items() if name not in unknown}
     return {"columns": list(columns), "data": [list(row) for row in zip(*columns.values(), strict=True)]}
 
 

@@ -34,7 +34,7 @@ def run_name(result: EvalResult) -> str:
             words.append("on rl")
     if result.partial:
         words.insert(0, "part")
-    if result.sampling.seed:
+    if result.sampling.seed and "seed" not in result.lacks:
         words.append(f"seed {result.sampling.seed}")
     return " ".join(words)
 
@@ -88,7 +88,11 @@ def params_of(result: EvalResult) -> dict[str, str]:
         "grader": result.provenance.get("grader"),
         "golds": result.provenance.get("golds"),
     }
-    return {name: visible(value, _LONGEST_PARAM) for name, value in values.items() if value is not None}
+    if isinstance(source := result.provenance.get("source"), dict):
+        values |= {"imported": str(source.get("format") or "official")}
+    values |= {"lacks": ", ".join(result.lacks) or None}
+    told = {name: value for name, value in values.items() if value is not None and name not in result.lacks}
+    return {name: visible(value, _LONGEST_PARAM) for name, value in told.items()}
 
 
 def tags_of(result: EvalResult) -> dict[str, str]:
@@ -140,16 +144,18 @@ def colour(result: EvalResult) -> str:
 
 def description(result: EvalResult) -> str:
     """Write in Markdown what was decoded, what came out with its error bar, and the command that does it again."""
-    n, sampling, provenance = result.samples, result.sampling, result.provenance
+    n, provenance, metrics = result.samples, result.provenance, result.metrics()
     words = [_scores(result)]
-    if result.decoding.gated:
-        words.append(f", {100 * result.metrics().get('replacement_ratio', 0.0):.2f} % of tokens replaced")
+    if result.decoding.gated and "replacement_ratio" in metrics:
+        words.append(f", {100 * metrics['replacement_ratio']:.2f} % of tokens replaced")
     lines = [
         "".join(words) + ".",
         f"`{result.decoding.label()}` of {pair_title(result) or 'an unnamed pair'} on {result.task}: "
-        f"{len(result.problem_ids)} problems × {n} samples, temperature {sampling.temperature:g}, "
-        f"{sampling.truncation}, at most {sampling.max_tokens:,} tokens, seed {sampling.seed}.",
+        f"{len(result.problem_ids)} problems × {n} samples{_drawn(result)}.",
     ]
+    if isinstance(source := provenance.get("source"), dict):
+        said = f"; not told: {', '.join(result.lacks)}" if result.lacks else ""
+        lines.append(f"Imported from files of {visible(source.get('format') or 'the authors', None)}{said}.")
     if result.partial:
         lines.append(f"Only a part: {result.partial}.")
     if part := provenance.get("part"):
@@ -160,6 +166,18 @@ def description(result: EvalResult) -> str:
         command = visible(shlex.join([Path(str(argv[0])).name, *map(str, argv[1:])]), None)
         lines.append(f"To do it again:\n\n    {command}")
     return "\n\n".join(lines)
+
+
+def _drawn(result: EvalResult) -> str:
+    """Write how it was drawn, as far as that is told."""
+    s = result.sampling
+    words = {
+        "temperature": f"temperature {s.temperature:g}",
+        "top_p": s.truncation,
+        "max_tokens": f"at most {s.max_tokens:,} tokens",
+        "seed": f"seed {s.seed}",
+    }
+    return "".join(f", {each}" for name, each in words.items() if name not in result.lacks)
 
 
 def _scores(result: EvalResult) -> str:

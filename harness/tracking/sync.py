@@ -5,6 +5,10 @@ from pathlib import Path
 
 from harness.errors import DamagedError, UserError
 from harness.evals.foreign import read_result
+from harness.evals.from_records import result_of_record
+from harness.evals.result import EvalResult
+from harness.records import RecordStore
+from harness.records.verdicts import OFFICIAL, judges
 from harness.text import visible
 from harness.tracking.log import write_run
 from harness.tracking.owner import is_dead
@@ -35,6 +39,9 @@ class SyncReport:
 def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -> SyncReport:
     """Log each result file `<folder>/*.json` whose config hash no finished run of the store has.
 
+    So is the result of each imported record of a store of records (`<folder>` or `<folder>/records`): by the verdicts
+    that it came with, where it has any.
+
     Runs that a killed process of this machine left RUNNING become KILLED. Doing it again does nothing more.
 
     Raises:
@@ -49,6 +56,8 @@ def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -
             _end_dead_runs(place, report)
             for path in sorted(folder.glob("*.json")):
                 _log(path, place, experiment, report)
+            for records in (RecordStore(folder), RecordStore(folder / "records")):
+                _log_imported(records, place, experiment, report)
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(
@@ -64,12 +73,32 @@ def _log(path: Path, place: TrackingStore, experiment: str | None, report: SyncR
     except DamagedError:
         report.skipped.append(path.name)
         return
+    _write(result, path.name, path.stat().st_mtime, place, experiment, report)
+
+
+def _log_imported(records: RecordStore, place: TrackingStore, experiment: str | None, report: SyncReport) -> None:
+    for name in records.names():
+        try:
+            snapshot = records.read(*name)
+            if snapshot.config is None or snapshot.config.kind != "imported":
+                continue
+            grader = OFFICIAL if OFFICIAL in judges(snapshot.folder) else None
+            result = result_of_record(snapshot, grader=grader)
+        except UserError:
+            report.skipped.append("/".join(name))
+            continue
+        _write(result, snapshot.name, snapshot.contents.path.stat().st_mtime, place, experiment, report)
+
+
+def _write(
+    result: EvalResult, name: str, ended: float, place: TrackingStore, experiment: str | None, report: SyncReport
+) -> None:
     client = place.client()
     if find_run(client, result.config_hash, [e.experiment_id for e in experiments(client)]):
-        report.present.append(path.name)
+        report.present.append(name)
         return
-    write_run(result, place, experiment, ended=path.stat().st_mtime)
-    report.logged.append(path.name)
+    write_run(result, place, experiment, ended=ended)
+    report.logged.append(name)
 
 
 def _end_dead_runs(place: TrackingStore, report: SyncReport) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+from harness.tracking.pages import understood
 from harness.tracking.query import experiments, runs
 from harness.tracking.store import TrackingStore, patience
 
 KIND = 'tags.kind = "eval"'
+FINISHED = "attributes.status = 'FINISHED'"
 _TAG = "mlflow.sharedViewState."  # where MLflow's pages look for a shared view, by its key
 # What tells runs apart beside τ and γ; a column each, where the runs differ in it.
 _TELLING = ("criterion", "primary", "base_model", "rl_model", "temperature", "top_p", "n_samples", "n_problems", "seed")
@@ -20,7 +22,8 @@ _TELLING = ("criterion", "primary", "base_model", "rl_model", "temperature", "to
 class Links(NamedTuple):
     """`charts` and `table` open the two sides of the saved comparison, between which MLflow's page switches.
 
-    `plain` gives the same runs by a filter alone; all three are equal where the view could not be saved.
+    `plain` gives the same runs by a filter alone; all three are equal where the view could not be saved, or
+    the pages do not know its form.
     """
 
     charts: str
@@ -81,16 +84,39 @@ def _links(
     if not evaluations:
         return None
     view = comparison(evaluations, wanted)
-    home = place.uri if place.database is None else f"http://127.0.0.1:{port}"
-    pages = f"{home}/#/experiments/{experiment_id}/runs?workflowType=machine_learning&"
+    pages = f"{_home(place, port)}/#/experiments/{experiment_id}/runs?workflowType=machine_learning&"
     order = {"searchFilter": wanted, "orderByKey": view["orderByKey"], "orderByAsc": "false"}
     plain = pages + urlencode(order, quote_via=quote)
     key = re.sub(r"[^\w.-]", "-", f"rlvr-dir-{task}" if task else "rlvr-dir")
-    with suppress(Exception):  # MLflow's own format, which may change: then the filter has to do
+    if not understood(place, view):  # MLflow's own format, which may change: then the filter has to do
+        return Links(plain, plain, plain)
+    with suppress(Exception):
         client.set_experiment_tag(experiment_id, _TAG + key, json.dumps(view))
         table = f"{pages}viewStateShareKey={key}"
         return Links(f"{table}&compareRunsMode=CHART", table, plain)
     return Links(plain, plain, plain)
+
+
+def run_links(store: Path | str, port: int = 5000) -> dict[str, str]:
+    """Return the address of the latest finished run of each config hash in a store; of a folder's, in `rlvr-dir ui`.
+
+    Raises:
+        Exception: whatever MLflow raises where the store cannot be read.
+    """
+    place, found = TrackingStore.at(store), {}
+    if not place.exists:
+        return {}
+    with patience():
+        client = place.client()
+        every = runs(client, [each.experiment_id for each in experiments(client)], f"{KIND} and {FINISHED}")
+    for run in sorted(every, key=lambda run: run.info.start_time):
+        address = f"{_home(place, port)}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
+        found[run.data.tags.get("config_hash", "")] = address
+    return found
+
+
+def _home(place: TrackingStore, port: int) -> str:
+    return place.uri if place.database is None else f"http://127.0.0.1:{port}"
 
 
 def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:

@@ -1,0 +1,113 @@
+"""Numbers lead to their runs; a view that MLflow's pages no longer know is a plain filter; imports become runs."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.exchange.imported import import_foreign
+from harness.spec import Decoding
+from harness.tracking import comparison_link, log_result, pages, run_links, sync, views
+from harness.tracking.pages import ADDRESS, unknown_keys
+from harness.tracking.store import TrackingStore
+from tests.exchange.foreign import inspect_log
+from tests.tracking.made import GRID, result
+
+
+@pytest.fixture
+def three(store):
+    """A store with three runs, and the folder of their results."""
+    folder = store / "results"
+    folder.mkdir()
+    for decoding in GRID[:3]:
+        one = result(decoding)
+        log_result(one, store)
+        one.write(folder)
+    return store, folder
+
+
+def test_every_result_of_a_report_leads_to_its_run(three):
+    store, folder = three
+    links = run_links(store, 5999)
+    assert set(links) == {result(decoding).config_hash for decoding in GRID[:3]}
+    words = ["report", str(folder), "--runs", str(store), "--ui", "5999", "--out", str(store / "out"), "--tokens", "0"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    page = (store / "out/report.html").read_text()
+    assert all(page.count(address) == 1 for address in links.values())
+    run = TrackingStore.at(store).client().get_run(links[result(GRID[0]).config_hash].rpartition("/")[2])
+    assert run.data.params["mode"] == "base"
+
+
+def test_a_report_to_be_sent_has_no_address_of_this_machine(three):
+    store, folder = three
+    done = CliRunner().invoke(app, ["report", str(folder), "--runs", str(store), "--out", str(store / "out")])
+    assert done.exit_code == 0, done.output
+    assert "127.0.0.1" not in (store / "out/report.html").read_text()
+
+
+def test_a_report_does_without_a_server_that_is_away(three, free_port):
+    store, folder = three
+    words = ["report", str(folder), "--tracking", f"http://127.0.0.1:{free_port}", "--out", str(store / "out")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "warning: no links to MLflow runs" in done.stderr
+
+
+def test_the_installed_pages_know_every_key_of_the_view(three):
+    """Where this fails after an upgrade, the view has to be made anew; until then links are filters."""
+    scripts = pages._scripts()
+    assert scripts is not None
+    assert unknown_keys(scripts, (*views.comparison(_runs(three[0]), views.KIND), *ADDRESS)) == []
+
+
+def _runs(store):
+    client = TrackingStore.at(store).client()
+    return client.search_runs([each.experiment_id for each in client.search_experiments()])
+
+
+def test_pages_that_do_not_know_the_view_get_the_filter(three, tmp_path, monkeypatch):
+    """As after an upgrade that has renamed one of its keys; nothing is saved that they could stumble over."""
+    store, _ = three
+    links = comparison_link(store, "rlvr-dir-aime24")
+    assert links.charts != links.plain
+    known = [*views.comparison(_runs(store), views.KIND), *ADDRESS]
+    (tmp_path / "main.js").write_text(json.dumps([key for key in known if key != "compareRunCharts"]))
+    assert unknown_keys(tmp_path, known) == ["compareRunCharts"]
+    monkeypatch.setattr(pages, "_scripts", lambda: tmp_path)
+    assert set(comparison_link(store, "rlvr-dir-aime24")) == {links.plain}
+    (tmp_path / "upgraded").mkdir()
+    (tmp_path / "upgraded/main.js").write_text(json.dumps(known))
+    monkeypatch.setattr(pages, "_scripts", lambda: tmp_path / "upgraded")
+    assert comparison_link(store, "rlvr-dir-aime24") == links
+
+
+@pytest.mark.parametrize(("version", "known"), [("3.17.9", True), ("4.0.0", False), ("", False), ("3.2.1", False)])
+def test_a_server_of_another_version_gets_the_filter(version, known, monkeypatch):
+    monkeypatch.setattr(pages, "_told", lambda uri: version)
+    monkeypatch.setattr(pages, "_installed", lambda: "5.1.0")
+    assert pages.understood(TrackingStore.at("http://127.0.0.1:1"), ("searchFilter",)) is known
+
+
+def test_imported_records_become_runs_that_say_what_is_not_known(store, tmp_path):
+    log = inspect_log()
+    for sample in log["samples"]:
+        del sample["output"]["usage"]
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    import_foreign(tmp_path / "claims", [tmp_path / "log.json"], decoding=Decoding(mode="rl"))
+    words = ["track", "sync", str(tmp_path / "claims"), "--tracking", TrackingStore.at(store).uri]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "1 logged, 0 there already" in done.stdout
+    [run] = _runs(store)
+    assert run.data.metrics["avg_at_2"] == 75.0
+    assert "mean_tokens" not in run.data.metrics
+    assert run.data.params["imported"] == "inspect"
+    assert run.data.params["lacks"] == "seed, n_tokens, token_ids, delta_logp"
+    assert "seed" not in run.data.params
+    assert run.data.params["temperature"] == "0.6"
+    said = run.data.tags["mlflow.note.content"]
+    assert "Imported from files of inspect; not told: seed, n_tokens, token_ids, delta_logp." in said
+    assert "seed 0" not in said
+    assert len(sync(tmp_path / "claims", store).present) == 1
