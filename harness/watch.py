@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from threading import Thread
 
 OWNER = "RLVR_DIR_ENGINE_OWNER"  # in the environment of what an engine's processes start: which of them did
+APART = "RLVR_DIR_ENGINE_APART"  # set: these processes leave the terminal's group, and Ctrl-C is their owner's alone
 _POLL = 0.5  # seconds, where the kernel does not tell
 _forks_are_told = False
 
@@ -41,6 +42,8 @@ def end_with_parent() -> None:
     if parent is None or parent == str(os.getpid()):
         return
     os.environ[OWNER] = str(os.getpid())  # what it starts is its own
+    if os.environ.get(APART):
+        os.setpgid(0, 0)
     end_with(int(parent))
 
 

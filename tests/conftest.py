@@ -21,7 +21,9 @@ LONGEST = (
     "decode/test_engine_processes.py", "sweep/test_training.py", "decode/test_vllm_pair.py", "bench/test_checklist.py",
     "bench/test_bench.py", "train/test_run.py", "decode/test_lora.py", "test_cli.py", "train/verl/test_environment.py",
     "decode/test_ray_pool.py", "policy/test_fused.py", "decode/test_loading.py", "decode/test_self_test.py",
-    "decode/test_expo.py", "sweep/test_run.py", "decode/test_ray_nodes.py", "evals/test_command.py",
+    "serve/test_ends.py", "serve/test_tokens.py", "serve/test_playground.py",
+    "serve/test_requests.py", "bench/test_serve.py", "decode/test_expo.py",
+    "sweep/test_run.py", "decode/test_ray_nodes.py", "evals/test_command.py",
     "evals/test_front_door.py", "decode/test_context.py", "records/test_kills.py", "sweep/test_kills.py",
 )  # fmt: skip
 

@@ -26,7 +26,8 @@ ROOMS = {
     "exchange": {"spec", "grading", "records", "evals"},
     "tracking": {"records", "evals", "analysis"},
     "report": {"spec", "stats", "decode", "records", "evals", "analysis"},
-    "bench": {"policy", "spec", "grading", "decode", "records", "train", "tiny", "evals", "report"},
+    "serve": {"policy", "spec", "decode", "tiny", "report"},
+    "bench": {"policy", "spec", "grading", "decode", "records", "train", "tiny", "evals", "report", "serve"},
     "training": {"spec", "decode", "records", "train", "tiny", "price", "evals"},
     "sweep": {
         "spec",

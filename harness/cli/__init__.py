@@ -8,7 +8,22 @@ from io import TextIOWrapper
 
 import typer
 
-from harness.cli import analyse, bench, data, evaluate, exchange, pair, records, report, sweep, tiny, track, train, view
+from harness.cli import (
+    analyse,
+    bench,
+    data,
+    evaluate,
+    exchange,
+    pair,
+    records,
+    report,
+    serve,
+    sweep,
+    tiny,
+    track,
+    train,
+    view,
+)
 from harness.cli.base import PLAIN, echo
 from harness.errors import UserError
 from harness.files import REFUSALS
@@ -33,6 +48,7 @@ app.command("train")(train.train_command)
 app.command("data")(data.data_command)
 app.command("view")(view.view)
 app.command("ui")(track.ui)
+app.command("serve")(serve.serve_command)
 app.add_typer(analyse.app, name="analyse")
 app.add_typer(pair.app, name="pair")
 app.add_typer(tiny.app, name="tiny")

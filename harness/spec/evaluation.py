@@ -162,7 +162,7 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
         held = read_decodings(data["decodings"]) if "decodings" in data else ()
         if len(held) > 1:
             raise UserError(f"{first}={decoding[first]!r} changes one decoding, and the file has {len(held)}; use -d")
-        given["decodings"] = [_changed(held[0] if held else None, decoding)]
+        given["decodings"] = [change_decoding(held[0] if held else None, decoding)]
     pair = pair_of(given)
     data |= {} if pair is None else {"pair": pair}
     for section, spec in SECTIONS.items():
@@ -174,7 +174,7 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
     return parse(EvalSpec, data)
 
 
-def _changed(decoding: Decoding | None, changes: Mapping[str, Any]) -> Decoding:
+def change_decoding(decoding: Decoding | None, changes: Mapping[str, Any]) -> Decoding:
     """Change a decoding by options; another mode starts from nothing."""
     if decoding is None or changes.get("mode", decoding.mode) != decoding.mode:
         return parse(Decoding, changes)

@@ -102,7 +102,7 @@ class VllmPair(TestedPair):
             raise UserError(
                 "backend='vllm': another vLLM engine is open in this process, which can hold one; close it first"
             )
-        self._llm = start_vllm(arguments, self._output)
+        self._llm = start_vllm(self.make_llm, arguments, self._output)
         self._engine, self._lost = self._llm.llm_engine, False
         if in_process():
             _open_here.add(id(self))
@@ -113,6 +113,12 @@ class VllmPair(TestedPair):
             except BaseException:
                 self.close()
                 raise
+
+    def make_llm(self, **arguments: Any) -> Any:
+        """Start vLLM: `vllm.LLM(**arguments)`, or what a subclass has in its place."""
+        from vllm import LLM
+
+        return LLM(**arguments)
 
     def _arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `vllm.LLM`."""
@@ -324,31 +330,38 @@ class VllmPair(TestedPair):
             self._lost = True
             raise lost(error, self._output) from None
 
-    def _submit(self, plan: Plan) -> str:
-        """Hand one plan to vLLM as a greedy request without a sampler of its own; return the request's name."""
+    def sampling_params(self, plan: Plan, kind: Any = None) -> Any:
+        """Return vLLM's `SamplingParams` of a plan: greedy, without a sampler of its own.
+
+        `kind` is how vLLM returns the response (a `RequestOutputKind`): as a whole (None), or in pieces, whose text is
+        then written as well.
+        """
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
         from harness.decode.vllm_pair.processor import extra_args
 
         ends, vocab_size = self.checkpoints.eos_token_ids, self.checkpoints.vocab_size
-        params = SamplingParams(
+        return SamplingParams(
             temperature=0.0,  # greedy over the forced row picks the decided token
             max_tokens=plan.max_new_tokens,
             stop_token_ids=sorted(ends),
             stop=list(plan.request.stop) or None,
-            detokenize=bool(plan.request.stop),
+            detokenize=kind is not None or bool(plan.request.stop),
             skip_special_tokens=True,
             # the chosen token's number only, or with it those that carry its statistics
             logprobs=0 if plan.request.trace is None else 1 + columns(plan.request.trace),
             flat_logprobs=True,
-            output_kind=RequestOutputKind.FINAL_ONLY,
+            output_kind=kind or RequestOutputKind.FINAL_ONLY,
             extra_args=extra_args(plan.row, plan.key, vocab_size, plan.request.trace, min(ends, default=None)),
         )
+
+    def _submit(self, plan: Plan) -> str:
+        """Hand one plan to vLLM; return the request's name."""
         name = f"rlvr-{next(self._numbers)}"
         prompt = {"type": "token", "prompt_token_ids": list(plan.prompt_token_ids)}
         with self._lost_noticed():
-            self._engine.add_request(name, prompt, params)
+            self._engine.add_request(name, prompt, self.sampling_params(plan))
         return name
 
     def _rollout(self, plan: Plan, completion: Any) -> Rollout:

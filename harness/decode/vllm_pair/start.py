@@ -10,7 +10,7 @@ import re
 import signal
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread
 from typing import Any
@@ -80,17 +80,15 @@ def in_process() -> bool:
     return not vllm.envs.VLLM_ENABLE_V1_MULTIPROCESSING
 
 
-def start_vllm(arguments: dict[str, Any], output: Output | None) -> Any:
-    """Return `vllm.LLM(**arguments)`; what its processes print goes to `output`, if there is one.
+def start_vllm(make: Callable[..., Any], arguments: dict[str, Any], output: Output | None) -> Any:
+    """Return `make(**arguments)`, a `vllm.LLM`; what its processes print goes to `output`, if there is one.
 
     Raises:
         UserError: vLLM does not start. It says why, what would be accepted, and where everything can be read.
     """
-    from vllm import LLM
-
     try:
         with phase("starting vLLM") as current, owning(), _told(current, output):
-            llm = LLM(**arguments)
+            llm = make(**arguments)
         _end_waits(llm.llm_engine.engine_core)
         return llm
     except Exception as error:

@@ -317,6 +317,7 @@ class Viewer {
   constructor(root) {
     this.root = root;
     this.data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
+    if (!this.data) return; // a page that is to be filled
     this.pieces = new Pieces(this.data.pieces, this.data.ids);
     this.controls = Object.fromEntries([...root.querySelectorAll("[data-set]")].map(one => [one.dataset.set, one]));
     this.legend = root.querySelector(".tv-legend"); this.details = root.querySelector(".tv-details");
@@ -496,8 +497,9 @@ class Viewer {
   }
 }
 
-const start = () => { for (const root of document.querySelectorAll(".tv:not([data-ready])")) { root.dataset.ready = ""; new Viewer(root); } };
+const start = () => { for (const root of document.querySelectorAll(".tv[data-viewer]:not([data-ready])")) { root.dataset.ready = ""; new Viewer(root); } };
 if (document.readyState === "loading") addEventListener("DOMContentLoaded", start); else start();
+addEventListener("viewers", start); // of a page that has put one in since
 const theme = document.body.classList.contains("tv-page") ? document.getElementById("theme") : null;
 if (theme) {
   theme.hidden = false;

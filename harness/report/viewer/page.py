@@ -9,12 +9,17 @@ from typing import Any
 from harness.report.html import environment
 
 
-def viewer_html(data: dict[str, Any], title: str = "Tokens") -> str:
+def viewer_html(data: dict[str, Any] | None, title: str = "Tokens") -> str:
     """Write a page by itself: no network, no other file, and only its own script and style may run."""
-    style, script = _file("style.css") + _file("viewer.css"), _file("viewer.js")
+    style, script = asset("style.css") + asset("viewer.css"), asset("viewer.js")
     template = environment().get_template("viewer.html.j2")
     return template.render(
-        title=title, data=embedded(data), style=style, script=script, style_hash=_hash(style), script_hash=_hash(script)
+        title=title,
+        data=embedded(data),
+        style=style,
+        script=script,
+        style_hash=content_hash(style),
+        script_hash=content_hash(script),
     )
 
 
@@ -23,20 +28,22 @@ def viewer_fragment(data: dict[str, Any], name: str = "tokens", *, assets: bool 
 
     It brings no heading; the page's sheet defines the colours (`--paper`, `--ink`, `--soft`, `--line`, `--tint`).
     """
-    style, script = (_file("viewer.css"), _file("viewer.js")) if assets else ("", "")
+    style, script = (asset("viewer.css"), asset("viewer.js")) if assets else ("", "")
     template = environment().get_template("viewer_part.html.j2")
     return template.render(name=name, data=embedded(data), style=style, script=script)
 
 
-def embedded(data: dict[str, Any]) -> str:
+def embedded(data: dict[str, Any] | None) -> str:
     """Write JSON that can stand in a `script` element: ASCII only, and no `<`, `>` or `&`."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _file(name: str) -> str:
+def asset(name: str) -> str:
+    """Return a file of the templates' folder."""
     return (files("harness.report") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
+def content_hash(text: str) -> str:
+    """Return what a content security policy calls a script or a style by."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,165 @@
+"use strict";
+(() => {
+const at = id => document.getElementById(id), config = JSON.parse(at("config").textContent);
+const FIELDS = ["tau", "temperature", "top_p", "max_tokens", "seed"];
+const START = {problem: config.problem, rules: config.rules, tau: -0.1, temperature: 1, top_p: 0.7, max_tokens: config.max_tokens, seed: 0};
+let running = null, shown = null;
+
+// What is asked is what the address says: a link asks the same again.
+function read() {
+  const state = {problem: at("problem").value, rules: [...at("rules").children].map(one => one.value.trim())};
+  for (const name of FIELDS) state[name] = Number(at(name).value);
+  return state;
+}
+function write(state) {
+  at("problem").value = state.problem;
+  at("rules").replaceChildren(...state.rules.map((rule, i) => {
+    const made = document.createElement("input");
+    Object.assign(made, {value: rule, spellcheck: false, ariaLabel: `rule ${i + 1}`});
+    return made;
+  }));
+  for (const name of FIELDS) at(name).value = state[name];
+  at("slider").value = state.tau;
+}
+function linked() {
+  try {
+    const said = JSON.parse(decodeURIComponent(location.hash.slice(1)));
+    const state = {...START, ...said};
+    state.problem = String(state.problem); state.rules = [...state.rules].slice(0, 8).map(String);
+    for (const name of FIELDS) state[name] = Number.isFinite(state[name]) ? state[name] : START[name];
+    return state;
+  } catch { return null; }
+}
+function address(state) { return "#" + encodeURIComponent(JSON.stringify(state)); }
+
+// One answer as it streams: tokens in the viewer's colours.
+class Live {
+  constructor(rule, state) {
+    const gated = /^(replace|extrapolate)\b/.test(rule) && !/\btau=|criterion=(always|coupling)/.test(rule);
+    this.rule = gated ? `${rule},tau=${state.tau}` : rule;
+    this.tokens = []; this.finish = "unknown"; this.decoding = null;
+    this.text = document.createElement("div"); this.text.className = "pg-live";
+    this.said = document.createElement("p"); this.said.textContent = "waiting";
+    const title = document.createElement("h3"); title.textContent = this.rule;
+    this.root = document.createElement("section"); this.root.className = "tv-answer"; this.root.ariaLabel = this.rule;
+    this.root.append(title, this.said, this.text);
+  }
+  add(entry, id) {
+    const facts = entry.rlvr, level = Math.max(-7, Math.min(7, Math.round(7 * Math.sign(facts.delta_logp) * Math.sqrt(Math.abs(facts.delta_logp) / 2))));
+    const made = document.createElement("span");
+    made.className = `t${level > 0 ? ` u${level}` : level < 0 ? ` d${-level}` : ""}${facts.replaced ? " r" : ""}${facts.changed ? " c" : ""}`;
+    made.textContent = entry.token;
+    this.text.append(made);
+    this.tokens.push({id, text: entry.token, ...facts});
+  }
+  chunk(data) {
+    if (data.error) throw new Error(data.error.message);
+    if (data.rlvr) this.decoding = data.rlvr.decoding;
+    for (const choice of data.choices) {
+      (choice.logprobs?.content ?? []).forEach((entry, i) => this.add(entry, choice.token_ids?.[i] ?? -1));
+      if (choice.finish_reason) this.finish = choice.finish_reason;
+    }
+    this.said.textContent = `${this.tokens.length} tokens, ${this.tokens.filter(one => one.replaced).length} replaced`;
+  }
+  async ask(state, signal) {
+    const body = {
+      model: `${config.name}:${this.rule}`, messages: [{role: "user", content: state.problem}], stream: true, logprobs: true, return_token_ids: true,
+      temperature: state.temperature, top_p: state.top_p, max_tokens: state.max_tokens, seed: state.seed,
+    };
+    const headers = {"Content-Type": "application/json", ...(at("key").value ? {Authorization: `Bearer ${at("key").value}`} : {})};
+    const answer = await fetch("v1/chat/completions", {method: "POST", headers, body: JSON.stringify(body), signal});
+    if (!answer.ok) {
+      const said = await answer.json().catch(() => ({}));
+      throw new Error(said.error?.message ?? said.error ?? `the server answers ${answer.status}`);
+    }
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const {done, value} = await reader.read();
+      if (done) return;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      for (const line of lines) if (line.startsWith("data: {")) this.chunk(JSON.parse(line.slice(6)));
+    }
+  }
+  async run(state, signal) {
+    try { await this.ask(state, signal); } catch (error) {
+      if (signal.aborted) { this.said.textContent = "stopped"; return; }
+      this.failed = true;
+      this.said.textContent = error.message; this.said.className = "pg-error"; this.said.setAttribute("role", "alert");
+    }
+  }
+}
+
+// The viewer's data: the same as a report's, of what has been streamed.
+function column(kind, values) {
+  const array = new {u1: Uint8Array, u4: Uint32Array, f4: Float32Array}[kind](values), bytes = new Uint8Array(array.buffer);
+  let raw = "";
+  for (const byte of bytes) raw += String.fromCharCode(byte);
+  return `${kind}:${btoa(raw)}`;
+}
+function viewed(state, lives) {
+  const places = new Map(), pieces = [], ids = [];
+  const place = one => {
+    const key = `${one.id} ${one.text}`;
+    if (!places.has(key)) { places.set(key, pieces.length); pieces.push(one.text); ids.push(one.id); }
+    return places.get(key);
+  };
+  const answers = lives.map(({rule, tokens, finish, decoding}) => ({
+    label: rule, sample: 0, finish, verdict: null, primary: decoding?.primary ?? null,
+    gate: decoding && /replace|extrapolate/.test(decoding.mode) ? {criterion: decoding.criterion, tau: decoding.tau, gamma: decoding.gamma} : null,
+    generated: tokens.length, n_replaced: tokens.filter(one => one.replaced).length, n_changed: tokens.filter(one => one.changed).length, words: false,
+    token: column("u4", tokens.map(place)), replaced: column("u1", tokens.map(one => one.replaced)), changed: column("u1", tokens.map(one => one.changed)),
+    delta_logp: column("f4", tokens.map(one => one.delta_logp)),
+  }));
+  return {problems: [{id: "playground", gold: null, prompt: state.problem, answers}], pieces, ids, tokenizer: true};
+}
+function inert(data) { return JSON.stringify(data).replace(/[<>&\u2028\u2029]/g, c => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0")); }
+function show(data) {
+  const made = at("viewer").content.cloneNode(true);
+  made.querySelector("script").textContent = inert(data);
+  at("answers").replaceChildren(made);
+  dispatchEvent(new Event("viewers"));
+}
+
+async function ask() {
+  running?.abort();
+  const own = running = new AbortController(), state = read();
+  history.replaceState(null, "", address(state));
+  at("link").href = address(state);
+  const lives = state.rules.filter(Boolean).map(rule => new Live(rule, state));
+  const frame = document.createElement("div"), grid = document.createElement("div");
+  frame.className = "tv"; grid.className = "tv-answers"; frame.append(grid); grid.append(...lives.map(one => one.root));
+  at("answers").replaceChildren(frame);
+  at("stop").disabled = false; at("save").disabled = true; at("status").textContent = "answering";
+  await Promise.all(lives.map(one => one.run(state, own.signal)));
+  if (running !== own) return;
+  running = null; at("stop").disabled = true;
+  const whole = lives.filter(one => one.tokens.length);
+  at("status").textContent = own.signal.aborted ? "stopped" : `${whole.length} of ${lives.length} answered`;
+  if (!whole.length || lives.some(one => one.failed)) return; // what went wrong stays in sight
+  shown = viewed(state, whole);
+  show(shown);
+  at("save").disabled = false;
+}
+async function save() {
+  const page = await (await fetch("viewer.html")).text();
+  const text = page.replace(/(<script type="application\/json">)null(<\/script>)/, (_, open, close) => open + inert(shown) + close);
+  const made = document.createElement("a");
+  made.href = URL.createObjectURL(new Blob([text], {type: "text/html"}));
+  made.download = "view.html";
+  made.click();
+}
+
+write(linked() ?? START);
+at("key_of").hidden = !config.guarded;
+at("ask").addEventListener("submit", event => { event.preventDefault(); ask(); });
+at("stop").addEventListener("click", () => running?.abort());
+at("save").addEventListener("click", save);
+at("problem").addEventListener("keydown", event => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); at("ask").requestSubmit(); } });
+at("slider").addEventListener("input", () => { at("tau").value = at("slider").value; });
+at("slider").addEventListener("change", () => { if (shown) ask(); });
+at("tau").addEventListener("input", () => { at("slider").value = at("tau").value; });
+addEventListener("hashchange", () => { const state = linked(); if (state) { write(state); ask(); } });
+if (linked() && !config.guarded) ask();
+})();

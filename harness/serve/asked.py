@@ -1,0 +1,145 @@
+"""Read what a request asks for: its rule, its sampling and its noise key, from its model's name and its fields.
+
+The rule is that of the model's name (`tiny:replace,tau=-0.1`), changed by the fields of the request, over the defaults
+of the command line. What a pair cannot serve, and what is not known, is refused in one sentence.
+"""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from harness.errors import UserError, unknown
+from harness.spec import Decoding, Sampling, Spec, check_together, parse, parse_decoding
+from harness.spec.decoding import TRUNCATIONS
+from harness.spec.evaluation import change_decoding
+from harness.spec.serving import Limits
+
+SHIPPED = ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=-0.1,gamma=0.1")  # rules that are listed as models
+SAMPLING = tuple(name for name in Sampling.model_fields if name != "samples")
+
+TRUNCATION = ("top_p", *TRUNCATIONS)
+
+
+class Key(Spec, frozen=True):
+    """Which response is asked for: its noise is a hash of the seed, the problem and the sample."""
+
+    called: ClassVar[str] = "request"
+
+    problem: str | None = Field(default=None, min_length=1, max_length=500, description="As `tiny_medium/007`.")
+    sample: int = Field(default=0, ge=0, lt=2**31, description="The first sample; n counts on from it.")
+
+
+FIELDS = ("decoding", *Decoding.model_fields, *SAMPLING, *Key.model_fields)  # what a request may say
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one request asks for; `top` is how many of RL's likeliest tokens to list, None without `logprobs`."""
+
+    model: str
+    decoding: Decoding
+    sampling: Sampling
+    problem: str | None
+    sample: int
+    n: int
+    stop: tuple[str, ...]
+    top: int | None
+
+    def about(self) -> dict[str, Any]:
+        """Return what would give the same tokens again, as plain values; the problem may be the prompt's digest."""
+        sampling = self.sampling.model_dump(mode="json", include=set(SAMPLING))
+        key = {"sample": self.sample} if self.problem is None else {"problem": self.problem, "sample": self.sample}
+        return {"decoding": self.decoding.model_dump(mode="json"), **sampling, **key, "n": self.n}
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Know the pair's name and what is taken where a request says nothing.
+
+    `sampling` has what the command line says of it; without a seed there, each request without one gets a fresh one.
+    """
+
+    name: str
+    decoding: Decoding
+    sampling: Mapping[str, Any]
+    limits: Limits
+    listed: tuple[str, ...] = SHIPPED
+
+    @property
+    def models(self) -> list[str]:
+        """The models that are listed: the pair under the default rule, and under each listed one."""
+        return [self.name, *(f"{self.name}:{rule}" for rule in self.listed)]
+
+    def read(
+        self,
+        model: str | None,
+        given: Mapping[str, Any],
+        *,
+        n: int = 1,
+        stop: tuple[str, ...] = (),
+        top: int | None = None,
+    ) -> Asked:
+        """Return what a request asks for; `given` has its fields of FIELDS that are not None.
+
+        Raises:
+            UserError: a model or a field that is not known, or a value that is refused.
+        """
+        decoding = self._rule(model)
+        for name in given:
+            if name not in FIELDS:
+                raise unknown("field", name, FIELDS)
+        if "decoding" in given:
+            decoding = parse_decoding(_text("decoding", given["decoding"]))
+        if changes := {name: given[name] for name in Decoding.model_fields if name in given}:
+            decoding = change_decoding(decoding, changes)
+        if decoding.mode in ("expo", "power"):
+            raise UserError(
+                f"mode={decoding.mode!r} is refused by serve: it is no single pass of the pair over one response; "
+                "accepted: eval, offline"
+            )
+        wanted = {name: given[name] for name in SAMPLING if name in given}
+        held = dict(self.sampling)
+        if any(name in wanted for name in TRUNCATION):  # one takes the place of another
+            held = {name: value for name, value in held.items() if name not in TRUNCATION}
+        if "seed" not in held:
+            held["seed"] = secrets.randbits(48)
+        if (most := self.limits.most_tokens) is not None:
+            held["max_tokens"] = min(held.get("max_tokens", most), most)
+        sampling = parse(Sampling, {**held, **wanted})
+        if most is not None and sampling.max_tokens > most:
+            raise UserError(f"max_tokens={sampling.max_tokens} is refused; accepted: 1 to {most}")
+        check_together(decoding, sampling)
+        if not 1 <= n <= self.limits.most_samples:
+            raise UserError(f"n={n} is refused; accepted: 1 to {self.limits.most_samples}")
+        if n > 1 and sampling.greedy:
+            raise UserError(f"n={n} is refused with temperature=0: greedy responses are all equal; accepted: n=1")
+        key = parse(Key, {name: given[name] for name in Key.model_fields if name in given})
+        return Asked(
+            model=model or self.name,
+            decoding=decoding,
+            sampling=sampling,
+            problem=key.problem,
+            sample=key.sample,
+            n=n,
+            stop=stop,
+            top=top,
+        )
+
+    def knows(self, model: str | None) -> bool:
+        """Tell whether a model's name is the pair's, whatever rule it names."""
+        return not model or model == self.name or model.startswith(f"{self.name}:")
+
+    def _rule(self, model: str | None) -> Decoding:
+        if not self.knows(model):
+            raise unknown("model", model, self.models)
+        _, _, rule = (model or "").removeprefix(self.name).partition(":")
+        return parse_decoding(rule.replace(";", ",")) if rule else self.decoding  # tools cut their own lists at commas
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise UserError(f"{name}={value!r} is refused; accepted: text, as 'replace,tau=-0.1'")
+    return value

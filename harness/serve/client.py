@@ -1,0 +1,233 @@
+"""Stand between vLLM's server and its engine: what the server asks for is decoded by the pair, under the asked rule.
+
+vLLM's handlers see an engine like any other. Each of a request's n samples becomes a request of its own, with its own
+noise key; what comes back carries RL's log-probabilities where the engine's have the channel's numbers.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass
+from itertools import count
+from threading import Event
+from typing import Any
+
+import numpy as np
+from vllm import RequestOutput, SamplingParams
+from vllm.exceptions import GenerationError, RetryableRequestError
+from vllm.logprobs import Logprob
+from vllm.tokenizers.detokenizer_utils import convert_ids_list_to_tokens
+
+from harness.decode.trace import MAX_TOP, Trace, columns
+from harness.decode.types import Plan, Request
+from harness.decode.vllm_pair import channel
+from harness.digest import digest
+from harness.errors import UserError
+from harness.policy.trace import FACTS
+from harness.serve.asked import Asked
+from harness.serve.engine import ServedPair
+
+ASKED = "rlvr_asked"  # where a handler leaves what was asked, in SamplingParams.extra_args
+LEAST = -9999.0  # what stands for a log-probability that is not known: OpenAI's number for it
+LAST_WORDS = 5.0  # seconds that clients have to take the answer that their request was ended
+ENDED = "the server is ending, and its time for running requests is over; nothing of this response is kept"
+
+
+@dataclass
+class TokenFacts(Logprob):
+    """The log p that RL gives the emitted token, with the facts of its decision.
+
+    `base_logprob` is base's of the emitted token, None where it is not known: a redrawn token that is not among base's
+    likeliest. `delta_logp` is of the proposed token, which the criterion looked at.
+    """
+
+    base_logprob: float | None = None
+    delta_logp: float = 0.0
+    replaced: bool = False
+    changed: bool = False
+
+    def extension(self) -> dict[str, Any]:
+        """Return what OpenAI's answer has no field for."""
+        return {name: getattr(self, name) for name in ("base_logprob", "delta_logp", "replaced", "changed")}
+
+
+class PairClient:
+    """An `EngineClient` of vLLM's around a pair's engine; what is not ours is the engine's own."""
+
+    def __init__(self, pair: ServedPair) -> None:
+        self.pair = pair
+        self.inner = pair.async_llm
+        vocab_size = pair.checkpoints.vocab_size
+        self.most_top = min(MAX_TOP, (vocab_size - 1 - len(FACTS)) // 4)  # what a small vocabulary has room for
+        self.ending = False
+        self._running: set[str] = set()
+        self._numbers = count()
+        self._answering = 0
+        self._idle = Event()
+        self._idle.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    # What vLLM's handlers ask for ----------------------------------------------------------------------------------
+
+    def generate(
+        self, prompt: Any, sampling_params: SamplingParams, request_id: str, **_: Any
+    ) -> AsyncGenerator[RequestOutput, None]:
+        """Decode one prompt's n samples; what cannot be served is refused here, before a response has begun.
+
+        Raises:
+            UserError: the prompt leaves no room, or the request has no rule.
+        """
+        asked = (sampling_params.extra_args or {}).get(ASKED)
+        if not isinstance(asked, Asked):
+            raise UserError("this path is not served; accepted: /v1/chat/completions and /v1/completions")
+        token_ids = tuple(prompt["prompt_token_ids"])
+        plans = self.plans(asked, token_ids)
+        kind = sampling_params.output_kind
+        return self._merged(plans, [self.pair.sampling_params(plan, kind) for plan in plans], request_id)
+
+    def plans(self, asked: Asked, prompt_token_ids: tuple[int, ...]) -> list[Plan]:
+        """Plan a request's samples; a problem that is not named is the digest of its prompt."""
+        problem = asked.problem or f"prompt/{digest(' '.join(map(str, prompt_token_ids)))}"
+        if asked.top is not None and not 0 <= asked.top <= self.most_top:
+            raise UserError(f"top_logprobs={asked.top} is refused; accepted: 0 to {self.most_top}")
+        trace = None if asked.top is None else max(self.most_top, 0)
+        requests = [
+            Request("", problem, sample, asked.decoding, asked.sampling, prompt_token_ids, asked.stop, trace, asked.top)
+            for sample in range(asked.sample, asked.sample + asked.n)
+        ]
+        return self.pair.plans(requests)
+
+    async def _merged(
+        self, plans: list[Plan], params: list[SamplingParams], request_id: str
+    ) -> AsyncGenerator[RequestOutput, None]:
+        """Yield the outputs of all samples as they come, each under its own index; the last one only is `finished`.
+
+        A caller that wants final outputs only gets one, with all of them.
+        """
+        final_only = params[0].output_kind.name == "FINAL_ONLY"
+        if len(plans) == 1:
+            async for output in self._one(0, plans[0], params[0], request_id):
+                yield output
+            return
+        outputs: asyncio.Queue[RequestOutput | BaseException | None] = asyncio.Queue()
+
+        async def follow(index: int) -> None:
+            try:
+                async for output in self._one(index, plans[index], params[index], request_id):
+                    outputs.put_nowait(output)
+            except Exception as error:
+                outputs.put_nowait(error)
+            finally:
+                outputs.put_nowait(None)
+
+        tasks = [asyncio.create_task(follow(index)) for index in range(len(plans))]
+        left, done = len(plans), []
+        try:
+            while left:
+                output = await outputs.get()
+                if isinstance(output, BaseException):
+                    raise output
+                if output is None:
+                    left -= 1
+                elif final_only:
+                    done.append(output)
+                else:
+                    output.finished = output.finished and left == 1
+                    yield output
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if final_only:
+            done.sort(key=lambda each: each.outputs[0].index)
+            done[0].outputs = [each.outputs[0] for each in done]
+            yield done[0]
+
+    async def _one(
+        self, index: int, plan: Plan, params: SamplingParams, request_id: str
+    ) -> AsyncGenerator[RequestOutput, None]:
+        prompt = {"type": "token", "prompt_token_ids": list(plan.prompt_token_ids)}
+        name, written = f"{request_id}-{next(self._numbers)}", 0  # a client may have named two requests alike
+        self._running.add(name)
+        try:
+            async for output in self.inner.generate(prompt, params, name):
+                for completion in output.outputs:
+                    if completion.finish_reason == "abort" and self.ending:
+                        raise RetryableRequestError(ENDED)
+                    completion.index = index
+                    completion.logprobs = self._facts(plan, completion, written)
+                    written += len(completion.token_ids)
+                yield output
+        finally:
+            self._running.discard(name)
+
+    def _facts(self, plan: Plan, completion: Any, before: int) -> list[dict[int, Logprob]] | None:
+        """Return the log-probabilities of a piece of a response that has `before` tokens before it.
+
+        Raises:
+            GenerationError: a model's logits are no distribution.
+        """
+        token_ids, flat = list(completion.token_ids), completion.logprobs
+        if not token_ids or flat is None:
+            return []
+        spans = list(zip(flat.start_indices, flat.end_indices, strict=True))[-len(token_ids) :]
+        if [flat.token_ids[start] for start, _ in spans] != token_ids:
+            raise RuntimeError("vLLM returned the facts of other tokens than those it emitted")
+        replaced, changed, delta = channel.decode(np.array([flat.logprobs[start] for start, _ in spans]))
+        if np.isnan(delta).any():
+            after = before + int(np.isnan(delta).argmax())
+            raise GenerationError(f"NaN or infinite logits after {after} tokens of the response: no token can be drawn")
+        top = plan.request.tag
+        if top is None or plan.request.trace is None:
+            return None
+        returned = [(flat.token_ids[start:end], flat.logprobs[start:end]) for start, end in spans]
+        trace = Trace(channel.decode_trace(token_ids, returned, columns(plan.request.trace)))
+        known = {model: trace.likeliest(model) for model in ("base", "rl")}
+        proposed = trace.proposed
+        positions: list[dict[int, Logprob]] = []
+        for at, token in enumerate(token_ids):
+            logp: dict[str, float | None] = {}
+            for model, (ids, values) in known.items():
+                if proposed[at] == token:
+                    logp[model] = float(trace.fact(f"logp_{model}")[at])
+                else:
+                    where = np.flatnonzero(ids[at] == token)
+                    logp[model] = float(values[at][where[0]]) if len(where) else None
+            ids, values = known["rl"]
+            mine = TokenFacts(
+                LEAST if logp["rl"] is None else logp["rl"],
+                base_logprob=logp["base"],
+                delta_logp=float(delta[at]),
+                replaced=bool(replaced[at]),
+                changed=bool(changed[at]),
+            )
+            listed = {int(ids[at][i]): Logprob(float(values[at][i]), rank=i + 1) for i in range(top)}
+            positions.append(listed | {token: mine})
+        self._name(positions)
+        return positions
+
+    def _name(self, positions: Iterable[dict[int, Logprob]]) -> None:
+        """Write each token's text beside its number."""
+        for position in positions:
+            words = convert_ids_list_to_tokens(self.pair.tokenizer, list(position))
+            for word, entry in zip(words, position.values(), strict=True):
+                entry.decoded_token = word
+
+    # The end -------------------------------------------------------------------------------------------------------
+
+    def answering(self, more: int) -> None:
+        """Be told that so many more (or fewer) requests are being answered."""
+        self._answering += more
+        (self._idle.clear if self._answering else self._idle.set)()
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        """Let running requests end for `timeout` seconds, then end the others with a word, and the engine.
+
+        vLLM's server calls it, in a thread, when it is told to end.
+        """
+        self.ending = True
+        if not self._idle.wait(timeout):
+            asyncio.run_coroutine_threadsafe(self.inner.abort(list(self._running)), self.pair.loop)
+            self._idle.wait(LAST_WORDS)
+        self.pair.close()

@@ -1,0 +1,122 @@
+"""The pair on vLLM's asynchronous engine, whose core has a process of its own, as vLLM's server uses it.
+
+The rest of `VllmPair` stays what it is, the self-test included: a `Bridge` gives it the engine as it knows it.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from queue import Queue
+from types import SimpleNamespace
+from typing import Any
+
+from harness.decode.plan import plan_requests
+from harness.decode.types import Plan, Request
+from harness.decode.vllm_pair.engine import VllmPair
+from harness.errors import UserError
+from harness.spec import EngineSpec, Pair
+
+
+class ServedPair(VllmPair):
+    """A pair that requests may join at any time; `start` it from another thread than that of its event loop."""
+
+    def __init__(self, pair: Pair, spec: EngineSpec, loop: asyncio.AbstractEventLoop, grace: int) -> None:
+        """Check the settings and the checkpoints, as `VllmPair`.
+
+        Args:
+            loop: runs the engine's client.
+            grace: seconds that its core lets requests go on where it is told to end by itself (Ctrl-C).
+
+        Raises:
+            UserError: as `VllmPair`.
+        """
+        super().__init__(pair, spec)
+        self.loop, self._grace = loop, grace
+
+    def make_llm(self, **arguments: Any) -> "Bridge":
+        """Start vLLM's asynchronous engine on the loop."""
+        arguments.pop("use_tqdm_on_load", None)
+        return Bridge({**arguments, "shutdown_timeout": self._grace, "generation_config": "vllm"}, self.loop)
+
+    @property
+    def async_llm(self) -> Any:
+        """vLLM's `AsyncLLM`."""
+        return self._llm.async_llm
+
+    def plans(self, requests: Iterable[Request]) -> list[Plan]:
+        """Plan requests; raises UserError for what cannot be served."""
+        return plan_requests(requests, self.checkpoints, self.context)
+
+
+class Bridge:
+    """vLLM's asynchronous engine as `VllmPair` knows `vllm.LLM` and its `llm_engine`, for a thread beside the loop."""
+
+    def __init__(self, arguments: dict[str, Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._outputs = loop, Queue[Any]()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self.async_llm = self._wait(_open(arguments))
+        self.llm_engine = self
+        self.output_processor = SimpleNamespace(request_states={})
+        self.engine_core = SimpleNamespace(shutdown=self.async_llm.shutdown)
+
+    def _wait(self, what: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result()
+
+    def reset_prefix_cache(self) -> None:
+        """Empty the prefix cache."""
+        self._wait(self.async_llm.reset_prefix_cache())
+
+    def collective_rpc(self, method: str, args: tuple[Any, ...] = ()) -> Any:
+        """Return what a method of the workers answers."""
+        return self._wait(self.async_llm.collective_rpc(method, args=args))
+
+    def add_request(self, name: str, prompt: Any, params: Any) -> None:
+        """Submit a request; a step is then one more token of some request."""
+        from vllm.sampling_params import RequestOutputKind
+
+        params.output_kind = RequestOutputKind.CUMULATIVE
+
+        async def follow() -> None:
+            try:
+                async for output in self.async_llm.generate(prompt, params, name):
+                    self._outputs.put(output)
+            except Exception as error:
+                self._outputs.put(error)
+
+        async def begin() -> None:
+            self._running[name] = asyncio.create_task(follow())
+
+        self._wait(begin())
+
+    def step(self) -> list[Any]:
+        """Wait for an output and return it."""
+        output = self._outputs.get()
+        if isinstance(output, Exception):
+            raise output
+        if output.finished:
+            self._running.pop(output.request_id, None)
+        return [output]
+
+    def abort_request(self, names: list[str]) -> None:
+        """End requests."""
+
+        async def end() -> None:
+            tasks = [task for name in names if (task := self._running.pop(name, None))]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        self._wait(end())
+
+    def has_unfinished_requests(self) -> bool:
+        """Tell whether any request is still running."""
+        return bool(self._running)
+
+
+async def _open(arguments: dict[str, Any]) -> Any:
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    try:
+        return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
+    except KeyboardInterrupt:
+        raise UserError("interrupted while vLLM started") from None

@@ -1,0 +1,222 @@
+"""vLLM's two handlers, for chats and for completions, with the rule of each request read and its facts in the answer.
+
+A handler reads the rule, leaves it where `PairClient.generate` finds it, and goes on as vLLM's own: the templates, the
+streams, the stop strings, the usage are vLLM's. What a pair cannot serve is refused in one sentence, not ignored.
+"""
+
+import json
+from collections.abc import AsyncGenerator
+from http import HTTPStatus
+from typing import Any
+
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
+from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
+from vllm.entrypoints.serve.exception_handling.error_response import create_error_response
+
+from harness.errors import UserError, unknown
+from harness.serve.asked import FIELDS, SAMPLING, Asked, Desk
+from harness.serve.client import ASKED, TokenFacts
+
+EXTENSION = "rlvr"  # the field of an answer that has what OpenAI's has no field for
+# Fields that are read, or that change no token and so may be ignored.
+READ = {
+    "model", "messages", "prompt", "stream", "stream_options", "n", "stop", "logprobs", "top_logprobs", "max_tokens",
+    "max_completion_tokens", "vllm_xargs", "add_generation_prompt", "continue_final_message", "add_special_tokens",
+    "return_token_ids", "return_tokens_as_token_ids", "request_id", "user", "store", "metadata", "service_tier",
+    "safety_identifier", "prompt_cache_key", "parallel_tool_calls", "include_reasoning", "stream_interval",
+}  # fmt: skip
+# Values of other fields that ask for nothing.
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "repetition_penalty": (1,), "length_penalty": (1,), "top_k": (-1,), "best_of": (1,), "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,), "tool_choice": ("none", "auto"), "truncate_prompt_tokens": (-1,),
+    "response_format": ({"type": "text"},),
+}  # fmt: skip
+
+
+def given_fields(request: Any) -> dict[str, Any]:
+    """Return which of FIELDS a request gives, in itself or in `vllm_xargs`.
+
+    Raises:
+        UserError: a field is not known, is given twice, or asks for what a pair cannot do.
+    """
+    given: dict[str, Any] = {}
+    for name in sorted(request.model_fields_set):
+        value = getattr(request, name)
+        if (name in SAMPLING and name != "max_tokens") or (name in FIELDS and name not in type(request).model_fields):
+            given |= {} if value is None else {name: value}
+        elif name not in READ and not _neutral(request, name, value):
+            raise UserError(f"{name}={_plain(value)!r} is refused by a pair; accepted: leave it out")
+    for name in ("max_tokens", "max_completion_tokens"):
+        if name in request.model_fields_set and (value := getattr(request, name)) is not None:
+            given["max_tokens"] = value
+    for name, value in (request.vllm_xargs or {}).items():
+        if name in given:
+            raise UserError(f"{name} is given twice, in the request and in vllm_xargs; give it once")
+        given[name] = value
+    return given
+
+
+def _neutral(request: Any, name: str, value: Any) -> bool:
+    """Tell whether a field's value asks for nothing; one that nobody knows never does."""
+    if name not in type(request).model_fields:
+        raise unknown("field", name, sorted({*FIELDS, *READ}))
+    value = _plain(value)
+    field = type(request).model_fields[name]
+    return value in (None, False, 0, "", [], {}) or value in NEUTRAL.get(name, ()) or value == field.default
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
+
+
+def read_chat(desk: Desk, request: ChatCompletionRequest) -> Asked:
+    """Return what a chat asks for; raises UserError."""
+    top = (request.top_logprobs or 0) if request.logprobs else None
+    return _read(desk, request, top)
+
+
+def read_completion(desk: Desk, request: CompletionRequest) -> Asked:
+    """Return what a completion asks for; raises UserError."""
+    asked = _read(desk, request, request.logprobs)
+    many = isinstance(request.prompt, list) and len(request.prompt) > 1 and not isinstance(request.prompt[0], int)
+    if many and asked.problem is not None:
+        raise UserError(f"problem={asked.problem!r} is refused with several prompts; accepted: one prompt a request")
+    return asked
+
+
+def _read(desk: Desk, request: Any, top: int | None) -> Asked:
+    stop = request.stop or ()
+    stop = (stop,) if isinstance(stop, str) else tuple(stop)
+    if "" in stop:
+        raise UserError("stop='' is refused; accepted: texts that are not empty")
+    n = 1 if request.n is None else request.n
+    asked = desk.read(request.model, given_fields(request), n=n, stop=stop, top=top)
+    # From here on vLLM's handler is told nothing of it but what shapes the answer.
+    request.model, request.vllm_xargs = desk.name, {ASKED: asked}
+    request.max_tokens = 1  # what is left of the context decides, as offline; here a placeholder for vLLM's checks
+    for name in ("temperature", "top_p", "seed", "stop"):
+        setattr(request, name, [] if name == "stop" else None)
+    return asked
+
+
+def asked_of(request: Any) -> Asked:
+    """Return what was read from a request."""
+    return request.vllm_xargs[ASKED]
+
+
+class _Adopted:
+    """A handler that takes over what vLLM has set up in another one."""
+
+    desk: Desk
+
+    @classmethod
+    def of(cls, handler: Any, desk: Desk) -> Any:
+        """Return the handler with the rule, in place of vLLM's `handler`."""
+        adopted = cls.__new__(cls)
+        vars(adopted).update(vars(handler), desk=desk)
+        return adopted
+
+    def stranger(self, model: str | None) -> Any:
+        """Return the answer to a request for a model that is not ours; None where it is."""
+        if self.desk.knows(model):
+            return None
+        sentence = str(unknown("model", model, self.desk.models))
+        return create_error_response(sentence, "NotFoundError", HTTPStatus.NOT_FOUND, "model")
+
+
+class PairChat(_Adopted, OpenAIServingChat):
+    """`/v1/chat/completions`."""
+
+    async def create_chat_completion(self, request: ChatCompletionRequest, raw_request: Any = None) -> Any:
+        """Answer a chat; see vLLM's."""
+        if unknown_model := self.stranger(request.model):
+            return unknown_model
+        try:
+            asked = read_chat(self.desk, request)
+            request.max_completion_tokens = None
+            answer = await super().create_chat_completion(request, raw_request)
+        except UserError as error:
+            return self.create_error_response(str(error))
+        return _told(answer, asked)
+
+    def chat_completion_stream_generator(
+        self, request: Any, results: Any, request_id: str, model_name: str, *args: Any, **given: Any
+    ) -> Any:
+        """Write a stream's chunks, under the name of the model that was asked for."""
+        name = asked_of(request).model
+        return super().chat_completion_stream_generator(request, results, request_id, name, *args, **given)
+
+    def _create_chat_logprobs(self, token_ids: Any, top_logprobs: Any, *args: Any, **given: Any) -> Any:
+        made = super()._create_chat_logprobs(token_ids, top_logprobs, *args, **given)
+        for entry, token, position in zip(made.content or (), token_ids, top_logprobs, strict=True):
+            facts = position.get(token)
+            if isinstance(facts, TokenFacts):
+                setattr(entry, EXTENSION, facts.extension())
+        return made
+
+
+class PairCompletion(_Adopted, OpenAIServingCompletion):
+    """`/v1/completions`."""
+
+    async def create_completion(self, request: CompletionRequest, raw_request: Any = None) -> Any:
+        """Answer a completion; see vLLM's."""
+        if unknown_model := self.stranger(request.model):
+            return unknown_model
+        try:
+            asked = read_completion(self.desk, request)
+            bos = getattr(self.renderer.tokenizer, "bos_token", None)
+            if bos and isinstance(request.prompt, str) and request.prompt.startswith(bos):
+                request.add_special_tokens = False  # as offline: it is written already
+            answer = await super().create_completion(request, raw_request)
+        except UserError as error:
+            return self.create_error_response(str(error))
+        return _told(answer, asked)
+
+    def completion_stream_generator(
+        self,
+        request: Any,
+        inputs: Any,
+        results: Any,
+        request_id: str,
+        created: int,
+        model_name: str,
+        *args: Any,
+        **given: Any,
+    ) -> Any:
+        """Write a stream's chunks, under the name of the model that was asked for."""
+        name = asked_of(request).model
+        return super().completion_stream_generator(request, inputs, results, request_id, created, name, *args, **given)
+
+    def _create_completion_logprobs(self, token_ids: Any, top_logprobs: Any, *args: Any, **given: Any) -> Any:
+        made = super()._create_completion_logprobs(token_ids, top_logprobs, *args, **given)
+        facts = [position.get(token) for token, position in zip(token_ids, top_logprobs, strict=True)]
+        rows = [each.extension() for each in facts if isinstance(each, TokenFacts)]
+        if rows and len(rows) == len(facts):
+            setattr(made, EXTENSION, {name: [row[name] for row in rows] for name in rows[0]})
+        return made
+
+
+def _told(answer: Any, asked: Asked) -> Any:
+    """Put the asked model's name, and what would give the same tokens again, into an answer: whole, or its chunks."""
+    if isinstance(answer, AsyncGenerator):
+        return _told_chunks(answer, asked)
+    if hasattr(answer, "choices"):
+        answer.model = asked.model
+        setattr(answer, EXTENSION, asked.about())
+    return answer
+
+
+async def _told_chunks(chunks: AsyncGenerator[str, None], asked: Asked) -> AsyncGenerator[str, None]:
+    """Put what is asked into the first chunk."""
+    told = False
+    try:
+        async for chunk in chunks:
+            head, start, body = chunk.partition("data: {")
+            if start and not told and '"choices"' in body:
+                told = True
+                chunk = f"{head}{start}{json.dumps(EXTENSION)}: {json.dumps(asked.about())}, {body}"
+            yield chunk
+    finally:
+        await chunks.aclose()

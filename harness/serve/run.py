@@ -1,0 +1,197 @@
+"""Start vLLM's server on a pair, and end it: what is asked, its engine, its handlers, its door."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.errors import UserError
+from harness.serve.asked import SHIPPED, Desk
+from harness.spec import TINY, EvalSpec, Pair, parse_decoding
+from harness.spec.serving import Address, Limits, is_loopback
+from harness.watch import APART
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is served: an evaluation's pair, first decoding and engine; where; within which limits.
+
+    `sampling` has what the user says of it; what is not said there, a request may.
+    """
+
+    asked: EvalSpec
+    address: Address
+    limits: Limits
+    listed: tuple[str, ...] = SHIPPED
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether clients need a key."""
+        return bool(self.address.api_key or os.environ.get("VLLM_API_KEY"))
+
+    def desk(self, name: str) -> Desk:
+        """Return who reads the requests.
+
+        Raises:
+            UserError: a listed rule is none.
+        """
+        for rule in self.listed:
+            parse_decoding(rule)
+        return Desk(name, self.asked.decodings[0], self.sampling, self.limits, self.listed)
+
+
+def check(served: Served) -> None:
+    """Refuse what cannot be served, before anything loads.
+
+    Raises:
+        UserError: naming the setting and what would be accepted.
+    """
+    from importlib.util import find_spec
+
+    engine, address = served.asked.engine, served.address
+    if engine.backend == "transformers" or (engine.backend == "auto" and find_spec("vllm") is None):
+        raise UserError(
+            f"backend={engine.backend!r} is refused by serve: transformers decodes one batch after another, and no "
+            "request can join one that runs; accepted: backend=vllm, with the extra [cpu] or [gpu] installed"
+        )
+    if engine.workers > 1 or engine.ray_address:
+        raise UserError("workers and ray_address are refused by serve; accepted: one engine a server")
+    if not served.guarded and not is_loopback(address.host):
+        raise UserError(f"host={address.host!r} is refused without api_key; accepted: --api-key, or a loopback host")
+    served.desk("pair")
+
+
+def pair_name(asked: EvalSpec, named: str | None) -> str:
+    """Return what the pair is called as a model: as the user says, `tiny`, or the last part of its RL model's name."""
+    if named:
+        return named
+    if asked.pair == TINY:
+        return TINY
+    pair = asked.pair
+    assert isinstance(pair, Pair)
+    return pair.rl.rstrip("/").rsplit("/", 1)[-1].replace(":", "-")
+
+
+def serve(served: Served, tell: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; `tell` is told the address once requests are taken.
+
+    Raises:
+        UserError: the pair cannot be served, or the address cannot be had.
+    """
+    check(served)
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "1")  # also on a CPU: the core has a process of its own
+    os.environ[APART] = "1"  # Ctrl-C in a terminal would end the core under the requests that it decodes
+    signal.signal(signal.SIGTERM, _interrupt)
+    asyncio.run(_serve(served, tell))
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+async def _serve(served: Served, tell: Callable[[str], None]) -> None:
+    from harness.decode.vllm_pair.start import LEVEL
+    from harness.serve.engine import ServedPair
+    from harness.tiny import checkpoints
+
+    asked, address = served.asked, served.address
+    name = pair_name(asked, address.name)
+    pair = ServedPair(checkpoints(asked.pair), asked.engine, asyncio.get_running_loop(), served.limits.grace)
+    arguments = _arguments(served, name, pair.pair.rl)
+    listening, sock = _bind(arguments)
+    try:
+        await asyncio.to_thread(pair.start)
+        logging.getLogger("vllm").setLevel(os.environ[LEVEL])  # which vLLM sets up anew while it starts
+        stopped = await _answer(served, served.desk(name), pair, arguments, sock, lambda: tell(listening()))
+    except BaseException:
+        pair.close()
+        raise
+    try:
+        await stopped
+    finally:
+        sock.close()
+    if pair.started:  # nobody has closed it
+        pair.close()
+        raise UserError("vLLM's core ended by itself while it served, so the server ends; start it again")
+
+
+def _arguments(served: Served, name: str, model: str) -> Any:
+    """Return the arguments of vLLM's server, as its own command line would make them."""
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    address, limits = served.address, served.limits
+    words = ["--host", address.host, "--port", str(address.port), "--served-model-name", *served.desk(name).models]
+    words += ["--model", model, "--uvicorn-log-level", "warning", "--disable-uvicorn-access-log", "--disable-log-stats"]
+    words += ["--disable-fastapi-docs", "--shutdown-timeout", str(limits.grace), "--generation-config", "vllm"]
+    arguments: Any = make_arg_parser(FlexibleArgumentParser()).parse_args(words)
+    arguments.api_key = [address.api_key] if address.api_key else None
+    arguments.model = name  # no path of this machine in the list of models
+    arguments.middleware = ["harness.serve.guard.Guard"]
+    arguments.allowed_origins = []  # a page from elsewhere in the user's browser may not ask
+    return arguments
+
+
+def _bind(arguments: Any) -> tuple[Callable[[], str], Any]:
+    """Take the address before the models load; return how it is reached, and the socket."""
+    from vllm.entrypoints.launchers.launcher import create_server_socket
+
+    try:
+        sock = create_server_socket((arguments.host, arguments.port), reuse_port=False)
+    except OSError as error:
+        raise UserError(
+            f"host={arguments.host!r} port={arguments.port} cannot be listened at: {error.strerror}"
+        ) from None
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio does not for this one: 40 ms an answer
+    arguments.port = sock.getsockname()[1]
+    host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
+    return lambda: f"http://{host}:{arguments.port}", sock
+
+
+async def _answer(served: Served, desk: Desk, pair: Any, arguments: Any, sock: Any, ready: Callable[[], None]) -> Any:
+    """Run vLLM's application with our handlers behind our door until it is told to end."""
+    from vllm.entrypoints.launchers.api_server.app_state import init_app_state
+    from vllm.entrypoints.launchers.app import build_app
+    from vllm.entrypoints.launchers.launcher import serve_http
+
+    from harness.serve.client import PairClient
+    from harness.serve.openai import PairChat, PairCompletion
+
+    client: Any = PairClient(pair)
+    tasks = await client.get_supported_tasks()
+    app = build_app(arguments, tasks, client.model_config)
+    await init_app_state(client, app.state, arguments, tasks)
+    app.state.openai_serving_chat = PairChat.of(app.state.openai_serving_chat, desk)
+    app.state.openai_serving_completion = PairCompletion.of(app.state.openai_serving_completion, desk)
+    app.state.rlvr_client, app.state.rlvr_limits = client, served.limits
+    app.state.rlvr_local = not served.guarded
+    app.state.rlvr_pages = _pages(served, desk) if served.address.ui else {}
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    sock.listen()  # what asks from here on waits until it is answered
+    ready()
+    return await serve_http(
+        app, sock=sock, host=arguments.host, port=arguments.port, log_level="warning", access_log=False,
+        timeout_graceful_shutdown=5,
+    )  # fmt: skip
+
+
+def _pages(served: Served, desk: Desk) -> dict[str, bytes]:
+    """Return the pages beside the API, by path: the playground, and the empty viewer in which it saves a view."""
+    from harness.report.playground import playground_html
+    from harness.report.viewer import viewer_html
+
+    most = served.limits.most_tokens or desk.sampling.get("max_tokens", 512)
+    config = {
+        "name": desk.name,
+        "rules": ["base", "rl", "replace", "extrapolate,gamma=0.1"],
+        "problem": "Compute 2 + 3." if served.asked.pair == TINY else "",
+        "max_tokens": min(most, 512),
+        "guarded": served.guarded,
+    }
+    return {"": playground_html(config).encode(), "/viewer.html": viewer_html(None, "Playground").encode()}

@@ -1,0 +1,73 @@
+"""A real server in a process of its own, on a free port, and clients of it."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from harness.spec import Decoding
+from harness.tiny import benchmark
+
+RULES = (
+    Decoding(mode="base"),
+    Decoding(mode="rl"),
+    Decoding(mode="replace", tau=-0.1),
+    Decoding(mode="extrapolate", tau=-0.1, gamma=0.5),
+    Decoding(mode="extrapolate", primary="rl", criterion="js", tau=0.002, gamma=1.0),
+)
+
+
+@dataclass
+class Server:
+    """A server that takes requests at `url`."""
+
+    process: subprocess.Popen
+    url: str
+
+    def tell(self, signum):
+        """Send SIGTERM to the server's process, or SIGINT to all of its processes, as a terminal does."""
+        if signum == signal.SIGINT:
+            os.killpg(self.process.pid, signum)
+        else:
+            self.process.send_signal(signum)
+
+
+@contextmanager
+def served(folder, *options, **environment):
+    """Serve the tiny pair; what the server says on standard error is in `folder`/serve.err."""
+    command = [sys.executable, "-m", "harness.cli", "serve", "--port", "0", "--enforce-eager", "--kv-cache-gib", "0.5"]
+    with (folder / "serve.err").open("wb") as err:
+        process = subprocess.Popen(
+            [*command, *options],
+            stdout=subprocess.PIPE,
+            stderr=err,
+            text=True,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()  # the first word is the address; nothing, if the process has ended
+        assert line.startswith("serving at "), (folder / "serve.err").read_text()[-3000:]
+        yield Server(process, line.split()[2].strip(",;"))
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        process.stdout.close()
+
+
+def problems(n):
+    """The first n problems of tiny_medium: (id, text)."""
+    return [(row["id"], row["problem"]) for row in benchmark("tiny_medium")[:n]]
+
+
+def rule_fields(decoding):
+    """A decoding as the fields of a request."""
+    given = decoding.model_dump(mode="json", exclude_none=True)
+    return {name: value for name, value in given.items() if name in ("mode",) or decoding.gated}

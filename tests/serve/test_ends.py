@@ -1,0 +1,125 @@
+"""SIGTERM: what runs is answered in full, what comes later is turned away, and the process ends by itself."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+pytest.importorskip("vllm", reason="vLLM is not installed")
+
+from openai import APIConnectionError, APIError, AsyncOpenAI, InternalServerError
+
+from harness.errors import UserError
+from harness.serve.run import Served, check
+from harness.spec import load_eval
+from harness.spec.serving import Address, Limits
+from tests.serve.server import problems, served
+
+MESSAGES = [{"role": "user", "content": problems(1)[0][1]}]
+LONG = {"model": "tiny:base", "messages": MESSAGES, "temperature": 20.0, "top_p": 1.0, "max_tokens": 400, "seed": 1}
+
+
+async def turned_away(client):
+    """Ask for a token; return the error, if there is one."""
+    try:
+        await client.chat.completions.create(model="tiny:rl", messages=MESSAGES, max_tokens=1)
+    except (InternalServerError, APIConnectionError) as error:
+        return error
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_loses_no_request_that_was_begun(tmp_path, signum):
+    with served(tmp_path) as server:
+
+        async def everything():
+            client = AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0)
+            begun = [asyncio.Event() for _ in range(8)]
+
+            async def streamed(i):
+                texts, reasons = 0, []
+                stream = await client.chat.completions.create(**LONG, stream=True, extra_body={"sample": i})
+                async for chunk in stream:
+                    begun[i].set()
+                    texts += sum(bool(choice.delta.content) for choice in chunk.choices)
+                    reasons += [choice.finish_reason for choice in chunk.choices if choice.finish_reason]
+                return texts, reasons
+
+            running = [asyncio.create_task(streamed(i)) for i in range(8)]
+            whole = asyncio.create_task(client.chat.completions.create(**LONG, n=4))
+            await asyncio.gather(*(each.wait() for each in begun))
+            server.tell(signum)
+            refused = None
+            while refused is None:  # until it has heard
+                refused = await turned_away(client)
+            found = await asyncio.gather(*running)
+            return found, await whole, refused
+
+        found, whole, refused = asyncio.run(everything())
+        assert all(reasons in (["stop"], ["length"]) for _, reasons in found)
+        assert [each.finish_reason for each in whole.choices].count(None) == 0 < len(whole.choices) == 4
+        assert isinstance(refused, APIConnectionError) or "the server is ending" in str(refused)
+        assert server.process.wait(timeout=60) == 0
+    assert "Traceback" not in (tmp_path / "serve.err").read_text()
+
+
+@pytest.mark.vllm
+def test_what_does_not_end_in_time_is_told_so(tmp_path):
+    endless = {**LONG, "max_tokens": 2000, "n": 32}
+    with served(tmp_path, "--grace", "1") as server:
+
+        async def everything():
+            client = AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0)
+            stream = await client.chat.completions.create(**endless, stream=True)
+            whole = asyncio.create_task(client.chat.completions.create(**{**endless, "seed": 2}))
+            await anext(stream)
+            server.tell(signal.SIGTERM)
+            with pytest.raises(APIError, match="the server is ending, and its time for running requests is over"):
+                async for _ in stream:
+                    pass
+            with pytest.raises(InternalServerError, match="the server is ending"):
+                await whole
+
+        asyncio.run(everything())
+        assert server.process.wait(timeout=60) == 0
+
+
+@pytest.mark.vllm
+def test_a_core_that_dies_ends_the_server_with_a_word(tmp_path):
+    with served(tmp_path) as server:
+        [core] = [each for each in psutil.Process(server.process.pid).children() if "EngineCore" in each.name()]
+        core.kill()
+        assert server.process.wait(timeout=60) == 2
+    said = (tmp_path / "serve.err").read_text()
+    assert "error: vLLM's core ended by itself while it served" in said
+
+
+def refuse(options, address=None):
+    check(Served(load_eval({}, options), address or Address(), Limits()))
+
+
+def test_what_cannot_be_served_is_refused_before_anything_loads(monkeypatch):
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    with pytest.raises(UserError, match="backend='transformers' is refused by serve: transformers decodes one batch"):
+        refuse({"backend": "transformers"})
+    with pytest.raises(UserError, match="workers and ray_address are refused"):
+        refuse({"workers": 2})
+    with pytest.raises(UserError, match=r"host='0\.0\.0\.0' is refused without api_key"):
+        refuse({}, Address(host="0.0.0.0"))
+    refuse({}, Address(host="0.0.0.0", api_key="key"))
+
+
+def test_a_mistake_is_one_line(tmp_path):
+    command = [sys.executable, "-m", "harness.cli", "serve", "--port", "0"]
+    for wrong, sentence in {
+        ("--backend", "transformers"): "error: backend='transformers' is refused by serve",
+        ("-d", "replacing"): "error: mode='replacing' is not known",
+        ("--port", "99999"): "error: port=99999 is refused",
+    }.items():
+        done = subprocess.run([*command, *wrong], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 2
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr

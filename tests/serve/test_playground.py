@@ -1,0 +1,101 @@
+"""The playground in a real browser: four answers side by side as they stream, the viewer's own page in the end."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("vllm", reason="vLLM is not installed")
+
+from tests.chromium import settle
+from tests.serve.server import problems, served
+
+pytestmark = pytest.mark.vllm
+RULES = ["base", "rl", "replace,tau=-0.1", "extrapolate,gamma=0.1,tau=-0.1"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Where a server's playground is."""
+    with served(tmp_path_factory.mktemp("serve"), "--ui") as running:
+        yield running.url.removesuffix("v1")
+
+
+def ask(page, problem):
+    """Type a problem, press Ctrl+Enter, and wait for the viewer."""
+    page.locator("#problem").fill(problem)
+    page.locator("#problem").press("Control+Enter")
+    page.wait_for_selector("#answers .tv[data-ready]")
+    settle(page)
+
+
+def texts(page):
+    """{rule: text} of the viewer's answers."""
+    found = {}
+    for answer in page.locator("#answers .tv-answer").all():
+        found[answer.locator("h3").inner_text()] = "".join(answer.locator(".t").all_inner_texts())
+    return found
+
+
+def test_four_rules_answer_side_by_side_and_a_link_asks_the_same_again(site, visitor, tmp_path):
+    page = visitor.open(site)
+    ask(page, problems(12)[11][1])
+    found = texts(page)
+    assert list(found) == RULES
+    assert all("boxed" in text for text in found.values())
+    assert page.locator("#answers .t[class*=' u'], #answers .t[class*=' d']").count()  # coloured by delta log p
+    link = page.locator("#link").get_attribute("href")
+    other = visitor.open(site + link)
+    other.wait_for_selector("#answers .tv[data-ready]")
+    assert texts(other) == found
+    with page.expect_download() as download:
+        page.locator("#save").click()
+    saved = tmp_path / "view.html"
+    download.value.save_as(saved)
+    alone = visitor.open(saved.as_uri())
+    assert alone.locator(".tv-answer h3").all_inner_texts() == RULES
+    assert not visitor.complaints
+    assert all(re.match(rf"{re.escape(site)}|data:|file:|blob:", each) for each in visitor.requests)
+
+
+def test_the_slider_asks_with_another_threshold_and_keys_walk_through_tokens(site, visitor):
+    page = visitor.open(site)
+    ask(page, problems(1)[0][1])
+    page.locator("#slider").fill("-0.5")
+    page.locator("#slider").dispatch_event("change")
+    page.wait_for_selector("#answers .tv[data-ready] h3:text('replace,tau=-0.5')")
+    state = json.loads(page.evaluate("decodeURIComponent(location.hash.slice(1))"))
+    assert state["tau"] == -0.5
+    page.locator("#answers .t[tabindex='0']").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.dataset.i") == "1"
+    assert "Δ log p" in page.locator("#answers .tv-details").inner_text()
+    assert not visitor.complaints
+
+
+def test_a_bad_rule_is_said_in_its_own_column(site, visitor):
+    page = visitor.open(site)
+    page.locator("#rules input").nth(2).fill("replacing")
+    page.locator("#problem").fill("1 + 1")
+    page.locator("#problem").press("Control+Enter")
+    alert = page.locator("#answers [role=alert]")
+    alert.wait_for()
+    assert "mode='replacing' is not known" in alert.inner_text()
+    page.get_by_text("3 of 4 answered").wait_for()
+
+
+def test_it_fits_a_telephone(site, visitor):
+    page = visitor.open(site, width=360, height=740)
+    ask(page, problems(1)[0][1])
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert not visitor.complaints
+
+
+def test_the_screenshot(site, visitor):
+    page = visitor.open(site, width=1280, height=760)
+    ask(page, problems(12)[11][1])
+    picture = Path(__file__).parents[2] / "runs" / "playground.png"
+    picture.parent.mkdir(exist_ok=True)
+    page.screenshot(path=picture)
+    assert picture.stat().st_size > 10_000

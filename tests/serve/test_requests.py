@@ -1,0 +1,164 @@
+"""Wrong requests, too many, too large, without a key, left alone: each has a clear answer, and none does harm."""
+
+import json
+
+import httpx
+import pytest
+
+pytest.importorskip("vllm", reason="vLLM is not installed")
+
+from openai import BadRequestError, NotFoundError, OpenAI
+
+from tests.serve.server import problems, served
+
+KEY = "a-key-for-tests"
+MESSAGES = [{"role": "user", "content": problems(1)[0][1]}]
+LONG = {"model": "tiny:base", "messages": MESSAGES, "temperature": 20.0, "top_p": 1.0, "max_tokens": 1500}
+
+pytestmark = pytest.mark.vllm
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server with a key and narrow limits."""
+    limits = ("--most-requests", "4", "--most-samples", "8", "--most-tokens", "1500", "--most-kib", "64")
+    with served(
+        tmp_path_factory.mktemp("serve"), "-d", "replace,tau=-0.2", "--top-p", "0.6", *limits, VLLM_API_KEY=KEY
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    """A client with the key, which asks again where it is told to come back."""
+    return OpenAI(base_url=server.url, api_key=KEY, max_retries=20)
+
+
+REFUSED = [
+    ({"mode": "replace"}, "tau is missing: mode='replace' needs the threshold of criterion='delta_logp'"),
+    ({"mode": "replacing"}, "mode='replacing' is not known; accepted: base, rl, replace, extrapolate, expo"),
+    ({"tau": -0.1}, "tau=-0.1 has no effect with mode='rl'"),
+    ({"mode": "replace", "tau": "low"}, "tau='low' is refused"),
+    ({"mode": "expo", "gamma": 0.3}, "mode='expo' is refused by serve"),
+    ({"mode": "power"}, "mode='power' is refused by serve"),
+    ({"decoding": "replace,tau=-0.1,gama=2"}, "decoding='gama' is not known"),
+    ({"taus": -0.1}, "field='taus' is not known"),
+    ({"vllm_xargs": {"taus": 1}}, "field='taus' is not known"),
+    ({"vllm_xargs": {"seed": 1}, "seed": 1}, "seed is given twice"),
+    ({"seed": -1}, "seed=-1 is refused"),
+    ({"sample": -1}, "sample=-1 is refused"),
+    ({"problem": ""}, "problem='' is refused"),
+    ({"temperature": -1}, "temperature=-1"),
+    ({"top_p": 0}, "top_p=0"),
+    ({"min_p": 0.1, "top_p": 0.5}, "min_p=0.1 and top_p=0.5 are refused together"),
+    ({"min_p": 2}, "min_p=2"),
+    ({"n": 9}, "n=9 is refused; accepted: 1 to 8"),
+    ({"n": 2, "temperature": 0}, "n=2 is refused with temperature=0"),
+    ({"max_tokens": 0}, "max_tokens"),
+    ({"max_tokens": 1501}, "max_tokens=1501 is refused; accepted: 1 to 1500"),
+    ({"temperature": 0, "decoding": "replace,criterion=random,tau=0.5"}, "criterion='random' is refused"),
+    ({"presence_penalty": 0.5}, "presence_penalty=0.5 is refused by a pair"),
+    ({"logit_bias": {"5": 1}}, "logit_bias={'5': 1.0} is refused by a pair"),
+    ({"top_k": 5}, "top_k=5 is refused by a pair"),
+    ({"response_format": {"type": "json_object"}}, "response_format={'type': 'json_object'} is refused by a pair"),
+    ({"stop": [""]}, "stop='' is refused"),
+    ({"logprobs": True, "top_logprobs": 11}, "top_logprobs=11 is refused; accepted: 0 to 10"),
+    ({"messages": [{"role": "user", "content": "1 + 1 = " * 1500}]}, "2048"),
+    ({"messages": []}, ""),
+    ({"messages": "hello"}, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("fields", "sentence"), REFUSED, ids=[json.dumps(each)[:60] for each, _ in REFUSED])
+def test_a_bad_request_is_a_400_with_one_sentence(client, fields, sentence, stream):
+    own = {name: fields[name] for name in ("messages",) if name in fields}
+    rest = {name: value for name, value in fields.items() if name not in own}
+    with pytest.raises(BadRequestError) as caught:
+        client.chat.completions.create(model="tiny", **({"messages": MESSAGES} | own), stream=stream, extra_body=rest)
+    assert sentence in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_rule_in_the_name_of_the_model_is_refused_as_one_in_fields(client):
+    with pytest.raises(BadRequestError, match="decoding='tao' is not known"):
+        client.chat.completions.create(model="tiny:replace,tao=-0.1", messages=MESSAGES)
+    with pytest.raises(NotFoundError, match="model='other' is not known"):
+        client.chat.completions.create(model="other", messages=MESSAGES)
+    for name in ("tiny:replace,tau=-0.2", "tiny:replace;tau=-0.2"):  # for tools that cut their own lists at commas
+        answer = client.chat.completions.create(model=name, messages=MESSAGES, max_tokens=2)
+        assert (answer.model, answer.rlvr["decoding"]["tau"]) == (name, -0.2)
+
+
+def test_what_a_request_says_of_sampling_takes_the_place_of_the_command_line(client):
+    def drawn(**own):
+        answer = client.chat.completions.create(
+            model="tiny", messages=MESSAGES, max_tokens=2, extra_body={"decoding": "rl", **own}
+        )
+        return {name: answer.rlvr.get(name) for name in ("temperature", "top_p", "min_p")}
+
+    assert drawn() == {"temperature": 1, "top_p": 0.6, "min_p": None}
+    assert drawn(min_p=0.1) == {"temperature": 1, "top_p": 1, "min_p": 0.1}
+    assert drawn(temperature=0) == {"temperature": 0, "top_p": 1, "min_p": None}
+
+
+def test_the_models_are_the_pair_and_its_rules(client):
+    assert [each.id for each in client.models.list()] == ["tiny", "tiny:replace,tau=-0.2"]
+
+
+def test_without_the_key_nothing_is_decoded(server):
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": KEY}):
+        for path in ("/chat/completions", "/completions"):
+            body = {"model": "tiny", "messages": MESSAGES, "prompt": "1"}
+            assert httpx.post(server.url + path, json=body, headers=headers).status_code == 401
+        assert httpx.get(server.url + "/models", headers=headers).status_code == 401
+    assert httpx.get(server.url.removesuffix("/v1") + "/health").status_code == 200
+
+
+def test_other_paths_of_vllm_are_not_served(server):
+    for path in ("/v1/responses", "/tokenize", "/v1/messages", "/invocations", "/metrics", "/v1/embeddings", "/docs"):
+        answer = httpx.post(server.url.removesuffix("/v1") + path, json={}, headers={"Authorization": f"Bearer {KEY}"})
+        assert answer.status_code == 404, path
+        assert "accepted: /v1/chat/completions" in answer.json()["error"]["message"]
+
+
+def test_a_body_that_is_too_large_is_a_413(server):
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    body = json.dumps({"model": "tiny", "prompt": "1" * 70_000}).encode()
+    assert httpx.post(server.url + "/completions", content=body, headers=headers).status_code == 413
+    pieces = httpx.post(server.url + "/completions", content=iter([body[:40_000], body[40_000:]]), headers=headers)
+    assert pieces.status_code == 413
+    assert "larger than 64 KiB" in pieces.json()["error"]["message"]
+
+
+def test_clients_that_leave_make_room_for_others(server, client):
+    headers = {"Authorization": f"Bearer {KEY}"}
+    leaving = httpx.Client(headers=headers, timeout=60)
+    streams = []
+    for _ in range(4):
+        request = leaving.build_request("POST", server.url + "/chat/completions", json={**LONG, "stream": True, "n": 8})
+        stream = leaving.send(request, stream=True)
+        lines = stream.iter_lines()
+        assert next(lines).startswith("data: ")
+        streams.append((stream, lines))
+    turned_down = httpx.post(server.url + "/chat/completions", json=LONG, headers=headers)
+    assert turned_down.status_code == 429
+    assert turned_down.headers["retry-after"] == "1"
+    for stream, _ in streams:
+        stream.close()
+    leaving.close()
+    assert client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=4).choices[0].message.content
+
+
+def test_a_thousand_malformed_requests_leave_it_serving(server, client):
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    bodies = [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"model": 5}', b'{"messages": {}}', b'{"n": "many"}']
+    bodies += [json.dumps({"model": "tiny", "messages": MESSAGES, **fields}).encode() for fields, _ in REFUSED[:-3]]
+    bodies += [json.dumps({"prompt": [[10**9]], "max_tokens": 1}).encode(), b'{"prompt": [-1]}', b'{"prompt": []}']
+    statuses = set()
+    with httpx.Client(headers=headers, timeout=60) as asker:
+        for i in range(1000):
+            path = ("/chat/completions", "/completions")[i // len(bodies) % 2]
+            statuses.add(asker.post(server.url + path, content=bodies[i % len(bodies)]).status_code)
+    assert statuses == {400}
+    assert client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=4).choices[0].message.content
