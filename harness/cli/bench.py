@@ -52,6 +52,40 @@ def bench_decode_command(
     )
 
 
+@app.command("serve")
+def bench_serve_command(
+    users: Annotated[int, typer.Option(help="Who ask at once.", min=2)] = 64,
+    requests: Annotated[int, typer.Option(help="Of a round, each for one response.", min=1)] = 512,
+    rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 3,
+    tokens: Annotated[int, typer.Option(help="New tokens of each response, at most.", min=1)] = 128,
+    eager: Annotated[bool, typer.Option("--eager", help="Compile nothing, on either side.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
+) -> None:
+    """Measure the server beside offline decoding of the same requests: tokens a second, time to the first token."""
+    import json
+
+    from harness.bench.serve import bench_serve
+
+    found = bench_serve(
+        users=users, requests=requests, rounds=rounds, tokens=tokens, eager=eager,
+        say=lambda text: typer.echo(text, err=True),
+    )  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(f"{found['machine']}, {found['date']}; {users} users, {requests} requests a round, the same tokens")
+    for kind, speed in found["tokens_per_second"].items():
+        ratio = found["served_to_offline"].get(kind)
+        typer.echo(f"{kind:>10}  {speed:>8,.0f} tokens a second" + (f"   {ratio:.2f} x offline" if ratio else ""))
+    for name, what in {"first_token_s": "first token", "answer_s": "whole answer"}.items():
+        typer.echo(f"{what:>14} of a stream: p50 {found[name]['p50']:.3f} s, p95 {found[name]['p95']:.3f} s")
+    left, ended = found["left"], found["ended"]
+    typer.echo(f"{left['streams']} streams were left; the next answer took {left['next_answer_s']:.3f} s")
+    typer.echo(
+        f"SIGTERM under {ended['running']} streams: {ended['whole']} came to their end, {ended['lost']} were lost"
+    )
+
+
 @app.command("decision")
 def bench_decision_command(
     rows: Annotated[int, typer.Option(help="Of one batch of logits.", min=1)] = 16,
