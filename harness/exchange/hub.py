@@ -45,7 +45,7 @@ def write_eval_results(materials: Sequence[Material], out: Path, target: Target)
 def _not_there(material: Material, target: Target) -> str:
     result, system = material.result, material.system
     if not system.single:
-        return "several models decoded together, and the hub would show the number as that of the one"
+        return f"{system.kind}: the hub would show the number as the model's own"
     if isinstance(result, LmEvalResult):
         return "which of lm-eval's metrics the dataset's board is of is not known"
     if not system.on_hub:
@@ -81,12 +81,12 @@ def card(materials: Sequence[Material]) -> str:
     rows = []
     for system in systems.values():
         models = ", ".join(f"{role} `{visible(model)}`" for role, model in system.models.items())
-        rows.append([system.name, "one model" if system.single else "several models at once", models])
+        rows.append([system.name, system.kind, models])
     lines = ["## Evaluation", "", markdown_table(["what decoded", "kind", "models"], rows, left=3), ""]
     lines += [tables([material.result for material in materials]), ""]
     if any(not system.single for system in systems.values()):
         lines += [
-            "A row with a rule (replace, extrapolate, expo) is not a score of either model: both take part in it.",
+            "A row with a rule (replace, extrapolate, expo) is not a score of a model alone: the rule is part of it.",
             "",
         ]
     results = [material.result for material in materials]

@@ -94,7 +94,7 @@ class Material:
         told = self.result.provenance
         config = self.snapshot.config if self.snapshot else None
         found: dict[str, Any] = {
-            "decoded_by": "one model" if self.system.single else "several models at once, by the rule in decoding",
+            "decoded_by": self.system.kind,
             "rule": self.result.decoding.label(),
             "decoding": self.result.decoding.model_dump_json(),
             **{f"{role}_model": model for role, model in self.system.models.items()},

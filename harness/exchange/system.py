@@ -38,6 +38,13 @@ class System:
         return self.id.partition("/")[2]
 
     @property
+    def kind(self) -> str:
+        """Say how many models it is, and whether a rule is part of it."""
+        if self.single:
+            return "one model"
+        return "one model, by a rule" if len(self.models) == 1 else "several models at once, by a rule"
+
+    @property
     def on_hub(self) -> bool:
         """Tell whether it is one model that a hub knows by this id."""
         return self.single and self.developer not in ("local", "unknown")
@@ -47,7 +54,7 @@ def system_of(result: EvalResult) -> System:
     """Return what produced a result.
 
     Base or RL alone is that model. Two models at once (or three, with a target), and weights that were extrapolated
-    from two, are a system of its own, whose name has the rule.
+    from two, are a system of its own, whose name has the rule; so is one model that is drawn from its law to a power.
     """
     engine = result.provenance.get("engine")
     pair = engine.get("pair") if isinstance(engine, dict) else None
@@ -57,6 +64,10 @@ def system_of(result: EvalResult) -> System:
     mode = result.decoding.mode
     if mode in ("base", "rl") and "target" not in models:
         return System(models[mode].rpartition("/")[2], models[mode], {mode: models[mode]}, True)
+    if mode == "power" and result.decoding.primary and "target" not in models:
+        only = models[result.decoding.primary]
+        name = f"{only.rpartition('/')[2]}, {result.decoding.label()}"
+        return System(name, f"rlvr-dir/{slug(name)}", {result.decoding.primary: only}, False)
     short = {role: model.rpartition("/")[2] for role, model in models.items()}
     rule = result.decoding.label()
     name = f"{short['rl']} with {short['base']}" + (f" on {short['target']}" if "target" in short else "")

@@ -99,6 +99,9 @@ def test_two_models_are_never_one_models_name(found, tmp_path):
     target = result(Decoding(mode="rl"), pair={**HUB, "target": "org/Big"})
     assert system_of(target).id == "rlvr-dir/DAPO-Qwen-32B-with-Qwen2.5-32B-on-Big-rl"
     assert not system_of(target).single
+    power = system_of(result(Decoding(mode="power", primary="rl"), pair=HUB))
+    assert (power.kind, power.models) == ("one model, by a rule", {"rl": HUB["rl"]})
+    assert power.id.startswith("rlvr-dir/DAPO-Qwen-32B-power-4")
     assert not system_of(result(Decoding(mode="expo", gamma=0.5), pair=HUB)).single
     for form in ("eee", "inspect", "lm-eval"):
         for file in export(found[2:], form, tmp_path / form, TARGET).files:
@@ -141,10 +144,10 @@ def test_the_hubs_results_are_of_one_model_and_whole(found, tmp_path):
     assert entry.notes is not None
     assert entry.notes.startswith("Avg@4 in percent, temperature 1, top-p 0.7")
     said = "\n".join(written.remarks)
-    assert "several models decoded together" in said
+    assert "several models at once, by a rule: the hub would show" in said
     assert "4 of 240 problems" in said
     text = card.read_text()
-    assert "A row with a rule (replace, extrapolate, expo) is not a score of either model" in text
+    assert "A row with a rule (replace, extrapolate, expo) is not a score of a model alone" in text
     assert "several models at once" in text
     assert "give --dataset aime24=ORG/NAME:TASK_ID" in export([whole], "eval-results", tmp_path, TARGET).remarks[0]
 
