@@ -87,12 +87,14 @@ def serve(served: Served, tell: Callable[[str], None]) -> None:
     check(served)
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "1")  # also on a CPU: the core has a process of its own
     os.environ[APART] = "1"  # Ctrl-C in a terminal would end the core under the requests that it decodes
-    signal.signal(signal.SIGTERM, _interrupt)
+    for each in (signal.SIGTERM, signal.SIGINT):  # until vLLM's server takes them over
+        signal.signal(each, _end_at_once)
     asyncio.run(_serve(served, tell))
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
+def _end_at_once(signum: int, _: object) -> None:
+    """End while the models load: a thread waits for them that nothing else would end. The core ends with its parent."""
+    os._exit(128 + signum)
 
 
 async def _serve(served: Served, tell: Callable[[str], None]) -> None:
