@@ -42,7 +42,7 @@ TAUS = {
     "always": (0.0,),
 }
 RULES = tuple(
-    RuleRow(gate, primary, tau, gamma, temperature, top_p, below, *window)
+    RuleRow(gate, primary, tau, gamma, temperature, top_p, below, since, until)
     for gate in GATES
     if gate not in ("coupling", "js", "spike")  # torch decides them
     for tau in TAUS.get(gate, (0.01, 0.1, 0.4))
@@ -51,7 +51,7 @@ RULES = tuple(
     for temperature in (1.0, 0.6, 1.7)
     for top_p in (0.5, 0.7, 0.95, 1.0, 1e-6, 0.0)
     for below in (False, True)
-    for window in ((), (), (10_000, 20_000))
+    for since, until in ((0, None), (0, None), (10_000, 20_000))
 )
 # Row i is of kind i % 8: deviation of base's logits, how much sharper RL's are, and their deviation from that.
 LOGIT_KINDS = {
