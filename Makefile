@@ -17,7 +17,7 @@ export TOKENIZERS_PARALLELISM ?= false
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint style typecheck format coverage hooks ui bench clean setup browser verl-env paper-tiny paper-smol
+.PHONY: help demo test lint style typecheck format screenshots coverage hooks ui bench clean setup browser verl-env paper-tiny paper-smol
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -62,6 +62,9 @@ test: style $(CHROMIUM) $(VERL)/.installed ## Format check, lint, types, and all
 	@said=$$(mktemp); $(BIN)/basedpyright > $$said & types=$$!; \
 	$(PYTEST) --allow-skips $(ALLOW_SKIPS); tested=$$?; \
 	wait $$types; typed=$$?; cat $$said; rm $$said; exit $$((tested || typed))
+
+screenshots: $(CHROMIUM) ## Take the README's picture of the playground again
+	RLVR_DIR_SCREENSHOTS=1 $(BIN)/python -m pytest -n 0 -q tests/serve/test_playground.py -k picture
 
 coverage: $(STAMP) ## All tests that can run here, and which lines of harness/ they reach
 	$(PYTEST) --cov --cov-report=term:skip-covered

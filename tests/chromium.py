@@ -100,10 +100,14 @@ class Visitor:
         self.complaints: list[str] = []  # of scripts, of the console, of the security policy
         self.requests: list[str] = []
 
-    def open(self, url: str, width: int = 1280, height: int = 900) -> Page:
-        """Return the page once it is loaded and laid out. A page narrower than 600 pixels is a telephone's."""
+    def open(self, url: str, width: int = 1280, height: int = 900, scale: float = 1) -> Page:
+        """Return the page once it is loaded and laid out. A page narrower than 600 pixels is a telephone's.
+
+        A pixel of the page is `scale` of the screen's across, and of a picture's.
+        """
         size = {"width": width, "height": height}
-        page = self.browser.new_context(viewport=size, screen=size, is_mobile=width < 600).new_page()
+        context = self.browser.new_context(viewport=size, screen=size, is_mobile=width < 600, device_scale_factor=scale)
+        page = context.new_page()
         page.set_default_timeout(120_000)  # of a busy machine
         page.on("console", self._note)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))

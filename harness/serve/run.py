@@ -16,6 +16,8 @@ from harness.spec import TINY, EvalSpec, Pair, parse_decoding
 from harness.spec.serving import Address, Limits, is_loopback
 from harness.watch import APART
 
+EXAMPLE = 13  # of tiny_medium: what the playground begins with; base answers wrongly, and one redrawn token is enough
+
 
 @dataclass(frozen=True)
 class Served:
@@ -187,12 +189,14 @@ def _pages(served: Served, desk: Desk) -> dict[str, bytes]:
     """Return the pages beside the API, by path: the playground, and the empty viewer in which it saves a view."""
     from harness.report.playground import playground_html
     from harness.report.viewer import viewer_html
+    from harness.tiny import benchmark
+    from harness.tiny.vocabulary import INSTRUCTION
 
     most = served.limits.most_tokens or desk.sampling.get("max_tokens", 512)
     config = {
         "name": desk.name,
         "rules": ["base", "rl", "replace", "extrapolate,gamma=0.1"],
-        "problem": "Compute 2 + 3." if served.asked.pair == TINY else "",
+        "problem": benchmark("tiny_medium")[EXAMPLE]["problem"] + INSTRUCTION if served.asked.pair == TINY else "",
         "max_tokens": min(most, 512),
         "guarded": served.guarded,
     }

@@ -1,17 +1,24 @@
 """The playground in a real browser: four answers side by side as they stream, the viewer's own page in the end."""
 
 import json
+import os
 import re
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
+from harness.serve.run import EXAMPLE
+from harness.tiny import benchmark
 from tests.chromium import settle
 from tests.serve.server import problems, served
 
 pytestmark = pytest.mark.vllm
+HOUSE = Path(__file__).parents[2]
 RULES = ["base", "rl", "replace,tau=-0.1", "extrapolate,gamma=0.1,tau=-0.1"]
 
 
@@ -92,10 +99,40 @@ def test_it_fits_a_telephone(site, visitor):
     assert not visitor.complaints
 
 
-def test_the_screenshot(site, visitor):
-    page = visitor.open(site, width=1280, height=760)
-    ask(page, problems(12)[11][1])
-    picture = Path(__file__).parents[2] / "runs" / "playground.png"
-    picture.parent.mkdir(exist_ok=True)
-    page.screenshot(path=picture)
-    assert picture.stat().st_size > 10_000
+def test_the_picture_in_the_readme_shows_what_the_page_shows(site, visitor):
+    """One redrawn token puts a wrong answer right. `make screenshots` takes the picture again."""
+    page = visitor.open(site, width=1020, height=1000, scale=2)
+    page.locator("#ask button[type='submit']").click()  # the problem is the one that the page begins with
+    page.wait_for_selector("#answers .tv[data-ready]")
+    redrawn = page.locator("#answers .tv-answer").nth(2).locator(".t.r")
+    redrawn.hover()
+    settle(page)
+    assert not visitor.complaints
+    found = texts(page)
+    answers = {rule: re.findall(r"boxed{(\d+)}", text)[-1] for rule, text in found.items()}
+    right = str(benchmark("tiny_medium")[EXAMPLE]["answer"])
+    assert [answer == right for answer in answers.values()] == [False, True, True, True]
+    before = found["replace,tau=-0.1"].partition(" = 26")[0]
+    assert found["base"].startswith(f"{before} c + 6 =")  # two steps in one, which goes wrong
+    assert (redrawn.count(), redrawn.inner_text(), redrawn.get_attribute("data-i")) == (1, " = ", "16")
+    assert "Token 17 of 46" in page.locator(".tv-say").inner_text()
+    assert page.locator("#answers .tv-answer").nth(3).locator(".t.r").inner_text() == " = "
+    picture = HOUSE / "docs" / "playground.png"
+    if os.environ.get("RLVR_DIR_SCREENSHOTS"):
+        take(page, picture, found)
+    with Image.open(picture) as shown:
+        assert json.loads(shown.info["answers"]) == found, "docs/playground.png is old: run `make screenshots`"
+    for file in ("README.md", "docs/serve.md"):
+        [said] = re.findall(r"!\[([^]]*)\]\((?:docs/)?playground\.png\)", (HOUSE / file).read_text())
+        assert answers["base"] in said
+        assert right in said
+
+
+def take(page, picture, answers):
+    """Write a picture of the page, down to the token's numbers; the answers that it shows are in it as text."""
+    end = page.locator(".tv-details").bounding_box()
+    clip = {"x": 0, "y": 0, "width": 1020, "height": end["y"] + end["height"] + 24}
+    about = PngInfo()
+    about.add_text("answers", json.dumps(answers))
+    with Image.open(BytesIO(page.screenshot(full_page=True, clip=clip))) as shot:
+        shot.quantize(256, dither=Image.Dither.NONE).save(picture, optimize=True, pnginfo=about)

@@ -52,6 +52,9 @@ function element(tag, properties = {}, children = []) {
   return made;
 }
 
+// A rule is one long word: it may break after its commas.
+function breakable(text) { return text.split(/(?<=,)/).flatMap((part, i) => i ? [element("wbr"), part] : [part]); }
+
 function column(text) {
   const raw = atob(text.slice(3)), bytes = new Uint8Array(raw.length);
   for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
@@ -104,7 +107,7 @@ class Answer {
     const facts = element("p", {}, [`${count(data.generated)} tokens${finish}; `, this.verdict()]);
     const replaced = data.gate || data.n_replaced ? `${count(data.n_replaced)} replaced (${percent(data.n_replaced, data.generated)}), ${count(data.n_changed)} changed` : "nothing replaced";
     this.root = element("section", {className: "tv-answer", ariaLabel: visible(data.label)}, [
-      element("h3", {textContent: visible(data.label)}), facts, element("p", {textContent: replaced}), this.marked, this.strip, this.scroll, this.flow, text,
+      element("h3", {}, breakable(visible(data.label))), facts, element("p", {textContent: replaced}), this.marked, this.strip, this.scroll, this.flow, text,
     ]);
     this.scroll.addEventListener("scroll", () => this.soon());
     this.scroll.addEventListener("pointerover", event => this.at(event, i => this.viewer.show(this, i)));
