@@ -8,6 +8,7 @@ asks again when he is answered; the engine has as many responses in its batch. T
 import asyncio
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -20,6 +21,7 @@ from datetime import date
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+from urllib.parse import urlsplit
 
 from harness.bench.decode import machine
 from harness.decode import Request, open_engine
@@ -47,6 +49,7 @@ def bench_serve(
     requests: int = 512,
     rounds: int = 3,
     tokens: int = 128,
+    threads: int = 1,
     eager: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
@@ -57,6 +60,7 @@ def bench_serve(
         requests: of a round, each for one response.
         rounds: measured, after one that warms up.
         tokens: new tokens of a response, at most.
+        threads: that decode, on either side; the server's own process and its users come on top.
         eager: compile nothing, on either side.
         say: is told how far the run is.
 
@@ -68,6 +72,13 @@ def bench_serve(
     Raises:
         UserError: the server does not start, or gives other tokens than the engine.
     """
+    import torch
+    import uvloop
+
+    settings = {
+        "users": users, "requests": requests, "rounds": rounds, "tokens": tokens, "threads": threads, "eager": eager,
+    }  # fmt: skip
+    torch.set_num_threads(threads)
     asked = _requests(requests, tokens)
     flags = () if not eager else ("--enforce-eager",)
     spec = EngineSpec(backend="vllm", kv_cache_gib=0.5, enforce_eager=eager, max_num_seqs=users)
@@ -75,7 +86,7 @@ def bench_serve(
     speeds: dict[str, list[float]] = {kind: [] for kind in kinds}
     loads: list[Load] = []
     say("starting the server")
-    with _server("--kv-cache-gib", "0.5", *flags) as (process, url):
+    with _server(threads, "--kv-cache-gib", "0.5", *flags) as (process, url):
         say("starting the engine")
         with open_engine(tiny_pair(), spec) as engine:
             for number in range(rounds + 1):
@@ -85,7 +96,7 @@ def bench_serve(
                 seconds = perf_counter() - begun
                 count = sum(each.n_tokens for each in offline.values())
                 for kind in kinds[1:]:
-                    load = asyncio.run(_load(url, asked, users, stream=kind == "streamed"))
+                    load = uvloop.run(_load(url, asked, users, stream=kind == "streamed"))
                     for key, ids in load.answers.items():
                         if tuple(ids) != offline[key].token_ids:
                             raise UserError(f"the server gave other tokens than the engine for {key}")
@@ -106,7 +117,7 @@ def bench_serve(
         "first_token_s": _quantiles([each for load in loads for each in load.first]),
         "answer_s": _quantiles([each for load in loads for each in load.whole]),
         **ends,
-        "settings": {"users": users, "requests": requests, "rounds": rounds, "tokens": tokens, "eager": eager},
+        "settings": settings,
         "machine": machine(),
         "date": date.today().isoformat(),
     }
@@ -122,7 +133,7 @@ def _requests(count: int, tokens: int) -> list[Request]:
 
 
 @contextmanager
-def _server(*options: str) -> Iterator[tuple[Any, str]]:
+def _server(threads: int, *options: str) -> Iterator[tuple[Any, str]]:
     """Start the server; give its process and its address.
 
     Raises:
@@ -130,6 +141,7 @@ def _server(*options: str) -> Iterator[tuple[Any, str]]:
     """
     command = [sys.executable, "-m", "harness.cli", "serve", "--port", "0", *options]
     environment = {name: value for name, value in os.environ.items() if name != "VLLM_API_KEY"}
+    environment["OMP_NUM_THREADS"] = str(threads)
     with tempfile.TemporaryDirectory(prefix="rlvr-dir-bench-") as folder:
         log = Path(folder) / "serve.err"
         with log.open("wb") as err:
@@ -147,24 +159,84 @@ def _server(*options: str) -> Iterator[tuple[Any, str]]:
 
 
 async def _load(url: str, asked: Sequence[Request], users: int, *, stream: bool) -> Load:
-    """Let users ask for everything; each asks for the next response that nobody has asked for."""
-    import aiohttp
+    """Let users ask for everything; each asks for the next response that nobody has asked for.
 
-    load, waiting = Load(), iter(asked)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=users)) as session:
+    Raises:
+        UserError: the server refuses, or ends an answer before its end.
+    """
+    load, waiting, texts = Load(), iter(asked), dict[tuple[str, int], bytes]()
+    address = urlsplit(url)
+    where = address.hostname or "", address.port or 0
 
-        async def user() -> None:
-            for request in waiting:
-                begun = perf_counter()
-                ids, first = await _ask(session, url, _body(request, stream))
-                load.answers[request.problem, request.sample] = ids
-                load.whole.append(perf_counter() - begun)
-                load.first.append(first - begun)
+    async def user() -> None:
+        _, asker = await asyncio.get_running_loop().create_connection(_Asker, *where)
+        for request in waiting:
+            begun = perf_counter()
+            first, end, text = await asker.ask(f"{address.path}/completions", _body(request, stream))
+            texts[request.problem, request.sample] = text
+            load.first.append(first - begun)
+            load.whole.append(end - begun)
+        asker.transport.close()
 
-        begun = perf_counter()
-        await asyncio.gather(*(user() for _ in range(users)))
-        load.seconds = perf_counter() - begun
+    begun = perf_counter()
+    await asyncio.gather(*(user() for _ in range(users)))
+    load.seconds = perf_counter() - begun
+    load.answers = {key: _token_ids(text, stream) for key, text in texts.items()}
     return load
+
+
+class _Asker(asyncio.Protocol):
+    """A connection that asks for one answer after another and keeps its bytes; they are read when the load is over.
+
+    It shares the processors with what is measured, so it does no more than that: not what a client of OpenAI's does.
+    """
+
+    transport: Any
+
+    def connection_made(self, transport: Any) -> None:
+        """Keep the way to the server."""
+        self.transport = transport
+
+    def ask(self, path: str, body: dict[str, Any]) -> asyncio.Future[tuple[float, float, bytes]]:
+        """Ask; return when the first data came, when the last, and all of the answer."""
+        data = json.dumps(body).encode()
+        self._pieces, self._first, self._length, self._size = list[bytes](), 0.0, 0, 0
+        self._done = asyncio.get_running_loop().create_future()
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        self.transport.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+        return self._done
+
+    def data_received(self, data: bytes) -> None:
+        """Keep a piece, and see whether it is the last: of a stream an empty chunk, else by its length."""
+        if not self._pieces:
+            head, _, _ = data.partition(b"\r\n\r\n")
+            length = re.search(rb"(?i)\ncontent-length: *(\d+)", head)
+            self._length = len(head) + 4 + int(length[1]) if length else 0
+        self._pieces.append(data)
+        self._size += len(data)
+        if not self._first and (self._length or b"data: {" in data):
+            self._first = perf_counter()
+        if self._size >= self._length if self._length else data.endswith(b"0\r\n\r\n"):
+            self._done.set_result((self._first, perf_counter(), b"".join(self._pieces)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever waits that nothing more comes."""
+        if not self._done.done():
+            self._done.set_exception(UserError("the server left in the middle of an answer"))
+
+
+def _token_ids(text: bytes, stream: bool) -> list[int]:
+    """Return the token ids in an answer, with its head.
+
+    Raises:
+        UserError: it is a refusal.
+    """
+    if not text.startswith(b"HTTP/1.1 200"):
+        raise UserError(f"the server answers {text[:300].decode(errors='replace')}")
+    if not stream:
+        return json.loads(text.partition(b"\r\n\r\n")[2])["choices"][0]["token_ids"]
+    chunks = [json.loads(line[6:]) for line in text.split(b"\n") if line.startswith(b"data: {")]
+    return [each for chunk in chunks for choice in chunk["choices"] for each in choice["token_ids"] or ()]
 
 
 def _body(request: Request, stream: bool) -> dict[str, Any]:
@@ -174,28 +246,6 @@ def _body(request: Request, stream: bool) -> dict[str, Any]:
         "sample": request.sample, "seed": sampling.seed, "max_tokens": sampling.max_tokens, "stream": stream,
         "return_token_ids": True,
     }  # fmt: skip
-
-
-async def _ask(session: Any, url: str, body: dict[str, Any]) -> tuple[list[int], float]:
-    """Return the token ids of a completion, and when the first came.
-
-    Raises:
-        UserError: the server refuses.
-    """
-    async with session.post(f"{url}/completions", json=body) as answer:
-        if answer.status != 200:
-            raise UserError(f"the server answers {answer.status}: {(await answer.text())[:300]}")
-        if not body["stream"]:
-            data = await answer.json()
-            return data["choices"][0]["token_ids"], perf_counter()
-        ids: list[int] = []
-        first = 0.0
-        async for line in answer.content:
-            if line.startswith(b"data: {"):
-                first = first or perf_counter()
-                for choice in json.loads(line[6:])["choices"]:
-                    ids += choice["token_ids"] or []
-        return ids, first
 
 
 async def _ends(process: Any, url: str, users: int) -> dict[str, Any]:
@@ -215,11 +265,7 @@ async def _ends(process: Any, url: str, users: int) -> dict[str, Any]:
         for answer in leaving:
             answer.close()
         begun = perf_counter()
-        await _ask(
-            session,
-            url,
-            {"model": "tiny", "prompt": "<s>1", "max_tokens": 4, "return_token_ids": True, "stream": False},
-        )
+        await (await session.post(f"{url}/completions", json={**body, "max_tokens": 4, "stream": False})).read()
         next_answer = perf_counter() - begun
         staying = [await session.post(f"{url}/completions", json=body) for _ in range(users)]
         await asyncio.gather(*(answer.content.readline() for answer in staying))

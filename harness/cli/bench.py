@@ -58,6 +58,7 @@ def bench_serve_command(
     requests: Annotated[int, typer.Option(help="Of a round, each for one response.", min=1)] = 512,
     rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 3,
     tokens: Annotated[int, typer.Option(help="New tokens of each response, at most.", min=1)] = 128,
+    threads: Threads = 1,
     eager: Annotated[bool, typer.Option("--eager", help="Compile nothing, on either side.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
@@ -67,13 +68,13 @@ def bench_serve_command(
     from harness.bench.serve import bench_serve
 
     found = bench_serve(
-        users=users, requests=requests, rounds=rounds, tokens=tokens, eager=eager,
+        users=users, requests=requests, rounds=rounds, tokens=tokens, threads=threads, eager=eager,
         say=lambda text: typer.echo(text, err=True),
     )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(found))
         return
-    typer.echo(f"{found['machine']}, {found['date']}; {users} users, {requests} requests a round, the same tokens")
+    typer.echo(f"{found['machine']}, {found['date']}; {users} users, {requests} requests a round, {threads} thread(s)")
     for kind, speed in found["tokens_per_second"].items():
         ratio = found["served_to_offline"].get(kind)
         typer.echo(f"{kind:>10}  {speed:>8,.0f} tokens a second" + (f"   {ratio:.2f} x offline" if ratio else ""))

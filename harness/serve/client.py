@@ -83,8 +83,10 @@ class PairClient:
             raise UserError("this path is not served; accepted: /v1/chat/completions and /v1/completions")
         token_ids = tuple(prompt["prompt_token_ids"])
         plans = self.plans(asked, token_ids)
-        kind = sampling_params.output_kind
-        return self._merged(plans, [self.pair.sampling_params(plan, kind) for plan in plans], request_id)
+        params = [self.pair.sampling_params(plan, sampling_params.output_kind) for plan in plans]
+        for each in params:
+            each.stream_interval = sampling_params.stream_interval
+        return self._merged(plans, params, request_id)
 
     def plans(self, asked: Asked, prompt_token_ids: tuple[int, ...]) -> list[Plan]:
         """Plan a request's samples; a problem that is not named is the digest of its prompt."""
@@ -174,13 +176,14 @@ class PairClient:
         spans = list(zip(flat.start_indices, flat.end_indices, strict=True))[-len(token_ids) :]
         if [flat.token_ids[start] for start, _ in spans] != token_ids:
             raise RuntimeError("vLLM returned the facts of other tokens than those it emitted")
-        replaced, changed, delta = channel.decode(np.array([flat.logprobs[start] for start, _ in spans]))
-        if np.isnan(delta).any():
-            after = before + int(np.isnan(delta).argmax())
+        logits = [flat.logprobs[start] for start, _ in spans]
+        if (broken := channel.first_broken(logits)) is not None:
+            after = before + broken
             raise GenerationError(f"NaN or infinite logits after {after} tokens of the response: no token can be drawn")
         top = plan.request.tag
         if top is None or plan.request.trace is None:
             return None
+        replaced, changed, delta = channel.decode(np.array(logits))
         returned = [(flat.token_ids[start:end], flat.logprobs[start:end]) for start, end in spans]
         trace = Trace(channel.decode_trace(token_ids, returned, columns(plan.request.trace)))
         known = {model: trace.likeliest(model) for model in ("base", "rl")}

@@ -4,6 +4,7 @@ The rest of `VllmPair` stays what it is, the self-test included: a `Bridge` give
 """
 
 import asyncio
+import os
 from collections.abc import Coroutine, Iterable
 from queue import Queue
 from types import SimpleNamespace
@@ -12,30 +13,41 @@ from typing import Any
 from harness.decode.plan import plan_requests
 from harness.decode.types import Plan, Request
 from harness.decode.vllm_pair.engine import VllmPair
+from harness.decode.vllm_pair.start import on_cpu
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
+from harness.spec.serving import Limits
+
+# The core computes by itself. On a CPU vLLM gives it a worker in yet another process, and each of the two spins while
+# the other one works, which costs as much processor time again as half of the decoding.
+ALONE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 
 
 class ServedPair(VllmPair):
     """A pair that requests may join at any time; `start` it from another thread than that of its event loop."""
 
-    def __init__(self, pair: Pair, spec: EngineSpec, loop: asyncio.AbstractEventLoop, grace: int) -> None:
+    def __init__(self, pair: Pair, spec: EngineSpec, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
         """Check the settings and the checkpoints, as `VllmPair`.
 
         Args:
             loop: runs the engine's client.
-            grace: seconds that its core lets requests go on where it is told to end by itself (Ctrl-C).
+            limits: the tokens of a stream's chunk, and the seconds that its core lets requests go on where it is told
+                to end by itself (Ctrl-C).
 
         Raises:
             UserError: as `VllmPair`.
         """
         super().__init__(pair, spec)
-        self.loop, self._grace = loop, grace
+        self.loop, self._limits = loop, limits
 
     def make_llm(self, **arguments: Any) -> "Bridge":
         """Start vLLM's asynchronous engine on the loop."""
         arguments.pop("use_tqdm_on_load", None)
-        return Bridge({**arguments, "shutdown_timeout": self._grace, "generation_config": "vllm"}, self.loop)
+        if on_cpu() and self.spec.tensor_parallel_size == 1:
+            arguments.setdefault("distributed_executor_backend", ALONE)
+            _leave_a_core()
+        arguments |= {"shutdown_timeout": self._limits.grace, "stream_interval": self._limits.stream_interval}
+        return Bridge({**arguments, "generation_config": "vllm"}, self.loop)
 
     @property
     def async_llm(self) -> Any:
@@ -57,6 +69,7 @@ class Bridge:
         self.llm_engine = self
         self.output_processor = SimpleNamespace(request_states={})
         self.engine_core = SimpleNamespace(shutdown=self.async_llm.shutdown)
+        _leave_unnamed(self.async_llm.output_processor)
 
     def _wait(self, what: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result()
@@ -120,3 +133,21 @@ async def _open(arguments: dict[str, Any]) -> Any:
         return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except KeyboardInterrupt:
         raise UserError("interrupted while vLLM started") from None
+
+
+def _leave_unnamed(processor: Any) -> None:
+    """Have vLLM write no token's text beside its log-probability: what carries our numbers is no text of a response."""
+    add = processor.add_request
+
+    def add_request(request: Any, *args: Any, **given: Any) -> None:
+        add(request, *args, **given)
+        processor.request_states[request.request_id].logprobs_processor.tokenizer = None
+
+    processor.add_request = add_request
+
+
+def _leave_a_core() -> None:
+    """Leave one core of a CPU to the server, as vLLM does where it starts a worker, unless the user says otherwise."""
+    import torch
+
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, torch.get_num_threads() - 1)))  # of what is started from here

@@ -213,8 +213,11 @@ async def _told_chunks(chunks: AsyncGenerator[str, None], asked: Asked) -> Async
     told = False
     try:
         async for chunk in chunks:
+            if told:
+                yield chunk
+                continue
             head, start, body = chunk.partition("data: {")
-            if start and not told and '"choices"' in body:
+            if start and '"choices"' in body:
                 told = True
                 chunk = f"{head}{start}{json.dumps(EXTENSION)}: {json.dumps(asked.about())}, {body}"
             yield chunk

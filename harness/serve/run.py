@@ -91,7 +91,9 @@ def serve(served: Served, tell: Callable[[str], None]) -> None:
     os.environ[APART] = "1"  # Ctrl-C in a terminal would end the core under the requests that it decodes
     for each in (signal.SIGTERM, signal.SIGINT):  # until vLLM's server takes them over
         signal.signal(each, _end_at_once)
-    asyncio.run(_serve(served, tell))
+    import uvloop  # vLLM's own server runs on it, too
+
+    uvloop.run(_serve(served, tell))
 
 
 def _end_at_once(signum: int, _: object) -> None:
@@ -106,7 +108,7 @@ async def _serve(served: Served, tell: Callable[[str], None]) -> None:
 
     asked, address = served.asked, served.address
     name = pair_name(asked, address.name)
-    pair = ServedPair(checkpoints(asked.pair), asked.engine, asyncio.get_running_loop(), served.limits.grace)
+    pair = ServedPair(checkpoints(asked.pair), asked.engine, asyncio.get_running_loop(), served.limits)
     arguments = _arguments(served, name, pair.pair.rl)
     listening, sock = _bind(arguments)
     try:

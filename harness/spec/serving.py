@@ -35,6 +35,11 @@ class Limits(Spec, frozen=True):
     most_samples: int = Field(default=64, ge=1, description="Largest n of a request.")
     most_requests: int = Field(default=512, ge=1, description="Requests that are answered at once; others get a 429.")
     most_kib: int = Field(default=1024, ge=1, description="Largest body of a request, in KiB; a larger one gets a 413.")
+    stream_interval: int = Field(
+        default=1,
+        ge=1,
+        description="Tokens that a stream's chunk waits for; the first one of a response is sent alone.",
+    )
     grace: int = Field(default=60, ge=1, description="Seconds that running requests have to end after SIGTERM.")
 
 

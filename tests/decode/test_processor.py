@@ -25,12 +25,15 @@ def test_the_channel_is_sharp():
     assert np.array_equal(got[0], replaced.numpy())
     assert np.array_equal(got[1], changed.numpy())
     assert np.abs(got[2] - delta.clamp(-30, 30).numpy()).max() <= 2e-5
+    assert channel.first_broken(channel.encode(replaced, changed, delta)[::1000].tolist()) is None
 
 
 @pytest.mark.parametrize("number", [0.0, 31.0, 260.0, -1.5, float("nan"), float("-inf")])
 def test_a_number_that_is_not_the_channels_is_refused(number):
     with pytest.raises(ValueError, match="lies in no band"):
         channel.decode(np.array([64.0, number]))
+    with pytest.raises(ValueError, match="lies in no band"):
+        channel.first_broken([64.0, number])
 
 
 def test_what_is_no_number_comes_back_as_none():
@@ -39,6 +42,7 @@ def test_what_is_no_number_comes_back_as_none():
     assert sent.isfinite().all()  # vLLM's sampler meets numbers alone
     got = channel.decode(sent.numpy())
     assert np.isnan(got[2]).tolist() == [True, False, True]
+    assert [channel.first_broken(sent[at:].tolist()) for at in range(4)] == [0, 1, 0, None]
     assert (got[0].tolist(), got[1].tolist()) == ([False, True, False], [False, False, False])
     table = torch.tensor([[-1.0, float("nan"), 0.5, 0.7, float("nan"), float("nan"), 3.0, 0.0, 17.0, 0.1]])
     sent = channel.encode_trace(table)

@@ -16,7 +16,7 @@ band (ranks and ids negated, the others at most 30); asked for as many log-proba
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -28,6 +28,8 @@ from harness.policy.trace import FACTS, TOP_FACTS
 BAND = 64.0
 NO_NUMBER = 4 * BAND  # where delta log p is NaN
 NO_FACT = -(2.0**26)  # the same, for a statistic: below all others
+_ERROR = 1e-3
+_NO_BAND = "a token came back without the facts of its decision: its logit lies in no band of the channel"
 
 
 def encode(replaced: torch.Tensor, changed: torch.Tensor, delta_logp: torch.Tensor) -> torch.Tensor:
@@ -52,11 +54,24 @@ def decode(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     band = np.rint(np.where(np.isfinite(logits), logits, 0.0) / BAND)
     delta = logits - BAND * band
     broken = logits == NO_NUMBER
-    if not (broken | np.isin(band, (1, 2, 3)) & (np.abs(delta) <= DELTA_LIMIT + 1e-3)).all():
-        raise ValueError(
-            "a token came back without the facts of its decision: its logit lies in no band of the channel"
-        )
+    if not (broken | np.isin(band, (1, 2, 3)) & (np.abs(delta) <= DELTA_LIMIT + _ERROR)).all():
+        raise ValueError(_NO_BAND)
     return (band >= 2) & ~broken, (band >= 3) & ~broken, np.where(broken, np.nan, delta).astype(np.float32)
+
+
+def first_broken(logits: Iterable[float]) -> int | None:
+    """Return the first place where delta log p is NaN, None where it is a number everywhere; few tokens, quickly.
+
+    Raises:
+        ValueError: as `decode`.
+    """
+    for at, logit in enumerate(logits):
+        if logit == NO_NUMBER:
+            return at
+        band = round(logit / BAND) if math.isfinite(logit) else 0
+        if not (1 <= band <= 3 and abs(logit - BAND * band) <= DELTA_LIMIT + _ERROR):
+            raise ValueError(_NO_BAND)
+    return None
 
 
 def slots(chosen: torch.Tensor, width: int) -> torch.Tensor:
