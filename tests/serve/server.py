@@ -34,19 +34,24 @@ class Server:
             self.process.send_signal(signum)
 
 
+def start(err, *options, **environment):
+    """Start a server of the tiny pair in a process group of its own, with its standard error at `err`."""
+    command = [sys.executable, "-m", "harness.cli", "serve", "--port", "0", "--enforce-eager", "--kv-cache-gib", "0.5"]
+    return subprocess.Popen(
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        stderr=err,
+        text=True,
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
+
+
 @contextmanager
 def served(folder, *options, **environment):
     """Serve the tiny pair; what the server says on standard error is in `folder`/serve.err."""
-    command = [sys.executable, "-m", "harness.cli", "serve", "--port", "0", "--enforce-eager", "--kv-cache-gib", "0.5"]
     with (folder / "serve.err").open("wb") as err:
-        process = subprocess.Popen(
-            [*command, *options],
-            stdout=subprocess.PIPE,
-            stderr=err,
-            text=True,
-            env={**os.environ, **environment},
-            start_new_session=True,
-        )
+        process = start(err, *options, **environment)
     assert process.stdout is not None
     try:
         line = process.stdout.readline()  # the first word is the address; nothing, if the process has ended

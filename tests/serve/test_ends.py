@@ -16,7 +16,7 @@ from harness.errors import UserError
 from harness.serve.run import Served, check
 from harness.spec import load_eval
 from harness.spec.serving import Address, Limits
-from tests.serve.server import problems, served
+from tests.serve.server import Server, problems, served, start
 
 MESSAGES = [{"role": "user", "content": problems(1)[0][1]}]
 LONG = {"model": "tiny:base", "messages": MESSAGES, "temperature": 20.0, "top_p": 1.0, "max_tokens": 400, "seed": 1}
@@ -64,6 +64,39 @@ def test_a_signal_loses_no_request_that_was_begun(tmp_path, signum):
         assert isinstance(refused, APIConnectionError) or "the server is ending" in str(refused)
         assert server.process.wait(timeout=60) == 0
     assert "Traceback" not in (tmp_path / "serve.err").read_text()
+
+
+def is_spawned(process):
+    """Tell whether a process was spawned to run a function, as vLLM's core is, and has not ended since."""
+    try:
+        return "--multiprocessing-fork" in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_models_load_ends_it_at_once(signum):
+    process = start(subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        while "starting vLLM" not in (line := process.stderr.readline()):
+            assert line, "it ended by itself"
+        loading = []
+        while not any(map(is_spawned, loading)):  # until the core is there
+            assert process.poll() is None
+            loading = psutil.Process(process.pid).children(recursive=True)
+        Server(process, "").tell(signum)
+        said = process.stderr.read()  # as long as any of its processes can write there
+        assert process.wait(timeout=60) == 128 + signum
+        assert not psutil.wait_procs(loading, timeout=60)[1]
+        assert not process.stdout.read()
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.stderr.close()
+    assert "Traceback" not in said
 
 
 @pytest.mark.vllm
