@@ -21,11 +21,29 @@ LONGEST = (
     "decode/test_engine_processes.py", "sweep/test_training.py", "decode/test_vllm_pair.py", "bench/test_checklist.py",
     "bench/test_bench.py", "train/test_run.py", "decode/test_lora.py", "test_cli.py", "train/verl/test_environment.py",
     "decode/test_ray_pool.py", "policy/test_fused.py", "decode/test_loading.py", "decode/test_self_test.py",
-    "serve/test_ends.py", "serve/test_tokens.py", "serve/test_playground.py",
+    "serve/test_ends.py", "serve/test_tokens.py", "serve/test_playground.py", "serve/test_lm_eval.py",
     "serve/test_requests.py", "bench/test_serve.py", "decode/test_expo.py",
     "sweep/test_run.py", "decode/test_ray_nodes.py", "evals/test_command.py",
     "evals/test_front_door.py", "decode/test_context.py", "records/test_kills.py", "sweep/test_kills.py",
 )  # fmt: skip
+
+# Files whose tests ask one server (tests/serve/conftest.py): on one process, so that it is started once.
+TOGETHER = {f"tests/serve/{name}.py": "tests/serve" for name in ("test_tokens", "test_playground", "test_lm_eval")}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Hand out tests by files, and what is TOGETHER as if it were one file."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFiles(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return TOGETHER.get(file, file)
+
+    return ByFiles(config, log)
 
 
 def pytest_collection_modifyitems(items):

@@ -94,9 +94,12 @@ def _llm(kind: str, checkpoint: str) -> Any:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     from vllm import LLM
 
+    from harness.decode.vllm_pair.engine import ALONE
+
     spec = _settings(kind)
     return LLM(
         checkpoint,
+        distributed_executor_backend=ALONE,  # else processes that spin for each other would count as decoding
         dtype=spec.dtype,
         max_num_seqs=spec.max_num_seqs,
         enforce_eager=bool(spec.enforce_eager),

@@ -18,10 +18,6 @@ from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
 from harness.spec.serving import Limits
 
-# The core computes by itself. On a CPU vLLM gives it a worker in yet another process, and each of the two spins while
-# the other one works, which costs as much processor time again as half of the decoding.
-ALONE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
-
 
 class ServedPair(VllmPair):
     """A pair that requests may join at any time; `start` it from another thread than that of its event loop."""
@@ -44,7 +40,6 @@ class ServedPair(VllmPair):
         """Start vLLM's asynchronous engine on the loop."""
         arguments.pop("use_tqdm_on_load", None)
         if on_cpu() and self.spec.tensor_parallel_size == 1:
-            arguments.setdefault("distributed_executor_backend", ALONE)
             _leave_a_core()
         arguments |= {"shutdown_timeout": self._limits.grace, "stream_interval": self._limits.stream_interval}
         return Bridge({**arguments, "generation_config": "vllm"}, self.loop)

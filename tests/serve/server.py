@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.spec import Decoding
 from harness.tiny import benchmark
@@ -21,17 +22,19 @@ RULES = (
 
 @dataclass
 class Server:
-    """A server that takes requests at `url`."""
+    """A server that takes requests at `url`; `said` is the file of its standard error."""
 
     process: subprocess.Popen
     url: str
+    said: Path
 
-    def tell(self, signum):
-        """Send SIGTERM to the server's process, or SIGINT to all of its processes, as a terminal does."""
-        if signum == signal.SIGINT:
-            os.killpg(self.process.pid, signum)
-        else:
-            self.process.send_signal(signum)
+
+def tell(process, signum):
+    """Send SIGTERM to a server's process, or SIGINT to all of its group, as a terminal does."""
+    if signum == signal.SIGINT:
+        os.killpg(process.pid, signum)
+    else:
+        process.send_signal(signum)
 
 
 def start(err, *options, **environment):
@@ -56,7 +59,7 @@ def served(folder, *options, **environment):
     try:
         line = process.stdout.readline()  # the first word is the address; nothing, if the process has ended
         assert line.startswith("serving at "), (folder / "serve.err").read_text()[-3000:]
-        yield Server(process, line.split()[2].strip(",;"))
+        yield Server(process, line.split()[2].strip(",;"), folder / "serve.err")
     finally:
         if process.poll() is None:
             process.terminate()

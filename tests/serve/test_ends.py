@@ -16,7 +16,7 @@ from harness.errors import UserError
 from harness.serve.run import Served, check
 from harness.spec import load_eval
 from harness.spec.serving import Address, Limits
-from tests.serve.server import Server, problems, served, start
+from tests.serve.server import problems, served, start, tell
 
 MESSAGES = [{"role": "user", "content": problems(1)[0][1]}]
 LONG = {"model": "tiny:base", "messages": MESSAGES, "temperature": 20.0, "top_p": 1.0, "max_tokens": 400, "seed": 1}
@@ -51,7 +51,7 @@ def test_a_signal_loses_no_request_that_was_begun(tmp_path, signum):
             running = [asyncio.create_task(streamed(i)) for i in range(8)]
             whole = asyncio.create_task(client.chat.completions.create(**LONG, n=4))
             await asyncio.gather(*(each.wait() for each in begun))
-            server.tell(signum)
+            tell(server.process, signum)
             refused = None
             while refused is None:  # until it has heard
                 refused = await turned_away(client)
@@ -87,7 +87,7 @@ def test_a_signal_while_the_models_load_ends_it_at_once(signum):
         while not any(map(is_spawned, loading)):  # until the core is there
             assert process.poll() is None
             loading = psutil.Process(process.pid).children(recursive=True)
-        Server(process, "").tell(signum)
+        tell(process, signum)
         said = process.stderr.read()  # as long as any of its processes can write there
         assert process.wait(timeout=60) == 128 + signum
         assert not psutil.wait_procs(loading, timeout=60)[1]
@@ -109,7 +109,7 @@ def test_what_does_not_end_in_time_is_told_so(tmp_path):
             stream = await client.chat.completions.create(**endless, stream=True)
             whole = asyncio.create_task(client.chat.completions.create(**{**endless, "seed": 2}))
             await anext(stream)
-            server.tell(signal.SIGTERM)
+            tell(server.process, signal.SIGTERM)
             with pytest.raises(APIError, match="the server is ending, and its time for running requests is over"):
                 async for _ in stream:
                     pass
@@ -118,17 +118,6 @@ def test_what_does_not_end_in_time_is_told_so(tmp_path):
 
         asyncio.run(everything())
         assert server.process.wait(timeout=60) == 0
-
-
-@pytest.mark.vllm
-def test_a_core_that_dies_ends_the_server_with_a_word(tmp_path):
-    with served(tmp_path) as server:
-        [core] = [each for each in psutil.Process(server.process.pid).children() if "EngineCore" in each.name()]
-        assert not core.children()  # it computes by itself: with a worker, each would spin while the other computes
-        core.kill()
-        assert server.process.wait(timeout=60) == 2
-    said = (tmp_path / "serve.err").read_text()
-    assert "error: vLLM's core ended by itself while it served" in said
 
 
 def refuse(options, address=None):

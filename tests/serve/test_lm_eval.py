@@ -19,18 +19,10 @@ from harness.evals.data import tasks_dir
 from harness.evals.lm import RlvrDirLM
 from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling
 from harness.tiny import tiny_pair
-from tests.serve.server import served
 
 pytestmark = pytest.mark.vllm
 LIMIT, TASK, TOKENS = 40, "tiny_medium", 500
 RULES = {"tiny:base": Decoding(mode="base"), "tiny:replace,tau=-0.1": Decoding(mode="replace", tau=-0.1)}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """A server of the tiny pair."""
-    with served(tmp_path_factory.mktemp("serve")) as running:
-        yield running
 
 
 def scored_by_lm_eval(model: Any, chat: bool, **arguments: Any) -> dict[str, float]:

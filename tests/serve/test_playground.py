@@ -15,7 +15,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 from harness.serve.run import EXAMPLE
 from harness.tiny import benchmark
 from tests.chromium import settle
-from tests.serve.server import problems, served
+from tests.serve.server import problems
 
 pytestmark = pytest.mark.vllm
 HOUSE = Path(__file__).parents[2]
@@ -23,10 +23,9 @@ RULES = ["base", "rl", "replace,tau=-0.1", "extrapolate,gamma=0.1,tau=-0.1"]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """Where a server's playground is."""
-    with served(tmp_path_factory.mktemp("serve"), "--ui") as running:
-        yield running.url.removesuffix("v1")
+def site(server):
+    """Where the server's playground is."""
+    return server.url.removesuffix("v1")
 
 
 def ask(page, problem):

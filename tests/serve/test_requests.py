@@ -3,6 +3,7 @@
 import json
 
 import httpx
+import psutil
 import pytest
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -162,3 +163,12 @@ def test_a_thousand_malformed_requests_leave_it_serving(server, client):
             statuses.add(asker.post(server.url + path, content=bodies[i % len(bodies)]).status_code)
     assert statuses == {400}
     assert client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=4).choices[0].message.content
+
+
+def test_in_the_end_a_core_that_dies_ends_the_server_with_a_word(server):
+    """The last one in this file: no other test wants this server any more."""
+    [core] = [each for each in psutil.Process(server.process.pid).children() if "EngineCore" in each.name()]
+    assert not core.children()  # it computes by itself: with a worker, each would spin while the other computes
+    core.kill()
+    assert server.process.wait(timeout=60) == 2
+    assert "error: vLLM's core ended by itself while it served" in server.said.read_text()

@@ -15,19 +15,12 @@ from openai import AsyncOpenAI, OpenAI
 from harness.decode import Request, open_engine
 from harness.spec import EngineSpec, Sampling
 from harness.tiny import tiny_pair
-from tests.serve.server import RULES, problems, rule_fields, served
+from tests.serve.server import RULES, problems, rule_fields
 
 PROBLEMS, SAMPLES = 10, 5
 SAMPLING = Sampling(max_tokens=48, seed=7)
 
 pytestmark = pytest.mark.vllm
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """A server of the tiny pair, as it is without arguments."""
-    with served(tmp_path_factory.mktemp("serve")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

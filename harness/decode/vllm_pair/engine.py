@@ -35,6 +35,9 @@ from harness.spec import EngineSpec, Pair
 
 CPU_KV_CACHE_GIB = 2.0
 COMPILED_FROM = 300_000  # tokens that take as long eagerly as compiled, on a CPU (docs/performance.md)
+# On a CPU vLLM gives a core in a process of its own a worker in yet another one, and each of the two spins while the
+# other one works, which costs as much processor time again as half of the decoding. This core computes by itself.
+ALONE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 DEFAULT_GRAPHS = 512  # rows of the largest CUDA graph that vLLM captures by itself
 
 _REFUSED_ARGS = {
@@ -102,10 +105,14 @@ class VllmPair(TestedPair):
             raise UserError(
                 "backend='vllm': another vLLM engine is open in this process, which can hold one; close it first"
             )
+        if on_cpu() and not in_process() and self.spec.tensor_parallel_size == 1:
+            arguments.setdefault("distributed_executor_backend", ALONE)
         self._llm = start_vllm(self.make_llm, arguments, self._output)
         self._engine, self._lost = self._llm.llm_engine, False
         if in_process():
             _open_here.add(id(self))
+        elif self._eager and on_cpu():
+            self.ask_worker("rlvr_compile_nothing")  # in this process `_step` sees to it, step by step
         if self.spec.self_test:
             try:
                 with phase("self-test"):

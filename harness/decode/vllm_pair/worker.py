@@ -23,6 +23,12 @@ class PairWorker:
             for each in cache if isinstance(cache, list | tuple) else (cache,):
                 each.zero_()
 
+    def rlvr_compile_nothing(self: Any) -> None:
+        """Compile nothing from here on: vLLM would compile a helper of its sampler even where all else is eager."""
+        from torch.compiler import set_stance
+
+        set_stance("force_eager")
+
     def rlvr_watch(self: Any) -> None:
         """Begin to compare the hidden states of the two submodels, row by row."""
         self.get_model().watched = []
