@@ -1,6 +1,7 @@
 """Shared fixtures: one thread for tiny models, and a peaked random pair that decodes like a real one."""
 
 import os
+import signal
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -15,6 +16,8 @@ from harness.bench.random_pair import random_pair
 from tests.skips import pytest_addoption, pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell that runs us in the background; children inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The files that take minutes, longest first: begun last, one of them would be all that runs.
 LONGEST = (

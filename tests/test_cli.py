@@ -115,7 +115,7 @@ def test_eval_end_to_end_on_the_reference_engine(tmp_path):
 def test_ctrl_c_keeps_what_was_decoded_and_the_same_command_goes_on(tmp_path):
     def command(out):
         return [
-            RLVR_DIR, "eval", "--tasks", "tiny_medium", "--mode", "replace", "--tau", "-0.1", "--samples", "12",
+            RLVR_DIR, "eval", "--tasks", "tiny_medium", "--mode", "replace", "--tau", "-0.1", "--samples", "6",
             "--limit", "10", "--backend", "transformers", "--max-num-seqs", "4", "--max-tokens", "200", "--no-track",
             "--out", str(tmp_path / out),
         ]  # fmt: skip
@@ -131,13 +131,13 @@ def test_ctrl_c_keeps_what_was_decoded_and_the_same_command_goes_on(tmp_path):
     assert "Traceback" not in said
     [config] = (tmp_path / "cut").rglob("config.json")
     held = stored_count(tmp_path / "cut" / "records")
-    assert 0 < held < 120
+    assert 0 < held < 60
     refused = run("compare", str(config.parent))
     assert refused.returncode == 2
-    assert f"has {held} of 120 rollouts" in refused.stderr
+    assert f"has {held} of 60 rollouts" in refused.stderr
     rest = run(*command("cut")[1:])
     assert rest.returncode == 0
-    assert f"/{120 - held} [" in rest.stderr  # the bar is over what was missing
+    assert f"/{60 - held} [" in rest.stderr  # the bar is over what was missing
     assert rest.stdout == whole.stdout
     records = [next((tmp_path / out).rglob("record.jsonl")).read_bytes() for out in ("whole", "cut")]
     assert records[0] == records[1]
