@@ -13,11 +13,11 @@ COMPILE := -m compileall -qq -j 0 -x '/tests?/|/testing/'
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-# The two environments are made beside each other: pip alone keeps one core busy.
+# The environments are made beside each other: pip alone keeps one core busy.
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint style typecheck format screenshots coverage hooks ui bench clean setup browser verl-env paper-tiny paper-smol
+.PHONY: help demo test lint style typecheck format screenshots coverage hooks ui bench clean setup browser verl-env inspect-env paper-tiny paper-smol
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -43,6 +43,17 @@ $(VERL)/.installed: requirements/verl.lock pyproject.toml
 	$(VERL)/bin/python $(COMPILE) $(VERL)/lib || true  # the few that do not compile are never imported
 	touch $@
 
+INSPECT := .venv-inspect
+inspect-env: $(INSPECT)/.installed ## Inspect's own environment, to ask `rlvr-dir serve` with it (410 MB)
+
+$(INSPECT)/.installed: requirements/inspect.lock pyproject.toml
+	@command -v $(PYTHON) > /dev/null || { echo "make: $(PYTHON) is not installed; set PYTHON to a Python 3.11" >&2; exit 2; }
+	test -x $(INSPECT)/bin/python || $(PYTHON) -m venv $(INSPECT)
+	$(INSPECT)/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r requirements/inspect.lock
+	$(INSPECT)/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
+	$(INSPECT)/bin/python $(COMPILE) $(INSPECT)/lib || true  # the few that do not compile are never imported
+	touch $@
+
 demo: $(STAMP) ## Decode the tiny pair every way, score it, print one table
 	$(BIN)/rlvr-dir demo
 
@@ -57,7 +68,7 @@ $(CHROMIUM): tests/chromium.py $(STAMP)
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Skips for want of these do not fail: no package registry has them, and smol's weights are for `make paper-smol` alone.
 ALLOW_SKIPS ?= gpu,data,smol
-test: style $(CHROMIUM) $(VERL)/.installed ## Format check, lint, types, and all tests: what they need is installed, none is skipped
+test: style $(CHROMIUM) $(VERL)/.installed $(INSPECT)/.installed ## Format check, lint, types, and all tests: what they need is installed, none is skipped
 	@# Types are checked meanwhile: tests that wait leave a quarter of two cores idle.
 	@said=$$(mktemp); $(BIN)/basedpyright > $$said & types=$$!; \
 	$(PYTEST) --allow-skips $(ALLOW_SKIPS); tested=$$?; \
@@ -139,5 +150,5 @@ bench: $(STAMP) ## Measure decoding speed side by side
 	$(BIN)/rlvr-dir bench decode
 
 clean: ## Remove the virtual environment, caches and runs
-	rm -rf $(VENV) $(VERL) .pytest_cache .ruff_cache build dist runs
+	rm -rf $(VENV) $(VERL) $(INSPECT) .pytest_cache .ruff_cache build dist runs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

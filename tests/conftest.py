@@ -25,13 +25,17 @@ LONGEST = (
     "bench/test_bench.py", "train/test_run.py", "decode/test_lora.py", "test_cli.py", "train/verl/test_environment.py",
     "decode/test_ray_pool.py", "policy/test_fused.py", "decode/test_loading.py", "decode/test_self_test.py",
     "serve/test_ends.py", "serve/test_tokens.py", "serve/test_playground.py", "serve/test_lm_eval.py",
+    "serve/test_inspect.py",
     "serve/test_requests.py", "bench/test_serve.py", "decode/test_expo.py",
     "sweep/test_run.py", "decode/test_ray_nodes.py", "evals/test_command.py",
     "evals/test_front_door.py", "decode/test_context.py", "records/test_kills.py", "sweep/test_kills.py",
 )  # fmt: skip
 
 # Files whose tests ask one server (tests/serve/conftest.py): on one process, so that it is started once.
-TOGETHER = {f"tests/serve/{name}.py": "tests/serve" for name in ("test_tokens", "test_playground", "test_lm_eval")}
+TOGETHER = {
+    f"tests/serve/{name}.py": "tests/serve"
+    for name in ("test_tokens", "test_playground", "test_lm_eval", "test_inspect")
+}
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -91,6 +95,17 @@ def vllm_engine(peaked_pair):
 
     with open_engine(peaked_pair, vllm_spec()) as engine:
         yield engine
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder with the four benchmarks: RLVR_DIR_DATA, or `shared/data` beside the checkout."""
+    folder = Path(os.environ.get("RLVR_DIR_DATA") or Path(__file__).parents[2] / "shared" / "data")
+    if not (folder / "aime24.jsonl").is_file():
+        pytest.skip(
+            f"needs the benchmarks' data: set RLVR_DIR_DATA to a folder with aime24.jsonl, ... ({folder} has none)"
+        )
+    return str(folder)
 
 
 @pytest.fixture(scope="module")

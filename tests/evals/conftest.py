@@ -1,16 +1,12 @@
 """An engine on a small random pair, stand-in data with the right numbers of rows, and the real data where it is."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
 from harness.decode import open_engine
 from harness.evals.data import SOURCES
 from harness.spec import EngineSpec
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -27,15 +23,4 @@ def data_dir(tmp_path_factory):
     for name, source in SOURCES.items():
         rows = [{"id": f"{name}-{i}", "problem": f"What is {i}+{i}?", "answer": str(2 * i)} for i in range(source.rows)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(folder)
-
-
-@pytest.fixture(scope="session")
-def real_data():
-    """The folder with the four benchmarks: RLVR_DIR_DATA, or `shared/data` beside the checkout."""
-    folder = Path(os.environ.get("RLVR_DIR_DATA") or ROOT.parent / "shared" / "data")
-    if not (folder / "aime24.jsonl").is_file():
-        pytest.skip(
-            f"needs the benchmarks' data: set RLVR_DIR_DATA to a folder with aime24.jsonl, ... ({folder} has none)"
-        )
     return str(folder)
