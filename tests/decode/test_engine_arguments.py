@@ -138,3 +138,16 @@ def test_kernels_that_were_loaded_without_it_are_not_taken_for_others(monkeypatc
     with pytest.raises(UserError, match="other kernels are loaded in this process already; accepted: a new process"):
         batch_invariance.switch(True)
     assert batch_invariance.VARIABLE not in os.environ
+
+
+def test_arguments_of_vllm_that_can_change_a_token_make_another_record(peaked_pair):
+    def record(**given):
+        made = open_engine(peaked_pair, EngineSpec(backend="vllm", vllm_args=given), lazily=True)
+        return RecordConfig.of(peaked_pair, Decoding(mode="rl"), Sampling(), made.info())
+
+    plain = record()
+    assert "vllm_args" not in plain.engine  # older records keep their hash
+    assert record(disable_log_stats=False, enable_prefix_caching=False).hash() == plain.hash()
+    rough = record(kv_cache_dtype="fp8", enable_prefix_caching=False)
+    assert rough.engine["vllm_args"] == {"kv_cache_dtype": "fp8"}
+    assert len({plain.hash(), rough.hash(), record(load_format="dummy").hash()}) == 3

@@ -1,5 +1,6 @@
 """The product engine: opens vLLM on a pair, feeds it requests, yields rollouts as they finish."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -50,6 +51,13 @@ _REFUSED_ARGS = {
     "quantization": "quantised weights have not been tested with a pair",
     "quantization_config": "quantised weights have not been tested with a pair",
 }
+
+# Arguments of vLLM that say where things lie, how fast they go and what is shown; any other is part of a record's hash.
+_HARMLESS_ARGS = {
+    "async_scheduling", "compilation_config", "cpu_offload_gb", "cudagraph_capture_sizes", "disable_log_stats",
+    "distributed_executor_backend", "download_dir", "enable_chunked_prefill", "enable_prefix_caching",
+    "kv_cache_memory_bytes", "max_cudagraph_capture_size", "max_parallel_loading_workers", "use_tqdm_on_load",
+}  # fmt: skip
 
 _open_here: set[int] = set()  # engines whose workers live in this process: vLLM's distributed state is global
 
@@ -424,6 +432,7 @@ class VllmPair(TestedPair):
             tensor_parallel_size=self.spec.tensor_parallel_size,
             self_test=self.self_test,
             **({"deterministic": True} if self.spec.deterministic else {}),  # others' records keep their hash
+            **({"vllm_args": args} if (args := _telling_args(self.spec)) else {}),
         )
 
     def close(self) -> None:
@@ -457,6 +466,12 @@ def refuse(spec: EngineSpec) -> None:
     for name, why in _REFUSED_ARGS.items():
         if name in spec.vllm_args:
             raise UserError(f"vllm_args: {name} is refused with a pair: {why}")
+
+
+def _telling_args(spec: EngineSpec) -> dict[str, Any]:
+    """Return the user's own arguments of vLLM that can change a token (`kv_cache_dtype`), as plain values."""
+    told = {name: value for name, value in spec.vllm_args.items() if name not in _HARMLESS_ARGS}
+    return json.loads(json.dumps(told, sort_keys=True, default=str))
 
 
 def _sizes_graphs(vllm_args: dict[str, Any]) -> bool:
