@@ -79,6 +79,7 @@ def import_foreign(
     Raises:
         UserError: a file is refused, files do not fit together, or the task or the decoding is not told.
     """
+    paths, files = _in_order(paths)
     runs = [read_foreign(path, metric) for path in paths]
     run = _together(runs, paths)
     if not (name := task or run.task):
@@ -95,7 +96,7 @@ def import_foreign(
     drawn, remarks = _drawn(run, max(each.sample for each in responses) + 1)
     source = {
         "format": run.form,
-        "files": {path.name: digest(path.read_bytes()) for path in paths},
+        "files": files,
         "dataset": name,
         "model": run.model,
         "judge": run.judge,
@@ -109,7 +110,11 @@ def import_foreign(
     with records.open(config, name, list(gold), asked, about=about, sync_seconds=3600.0) as record:
         rollouts = [_rollout(each) for each in responses]
         for rollout in rollouts:
-            record.add(rollout)
+            if record.add(rollout).text_digest != rollout.text_digest:  # imported in another order, before 2026-11-23
+                raise UserError(
+                    f"record {config.hash()}/{name} holds other responses under these numbers; move {record.folder} "
+                    "away, and import the files again"
+                )
         record.finish()
         if run.judge is not None:
             head = {**record.header(), **versions(OFFICIAL)}
@@ -134,6 +139,27 @@ def import_foreign(
     if run.judge:
         found["agreement"] = {grader: agreement(snapshot, OFFICIAL, grader) for grader in graders}
     return found
+
+
+def _in_order(paths: Sequence[Path]) -> tuple[list[Path], dict[str, str]]:
+    """Return the files in one order, however they were given, and the digest of each by its name.
+
+    So the same files are the same samples of the same record. Of several with one name, in other folders, each is named
+    with its digest.
+
+    Raises:
+        UserError: a file is given twice, or cannot be read.
+    """
+    digests = {path: digest(read_bytes(path)) for path in paths}
+    ordered = sorted(paths, key=lambda path: (path.name, digests[path]))
+    for i, path in enumerate(ordered):
+        if digests[path] in (digests[each] for each in ordered[:i]):
+            raise UserError(f"{path} is given twice, by what it holds; accepted: further samples of one run")
+    names = [path.name for path in ordered]
+    return ordered, {
+        path.name if names.count(path.name) == 1 else f"{path.name} {digests[path][:8]}": digests[path]
+        for path in ordered
+    }
 
 
 def _finite(found: dict[str, Any]) -> dict[str, Any]:

@@ -290,3 +290,29 @@ def test_two_imports_of_one_file_are_one_record(tmp_path):
     assert import_foreign(tmp_path / "store", [file], decoding=RL) == first
     assert len(RecordStore(tmp_path / "store").names()) == 1
     assert np.isfinite(first["scores"]["official"]["avg@1"])
+
+
+def log_in(folder, correct):
+    folder.mkdir(exist_ok=True)
+    return put(folder / "log.json", inspect_log(correct))
+
+
+def test_files_of_one_name_in_other_folders_are_other_records(tmp_path):
+    """The name alone stood for a file: a second lot was then taken for the first, its verdicts beside those texts."""
+    a, b = log_in(tmp_path / "a", ((1, 1), (1, 1))), log_in(tmp_path / "b", ((0, 1), (0, 0)))
+    c = log_in(tmp_path / "c", ((0, 0), (0, 0)))
+    first, second = (import_foreign(tmp_path / "store", each, decoding=RL) for each in ([a, b], [c, b]))
+    assert first["record"] != second["record"]
+    assert [each["scores"]["robust-2"]["avg@4"] for each in (first, second)] == [0.625, 0.125]
+    with pytest.raises(UserError, match=r"a/log\.json is given twice"):
+        import_foreign(tmp_path / "store", [a, b, a], decoding=RL)
+
+
+def test_the_order_of_files_changes_nothing(tmp_path):
+    a, b = log_in(tmp_path / "a", ((1, 0), (1, 1))), log_in(tmp_path / "b", ((0, 0), (0, 1)))
+    first = import_foreign(tmp_path / "store", [a, b], decoding=RL)
+    assert import_foreign(tmp_path / "store", [b, a], decoding=RL) == first
+    assert set(first["agreement"]["robust-2"].values()) == {0, 4}
+    x, y = a.rename(tmp_path / "x.json"), b.rename(tmp_path / "y.json")
+    first = import_foreign(tmp_path / "store", [x, y], decoding=RL)
+    assert import_foreign(tmp_path / "store", [y, x], decoding=RL) == first
