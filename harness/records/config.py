@@ -15,6 +15,7 @@ NOT_HASHED = ("pair", "self_test", "workers")
 _WEIGHTS = (
     "*.safetensors", "*.bin", "*.index.json", "*.py", "config.json", "adapter_config.json", "generation_config.json",
 )  # fmt: skip
+_OLDER = ("*.pt",)  # weights that vLLM reads where there are no others
 _TOKENIZER = ("tokenizer*", "*.jinja", "vocab*", "merges*", "special_tokens_map.json", "added_tokens.json", "*.model")
 _WHOLE, _CHUNK, _CHUNKS = 16 << 20, 64 << 10, 64  # files up to 16 MiB are read whole, of others 64 stretches of 64 KiB
 
@@ -134,7 +135,9 @@ def fingerprint(name: str, revision: str | None = None) -> str:
     folder = Path(name).expanduser()
     if folder.is_dir():
         found = sha256()
-        for path in sorted({path for pattern in (*_WEIGHTS, *_TOKENIZER) for path in folder.glob(pattern)}):
+        others = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
+        older = () if others else _OLDER  # beside them they are an optimiser's
+        for path in sorted({path for pattern in (*_WEIGHTS, *older, *_TOKENIZER) for path in folder.glob(pattern)}):
             if path.is_file():
                 found.update(f"{path.name}\0{path.stat().st_size}\0".encode())
                 _feed(found, path)

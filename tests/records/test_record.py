@@ -227,6 +227,18 @@ def test_a_hub_checkpoint_is_known_by_its_commit(tmp_path, monkeypatch):
     assert fingerprint("org/model") == "org/model@c0ffee"
 
 
+def test_weights_in_files_of_torch_are_a_checkpoints_contents_where_there_are_no_others(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.pt").write_bytes(b"before")
+    before = fingerprint(str(tmp_path))
+    (tmp_path / "model.pt").write_bytes(b"afterw")
+    assert fingerprint(str(tmp_path)) != before
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    with_others = fingerprint(str(tmp_path))
+    (tmp_path / "model.pt").write_bytes(b"an optimiser's state, say")
+    assert fingerprint(str(tmp_path)) == with_others
+
+
 def test_another_prompt_is_another_record(tmp_path):
     fill(tmp_path)
     with open_record(tmp_path) as record:
