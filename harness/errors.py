@@ -24,8 +24,12 @@ class DamagedError(UserError):
 
 
 def nearest(value: object, names: Iterable[str], most: int = 5) -> list[str]:
-    """Return the names that are spelt like a value, the nearest first."""
-    return get_close_matches(str(value), list(names), n=most)
+    """Return the names that are spelt like a value, the nearest first; capitals count as small letters."""
+    folded: dict[str, list[str]] = {}
+    for name in names:
+        folded.setdefault(name.casefold(), []).append(name)
+    near = get_close_matches(str(value).casefold(), list(folded), n=most)
+    return [name for each in near for name in folded[each]][:most]
 
 
 def unknown(what: str, value: object, accepted: Iterable[object]) -> UserError:

@@ -22,7 +22,10 @@ def records_list(store: RecordsFolder = RECORDS) -> None:
     """List every record: what it is, how much of it is held, whether it is finished."""
     from harness.records.commands import list_records
 
-    for row in list_records(store):
+    rows = list(list_records(store))
+    if not rows:
+        echo(f"no records in {str(store)!r}{'' if store.is_dir() else ', which does not exist'}", err=True)
+    for row in rows:
         if "decoding" not in row:
             typer.echo(f"{row['record']}  {'; '.join(row['damage'])}")
             continue

@@ -116,9 +116,12 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
     for role, model in models.items():
         needed = shared if role == "base" else vocab_size
         if needed > (config := model["config"]).vocab_size:
+            ids = {i: token for token, i in rl["tokenizer"].get_vocab().items()}
+            first = ids.get(config.vocab_size)
+            without = f", none for {first!r}" if first is not None else ""
             raise UserError(
                 f"{role}={getattr(pair, role)!r}: its tokenizer has ids up to {needed - 1} but the model has "
-                f"{config.vocab_size} outputs; accepted: a tokenizer whose ids the model can produce"
+                f"{config.vocab_size} outputs{without}; accepted: a tokenizer whose ids the model can produce"
             )
     if shared < vocab_size and (adapter is not None or pair.target is not None):
         what = "an adapter" if adapter is not None else f"target={pair.target!r}"
@@ -186,7 +189,9 @@ def _check_place(role: str, name: str, revision: str | None) -> None:
         )
     if place.is_dir():
         if not any((place / config).is_file() for config in ("config.json", ADAPTER_CONFIG)):
-            raise UserError(f"{role}={name!r} holds no config.json, so it is no checkpoint; {accepted}")
+            inside = sorted(str(each.parent) for each in place.glob("*/config.json"))[:4]
+            hint = f"; those in it that are: {', '.join(inside)}" if inside else ""
+            raise UserError(f"{role}={name!r} holds no config.json, so it is no checkpoint{hint}; {accepted}")
     elif name.startswith((".", "/", "~")) or name.count("/") > 1 or ("/" in name and place.parent.is_dir()):
         raise UserError(f"{role}={name!r} does not exist; {accepted}")
     elif why := _not_on_hub(name, revision):

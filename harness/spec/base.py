@@ -207,7 +207,10 @@ def read_jsonl(path: Path | str, names: tuple[str, ...]) -> list[tuple[int, dict
         except (ValueError, RecursionError):
             raise UserError(f"{path} line {number} is not JSON; accepted: an object with {', '.join(names)}") from None
         if missing := [name for name in names if not isinstance(row, dict) or name not in row]:
-            raise UserError(f"{path} line {number} lacks {missing[0]!r}; accepted: an object with {', '.join(names)}")
+            has = f" and has {', '.join([repr(key) for key in row][:5])}" if isinstance(row, dict) and row else ""
+            raise UserError(
+                f"{path} line {number} lacks {missing[0]!r}{has}; accepted: an object with {', '.join(names)}"
+            )
         rows.append((number, row))
     return rows
 

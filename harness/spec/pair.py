@@ -89,6 +89,11 @@ class Pair(Spec, frozen=True):
             if (inside := folder / str(named.get(role, role))).is_dir():
                 named[role] = str(inside.resolve())
             elif named.get(role) == role:
+                if (folder / "config.json").is_file():
+                    raise UserError(
+                        f"pair={str(folder)!r} is one checkpoint; accepted: both of them (pretrained and base; BASE RL "
+                        "of `rlvr-dir pair`), or a folder with base/ and rl/, or with a pair.json that names them"
+                    )
                 raise UserError(
                     f"pair={str(folder)!r} has no folder {role}, and no pair.json that says where else {role} is; "
                     "accepted: a folder with base/ and rl/, or with a pair.json that names them"

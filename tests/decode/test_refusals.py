@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 
 from harness import cli
 from harness.decode import Request, open_engine
@@ -95,7 +96,8 @@ def test_models_of_two_sizes_are_told_apart(copy_of, key, value, words):
 
 def test_an_output_layer_without_room_for_every_token(copy_of):
     pair = copy_of("config.json", lambda content: content.update(vocab_size=299))
-    refused(pair, "its tokenizer has ids up to 299 but the model has 299 outputs")
+    last = next(token for token, i in AutoTokenizer.from_pretrained(pair.rl).get_vocab().items() if i == 299)
+    refused(pair, f"its tokenizer has ids up to 299 but the model has 299 outputs, none for {last!r}; accepted")
     with pytest.raises(UserError, match=re.escape(f"base={pair.rl!r}: its tokenizer has ids up to 299")):
         read_checkpoints(Pair(base=pair.rl, rl=pair.base))
 
@@ -134,6 +136,16 @@ def test_a_missing_directory(peaked_pair, role):
 
 def test_a_directory_that_is_no_checkpoint(peaked_pair, tmp_path):
     with pytest.raises(UserError, match=r"rl=.* holds no config.json"):
+        read_checkpoints(peaked_pair.replace(rl=str(tmp_path)))
+
+
+def test_a_folder_of_checkpoints_names_them(peaked_pair, tmp_path):
+    for name in ("step-20", "step-10", "logs"):
+        (tmp_path / name).mkdir()
+    for name in ("step-20", "step-10"):
+        (tmp_path / name / "config.json").write_text("{}")
+    words = f"is no checkpoint; those in it that are: {tmp_path}/step-10, {tmp_path}/step-20; accepted"
+    with pytest.raises(UserError, match=re.escape(words)):
         read_checkpoints(peaked_pair.replace(rl=str(tmp_path)))
 
 

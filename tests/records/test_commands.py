@@ -255,3 +255,11 @@ def test_a_lock_that_is_a_link_is_not_written_through(tmp_path):
         open_record(tmp_path / "store")
     assert gc_records(tmp_path / "store", delete=True) == []
     assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_an_empty_store_is_said_to_be_empty(tmp_path, monkeypatch):
+    """The list on stdout stays empty, for scripts."""
+    monkeypatch.chdir(tmp_path)
+    for store, words in ((".", "no records in '.'\n"), ("nope", "no records in 'nope', which does not exist\n")):
+        said = CliRunner().invoke(app, ["records", "list", "--store", store])
+        assert (said.exit_code, said.stdout, said.stderr) == (0, "", words)

@@ -179,6 +179,9 @@ def test_a_pair_in_a_folder(tmp_path):
     with pytest.raises(UserError, match=r"has no folder base, and no pair\.json"):
         Pair.of_folder(tmp_path)
     (tmp_path / "rl").mkdir()
+    (tmp_path / "rl/config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"rl' is one checkpoint; accepted: both of them \(pretrained and base"):
+        Pair.of_folder(tmp_path / "rl")
     (tmp_path / "base").mkdir()
     pair = Pair.of_folder(tmp_path)
     assert (pair.base, pair.rl) == (str(tmp_path / "base"), str(tmp_path / "rl"))
