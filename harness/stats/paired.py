@@ -50,13 +50,14 @@ def difference_interval(differences: ArrayLike, level: float = 0.95) -> tuple[fl
     """Return the interval of a mean of differences of shares, one a problem, each within -1 and 1; NaN for one problem.
 
     It is the t interval with n - 1 degrees of freedom. Where fewer than 6 problems differ that would be far too short,
-    or of no length; there two problems are added, which differ by +1 and -1 (after Bonett and Price, 2012).
+    or of no length; there two problems are added, which differ by +1 and -1 (after Bonett and Price, 2012). It ends at
+    -1 and 1, where a mean of such differences does.
     """
     d = finite("differences", differences)
-    if np.count_nonzero(d) >= FEW:
-        return t_interval(float(d.mean()), standard_error(d), d.size, level)
-    more = np.append(d, (1.0, -1.0))
-    return t_interval(float(more.mean()), difference_error(d), d.size, level)
+    many = np.count_nonzero(d) >= FEW
+    mean = float(d.mean() if many else np.append(d, (1.0, -1.0)).mean())
+    low, high = t_interval(mean, difference_error(d), d.size, level)
+    return max(low, -1.0), min(high, 1.0)
 
 
 def difference_error(differences: ArrayLike) -> float:

@@ -52,6 +52,13 @@ def test_seeds_of_trainings_are_no_problems():
     assert (d.low, d.high) == stats.t_interval(d.mean, d.error, 3)
 
 
+def test_the_interval_of_few_problems_ends_where_a_difference_of_accuracies_does():
+    """Two problems without a difference, and two that differ: by t the first would have [-4.49, 4.49]."""
+    for d, mean in (((0.0, 0.0), 0.0), ((0.5, 0.75), 0.625)):
+        found = stats.paired_difference(np.array([[each] for each in d]), np.zeros((2, 1)))
+        assert (found.low, found.mean, found.high) == (-1, mean, 1)
+
+
 def test_numbers_that_are_all_the_same_have_no_interval():
     """Of anything but shares no bound is known, and [0.0, 0.0] would say that there is nothing left to doubt."""
     scores = np.full(30, 12.5)  # of a metric in its own units
