@@ -91,12 +91,32 @@ def _nearest(setting: Setting, references: Sequence[Setting], across: Collection
     """Pair a setting with the one of its pair's references that is alike, by engine and seeds the nearest, if any."""
     mine = setting.first
     found = [each for each in references if each.first.pair == mine.pair and each.first.name == mine.name]
-    found = [each for each in found if not unlike(setting, each, across)]
+    found = [each for each in found if not unlike(setting, each, across) and not other_weights(setting, each)]
 
     def distance(each: Setting) -> tuple[Any, ...]:
-        return len(unlike(setting, each)), engine_of(each.first) != engine_of(mine), each.seeds != setting.seeds
+        engines = engine_of(each.first) != engine_of(mine), not _shares(setting, each)
+        return len(unlike(setting, each)), *engines, each.seeds != setting.seeds
 
     return [(setting, each) for each in sorted(found, key=distance)[:1]]
+
+
+def other_weights(setting: Setting, reference: Setting) -> list[str]:
+    """Return the roles in which a reference was decoded by other weights, though they may lie at the same place.
+
+    Those count that its tokens depend on; what either does not tell does not.
+    """
+    mine = setting.first.weights
+    return [role for role, name in reference.first.read_weights.items() if mine.get(role, name) != name]
+
+
+def _moved(setting: Setting, reference: Setting) -> bool:
+    """Tell whether other weights lay at the place of the reference's: the names of the two are the same."""
+    return setting.first.pair == reference.first.pair and bool(other_weights(setting, reference))
+
+
+def _shares(one: Setting, other: Setting) -> bool:
+    """Tell whether both say that they share prompt, chat template, and every fact of the engine."""
+    return one.first.provenance.get("shared") == other.first.provenance.get("shared")
 
 
 def unlike(one: Setting, other: Setting, across: Collection[str] = ()) -> list[str]:
@@ -112,7 +132,7 @@ def _default(settings: Sequence[Setting], across: Collection[str]) -> _Pairs:
         left = [setting for setting in left if all(setting is not each for each in lot)]
         found = _natural(lot, across) if any(setting.decoding.mode == "rl" for setting in lot) else []
         if not found:
-            found = [(setting, first) for setting in lot[1:]]
+            found = [(setting, first) for setting in lot[1:] if not _moved(setting, first)]
             found += [pair for pair in _controlled(lot, across) if pair[1] is not first]
         pairs += found
     return pairs
@@ -136,6 +156,8 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
         least = min((len(unlike(setting, each)) for each in alike), default=0)
         alike = [each for each in alike if len(unlike(setting, each)) == least]
         own = [each for each in alike if each.first.pair == setting.first.pair] or alike
+        own = [each for each in own if not other_weights(setting, each)] or own
+        own = [each for each in own if _shares(setting, each)] or own
         if len(own) > 1:
             labels = " or ".join(repr(each.label) for each in own)
             raise UserError(
@@ -174,6 +196,12 @@ def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Co
                 f"{setting.label!r} and {nearest.label!r} on {setting.task} differ in {' and '.join(differing)}, so "
                 f"they are not compared; give results that are alike{again}, or ask for it "
                 f"(--across {','.join(differing)})"
+            )
+        elif moved := [other for other in others if _moved(setting, other)]:
+            roles = " and ".join(other_weights(setting, moved[0]))
+            sentences.append(
+                f"{setting.label!r} and {moved[0].label!r} on {setting.task} were decoded by other weights of {roles}, "
+                "which lay at the same place, so they are not compared; ask for it by name (--against)"
             )
     return list(dict.fromkeys(sentences))
 

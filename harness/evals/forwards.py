@@ -193,6 +193,8 @@ def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) ->
         first = left[0]
         one = (first.task, first.first.pair, first.first.name)
         lot = [s for s in left if (s.task, s.first.pair, s.first.name) == one and not unlike(s, first, across)]
+        told = next((s.first.weights for s in lot if s.first.weights), {})
+        lot = [s for s in lot if all(told.get(role, name) == name for role, name in s.first.weights.items())]
         left = [setting for setting in left if all(setting is not each for each in lot)]
         if len({models_of(setting) == 1 for setting in lot}) == 2:
             lots.append(Lot(tuple(lot), tuple(_verdicts(lot)), _crossing(lot)))

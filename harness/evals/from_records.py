@@ -190,6 +190,7 @@ def _provenance(snapshot: Snapshot, facts: BenchmarkFacts) -> dict[str, Any]:
     engine = snapshot.config.engine if snapshot.config else {}
     return {
         "settings": snapshot.record_hash,
+        **({} if snapshot.config is None else snapshot.config.facts),
         "record": snapshot.name,
         "records": str(snapshot.folder.parents[1]),
         **({"chat": chat} if (chat := snapshot.about.get("chat")) else {}),

@@ -239,7 +239,8 @@ class Done:
 
     def provenance(self, about: Mapping[str, Any]) -> dict[str, Any]:
         """Return where the numbers come from: settings, data, grader, gold answers, record, engine, and `about`."""
-        job, found = self.job, {"settings": self.job.config.hash(), **self.job.benchmark.provenance()}
+        job, config = self.job, self.job.config
+        found = {"settings": config.hash(), **config.facts, **job.benchmark.provenance()}
         if job.golds:
             version, answers = next(iter(job.golds.items()))
             asked = {request.problem: answers[request.problem] for request in job.requests}

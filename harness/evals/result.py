@@ -50,6 +50,8 @@ class ProvenanceFile(Stored, frozen=True):
     """Hold what a result says of where it comes from, as far as that is read again; older results say less."""
 
     settings: Text | None = None
+    weights: dict[str, Text] | None = None
+    shared: Text | None = None
     data: Text | None = None
     benchmark_size: Count | None = None
     grader: Text | None = None
@@ -282,10 +284,22 @@ class EvalResult:
         target = str(pair["target"])
         return f"{base} (on {target.replace('/', STROKE)})", f"{rl} (on {model_name(target).replace('/', STROKE)})"
 
+    @property
+    def weights(self) -> dict[str, str]:
+        """What identifies the models, by role; empty where that is not told."""
+        return self.provenance.get("weights") or {}
+
+    @property
+    def read_weights(self) -> dict[str, str]:
+        """Of `weights` those that its tokens depend on."""
+        unread = {"base": not self.decoding.reads_base, "rl": self.decoding.mode == "base"}
+        return {role: name for role, name in self.weights.items() if not unread.get(role)}
+
     def of_pair(self, base: str, rl: str) -> "EvalResult":
         """Return a result of base as that of another pair with this base: its numbers do not depend on RL."""
         engine = {**self.provenance.get("engine", {}), "pair": {"base": base, "rl": rl}}
-        return replace(self, provenance={**self.provenance, "engine": engine})
+        told = {"weights": self.read_weights} if self.weights else {}
+        return replace(self, provenance={**self.provenance, **told, "engine": engine})
 
     def alike(self) -> dict[str, Any]:
         """Return what must be equal in results that are compared (`ALIKE`), as values that can be hashed.

@@ -74,8 +74,9 @@ def settings_of(
 
     Labels do not say what is drawn as in `usual`.
 
-    Of one seed the result with the most samples counts: the others are its first samples. With `problems` in `across`,
-    results are cut to the problems that all results of their benchmark have.
+    Of one seed the result with the most samples counts: the others are its first samples. Results of other weights
+    at the same place, or of another chat template or engine argument, are no seeds of one setting. With `problems` in
+    `across`, results are cut to the problems that all results of their benchmark have.
 
     Raises:
         UserError: `across` has a name that is not in `ALIKE`, or results of a benchmark have no problem in common.
@@ -94,7 +95,9 @@ def settings_of(
             engine_of(result),
         ]
         groups.setdefault(json.dumps(told, sort_keys=True), []).append(result)
-    settings = [Setting.of(mine) for group in groups.values() for mine in _by_seed(group)]
+    problems = "problems" in across  # then prompts of other problems are compared, which `shared` knows
+    lots = [lot for group in groups.values() for lot in _alike_but_seed(group, not problems)]
+    settings = [Setting.of(mine) for lot in lots for mine in _by_seed(lot)]
     return [replace(setting, label=label) for setting, label in zip(settings, _labels(settings, usual), strict=True)]
 
 
@@ -107,6 +110,18 @@ def _on_common_problems(results: Sequence[EvalResult]) -> list[EvalResult]:
         if not problems:
             raise UserError(f"across=problems: results of {task} have no problem in common, so none can be paired")
     return [result.only(common[result.task]) for result in results]
+
+
+def _alike_but_seed(group: Sequence[EvalResult], shared: bool) -> list[list[EvalResult]]:
+    """Part results that differ in more than their seed: in their weights or, with `shared`, in anything else.
+
+    Older and imported results do not tell: where they are beside one kind only, they are taken for it.
+    """
+    by: dict[str, list[EvalResult]] = {}
+    for result in group:
+        told = [result.read_weights, result.provenance.get("shared") if shared else None] if result.weights else None
+        by.setdefault(json.dumps(told, sort_keys=True), []).append(result)
+    return list(by.values()) if len(by.keys() - {"null"}) > 1 else [list(group)]
 
 
 def _by_seed(group: Sequence[EvalResult]) -> list[list[EvalResult]]:

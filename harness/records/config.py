@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from harness.digest import digest_of
 from harness.spec import Decoding, Pair, Sampling, Spec, parse
 
 # What an engine tells of itself that cannot change a token; anything else it tells is part of the hash.
@@ -92,6 +93,21 @@ class RecordConfig(Spec, frozen=True):
             data=data,
             engine={name: value for name, value in _plain(info, decoding).items() if name not in NOT_HASHED},
         )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return what results say of their settings: `weights`, by role, and `shared`, where they are known.
+
+        `shared` is the digest of all that can change a token but weights, decoding and seed. Imported records have
+        none. How long a context may be depends on the decoding, and is no part of it.
+        """
+        weights = {role: name for role in ("base", "rl", "target") if (name := getattr(self, role)) is not None}
+        facts: dict[str, Any] = {"weights": weights} if weights else {}
+        if self.sampling is not None:
+            engine = {name: value for name, value in self.engine.items() if name != "max_model_len"}
+            drawing = self.sampling.replace(seed=0).model_dump(mode="json")
+            facts["shared"] = digest_of([drawing, list(self.stop), self.prompt, self.data, engine])
+        return facts
 
     @property
     def lacks(self) -> tuple[str, ...]:

@@ -186,6 +186,36 @@ def test_seeds_of_a_setting_are_one_and_its_first_samples_do_not_count_twice():
     assert "mean of all seeds that its setting has (of 0, 1, 2)" in markdown(rows)
 
 
+def test_other_weights_at_the_same_place_are_no_seed_and_no_reference():
+    """A model that was trained anew under its old name: its results met those of the old one."""
+    old, new = ({"weights": {"base": "weights:b", "rl": f"weights:{name}"}, "shared": "s" * 16} for name in "on")
+    seeds = [result(RL, 0.1, seed=1, noise=0, settings="0" * 16, **old), result(RL, 0.9, seed=2, noise=1, **new)]
+    assert sorted(one.seeds for one in settings_of(seeds)) == [(0,), (1,)]
+    assert len({one.label for one in settings_of(seeds)}) == 2
+    base, gated = result(BASE, 0.1, seed=3, **old), result(CONTROL, 0.9, seed=4, noise=1, **new)
+    rows = made([*seeds, base, gated])
+    assert [row.reference.first.provenance["weights"] for row in rows if row.result.decoding == CONTROL] == [
+        new["weights"]
+    ]
+    assert len([row for row in rows if row.reference.decoding == BASE]) == 2  # base does not depend on RL's weights
+    assert [row.reference.seeds for row in made([*seeds, gated], "rl") if row.result.decoding == CONTROL] == [(1,)]
+    sentence = "decoded by other weights of rl, which lay at the same place"
+    with pytest.raises(UserError, match=sentence):
+        made([seeds[0], gated])
+    settings = settings_of([seeds[0], base, gated])
+    assert any(sentence in note for note in left_out(settings, compare(settings)))
+
+
+def test_another_chat_template_or_engine_argument_is_no_seed_of_a_setting():
+    one, other = ({"weights": {"rl": "weights:a"}, "shared": name * 16} for name in "ab")
+    results = [result(RL, 0.1, **one), result(RL, 0.9, seed=2, noise=1, **other), result(CONTROL, 0.9, noise=1, **one)]
+    assert [one.seeds for one in settings_of(results)] == [(0,), (1,), (1,)]
+    [row] = [row for row in made(results) if row.result.decoding == CONTROL]
+    assert row.reference.first.provenance["shared"] == "a" * 16
+    older = result(RL, 0.5, seed=3, noise=2)  # does not tell: with one kind beside it, it is of that kind
+    assert [one.seeds for one in settings_of([results[0], older])] == [(0, 2)]
+
+
 def first_samples(one, n):
     names = ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
     return {"sampling": one.sampling.replace(samples=n), **{name: getattr(one, name)[:, :n] for name in names}}
