@@ -5,8 +5,9 @@ of the command line. What a pair cannot serve, and what is not known, is refused
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -37,7 +38,11 @@ FIELDS = ("decoding", *Decoding.model_fields, *SAMPLING, *Key.model_fields)  # w
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What one request asks for; `top` is how many of RL's likeliest tokens to list, None without `logprobs`."""
+    """What one request asks for; `top` is how many of RL's likeliest tokens to list, None without `logprobs`.
+
+    `planned` counts the samples that its prompts were given so far, by problem: a prompt that stands twice in a request
+    gets other samples the second time, as n would count them.
+    """
 
     model: str
     decoding: Decoding
@@ -47,6 +52,13 @@ class Asked:
     n: int
     stop: tuple[str, ...]
     top: int | None
+    planned: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
+
+    def samples(self, problem: str) -> range:
+        """Return the samples to draw for a prompt of this problem, those after the ones it had before."""
+        first = self.sample + self.planned[problem]
+        self.planned[problem] += self.n
+        return range(first, first + self.n)
 
     def about(self) -> dict[str, Any]:
         """Return what would give the same tokens again, as plain values; the problem may be the prompt's digest."""

@@ -89,14 +89,14 @@ class PairClient:
         return self._merged(plans, params, request_id)
 
     def plans(self, asked: Asked, prompt_token_ids: tuple[int, ...]) -> list[Plan]:
-        """Plan a request's samples; a problem that is not named is the digest of its prompt."""
+        """Plan the samples of a request's prompt; a problem that is not named is the digest of its prompt."""
         problem = asked.problem or f"prompt/{digest(' '.join(map(str, prompt_token_ids)))}"
         if asked.top is not None and not 0 <= asked.top <= self.most_top:
             raise UserError(f"top_logprobs={asked.top} is refused; accepted: 0 to {self.most_top}")
         trace = None if asked.top is None else max(self.most_top, 0)
         requests = [
             Request("", problem, sample, asked.decoding, asked.sampling, prompt_token_ids, asked.stop, trace, asked.top)
-            for sample in range(asked.sample, asked.sample + asked.n)
+            for sample in asked.samples(problem)
         ]
         return self.pair.plans(requests)
 

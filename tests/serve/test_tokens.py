@@ -219,6 +219,17 @@ def test_several_prompts_are_several_problems(server):
     assert [each.text for each in together.choices] == [each.text for one in apart for each in one.choices]
 
 
+def test_a_prompt_that_stands_twice_in_a_request_has_other_samples_the_second_time(server):
+    """A client that asked for two samples so was given one text twice, and counted it as two."""
+    client = OpenAI(base_url=server.url, api_key="none")
+    text = problems(1)[0][1]
+    asked: dict[str, Any] = {"model": "tiny:base", "temperature": 3, "top_p": 1, "max_tokens": 24, "n": 2, "seed": 3}
+    together = client.completions.create(prompt=[text, text], **asked)
+    counted = client.completions.create(prompt=text, **{**asked, "n": 4})
+    assert [each.text for each in together.choices] == [each.text for each in counted.choices]
+    assert len({each.text for each in together.choices}) == 4
+
+
 def test_without_a_key_only_this_machine_by_its_own_name_is_answered(server):
     for host, status in {
         "localhost:8000": 200,
