@@ -81,7 +81,7 @@ def import_foreign(
     """
     paths, files = _in_order(paths)
     runs = [read_foreign(path, metric) for path in paths]
-    run = _together(runs, paths)
+    run = _once(_together(runs, paths))
     if not (name := task or run.task):
         raise UserError(f"{paths[0]} does not say which benchmark it is; give --task")
     name = folder_name("task", name)
@@ -189,6 +189,26 @@ def _together(runs: Sequence[ForeignRun], paths: Sequence[Path]) -> ForeignRun:
     drawn = {name: value for name in DRAWN if (value := same(run.sampling.get(name) for run in runs)) is not None}
     remarks = [remark for run in runs for remark in run.remarks]
     return replace(first, responses=numbered(found, paths[0]), sampling=drawn, remarks=tuple(dict.fromkeys(remarks)))
+
+
+def _once(run: ForeignRun) -> ForeignRun:
+    """Return a run whose responses to each problem are all equal with one of each, if it is greedy; remark on it.
+
+    Greedy responses are one draw however often they are asked for, under whatever seed; as more they would be evidence
+    of a spread, and of a Pass@k, that nobody looked for.
+    """
+    texts: dict[str, set[str]] = {}
+    for each in run.responses:
+        texts.setdefault(each.problem, set()).add(each.text)
+    samples = max(each.sample for each in run.responses) + 1
+    if samples == 1 or any(len(own) > 1 for own in texts.values()):
+        return run
+    same = f"the {samples} responses to each problem are equal"
+    if run.sampling.get("temperature") != 0:
+        remark = f"{same}: if nothing was left to chance, or all have one seed, they are one sample; then import one"
+        return replace(run, remarks=(*run.remarks, remark))
+    once = tuple(each for each in run.responses if each.sample == 0)
+    return replace(run, responses=once, remarks=(*run.remarks, f"{same}, as temperature 0 has it: they count once"))
 
 
 def _drawn(run: ForeignRun, samples: int) -> tuple[dict[str, Any], list[str]]:

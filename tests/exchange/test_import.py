@@ -292,6 +292,24 @@ def test_two_imports_of_one_file_are_one_record(tmp_path):
     assert np.isfinite(first["scores"]["official"]["avg@1"])
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_greedy_responses_to_a_problem_count_once(tmp_path, apart):
+    """Four epochs at temperature 0 were four samples of a sampling that nobody told."""
+    log = inspect_log(((1,), (0,)) if apart else ((1, 1, 1, 1), (0, 0, 0, 0)))
+    log["eval"]["model_generate_config"]["temperature"] = 0
+    files = [put(tmp_path / "log.json", log)]
+    if apart:
+        files.append(put(tmp_path / "again.json", {**log, "plan": {"config": {"seed": 7}}}))
+    told = import_foreign(tmp_path / "store", files, decoding=RL)
+    [result] = read_results([tmp_path / "store"], grader="official")
+    assert (result.samples, result.sampling.greedy, result.avg) == (1, True, 0.5)
+    assert "responses to each problem are equal, as temperature 0 has it: they count once" in told["remarks"][-1]
+    assert "pass@2" not in result.metrics()
+    log["eval"]["model_generate_config"]["temperature"] = 0.6
+    told = import_foreign(tmp_path / "warm", [put(tmp_path / "log.json", log)], decoding=RL)
+    assert any("then import one" in remark for remark in told["remarks"]) is not apart
+
+
 def log_in(folder, correct):
     folder.mkdir(exist_ok=True)
     return put(folder / "log.json", inspect_log(correct))
