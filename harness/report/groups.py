@@ -35,9 +35,10 @@ class Group:
 
 
 def grouped(results: Sequence[EvalResult]) -> list[Group]:
-    """Group results by pair and likeness; the same result given twice counts once."""
+    """Group results by pair, weights and likeness; the same result given twice counts once."""
     once = {(result.config_hash, result.name, result.pair): result for result in results}
-    found = lots(list(once.values()), lambda result: result.pair)
+    kinds = _by_weights(list(once.values()))
+    found = lots(list(once.values()), lambda result: (result.pair, kinds[id(result)]))
     pairs = [mine[0].pair for mine in found]
     groups = []
     for mine in found:
@@ -48,6 +49,19 @@ def grouped(results: Sequence[EvalResult]) -> list[Group]:
         called = (names.pop() if len(names) == 1 else "") or pair_title(rl)
         groups.append(Group(called + told, "", base, rl, tuple(mine), tuple(settings_of(mine))))
     return groups
+
+
+def _by_weights(results: Sequence[EvalResult]) -> dict[int, int]:
+    """Number the weights that lay at a pair's places, result by result (by `id`); what is not told is of the first."""
+    kinds: dict[Any, list[dict[str, str]]] = {}
+    numbers: dict[int, int] = {}
+    for result in sorted(results, key=lambda one: -len(one.weights)):
+        mine, known = result.weights.items(), kinds.setdefault(result.pair, [])
+        fits = (i for i, one in enumerate(known) if all(one.get(role, name) == name for role, name in mine))
+        numbers[id(result)] = at = next(fits, len(known))
+        if at == len(known):
+            known.append(result.weights)
+    return numbers
 
 
 def lots(results: Sequence[EvalResult], of: Callable[[EvalResult], Hashable]) -> list[list[EvalResult]]:
@@ -73,13 +87,19 @@ def lots(results: Sequence[EvalResult], of: Callable[[EvalResult], Hashable]) ->
 
 
 def set_apart(lot: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]]) -> str:
-    """Return in words what sets a lot apart from others of its pair: sampling, grader, answers, or its problems."""
+    """Return in words what sets a lot apart from others of its pair: weights, sampling, grader, answers, problems."""
     names = ("grader", "versions", "golds", "temperature", "top_p", "max_tokens")
-    mine, *rest = [{name: facets(one[0])[name] for name in names} for one in (lot, *others)]
+    mine, *rest = [_weights(one) | {name: facets(one[0])[name] for name in names} for one in (lot, *others)]
     words = [mine[name] for name in telling([mine, *rest]) if mine[name]]
     if not words and len(others) > 1:
         words = list(dict.fromkeys(f"{result.task}: {facets(result)['problems']}" for result in lot))
     return ", ".join(words)
+
+
+def _weights(lot: Sequence[EvalResult]) -> dict[str, str]:
+    """Return in words which weights of each model a lot has, as far as told."""
+    told = max((result.weights for result in lot), key=len)
+    return {role: f"{role} {name.replace('weights:', 'weights ')}" for role, name in told.items()}
 
 
 def pair_title(rl: str) -> str:

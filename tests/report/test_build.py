@@ -153,6 +153,17 @@ def test_other_problems_or_samplings_are_never_mixed():
     assert [group.pair for group in groups] == ["DAPO (DAPO-Qwen-32B)", "r"]
 
 
+def test_other_weights_at_the_same_place_have_a_section_of_their_own():
+    """One grid had cells of a model and of what was trained anew at its place."""
+    old, new = ({"base": "weights:b", "rl": f"weights:{name}"} for name in ("0e27", "d08e"))
+    results = [result(GRID[1], weights=old, shared="s"), result(GRID[1], seed=1, weights=new, shared="s")]
+    results += [result(GRID[2], weights=new, shared="s"), result(GRID[0], seed=2, weights={"base": "weights:b"})]
+    found = grouped([*results, result(GRID[3], seed=3)])
+    assert [group.pair for group in found] == [f"DAPO (DAPO-Qwen-32B) (rl weights {name})" for name in ("0e27", "d08e")]
+    assert [len(group.results) for group in found] == [3, 2]
+    assert [group.pair for group in grouped(results[1:3])] == ["DAPO (DAPO-Qwen-32B)"]
+
+
 def test_grid_and_on_rl_have_their_controls():
     found = tables(report())
     assert [row.cells[0].text for row in found["grid-aime24"].rows] == [
