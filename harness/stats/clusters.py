@@ -132,18 +132,24 @@ def difference_over_seeds(
     """Compare the scores of a training's seeds with the one score of its base, all on the same problems.
 
     The base was sampled once, so that its sampling error is in the difference of every seed: the standard error is
-    sqrt(sd(trained)^2 / seeds + base_error^2), the interval t with Welch's and Satterthwaite's degrees of freedom. It
-    is for other seeds and other samples on these very problems, not for other problems.
+    sqrt(sd(trained)^2 / seeds + base_error^2), the interval and p by t with Welch's and Satterthwaite's degrees of
+    freedom. They are for other seeds and other samples on these very problems, not for other problems. p is at least
+    `sign_flip_p` of the seeds, which by itself takes base's error for a gain: all seeds share it.
 
     Args:
         trained: (seeds,) scores as fractions.
-        base_error: `sampling_error` of the base's score; NaN, as of one sample a problem, gives no interval.
+        base_error: `sampling_error` of the base's score; NaN, as of one sample a problem, gives no interval and no p;
+            neither does one seed.
         base_df: its degrees of freedom, problems x (samples - 1).
     """
+    from scipy import stats
+
     d = finite("trained", trained) - base
-    error = float(np.hypot(standard_error(d), base_error))
-    low = high = float("nan")
-    if d.size > 1 and np.isfinite(base_error):
-        df = satterthwaite([(standard_error(d), d.size - 1), (base_error, base_df)])
-        low, high = t_interval(float(d.mean()), error, df + 1, level)
-    return PairedDifference(float(d.mean()), error, low, high, sign_flip_p(d), d.size)
+    mean, error = float(d.mean()), float(np.hypot(standard_error(d), base_error))
+    if not np.isfinite(error):
+        nan = float("nan")
+        return PairedDifference(mean, nan, nan, nan, nan, d.size)
+    df = satterthwaite([(standard_error(d), d.size - 1), (base_error, base_df)])
+    low, high = t_interval(mean, error, df + 1, level)
+    p = float(2 * stats.t.sf(abs(mean) / error, df)) if error else float(mean == 0)
+    return PairedDifference(mean, error, low, high, max(p, sign_flip_p(d)), d.size)

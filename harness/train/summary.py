@@ -16,7 +16,16 @@ from harness.errors import DamagedError, UserError
 from harness.files import write_file
 from harness.markdown import interval, markdown_table
 from harness.spec import parse
-from harness.stats import Comparison, Scores, difference_over_seeds, family, standard_error, t_interval
+from harness.stats import (
+    Comparison,
+    Scores,
+    difference_over_seeds,
+    family,
+    holm,
+    pass_sampling_error,
+    standard_error,
+    t_interval,
+)
 from harness.train.folder import TrainingFolder, read_form, write_json
 from harness.train.forms import SummaryFile
 from harness.train.spec import TrainSpec, Validation, plain
@@ -138,19 +147,32 @@ def _benchmarks(found: dict[str, Any], other: dict[str, Any] | None) -> dict[str
         for row in family(pairs):
             task, metric = row.task.rsplit(" ", 1)
             benchmarks[task][metric][name] = _difference(row)
-            if name == "gain" and metric == "avg" and (error := _base_error(found, task)):
-                d = difference_over_seeds(row.result.values, float(row.reference.values[0]), *error)
-                benchmarks[task][metric][name] |= {"interval": _interval((d.low, d.high)), "of_base": error[0]}
+            if name == "gain":
+                benchmarks[task][metric][name] |= _with_base_error(row, _base_error(found, task, metric))
+    gains = [row["gain"] for metrics in benchmarks.values() for row in metrics.values() if "gain" in row]
+    known = [gain for gain in gains if gain["p"] is not None]
+    for gain, p in zip(known, holm([gain["p"] for gain in known]), strict=True):
+        gain["holm_p"] = float(p)
     return benchmarks
 
 
-def _base_error(found: dict[str, Any], task: str) -> tuple[float, int] | None:
-    """Return the sampling error of base's Avg@k with its degrees of freedom; None where its samples were not kept."""
+def _with_base_error(row: Comparison[Scores], error: tuple[float, int] | None) -> dict[str, Any]:
+    """Return the interval and p of a gain with base's sampling error in both; no p where that is not known."""
+    if error is None:
+        return {"p": None, "holm_p": None}
+    d = difference_over_seeds(row.result.values, float(row.reference.values[0]), *error)
+    p = None if np.isnan(d.p) else d.p
+    return {"interval": _interval((d.low, d.high)), "of_base": error[0], "p": p, "holm_p": None}
+
+
+def _base_error(found: dict[str, Any], task: str, metric: str) -> tuple[float, int] | None:
+    """Return the sampling error of base's Avg@k or Pass@k with its degrees of freedom; None without its samples."""
     base = found["base"][task]
-    if not (right := base.get("right")) or base["samples"] < 2:
+    if not base.get("right") or (samples := int(base["samples"])) < 2:
         return None
-    share, more = np.array(list(right.values())) / base["samples"], int(base["samples"]) - 1
-    return float(np.sqrt((share * (1 - share)).sum() / more) / share.size), share.size * more
+    right = np.array(list(base["right"].values()))
+    k = 1 if metric == "avg" else samples // 2
+    return pass_sampling_error(np.arange(samples) < right[:, None], k), right.size * (samples - 1)
 
 
 def _by_seed(found: dict[str, Any], task: str, metric: str) -> Scores:
@@ -231,7 +253,7 @@ def text(found: dict[str, Any]) -> str:
                 rows.append(cells)
         lines += [markdown_table(head, rows, left=2), ""]
         if any("of_base" in metrics.get("avg", {}).get("gain", {}) for metrics in found["benchmarks"].values()):
-            lines += ["Base was sampled once: its sampling error is in the interval of trained - base (Avg).", ""]
+            lines += ["Base was sampled once: its sampling error is in the intervals of trained - base.", ""]
         if over_problems:
             lines += [
                 "Over problems: the 95 % interval of trained - base, paired by problem, all seeds together.",

@@ -157,7 +157,20 @@ def test_a_training_minus_its_base_has_the_bases_error():
     half = scipy_stats.t.ppf(0.975, 90) * 0.03
     assert (d.low, d.high) == pytest.approx((0.1 - half, 0.1 + half))
     assert np.isnan(stats.difference_over_seeds(trained[:1], 0.4, 0.03, 90).low)
-    assert np.isnan(stats.difference_over_seeds(trained, 0.4, float("nan"), 90).low)
+    unknown = stats.difference_over_seeds(trained, 0.4, float("nan"), 90)
+    assert np.isnan(unknown.low)
+    assert np.isnan(unknown.p)
+
+
+def test_the_bases_error_is_in_the_p_of_a_training_minus_its_base():
+    """All eight seeds lie above a base that was unlucky: by signs alone p was 2/256, and with 12 seeds 5e-4."""
+    lucky = stats.difference_over_seeds(np.full(8, 0.53), 0.5, 0.03, 90)
+    assert lucky.p == pytest.approx(2 * scipy_stats.t.sf(1, 90))
+    random, claims = np.random.default_rng(3), 0
+    for _ in range(400):
+        trained, base = 0.5 + 0.01 * random.normal(size=8), 0.5 + 0.02 * random.normal()
+        claims += stats.difference_over_seeds(trained, base, 0.02, 900).p < 0.05
+    assert claims < 0.08 * 400  # 0.69 of them by signs alone
 
 
 def test_a_score_over_seeds_is_for_other_problems_and_other_seeds():

@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from harness.errors import UserError
+from harness.stats import pass_sampling_error
 from harness.train import load_train
 from harness.train.folder import Input, TrainingFolder, write_json
 from harness.train.summary import write_summary
@@ -119,6 +121,13 @@ def test_the_gain_over_base_has_an_interval_over_problems(tmp_path):
     # over seeds: sd .029463 / sqrt 2 and base's sampling error .062002, together .065408; 33.9 degrees of freedom
     gain = found["benchmarks"]["t"]["avg"]["gain"]
     assert gain["interval"] == pytest.approx([0.3125 - 0.13295, 0.3125 + 0.13295], abs=1e-4)
+    assert gain["p"] == 0.5  # by the signs of two seeds; by t, with base's error, less than 0.001
+    of_pass = found["benchmarks"]["t"]["pass"]["gain"]
+    right = np.array([2, 0, 4, 1, 3, 2])
+    assert of_pass["of_base"] == pytest.approx(pass_sampling_error(np.arange(8) < right[:, None], 4))
+    assert of_pass["interval"][1] - of_pass["mean"] > 2 * of_pass["of_base"]  # which Pass@4 was without
+    assert [one["holm_p"] for one in (gain, of_pass)] == [1.0, 1.0]
+    assert "in the intervals of trained - base." in (folder.path / "summary.md").read_text()
     first, second, *_ = rows((folder.path / "summary.md").read_text())
     assert (first[0], first[2], first[5:]) == ("t (6 of 9 problems)", "25.0", ["[+17.5, +45.0]", "0.031"])
     assert second[5:] == ["", ""]
