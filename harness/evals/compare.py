@@ -221,7 +221,7 @@ def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
     if any(len(side.seeds) > 1 for side in sides):
         seeds = sorted({seed for side in sides for seed in side.seeds})
         lines += [f"A score is the mean of all seeds that its setting has (of {', '.join(map(str, seeds))})."]
-    if any(side.first.partial for side in sides):
+    if any(side.partial for side in sides):
         lines += ["Partial results are in it: they are marked, and will change when the rest is decoded."]
     return "\n".join([*lines, *(f"Left out: {visible(note)}." for note in notes)])
 

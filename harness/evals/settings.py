@@ -57,6 +57,11 @@ class Setting(stats.Scores):
         return self.first.benchmark
 
     @property
+    def partial(self) -> str | None:
+        """Return of what one of its seeds is a part; None where all are whole."""
+        return next((result.partial for result in self.results if result.partial), None)
+
+    @property
     def replacement_ratio(self) -> float:
         """Return positions where the criterion held over generated tokens, summed over all responses."""
         replaced = sum(int(result.n_replaced.sum()) for result in self.results)
@@ -152,7 +157,7 @@ def _labels(settings: Sequence[Setting], usual: Sampling | None) -> list[str]:
     names_of, labels = {task: telling(each) for task, each in by_task.items()}, []
     for setting, mine in zip(settings, told, strict=True):
         words = [mine[name] for name in names_of[setting.task] if mine.get(name) and mine[name] != said.get(name)]
-        words += [setting.first.partial] if setting.first.partial else []
+        words += [setting.partial] if setting.partial else []
         labels.append(setting.decoding.label() + (f" ({', '.join(words)})" if words else ""))
     names = [(setting.task, label) for setting, label in zip(settings, labels, strict=True)]
     return [

@@ -15,7 +15,9 @@ from harness.report.known import Known, like_models, like_pairs, model_known, pa
 from harness.report.model import Cell, Column, Row, Section, Table
 from harness.report.scores import anchor
 from harness.report.shapes import Score, title
+from harness.spec import Sampling
 
+PAPER = Sampling()  # how the paper draws is what we take where nothing is said
 DECODED = ("aime24", "minerva")  # benchmarks of which the paper prints decodings of its pairs
 
 
@@ -65,8 +67,14 @@ def against_paper(groups: Sequence[Group], base: str | None = None) -> Section |
             "results of one"
         )
     models = {place: model_known(place, base) for place in bases}
-    matches = [match for group in groups for match in _matches(group, models[group.base])]
+    every = [match for group in groups for match in _matches(group, models[group.base])]
+    matches = [match for match in every if not _drawn_otherwise(match.result)]
     said = tuple(dict.fromkeys(text for group in groups for text in _hints(group, models[group.base])))
+    if others := dict.fromkeys(words for match in every if (words := _drawn_otherwise(match.result))):
+        said += (
+            f"Results that are drawn otherwise ({'; '.join(others)}) do not stand beside the paper's, which are drawn "
+            f"at T = {PAPER.temperature:g} and {PAPER.truncation}.",
+        )
     if not matches:
         return Section("Beside the paper", said) if said else None
     titles = ("Paper", "Ours", "Difference", "Sampling error of both", "Within?")
@@ -85,6 +93,16 @@ def against_paper(groups: Sequence[Group], base: str | None = None) -> Section |
         tuple(match.row() for match in matches), tuple(notes),
     )  # fmt: skip
     return Section("Beside the paper", said, (table,))
+
+
+def _drawn_otherwise(result: EvalResult) -> str:
+    """Say how a result was drawn if the paper did it otherwise; what it does not tell counts as alike."""
+    sampling, words = result.sampling, []
+    if "temperature" not in result.lacks and sampling.temperature != PAPER.temperature:
+        words.append("greedy" if sampling.greedy else f"T = {sampling.temperature:g}")
+    if "top_p" not in result.lacks and sampling.truncation != PAPER.truncation and not sampling.greedy:
+        words.append(sampling.truncation)
+    return ", ".join(words)
 
 
 def _hints(group: Group, model: Known | None) -> list[str]:
@@ -132,6 +150,8 @@ def _matches(group: Group, base: Known | None) -> list[Match]:
 
 def _scored(what: str, theirs: Score, result: EvalResult) -> list[Match]:
     """Return a score of the paper beside ours: Avg, and Pass@k where both have it."""
+    short = result.sampling.max_tokens
+    what += f", at most {short:,} tokens" if short < PAPER.max_tokens and "max_tokens" not in result.lacks else ""
     avg = f"{what}, Avg@{result.samples}"
     found = [Match(avg, theirs.avg, 100 * result.avg, 100 * result.sampling_error, 0.005, result)]
     if theirs.passed is not None and theirs.k <= result.samples:

@@ -89,7 +89,7 @@ def score(setting: Setting, beside: str = "", k: int | None = None) -> Score:
         error=100 * setting.standard_error,
         beside=beside,
         link=anchor(setting.first),
-        sign="*" if setting.first.partial else "",
+        sign="*" if setting.partial else "",
     )
 
 
@@ -134,7 +134,7 @@ def _methods(group: Group) -> Table:
         )
         for (label, _), found in chosen.items()
     ]
-    if any(one.first.partial for found in chosen.values() for one in found.values()):
+    if any(one.partial for found in chosen.values() for one in found.values()):
         notes.append("* A part of the samples only: it will change when the rest is decoded.")
     return methods_table(
         f"main-{group.slug or 'scores'}".rstrip("-"), f"Ways of decoding the {group.pair}.", methods, notes=notes,

@@ -199,7 +199,7 @@ def _score(rows: Sequence[Trained], others: Sequence[Trained], k: int) -> Score:
         error=100 * found.error,
         beside=f"{100 * d.mean:+.1f} {interval(d.low, d.high, sign=True)}".rstrip() if d else "",
         link=anchor(first.first),
-        sign="*" if any(setting.first.partial for setting in every) else "",
+        sign="*" if any(setting.partial for setting in every) else "",
     )
 
 

@@ -1,5 +1,7 @@
 """What a report says of results: the verdict, the control of every extrapolation, the paper's number beside ours."""
 
+from dataclasses import replace
+
 import pytest
 
 from harness import stats
@@ -191,6 +193,20 @@ def test_a_named_training_method_finds_its_row():
     made = build([result(Decoding(), pair=math, problems=30, name="Ours")])
     [row] = tables(made)["beside-the-paper"].rows
     assert (row.cells[0].text, row.cells[1].text) == ("AIME24, Qwen2.5-Math-7B, Ours, Avg@4", "39.06")
+
+
+def test_what_is_drawn_otherwise_is_not_beside_the_paper():
+    """Greedy RL was set beside the paper's Avg@32 at T = 1, as the same setting."""
+    usual = result(GRID[1], samples=32, problems=30)
+    for how in ({"temperature": 0.6}, {"top_p": 0.95}, {"min_p": 0.1, "top_p": 1.0}):
+        other = replace(usual, sampling=usual.sampling.replace(**how))
+        made = build([other])
+        assert "beside-the-paper" not in tables(made)
+        [section] = [each for each in made.sections if each.title == "Beside the paper"]
+        assert "which are drawn at T = 1 and top-p 0.7" in section.paragraphs[-1]
+    short = replace(usual, sampling=usual.sampling.replace(max_tokens=4096))
+    [row] = tables(build([short]))["beside-the-paper"].rows
+    assert row.cells[0].text == "AIME24, rl, at most 4,096 tokens, Avg@32"
 
 
 def test_pass_at_16_is_beside_the_papers_too():
