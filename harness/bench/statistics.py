@@ -37,8 +37,8 @@ def bench_statistics(
     """Simulate every cell; shares are fractions, `runs` each, so that 0.95 has a standard error of 0.005 at 2,000.
 
     Returns:
-        `scores`, `differences`, `families`, `pools`, `trainings`, `seeds`, `choices`, `powers` and `shares`: rows of
-        plain values.
+        `scores`, `differences`, `families`, `pools`, `trainings`, `seeds`, `choices`, `powers`, `shares`, `averages`
+        and `claims`: rows of plain values.
     """
     found: dict[str, Any] = {"runs": runs, "seed": seed, "machine": platform.machine(), "date": str(date.today())}
     for at, (name, simulate) in enumerate(SIMULATIONS.items()):
@@ -289,6 +289,43 @@ def _seed_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
+def _average_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """An average over benchmarks: the interval made of theirs, beside the one that their standard errors give."""
+    for laws in (
+        ("middle, 40 %",) * 2,
+        ("easy, 95 %",) * 3,
+        ("few solved, 3 %",) * 3,
+        ("hard, 3 %", "middle, 40 %", "hard, 3 %"),
+    ):
+        truth, covered, by_errors = float(np.mean([expected(law) for law in laws])), 0, 0
+        for _ in range(runs):
+            sets = [
+                random.random((n, 8)) < chances(law, (n,), random)[:, None]
+                for law, n in zip(laws, (30, 30, 83), strict=False)
+            ]
+            parts = [(float(x.mean()), *stats.score_interval(x)) for x in sets]
+            covered += _holds(stats.mean_interval(parts), truth)
+            errors = [stats.standard_error(x) for x in sets]
+            mean, error = stats.mean_over_benchmarks([(p[0], e) for p, e in zip(parts, errors, strict=True)])
+            degrees = stats.satterthwaite([(e, len(x) - 1) for e, x in zip(errors, sets, strict=True)])
+            by_errors += _holds(stats.t_interval(mean, error, degrees + 1), truth)
+        yield {"benchmarks": " + ".join(laws), "coverage": covered / runs, "of standard errors": by_errors / runs}
+
+
+def _claim_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """Trained minus base where nothing is gained: claims at 5 %, beside those by the signs of the seeds alone."""
+    p = chances("middle, 40 %", (30,), np.random.default_rng(7))
+    for seeds in (6, 8, 12):
+        claims, by_signs = 0, 0
+        for _ in range(runs):
+            trained = (random.random((seeds, 30, 16)) < p[:, None]).mean(axis=(1, 2))
+            base = random.random((30, 16)) < p[:, None]
+            found = stats.difference_over_seeds(trained, float(base.mean()), stats.sampling_error(base), 30 * 15)
+            claims += found.p < 0.05
+            by_signs += stats.sign_flip_p(trained - base.mean()) < 0.05
+        yield {"seeds": seeds, "false claims": claims / runs, "by signs": by_signs / runs}
+
+
 TITLES = {
     "scores": "Avg@k: share of 95 % intervals over problems that hold the truth",
     "differences": "Paired differences: coverage where there is a gain, and where there is none; false claims at 5 %",
@@ -296,7 +333,9 @@ TITLES = {
     "pools": "The mean of two settings' differences over benchmarks; claims at 5 %, false where there is no gain",
     "trainings": "Trained minus base over three seeds of a training",
     "seeds": "Scores and differences over seeds and problems: coverage, of two methods as good as each other",
+    "claims": "Trained minus base where nothing is gained: false claims at 5 %",
     "choices": "The best of settings that gain nothing, confirmed with new seeds",
+    "averages": "An average over benchmarks of 30, 30 and 83 problems x 8: coverage",
     "powers": "The problems asked for from a pilot of 240 x 16, to find a gain with 80 % chance",
     "shares": "A share of tokens, and the ratio of two: coverage of intervals over problems",
 }
@@ -328,5 +367,7 @@ SIMULATIONS: dict[str, Callable[[Random, int], Iterator[dict[str, Any]]]] = {
     "choices": _choice_rows,
     "powers": _power_rows,
     "shares": _share_rows,
-    "seeds": _seed_rows,  # last, so that the others draw what they drew before
+    "seeds": _seed_rows,  # here and below, so that the others draw what they drew before
+    "averages": _average_rows,
+    "claims": _claim_rows,
 }

@@ -148,8 +148,7 @@ def _mean(found: Mapping[str, Setting], group: Group, k: int) -> Score | None:
         return None
     settings = list(found.values())
     mean, error = stats.mean_over_benchmarks([(100 * one.avg, 100 * one.standard_error) for one in settings])
-    degrees = stats.satterthwaite([(one.standard_error, len(one.units) - 1) for one in settings])
-    low, high = stats.t_interval(mean, error, degrees + 1)
+    low, high = (100 * end for end in stats.mean_interval([(one.avg, *one.interval) for one in settings]))
     passed = sum(100 * one.pass_at(k) for one in settings) / len(settings)
     return Score(mean, settings[0].samples, low, high, k, passed, error)
 

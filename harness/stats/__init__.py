@@ -25,7 +25,7 @@ from harness.stats.paired import PairedDifference, difference_interval, paired_d
 from harness.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem
 from harness.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
 from harness.stats.shares import Share, share_ratio, token_mean, token_share
-from harness.stats.tables import holm, mean_over_benchmarks
+from harness.stats.tables import holm, mean_interval, mean_over_benchmarks
 
 __all__ = [
     "SPLITS",
@@ -54,6 +54,7 @@ __all__ = [
     "holm",
     "maj_at_k",
     "maj_at_k_per_problem",
+    "mean_interval",
     "mean_over_benchmarks",
     "paired_difference",
     "paired_spread",

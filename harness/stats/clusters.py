@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from harness.stats.errors import finite, satterthwaite, score_interval, standard_error, t_interval
 from harness.stats.paired import PairedDifference, difference_interval, sign_flip_p
+from harness.stats.tables import mean_interval
 
 
 def clustered_errors(values: ArrayLike, per_seed: int) -> dict[str, float]:
@@ -87,15 +88,17 @@ Runs = Mapping[Any, ArrayLike]  # of one benchmark, by seed of the training: (pr
 def score_over_runs(benchmarks: Sequence[Runs], level: float = 0.95) -> PairedDifference:
     """Return Avg@K as a mean over trainings and benchmarks, its interval for other problems and seeds; `p` is void.
 
-    Of one benchmark it is at least `score_interval`, which holds near 0 and 1; of one training it is that one.
+    It is at least `score_interval`, of several benchmarks the `mean_interval` of theirs, which hold near 0 and 1; of
+    one training it is that one.
     """
     tables = [_table(runs, list(runs)) for runs in benchmarks]
     seeds = [np.mean([x.mean(axis=0) for x in tables], axis=0)] if len({x.shape[1] for x in tables}) == 1 else []
     found = crossed_mean([x.mean(axis=1) for x in tables], seeds, level)
     low, high = max(0.0, found.low), min(1.0, found.high)
-    if len(tables) == 1:
-        least, most = score_interval(np.hstack([finite("runs", x) for x in benchmarks[0].values()]), level)
-        low, high = (min(low, least), max(high, most)) if tables[0].shape[1] > 1 else (least, most)
+    every = [np.hstack([finite("runs", x) for x in runs.values()]) for runs in benchmarks]
+    least, most = mean_interval([(float(x.mean()), *score_interval(x, level)) for x in every])
+    alone = all(x.shape[1] == 1 for x in tables)
+    low, high = (least, most) if alone else (float(np.fmin(low, least)), float(np.fmax(high, most)))
     return replace(found, low=low, high=high)
 
 

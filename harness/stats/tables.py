@@ -42,3 +42,21 @@ def mean_over_benchmarks(scores: Sequence[tuple[float, float]]) -> tuple[float, 
         raise UserError("scores is empty; accepted: one (score, standard error) pair a benchmark")
     values, errors = np.asarray(scores, dtype=float).T
     return float(values.mean()), float(np.sqrt((errors**2).sum()) / len(values))
+
+
+def mean_interval(scores: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    """Return the interval of the unweighted mean of scores, each with its own interval: (score, low, high), one a
+    benchmark.
+
+    Each side is the root of the summed squares of the benchmarks' own distances, over their number (MOVER; Zou and
+    Donner, 2008). So a benchmark where everything is right or wrong, whose standard error is 0, counts with what its
+    interval says, and the ends stay where scores can be. NaN where one has no interval.
+
+    >>> mean_interval([(0.5, 0.4, 0.6), (1.0, 0.8, 1.0)])
+    (0.6381966011250105, 0.8)
+    """
+    if not scores:
+        raise UserError("scores is empty; accepted: one (score, low, high) a benchmark")
+    mean, low, high = np.asarray(scores, dtype=float).T
+    below, above = (float(np.sqrt((side**2).sum()) / mean.size) for side in (mean - low, high - mean))
+    return float(mean.mean()) - below, float(mean.mean()) + above

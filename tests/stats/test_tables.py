@@ -128,3 +128,16 @@ def test_a_share_of_nothing_and_problems_that_agree_have_an_interval():
     assert same.low < 0.185 < 0.2 < 0.215 < same.high
     ratio = stats.share_ratio((np.full(30, 10), np.full(30, 50)), (np.zeros(30), np.full(30, 50)))
     assert ratio.low < 100 < ratio.value == 601 < ratio.high
+
+
+def test_the_interval_of_an_average_knows_that_a_benchmark_of_zeros_is_not_certain():
+    """By standard errors the second benchmark would add nothing: 40 problems without a right sample."""
+    some, none = np.tile([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]], (10, 1)), np.zeros((40, 2))
+    (a, b), (_, top) = stats.score_interval(some), stats.score_interval(none)
+    low, high = stats.mean_interval([(0.5, a, b), (0.0, 0.0, top)])
+    assert (low, high) == pytest.approx((0.25 - (0.5 - a) / 2, 0.25 + np.hypot(b - 0.5, top) / 2))
+    found = stats.score_over_runs([{0: some}, {0: none}])
+    assert (found.low, found.high) == pytest.approx((low, high))
+    ends = stats.mean_interval([(1.0, *stats.score_interval(1 - none))] * 3)
+    assert 0.9 < ends[0] < 1 == ends[1]
+    assert np.isnan(stats.mean_interval([(0.5, a, b), (1.0, float("nan"), float("nan"))])).all()
