@@ -17,14 +17,21 @@ RecordName = Annotated[str, typer.Argument(help="Beginning of a record's hash, w
 RECORDS = Path("runs/records")
 
 
+def _say_if_empty(store: Path) -> None:
+    """Say on stderr that there are no records: stdout stays empty, for scripts."""
+    from harness.records import RecordStore
+
+    if not (records := RecordStore(store)).names():
+        echo(records.emptiness(), err=True)
+
+
 @app.command("list")
 def records_list(store: RecordsFolder = RECORDS) -> None:
     """List every record: what it is, how much of it is held, whether it is finished."""
     from harness.records.commands import list_records
 
     rows = list(list_records(store))
-    if not rows:
-        echo(f"no records in {str(store)!r}{'' if store.is_dir() else ', which does not exist'}", err=True)
+    _say_if_empty(store)
     for row in rows:
         if "decoding" not in row:
             typer.echo(f"{row['record']}  {'; '.join(row['damage'])}")
@@ -133,6 +140,7 @@ def records_verify(
     from harness.records.commands import verify_records
 
     found = verify_records(store, name)
+    _say_if_empty(store)
     for record, damage in found.items():
         for line in damage or ["good"]:
             echo(f"{record}  {line}")
@@ -149,6 +157,8 @@ def records_gc(
 ) -> None:
     """Find, or delete, what nothing needs: set-aside damaged files, half-written ones, empty records."""
     from harness.records.commands import gc_records
+
+    _say_if_empty(store)
 
     def told(row: dict[str, Any]) -> str:
         return f"{row['path']} ({row['reason']}, {row['bytes']:,} bytes)"

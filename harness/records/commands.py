@@ -112,8 +112,14 @@ def _plain(entry: Entry, verdicts: dict[str, dict[Any, dict[str, Any]]]) -> byte
 
 
 def verify_records(store: str | Path, name: str | None = None) -> dict[str, list[str]]:
-    """Return what is wrong, record by record (an empty list: nothing). Nothing is changed; the next run repairs."""
+    """Return what is wrong, record by record (an empty list: nothing). Nothing is changed; the next run repairs.
+
+    Raises:
+        UserError: there is no such record, or no such folder.
+    """
     records = RecordStore(store)
+    if not records.folder.is_dir():
+        raise UserError(f"store: {records.emptiness()}; accepted: a folder of records")
     names = records.find(name) if name else records.names()
     found = {}
     for each in names:

@@ -121,14 +121,22 @@ class RecordStore:
         found = {path.parent for name in (JOURNAL, OLD_JOURNAL) for path in self.folder.glob(f"*/*/{name}")}
         return sorted((folder.parent.name, folder.name) for folder in found)
 
+    def emptiness(self) -> str:
+        """Say of a store without records that it has none, and whether its folder is there."""
+        return f"no records in {str(self.folder)!r}{'' if self.folder.is_dir() else ', which does not exist'}"
+
     def find(self, name: str) -> list[tuple[str, str]]:
         """Return the records that `name` means: the beginning of a record hash, with or without `/<task>`.
+
+        An empty name means all.
 
         Raises:
             UserError: none.
         """
         start, _, task = name.partition("/")
         found = [(hash_, of) for hash_, of in self.names() if hash_.startswith(start) and task in ("", of)]
+        if not found and not name:
+            raise UserError(f"store: {self.emptiness()}; accepted: a folder of records")
         if not found:
             raise UserError(
                 f"record={name!r} is not in {str(self.folder)!r}; accepted: the beginning of a hash that "

@@ -263,3 +263,16 @@ def test_an_empty_store_is_said_to_be_empty(tmp_path, monkeypatch):
     for store, words in ((".", "no records in '.'\n"), ("nope", "no records in 'nope', which does not exist\n")):
         said = CliRunner().invoke(app, ["records", "list", "--store", store])
         assert (said.exit_code, said.stdout, said.stderr) == (0, "", words)
+
+
+@pytest.mark.parametrize("command", ["verify", "grade", "results", "gc"])
+def test_a_store_that_is_not_there_is_no_good_store(command, tmp_path, monkeypatch):
+    """A mistyped folder was verified without a word, and grade spoke of a record that nobody had named."""
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["records", command, "--store", "nope"])
+    assert done.stdout == ""
+    assert "no records in 'nope', which does not exist" in (done.stderr or str(done.exception))
+    assert (done.exit_code == 0) == (command == "gc")
+    done = CliRunner().invoke(app, ["records", command, "--store", "."])
+    assert "no records in '.'" in (done.stderr or str(done.exception))
+    assert (done.exit_code == 0) == (command in ("gc", "verify"))
