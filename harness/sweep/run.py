@@ -23,7 +23,7 @@ from harness.sweep.owner import gone
 from harness.sweep.points import Point
 from harness.sweep.progress import SweepProgress
 from harness.sweep.storage import mend
-from harness.sweep.trials import Asked, Trials
+from harness.sweep.trials import Asked, Trials, failure
 from harness.text import visible
 
 _PAUSE = 1.0  # seconds between two looks at trials that run on another machine
@@ -122,8 +122,9 @@ def status(folder: SweepFolder, spec: Search) -> str:
             ended = ", which is gone: run the sweep again" if gone(owner, folder.workers) else ""
             who = f"process {visible(owner.get('pid'))} on {visible(owner.get('host'))}"
             lines.append(f"running: trial {trial.number} by {who}{ended}")
-        if "error" in trial.user_attrs:
-            lines.append(f"failed: trial {trial.number}: {visible(trial.user_attrs['error'])}")
+    for trial in trials.failures_left():
+        what = "reference" if "reference" in trial.user_attrs["point"] else "trial"
+        lines.append(f"failed: {what} {trial.number}: {visible(failure(trial))}")
     if best := kind_of(spec).best_so_far(spec, trials, folder):
         lines.append(best)
     return "\n".join(lines)

@@ -189,9 +189,15 @@ class Trials:
         return list(found.values())
 
     def states(self) -> dict[str, int]:
-        """Count the trials of the points by state."""
-        trials = self.all()
-        return {state.name.lower(): sum(trial.state == state for trial in trials) for state in TrialState}
+        """Count the trials of the points by state; points, not attempts, are `interrupted` or `failed`.
+
+        A point that was tried again since is neither.
+        """
+        trials, lost = self.all(), self._last_of_lost(self.all())
+        by = {state.name.lower(): sum(trial.state == state for trial in trials) for state in TrialState}
+        del by["fail"]
+        failed = sum(failure(trial) is not None for trial in lost)
+        return {**by, "interrupted": len(lost) - failed, "failed": failed}
 
     def ended(self) -> int:
         """Count the trials that are complete or pruned, references included."""
@@ -208,13 +214,21 @@ class Trials:
 
     def lost(self) -> list[Point]:
         """Return the points whose trials have all failed; with `ensure`, they are tried again."""
+        return [trial.user_attrs["point"] for trial in self._last_of_lost(self.everything())]
+
+    def failures_left(self) -> list[FrozenTrial]:
+        """Return the last trial of each point, references included, that failed and was not tried again since."""
+        return [trial for trial in self._last_of_lost(self.everything()) if failure(trial) is not None]
+
+    def _last_of_lost(self, trials: Iterable[FrozenTrial]) -> list[FrozenTrial]:
+        """Return the last trial of each point whose trials have all failed."""
         alive: dict[str, bool] = {}
-        points: dict[str, Point] = {}
-        for trial in self.everything():
+        last: dict[str, FrozenTrial] = {}
+        for trial in trials:
             if (point := trial.user_attrs.get("point")) is not None:
-                points[key(point)] = point
+                last[key(point)] = trial
                 alive[key(point)] = alive.get(key(point), False) or trial.state in (*OPEN, *ENDED)
-        return [point for name, point in points.items() if not alive[name]]
+        return [trial for name, trial in last.items() if not alive[name]]
 
     def feasible(self, trial: FrozenTrial) -> bool:
         """Tell whether a complete trial is within all constraints."""
@@ -376,6 +390,12 @@ class Trials:
             for asked in batch:
                 self.fail(asked, f"{type(error).__name__}: {error}", counted=counted)
             raise
+
+
+def failure(trial: FrozenTrial) -> str | None:
+    """Return why a trial failed; None where it did not, or was interrupted: by Ctrl-C, or by what left no word."""
+    why = trial.user_attrs.get("error")
+    return None if why is None or why.startswith("KeyboardInterrupt:") else why
 
 
 def _sampler(spec: Search, salt: int) -> optuna.samplers.BaseSampler:

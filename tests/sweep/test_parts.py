@@ -11,6 +11,7 @@ from harness.errors import UserError
 from harness.sweep.fleet import gpus
 from harness.sweep.folder import SweepFolder
 from harness.sweep.owner import Owner, gone
+from harness.sweep.run import status
 from harness.sweep.storage import mend
 from harness.sweep.trials import Trials
 from tests.sweep.made import sweep
@@ -52,6 +53,30 @@ def test_a_trial_whose_owner_has_ended_is_retired_and_its_point_tried_again(tmp_
     assert second.ensure([point]) == 1
     again = second.ask()
     assert (again.trial.user_attrs["attempt"], again.trial.user_attrs["retry_of"]) == (2, 0)
+
+
+def test_what_was_interrupted_is_no_failure_and_what_was_done_since_is_none_either(tmp_path):
+    spec = sweep()
+    folder = SweepFolder.of(spec, tmp_path)
+    folder.make()
+    points = [{"pair": "tiny", "decode.tau": tau, "decode.gamma": 0.0} for tau in (-0.3, -0.2, -0.1)]
+    trials = Trials(spec, folder)
+    trials.ensure(points)
+    asked = [trials.ask() for _ in points]
+    with pytest.raises(KeyboardInterrupt), trials.failing(asked[:2], counted=False):
+        raise KeyboardInterrupt
+    with pytest.raises(RuntimeError), trials.failing(asked[2:], counted=False):
+        raise RuntimeError("no")
+    told = status(folder, spec)
+    assert "points; 2 interrupted, 1 failed; references: 0 complete" in told
+    assert told.count("failed: ") == 1
+    assert "failed: trial 2: RuntimeError: no" in told
+    assert "KeyboardInterrupt" not in told
+    trials.ensure(points)
+    for _ in points:
+        trials.finish(trials.ask(), [], {"avg_at_2": 0.5})
+    assert "points; 3 complete; references: 0 complete" in status(folder, spec)
+    assert "failed" not in status(folder, spec)
 
 
 def test_every_worker_has_gpus_of_its_own(monkeypatch):
