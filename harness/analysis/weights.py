@@ -6,6 +6,7 @@ The tensors of two checkpoints are read side by side, a few rows at a time. The 
 from it.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from harness.decode.weights import tensor_files, tensor_shapes
+from harness.decode.weights import check_weights_there, tensor_files, tensor_shapes
 from harness.errors import UserError
 from harness.progress import Bar
 from harness.spec import Pair
@@ -39,7 +40,8 @@ def weight_statistics(pair: Pair, *, spectra: bool = True, seed: int = 0, progre
     - `stable_rank`: ||D||_F^2 / ||D||_2^2 of the difference D.
 
     Raises:
-        UserError: a side has no safetensors, is an adapter, or the two have no tensor in common.
+        UserError: a side has no safetensors, is not whole, is an adapter or holds NaN or an infinity; or the two have
+            no tensor in common.
     """
     import torch
 
@@ -55,6 +57,11 @@ def weight_statistics(pair: Pair, *, spectra: bool = True, seed: int = 0, progre
         for name in sorted(common, key=_place):
             sides = tuple(opened.slice(files[role][name], name) for role in ("base", "rl"))
             row = {"name": name, "shape": list(shapes["base"][name]), **_counted(sides[0], sides[1])}
+            for role, norm in (("base", row["norm"]), ("rl", row["difference"])):
+                if not math.isfinite(norm):
+                    raise UserError(
+                        f"{role}={getattr(pair, role)!r}: its {name} holds NaN or an infinity; accepted: finite weights"
+                    )
             if spectra and len(row["shape"]) == 2 and row["numbers"] <= LARGEST and row["changed"]:
                 row |= _spectrum(sides[0][:].float(), sides[1][:].float(), random)
             tensors.append(row | dict(zip(("layer", "kind"), _place(name)[1:], strict=True)))
@@ -91,6 +98,9 @@ def _files(pair: Pair, role: str) -> dict[str, Path]:
         raise UserError(
             f"{role}={name!r} is an adapter: its own matrices are all that changed; accepted: whole weights"
         )
+    folder = Path(name).expanduser()
+    if any(folder.glob("*.safetensors*")):
+        check_weights_there(f"{role}={name!r}", folder)
     found = tensor_files(name, getattr(pair, f"{role}_revision"), fetch=True)
     if not found:
         raise UserError(f"{role}={name!r} holds no model*.safetensors; accepted: a whole checkpoint in them")
@@ -142,8 +152,14 @@ def _counted(base: Any, rl: Any) -> dict[str, Any]:
 
 
 def _spectrum(base: Any, rl: Any, random: Any) -> dict[str, float]:
-    """Compare the leading singular directions of two matrices, (m, n) float32."""
+    """Compare the leading singular directions of two matrices, (m, n) float32.
+
+    Nothing where one of them, or in float32 their difference, is zero throughout: it has no directions.
+    """
     difference = rl - base
+    if not (base.any() and rl.any() and difference.any()):
+        return {}
+    difference /= difference.abs().max()  # squares of small numbers vanish; what is told does not know the scale
     (u, s), (v, t), (_, d) = (_leading(each, random) for each in (base, rl, difference))
     k = u.shape[1]
     energy = float(difference.square().sum())

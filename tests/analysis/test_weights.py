@@ -1,11 +1,12 @@
 """Weights of made checkpoints against numpy and whole decompositions; and the command on the tiny pair."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from harness.analysis import weights
@@ -82,6 +83,52 @@ def test_what_cannot_be_compared_is_one_sentence(pair, tmp_path):
     save_file({"x": torch.ones(2)}, tmp_path / "other" / "model.safetensors")
     with pytest.raises(UserError, match="no tensor in common"):
         weight_statistics(named.replace(rl=str(tmp_path / "other")), progress=False)
+
+
+def _changed(folder, change):
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors")
+
+
+def _not_finite(folder):
+    _changed(folder, lambda tensors: tensors["model.layers.0.self_attn.q_proj.weight"][3].fill_(float("nan")))
+    return "its model.layers.0.self_attn.q_proj.weight holds NaN or an infinity; accepted: finite weights"
+
+
+def _cut_short(folder):
+    with (folder / "model.safetensors").open("r+b") as file:
+        file.truncate(1000)
+    return "its model.safetensors is cut short or damaged"
+
+
+def _without_a_shard(folder):
+    named = dict.fromkeys(load_file(folder / "model.safetensors"), "model-2.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": named}))
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    return "its model.safetensors.index.json names model-2.safetensors, which is not there"
+
+
+@pytest.mark.parametrize("broken", [_not_finite, _cut_short, _without_a_shard])
+@pytest.mark.parametrize("role", ["base", "rl"])
+def test_weights_that_are_not_whole_are_one_sentence(pair, tmp_path, broken, role):
+    said = broken(tmp_path / role)
+    with pytest.raises(UserError, match=re.escape(f"{role}={str(tmp_path / role)!r}: {said}")):
+        weight_statistics(pair[0], progress=False)
+
+
+def test_a_matrix_of_zeros_has_no_directions_and_small_changes_have(pair, tmp_path):
+    """Squares of small differences vanish in float32: their energy was 0, and the command ended in a traceback."""
+    _changed(tmp_path / "base", lambda tensors: tensors["model.embed_tokens.weight"].zero_())
+    one = "model.layers.1.self_attn.q_proj.weight"
+    sides = [torch.zeros(40, 30), torch.zeros(40, 30)]
+    sides[0][0, 0], sides[1][0, 0] = 1e-25, 3e-25
+    for role, side in zip(("base", "rl"), sides, strict=True):
+        _changed(tmp_path / role, lambda tensors, side=side: tensors.update({one: side}))
+    found = {row["name"]: row for row in weight_statistics(pair[0], progress=False)["tensors"]}
+    assert "drift" not in found["model.embed_tokens.weight"]
+    assert found[one]["principal"] == pytest.approx(1)
+    assert found[one]["stable_rank"] == pytest.approx(1)
 
 
 def test_the_command_measures_the_tiny_pair_and_is_drawn(tmp_path):
