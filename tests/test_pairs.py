@@ -248,3 +248,13 @@ def test_the_command(write, nothing_here):
         failed = run("check", *words)
         assert isinstance(failed.exception, UserError)
         assert said in str(failed.exception)
+
+
+def test_one_checkpoint_as_both_is_warned_of(write, tmp_path):
+    """It ran without a word: 0 % replaced."""
+    pair = write()
+    (tmp_path / "again").symlink_to(tmp_path / "rl")
+    for base in (pair.rl, str(tmp_path / "again")):
+        said = " ".join(examine(Pair(base=base, rl=pair.rl), TRANSFORMERS).warned)
+        assert f"base={base!r} and rl={pair.rl!r} are one checkpoint: Δ log p is 0 everywhere, no gate on it" in said
+    assert "one checkpoint" not in " ".join(examine(pair, TRANSFORMERS).warned)

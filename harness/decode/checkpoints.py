@@ -97,6 +97,7 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
         _check_place(role, *pair.of(role))
     adapter = read_adapter(pair.rl, pair.rl_revision)
     if adapter is None:
+        _warn_of_one(pair)
         rl, base = (_read(pair, role) for role in ("rl", "base"))
     else:
         base = _read(pair, "base")
@@ -302,6 +303,18 @@ def _warn_of_another_base(pair: Pair, adapter: Adapter) -> None:
     if named != given:
         warnings.warn(
             f"rl={pair.rl!r} says it was trained on {adapter.trained_on!r}; it is applied to base={pair.base!r}",
+            stacklevel=3,
+        )
+
+
+def _warn_of_one(pair: Pair) -> None:
+    """Warn where base and RL are one checkpoint: the pair is well formed, and says nothing."""
+    (base, of_base), (rl, of_rl) = pair.of("base"), pair.of("rl")
+    folders = [Path(name).expanduser() for name in (base, rl)]
+    one = folders[0].samefile(folders[1]) if all(map(Path.is_dir, folders)) else (base, of_base) == (rl, of_rl)
+    if one:
+        warnings.warn(
+            f"base={base!r} and rl={rl!r} are one checkpoint: Δ log p is 0 everywhere, no gate on it replaces a token",
             stacklevel=3,
         )
 
