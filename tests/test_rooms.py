@@ -25,7 +25,7 @@ ROOMS = {
     "analysis": {"policy", "spec", "stats", "decode", "records", "evals"},
     "exchange": {"spec", "grading", "records", "evals"},
     "tracking": {"records", "evals", "analysis"},
-    "report": {"spec", "stats", "decode", "records", "evals", "analysis"},
+    "report": {"spec", "stats", "decode", "records", "train", "evals", "analysis"},
     "serve": {"policy", "spec", "decode", "tiny", "report"},
     "bench": {"policy", "spec", "grading", "decode", "records", "train", "tiny", "evals", "report", "serve"},
     "training": {"spec", "decode", "records", "train", "tiny", "price", "evals"},

@@ -176,9 +176,8 @@ def _problems(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def samples_of(row: Mapping[str, Any]) -> np.ndarray:
-    """Return a validation as (problems, samples) of 0 and 1, by problem; which sample was right is not kept."""
-    right = np.array([row["right"][problem] for problem in sorted(row["right"])])
-    return (np.arange(int(row["samples"])) < right[:, None]).astype(float)
+    """Return a validation as (problems, samples) of 0 and 1, by problem."""
+    return stats.samples_of([row["right"][problem] for problem in sorted(row["right"])], int(row["samples"]))
 
 
 def _choices(runs: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | None:

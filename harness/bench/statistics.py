@@ -26,7 +26,6 @@ LAWS = {  # a mixture of Beta laws of a problem's chance: (weight, a, b)
 }
 SIZES = ((12, 8), (30, 1), (30, 32), (83, 16), (272, 4))  # problems, samples
 SHARED = (0.0, 0.8)
-SEEDS = 3  # of a training
 
 Random = np.random.Generator
 
@@ -37,8 +36,8 @@ def bench_statistics(
     """Simulate every cell; shares are fractions, `runs` each, so that 0.95 has a standard error of 0.005 at 2,000.
 
     Returns:
-        `scores`, `differences`, `families`, `pools`, `trainings`, `seeds`, `choices`, `powers`, `shares`, `averages`
-        and `claims`: rows of plain values.
+        `scores`, `differences`, `families`, `pools`, `seeds`, `choices`, `powers`, `shares`, `averages` and `effects`:
+        rows of plain values.
     """
     found: dict[str, Any] = {"runs": runs, "seed": seed, "machine": platform.machine(), "date": str(date.today())}
     for at, (name, simulate) in enumerate(SIMULATIONS.items()):
@@ -119,6 +118,40 @@ def _difference_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
                 }  # fmt: skip
 
 
+EFFECTS: dict[str, Callable[[np.ndarray, Random], np.ndarray]] = {  # what the other setting does to the chances
+    "no effect": lambda p, random: p,
+    "25 % gain 0.3 of the rest": _gained,
+    "10 % gain 30 points": lambda p, random: np.where(random.random(p.shape) < 0.10, np.clip(p + 0.3, 0, 1), p),
+    "5 % gain 60 points": lambda p, random: np.where(random.random(p.shape) < 0.05, np.clip(p + 0.6, 0, 1), p),
+    "5 % lose 50, others gain 2.6": lambda p, random: np.clip(
+        p + np.where(random.random(p.shape) < 0.05, -0.5, 0.026), 0, 1
+    ),
+}
+
+
+def _effect_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """Differences that few problems carry: coverage over problems, by t alone, and for these very problems; claims."""
+    for name, effect in EFFECTS.items():
+        for law in ("middle, 40 %", "easy, 95 %"):
+            many = chances(law, (400_000,), random)
+            truth = float((effect(many, random) - many).mean())
+            for n, k in ((30, 32), (60, 8), (240, 8)):
+                hold, width = {"coverage": 0, "of t": 0, "sampling only": 0, "claims": 0}, 0.0
+                for _ in range(runs):
+                    p = chances(law, (n,), random)
+                    q = effect(p, random)
+                    a, b = pair_of(p, q, k, 0.9, random)
+                    d = stats.paired_difference(b, a)
+                    each = (b * 1.0 - a).mean(axis=1)
+                    hold["coverage"] += _holds((d.low, d.high), truth)
+                    hold["of t"] += _holds(stats.t_interval(d.mean, stats.standard_error(each), n), truth)
+                    hold["sampling only"] += _holds(d.sampling, float((q - p).mean()))
+                    hold["claims"] += d.p < 0.05
+                    width += d.high - d.low
+                shares = {key: count / runs for key, count in hold.items()}
+                yield {"effect": name, "law": law, "problems": n, "samples": k, **shares, "width": width / runs}
+
+
 def _family_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
     """Many settings minus one reference, none of which differs from it: any claim after Holm's correction is false."""
     for settings in (5, 20):
@@ -169,30 +202,6 @@ def _pool_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 _NOTHING = stats.PairedDifference(0.0, 0.0, 0.0, 0.0, 1.0, 0)  # what `pooled` does not read
-
-
-def _training_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Trained minus base over seeds of the training, on fixed problems: base was sampled once, and its error counts."""
-    for k in (4, 16):
-        for spread in (0.0, 0.02):  # what the seed of a training does to a problem's chance
-            covered, without = 0, 0
-            p = chances("middle, 40 %", (30,), np.random.default_rng(7))
-            lifted = np.clip(p + 0.05, 0, 1)
-            for _ in range(runs):
-                effects = random.normal(0, spread, size=(SEEDS, 1))
-                q = np.clip(lifted + effects, 0, 1)
-                trained = (random.random((SEEDS, 30, k)) < q[..., None]).mean(axis=(1, 2))
-                base = random.random((30, k)) < p[:, None]
-                truth = float(lifted.mean() - p.mean())
-                error = stats.sampling_error(base)
-                found = stats.difference_over_seeds(trained, float(base.mean()), error, 30 * (k - 1))
-                covered += _holds((found.low, found.high), truth)
-                plain = stats.paired_difference(trained, np.full(SEEDS, base.mean()))
-                without += _holds((plain.low, plain.high), truth)
-            yield {
-                "samples": k, "spread of seeds": spread, "coverage": covered / runs,
-                "without base's error": without / runs,
-            }  # fmt: skip
 
 
 def _choice_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
@@ -260,33 +269,38 @@ def _within(one: stats.Share, truth: float) -> bool:
 
 
 def _seed_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Two methods of equal worth, trained with several seeds each: for other problems and for other seeds."""
-    for problems, seeds, k in ((30, 3, 32), (30, 5, 32), (272, 3, 8)):
+    """Two methods of equal worth, trained with several seeds each, and their base: for other problems and seeds."""
+    for problems, benchmarks, seeds, k in ((60, 1, 2, 8), (60, 2, 2, 8), (30, 1, 3, 32), (60, 2, 3, 8), (30, 1, 5, 32)):
         for spread in (0.0, 0.05):  # what the seed does to all problems; twice as much to each of them alone
-            hold = {"score": 0, "of problems alone": 0, "difference": 0, "paired by problem alone": 0}
-            claims = 0
+            hold = dict.fromkeys(
+                ("score", "difference", "paired by problem alone", "trained - base", "false claims"), 0
+            )
             for _ in range(runs):
-                p = chances("middle, 40 %", (problems, 1), random)
-                methods = []
-                for _ in range(2):
-                    luck = random.normal(0, spread, (1, seeds)) + random.normal(0, 2 * spread, (problems, seeds))
-                    q = np.clip(p + 4 * p * (1 - p) * luck, 0, 1)
-                    x = random.random((problems, seeds, k)) < q[..., None]
-                    methods.append({seed: x[:, seed].astype(float) for seed in range(seeds)})
-                one, other = methods
-                found = stats.score_over_runs([one])
+                lucks = random.normal(0, spread, (2, 1, seeds))
+                tables = []  # of a benchmark: two methods and the base, by seed
+                for _ in range(benchmarks):
+                    p = chances("middle, 40 %", (problems, 1), random)
+                    base = (random.random((problems, k)) < p).astype(float)
+                    sides = [dict.fromkeys(range(seeds), base)]
+                    for common in lucks:
+                        luck = common + random.normal(0, 2 * spread, (problems, seeds))
+                        q = np.clip(p + 4 * p * (1 - p) * luck, 0, 1)
+                        x = (random.random((problems, seeds, k)) < q[..., None]).astype(float)
+                        sides.insert(0, {seed: x[:, seed] for seed in range(seeds)})
+                    tables.append(sides)
+                found = stats.score_over_runs([one for one, *_ in tables])
                 hold["score"] += _holds((found.low, found.high), 0.4)
-                hold["of problems alone"] += _holds(stats.score_interval(np.hstack(list(one.values()))), 0.4)
-                d = stats.difference_over_runs([(one, other)])
+                d = stats.difference_over_runs([(one, other) for one, other, _ in tables])
                 hold["difference"] += _holds((d.low, d.high), 0.0)
-                means = [np.mean([x.mean(axis=1) for x in each.values()], axis=0) for each in methods]
-                alone = stats.difference_interval(means[0] - means[1])
-                hold["paired by problem alone"] += _holds(alone, 0.0)
-                claims += d.p < 0.05
-            yield {
-                "problems": problems, "seeds": seeds, "spread of seeds": spread,
-                **{name: count / runs for name, count in hold.items()}, "false claims": claims / runs,
-            }  # fmt: skip
+                hold["false claims"] += d.p < 0.05
+                gain = stats.difference_over_runs([(one, base) for one, _, base in tables])
+                hold["trained - base"] += _holds((gain.low, gain.high), 0.0)
+                means = [[np.mean(list(side.values()), axis=(0, 2)) for side in sides[:2]] for sides in tables]
+                alone = stats.mean_difference([one - other for one, other in means], seeds * k)
+                hold["paired by problem alone"] += _holds((alone.low, alone.high), 0.0)
+            shares = {name: count / runs for name, count in hold.items()}
+            size = f"{benchmarks} x {problems}"
+            yield {"problems": size, "samples": k, "seeds": seeds, "spread of seeds": spread, **shares}
 
 
 def _average_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
@@ -312,28 +326,13 @@ def _average_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
         yield {"benchmarks": " + ".join(laws), "coverage": covered / runs, "of standard errors": by_errors / runs}
 
 
-def _claim_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Trained minus base where nothing is gained: claims at 5 %, beside those by the signs of the seeds alone."""
-    p = chances("middle, 40 %", (30,), np.random.default_rng(7))
-    for seeds in (6, 8, 12):
-        claims, by_signs = 0, 0
-        for _ in range(runs):
-            trained = (random.random((seeds, 30, 16)) < p[:, None]).mean(axis=(1, 2))
-            base = random.random((30, 16)) < p[:, None]
-            found = stats.difference_over_seeds(trained, float(base.mean()), stats.sampling_error(base), 30 * 15)
-            claims += found.p < 0.05
-            by_signs += stats.sign_flip_p(trained - base.mean()) < 0.05
-        yield {"seeds": seeds, "false claims": claims / runs, "by signs": by_signs / runs}
-
-
 TITLES = {
     "scores": "Avg@k: share of 95 % intervals over problems that hold the truth",
     "differences": "Paired differences: coverage where there is a gain, and where there is none; false claims at 5 %",
     "families": "Holm's correction: tables with any false claim, all settings against one reference",
     "pools": "The mean of two settings' differences over benchmarks; claims at 5 %, false where there is no gain",
-    "trainings": "Trained minus base over three seeds of a training",
-    "seeds": "Scores and differences over seeds and problems: coverage, of two methods as good as each other",
-    "claims": "Trained minus base where nothing is gained: false claims at 5 %",
+    "effects": "Differences that few problems carry: coverage over problems and for these very problems; claims at 5 %",
+    "seeds": "Trainings, over seeds and problems: coverage, of two methods and a base that are as good as each other",
     "choices": "The best of settings that gain nothing, confirmed with new seeds",
     "averages": "An average over benchmarks of 30, 30 and 83 problems x 8: coverage",
     "powers": "The problems asked for from a pilot of 240 x 16, to find a gain with 80 % chance",
@@ -363,11 +362,10 @@ SIMULATIONS: dict[str, Callable[[Random, int], Iterator[dict[str, Any]]]] = {
     "differences": _difference_rows,
     "families": _family_rows,
     "pools": _pool_rows,
-    "trainings": _training_rows,
     "choices": _choice_rows,
     "powers": _power_rows,
     "shares": _share_rows,
-    "seeds": _seed_rows,  # here and below, so that the others draw what they drew before
+    "seeds": _seed_rows,
     "averages": _average_rows,
-    "claims": _claim_rows,
+    "effects": _effect_rows,
 }

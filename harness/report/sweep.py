@@ -108,11 +108,11 @@ class SweepSummary(ABC):
         words = [f"best of {tried} on these {chosen_on}: {best[0].label}, {names[0]} {shown}"]
         for over, row in leads:
             d, (unit, digits, points) = row.difference, unit_of(row.result)
-            shown = f"95 % {interval(d.low, d.high, digits, sign=True, unit=unit)}, " if d.n > 1 else ""
-            words.append(
-                f"{unit * d.mean:+.{digits}f}{points} on {row.result.benchmark} against {over} ({shown}"
-                f"p {p_value(d.p)}, Holm over {len(self.comparisons)}: {p_value(row.holm_p)})"
-            )
+            what = f"{unit * d.mean:+.{digits}f}{points} on {row.result.benchmark} against {over}"
+            told = [f"95 % {interval(d.low, d.high, digits, sign=True, unit=unit)}"] if d.low == d.low else []
+            told += [f"p {p_value(d.p)}"] if d.p == d.p else []
+            told += [f"Holm over {len(self.comparisons)}: {p_value(row.holm_p)}"] if told else []
+            words.append(f"{what} ({', '.join(told)})" if told else what)
         words = [f"{'; '.join(words)}. It was chosen on these very {chosen_on}"]
         return ", ".join([*words, "for which no interval is corrected: its lead is too large; confirm it."])
 
@@ -304,21 +304,11 @@ class DecodingSummary(SweepSummary):
         }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MetricScores(stats.Scores):
-    """Scores by a metric of lm-eval's, which has its own unit."""
-
-    lower_is_better: bool = False
-
-    @property
-    def benchmark(self) -> str:
-        """Return the task and the metric, marked where less is better."""
-        return self.task + (" (lower is better)" if self.lower_is_better else "")
-
-
 def unit_of(scores: stats.Scores) -> tuple[float, int, str]:
     """Return what scores and differences are multiplied with to be shown, their digits, and their unit in words."""
-    theirs = isinstance(scores, MetricScores) or isinstance(getattr(scores, "first", None), LmEvalResult)
+    theirs = (isinstance(scores, stats.RunScores) and not scores.shares) or isinstance(
+        getattr(scores, "first", None), LmEvalResult
+    )
     return (1.0, 4, "") if theirs else (100.0, 2, " points")
 
 

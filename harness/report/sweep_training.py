@@ -1,7 +1,7 @@
 """The summary of a sweep of trainings: every point beside plain DAPO, paired by seed.
 
 A seed is the same problems in the same order for every point, so most of its luck cancels in a difference. Intervals
-are over seeds: what other seeds would give, not what other problems would.
+and p are over problems and seeds, as everywhere that trainings are compared.
 """
 
 import time
@@ -15,7 +15,8 @@ from harness import stats
 from harness.markdown import duration, interval, markdown_table
 from harness.report.draw import COLOURS, canvas, styled, svg
 from harness.report.model import Figure
-from harness.report.sweep import CompleteTrial, MetricScores, SweepSummary, unit_of
+from harness.report.sweep import CompleteTrial, SweepSummary, unit_of
+from harness.train.summary import run_scores
 
 
 class FinishedSeed(Protocol):
@@ -43,16 +44,14 @@ class CompleteTraining(CompleteTrial):
         """Return a score on a benchmark by seed: (seeds,)."""
         return np.array([each.scores[task][name] for each in self.results])
 
-    def scores(self, task: str, name: str = "avg") -> stats.Scores:
-        """Return a score on a benchmark, to be paired by seed."""
-        first, seeds = self.results[0].scores[task], tuple(each.seed for each in self.results)
-        if "metric" in first:
-            lower = bool(first.get("lower_is_better"))
-            return MetricScores(self.label, task, seeds, self.values(task, name), lower_is_better=lower)
-        return stats.Scores(self.label, task, seeds, self.values(task, name))
+    def scores(self, task: str, name: str = "avg") -> stats.RunScores:
+        """Return a score on a benchmark, to be paired by problem and seed."""
+        return run_scores(self.label, task, {each.seed: each.scores for each in self.results}, name)
 
 
-def against(reference: CompleteTraining, entries: Sequence[CompleteTraining]) -> list[stats.Comparison[stats.Scores]]:
+def against(
+    reference: CompleteTraining, entries: Sequence[CompleteTraining]
+) -> list[stats.Comparison[stats.RunScores]]:
     """Compare every entry with the reference on every benchmark, as one family."""
     others = [entry for entry in entries if entry is not reference]
     tasks = list(reference.results[0].scores)
@@ -129,9 +128,8 @@ class TrainingSummary(SweepSummary):
                 continue
             d, (unit, digits, _) = row.difference, unit_of(row.result)
             shown = interval(d.low, d.high, digits, sign=True, unit=unit)
-            rows.append([*cells, f"{unit * d.mean:+.{digits}f} {shown}".rstrip(), f"{d.p:.3f} ({row.holm_p:.3f})"])
-        lower = isinstance(scores, MetricScores) and scores.lower_is_better
-        about = ", ".join([*([limited] if limited else []), *(["lower is better"] if lower else [])])
+            rows.append([*cells, f"{unit * d.mean:+.{digits}f} {shown}".rstrip(), _p_values(row)])
+        about = ", ".join([*([limited] if limited else []), *(["lower is better"] if scores.lower_is_better else [])])
         head = [f"{task} ({about})" if about else task]
         head += [metric] if metric else [f"Avg@{self.samples}", f"Pass@{max(1, self.samples // 2)}"]
         return markdown_table([*head, "tokens", "minus plain DAPO", "p (Holm)"], rows, left=1)
@@ -145,7 +143,7 @@ class TrainingSummary(SweepSummary):
             words.append(f"{duration(self.seconds)} in this run")
         machines = {result.facts["machine"] for result in results}
         words.append(machines.pop() if len(machines) == 1 else f"{len(machines)} different machines")
-        end = "± is the standard error over seeds; in brackets 95 % t intervals of the differences, paired by seed."
+        end = "In brackets 95 % intervals over problems and seeds; differences are paired by both."
         return "; ".join(words) + ". " + end
 
     def figures(self) -> list[Figure]:
@@ -167,7 +165,7 @@ class TrainingSummary(SweepSummary):
             each = unit * (entry.values(task) - reference.values(task))
             d, colour = by[entry.label, task], COLOURS[tasks.index(task) % len(COLOURS)]
             axes.plot(each, np.full(len(each), place), "o", color=colour, alpha=0.35, markersize=4, markeredgewidth=0)
-            if d.n > 1:
+            if d.low == d.low:
                 axes.plot([unit * d.low, unit * d.high], [place, place], color=colour, linewidth=1.5)
             axes.plot([unit * d.mean], [place], "D", color=colour, markersize=5)
             data.append((entry.label, task, unit * d.mean, unit * d.low, unit * d.high))
@@ -176,7 +174,7 @@ class TrainingSummary(SweepSummary):
         axes.set_xlabel(f"{name} minus plain DAPO{',' if points else ''}{points}, paired by seed")
         return Figure(
             "differences",
-            "Each training minus plain DAPO; small dots are seeds, bars are 95 % t intervals over seeds.",
+            "Each training minus plain DAPO; small dots are seeds, bars are 95 % intervals over problems and seeds.",
             "Dot chart: the difference of each training to plain DAPO, seed by seed and on average.",
             svg(figure, "differences"),
             ("training", "benchmark", "difference", "low", "high"),
@@ -207,7 +205,7 @@ class TrainingSummary(SweepSummary):
                 for entry in self.entries
             ],
             "comparisons": [
-                {**row.facts(), "training": row.result.label, "minus": "plain DAPO", "seeds": row.difference.n}
+                {**row.facts(), "training": row.result.label, "minus": "plain DAPO", "seeds": len(row.result.units)}
                 for row in self.comparisons
             ],
         }
@@ -220,5 +218,9 @@ def _shown(scores: stats.Scores, value: float) -> str:
 
 
 def _mean(scores: stats.Scores) -> str:
-    error = f" ± {_shown(scores, scores.standard_error)}" if len(scores.units) > 1 else ""
-    return _shown(scores, scores.avg) + error
+    unit, digits, _ = unit_of(scores)
+    return f"{_shown(scores, scores.avg)} {interval(*scores.interval, digits, unit=unit)}".rstrip()
+
+
+def _p_values(row: stats.Comparison[stats.Scores]) -> str:
+    return "" if row.difference.p != row.difference.p else f"{row.difference.p:.3f} ({row.holm_p:.3f})"

@@ -102,5 +102,7 @@ def _meaning(one: Pooled) -> str:
 
 
 def p_value(p: float) -> str:
-    """Write a p value with three decimals; a smaller one as `< 0.001`, never 0.000."""
+    """Write a p value with three decimals; a smaller one as `< 0.001`, never 0.000; nothing where it is NaN."""
+    if p != p:
+        return ""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"

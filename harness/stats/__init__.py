@@ -4,14 +4,13 @@ from harness.stats.best import BestDifference, best_difference
 from harness.stats.choice import SPLITS, Choice, choice
 from harness.stats.clusters import (
     clustered_errors,
-    crossed_mean,
     difference_over_runs,
-    difference_over_seeds,
     score_over_runs,
 )
-from harness.stats.comparison import Comparison, Pooled, Scores, family, pooled
+from harness.stats.comparison import Comparison, Pooled, RunScores, Scores, family, pooled
 from harness.stats.crossing import Crossing, crossing
 from harness.stats.errors import (
+    combined,
     pass_sampling_error,
     sampling_error,
     satterthwaite,
@@ -21,8 +20,8 @@ from harness.stats.errors import (
 )
 from harness.stats.majority import maj_at_k, maj_at_k_per_problem
 from harness.stats.metrics import Responses, benchmark_metrics, problem_metrics, ratio
-from harness.stats.paired import PairedDifference, difference_interval, paired_difference, sign_flip_p
-from harness.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem
+from harness.stats.paired import PairedDifference, mean_difference, paired_difference, sampling_interval, sign_flip_p
+from harness.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem, samples_of
 from harness.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
 from harness.stats.shares import Share, share_ratio, token_mean, token_share
 from harness.stats.tables import holm, mean_interval, mean_over_benchmarks
@@ -36,6 +35,7 @@ __all__ = [
     "PairedDifference",
     "Pooled",
     "Responses",
+    "RunScores",
     "Scores",
     "Share",
     "Spread",
@@ -44,16 +44,15 @@ __all__ = [
     "best_difference",
     "choice",
     "clustered_errors",
-    "crossed_mean",
+    "combined",
     "crossing",
     "detectable_gain",
-    "difference_interval",
     "difference_over_runs",
-    "difference_over_seeds",
     "family",
     "holm",
     "maj_at_k",
     "maj_at_k_per_problem",
+    "mean_difference",
     "mean_interval",
     "mean_over_benchmarks",
     "paired_difference",
@@ -66,7 +65,9 @@ __all__ = [
     "problem_metrics",
     "problems_needed",
     "ratio",
+    "samples_of",
     "sampling_error",
+    "sampling_interval",
     "satterthwaite",
     "score_interval",
     "score_over_runs",

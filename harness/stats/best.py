@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from harness.errors import UserError
-from harness.stats.errors import finite, t_interval
-from harness.stats.paired import difference_interval, sign_flip_p
+from harness.stats.errors import combined, finite
+from harness.stats.paired import difference_error, sign_flip_p
 
 DRAWS = 4000
 
@@ -45,13 +45,16 @@ def best_difference(
     Raises:
         UserError: a side is empty, or the numbers of problems differ.
     """
+    samples = min((np.shape(each)[-1] for side in (ones, others) for each in side), default=1)
     first, second = ([finite("values", each).mean(axis=1) for each in side] for side in (ones, others))
     if not first or not second or len({each.shape for each in (*first, *second)}) != 1:
         raise UserError("ones and others are refused: each needs one matrix at least, and all the same problems")
     d = np.array([[a - b for b in second] for a in first])  # (ones, others, problems)
     one, other = int(np.argmax([a.mean() for a in first])), int(np.argmax([b.mean() for b in second]))
     each = simultaneous_level(d.reshape(-1, d.shape[-1]), level)
-    bounds = np.array([[_bounds(row, each) for row in rows] for rows in d])  # (ones, others, 2)
+    bounds = np.array(
+        [[combined(float(row.mean()), [difference_error([row], samples)], each)[:2] for row in rows] for rows in d]
+    ).clip(-1, 1)  # (ones, others, 2)
     low, high = bounds.min(axis=1).max(axis=0)
     mean = float(d[one, other].mean())
     towards = d if mean > 0 else -d.swapaxes(0, 1)
@@ -78,15 +81,6 @@ def simultaneous_level(differences: ArrayLike, level: float = 0.95, draws: int =
     greatest = np.abs(np.random.default_rng(seed).standard_normal((draws, problems)) @ z.T).max(axis=1)
     missed = 2 * float(norm.sf(np.quantile(greatest, level)))
     return 1 - float(np.clip(missed, (1 - level) / contrasts, 1 - level))
-
-
-def _bounds(differences: np.ndarray, level: float) -> tuple[float, float]:
-    """Return `difference_interval`; of differences that are all the same, that of few that differ."""
-    low, high = difference_interval(differences, level)
-    if not np.isnan(low):
-        return low, high
-    more = np.append(differences, (1.0, -1.0))
-    return t_interval(float(more.mean()), float(more.std() / np.sqrt(more.size)), differences.size, level)
 
 
 def _least_certain(rows: np.ndarray, family: int) -> float:

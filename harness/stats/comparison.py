@@ -1,15 +1,16 @@
 """Families of paired comparisons, where alone Holm's correction is applied, and means over several of them."""
 
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from harness.errors import UserError
-from harness.stats.errors import satterthwaite, score_interval, standard_error, t_interval
-from harness.stats.paired import PairedDifference, difference_error, difference_interval, paired_difference, sign_flip_p
-from harness.stats.tables import holm, mean_over_benchmarks
+from harness.stats.clusters import difference_over_runs, score_over_runs
+from harness.stats.errors import score_interval, standard_error, t_interval
+from harness.stats.paired import UNKNOWN, PairedDifference, mean_difference, paired_difference
+from harness.stats.tables import holm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +54,53 @@ class Scores:
             return score_interval(self.values)
         return t_interval(self.avg, self.standard_error, len(self.units))
 
+    def minus(self, other: "Scores", family: int = 1) -> PairedDifference:
+        """Return the difference to another setting's on the same units, in a table of `family` comparisons.
+
+        Raises:
+            UserError: the units differ.
+        """
+        if (self.task, self.units) != (other.task, other.units):
+            raise UserError(
+                f"{self.label} on {self.task} and {other.label} on {other.task} differ in their problems; "
+                "a paired difference needs the same"
+            )
+        return paired_difference(self.values, other.values, family=family)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunScores(Scores):
+    """What trainings of one method scored on one benchmark: `units` are their seeds, `values` a score for each.
+
+    `runs` has the scores of each seed by problem, (problems, samples), where they were kept; else there is no interval.
+    Those of a metric of lm-eval's, which has its own unit, are no `shares`.
+    """
+
+    runs: Mapping[Hashable, np.ndarray] = field(default_factory=dict)
+    shares: bool = True
+    lower_is_better: bool = False
+
+    @property
+    def benchmark(self) -> str:
+        """Return the task, and the metric where it is one of lm-eval's, marked where less is better."""
+        return self.task + (" (lower is better)" if self.lower_is_better else "")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the 95 % interval of `avg` over problems and seeds: `score_over_runs`."""
+        if not self.runs:
+            return UNKNOWN
+        found = score_over_runs([self.runs], shares=self.shares)
+        return found.low, found.high
+
+    def minus(self, other: Scores, family: int = 1) -> PairedDifference:
+        """Return the difference to other trainings', or to a base's: `difference_over_runs`."""
+        theirs = other.runs if isinstance(other, RunScores) else {}
+        if self.runs and theirs and len({len(x) for x in (*self.runs.values(), *theirs.values())}) == 1:
+            return difference_over_runs([(self.runs, theirs)], shares=self.shares)
+        nan = float("nan")
+        return PairedDifference(self.avg - other.avg, nan, nan, nan, nan, 0)
+
 
 S = TypeVar("S", bound=Scores)
 
@@ -79,10 +127,11 @@ class Comparison(Generic[S]):
             "label": self.result.label,
             "minus": self.reference.label,
             "mean": d.mean,
-            "low": None if np.isnan(d.low) else d.low,
-            "high": None if np.isnan(d.high) else d.high,
-            "p": d.p,
-            "holm_p": self.holm_p,
+            "low": _known(d.low),
+            "high": _known(d.high),
+            "sampling": None if np.isnan(d.sampling[0]) else list(d.sampling),
+            "p": _known(d.p),
+            "holm_p": _known(self.holm_p),
             "units": d.n,
             "samples": [self.result.samples, self.reference.samples],
             "seeds": [list(self.result.seeds), list(self.reference.seeds)],
@@ -97,17 +146,15 @@ def family(pairs: Iterable[tuple[S, S]]) -> list[Comparison[S]]:
     Raises:
         UserError: the two of a pair are of different benchmarks, problems or seeds.
     """
-    rows, pairs = [], list(pairs)
-    for result, reference in pairs:
-        if (result.task, result.units) != (reference.task, reference.units):
-            raise UserError(
-                f"{result.label} on {result.task} and {reference.label} on {reference.task} differ in their problems; "
-                "a paired difference needs the same"
-            )
-        difference = paired_difference(result.values, reference.values, family=len(pairs))
-        rows.append(Comparison(result, reference, difference, 1.0))
-    corrected = holm([row.difference.p for row in rows])
-    return [replace(row, holm_p=float(p)) for row, p in zip(rows, corrected, strict=True)]
+    rows = list(pairs)
+    differences = [result.minus(reference, len(rows)) for result, reference in rows]
+    corrected = holm([1.0 if np.isnan(d.p) else d.p for d in differences])
+    corrected = [float("nan") if np.isnan(d.p) else float(p) for d, p in zip(differences, corrected, strict=True)]
+    return [Comparison(*row, d, p) for row, d, p in zip(rows, differences, corrected, strict=True)]
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,35 +174,26 @@ class Pooled:
 def pooled(rows: Sequence[Comparison[S]]) -> Pooled | None:
     """Average differences over all settings, each benchmark counting once: none is picked, so nothing is selected for.
 
-    Within a benchmark the differences of a problem are averaged over settings first; the standard error is over
-    problems, and benchmarks are independent: the degrees of freedom are Welch's and Satterthwaite's. Of one benchmark
-    the interval is `difference_interval`. None without rows.
+    Within a benchmark the differences of a problem are averaged over settings first; then it is `mean_difference`, of
+    problems and benchmarks. None without rows.
 
     Raises:
         UserError: the rows of a benchmark differ in their problems.
     """
-    by_task, weighted, settings = [], [], {}
+    by_task, settings, samples = [], {}, []
     for task in dict.fromkeys(row.task for row in rows):
         mine = [row for row in rows if row.task == task]
         if any(row.result.units != mine[0].result.units for row in mine):
             raise UserError(
                 f"comparisons on {task} differ in their problems; their mean would be of no set of problems"
             )
-        each = np.mean([_by_unit(row.result) - _by_unit(row.reference) for row in mine], axis=0)
-        by_task.append(each)
-        weighted.append(each / each.size)
+        by_task.append(np.mean([_by_unit(row.result) - _by_unit(row.reference) for row in mine], axis=0))
+        samples += [side.samples for row in mine for side in (row.result, row.reference)]
         settings[task] = len(mine)
     if not by_task:
         return None
-    errors = [difference_error(each) for each in by_task]
-    mean, error = mean_over_benchmarks([(float(e.mean()), s) for e, s in zip(by_task, errors, strict=True)])
-    one = np.concatenate(weighted)
-    if len(by_task) == 1:
-        low, high = difference_interval(by_task[0])
-    else:
-        degrees = satterthwaite([(s, each.size - 1) for s, each in zip(errors, by_task, strict=True)])
-        low, high = t_interval(mean, error, degrees + 1)
-    return Pooled(mean, low, high, sign_flip_p(one), settings)
+    d = mean_difference(by_task, min(samples))
+    return Pooled(d.mean, d.low, d.high, d.p, settings)
 
 
 def _by_unit(scores: Scores) -> np.ndarray:

@@ -91,6 +91,38 @@ def t_interval(mean: float, error: float, n: float, level: float = 0.95) -> tupl
     return mean - half, mean + half
 
 
+def combined(mean: float, parts: Sequence[tuple[float, float]], level: float = 0.95) -> tuple[float, float, float]:
+    """Return the interval and the two-sided p of a mean whose error has independent parts: (error, degrees) each.
+
+    Half the interval is sqrt(sum_i (t_i error_i)^2), t_i of the part's own degrees of freedom (MOVER; Zou and Donner,
+    2008): a part that few numbers tell of counts with what they tell. p is 1 less the level at which the interval ends
+    at 0. Of one part these are the t interval and the t test. NaN where an error is NaN, or all are 0.
+
+    >>> combined(0.3, [(0.1, 9), (0.1, 2)])[:2]
+    (-0.18589158413574106, 0.785891584135741)
+    """
+    from scipy import optimize, stats
+
+    errors, degrees = np.array([error for error, _ in parts]), np.array([df for _, df in parts])
+    nan = float("nan")
+    if not np.isfinite(errors).all():
+        return nan, nan, nan
+    if not errors.any():
+        return nan, nan, float(mean == 0)
+
+    def half(missed: float) -> float:
+        return float(np.sqrt(np.square(stats.t.isf(missed / 2, degrees) * errors).sum()))
+
+    width, least = half(1 - level), 1e-12
+    if len(parts) == 1:
+        p = 2 * stats.t.sf(abs(mean) / errors[0], degrees[0])
+    elif half(least) <= abs(mean):
+        p = least
+    else:
+        p = optimize.brentq(lambda missed: half(missed) - abs(mean), least, 1.0)
+    return mean - width, mean + width, float(p)
+
+
 def score_interval(correct: ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Return the confidence interval of Avg@K over problems: Wilson's score interval of an effective number of trials.
 

@@ -1,21 +1,25 @@
 """The difference of two configurations, paired by problem: most of the spread between problems cancels."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from harness.errors import UserError
-from harness.stats.errors import finite, standard_error, t_interval
+from harness.stats.errors import combined, finite, satterthwaite, standard_error
 
 EXACT_UP_TO = 20  # problems whose difference is not zero: 2^20 sign patterns
 FLIPS = 10_000
-FEW = 6  # with fewer problems that differ no sign-flip p is below 0.05, and the t interval is far too short
+UNKNOWN = (float("nan"), float("nan"))
 
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """`mean` of a - b over problems, its standard `error`, the t interval (`low`, `high`), and the sign-flip `p`."""
+    """`mean` of a - b, its standard `error`, the interval (`low`, `high`) over problems, and `p`; of `n` problems.
+
+    `sampling` is the interval for these very problems: what other samples of them would give. NaN where none is known.
+    """
 
     mean: float
     error: float
@@ -23,14 +27,15 @@ class PairedDifference:
     high: float
     p: float
     n: int
+    sampling: tuple[float, float] = UNKNOWN
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95, family: int = 1) -> PairedDifference:
     """Compare two configurations on the same problems, in the same order.
 
-    With d_i = mean(a_i) - mean(b_i): mean d, error sd(d, ddof=1)/sqrt(n), interval by `difference_interval`, p by
-    `sign_flip_p` for a table of `family` comparisons. `a` and `b` are (problems, samples) matrices, whose numbers of
-    samples may differ, or one number a unit, whatever its units and scale; those have the t interval.
+    `a` and `b` are (problems, samples) matrices of numbers within 0 and 1, whose numbers of samples may differ: see
+    `mean_difference`, and `sampling_interval`. Or they are numbers of any units and scale, (problems,) or (problems,
+    samples); those have the t interval and the sign-flip p.
 
     Raises:
         UserError: `a` and `b` differ in their number of problems, have none, or hold a number that is not finite.
@@ -39,34 +44,82 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95, family: i
     pa, pb = (each.mean(axis=1) if each.ndim == 2 else each for each in (x, y))
     if pa.shape != pb.shape or pa.ndim != 1 or not pa.size:
         raise UserError(f"a has {pa.shape} and b has {pb.shape} problems; a paired difference needs the same problems")
+    if x.ndim == y.ndim == 2 and min(x.min(), y.min()) >= 0 and max(x.max(), y.max()) <= 1:
+        found = mean_difference([pa - pb], min(x.shape[1], y.shape[1]), level, family)
+        return replace(found, sampling=sampling_interval(x, y, level))
     d = pa - pb
-    mean, error = float(d.mean()), standard_error(d)
-    shares = x.ndim == y.ndim == 2 and min(x.min(), y.min()) >= 0 and max(x.max(), y.max()) <= 1
-    low, high = difference_interval(d, level) if shares else t_interval(mean, error, d.size, level)
-    return PairedDifference(mean, error, low, high, sign_flip_p(d, family=family), d.size)
+    low, high, _ = combined(float(d.mean()), [(standard_error(d), d.size - 1)], level)
+    return PairedDifference(float(d.mean()), standard_error(d), low, high, sign_flip_p(d, family=family), d.size)
 
 
-def difference_interval(differences: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Return the interval of a mean of differences of shares, one a problem, each within -1 and 1; NaN for one problem.
+def mean_difference(
+    benchmarks: Sequence[ArrayLike], samples: int, level: float = 0.95, family: int = 1
+) -> PairedDifference:
+    """Return the mean over benchmarks of differences of shares, (problems,) each, with its interval over problems.
 
-    It is the t interval with n - 1 degrees of freedom. Where fewer than 6 problems differ that would be far too short,
-    or of no length; there two problems are added, which differ by +1 and -1 (after Bonett and Price, 2012). It ends at
-    -1 and 1, where a mean of such differences does.
+    The interval is mean -/+ t s with s by `difference_error`; it ends at -1 and 1, where such a mean does. p is the
+    larger of t's and `sign_flip_p`, and where the latter does not reject "no difference" the interval holds 0: so p is
+    below 1 - `level` where the interval excludes 0, and nowhere else. NaN for one problem.
     """
-    d = finite("differences", differences)
-    many = np.count_nonzero(d) >= FEW
-    mean = float(d.mean() if many else np.append(d, (1.0, -1.0)).mean())
-    low, high = t_interval(mean, difference_error(d), d.size, level)
-    return max(low, -1.0), min(high, 1.0)
+    each = [finite("differences", d) for d in benchmarks]
+    one = in_one(each)
+    error, df = difference_error(each, samples)
+    mean = float(one.mean())
+    low, high, p = combined(mean, [(error, df)], level)
+    found = PairedDifference(mean, error, max(low, -1.0), min(high, 1.0), p, one.size)
+    return with_signs(found, one, level, family)
 
 
-def difference_error(differences: ArrayLike) -> float:
-    """Return the standard error of a mean of differences, as `difference_interval` has it."""
-    d = finite("differences", differences)
-    if np.count_nonzero(d) >= FEW or d.size < 2:
-        return standard_error(d)
-    more = np.append(d, (1.0, -1.0))
-    return float(more.std() / np.sqrt(more.size))
+def in_one(benchmarks: Sequence[np.ndarray]) -> np.ndarray:
+    """Put differences together, weighted so that the mean over all problems is the mean over benchmarks."""
+    n = sum(each.size for each in benchmarks)
+    return np.concatenate([each * (n / (len(benchmarks) * each.size)) for each in benchmarks])
+
+
+def with_signs(found: PairedDifference, differences: np.ndarray, level: float, family: int = 1) -> PairedDifference:
+    """Return a difference whose interval and p agree with the sign-flip test of its problems."""
+    p = sign_flip_p(differences, family=family)
+    if p >= 1 - level:
+        found = replace(found, low=min(found.low, 0.0), high=max(found.high, 0.0))
+    return replace(found, p=float(np.fmax(found.p, p)))
+
+
+def difference_error(benchmarks: Sequence[np.ndarray], samples: int) -> tuple[float, float]:
+    """Return the standard error of the mean over benchmarks of mean differences of shares, and its degrees of freedom.
+
+    It is that of the t test (Welch's and Satterthwaite's, of several benchmarks). Where few problems differ that is far
+    too small, or 0. So two problems are added, once, that lie s above and s below the mean, with s the largest of one
+    sample, 1 / (1 + m), m the problems that differ, and the mean itself; the larger of both errors counts. There is no
+    number of problems at which the interval leaps, and with m = 0 it is Bonett's and Price's (2012). docs/statistics.md
+    has what it covers.
+    """
+    errors = [standard_error(each) for each in benchmarks]
+    df = satterthwaite([(error, each.size - 1) for error, each in zip(errors, benchmarks, strict=True)])
+    plain = float(np.sqrt(np.square(errors).sum()) / len(benchmarks))
+    one = in_one(benchmarks)
+    within = sum(
+        np.square(each - each.mean()).sum() for each in np.split(one, np.cumsum([len(d) for d in benchmarks])[:-1])
+    )
+    s = max(1 / samples, 1 / (1 + np.count_nonzero(one)), abs(float(one.mean())))
+    return max(plain, float(np.sqrt(within + 2 * s**2) / (one.size + 2))), df
+
+
+def sampling_interval(a: np.ndarray, b: np.ndarray, level: float = 0.95) -> tuple[float, float]:
+    """Return the interval of the difference for these very problems, (problems, samples) of 0 and 1 each.
+
+    Of the responses that differ, some went up and some down; both numbers have exact Poisson bounds (Garwood, 1936),
+    and the difference has the interval made of them (MOVER). NaN where samples have no partners, or are no 0 and 1.
+    """
+    from scipy import stats
+
+    if a.shape != b.shape or not np.isin(a, (0.0, 1.0)).all() or not np.isin(b, (0.0, 1.0)).all():
+        return UNKNOWN
+    up, down = int((a > b).sum()), int((a < b).sum())
+    miss = (1 - level) / 2
+    low = [stats.chi2.ppf(miss, 2 * count) / 2 if count else 0.0 for count in (up, down)]
+    high = [stats.chi2.ppf(1 - miss, 2 * count + 2) / 2 for count in (up, down)]
+    below, above = np.hypot(up - low[0], high[1] - down), np.hypot(high[0] - up, down - low[1])
+    return max(-1.0, float(up - down - below) / a.size), min(1.0, float(up - down + above) / a.size)
 
 
 def sign_flip_p(differences: ArrayLike, seed: int = 0, family: int = 1) -> float:

@@ -16,6 +16,15 @@ def _matrix(correct: ArrayLike) -> np.ndarray:
     return x
 
 
+def samples_of(right: ArrayLike, samples: int) -> np.ndarray:
+    """Return (problems, samples) of 0 and 1 from the number of right samples of each problem: which is not known.
+
+    >>> samples_of([1, 2], 2).tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
+    """
+    return (np.arange(samples) < np.asarray(right)[:, None]).astype(float)
+
+
 def avg_at_k(correct: ArrayLike) -> float:
     """Return Avg@k: the mean over problems of the share of right samples, k being the number of samples there are.
 

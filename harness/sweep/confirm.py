@@ -25,6 +25,7 @@ from harness.files import make_folder, write_file
 from harness.markdown import interval, markdown_table
 from harness.records.lock import Lock
 from harness.report.sweep import CompleteTrial, SweepSummary, unit_of
+from harness.report.verdict import p_value
 from harness.spec import Decoding, ProblemPart
 from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec, in_percent
@@ -142,7 +143,7 @@ def write(
         unit, digits, _ = unit_of(row.result)
         cells[-1] += ["" if one.before is None else f"{unit * one.before:+.{digits}f}", f"{unit * d.mean:+.{digits}f}"]
         cells[-1] += [interval(d.low, d.high, digits, sign=True, unit=unit)]
-        cells[-1] += [f"{d.p:.3g}", f"{row.holm_p:.3g}"]
+        cells[-1] += [p_value(d.p), p_value(row.holm_p)]
     lines = [f"# Confirmation of sweep {spec.name}", ""]
     lines += [f"{time.strftime('%Y-%m-%d')}: new seeds {', '.join(map(str, seeds))}, {about}; Holm's correction"]
     lines += ["over this table.", "", markdown_table([*head, "p", "p (Holm)"], cells, left=5)]

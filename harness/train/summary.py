@@ -1,12 +1,11 @@
 """The summary of a training: its seeds side by side, what they gained over the base, and over another training.
 
-Everything is paired by seed: the same seed means the same problems in the same order. Intervals are t intervals over
-seeds; they say what another seed would do, not what other problems would. The gain over the base has one over problems
-as well, paired by problem.
+Everything is paired by seed, where the same seed means the same training problems in the same order, and by problem of
+the validation. Intervals are over problems and seeds, as reports have them.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,7 @@ from harness.errors import DamagedError, UserError
 from harness.files import write_file
 from harness.markdown import interval, markdown_table
 from harness.spec import parse
-from harness.stats import (
-    Comparison,
-    Scores,
-    difference_over_seeds,
-    family,
-    holm,
-    pass_sampling_error,
-    standard_error,
-    t_interval,
-)
+from harness.stats import Comparison, RunScores, family, pass_at_k_per_problem, samples_of
 from harness.train.folder import TrainingFolder, read_form, write_json
 from harness.train.forms import SummaryFile
 from harness.train.spec import TrainSpec, Validation, plain
@@ -126,90 +116,62 @@ def _other(path: Path, found: dict[str, Any], folder: TrainingFolder) -> dict[st
 def _benchmarks(found: dict[str, Any], other: dict[str, Any] | None) -> dict[str, Any]:
     """Average Avg@k and Pass@k, or metrics of lm-eval's, over seeds; gains and differences are one family each."""
     benchmarks: dict[str, Any] = {task: {} for task in found["base"]}
-    gains, differences, by_problem = [], [], []
-    for task in benchmarks:
-        for metric in (name for name in ("avg", "pass") if name in found["base"][task]):
-            mine = _by_seed(found, task, metric)
-            if not mine.units:
-                continue
-            base = found["base"][task][metric]
-            mean, interval = mine.avg, t_interval(mine.avg, standard_error(mine.values), len(mine.units))
-            benchmarks[task][metric] = {"base": base, "mean": mean, "interval": _interval(interval)}
-            level = np.full(len(mine.units), base)
-            gains.append((mine, Scores("base", mine.task, mine.units, level)))
-            if metric == "avg" and (pair := _by_problem(found, task)):
-                by_problem.append(pair)
-            if other:
-                theirs = _by_seed(other, task, metric)
-                shared = [seed for seed in mine.units if seed in theirs.units]
-                differences.append((_only(mine, shared), _only(theirs, shared)))
-    for name, pairs in (("gain", gains), ("against", differences), ("over_problems", by_problem)):
-        for row in family(pairs):
-            task, metric = row.task.rsplit(" ", 1)
+    mine, base = _scores(found), dict.fromkeys(_scores(found), found["base"])
+    its = _scores(other or {"seeds": {}})
+    shared = [seed for seed in mine if seed in its]
+    asked = [
+        (task, metric) for task in benchmarks for metric in ("avg", "pass") if mine and metric in found["base"][task]
+    ]
+    for task, metric in asked:
+        scores = run_scores(found["label"], task, mine, metric)
+        known = {"base": found["base"][task][metric], "mean": scores.avg, "interval": _interval(scores.interval)}
+        benchmarks[task][metric] = known
+    for name, seeds, theirs in (("gain", list(mine), base), ("against", shared, its)):
+        pairs = [
+            tuple(run_scores(name, task, {seed: side[seed] for seed in seeds}, metric) for side in (mine, theirs))
+            for task, metric in (asked if name == "gain" or other else [])
+        ]
+        for (task, metric), row in zip(asked, family(pairs), strict=False):
             benchmarks[task][metric][name] = _difference(row)
-            if name == "gain":
-                benchmarks[task][metric][name] |= _with_base_error(row, _base_error(found, task, metric))
-    gains = [row["gain"] for metrics in benchmarks.values() for row in metrics.values() if "gain" in row]
-    known = [gain for gain in gains if gain["p"] is not None]
-    for gain, p in zip(known, holm([gain["p"] for gain in known]), strict=True):
-        gain["holm_p"] = float(p)
     return benchmarks
 
 
-def _with_base_error(row: Comparison[Scores], error: tuple[float, int] | None) -> dict[str, Any]:
-    """Return the interval and p of a gain with base's sampling error in both; no p where that is not known."""
-    if error is None:
-        return {"p": None, "holm_p": None}
-    d = difference_over_seeds(row.result.values, float(row.reference.values[0]), *error)
-    p = None if np.isnan(d.p) else d.p
-    return {"interval": _interval((d.low, d.high)), "of_base": error[0], "p": p, "holm_p": None}
+def _scores(found: dict[str, Any]) -> dict[Hashable, Any]:
+    """Return the validations of a training by seed; none where there was none."""
+    return {seed: each["scores"] for seed, each in found["seeds"].items() if each["scores"]}
 
 
-def _base_error(found: dict[str, Any], task: str, metric: str) -> tuple[float, int] | None:
-    """Return the sampling error of base's Avg@k or Pass@k with its degrees of freedom; None without its samples."""
-    base = found["base"][task]
-    if not base.get("right") or (samples := int(base["samples"])) < 2:
-        return None
-    right = np.array(list(base["right"].values()))
-    k = 1 if metric == "avg" else samples // 2
-    return pass_sampling_error(np.arange(samples) < right[:, None], k), right.size * (samples - 1)
+def run_scores(
+    label: str, task: str, seeds: Mapping[Hashable, Mapping[str, Mapping[str, Any]]], metric: str = "avg"
+) -> RunScores:
+    """Return one metric of the validations of a training on one benchmark, `seeds` being scores by benchmark of each.
 
-
-def _by_seed(found: dict[str, Any], task: str, metric: str) -> Scores:
-    """Return one metric of the validations of a training by seed; no seeds where there was none."""
-    values = {seed: each["scores"][task][metric] for seed, each in found["seeds"].items() if each["scores"]}
-    return Scores(found["label"], f"{task} {metric}", tuple(values), np.array(list(values.values())))
-
-
-def _by_problem(found: dict[str, Any], task: str) -> tuple[Scores, Scores] | None:
-    """Return scores by problem, the seeds beside each other, and base's; None where a validation did not keep them.
-
-    They are shares of right samples, or what lm-eval made of them.
+    `avg`, `pass`, or of lm-eval's tasks the metric that they have. By problem where every validation kept that, of the
+    same problems.
     """
-    validations = [found["base"][task], *(each["scores"][task] for each in found["seeds"].values() if each["scores"])]
-    right = [validation.get("right") or validation.get("values") for validation in validations]
-    if not all(right) or any(each.keys() != right[0].keys() for each in right):
-        return None
-    problems = tuple(right[0])
-    base, *trained = (
-        np.array([each[problem] for problem in problems]) / (validation["samples"] if "right" in validation else 1)
-        for each, validation in zip(right, validations, strict=True)
-    )
-    name = f"{task} avg"
-    return Scores(found["label"], name, problems, np.stack(trained, axis=1)), Scores(
-        "base", name, problems, base[:, None]
-    )
+    rows = {seed: scores[task] for seed, scores in seeds.items()}
+    first = next(iter(rows.values()), {})
+    kept = [row.get("values") or row.get("right") or {} for row in rows.values()]
+    same = bool(kept) and bool(kept[0]) and all(each.keys() == kept[0].keys() for each in kept)
+    runs = {seed: _by_problem(row, metric) for seed, row in rows.items()} if same and metric != "tokens" else {}
+    values = np.array([row[metric] for row in rows.values()])
+    lower = bool(first.get("lower_is_better"))
+    return RunScores(label, task, tuple(rows), values, runs=runs, shares="metric" not in first, lower_is_better=lower)
 
 
-def _only(scores: Scores, seeds: Sequence[Hashable]) -> Scores:
-    at = [scores.units.index(seed) for seed in seeds]
-    return replace(scores, units=tuple(seeds), values=scores.values[at])
+def _by_problem(row: Mapping[str, Any], metric: str) -> np.ndarray:
+    """Return what a validation says of each problem, by their names: (problems, samples) or (problems, 1)."""
+    if values := row.get("values"):
+        return np.array([[values[problem]] for problem in sorted(values)])
+    samples = int(row["samples"])
+    right = samples_of([row["right"][problem] for problem in sorted(row["right"])], samples)
+    return right if metric == "avg" else pass_at_k_per_problem(right, max(1, samples // 2))[:, None]
 
 
-def _difference(row: Comparison[Scores]) -> dict[str, Any]:
-    d = row.difference
-    found = {"mean": d.mean, "interval": _interval((d.low, d.high)), "p": d.p, "holm_p": row.holm_p, "n": d.n}
-    return {**found, "seeds": list(row.result.units)} if row.result.values.ndim == 1 else found
+def _difference(row: Comparison[RunScores]) -> dict[str, Any]:
+    found = row.facts()
+    names = {name: found[name] for name in ("mean", "p", "holm_p")}
+    return {**names, "interval": _interval((row.difference.low, row.difference.high)), "seeds": list(row.result.units)}
 
 
 def _interval(ends: tuple[float, float]) -> list[float] | None:
@@ -222,18 +184,14 @@ def text(found: dict[str, Any]) -> str:
     lines = [
         f"# {found['name']}: {found['label']} from {training['base']}, {training['dapo']['steps']} steps",
         "",
-        f"Seeds {', '.join(seeds)}. In brackets 95 % t intervals over the {len(seeds)} seeds "
-        + ("(none for a single one)." if len(seeds) == 1 else "(p: all sign patterns of the paired differences)."),
+        f"Seeds {', '.join(seeds)}. In brackets 95 % intervals over problems"
+        + (" (of one training: another seed may differ by more)." if len(seeds) == 1 else " and seeds."),
         "",
     ]
     vs = found["against"]
     if found["benchmarks"]:
-        over_problems = any(
-            "over_problems" in row for metrics in found["benchmarks"].values() for row in metrics.values()
-        )
-        head = ["benchmark", "metric", "base", "trained", "trained - base"]
-        head += ["over problems", "p (Holm)"] if over_problems else []
-        head += [f"- {vs['label']}", "p", "p (Holm)"] if vs else []
+        head = ["benchmark", "metric", "base", "trained", "trained - base", "p (Holm)"]
+        head += [f"- {vs['label']}", "p (Holm)"] if vs else []
         rows = []
         for task, metrics in found["benchmarks"].items():
             samples, problems = (int(found["base"][task][name]) for name in ("samples", "problems"))
@@ -243,24 +201,13 @@ def text(found: dict[str, Any]) -> str:
                 k = samples if metric == "avg" else max(1, samples // 2)
                 cells = [f"{task.removesuffix(f' {named}')} ({of})", named or f"{metric.capitalize()}@{k}"]
                 cells += [unit.cell(row["base"], None), unit.cell(row["mean"], row["interval"])]
-                cells += [unit.cell(row["gain"]["mean"], row["gain"]["interval"], "+")]
-                if over_problems:
-                    one = row.get("over_problems") or {}
-                    cells += [unit.between(one.get("interval"), sign=True), _p_value(one.get("holm_p"))]
-                if vs:
-                    cells += [unit.cell(row["against"]["mean"], row["against"]["interval"], "+")]
-                    cells += [f"{row['against']['p']:.2f}", f"{row['against']['holm_p']:.2f}"]
+                for name in ("gain", *(["against"] if vs else [])):
+                    cells += [unit.cell(row[name]["mean"], row[name]["interval"], "+"), _p_value(row[name]["holm_p"])]
                 rows.append(cells)
         lines += [markdown_table(head, rows, left=2), ""]
-        if any("of_base" in metrics.get("avg", {}).get("gain", {}) for metrics in found["benchmarks"].values()):
-            lines += ["Base was sampled once: its sampling error is in the intervals of trained - base.", ""]
-        if over_problems:
-            lines += [
-                "Over problems: the 95 % interval of trained - base, paired by problem, all seeds together.",
-                "",
-            ]
+        lines += ["Differences are paired by problem and by seed; Holm's correction over each column of p.", ""]
         if vs:
-            lines += [f"Paired by seed with {vs['label']} in {vs['folder']}; Holm's correction over the table.", ""]
+            lines += [f"{vs['label']} is in {vs['folder']}.", ""]
     head = ["seed", "accuracy", "tokens", "entropy", "clipped", "weight", "gradient mass at π < 0.3", "groups", "s"]
     rows = []
     for seed, each in seeds.items():

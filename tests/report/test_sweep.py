@@ -71,12 +71,13 @@ def test_the_verdict_names_the_controls_and_over_how_many_comparisons_it_was_cor
 
 
 def seed(number, avg):
-    scores = {"tiny_easy": {"avg": avg, "pass": avg, "tokens": 20.0}}
+    right = {str(i): round(avg * 40) // 5 + (i < round(avg * 40) % 5) for i in range(5)}  # 5 problems x 8 samples
+    scores = {"tiny_easy": {"avg": avg, "pass": avg, "tokens": 20.0, "samples": 8, "right": right}}
     return SimpleNamespace(seed=number, scores=scores, facts={"seconds": 60.0, "machine": "one"})
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
-def test_trainings_are_paired_by_seed_and_one_seed_has_no_interval(seeds):
+def test_trainings_are_paired_by_problem_and_seed(seeds):
     plain = CompleteTraining(
         "t", 0, None, "DAPO", tuple(seed(i, 0.5 + i / 10) for i in range(seeds)), {"avg_at_2": 0.5}
     )
@@ -95,9 +96,10 @@ def test_trainings_are_paired_by_seed_and_one_seed_has_no_interval(seeds):
     )
     [row] = summary.comparisons
     assert row.difference.mean == pytest.approx(sum(0.1 + i / 40 for i in range(seeds)) / seeds)
+    assert row.difference.n == 5
     [said] = summary.verdicts
     assert said.startswith("Best of 1 on these seeds and problems: ours, avg_at_2 60.00; +1")
-    assert ("95 %" in said) == (seeds > 1)
+    assert "95 %" in said  # of one training over problems alone
     [figure] = summary.figures()
     assert "<svg" in figure.svg
     assert "± nan" not in summary.text()

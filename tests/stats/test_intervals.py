@@ -1,5 +1,7 @@
 """Intervals near 0 and 1, few differences, families of tests, seeds and shared noise: closed forms and simulations."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats
@@ -30,19 +32,76 @@ def test_a_score_of_nothing_has_an_upper_bound_and_all_stay_within_0_and_1():
         stats.score_interval([[0, 7]])
 
 
+def few(differing, n=60, samples=32):
+    """So many problems of which one sample of 32 was lost, the others all right."""
+    a = np.ones((n, samples))
+    a[:differing, 0] = 0
+    return stats.paired_difference(np.ones((n, samples)), a)
+
+
 def test_a_difference_of_which_nothing_is_seen_is_not_known_to_be_zero():
     d = stats.paired_difference(np.ones((30, 4)), np.ones((30, 4)))
     assert (d.mean, d.p) == (0, 1)
-    assert d.low == -d.high
-    assert 0.05 < d.high < 0.15
-    a = np.ones((30, 4))
-    a[:5] = 0
-    five = stats.paired_difference(np.ones((30, 4)), a)
-    assert five.p == pytest.approx(2 / 2**5)
-    a[5] = 0
-    six = stats.paired_difference(np.ones((30, 4)), a)
-    assert six.p < 0.05
-    assert (six.low, six.high) == stats.t_interval(six.mean, six.error, 30)
+    assert d.high == -d.low == pytest.approx(scipy_stats.t.ppf(0.975, 29) * 2**0.5 / 32)  # Bonett and Price
+    all_one = stats.paired_difference(np.ones((30, 4)), np.zeros((30, 4)))  # nor is a difference that never varies
+    assert 0.88 < all_one.low < all_one.high == 1
+
+
+def test_the_interval_of_a_difference_does_not_leap_where_one_more_problem_differs():
+    widths = [d.high - d.low for d in map(few, range(30))]
+    ratios = [before / after for before, after in pairwise(widths)]
+    assert max(ratios) < 2.05  # from none that differs to one; from 5 to 6 it was 19
+    assert max(ratios[3:]) < 1.25
+    five, six = few(5), few(6)
+    assert five.p > six.p > 0.05
+    assert six.high - six.low < five.high - five.low
+    m = 6  # by hand: two problems more that differ by +s and -s
+    d = np.zeros(60)
+    d[:m] = 1 / 32
+    error = np.sqrt(((d - d.mean()) ** 2).sum() + 2 / (1 + m) ** 2) / 62
+    assert six.error == pytest.approx(error)
+    d[:] = np.linspace(-0.2, 0.5, 60)  # where all differ it is the t interval
+    plain = stats.mean_difference([d], 32)
+    assert (plain.low, plain.high) == pytest.approx(stats.t_interval(d.mean(), scipy_stats.sem(d), 60))
+
+
+def test_p_and_interval_of_a_difference_agree():
+    random, seen = np.random.default_rng(4), set()
+    for _ in range(400):
+        n, k = int(random.integers(2, 40)), int(random.integers(1, 9))
+        p = random.beta(0.4, 0.6, n)
+        a, b = (
+            random.random((n, k)) < chance[:, None] for chance in (p, np.clip(p + random.normal(0.1, 0.2, n), 0, 1))
+        )
+        d = stats.paired_difference(b, a)
+        seen.add(excludes := not d.low <= 0 <= d.high)
+        assert excludes == (d.p < 0.05)
+        assert -1 <= d.low <= d.mean <= d.high <= 1
+    assert seen == {True, False}
+
+
+def test_the_interval_for_these_very_problems_is_of_responses_that_went_up_and_down():
+    a, b = np.zeros((60, 32)), np.zeros((60, 32))
+    b[:2, :3], a[5, :1] = 1, 1  # six up, one down
+    low, high = stats.paired_difference(b, a).sampling
+    bounds = [(scipy_stats.chi2.ppf(0.025, 2 * c) / 2, scipy_stats.chi2.ppf(0.975, 2 * c + 2) / 2) for c in (6, 1)]
+    assert low == pytest.approx((5 - np.hypot(6 - bounds[0][0], bounds[1][1] - 1)) / 1920)
+    assert high == pytest.approx((5 + np.hypot(bounds[0][1] - 6, 1 - bounds[1][0])) / 1920)
+    nothing = stats.paired_difference(a, a).sampling
+    assert nothing == pytest.approx((-3.6889 / 1920, 3.6889 / 1920), abs=1e-6)
+    assert np.isnan(stats.paired_difference(a, b[:, :16]).sampling[0])  # whose samples have no partners
+
+
+def test_parts_of_an_error_count_with_their_own_degrees_of_freedom():
+    assert stats.combined(0.3, [(0.1, 9)])[:2] == stats.t_interval(0.3, 0.1, 10)
+    low, high, p = stats.combined(0.3, [(0.1, 9), (0.05, 2)])
+    half = np.hypot(0.1 * scipy_stats.t.ppf(0.975, 9), 0.05 * scipy_stats.t.ppf(0.975, 2))
+    assert (low, high) == pytest.approx((0.3 - half, 0.3 + half))
+    at = np.hypot(0.1 * scipy_stats.t.isf(p / 2, 9), 0.05 * scipy_stats.t.isf(p / 2, 2))
+    assert at == pytest.approx(0.3)  # p is where the interval ends at 0
+    assert stats.combined(0.0, [(0.1, 9), (0.05, 2)])[2] == pytest.approx(1)
+    assert stats.combined(1e9, [(0.1, 9), (0.05, 2)])[2] == pytest.approx(0, abs=1e-11)
+    assert np.isnan(stats.combined(0.3, [(0.1, 9), (float("nan"), 2)])).all()
 
 
 def test_seeds_of_trainings_are_no_problems():
@@ -128,7 +187,7 @@ def test_numbers_that_are_not_finite_are_refused(bad):
         lambda: stats.standard_error(broken),
         lambda: stats.sampling_error(broken),
         lambda: stats.score_interval(broken),
-        lambda: stats.difference_over_seeds(broken[:, 1], 0.5, 0.1, 9),
+        lambda: stats.mean_difference([broken[:, 1]], 2),
         lambda: stats.score_over_runs([{0: broken}]),
         lambda: stats.difference_over_runs([({0: good}, {0: broken})]),
     ):
@@ -151,26 +210,15 @@ def test_shared_noise_is_not_counted_as_spread():
     assert needed[1] == pytest.approx(5 * needed[0], rel=0.1)
 
 
-def test_a_training_minus_its_base_has_the_bases_error():
-    trained = np.array([0.5, 0.5, 0.5])
-    d = stats.difference_over_seeds(trained, 0.4, 0.03, 90)
-    half = scipy_stats.t.ppf(0.975, 90) * 0.03
-    assert (d.low, d.high) == pytest.approx((0.1 - half, 0.1 + half))
-    assert np.isnan(stats.difference_over_seeds(trained[:1], 0.4, 0.03, 90).low)
-    unknown = stats.difference_over_seeds(trained, 0.4, float("nan"), 90)
-    assert np.isnan(unknown.low)
-    assert np.isnan(unknown.p)
-
-
-def test_the_bases_error_is_in_the_p_of_a_training_minus_its_base():
-    """All eight seeds lie above a base that was unlucky: by signs alone p was 2/256, and with 12 seeds 5e-4."""
-    lucky = stats.difference_over_seeds(np.full(8, 0.53), 0.5, 0.03, 90)
-    assert lucky.p == pytest.approx(2 * scipy_stats.t.sf(1, 90))
+def test_the_bases_error_is_in_a_training_minus_its_base():
+    """Trained seeds that gained nothing beside a base that was unlucky: few claims, though all lie above it."""
     random, claims = np.random.default_rng(3), 0
-    for _ in range(400):
-        trained, base = 0.5 + 0.01 * random.normal(size=8), 0.5 + 0.02 * random.normal()
-        claims += stats.difference_over_seeds(trained, base, 0.02, 900).p < 0.05
-    assert claims < 0.08 * 400  # 0.69 of them by signs alone
+    for _ in range(300):
+        p = random.beta(0.4, 0.6, 30)
+        base = (random.random((30, 16)) < p[:, None]).astype(float)
+        runs = {seed: (random.random((30, 16)) < p[:, None]).astype(float) for seed in range(8)}
+        claims += stats.difference_over_runs([(runs, dict.fromkeys(runs, base))]).p < 0.05
+    assert claims < 0.06 * 300  # 0.41 of them by the signs of the seeds
 
 
 def test_a_score_over_seeds_is_for_other_problems_and_other_seeds():
@@ -183,9 +231,8 @@ def test_a_score_over_seeds_is_for_other_problems_and_other_seeds():
     found = stats.score_over_runs([runs])
     over_problems, over_seeds = p.std(ddof=1) / 20**0.5, 0.1 / 2**0.5 / 2**0.5
     assert found.error == pytest.approx(np.hypot(over_problems, over_seeds))
-    degrees = found.error**4 / (over_problems**4 / 19 + over_seeds**4 / 1)
-    half = scipy_stats.t.ppf(0.975, degrees) * found.error
-    assert (found.low, found.high) == pytest.approx((0.5 - half, 0.5 + half))
+    half = np.hypot(scipy_stats.t.ppf(0.975, 19) * over_problems, scipy_stats.t.ppf(0.975, 1) * over_seeds)
+    assert (found.low, found.high) == pytest.approx((max(0, 0.5 - half), min(1, 0.5 + half)))
     one = stats.score_over_runs([{0: runs[0]}])
     assert (one.low, one.high) == stats.score_interval(runs[0])
     nothing = {seed: np.zeros((20, 4)) for seed in (0, 1)}

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 from harness.errors import UserError
-from harness.report.sweep import MetricScores
 from harness.report.sweep_training import against
 from harness.sweep.confirm import Confirmed, check_seeds, winner, write
 from harness.sweep.context import Places
@@ -56,6 +55,8 @@ def confirm(
         rows = against(again[0], again)
         told = "the same, on which it was chosen"
         confirmed = [Confirmed(best.pair, row, before.get((row.result.label, row.task)), told) for row in rows]
-        theirs = any(isinstance(row.result, MetricScores) for row in rows)
+        theirs = not all(row.result.shares for row in rows)
         unit = "Each metric" if theirs else "Avg in points,"
-        return write(spec, folder, confirmed, seeds, f"trained anew.\n{unit} minus plain DAPO, paired by seed", run)
+        return write(
+            spec, folder, confirmed, seeds, f"trained anew.\n{unit} minus plain DAPO, paired by problem and seed", run
+        )
