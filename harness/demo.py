@@ -80,7 +80,11 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
         for result in sorted(results, key=lambda result: result.task)
     ]
     lines = [markdown_table(["benchmark", "decoding", f"Avg@{n} ± s.e.", f"Pass@{k}", "replaced"], rows, left=2)]
-    lines += ["", "Differences of Avg, paired by problem, with 95 % intervals:", ""]
+    lines += [
+        "",
+        "Differences of Avg, paired by problem, with 95 % intervals over problems (and for these very ones):",
+        "",
+    ]
     for task in sorted({r.task for r in results}):
         mine = {r.decoding: r for r in results if r.task == task}
         base, rl, _, control, extra = (mine[d] for d in DECODINGS)
@@ -91,6 +95,7 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
         ]:
             d = one.minus(other)
             points = f"{100 * d.mean:+.1f} points {interval(d.low, d.high, sign=True)}"
+            points += f" ({interval(*d.sampling, sign=True)})"
             lines.append(f"- {task}: {name}: {points}, p = {d.p:.3g}")
     engine = results[0].provenance["engine"]
     timed = results[-1].seconds  # of the one stream that all were decoded in; 0 where records held a part

@@ -216,6 +216,7 @@ def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
     tables += [_table(theirs, "mean", 1, 4)] if theirs else []
     lines = ["\n\n".join(tables), ""]
     lines += [f"Paired by problem; Holm's correction over these {len(rows)} comparisons."]
+    lines += ["95 % interval: for other such problems; sampling only: for other samples of these very problems."]
     lines += ["Scores of lm-eval's tasks are in its own units."] if theirs else []
     sides = [side for row in rows for side in (row.result, row.reference)]
     if any(len(side.seeds) > 1 for side in sides):
@@ -284,9 +285,10 @@ def _table(rows: Sequence[Comparison], mean: str, unit: float, digits: int) -> s
                 f"{unit * row.result.avg:.{digits}f}",
                 f"{unit * d.mean:+.{digits}f}",
                 interval(d.low, d.high, digits, sign=True, unit=unit),
+                "" if row.result.first.sampling.greedy else interval(*d.sampling, digits, sign=True, unit=unit),
                 f"{d.p:.3g}",
                 f"{row.holm_p:.3g}",
             ]
         )
-    head = ["benchmark", "decoding", "minus", mean, "difference", "95 % interval", "p", "p (Holm)"]
+    head = ["benchmark", "decoding", "minus", mean, "difference", "95 % interval", "sampling only", "p", "p (Holm)"]
     return markdown_table(head, cells, left=3)

@@ -21,7 +21,7 @@ def differences(rows: Sequence[Comparison], groups: Sequence[Group]) -> Table:
     pairs = {id(setting): group.pair for group in groups for setting in group.settings} if len(groups) > 1 else {}
     columns = [Column("Pair", words=True)] if pairs else []
     columns += [Column("Benchmark", words=True), Column("Decoding", words=True), Column("minus", words=True)]
-    columns += [Column(name) for name in ("Difference", "95 % interval", "p", "p (Holm)")]
+    columns += [Column(name) for name in ("Difference", "95 % interval", "Sampling only", "p", "p (Holm)")]
     lines = []
     for row in rows:
         d = row.difference
@@ -32,13 +32,15 @@ def differences(rows: Sequence[Comparison], groups: Sequence[Group]) -> Table:
             Cell(row.reference.label, link=anchor(row.reference.first)),
             Cell(f"{100 * d.mean:+.2f}", 100 * d.mean),
             Cell(interval(d.low, d.high, 2, sign=True) or "–"),
+            Cell("" if row.result.first.sampling.greedy else interval(*d.sampling, 2, sign=True)),
             Cell(p_value(d.p), d.p),
             Cell(p_value(row.holm_p), row.holm_p),
         ]
         lines.append(Row(tuple(cells)))
     note = (
-        "In points, paired by problem, the seeds of a setting together; 95 % intervals, sign-flip p; Holm's correction "
-        f"over these {len(rows)} rows."
+        "In points, paired by problem, the seeds of a setting together. 95 % intervals for other such problems, and "
+        "for other samples of these very problems (sampling only). p is the larger of the t test's and the sign-flip "
+        f"test's; Holm's correction over these {len(rows)} rows."
     )
     return Table("differences", "Paired differences.", tuple(columns), tuple(lines), (note,), sortable=True)
 

@@ -119,7 +119,7 @@ def combined(mean: float, parts: Sequence[tuple[float, float]], level: float = 0
     elif half(least) <= abs(mean):
         p = least
     else:
-        p = optimize.brentq(lambda missed: half(missed) - abs(mean), least, 1.0)
+        p = optimize.root_scalar(lambda missed: half(missed) - abs(mean), bracket=(least, 1.0)).root
     return mean - width, mean + width, float(p)
 
 

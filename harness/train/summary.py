@@ -116,23 +116,22 @@ def _other(path: Path, found: dict[str, Any], folder: TrainingFolder) -> dict[st
 def _benchmarks(found: dict[str, Any], other: dict[str, Any] | None) -> dict[str, Any]:
     """Average Avg@k and Pass@k, or metrics of lm-eval's, over seeds; gains and differences are one family each."""
     benchmarks: dict[str, Any] = {task: {} for task in found["base"]}
-    mine, base = _scores(found), dict.fromkeys(_scores(found), found["base"])
-    its = _scores(other or {"seeds": {}})
-    shared = [seed for seed in mine if seed in its]
-    asked = [
-        (task, metric) for task in benchmarks for metric in ("avg", "pass") if mine and metric in found["base"][task]
-    ]
-    for task, metric in asked:
-        scores = run_scores(found["label"], task, mine, metric)
-        known = {"base": found["base"][task][metric], "mean": scores.avg, "interval": _interval(scores.interval)}
-        benchmarks[task][metric] = known
-    for name, seeds, theirs in (("gain", list(mine), base), ("against", shared, its)):
-        pairs = [
-            tuple(run_scores(name, task, {seed: side[seed] for seed in seeds}, metric) for side in (mine, theirs))
-            for task, metric in (asked if name == "gain" or other else [])
-        ]
-        for (task, metric), row in zip(asked, family(pairs), strict=False):
-            benchmarks[task][metric][name] = _difference(row)
+    mine, theirs = _scores(found), _scores(other or {"seeds": {}})
+    base_scores: dict[Hashable, Any] = dict.fromkeys(mine, found["base"])
+    rows: dict[str, list[tuple[dict[str, Any], RunScores, RunScores]]] = {"gain": [], "against": []}
+    for task, base in found["base"].items():
+        for metric in (name for name in ("avg", "pass") if mine and name in base):
+            scores = run_scores(found["label"], task, mine, metric)
+            row = {"base": base[metric], "mean": scores.avg, "interval": _interval(scores.interval)}
+            rows["gain"].append((row, scores, run_scores("base", task, base_scores, metric)))
+            if shared := [seed for seed in mine if seed in theirs]:
+                one, its = ({seed: side[seed] for seed in shared} for side in (mine, theirs))
+                sides = run_scores(found["label"], task, one, metric), run_scores("other", task, its, metric)
+                rows["against"].append((row, *sides))
+            benchmarks[task][metric] = row
+    for name, each in rows.items():
+        for (row, *_), compared in zip(each, family((one, its) for _, one, its in each), strict=True):
+            row[name] = _difference(compared)
     return benchmarks
 
 
