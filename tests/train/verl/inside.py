@@ -162,6 +162,8 @@ def engines(case):
     import asyncio
 
     sys.path += case["also"]
+    # vLLM asks a process of its own what a model is, unless this machine's cache has the answer from an earlier test.
+    os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), *case["also"]])
     from hydra import compose, initialize_config_module
     from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
     from vllm.engine.arg_utils import AsyncEngineArgs
