@@ -15,13 +15,13 @@ from itertools import count
 import psutil
 
 from tests.decode.requests import facts, make_requests
+from tests.said import say as say_line
 
 TOO_SMALL = 0.0002  # GiB of KV cache: no room for a single response
 
 
 def say(word, fact=None):
-    """One line, past whatever else this process prints."""
-    print(json.dumps([word, fact]), file=sys.__stdout__, flush=True)
+    say_line(json.dumps([word, fact]))
 
 
 def decode_for_ever(engine):

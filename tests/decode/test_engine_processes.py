@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from contextlib import contextmanager
@@ -11,6 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.said import started
 
 pytestmark = pytest.mark.vllm
 pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -24,17 +25,17 @@ def running(how, pair, tmp_path):
     command = [sys.executable, "-m", "tests.decode.processes", how, pair.base, pair.rl]
     clean = {name: value for name, value in os.environ.items() if name != "VLLM_LOGGING_LEVEL"}
     with (
+        (tmp_path / "stdout").open("w") as stdout,
         (tmp_path / "stderr").open("w") as stderr,
-        subprocess.Popen(
-            command, cwd=HERE, stdout=subprocess.PIPE, stderr=stderr, text=True, env={**clean, "TMPDIR": str(tmp_path)}
-        ) as process,
     ):
-        facts = (json.loads(line) for line in process.stdout if line.startswith('["'))
+        clean["TMPDIR"] = str(tmp_path)
+        process, lines = started(command, clean, cwd=HERE, stdout=stdout, stderr=stderr)
         try:
-            yield process, facts
+            yield process, map(json.loads, lines)
         finally:
             for left in [*started_by(process), process]:
                 left.kill()
+            process.wait()
 
 
 def started_by(process):

@@ -10,6 +10,8 @@ locks it, decodes and finishes like any run; only loading the models anew is spa
 import os
 import sys
 
+from tests.said import say
+
 TASK = "kill"
 PROBLEMS = [f"{TASK}/{i}" for i in range(20)]
 SAMPLES = 3
@@ -62,10 +64,6 @@ def main(backend, base, rl):
             say(pid)
             _, status = os.waitpid(pid, 0)
             say(os.waitstatus_to_exitcode(status))
-
-
-def say(what):
-    os.write(1, f"@ {what}\n".encode())  # marked, for libraries print too; in one piece
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import pytest
 from harness.records import RecordStore
 from tests.records.host import PROBLEMS, SAMPLES
 from tests.records.made import stored_count
+from tests.said import started
 
 ROOT = Path(__file__).parents[2]
 KILLS = 24
@@ -26,13 +27,12 @@ class Host:
 
     def __init__(self, backend, pair):
         command = [sys.executable, "-m", "tests.records.host", backend, pair.base, pair.rl]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        self.process, self.lines = started(command, stdin=subprocess.PIPE, cwd=ROOT)
         assert self.answer() == "ready"
 
     def answer(self):
-        for line in self.process.stdout:
-            if line.startswith("@ "):
-                return line[2:].strip()
+        for line in self.lines:
+            return line.strip()
         raise AssertionError(f"the host is gone, status {self.process.wait()}")
 
     def start(self, folder):
@@ -42,7 +42,7 @@ class Host:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(30)
+        self.process.wait(PATIENCE)
 
 
 @pytest.fixture(params=["transformers", pytest.param("vllm", marks=pytest.mark.vllm)])

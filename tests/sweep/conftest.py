@@ -14,6 +14,7 @@ import pytest
 
 from harness.sweep.folder import SweepFolder
 from harness.sweep.trials import Trials
+from tests.said import started
 from tests.sweep.made import sweep
 
 ROOT = Path(__file__).parents[2]
@@ -23,21 +24,15 @@ class Host:
     """The process of `tests.sweep.host`, and what it says."""
 
     def __init__(self):
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.sweep.host"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+        command = [sys.executable, "-m", "tests.sweep.host"]
+        clean = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self.process, self.lines = started(command, clean, stdin=subprocess.PIPE, cwd=ROOT)
         self.running = None
         assert self._answer() == "ready"
 
     def _answer(self):
-        for line in self.process.stdout:
-            if line.startswith("@ "):
-                return line[2:].strip()
+        for line in self.lines:
+            return line.strip()
         raise AssertionError(f"the host is gone, status {self.process.wait()}")
 
     def answer(self):

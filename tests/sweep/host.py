@@ -15,6 +15,8 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 
+from tests.said import say
+
 
 class Forked:
     """Stands in for `subprocess.Popen` of a worker: same life, no new interpreter."""
@@ -108,10 +110,6 @@ def main():
         say(pid)
         _, status = os.waitpid(pid, 0)
         say(os.waitstatus_to_exitcode(status))
-
-
-def say(what):
-    os.write(1, f"@ {what}\n".encode())  # marked, for libraries print too; in one piece
 
 
 if __name__ == "__main__":
