@@ -2,7 +2,7 @@
 
 import torch
 
-from harness.policy.keep import AT_ONCE, keep
+from harness.policy.keep import keep
 from harness.policy.nucleus import UNIT, draw_by_mass, truncate
 from harness.policy.rule import Noise, Rule
 from harness.policy.target import argmax_target, log_softmax, primary_of, target_of
@@ -22,9 +22,7 @@ def couple(
     min(1, Q(y) / B(y)), else redrawn from (Q - B) where that is above 0. So the token's law is Q, exactly, and it is
     redrawn with probability (1/2) sum |Q - B|, the least of any way to draw both (the maximal coupling, as in
     speculative sampling, arXiv 2211.17192): the floor below every other gate that wants Q's law. Where a rule's gate
-    is shut, y is kept.
-
-    Looks at no value, and takes a few rows at a time.
+    is shut, y is kept. Looks at no value.
 
     Args:
         base_logits, rl_logits: (n, padded vocabulary).
@@ -35,21 +33,14 @@ def couple(
     Returns:
         The tokens, (n,) int64, and which of them are redrawn, (n,) bool.
     """
-    token, replaced = [], []
-    for at in torch.arange(rule.n, device=base_logits.device).split(AT_ONCE):
-        own, y = rule.take(at), proposed[at]
-        b, r = base_logits[at], rl_logits[at]
-        lb, lr = (log_softmax(each[:, :vocab_size], own) for each in (b, r))
-        proposal, target = (truncate(keep(each(lb, lr, own), own), own.top_p) for each in (primary_of, target_of))
-        kept = noise.gate[at] * proposal.gather(1, y[:, None])[:, 0] < target.gather(1, y[:, None])[:, 0]
-        excess = (target - proposal).clamp_(min=0.0).mul_(2.0**UNIT).float()
-        redrawn = draw_by_mass(excess, torch.ones_like(own.top_p), noise.redraw[at])
-        if True in own.greedy:
-            likeliest, greedy = argmax_target(b, r, own, vocab_size), own.top_p == 0
-            kept, redrawn = torch.where(greedy, y == likeliest, kept), torch.where(greedy, likeliest, redrawn)
-        token.append(redrawn)
-        replaced.append(~kept)
-    redraws = torch.cat(replaced)
-    if rule.windows:
-        redraws = redraws & noise.opens(rule)
-    return torch.where(redraws, torch.cat(token), proposed), redraws
+    lb, lr = (log_softmax(each[:, :vocab_size], rule) for each in (base_logits, rl_logits))
+    proposal, target = (truncate(keep(each(lb, lr, rule), rule), rule.top_p) for each in (primary_of, target_of))
+    kept = noise.gate * proposal.gather(1, proposed[:, None])[:, 0] < target.gather(1, proposed[:, None])[:, 0]
+    excess = (target - proposal).clamp_(min=0.0).mul_(2.0**UNIT).float()
+    redrawn = draw_by_mass(excess, torch.ones_like(rule.top_p), noise.redraw)
+    if True in rule.greedy:
+        likeliest, greedy = argmax_target(base_logits, rl_logits, rule, vocab_size), rule.top_p == 0
+        kept = torch.where(greedy, proposed == likeliest, kept)
+        redrawn = torch.where(greedy, likeliest, redrawn)
+    redraws = ~kept & noise.opens(rule) if rule.windows else ~kept
+    return torch.where(redraws, redrawn, proposed), redraws

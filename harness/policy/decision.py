@@ -13,9 +13,9 @@ import torch
 from harness.policy.coupling import couple
 from harness.policy.criteria import cross_entropy, delta_logp, fires, renyi_entropy, statistic
 from harness.policy.history import Past
-from harness.policy.keep import AT_ONCE, keep
+from harness.policy.keep import keep
 from harness.policy.nucleus import UNIT, draw, draw_by_mass
-from harness.policy.rule import Noise, Rule
+from harness.policy.rule import AT_ONCE, Noise, Rule
 from harness.policy.target import (
     argmax,
     argmax_target,
@@ -201,11 +201,25 @@ def _decide_dense(
     if rule.gates != {"never"}:
         redrawn = _pick(rule, lambda: argmax_target(base_logits, rl_logits, rule, vocab_size), drawn_target)
         token = torch.where(replaced, redrawn, proposed)
-    if rule.renyis:
-        delta = told_delta(base_logits, rl_logits, rule, vocab_size, delta)
     facts = None if traced is None else trace_rows(base_logits, rl_logits, rule, vocab_size, proposed, traced, top)
     decision = Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
+    decision = with_renyi(decision, base_logits, rl_logits, rule, vocab_size)
     return with_coupling(decision, base_logits, rl_logits, rule, noise, vocab_size)
+
+
+def decided_apart(
+    decision: Decision, rule: Rule, kind: str, decide_part: Callable[[torch.Tensor, Rule], dict[str, torch.Tensor]]
+) -> Decision:
+    """Return the decision with the rows of a kind (`Rule.parts`) decided apart, a few at a time, looking at no value.
+
+    `decide_part` is given the indices of some rows, (m,) int64, and their rules; it returns fields of `Decision`.
+    """
+    fields: dict[str, torch.Tensor] = {}
+    for at, meant, own in rule.parts(kind):
+        for name, value in decide_part(at, own).items():
+            before: torch.Tensor = fields[name] if name in fields else getattr(decision, name)
+            fields[name] = before.index_copy(0, at[:meant], value[:meant])
+    return dataclasses.replace(decision, **fields)
 
 
 def with_coupling(
@@ -217,28 +231,30 @@ def with_coupling(
     vocab_size: int | None,
 ) -> Decision:
     """Return the decision with the rows whose gate is `coupling` decided by `couple`, from what they proposed."""
-    if "coupling" not in rule.gates:
-        return decision
-    token, replaced = couple(base_logits, rl_logits, rule, noise, decision.proposed, vocab_size)
-    ours = rule.has("coupling")
-    return dataclasses.replace(
-        decision,
-        token=torch.where(ours, token, decision.token),
-        replaced=torch.where(ours, replaced, decision.replaced),
-    )
+
+    def decide_part(at: torch.Tensor, own: Rule) -> dict[str, torch.Tensor]:
+        drawn = base_logits[at], rl_logits[at], own, noise.take(at), decision.proposed[at]
+        token, replaced = couple(*drawn, vocab_size)
+        ours = own.has("coupling")
+        return {
+            "token": torch.where(ours, token, decision.token[at]),
+            "replaced": torch.where(ours, replaced, decision.replaced[at]),
+        }
+
+    return decided_apart(decision, rule, "coupling", decide_part) if "coupling" in rule.gates else decision
 
 
-def told_delta(
-    base_logits: torch.Tensor, rl_logits: torch.Tensor, rule: Rule, vocab_size: int | None, delta: torch.Tensor
-) -> torch.Tensor:
-    """Return delta log p, (n,), with the Renyi entropy of its primary where a rule tells that; a few rows at a time."""
-    told = []
-    for at in torch.arange(rule.n, device=delta.device).split(AT_ONCE):
-        own = rule.take(at)
+def with_renyi(
+    decision: Decision, base_logits: torch.Tensor, rl_logits: torch.Tensor, rule: Rule, vocab_size: int | None
+) -> Decision:
+    """Return the decision with the Renyi entropy of its primary for delta log p where a rule tells that."""
+
+    def decide_part(at: torch.Tensor, own: Rule) -> dict[str, torch.Tensor]:
         lb, lr = (log_softmax(logits[at][:, :vocab_size], own) for logits in (base_logits, rl_logits))
-        entropy = renyi_entropy(primary_of(lb, lr, own), own.temperature)
-        told.append(torch.where(own.renyi & ~delta[at].isnan(), entropy, delta[at]))
-    return torch.cat(told) if told else delta
+        entropy, delta = renyi_entropy(primary_of(lb, lr, own), own.temperature), decision.delta_logp[at]
+        return {"delta_logp": torch.where(own.renyi & ~delta.isnan(), entropy, delta)}
+
+    return decided_apart(decision, rule, "renyi", decide_part) if rule.renyis else decision
 
 
 def _fires(
@@ -283,10 +299,16 @@ def trace_rows(
     traced: torch.Tensor,
     top: int,
 ) -> torch.Tensor:
-    """Return the `trace` of some rows of a batch, (m,) int64: log-probabilities are made of these alone."""
-    rules = rule.take(traced)
-    lb, lr = (log_softmax(logits[traced][:, :vocab_size], rules) for logits in (base_logits, rl_logits))
-    return trace(lb, lr, proposed[traced], top)
+    """Return the `trace` of some rows of a batch, (m,) int64: log-probabilities are made of a few of them at a time."""
+    facts = []
+    for at in traced.split(AT_ONCE):
+        meant = len(at)
+        if at.device.type != "cpu":  # as in `Rule.parts`
+            at = torch.cat([at, at[-1:].expand(AT_ONCE - meant)])
+        own = rule.take(at)
+        lb, lr = (log_softmax(logits[at][:, :vocab_size], own) for logits in (base_logits, rl_logits))
+        facts.append(trace(lb, lr, proposed[at], top)[:meant])
+    return torch.cat(facts)
 
 
 def propose(

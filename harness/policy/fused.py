@@ -18,13 +18,14 @@ import importlib.util
 import torch
 
 from harness.policy.criteria import fires, js_divergence
-from harness.policy.decision import Decision, decide, spikes, told_delta, trace_rows, with_coupling
+from harness.policy.decision import Decision, decide, decided_apart, spikes, trace_rows, with_coupling, with_renyi
 from harness.policy.history import Past
-from harness.policy.keep import AT_ONCE, keep
+from harness.policy.keep import keep
 from harness.policy.nucleus import UNIT, draw_by_mass
 from harness.policy.rule import Noise, Rule
 from harness.policy.target import argmax_target, log_softmax, target_of
 
+REGISTERS = 64  # a thread of the kernels that read all logits: then two of their programs fit a multiprocessor, not one
 TILE = 4096  # columns read at once; sums of floats, and so the last digits of a mass, depend on it
 
 
@@ -69,23 +70,20 @@ def decide_fused(
     Raises:
         ValueError: shapes that differ, or columns that are not side by side, or a `spike` without a past.
     """
-    decision, constants, _ = run_kernels(base_logits, rl_logits, rule, keys, positions, vocab_size, traced, top)
+    logits = base_logits, rl_logits
+    decision, constants, _ = run_kernels(*logits, rule, keys, positions, vocab_size)
     if "spike" in rule.gates:
         decision = _with_spike(decision, cross_entropy_of(constants), rule, positions, past)
     if rule.min_ps or rule.typical:
-        decision = _narrowed(decision, base_logits, rl_logits, rule, keys, positions, vocab_size, past)
-        if traced is not None:
-            facts = trace_rows(base_logits, rl_logits, rule, vocab_size, decision.proposed, traced, top)
-            decision = dataclasses.replace(decision, trace=facts)
-    if rule.renyis:
-        delta = told_delta(base_logits, rl_logits, rule, vocab_size, decision.delta_logp)
-        decision = dataclasses.replace(decision, delta_logp=delta)
-    if rule.gates.isdisjoint(("coupling", "js")) and not rule.guards:
+        decision = _narrowed(decision, *logits, rule, keys, positions, vocab_size, past)
+    noise = Noise.at(keys, positions) if rule.guards or not rule.gates.isdisjoint(("coupling", "js")) else None
+    if noise is not None:
+        decision = _with_js(decision, *logits, rule, noise, vocab_size)
+        decision = with_coupling(decision, *logits, rule, noise, vocab_size)
+    decision = with_renyi(decision, *logits, rule, vocab_size)
+    if traced is None:
         return decision
-    noise = Noise.at(keys, positions)
-    if "js" in rule.gates or rule.guards:
-        decision = _amended(decision, base_logits, rl_logits, rule, noise, vocab_size)
-    return with_coupling(decision, base_logits, rl_logits, rule, noise, vocab_size)
+    return dataclasses.replace(decision, trace=trace_rows(*logits, rule, vocab_size, decision.proposed, traced, top))
 
 
 def cross_entropy_of(constants: torch.Tensor) -> torch.Tensor:
@@ -119,22 +117,19 @@ def _narrowed(
     vocab_size: int | None,
     past: Past | None,
 ) -> Decision:
-    """Return the decision with the rows that `keep` narrows decided by `decide`, a few rows at a time.
+    """Return the decision with the rows that `keep` narrows decided by `decide`."""
 
-    Looks at no value: the others are decided too, and keep what the kernels gave.
-    """
-    names = ("token", "proposed", "replaced", "delta_logp")
-    found: dict[str, list[torch.Tensor]] = {name: [] for name in names}
-    for at in torch.arange(rule.n, device=base_logits.device).split(AT_ONCE):
-        own, noise = rule.take(at), Noise.at(keys[at], positions[at])
+    def decide_part(at: torch.Tensor, own: Rule) -> dict[str, torch.Tensor]:
+        noise = Noise.at(keys[at], positions[at])
         mine = None if past is None else past.take(at).only(own.narrows)
         ours = decide(base_logits[at], rl_logits[at], own, noise, vocab_size=vocab_size, dense=True, past=mine)
-        for name in names:
-            found[name].append(torch.where(own.narrows, getattr(ours, name), getattr(decision, name)[at]))
-    return dataclasses.replace(decision, **{name: torch.cat(each) for name, each in found.items()})
+        names = ("token", "proposed", "replaced", "delta_logp")
+        return {name: torch.where(own.narrows, getattr(ours, name), getattr(decision, name)[at]) for name in names}
+
+    return decided_apart(decision, rule, "narrowed", decide_part)
 
 
-def _amended(
+def _with_js(
     decision: Decision,
     base_logits: torch.Tensor,
     rl_logits: torch.Tensor,
@@ -142,25 +137,22 @@ def _amended(
     noise: Noise,
     vocab_size: int | None,
 ) -> Decision:
-    """Return the decision with `js` asked, which the kernels take to hold, and guarded targets drawn from.
+    """Return the decision with `js` asked, which the kernels take to hold, and guarded targets drawn from."""
 
-    Looks at no value, and takes a few rows at a time.
-    """
-    token, replaced = [], []
-    for at in torch.arange(rule.n, device=base_logits.device).split(AT_ONCE):
-        own, b, r = rule.take(at), base_logits[at], rl_logits[at]
+    def decide_part(at: torch.Tensor, own: Rule) -> dict[str, torch.Tensor]:
+        b, r = base_logits[at], rl_logits[at]
         lb, lr = (log_softmax(each[:, :vocab_size], own) for each in (b, r))
         redrawn, fired = decision.token[at], decision.replaced[at]
-        if "js" in rule.gates:
+        if "js" in own.gates:
             fired = fired & (~own.has("js") | fires(js_divergence(lb, lr), own.tau, own.below))
-        if rule.guards:
+        if own.guards:
             target = draw_by_mass(keep(target_of(lb, lr, own), own).exp().mul_(2.0**UNIT), own.top_p, noise.redraw[at])
             if True in own.greedy:
                 target = torch.where(own.top_p == 0, argmax_target(b, r, own, vocab_size), target)
             redrawn = torch.where(own.min_p_rl > 0, target, redrawn)
-        token.append(torch.where(fired, redrawn, decision.proposed[at]))
-        replaced.append(fired)
-    return dataclasses.replace(decision, token=torch.cat(token), replaced=torch.cat(replaced))
+        return {"token": torch.where(fired, redrawn, decision.proposed[at]), "replaced": fired}
+
+    return decided_apart(decision, rule, "js", decide_part)
 
 
 def force(
@@ -204,8 +196,6 @@ def run_kernels(
     keys: torch.Tensor,
     positions: torch.Tensor,
     vocab_size: int | None = None,
-    traced: torch.Tensor | None = None,
-    top: int = 0,
     *,
     tile: int = TILE,
     chunk: int = 8,
@@ -238,21 +228,17 @@ def run_kernels(
     if n:
         logits, sizes = (base_logits, rl_logits), (vocab, width, base_logits.stride(0), rl_logits.stride(0))
         exact = {"enable_fp_fusion": False}  # one mass, wherever it is computed
-        kernels.summarise[(n, tiles)](*logits, rule.columns, partials, *sizes, tiles, TILE=tile, num_warps=16, **exact)
+        reading = {"TILE": tile, "num_warps": 16, **exact, **({} if torch.version.hip else {"maxnreg": REGISTERS})}
+        kernels.summarise[(n, tiles)](*logits, rule.columns, partials, *sizes, tiles, **reading)
         kernels.normalise[(n,)](
             rule.columns, partials, constants, counts, totals, vocab, tiles,
             TILES=max(2, 1 << (tiles - 1).bit_length()), num_warps=1, **exact,
         )  # fmt: skip
-        kernels.gather[(n, tiles)](
-            *logits, constants, lists, counts, totals, *sizes, TILE=tile, num_warps=16, **exact
-        )  # fmt: skip
+        kernels.gather[(n, tiles)](*logits, constants, lists, counts, totals, *sizes, **reading)
         kernels.decide[(n,)](
             *logits, rule.columns, constants, lists, counts, totals, bins, keys, positions,
             token, proposed, replaced.view(torch.int8), delta, *sizes,
             TILE=tile, CHUNK=chunk, num_warps=16, **exact,
         )  # fmt: skip
-    facts = None
-    if traced is not None:
-        facts = trace_rows(base_logits, rl_logits, rule, vocab_size, proposed, traced, top)
-    decision = Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta, trace=facts)
+    decision = Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta)
     return decision, constants, totals

@@ -2,9 +2,7 @@
 
 import torch
 
-from harness.policy.rule import Rule
-
-AT_ONCE = 32  # rows: a sorted policy with its sums in float64 is large
+from harness.policy.rule import AT_ONCE, Rule
 
 
 def keep(logp: torch.Tensor, rule: Rule) -> torch.Tensor:

@@ -3,10 +3,11 @@
 Every row has its own rule, so one batch can serve every configuration of a sweep.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 import torch
 
@@ -19,6 +20,7 @@ COLUMNS = (
     "gate", "proposes_rl", "tau", "gamma", "temperature", "top_p", "below", "since", "until", "min_p_rl", "min_p",
     "typical_p", "span", "start", "renyi",
 )  # fmt: skip
+AT_ONCE = 32  # rows that are decided together where each takes much memory: a sorted policy with its sums in float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class Rule:
         self._know(rows)
 
     def _know(self, rows: Sequence[RuleRow]) -> None:
+        self._rows: Sequence[RuleRow] | None = rows
+        self._parts: dict[str, list[tuple[torch.Tensor, int, Rule]]] = {}
         self.gates = frozenset(row.gate for row in rows)
         self.primaries = frozenset(row.primary for row in rows)
         self.unit_temperature = all(row.temperature == 1 for row in rows)
@@ -104,7 +108,7 @@ class Rule:
 
     @classmethod
     def known(cls, columns: torch.Tensor, rows: Sequence[RuleRow]) -> "Rule":
-        """Return the rules of a table that lies on a device already: (n, 15) float64, made of some of `rows`."""
+        """Return the rules of a table that lies on a device already: (n, 15) float64, made of these n rows."""
         made = cls.__new__(cls)
         made.columns = columns
         made._know(rows)
@@ -114,7 +118,37 @@ class Rule:
         """Return the rules of rows `index` (m,) int64, in that order; a row may be taken several times."""
         taken = copy(self)
         taken.columns = self.columns.index_select(0, index)
+        taken._rows, taken._parts = None, {}  # the host does not know which
         return taken
+
+    def parts(self, kind: str) -> list[tuple[torch.Tensor, int, "Rule"]]:
+        """Return the rows that torch decides by themselves, `AT_ONCE` at a time: made once, so that no step copies.
+
+        On a GPU every part has `AT_ONCE` rows, the last one by repeating its last row: a sum's last bits depend on how
+        many rows are summed at once, and so would a token on who else is in the batch.
+
+        Args:
+            kind: of `KINDS`.
+
+        Returns:
+            For each part the rows' indices, (m,) int64; how many of them are meant, the first ones; their rules. Of
+            rules that were taken, which rows these are is not known, and the parts are all rows.
+        """
+        if kind not in self._parts:
+            rows, device = self._rows, self.columns.device
+            wanted = [i for i in range(self.n) if rows is None or KINDS[kind](rows[i])]
+            made = self._parts[kind] = []
+            for start in range(0, len(wanted), AT_ONCE):
+                part = wanted[start : start + AT_ONCE]
+                meant = len(part)
+                if device.type != "cpu":
+                    part += part[-1:] * (AT_ONCE - meant)
+                at = to_device(part, torch.long, device)
+                own = self.take(at)
+                if rows is not None:
+                    own._know([rows[i] for i in part])
+                made.append((at, meant, own))
+        return self._parts[kind]
 
     @property
     def n(self) -> int:
@@ -200,6 +234,21 @@ class Rule:
         return self.gate == GATES.index(gate)
 
 
+# Rows that the kernels leave to torch. Those whose policies are narrowed it decides altogether.
+KINDS: dict[str, Callable[[RuleRow], bool]] = {
+    "narrowed": lambda row: row.min_p > 0 or row.typical_p < 1,
+    "js": lambda row: row.gate == "js" or row.min_p_rl > 0,
+    "coupling": lambda row: row.gate == "coupling",
+    "renyi": lambda row: row.renyi,
+}
+
+
+def to_device(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Make a tensor of plain values; to a GPU it goes through pinned memory, so that nothing waits for the copy."""
+    made = torch.tensor(values, dtype=dtype)
+    return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made.to(device)
+
+
 @dataclass(frozen=True, slots=True)
 class Noise:
     """The uniform numbers of one step, each (n,) float64 in [0, 1), and where it stands.
@@ -216,6 +265,11 @@ class Noise:
     def at(cls, keys: torch.Tensor, positions: torch.Tensor) -> "Noise":
         """Return the noise of responses `keys` at absolute `positions`, both (n,) int64."""
         return cls(*(uniform(keys, positions, stream) for stream in (PROPOSE, REDRAW, GATE)), positions=positions)
+
+    def take(self, index: torch.Tensor) -> "Noise":
+        """Return the noise of rows `index` (m,) int64."""
+        positions = None if self.positions is None else self.positions[index]
+        return Noise(self.propose[index], self.redraw[index], self.gate[index], positions)
 
     def opens(self, rule: Rule) -> torch.Tensor:
         """Tell which rows' gates are open: (n,) bool.

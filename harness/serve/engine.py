@@ -61,7 +61,7 @@ class Bridge:
         self._loop, self._outputs = loop, Queue[Any]()
         self._running: dict[str, asyncio.Task[None]] = {}
         self.async_llm = self._wait(_open(arguments))
-        self.llm_engine = self
+        self.llm_engine, self.vllm_config = self, self.async_llm.vllm_config
         self.output_processor = SimpleNamespace(request_states={})
         self.engine_core = SimpleNamespace(shutdown=self.async_llm.shutdown)
         _leave_unnamed(self.async_llm.output_processor)
@@ -69,9 +69,9 @@ class Bridge:
     def _wait(self, what: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result()
 
-    def reset_prefix_cache(self) -> None:
-        """Empty the prefix cache."""
-        self._wait(self.async_llm.reset_prefix_cache())
+    def reset_prefix_cache(self) -> bool:
+        """Empty the prefix cache; return whether that was done."""
+        return self._wait(self.async_llm.reset_prefix_cache())
 
     def collective_rpc(self, method: str, args: tuple[Any, ...] = ()) -> Any:
         """Return what a method of the workers answers."""

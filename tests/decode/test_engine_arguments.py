@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -129,6 +130,86 @@ def test_the_variable_is_set_for_an_engine_and_taken_back_for_the_next(monkeypat
     batch_invariance.switch(True)
     batch_invariance.switch(False)
     assert os.environ[batch_invariance.VARIABLE] == "1"
+
+
+def test_what_vllm_sets_beside_it_goes_with_it(monkeypatch):
+    """It would leave the next engine uncompiled: other last bits under the same hash."""
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    for name in (batch_invariance.VARIABLE, "VLLM_USE_BREAKABLE_CUDAGRAPH"):
+        monkeypatch.delenv(name, raising=False)
+    for _ in range(2):
+        batch_invariance.switch(True)
+        os.environ["VLLM_USE_BREAKABLE_CUDAGRAPH"] = "1"  # as vLLM's config does
+    batch_invariance.switch(False)
+    assert "VLLM_USE_BREAKABLE_CUDAGRAPH" not in os.environ
+    monkeypatch.setenv("VLLM_USE_BREAKABLE_CUDAGRAPH", "0")  # the user's own
+    batch_invariance.switch(True)
+    batch_invariance.switch(False)
+    assert os.environ["VLLM_USE_BREAKABLE_CUDAGRAPH"] == "0"
+
+
+def test_an_engine_is_not_opened_among_the_other_kinds_kernels(monkeypatch):
+    monkeypatch.delenv(batch_invariance.VARIABLE, raising=False)
+    monkeypatch.delitem(sys.modules, batch_invariance._LATE, raising=False)
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    batch_invariance.switch(True)
+    monkeypatch.setitem(sys.modules, batch_invariance._LATE, SimpleNamespace(is_batch_invariant=True))
+    batch_invariance.switch(True)
+    with pytest.raises(UserError, match=r"deterministic=False is refused: .* loaded in this process already"):
+        batch_invariance.switch(False)
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    batch_invariance.switch(False)
+
+
+HEADS = ((32, 64, True), (64, 128, True), (128, 64, True), (96, 128, False), (64, 64, False))
+
+
+@pytest.mark.parametrize(("rl", "base", "unequal"), HEADS)
+def test_heads_of_two_sizes_are_refused_where_tritons_attention_runs(peaked_pair, on_a_gpu, rl, base, unequal):
+    triton = {"attention_backend": "TRITON_ATTN"}
+    for settings, runs in (({"dtype": "float32"}, True), ({"dtype": "bfloat16"}, False),
+                           ({"dtype": "bfloat16", "vllm_args": triton}, True)):  # fmt: skip
+        made = open_engine(peaked_pair, EngineSpec(backend="vllm", **settings), lazily=True)
+        made.checkpoints.config.head_dim, made.checkpoints.base_config.head_dim = rl, base
+        if runs and unequal:
+            with pytest.raises(UserError, match=rf"base: {base}, rl: {rl}\).*; accepted: dtype=bfloat16"):
+                made._refuse_unequal_heads()
+        else:
+            made._refuse_unequal_heads()
+
+
+def test_a_cpu_takes_heads_of_two_sizes(peaked_pair):
+    made = open_engine(peaked_pair, EngineSpec(backend="vllm", dtype="float32"), lazily=True)
+    made.checkpoints.base_config.head_dim = 128
+    made._refuse_unequal_heads()
+
+
+def started(pair, blocks, **settings):
+    """An engine whose vLLM found room for so many blocks of 16 tokens."""
+    made = open_engine(pair, EngineSpec(backend="vllm", max_model_len=1000, **settings), lazily=True)
+    cache = SimpleNamespace(num_gpu_blocks=blocks, block_size=16)
+    made._engine = SimpleNamespace(vllm_config=SimpleNamespace(cache_config=cache))
+    return made
+
+
+def test_the_room_for_responses_is_told_and_warned_of_where_it_is_little(peaked_pair, capsys):
+    with showing(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        started(peaked_pair, 1000, max_num_seqs=64)._tell_room()
+    assert "room for 16,000 tokens, 16 responses of full length (1,000)" in capsys.readouterr().err
+    with pytest.warns(UserWarning, match=r"16 responses of full length .*, and max_num_seqs=65: .*smaller max_model_"):
+        started(peaked_pair, 1000, max_num_seqs=65)._tell_room()
+
+
+def test_a_prefix_cache_that_stays_is_no_self_test(peaked_pair):
+    made = open_engine(peaked_pair, EngineSpec(backend="vllm"), lazily=True)
+    for emptied in (True, False):
+        made._llm = SimpleNamespace(reset_prefix_cache=lambda emptied=emptied: emptied)
+        if emptied:
+            made.forget_prompts()
+    with pytest.raises(UserError, match="not emptied its prefix cache"):
+        made.forget_prompts()
+    made._llm = None
 
 
 def test_kernels_that_were_loaded_without_it_are_not_taken_for_others(monkeypatch):

@@ -43,7 +43,7 @@ def test_rls_hidden_states_survive_bases_forward(which, monkeypatch):
 
     monkeypatch.setattr(made, "build", build)
     config = SimpleNamespace(
-        model_config=SimpleNamespace(hf_config=SimpleNamespace(hidden_size=HIDDEN)),
+        model_config=SimpleNamespace(hf_config=SimpleNamespace(hidden_size=HIDDEN, rlvr_vocab=VOCAB - 1)),
         compilation_config=SimpleNamespace(static_forward_context={}),
     )
     model = made(vllm_config=config)
@@ -74,9 +74,9 @@ def test_the_first_step_rehearses_the_decision_where_memory_is_measured(monkeypa
 
     seen = []
 
-    def noted(base, rl, shared):
-        seen.append((base.shape, rl.shape))
-        rehearse(base, rl, shared)
+    def noted(base, rl, shared, vocab_size):
+        seen.append((base.shape, rl.shape, vocab_size))
+        rehearse(base, rl, shared, vocab_size)
 
     def build(self, vllm_config, prefix):
         self.rl, self.base = InPool(torch.zeros(8, HIDDEN), 1.0), InPool(torch.zeros(8, HIDDEN), 2.0)
@@ -84,7 +84,7 @@ def test_the_first_step_rehearses_the_decision_where_memory_is_measured(monkeypa
     monkeypatch.setattr(module, "rehearse", noted)
     monkeypatch.setattr(module.RLVRPairForCausalLM, "build", build)
     config = SimpleNamespace(
-        model_config=SimpleNamespace(hf_config=SimpleNamespace(hidden_size=HIDDEN)),
+        model_config=SimpleNamespace(hf_config=SimpleNamespace(hidden_size=HIDDEN, rlvr_vocab=VOCAB - 1)),
         compilation_config=SimpleNamespace(static_forward_context={}),
     )
     for profiled, times in (((), 0), (("cpu",), 1)):
@@ -92,4 +92,4 @@ def test_the_first_step_rehearses_the_decision_where_memory_is_measured(monkeypa
         model = module.RLVRPairForCausalLM(vllm_config=config)
         for _ in range(2):
             model.compute_logits(torch.zeros(5, 2 * HIDDEN))
-        assert seen == [((5, VOCAB), (5, VOCAB))] * times
+        assert seen == [((5, VOCAB), (5, VOCAB), VOCAB - 1)] * times

@@ -1,36 +1,48 @@
-"""The kernels compiled for a GPU, which needs none: what Triton's interpreter would let pass fails here."""
+"""The kernels compiled for GPUs, which needs none: what Triton's interpreter would let pass fails here.
+
+ptxas, which Triton brings, makes the machine code; cuobjdump, beside it, says what a thread takes.
+"""
+
+import re
+import subprocess
+from pathlib import Path
 
 import pytest
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from harness.bench import fused as bench
 from harness.policy import kernels
-from harness.policy.fused import TILE
+from harness.policy.fused import REGISTERS, TILE
 
-HOPPER = GPUTarget("cuda", 90, 32)
+CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 POINTERS = {
     "rules": "fp64", "partials": "fp32", "constants": "fp32", "counts": "i32", "totals": "i64", "lists": "i64",
     "histograms": "i64", "keys": "i64", "positions": "i64", "tokens": "i64", "proposals": "i64", "replacements": "i8",
-    "deltas": "fp32", "decided": "i8",
+    "deltas": "fp32", "decided": "i8", "masses": "fp32",
 }  # fmt: skip
 NUMBERS = {"band": "fp32", "limit": "fp32"}  # all others are integers
+READING = {"num_warps": 16, "maxnreg": REGISTERS}
+# Kernel, its constants, how it is launched, and how many registers of 64 K a program may take (of a thread, times its
+# threads: half of them, and two programs fit a multiprocessor).
+KERNELS = {
+    "summarise": ({"TILE": TILE}, READING, 1 << 15),
+    "normalise": ({"TILES": 64}, {"num_warps": 1}, 1 << 11),
+    "gather": ({"TILE": TILE}, READING, 1 << 15),
+    "decide": ({"TILE": TILE, "CHUNK": 8}, {"num_warps": 16}, 1 << 16),
+    "force": ({"MASKED": True, "TILE": TILE}, {"num_warps": 4}, 1 << 13),
+    "_spell_out": ({"ROWS": 1, "TILE": TILE}, {"num_warps": 4}, 1 << 15),
+}
+TYPES = {"float32": ("fp32", "fp32"), "bfloat16": ("bf16", "fp32"), "float16": ("fp16", "fp16")}
 
 
-@pytest.mark.parametrize(
-    ("name", "constants", "warps"),
-    [
-        ("summarise", {"TILE": TILE}, 16),
-        ("normalise", {"TILES": 64}, 1),
-        ("gather", {"TILE": TILE}, 16),
-        ("decide", {"TILE": TILE, "CHUNK": 8}, 16),
-        ("force", {"MASKED": True, "TILE": TILE}, 4),
-    ],
-)
-def test_a_kernel_compiles_for_hopper(name, constants, warps, monkeypatch, tmp_path):
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    kernel = getattr(kernels, name)
-    logits = {"base": "bf16", "rl": "fp32", "logits": "bf16"}
+def compiled(name, capability, dtypes=("fp32", "fp32"), aligned=True, **changes):
+    """The kernel for a GPU of this capability; of logits whose rows begin at multiples of 16 bytes, or do not."""
+    constants, options, _ = KERNELS[name]
+    constants = {**constants, **changes}
+    kernel = getattr(bench if name == "_spell_out" else kernels, name)
+    logits = dict(zip(("base", "rl", "logits"), (*dtypes, dtypes[1]), strict=True))
     types = {
         each: "constexpr" if each in constants
         else f"*{logits[each]}" if each in logits
@@ -38,15 +50,50 @@ def test_a_kernel_compiles_for_hopper(name, constants, warps, monkeypatch, tmp_p
         else NUMBERS.get(each, "i32")
         for each in kernel.arg_names
     }  # fmt: skip
-    multiples = [each for each in kernel.arg_names if each not in {*constants, *NUMBERS, "vocab", "tiles"}]
+    odd = {*constants, *NUMBERS, "n", "vocab", "tiles"}
+    odd |= set() if aligned else {"base", "rl", "base_stride", "rl_stride", "width", "stride"}
+    multiples = [each for each in kernel.arg_names if each not in odd]
     source = ASTSource(
         kernel,
         types,
         {(kernel.arg_names.index(each),): value for each, value in constants.items()},
         {(kernel.arg_names.index(each),): [["tt.divisibility", 16]] for each in multiples},
     )
-    made = triton.compile(source, target=HOPPER, options={"num_warps": warps, "enable_fp_fusion": False})
-    assert made.asm["cubin"]
-    assert "fma.rn.f32" not in made.asm["ptx"]  # a mass is the same number in every kernel
-    if name in ("summarise", "gather", "decide"):
-        assert "ld.global.v4.b32" in made.asm["ptx"]  # logits are read 16 bytes at once
+    target = GPUTarget("cuda", capability, 32)
+    return triton.compile(source, target=target, options={**options, "enable_fp_fusion": False})
+
+
+def machine_code(made, folder):
+    """What a thread takes of registers and stack, and the instructions."""
+    file = folder / "kernel.cubin"
+    file.write_bytes(made.asm["cubin"])
+    said = subprocess.run([CUOBJDUMP, "-res-usage", "-sass", file], capture_output=True, text=True, check=True).stdout
+    registers, stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", said).groups())
+    return registers, stack, re.findall(r"/\*[0-9a-f]{4,5}\*/\s+(?:@!?U?P\d+\s+)?([A-Z0-9_.]+)", said)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("capability", [80, 90, 100])
+def test_a_kernel_compiles_and_fits(name, capability, monkeypatch, tmp_path):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    _, options, most = KERNELS[name]
+    for dtype, dtypes in TYPES.items():
+        made = compiled(name, capability, dtypes)
+        registers, stack, code = machine_code(made, tmp_path)
+        print(name, capability, dtype, f"{registers} registers, {stack} bytes of stack, {len(code)} instructions")
+        assert stack <= 64  # more would be spilled in every loop
+        assert -(-registers // 8) * 8 * 32 * options["num_warps"] <= most
+        assert not any(each.startswith("FFMA") for each in code) or name == "normalise"
+        assert "fma.rn.f32" not in made.asm["ptx"]  # a mass is the same number in every kernel
+        if name in ("summarise", "gather", "decide"):
+            assert any(each.startswith("LDG") and each.endswith("128") for each in code)  # 16 bytes at once
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [("summarise", {}), ("gather", {}), ("decide", {}), ("force", {"MASKED": False}),
+                          ("normalise", {"TILES": 2})]
+)  # fmt: skip
+def test_what_is_rare_compiles_as_well(name, changes, monkeypatch, tmp_path):
+    """Rows that begin anywhere, a vocabulary of one tile, and steps without plain requests."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    assert machine_code(compiled(name, 90, aligned=False, **changes), tmp_path)[1] <= 64

@@ -28,6 +28,7 @@ def test_rules_of_both_models_are_those_of_the_ids_that_both_know():
     alone = torch.tensor([row == ROWS[0] for row in rows])
     for dense in (False, True):
         both = over_shared(base, rl, Rule(rows), shared, vocab)
+        assert {each.shape for each in both} == {(n, 16)}  # columns that a GPU reads four at once
         got = decide(*both, Rule(rows), noise, vocab_size=vocab, dense=dense)
         want = decide(base, rl, Rule(rows), noise, vocab_size=shared, dense=dense)
         mine = decide(rl, rl, Rule(rows), noise, vocab_size=vocab, dense=dense)

@@ -12,7 +12,9 @@ from harness.errors import UserError
 
 VARIABLE = "VLLM_BATCH_INVARIANT"
 CAPABILITY = 80  # below 8.0 vLLM has no such kernels: its replacements are Triton's, for Ampere and newer
-_set_here = False
+# vLLM itself sets this beside it, in this process, for shapes of its tuned tables: the next engine would not compile.
+_OF_VLLM = "VLLM_USE_BREAKABLE_CUDAGRAPH"
+_set_here: list[str] = []  # variables that were not there before
 _LATE = "vllm.v1.attention.ops.triton_unified_attention"  # reads the variable once, when it is imported
 
 
@@ -40,22 +42,19 @@ def switch(on: bool) -> None:
     """Set the variable for this process and those that the engine starts, or take back what was set here.
 
     Raises:
-        UserError: the engine will run in this process, where vLLM's kernels were loaded without it.
+        UserError: the engine will run in this process, where vLLM's kernels were loaded for the other kind of engine.
     """
-    global _set_here
-    if not on:
-        if _set_here:
-            del os.environ[VARIABLE]
-            _set_here = False
-        return
     import vllm.envs
 
-    loaded = sys.modules.get(_LATE)
-    here = not vllm.envs.VLLM_ENABLE_V1_MULTIPROCESSING
-    if here and loaded is not None and not getattr(loaded, "is_batch_invariant", True):
+    invariant = getattr(sys.modules.get(_LATE), "is_batch_invariant", None)
+    if not vllm.envs.VLLM_ENABLE_V1_MULTIPROCESSING and invariant is (not on) and (on or _set_here):
         raise UserError(
-            "deterministic=True is refused: vLLM's other kernels are loaded in this process already; accepted: a new "
+            f"deterministic={on} is refused: vLLM's other kernels are loaded in this process already; accepted: a new "
             "process, or VLLM_ENABLE_V1_MULTIPROCESSING=1"
         )
-    if VARIABLE not in os.environ:
-        os.environ[VARIABLE], _set_here = "1", True
+    if not on:
+        while _set_here:
+            os.environ.pop(_set_here.pop(), None)
+    elif VARIABLE not in os.environ:
+        _set_here.extend(name for name in (VARIABLE, _OF_VLLM) if name not in os.environ)
+        os.environ[VARIABLE] = "1"

@@ -2,8 +2,9 @@
 
 import json
 import os
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -105,6 +106,7 @@ class VllmPair(TestedPair):
         batch_invariance.switch(self.spec.deterministic)
         if self.dtype == "float32":
             exact_float32()
+        self._refuse_unequal_heads()
         self._eager = self._starts_eager()
         arguments = self._arguments()
         with phase("loading vLLM"):
@@ -117,6 +119,7 @@ class VllmPair(TestedPair):
             arguments.setdefault("distributed_executor_backend", ALONE)
         self._llm = start_vllm(self.make_llm, arguments, self._output)
         self._engine, self._lost = self._llm.llm_engine, False
+        self._tell_room()
         if in_process():
             _open_here.add(id(self))
         elif self._eager and on_cpu():
@@ -128,6 +131,43 @@ class VllmPair(TestedPair):
             except BaseException:
                 self.close()
                 raise
+
+    def _refuse_unequal_heads(self) -> None:
+        """Turn down heads of two sizes where Triton's attention would run: its scratch has room for RL's alone.
+
+        FlashAttention and FlashInfer, which run the 16-bit types, plan with each layer's own heads (vLLM 0.32.0).
+
+        Raises:
+            UserError: naming the sizes.
+        """
+        if on_cpu() or (self.dtype != "float32" and "TRITON_ATTN" not in str(self.spec.vllm_args)):
+            return
+        texts = {role: config.get_text_config() for role, config in self.checkpoints.configs.items()}
+        sizes = {
+            role: getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+            for role, text in texts.items()
+        }
+        if len({(size - 1).bit_length() for size in sizes.values()}) > 1:  # padded to powers of two
+            raise UserError(
+                f"dtype={self.dtype} is refused on a GPU for models whose attention heads differ in size "
+                f"({', '.join(f'{role}: {size}' for role, size in sizes.items())}): vLLM's Triton attention would "
+                "write beyond its memory; accepted: dtype=bfloat16 without TRITON_ATTN, or heads of one size"
+            )
+
+    def _tell_room(self) -> None:
+        """Tell how many responses of full length the KV cache holds; what is beyond is preempted and read again."""
+        config, most = self._engine.vllm_config, self.spec.max_num_seqs
+        tokens, length = config.cache_config.num_gpu_blocks * config.cache_config.block_size, self.context.length
+        room = (
+            f"the KV cache has room for {tokens:,} tokens, {tokens // length:,} responses of full length ({length:,})"
+        )
+        told(room)
+        if 4 * (tokens // length) < most:
+            warnings.warn(
+                f"{room}, and max_num_seqs={most}: where responses grow long, most of a batch waits and is read again; "
+                "a smaller max_model_len or max_num_seqs, or more memory for the cache, avoids that",
+                stacklevel=4,
+            )
 
     def make_llm(self, **arguments: Any) -> Any:
         """Start vLLM: `vllm.LLM(**arguments)`, or what a subclass has in its place."""
@@ -195,6 +235,7 @@ class VllmPair(TestedPair):
             "rlvr_architecture": found.architecture,
             "rlvr_tied": ties_head(found.config),
             "rlvr_base_tied": ties_head(found.base_config),
+            "rlvr_vocab": found.vocab_size,
             **(
                 {"rlvr_shared": found.shared, "rlvr_stand_in": found.stand_in}
                 if found.shared < found.vocab_size
@@ -276,7 +317,8 @@ class VllmPair(TestedPair):
             except _Broken as again:
                 roles = again.roles
         if not self._engine.has_unfinished_requests():  # of others, beside ours
-            self.forget_prompts()
+            with suppress(UserError):
+                self.forget_prompts()
             self.ask_worker("rlvr_clear")
         if self.pair.target is not None:
             roles = None  # what was traced are the two policies that are decided between, each made of several models
@@ -403,8 +445,16 @@ class VllmPair(TestedPair):
         return rollout(plan, self.tokenizer, token_ids, replaced, changed, delta_logp, reason, trace)
 
     def forget_prompts(self) -> None:
-        """Empty the prefix cache, so that prompts are computed again."""
-        self._llm.reset_prefix_cache()
+        """Empty the prefix cache, so that prompts are computed again.
+
+        Raises:
+            UserError: vLLM keeps it, since a request still uses it.
+        """
+        if not self._llm.reset_prefix_cache():
+            raise UserError(
+                "vLLM has not emptied its prefix cache, of which a request still uses a part: prompts would not be "
+                "computed again; accepted: no other request meanwhile (at the start self_test=False does without)"
+            )
 
     def ask_worker(self, method: str, *args: Any) -> Any:
         """Return what a method of `PairWorker` answers, in the first of vLLM's workers."""

@@ -126,7 +126,7 @@ class RLVRPairForCausalLM(nn.Module):
         """Keep base's logits for the processor and return RL's; the first step is the one whose memory is measured."""
         self.base_logits = base
         if not self._rehearsed and base is not None and rl is not None and rl.device.type in PROFILED:
-            rehearse(base, rl, self.shared)
+            rehearse(base, rl, self.shared, self.config.rlvr_vocab)
         self._rehearsed = True
         return rl
 

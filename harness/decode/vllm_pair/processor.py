@@ -17,9 +17,10 @@ from vllm.v1.sample.logits_processor import MoveDirectionality
 
 from harness.decode.vllm_pair import channel
 from harness.decode.vllm_pair.plugin import CONTEXT_KEY
-from harness.decode.vllm_pair.slots import SlotRow, SlotTable, StepBatch, to_device
+from harness.decode.vllm_pair.slots import SlotRow, SlotTable, StepBatch
 from harness.decode.vllm_pair.step import decide_step, force
 from harness.policy import RuleRow
+from harness.policy.rule import to_device
 from harness.policy.trace import columns
 
 try:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from harness.policy import COLUMNS, History, Past, Rule, RuleRow
+from harness.policy.rule import to_device
 
 _NOTHING = RuleRow()  # the rule of a slot whose request is not ours: decided like any other, and then not written
 
@@ -174,9 +175,3 @@ class SlotTable:
         )
         self._batch = slots.copy(), batch
         return batch
-
-
-def to_device(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Make a tensor of plain values; to a GPU it goes through pinned memory, so that nothing waits for the copy."""
-    made = torch.tensor(values, dtype=dtype)
-    return made if device.type == "cpu" else made.pin_memory().to(device, non_blocking=True)

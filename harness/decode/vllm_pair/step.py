@@ -6,6 +6,7 @@ environment variable RLVR_DIR_DECISION says otherwise: `torch`, or `triton` (on 
 
 import logging
 import os
+from dataclasses import replace
 from functools import cache
 
 import torch
@@ -15,6 +16,7 @@ from harness.decode.vllm_pair import channel
 from harness.errors import UserError
 from harness.policy import Decision, Noise, Past, Rule, RuleRow, decide, decide_fused, fused_available, over_shared
 from harness.policy import force as force_fused
+from harness.policy.rule import AT_ONCE
 
 PATHS = ("triton", "torch")
 VARIABLE = "RLVR_DIR_DECISION"
@@ -91,12 +93,21 @@ def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None
     logits.scatter_(1, token, facts)
 
 
-def rehearse(base_logits: torch.Tensor, rl_logits: torch.Tensor, shared: int | None = None) -> None:
-    """Decide once, under the rule that takes most memory, and forget it: vLLM's memory profile then knows the peak.
+def rehearse(
+    base_logits: torch.Tensor, rl_logits: torch.Tensor, shared: int | None = None, vocab_size: int | None = None
+) -> None:
+    """Decide and force once, as a step does, and forget it: vLLM's memory profile then knows the peak.
 
-    Its own dummy run of the sampler leaves out custom processors (V1 passes an empty list, V2 returns before them).
+    Its own dummy run of the sampler leaves out custom processors (V1 passes an empty list, V2 returns before them). The
+    rules are those that take most memory: `kl` of all rows in torch's path, else the rows that `coupling` sorts at
+    once. The kernels get the numbers that a step gives them, and so are compiled here and not in the first request.
     """
     n, device = rl_logits.shape[0], rl_logits.device
-    rule = Rule([RuleRow(gate="kl", tau=0.0, gamma=0.1, temperature=0.9, top_p=0.95)] * n, device)
-    numbers = torch.arange(n, device=device)
-    decide_step(base_logits, rl_logits.float(), rule, numbers, numbers, vocab_size=None, shared=shared)
+    rows = [RuleRow(gate="kl", tau=0.0, gamma=0.1, temperature=0.9, top_p=0.95)] * n
+    rows[:AT_ONCE] = [replace(row, gate="coupling") for row in rows[:AT_ONCE]]
+    numbers, logits = torch.arange(n, device=device), rl_logits.to(torch.float32, copy=True)  # V2 has such a copy
+    decision = decide_step(
+        base_logits, logits, Rule(rows, device), numbers, numbers, vocab_size=vocab_size, shared=shared
+    )
+    for decided in (None, numbers >= 0):
+        force(logits, decision, decided)
