@@ -18,7 +18,7 @@ from harness.errors import UserError
 from harness.policy import Rule, distribution
 from harness.spec import Decoding, Sampling
 from tests.conftest import vllm_spec
-from tests.decode.apart import REQUESTS
+from tests.decode.apart import requests_of
 from tests.decode.requests import DECODINGS, LONG, assert_same, by_key, facts, make_requests, read_once
 
 pytestmark = pytest.mark.vllm
@@ -232,20 +232,39 @@ def test_plain_requests_beside_ours_change_nothing_and_sample_from_rl(vllm_engin
 
 @pytest.mark.parametrize(
     "how",
-    ["few_blocks", "client", "two_ranks", "fused"],
-    ids=["preempted", "engine-in-another-process", "tensor-parallel", "fused-decision"],
+    ["few_blocks", "client", "two_ranks", "fused", "runner_v2"],
+    ids=["preempted", "engine-in-another-process", "tensor-parallel", "fused-decision-on-v2", "runner-v2"],
 )
 def test_another_engine_gives_the_same_tokens(vllm_engine, peaked_pair, tmp_path, how):
     out = tmp_path / "rollouts.pickle"
     command = [sys.executable, "-m", "tests.decode.apart", how, peaked_pair.base, peaked_pair.rl, str(out)]
-    subprocess.run(command, check=True, capture_output=True, timeout=300, cwd=Path(__file__).parents[2])
+    done = subprocess.run(command, capture_output=True, timeout=400, cwd=Path(__file__).parents[2], text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
     preemptions, rollouts = pickle.loads(out.read_bytes())
-    assert how != "few_blocks" or preemptions >= 5
-    assert_same(vllm_engine.generate(make_requests(**REQUESTS[how])), rollouts)
+    assert how not in ("few_blocks", "runner_v2") or preemptions >= 5
+    requests = requests_of(how)
+    ours = by_key(vllm_engine.generate(requests))
+    assert_same(ours.values(), rollouts)
     traced = [rollout for rollout in rollouts if rollout.trace is not None]
-    assert len(traced) == (12 if how == "fused" else 0)
+    assert len(traced) == sum(request.trace is not None for request in requests)
     for rollout in traced:
         assert np.abs(rollout.trace.fact("delta_logp") - rollout.delta_logp).max() < 1e-4
+        theirs = ours[rollout.request.problem, rollout.request.sample].trace.table
+        assert np.abs(rollout.trace.table[:, :10] - theirs[:, :10]).max() < 1e-3
+
+
+def test_a_plain_request_with_a_nucleus_beside_traces_is_one_sentence(vllm_engine):
+    from vllm import SamplingParams
+
+    requests = [replace(request, trace=2) for request in make_requests(6, samples=1)]
+    params = SamplingParams(temperature=0.8, top_p=0.9, max_tokens=200, ignore_eos=True)
+    vllm_engine._engine.add_request("plain", {"type": "token", "prompt_token_ids": [5, 6, 7]}, params)
+    try:
+        with pytest.raises(UserError, match=r"trace is refused beside a plain request .* top_p=1"):
+            list(vllm_engine.generate(requests))
+    finally:
+        vllm_engine._engine.abort_request(["plain"])
+    assert len(list(vllm_engine.generate(requests))) == 6
 
 
 def test_a_second_engine_in_one_process_is_refused(vllm_engine, peaked_pair):

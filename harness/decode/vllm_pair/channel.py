@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from harness.decode.plan import DELTA_LIMIT
+from harness.errors import UserError
 from harness.policy.trace import FACTS, TOP_FACTS
 
 BAND = 64.0
@@ -112,6 +113,8 @@ def decode_trace(
         (tokens, width) float32; NaN where it was NaN.
 
     Raises:
+        UserError: vLLM's nucleus of another request cut statistics off: it is applied to all rows, and in float32 those
+            have no probability beside the forced token.
         ValueError: a statistic is missing, or something came back that is none.
     """
     table = np.full((len(chosen), width), np.nan, dtype=np.float32)
@@ -119,6 +122,11 @@ def decode_trace(
         for each, value in zip(ids, logits, strict=True):
             if each != token:
                 slot = each - (each > token)
+                if value == -math.inf:
+                    raise UserError(
+                        "trace is refused beside a plain request of vLLM's with top_p, top_k or min_p, whose cut is "
+                        "made in every row; accepted: plain requests with top_p=1, or none"
+                    )
                 if not 0 <= slot < width or not math.isfinite(value):
                     raise ValueError(f"token {each} came back with {value}, which is none of its statistics")
                 row[slot] = value
