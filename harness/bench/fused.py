@@ -299,13 +299,18 @@ def _truth(batch: DecisionBatch) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
 def _rounding(batch: DecisionBatch) -> torch.Tensor:
     """Return the relative error of a probability that float32 may make: (n,).
 
-    Its logarithm is off by at most nine halves of a unit in the last place: three for the extrapolated logit, and two
-    each for its distance from the largest, for the reciprocal of the temperature, and for their product.
+    A GPU's division and exponential are the fast ones, off by at most 2 units in the last place each (`div.full`,
+    `ex2.approx` in the PTX manual); the interpreter's are exact. In halves of a unit in the last place of the largest
+    logit, the error of a probability's logarithm: three for the extrapolated logit; of its distance from the largest,
+    which is up to twice as large, two for the difference, eight for the reciprocal of the temperature (a division: four
+    halves), two for their product, two for its product with log2(e), one for that number's own rounding. That is 18.
+    What does not grow with the logits: four exponentials and divisions of four halves each (the token's, its tile's
+    scale, those summed up, the normaliser), and 18 roundings of sums and products: 34 halves, 2.0e-6.
     """
     rule = Rule(batch.rows, batch.base.device)
     largest = torch.stack([each[:, : batch.vocab_size].float() for each in (batch.base, batch.rl)])
     largest = largest.abs().where(largest.isfinite(), 0.0).amax((0, 2))
-    return 1e-6 + 9 * 2.0**-24 * largest * (1 + 2 * rule.gamma.abs()) / rule.temperature
+    return 34 * 2.0**-24 + 18 * 2.0**-24 * largest * (1 + 2 * rule.gamma.abs()) / rule.temperature
 
 
 def _errors(batch: DecisionBatch, got: Outcome) -> tuple[float, float]:

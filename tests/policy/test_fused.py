@@ -66,6 +66,17 @@ def test_every_rule_on_rows_of_every_kind(interpreted, rows, vocab, padded, dtyp
     assert found["nats"] <= NATS, found
 
 
+def test_a_gpus_own_exponential_and_division_are_no_fault(interpreted):
+    """Else the check of the kernels would fail on a sound GPU; nor may it let everything pass."""
+    batch = mixed_batch(400 * TIMES, 1000, padded=24, seed=100)
+    exact, rough = (check(batch, interpreted(how, batch=batch)) for how in ("run", "run_roughly"))
+    print(exact, rough)
+    assert rough["inexact"] == rough["unexplained"] == 0, rough
+    assert exact["mass"] < rough["mass"] <= 1
+    assert rough["mass"] > 0.25
+    assert rough["nats"] <= NATS
+
+
 def test_programs_in_lockstep_compute_what_each_computes_alone(interpreted):
     """To the bit; so the rows above say what Triton's interpreter says."""
     for rows, vocab, tile in ((32, 64, 32), (40, 1000, None)):

@@ -1,0 +1,46 @@
+"""What vLLM chooses for a pair on a GPU, where its platform is told to be one; nothing is computed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("vllm", reason="vLLM is not installed")
+pytestmark = pytest.mark.vllm
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    command = [sys.executable, "-m", "tests.decode.apart_cuda", str(tmp_path_factory.mktemp("shapes"))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_full_batches_have_graphs_on_runner_v2_and_logits_are_float32(said):
+    full = said["full batches"]
+    assert (full["largest"], full["sizes"], full["graphs"]) == (960, 79, "FULL_AND_PIECEWISE")
+    assert full["v2"]
+    assert full["async"]
+    assert full["head"] == "torch.float32"
+
+
+def test_a_submodels_part_of_the_configuration_is_the_whole_ones_but_for_its_name(said):
+    for name in ("full batches", "ordinary", "deterministic"):
+        assert said[name]["alike"] == [True, True, True]
+        rl, base, again = said[name]["hashes"]
+        assert rl == again != base
+
+
+def test_a_deterministic_engine_leaves_nothing_to_the_next(said):
+    assert said["deterministic"]["left"] == ["VLLM_BATCH_INVARIANT", "VLLM_USE_BREAKABLE_CUDAGRAPH"]
+    assert said["deterministic"]["mode"] == 0  # not compiled
+    assert said["ordinary again"] == said["ordinary"]
+    assert said["ordinary"]["mode"] == 3
+
+
+def test_tritons_attention_has_a_scratch_for_rls_heads_alone(said):
+    """Which is why heads of two sizes are refused in float32: should this fail, they need not be."""
+    assert said["scratch"] == 64  # given layers whose heads have 128
