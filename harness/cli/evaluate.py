@@ -51,19 +51,19 @@ def evaluate_command(
         from harness.evals.data import preflight_of
         from harness.evals.settings import settings_of
         from harness.evals.show import score, tables
-        from harness.tracking import comparison_link, log_result, resolve_store
+        from harness.tracking import comparison_link, log_result, tracking_place
 
     asked = load_eval(read_yaml(file), {**options, "decodings": decoding or None, "controls": controls or None})
     preflight_of(asked)
     announce_tiny(asked)
-    place = resolve_store(out, tracking)
+    place = tracking_place(out, tracking, track=track)
     store = records or out / "records"
     check_writable(out, store)
 
     def keep(result: "EvalResult") -> None:
         result.write(out)
         say(f"{result.benchmark}  {result.label}  {score(result)}")
-        if track:
+        if place is not None:
             with phase("logging to MLflow"):
                 log_result(result, place)
 
@@ -76,8 +76,8 @@ def evaluate_command(
     if len(asked.decodings) > 1 and (settings := settings_of(results)):
         echo("\n" + markdown(compare(settings)), lines=True)
     say(f"written to {out}: one JSON file a result; rollouts in {store}")
-    for task in dict.fromkeys(result.task for result in results) if track else ():
-        if links := comparison_link(place, f"rlvr-dir-{task}"):
+    for task in dict.fromkeys(result.task for result in results):
+        if place is not None and (links := comparison_link(place, f"rlvr-dir-{task}")):
             say(f"{task} in MLflow (`rlvr-dir ui --store {out}` serves it): {links.charts}")
 
 

@@ -16,7 +16,7 @@ app = group("Keep MLflow in step with the results on the disk.")
 Tracking = Annotated[
     str | None,
     typer.Option(
-        "--tracking", help="http://HOST:PORT or sqlite:///FILE; default RLVR_DIR_TRACKING_URI, else a folder."
+        "--tracking", help="http://HOST:PORT, sqlite:///FILE, or off; default RLVR_DIR_TRACKING_URI, else a folder."
     ),
 ]
 

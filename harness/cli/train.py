@@ -90,15 +90,15 @@ def train_command(
         return
     with phase("starting"):
         from harness.price import training_refusal
-        from harness.tracking import Training, resolve_store
+        from harness.tracking import Training, tracking_place
         from harness.train.backends import TrainerError
         from harness.training import run
 
     if refused := training_refusal(spec):
         raise UserError(refused)
 
-    store = resolve_store(where.parents[1] if where.parent.name == "train" else where.parent, tracking)
-    told = Training(store if track else None, spec.dapo.label, plain(spec))
+    beside = where.parents[1] if where.parent.name == "train" else where.parent
+    told = Training(tracking_place(beside, tracking, track=track), spec.dapo.label, plain(spec))
 
     def done(seed: int, folder: "SeedFolder") -> None:
         files = [folder.log, folder.done, folder.rl / "README.md", folder.path / "verl/overrides.txt"]

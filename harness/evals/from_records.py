@@ -29,7 +29,7 @@ _RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its s
 
 
 class NoResultError(UserError):
-    """Nobody here can make a result of a record: its right answers, or how it was decoded, are not known here."""
+    """No result can be made of a record: it is unfinished, or its right answers or decoding are not known here."""
 
 
 def result_of_record(
@@ -170,7 +170,7 @@ def _by_lm_eval(
         each = [({name.removeprefix(prefix) for name in one.problems}, one.samples) for one in now]
         fits = [one for one, told in zip(now, each, strict=True) if told == (set(problems), width)]
     if not fits and (not partial or problems is not None):
-        raise UserError(
+        raise NoResultError(
             f"record {snapshot.name} holds lm-eval's scores of {len(now[0].problems)} problems x {now[0].samples} "
             f"samples, and {number} x {width} are asked; run its command again, or take those (--partial)"
         )
@@ -220,7 +220,9 @@ def _extent(
     wanted = samples or asked.get("samples", 1)
     if problems is None:
         if not asked and not snapshot.finished:
-            raise UserError(f"record {snapshot.name}: its about.json is lost and it is not finished; run its command")
+            raise NoResultError(
+                f"record {snapshot.name}: its about.json is lost and it is not finished; run its command"
+            )
         done = snapshot.complete if asked else first
         names = [*(name for name in order if name in done), *(name for name in done if name not in set(order))]
         latest = list(asked.get("names") or (order[: asked["problems"]] if asked else names))
@@ -234,13 +236,13 @@ def _extent(
         return latest, wanted, None
     if not partial or problems is not None:
         there = sum(sample < wanted for name in latest for sample in held.get(name, ()))
-        raise UserError(
+        raise NoResultError(
             f"record {snapshot.name} has {there} of {len(latest) * wanted} rollouts, and an average of them would be "
             "of the short ones; run its command again, or ask for partial results (--partial), which are marked"
         )
     if not width:
         lacking = sum(not first.get(name) for name in latest)
-        raise UserError(
+        raise NoResultError(
             f"record {snapshot.name} has no sample yet of {lacking} of {len(latest)} problems, so not even a partial "
             "result; run its command again"
         )

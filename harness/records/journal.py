@@ -187,6 +187,8 @@ def contents(path: Path, record_hash: str, task: str, *, whole: bool) -> Content
         DamagedError: the file cannot be read, or a later version of this program wrote it.
     """
     found = Contents(path)
+    if os.path.lexists(path) and not path.is_file():  # a pipe would be waited for, a device never ends
+        raise DamagedError(f"{path} is no plain file; the other records can be read")
     try:
         with path.open("rb") as file:
             for offset, length, row in scan(file, whole=whole):

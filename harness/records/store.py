@@ -1,5 +1,6 @@
 """A store: a folder of records, `<store>/<record hash>/<task>`; opening one for writing, reading any without a lock."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -163,7 +164,7 @@ class RecordStore:
             UserError: there is none.
         """
         folder = self.folder / record_hash / task
-        if not is_record(folder):
+        if not os.path.lexists(journal_path(folder)):
             raise UserError(f"there is no record {record_hash}/{task} in {str(self.folder)!r}")
         found = contents(journal_path(folder), record_hash, task, whole=whole)
         damaged: list[str] = []

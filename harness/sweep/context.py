@@ -14,7 +14,7 @@ from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point
 from harness.sweep.track import SweepRun
 from harness.sweep.trials import Asked, Trials
-from harness.tracking import resolve_store
+from harness.tracking import tracking_place
 
 S = TypeVar("S", bound=Search)
 
@@ -30,7 +30,7 @@ class Places:
     @classmethod
     def under(cls, out: Path, *, records: Path | None = None, track: bool = True) -> "Places":
         """Return the usual places in one folder; MLflow's is RLVR_DIR_TRACKING_URI where that is set."""
-        return cls(out, records or out / "records", resolve_store(out) if track else None)
+        return cls(out, records or out / "records", tracking_place(out, track=track))
 
     @property
     def trainings(self) -> Path:

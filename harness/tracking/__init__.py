@@ -3,7 +3,7 @@
 from harness.tracking.describe import metrics_of, params_of
 from harness.tracking.log import log_result
 from harness.tracking.query import result_of_run
-from harness.tracking.store import resolve_store
+from harness.tracking.store import resolve_store, tracking_place
 from harness.tracking.sync import SyncReport, sync
 from harness.tracking.training import Training
 from harness.tracking.views import Links, comparison_link, run_links
@@ -20,4 +20,5 @@ __all__ = [
     "result_of_run",
     "run_links",
     "sync",
+    "tracking_place",
 ]

@@ -11,7 +11,7 @@ from typing import Any
 from harness.errors import UserError
 from harness.records.lock import locked
 
-VARIABLE = "RLVR_DIR_TRACKING_URI"
+VARIABLE, OFF = "RLVR_DIR_TRACKING_URI", "off"
 _SQLITE, _SERVERS = "sqlite:///", ("http://", "https://")
 _LOCK_SECONDS = 60.0
 # MLflow's own are seven retries of two minutes each; an evaluation waits for nobody.
@@ -24,14 +24,27 @@ _PATIENCE = {
 
 
 def resolve_store(folder: Path | str, uri: str | None = None) -> Path | str:
-    """Say where runs go: `uri` if given, else the variable RLVR_DIR_TRACKING_URI, else a sqlite file in `folder`.
+    """Say where runs are: `uri` if given, else the variable RLVR_DIR_TRACKING_URI, else a sqlite file in `folder`.
+
+    Raises:
+        UserError: a URI that is neither a server's nor sqlite's, or "off".
+    """
+    if uri == OFF:
+        raise UserError(f"tracking={OFF!r} names no store; accepted here: a folder, http://HOST:PORT or sqlite:///FILE")
+    known = os.environ.get(VARIABLE)
+    chosen = uri or (known if known != OFF else None) or folder
+    TrackingStore.at(chosen)
+    return chosen
+
+
+def tracking_place(folder: Path | str, uri: str | None = None, *, track: bool = True) -> Path | str | None:
+    """Say where new runs are logged, as `resolve_store` does; None where that is declined: by `track`, or by "off".
 
     Raises:
         UserError: a URI that is neither a server's nor sqlite's.
     """
-    chosen = uri or os.environ.get(VARIABLE) or folder
-    TrackingStore.at(chosen)
-    return chosen
+    declined = not track or OFF in (uri, None if uri else os.environ.get(VARIABLE))
+    return None if declined else resolve_store(folder, uri)
 
 
 @dataclass(frozen=True)

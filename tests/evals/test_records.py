@@ -1,6 +1,7 @@
 """Evaluations through the record store: the second decodes nothing, an interrupted one decodes the rest."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -16,7 +17,8 @@ from harness.evals.loop import jobs_of
 from harness.evals.places import read_results
 from harness.evals.settings import settings_of
 from harness.records import RecordStore
-from harness.records.commands import show_record
+from harness.records.commands import list_records, show_record, verify_records
+from harness.records.journal import JOURNAL
 from harness.records.verdicts import read_verdicts, write_verdicts
 from harness.spec import CRITERIA, Decoding, Sampling
 from tests.evals.asked import asked, criterion_values, evaluate
@@ -108,6 +110,31 @@ def test_a_record_without_right_answers_is_left_out_of_a_store_and_named(engine,
     assert said.startswith(f"rlvr-dir: left out: record {config.hash()}/theirs: its right answers are not at hand (")
     with pytest.raises(UserError, match="right answers are not at hand"):
         read_results([tmp_path / config.hash() / "theirs"], data_dir=data_dir)
+
+
+def test_what_is_unfinished_or_no_file_hides_no_other_record(engine, data_dir, tmp_path, capsys):
+    arguments = {"limit": 2, "data_dir": data_dir, "progress": False}
+    evaluate(engine, [REPLACE, Decoding()], ["amc"], SAMPLING, records=tmp_path, **arguments)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(Counting(engine, 3), [Decoding(mode="base")], ["amc"], SAMPLING, records=tmp_path, **arguments)
+    store = RecordStore(tmp_path)
+    [unfinished] = [name for name in store.names() if not store.read(*name).finished]
+    assert {result.decoding for result in read_results([tmp_path], data_dir=data_dir)} == {REPLACE, Decoding()}
+    assert "/".join(unfinished) in capsys.readouterr().err
+    with pytest.raises(UserError, match="has 3 of 8 rollouts"):
+        read_results([tmp_path.joinpath(*unfinished)], data_dir=data_dir)  # who names it hears why
+    journal = tmp_path.joinpath(*unfinished) / JOURNAL
+    journal.write_bytes(b"")
+    assert len(read_results([tmp_path], data_dir=data_dir, partial=True)) == 2
+    journal.unlink()
+    for make in (lambda: journal.symlink_to("/dev/zero"), lambda: os.mkfifo(journal)):
+        make()
+        assert len(read_results([tmp_path], data_dir=data_dir)) == 2
+        assert f"{journal} is no plain file" in capsys.readouterr().err
+        [row] = [row for row in list_records(tmp_path) if row["record"] == "/".join(unfinished)]
+        assert row["damage"] == [f"{journal} is no plain file; the other records can be read"]
+        assert verify_records(tmp_path)["/".join(unfinished)] == row["damage"]
+        journal.unlink()
 
 
 def test_no_code_is_run_because_a_record_names_it(tmp_path, monkeypatch):

@@ -12,7 +12,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from harness.cli import app
 from harness.errors import UserError
 from harness.evals import EvalResult
 from harness.records import StoredRollout
@@ -24,6 +26,7 @@ from harness.tracking import (
     params_of,
     resolve_store,
     result_of_run,
+    tracking_place,
 )
 from harness.tracking.describe import description, pair_title, run_name
 from harness.tracking.store import VARIABLE, TrackingStore
@@ -267,6 +270,25 @@ def test_where_runs_go(tmp_path, monkeypatch):
     assert TrackingStore.at(tmp_path).uri == f"sqlite:///{tmp_path}/mlflow.db"
     with pytest.raises(UserError, match="tracking='ftp://x' is refused; accepted: a folder, http://HOST:PORT"):
         resolve_store(tmp_path, "ftp://x")
+
+
+def test_off_logs_nothing_and_is_no_folder(tmp_path, monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert tracking_place(tmp_path) == tmp_path
+    assert tracking_place(tmp_path, "off") is None
+    assert tracking_place(tmp_path, track=False) is None
+    with pytest.raises(UserError, match="tracking='off' names no store; accepted here: a folder"):
+        resolve_store(tmp_path, "off")  # nothing is there to be shown
+    monkeypatch.setenv(VARIABLE, "off")
+    assert tracking_place(tmp_path) is None
+    assert tracking_place(tmp_path, str(tmp_path)) == str(tmp_path)
+    assert resolve_store(tmp_path) == tmp_path
+    monkeypatch.chdir(tmp_path)
+    asked = ["--tasks", "tiny_medium", "-d", "rl", "--backend", "transformers", "--limit", "1", "--samples", "1"]
+    done = CliRunner().invoke(app, ["eval", *asked, "--max-tokens", "8", "--tracking", "off", "--out", "o"])
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["o"]
+    assert not list(tmp_path.rglob("mlflow.db"))
 
 
 def test_provenance_may_be_empty(store):
