@@ -121,12 +121,10 @@ def chat_prompt(tokenizer: Any, messages: list[dict[str, str]], add_generation_p
         raise UserError(
             "chat: the RL model's tokenizer has no chat template; accepted: chat=off, for prompts as they are"
         )
-    from jinja2 import TemplateError
-
     how = {"add_generation_prompt": add_generation_prompt, "continue_final_message": not add_generation_prompt}
     try:
         return tokenizer.apply_chat_template(messages, tokenize=False, **how)
-    except TemplateError as error:
+    except Exception as error:  # a template is a stranger's program, and may fail as any
         others = [message for message in messages if message["role"] != "system"]
         if len(others) == len(messages):
             raise UserError(f"chat: the template of {tokenizer.name_or_path} refuses a conversation: {error}") from None

@@ -50,7 +50,7 @@ class TransformersPair(PairEngine):
         self.drafting = Counts()
         if spec.draft is not None:
             self._check_drafting()
-        self.device = torch.device(spec.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = _device(spec.device)
 
     def load(self) -> None:
         """Load both models; see `start`.
@@ -270,3 +270,17 @@ def _quiet(quiet: bool) -> Iterator[None]:
             logger.setLevel(level)
         if quiet and shown:
             logging.enable_progress_bar()
+
+
+def _device(name: str | None) -> torch.device:
+    """Return the device of that name; a GPU, where there is one, if none is named.
+
+    Raises:
+        UserError: torch knows no such device, or has none here.
+    """
+    has_gpu = torch.cuda.is_available()
+    kind, _, number = (name or ("cuda" if has_gpu else "cpu")).partition(":")
+    if kind not in ("cpu", *(["cuda"] if has_gpu else [])) or not (number.isdecimal() or not number):
+        here = "cpu, cuda or cuda:N" if has_gpu else "cpu; torch sees no GPU here"
+        raise UserError(f"device={name!r} is refused by backend='transformers'; accepted: {here}")
+    return torch.device(name or kind)

@@ -20,7 +20,7 @@ Key = tuple[str, int]  # problem, sample
 FinishReason = Literal["stop", "length", "unknown"]
 DELTA_ERROR = 2.0**-11  # relative; below 6e-5 absolute, by at most 3e-8
 _MEASURED = ("delta_logp", "trace", "trace_columns")  # what depends, in its last bits, on the batch
-_MOST_BYTES = 1 << 30  # of one column, decompressed
+_TEXT_BYTES, _PROMPT_BYTES = 1 << 22, 1 << 24  # what a text may have whatever its tokens, and the ids of a prompt
 _KINDS = {
     "text": ("utf-8",), "replaced": ("bits",), "changed": ("bits",), "token_ids": ("<u4",),
     "prompt_token_ids": ("<u4",), "delta_logp": ("<f2", "<f4"), "trace": ("<f4",),
@@ -229,7 +229,7 @@ def unpacked(row: dict[str, Any], payload: bytes, only: str | None = None) -> di
                 raise ValueError(f"column {name} is of type {kind!r}")
             stream = zlib.decompressobj()
             try:
-                data = stream.decompress(payload[at : at + size], _MOST_BYTES)
+                data = stream.decompress(payload[at : at + size], _most_bytes(name, row))
             except zlib.error as error:
                 raise ValueError(f"column {name}: {error}") from None
             if not stream.eof:
@@ -240,6 +240,16 @@ def unpacked(row: dict[str, Any], payload: bytes, only: str | None = None) -> di
                 found[name] = data if kind == "bits" else np.frombuffer(data, dtype=kind)
         at += size
     return found
+
+
+def _most_bytes(name: str, row: dict[str, Any]) -> int:
+    """Return how many bytes a column of so many tokens can have: a few bytes that say otherwise are no rollout."""
+    n = row["n_tokens"]
+    if name == "text":
+        return max(_TEXT_BYTES, 256 * n)
+    if name == "prompt_token_ids":
+        return _PROMPT_BYTES
+    return 1 + 4 * n * max(1, row.get("trace_columns", 0) if name == "trace" else 1)
 
 
 def exact(row: dict[str, Any]) -> dict[str, Any]:

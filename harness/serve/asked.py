@@ -52,6 +52,7 @@ class Asked:
     n: int
     stop: tuple[str, ...]
     top: int | None
+    most_tokens: int | None = None  # where the request says it: then all of them must have room
     planned: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
 
     def samples(self, problem: str) -> range:
@@ -138,6 +139,7 @@ class Desk:
             n=n,
             stop=stop,
             top=top,
+            most_tokens=wanted.get("max_tokens"),
         )
 
     def knows(self, model: str | None) -> bool:

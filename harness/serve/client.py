@@ -98,7 +98,13 @@ class PairClient:
             Request("", problem, sample, asked.decoding, asked.sampling, prompt_token_ids, asked.stop, trace, asked.top)
             for sample in asked.samples(problem)
         ]
-        return self.pair.plans(requests)
+        plans = self.pair.plans(requests)
+        if asked.most_tokens is not None and (room := plans[0].max_new_tokens) < asked.most_tokens:
+            raise UserError(
+                f"max_tokens={asked.most_tokens} is refused: the prompt has {len(prompt_token_ids)} tokens, which "
+                f"leave {room} of the context; accepted: 1 to {room}, or leave it out"
+            )
+        return plans
 
     async def _merged(
         self, plans: list[Plan], params: list[SamplingParams], request_id: str

@@ -1,15 +1,19 @@
 """The door of the server: which paths are served, how large a body may be, how many are answered at once, the end."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from harness.serve.client import PairClient
 from harness.spec.serving import Limits, is_loopback
 
 OPEN = ("/health", "/ping", "/version", "/v1/models")  # paths that ask the engine for nothing
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/models")
+PATIENCE = 30  # seconds for the first request of a connection, and for a body
 Scope: TypeAlias = dict[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
@@ -41,45 +45,64 @@ class Guard:
             await self._app(scope, receive, send)
         elif path not in PATHS:
             await _refuse(send, 404, f"{scope['path']} is not served; accepted: {', '.join(PATHS)}")
-        elif client.ending:
-            await _refuse(send, 503, "the server is ending and takes no more requests", retry=True)
-        elif self._answering >= limits.most_requests:
-            most = limits.most_requests
-            await _refuse(send, 429, f"{most} requests are being answered already, the most there may be", retry=True)
-        else:
-            await self._answer(scope, receive, send, client, limits)
+        elif (body := await _body(scope, receive, send, limits)) is not None:
+            if client.ending:
+                await _refuse(send, 503, "the server is ending and takes no more requests", retry=True)
+            elif self._answering >= (most := limits.most_requests):
+                sentence = f"{most} requests are being answered already, the most there may be"
+                await _refuse(send, 429, sentence, retry=True)
+            else:
+                await self._answer(scope, body, receive, send, client)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, client: PairClient, limits: Limits) -> None:
-        begun, size, most = False, 0, limits.most_kib * 1024
+    async def _answer(self, scope: Scope, body: bytes, receive: Receive, send: Send, client: PairClient) -> None:
+        given = False
 
-        async def bounded() -> Any:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            return message if size <= most else {"type": "http.disconnect"}
+        async def replayed() -> Any:
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
 
-        async def watched(message: Any) -> None:
-            nonlocal begun
-            if size <= most or begun:  # else what is said of half a body is not sent
-                begun = True
-                await send(message)
-
-        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if length.isdigit():
-            size = int(length) if int(length) > most else 0
         self._answering += 1
         client.answering(1)
         try:
-            if size <= most:
-                await self._app(scope, bounded, watched)
-        except Exception:
-            if size <= most:
-                raise
+            await self._app(scope, replayed, send)
         finally:
             self._answering -= 1
             client.answering(-1)
-        if size > most and not begun:
-            await _refuse(send, 413, f"the body is larger than {limits.most_kib} KiB")
+
+
+async def _body(scope: Scope, receive: Receive, send: Send, limits: Limits) -> bytes | None:
+    """Return a request's body; None where it was refused, as too large or too slow, or its caller is gone.
+
+    It is whole before the request counts as one that is being answered: a slow one keeps nobody waiting.
+    """
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    most, body, more = limits.most_kib * 1024, b"", True
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while more and len(body) <= most and not (length.isdigit() and int(length) > most):
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                body, more = body + message.get("body", b""), message.get("more_body", False)
+    except TimeoutError:
+        await _refuse(send, 408, f"the body was not whole after {PATIENCE} s")
+        return None
+    if more or len(body) > most:
+        await _refuse(send, 413, f"the body is larger than {limits.most_kib} KiB")
+        return None
+    return body
+
+
+class ImpatientProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """uvicorn's HTTP protocol, which closes a connection whose first request does not come within `PATIENCE`."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for the first request; see uvicorn's."""
+        super().connection_made(transport)
+        self.loop.call_later(PATIENCE, lambda: None if self.cycle else transport.close())
 
 
 def _host(scope: Scope) -> str:
@@ -90,9 +113,13 @@ def _host(scope: Scope) -> str:
 
 async def _refuse(send: Send, status: int, sentence: str, *, retry: bool = False) -> None:
     """Send an error as OpenAI's clients read it."""
-    kind = {403: "PermissionDeniedError", 404: "NotFoundError", 413: "BadRequestError", 429: "RateLimitError"}.get(
-        status, "ServiceUnavailableError"
-    )
+    kind = {
+        403: "PermissionDeniedError",
+        404: "NotFoundError",
+        408: "BadRequestError",
+        413: "BadRequestError",
+        429: "RateLimitError",
+    }.get(status, "ServiceUnavailableError")
     body = json.dumps({"error": {"message": sentence, "type": kind, "param": None, "code": status}}).encode()
     await _send(send, status, body, b"application/json", [(b"retry-after", b"1")] if retry else [])
 

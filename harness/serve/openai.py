@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from http import HTTPStatus
 from typing import Any
 
+from fastapi.responses import JSONResponse
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
@@ -71,6 +72,19 @@ def _plain(value: Any) -> Any:
     return value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
 
 
+async def misread(_: Any, error: Any) -> Any:
+    """Answer a request whose fields are of other types with one sentence, where vLLM dumps what pydantic says."""
+    first = error.errors()[0]
+    first = first if isinstance(first, dict) else {"loc": (), "msg": str(first)}
+    field = ".".join(
+        str(part) for part in first["loc"] if part not in ("body", "function-wrap[__log_extra_fields__()]")
+    )
+    value = "" if isinstance(first.get("input"), dict | list) else f"={str(first.get('input'))[:60]!r}"
+    sentence = f"{field or 'the body'}{value} is refused: {first['msg'].removeprefix('Value error, ')}"
+    answer = create_error_response(sentence, "BadRequestError", HTTPStatus.BAD_REQUEST, field or None)
+    return JSONResponse(answer.model_dump(), status_code=400)
+
+
 def read_chat(desk: Desk, request: ChatCompletionRequest) -> Asked:
     """Return what a chat asks for; raises UserError."""
     top = (request.top_logprobs or 0) if request.logprobs else None
@@ -91,6 +105,12 @@ def _read(desk: Desk, request: Any, top: int | None) -> Asked:
     stop = (stop,) if isinstance(stop, str) else tuple(stop)
     if "" in stop:
         raise UserError("stop='' is refused; accepted: texts that are not empty")
+    try:
+        json.dumps(
+            [request.model_dump(mode="json", include={"messages", "prompt", "stop"})], ensure_ascii=False
+        ).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"the prompt holds {error.object[error.start]!r}, which no UTF-8 text has") from None
     n = 1 if request.n is None else request.n
     asked = desk.read(request.model, given_fields(request), n=n, stop=stop, top=top)
     # From here on vLLM's handler is told nothing of it but what shapes the answer.

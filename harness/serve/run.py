@@ -162,16 +162,20 @@ def _bind(arguments: Any) -> tuple[Callable[[], str], Any]:
 
 async def _answer(served: Served, desk: Desk, pair: Any, arguments: Any, sock: Any, ready: Callable[[], None]) -> Any:
     """Run vLLM's application with our handlers behind our door until it is told to end."""
+    from fastapi.exceptions import RequestValidationError
     from vllm.entrypoints.launchers.api_server.app_state import init_app_state
     from vllm.entrypoints.launchers.app import build_app
     from vllm.entrypoints.launchers.launcher import serve_http
 
     from harness.serve.client import PairClient
-    from harness.serve.openai import PairChat, PairCompletion
+    from harness.serve.guard import ImpatientProtocol
+    from harness.serve.openai import PairChat, PairCompletion, misread
 
     client: Any = PairClient(pair)
     tasks = await client.get_supported_tasks()
     app = build_app(arguments, tasks, client.model_config)
+    app.add_exception_handler(RequestValidationError, misread)
+    app.middleware_stack = app.build_middleware_stack()  # `build_app` has built one, with vLLM's handler in it
     await init_app_state(client, app.state, arguments, tasks)
     app.state.openai_serving_chat = PairChat.of(app.state.openai_serving_chat, desk)
     app.state.openai_serving_completion = PairCompletion.of(app.state.openai_serving_completion, desk)
@@ -183,7 +187,7 @@ async def _answer(served: Served, desk: Desk, pair: Any, arguments: Any, sock: A
     ready()
     return await serve_http(
         app, sock=sock, host=arguments.host, port=arguments.port, log_level="warning", access_log=False,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=5, http=ImpatientProtocol,
     )  # fmt: skip
 
 

@@ -9,12 +9,14 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoTokenizer
 
 from harness import cli
 from harness.decode import Request, open_engine
 from harness.decode.checkpoints import read_checkpoints
 from harness.decode.context import Context
+from harness.decode.plan import chat_prompt
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair, Sampling
 from harness.tiny import tiny_pair
@@ -275,6 +277,23 @@ def test_two_ways_of_talking_are_a_warning_that_says_which_is_used(peaked_pair, 
         (place / "chat_template.jinja").write_text(template)
     with pytest.warns(UserWarning, match=words):
         read_checkpoints(Pair(**{**peaked_pair.model_dump(), role: str(place)}))
+
+
+@pytest.mark.parametrize(
+    "template", ["{% for i in range(10**9) %}x{% endfor %}", "{{ 1 // 0 }}", "{{ messages[7].x }}"]
+)
+def test_a_template_that_fails_in_any_way_is_one_sentence(peaked_pair, template):
+    tokenizer = read_checkpoints(peaked_pair).tokenizer
+    tokenizer.chat_template = template
+    with pytest.raises(UserError, match=r"chat: the template of .* refuses a conversation"):
+        chat_prompt(tokenizer, [{"role": "user", "content": "1 + 1"}])
+
+
+def test_a_device_that_is_not_here_is_one_sentence(peaked_pair):
+    for name in ("cuda", "cuda:0", "tpu", "cpu:x"):
+        if not torch.cuda.is_available() or "cuda" not in name:
+            with pytest.raises(UserError, match=f"device='{name}' is refused by backend='transformers'; accepted: cpu"):
+                open_engine(peaked_pair, EngineSpec(backend="transformers", device=name))
 
 
 def test_the_command_takes_a_pair_that_a_converter_has_rewritten(tmp_path, monkeypatch, capsys):

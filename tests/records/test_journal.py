@@ -2,6 +2,7 @@
 
 import re
 import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from harness.errors import UserError
 from harness.records import RecordStore, StoredRollout, lines
 from harness.records.commands import verify_records
 from harness.records.journal import JOURNAL, contents, header
-from harness.records.rollout import DELTA_ERROR
+from harness.records.rollout import DELTA_ERROR, unpacked
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record
 
 DOCS = Path(__file__).parents[2] / "docs" / "records.md"
@@ -43,6 +44,25 @@ def test_beside_a_trace_delta_logp_is_kept_to_the_bit():
     kept = StoredRollout.unpack(*StoredRollout.of(rollout(values, trace=trace)).pack())
     assert kept.delta_logp.tobytes() == values.tobytes()
     assert kept.trace.tobytes() == trace.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("text", 1 << 22), ("delta_logp", 4 * 5 + 1), ("prompt_token_ids", 1 << 24)]
+)
+def test_a_few_bytes_never_unpack_to_more_than_their_tokens_could_have(name, most):
+    """Eight rollouts with 1 MB of compressed zeros for a text had cost 3 GiB."""
+    row, payload = StoredRollout.of(rollout([0.0] * 5, prompt_token_ids=(1, 2))).pack()
+    sizes = {column[0]: column[2] for column in row["columns"]}
+    at = sum(sizes[column[0]] for column in row["columns"][: [each[0] for each in row["columns"]].index(name)])
+    for size, refused in ((most, False), (most + 1, True)):
+        bomb = zlib.compress(bytes(size // 4 * 4 if not refused else size))
+        columns = [[kind[0], kind[1], len(bomb) if kind[0] == name else kind[2]] for kind in row["columns"]]
+        changed = payload[:at] + bomb + payload[at + sizes[name] :]
+        if refused:
+            with pytest.raises(ValueError, match=f"column {name} is cut short, or too large"):
+                unpacked({**row, "columns": columns}, changed)
+        else:
+            assert name in unpacked({**row, "columns": columns}, changed, name)
 
 
 def test_tokens_text_and_flags_are_exact():

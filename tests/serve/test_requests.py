@@ -65,8 +65,10 @@ REFUSED = [
     ({"stop": [""]}, "stop='' is refused"),
     ({"logprobs": True, "top_logprobs": 11}, "top_logprobs=11 is refused; accepted: 0 to 10"),
     ({"messages": [{"role": "user", "content": "1 + 1 = " * 1500}]}, "2048"),
+    ({"messages": [{"role": "user", "content": "1 + 1 = " * 150}], "max_tokens": 1500}, "is refused: the prompt has "),
+    ({"n": "many"}, "n='many' is refused: Input should be a valid integer"),
     ({"messages": []}, ""),
-    ({"messages": "hello"}, ""),
+    ({"messages": "hello"}, "messages='hello' is refused: Input should be"),
 ]  # fmt: skip
 
 
@@ -78,6 +80,7 @@ def test_a_bad_request_is_a_400_with_one_sentence(client, fields, sentence, stre
     with pytest.raises(BadRequestError) as caught:
         client.chat.completions.create(model="tiny", **({"messages": MESSAGES} | own), stream=stream, extra_body=rest)
     assert sentence in str(caught.value)
+    assert "validation error" not in str(caught.value)
     assert "Traceback" not in str(caught.value)
 
 
@@ -130,6 +133,17 @@ def test_a_body_that_is_too_large_is_a_413(server):
     pieces = httpx.post(server.url + "/completions", content=iter([body[:40_000], body[40_000:]]), headers=headers)
     assert pieces.status_code == 413
     assert "larger than 64 KiB" in pieces.json()["error"]["message"]
+
+
+def test_text_that_no_utf_8_has_is_a_400(server):
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    for path, body in (
+        ("/chat/completions", b'{"model": "tiny", "messages": [{"role": "user", "content": "\\ud800"}]}'),
+        ("/completions", b'{"model": "tiny", "prompt": "\\ud800"}'),
+    ):
+        answer = httpx.post(server.url + path, content=body, headers=headers)
+        assert answer.status_code == 400
+        assert "which no UTF-8 text has" in answer.json()["error"]["message"]
 
 
 def test_clients_that_leave_make_room_for_others(server, client):
