@@ -76,13 +76,15 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
             f"{100 * result.avg:.1f} ± {100 * result.standard_error:.1f}",
             f"{100 * result.pass_at(k):.1f}",
             f"{100 * result.replacement_ratio:.1f} %",
+            f"{100 * result.changed_ratio:.1f} %",
         ]
         for result in sorted(results, key=lambda result: result.task)
     ]
-    lines = [markdown_table(["benchmark", "decoding", f"Avg@{n} ± s.e.", f"Pass@{k}", "replaced"], rows, left=2)]
+    head = ["benchmark", "decoding", f"Avg@{n} ± s.e.", f"Pass@{k}", "replaced", "changed"]
+    lines = [markdown_table(head, rows, left=2)]
     lines += [
         "",
-        "Differences of Avg, paired by problem, with 95 % intervals over problems (and for these very ones):",
+        "Differences of Avg, paired by problem; 95 % intervals over problems (and for these very ones):",
         "",
     ]
     for task in sorted({r.task for r in results}):

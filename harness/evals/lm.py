@@ -231,6 +231,7 @@ class RlvrDirLM(LM):
                 "engine": self.engine.info(),
                 "totals": dict(self._totals),
                 "replacement_ratio": self._totals["n_replaced"] / tokens if tokens else None,
+                "changed_ratio": self._totals["n_changed"] / tokens if tokens else None,
                 "seconds": round(self.seconds, 3),
                 "records": self.record_names,
             }

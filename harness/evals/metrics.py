@@ -65,5 +65,5 @@ def group_metrics() -> list[dict[str, Any]]:
     """
     names = [f"{name}@{n}" for name in ("avg", "maj") for n in range(1, MAX_NAMED + 1)]
     names += [f"pass@{k}" for k in pass_ks(MAX_NAMED)]
-    names += ["replacement_ratio", "mean_tokens", "truncated_share", "no_box_share"]
+    names += ["replacement_ratio", "changed_ratio", "mean_tokens", "truncated_share", "no_box_share"]
     return [{"metric": name, "aggregation": "mean", "weight_by_size": False} for name in names]

@@ -334,6 +334,11 @@ class EvalResult:
         return float(self.n_replaced.sum() / max(1, self.n_tokens.sum()))
 
     @property
+    def changed_ratio(self) -> float:
+        """Positions where another token was drawn than the proposed one over generated tokens."""
+        return float(self.n_changed.sum() / max(1, self.n_tokens.sum()))
+
+    @property
     def config_hash(self) -> str:
         """Names what was asked, `config_hash_of` of it: results of equal hashes hold equal numbers."""
         return config_hash_of(self.task, self.decoding, self.sampling, self.problem_ids, self.provenance)

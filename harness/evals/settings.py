@@ -64,8 +64,19 @@ class Setting(stats.Scores):
     @property
     def replacement_ratio(self) -> float:
         """Return positions where the criterion held over generated tokens, summed over all responses."""
-        replaced = sum(int(result.n_replaced.sum()) for result in self.results)
-        return replaced / max(1, sum(int(result.n_tokens.sum()) for result in self.results))
+        return self.share("n_replaced").value
+
+    @property
+    def changed_ratio(self) -> float:
+        """Return positions where another token was drawn than the proposed one over generated tokens."""
+        return self.share("n_changed").value
+
+    def share(self, counted: str) -> stats.Share:
+        """Return the share of tokens of one kind, `n_replaced` or `n_changed`, with its interval over problems."""
+        hits, tokens = (
+            sum(getattr(result, name).sum(axis=1) for result in self.results) for name in (counted, "n_tokens")
+        )
+        return stats.token_share(hits, tokens)
 
     def pass_at(self, k: int) -> float:
         """Return Pass@k from the samples of all seeds."""

@@ -24,6 +24,11 @@ def replaced(result: EvalResult, metrics: Mapping[str, float]) -> float | None:
     return metrics.get("replacement_ratio", None if result.decoding.gated else 0.0)
 
 
+def changed(result: EvalResult, metrics: Mapping[str, float]) -> float | None:
+    """Return the share of tokens that are others than the proposed ones; None where an import does not tell it."""
+    return metrics.get("changed_ratio", None if result.decoding.gated else 0.0)
+
+
 def _with_error(result: EvalResult) -> str:
     """Write Avg@n with its error; one problem says nothing of others, so its score has none."""
     error = 100 * result.standard_error
@@ -61,9 +66,10 @@ def lm_eval_table(results: Sequence[LmEvalResult]) -> str:
             asked = result.task + (f" ({result.limited})" if result.limited else "")
             row = [asked, _label(result, results[0]), name, _own_units(result, name)]
             row += ["lower" if name in result.scored.lower_is_better else ""]
-            row += [percent(replaced(result, counts)), f"{counts['mean_tokens']:.0f}"]
+            row += [percent(replaced(result, counts)), percent(changed(result, counts))]
+            row += [f"{counts['mean_tokens']:.0f}"]
             rows.append([*row, percent(counts.get("truncated_share"))])
-    head = ["task", "decoding", "metric", "lm-eval's score ± s.e.", "better", "replaced", "tokens", "cut"]
+    head = ["task", "decoding", "metric", "lm-eval's score ± s.e.", "better", "replaced", "changed", "tokens", "cut"]
     if all(not row[4] for row in rows):
         head, rows = head[:4] + head[5:], [row[:4] + row[5:] for row in rows]
     return markdown_table(head, rows, left=3)
@@ -78,7 +84,7 @@ def table(results: Sequence[EvalResult]) -> str:
     k = max(1, n // 2)
     others = sorted({version for result in results for version in result.correct_by})
     ungraded = any(result.ungraded.any() for result in results)
-    head = ["benchmark", "decoding", f"Avg@{n} ± s.e.", "s.e. sampling", f"Pass@{k}", f"Maj@{n}", "replaced"]
+    head = ["benchmark", "decoding", f"Avg@{n} ± s.e.", "s.e. sampling", f"Pass@{k}", f"Maj@{n}", "replaced", "changed"]
     head += ["tokens", "cut", "no box", *(["ungraded"] if ungraded else []), *(f"Avg@{n} by {v}" for v in others)]
     rows = []
     for result in results:
@@ -90,6 +96,7 @@ def table(results: Sequence[EvalResult]) -> str:
             f"{100 * result.pass_at(k):.2f}" if k <= m else "",
             "" if result.maj is None else f"{100 * result.maj:.2f}",
             percent(replaced(result, metrics)),
+            percent(changed(result, metrics)),
             f"{metrics['mean_tokens']:.0f}" if "mean_tokens" in metrics else "",
             percent(metrics.get("truncated_share")),
             percent(metrics.get("no_box_share")),

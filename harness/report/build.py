@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from harness.errors import UserError
 from harness.evals.compare import Comparison, comparisons
@@ -25,8 +24,8 @@ def build(
     results: Sequence[EvalResult],
     *,
     name: str = "rlvr-dir report",
+    first: Sequence[Section] = (),
     more: Sequence[Section] = (),
-    out: Path | None = None,
     runs: Mapping[str, str] | None = None,
     facts: Sequence[tuple[str, str]] = (),
     viewers: Sequence[tuple[str, str]] = (),
@@ -37,8 +36,8 @@ def build(
     Args:
         results: at least one, or sections in `more`.
         name: the title.
+        first: sections that stand before all others.
         more: further sections, of token statistics or of training.
-        out: the folder the report goes to, from which links to records lead.
         runs: addresses of MLflow runs by config hash.
         facts: what the foot of the page should say besides.
         viewers: of `token_viewers`.
@@ -63,7 +62,7 @@ def build(
         said, trained = trained.paragraphs[0], replace(trained, paragraphs=trained.paragraphs[1:])
     elif theirs:
         said = "This report holds tasks of lm-eval only: each is compared in its own units."
-    sections = [Section("Summary", further)] if further else []
+    sections = [*first, *([Section("Summary", further)] if further else [])]
     sections += [trained] if trained is not None else []
     for group in groups:
         sections.append(section(group, rows, several=len(groups) > 1))
@@ -81,7 +80,7 @@ def build(
         one.anchor: one
         for group in [*every, *_groups_of(theirs)]
         for result in group.results
-        for one in [provenance(result, group, out, runs or {})]
+        for one in [provenance(result, group, runs or {})]
     }
     return Report(name, said, tuple(sections), tuple(sources.values()), tuple(facts), tuple(viewers))
 

@@ -1,10 +1,11 @@
-"""The figures made of results: accuracy against replacement, differences with intervals, problem by problem."""
+"""The figures made of results: accuracy against shares of tokens, differences with intervals, problem by problem."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from harness import stats
 from harness.analysis.problems import PROBLEM_KINDS, Problems
 from harness.evals.compare import Comparison, comparison_kind
 from harness.evals.foreign import LmEvalResult
@@ -12,32 +13,39 @@ from harness.evals.result import EvalResult
 from harness.evals.settings import Setting
 from harness.report.draw import BASE, COLOURS, COUPLING, EXPO, MARKS, RL, canvas, root_axis, styled, svg
 from harness.report.model import Figure
+from harness.report.names import CRITERIA, PAPERS, gate_name
 from harness.report.verdict import extrapolates
 from harness.spec import Decoding
 from harness.text import visible
 
-CRITERIA = {
-    "delta_logp": "Δ log p", "kl": "KL", "kl_rl_base": "KL(RL, base)", "kl_base_rl": "KL(base, RL)",
-    "entropy_base": "entropy of base", "entropy_rl": "entropy of RL", "random": "random",
-    "abs_delta_logp": "|Δ log p|", "nll_rl": "−log p of RL", "ce": "cross entropy", "js": "Jensen–Shannon",
-    "spike": "spike of cross entropy",
-    "always": "no gate", "coupling": "coupling",
-}  # fmt: skip
-PAPERS = (*list(CRITERIA)[:7],)  # the criteria of the paper
 COUPLED = Decoding(mode="replace", criterion="coupling")
+COUNTED = ("n_changed", "n_replaced")
+SHARES = {
+    "changed": ("n_changed", "tokens changed (another token than base's was drawn)"),
+    "replaced": ("n_replaced", "tokens replaced (drawn again, most of them perhaps as they were)"),
+}
 MOST = 40  # rows that a figure of differences can hold
 
 
 @styled
-def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: bool = False) -> Figure:
-    """Draw Avg against the replacement ratio: a line a criterion and gamma, 95 % intervals, base and RL as levels.
+def against_share(
+    settings: Sequence[Setting], name: str, title: str, share: str = "changed", *, every: bool = False
+) -> Figure:
+    """Draw Avg against a share of tokens: a line a criterion and gamma, 95 % intervals, base and RL as levels.
 
-    Where base's tokens were coupled with RL's, a vertical line stands at the least ratio at which their law is RL's.
+    `share` is "changed", positions where another token was drawn than the proposed one, or "replaced", those where the
+    criterion held: most of them may be drawn again as they were. Where base's tokens were coupled with RL's, a vertical
+    line stands at the least share at which their distribution is RL's.
 
     Extrapolations beside replacements on base, ways on RL beside ways on base, and what has no gate beside gates are
     drawn only if `every` way is asked for.
     """
     figure, axes = canvas(5.6, 3.4)
+    counted, said = SHARES[share]
+
+    def at(one: Setting) -> float:
+        return one.share(counted).value
+
     unit, avg = _unit(settings[0].first, {one.samples for one in settings})
     what = "Accuracy" if unit == 100 else avg
     if not every and any(one.decoding.gated and one.decoding.primary == "base" for one in settings):
@@ -51,68 +59,63 @@ def against_ratio(settings: Sequence[Setting], name: str, title: str, *, every: 
         if (way := one.decoding).gated:
             lines.setdefault((way.primary, way.gate, way.gamma, way.min_p_rl), []).append(one)
             if way == COUPLED:
-                axes.axvline(100 * one.replacement_ratio, color=COUPLING, linewidth=0.8, linestyle=(0, (1, 3)))
+                axes.axvline(100 * at(one), color=COUPLING, linewidth=0.8, linestyle=(0, (1, 3)))
     data = []
     order = list(CRITERIA)
     for i, way in enumerate(
         sorted(lines, key=lambda key: (key[0], order.index(key[1].split()[0].split("/")[0]), *key[1:]))
     ):
         primary, gate, gamma, guard = way
-        named, *side = gate.split()
-        criterion, _, span = named.partition("/")
-        side = [f"over {span}", *side] if span else side
-        mine = sorted(lines[way], key=lambda one: one.replacement_ratio)
-        label = " ".join((CRITERIA[criterion], *side)) + (f", γ = {gamma:g}" if gamma else "")
+        criterion = gate.split()[0].split("/")[0]
+        mine = sorted(lines[way], key=at)
+        label = gate_name(gate) + (f", γ = {gamma:g}" if gamma else "")
         label += f", p ≥ {guard:g} of RL's largest" if guard else ""
         label += " on RL" if primary == "rl" else ""
         spans = [_interval(one, unit) for one in mine]
         look = {"color": COLOURS[i % len(COLOURS)], "marker": MARKS[i % len(MARKS)], "markersize": 4}
         look = {"color": COUPLING, "marker": "*", "markersize": 8} if criterion == "coupling" else look
         how = {"linewidth": 1.2, "linestyle": "--" if criterion == "random" else "-", **look}
-        _line(axes, [100 * one.replacement_ratio for one in mine], [unit * one.avg for one in mine], spans, label, how)
+        _line(axes, [100 * at(one) for one in mine], [unit * one.avg for one in mine], spans, label, how)
         for one, (low, high) in zip(mine, spans, strict=True):
-            data.append(
-                (
-                    label,
-                    one.decoding.tau,
-                    100 * one.replacement_ratio,
-                    unit * one.avg,
-                    low,
-                    high,
-                    one.samples,
-                )
-            )
+            shares = [_percent(end) for counted in COUNTED for end in _ends(one.share(counted))]
+            data.append((label, one.decoding.tau, *shares, unit * one.avg, low, high, one.samples))
     for one in settings:
         if not one.decoding.gated:
             low, high = _level(axes, one, unit)
-            data.append((one.decoding.label(), None, 0.0, unit * one.avg, low, high, one.samples))
+            data.append((one.decoding.label(), None, *(0.0,) * 6, unit * one.avg, low, high, one.samples))
     root_axis(axes)
-    axes.set_xlabel("replaced tokens, % (square-root scale)")
+    axes.set_xlabel(f"{said}, % (square-root scale)")
     axes.set_ylabel(f"{avg}, %" if unit == 100 else avg)
     axes.set_title(title)
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    samples = sorted({one.samples for one in settings})
+    mixed = f"; points have {' or '.join(map(str, samples))} samples a problem" if len(samples) > 1 else ""
     return Figure(
         name,
-        f"{what} against the share of replaced tokens on {title}; bars are 95 % intervals over problems.",
-        f"Line chart: {avg} on {title} against the share of replaced tokens, one line for each of "
+        f"{what} against the share of {said} on {title}; bars are 95 % intervals over problems{mixed}.",
+        f"Line chart: {avg} on {title} against the share of {said}, one line for each of "
         f"{len(lines)} ways; base and RL are dotted levels. The data are in the CSV file.",
         svg(figure, name),
-        ("line", "tau", "replaced_percent", "avg", "low", "high", "samples"),
+        (
+            "line", "tau", "changed_percent", "changed_low", "changed_high", "replaced_percent", "replaced_low",
+            "replaced_high", "avg", "low", "high", "samples",
+        ),
         tuple(data),
         "fig:teaser (c), fig:replace, fig:kl_ablation",
-    )
+    )  # fmt: skip
 
 
 def in_legible_parts(settings: Sequence[Setting]) -> list[tuple[str, list[Setting]]]:
-    """Part what `against_ratio` draws: where there are too many gates for one figure, the paper's seven, then others.
+    """Part what `against_share` draws: where there are too many gates for one figure, the paper's seven, then others.
 
-    Each part has a word for its name, and base and RL; Δ log p and the coupling are in both.
+    Each part has a word for its name, and base and RL; Δ log p, its size and the coupling are in both.
     """
     gates = {one.decoding.gate for one in settings if one.decoding.gated and one.decoding.criterion != "always"}
     if len(gates) <= len(COLOURS) + 1:
         return [("", list(settings))]
     plain = [one for one in settings if one.decoding.mode in ("base", "rl")]
-    both = [one for one in settings if one.decoding.gated and one.decoding.gate in ("delta_logp", "coupling")]
+    shared = ("delta_logp", "abs_delta_logp", "coupling")
+    both = [one for one in settings if one.decoding.gated and one.decoding.gate in shared]
     left = [one for one in settings if one.decoding.gated and one not in both]
     papers = [one for one in left if one.decoding.gate in PAPERS]
     return [("", plain + both + papers), ("controls-", plain + both + [one for one in left if one not in papers])]
@@ -164,6 +167,14 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Figure 
         ("line", "gamma", "avg", "low", "high", "samples"),
         tuple(data),
     )
+
+
+def _ends(one: stats.Share) -> tuple[float | None, float | None, float | None]:
+    return one.value, one.low, one.high
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
 
 
 def _line(

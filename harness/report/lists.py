@@ -1,13 +1,12 @@
 """Everything, line by line: all results, all differences, and where each result comes from."""
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 from harness.evals.compare import Comparison
 from harness.evals.result import EvalResult
 from harness.evals.settings import Setting, facets
-from harness.evals.show import percent, replaced
+from harness.evals.show import changed, percent, replaced
 from harness.markdown import interval
 from harness.report.groups import Group
 from harness.report.model import Cell, Column, Provenance, Row, Table
@@ -53,7 +52,18 @@ def everything(groups: Sequence[Group]) -> Table:
     samples = {result.samples for group in groups for result in group.results}
     same = len(samples) == 1
     n, k = (f"@{min(samples)}", f"@{max(1, min(samples) // 2)}") if same else ("", "")
-    titles = [f"Avg{n}", "95 % interval", "s.e. sampling", f"Pass{k}", f"Maj{n}", "Replaced", "Tokens", "Cut", "No box"]
+    titles = [
+        f"Avg{n}",
+        "95 % interval",
+        "s.e. sampling",
+        f"Pass{k}",
+        f"Maj{n}",
+        "Replaced",
+        "Changed",
+        "Tokens",
+        "Cut",
+    ]
+    titles += ["No box"]
     columns += [Column(title) for title in titles]
     rows = []
     for group in groups:
@@ -73,6 +83,7 @@ def everything(groups: Sequence[Group]) -> Table:
                 else Cell(f"{one.passed:.2f}", one.passed, () if same else (f"@{one.k}",)),
                 Cell("–") if r.maj is None else Cell(f"{100 * r.maj:.2f}", 100 * r.maj),
                 _share(replaced(r, metrics), 2),
+                _share(changed(r, metrics), 2),
                 Cell(f"{metrics['mean_tokens']:.0f}", metrics["mean_tokens"])
                 if "mean_tokens" in metrics
                 else Cell("–"),
@@ -87,7 +98,7 @@ def _share(share: float | None, digits: int = 1) -> Cell:
     return Cell(percent(share, digits, "–"), None if share is None else 100 * share)
 
 
-def provenance(result: EvalResult, group: Group, out: Path | None, runs: Mapping[str, str]) -> Provenance:
+def provenance(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Provenance:
     """Say what made a result: settings, versions, its record and run."""
     p = result.provenance
     s, drawn = result.sampling, facets(result)
@@ -124,11 +135,8 @@ def provenance(result: EvalResult, group: Group, out: Path | None, runs: Mapping
     if result.partial:
         facts.append(("partial", result.partial))
     links = []
-    if p.get("record"):
+    if p.get("record"):  # named, not linked to: the store does not travel with the page
         facts.append(("record", str(p["record"])))
-        folder = Path(str(p.get("records", ""))) / str(p["record"])
-        if out is not None and p.get("records") and folder.is_dir():
-            links.append(("the record", PurePath(os.path.relpath(folder.resolve(), out.resolve())).as_posix()))
     if (run := runs.get(result.config_hash, "")).startswith(("http://", "https://")):
         links.append(("the MLflow run", run))
     return Provenance(anchor(result)[1:], f"{result.benchmark}, {result.label}", tuple(facts), tuple(links))

@@ -27,7 +27,8 @@ def lm_eval_section(
         compared = [row for row in rows if row.task == subject]
         name = re.sub(r"[^A-Za-z0-9_.-]+", "-", subject)
         if sum(one.decoding.gated for one in mine) > 1:
-            parts.append(figures.against_ratio(mine, f"ratio-{name}", mine[0].benchmark))
+            parts.append(figures.against_share(mine, f"changed-{name}", mine[0].benchmark))
+            parts.append(figures.against_share(mine, f"ratio-{name}", mine[0].benchmark, "replaced"))
         if compared:
             parts.append(figures.differences(compared, f"differences-{name}"))
     return Section("Tasks of lm-eval", lm_eval_verdict(rows), tuple(parts))
@@ -67,7 +68,10 @@ def _scores(results: Sequence[LmEvalResult], settings: Sequence[Setting]) -> Tab
                 Cell(str(result.sampling.seed), result.sampling.seed),
                 Cell(f"{score:.4f}", score, link=anchor(result)),
                 Cell(interval(low, high, 4, unit=1) or "–"),
-                Cell(f"{100 * result.replacement_ratio:.2f} %", 100 * result.replacement_ratio),
+                *(
+                    Cell(f"{100 * share:.2f} %", 100 * share)
+                    for share in (result.replacement_ratio, result.changed_ratio)
+                ),
                 Cell(f"{counts['mean_tokens']:.0f}", counts["mean_tokens"]),
                 Cell(f"{100 * counts['truncated_share']:.1f} %", 100 * counts["truncated_share"]),
             )

@@ -13,6 +13,7 @@ from harness.report.groups import Group
 from harness.report.known import model_of
 from harness.report.model import Figure, Section, Table
 from harness.report.shapes import Grid, MethodRow, OnRl, Score, avg_name, grid_table, methods_table, on_rl_table, title
+from harness.report.verdict import p_value
 
 ROWS = 6  # gated decodings that the table of methods shows one by one
 
@@ -34,7 +35,7 @@ def section(group: Group, rows: Sequence[Comparison], *, several: bool) -> Secti
                         *([f"RL: {grid.rl.avg:.2f} {grid.rl.interval}."] if grid.rl else []),
                         *_of_weights(mine),
                         "Under each score: its 95 % interval over problems; of extrapolations also the difference to "
-                        "the γ = 0 row, paired by problem.",
+                        "the γ = 0 row, paired by problem, with its p (Holm, over all paired differences).",
                     ],
                     paper="tab:full_param_extra, tab:minerva_param_extra",
                 )
@@ -56,10 +57,12 @@ def section(group: Group, rows: Sequence[Comparison], *, several: bool) -> Secti
         for primary, name, on in (("base", "ratio", ""), ("rl", "ratio-on-rl", ", RL proposing")):
             ways = [one for one in mine if not one.decoding.gated or one.decoding.primary == primary]
             if sum(one.decoding.gated for one in ways) > 1:
-                drawn += [
-                    figures.against_ratio(part, f"{name}-{word}{group.slug}{task}", where + on)
-                    for word, part in figures.in_legible_parts(ways)
-                ]
+                parts = figures.in_legible_parts(ways)
+                for share, start in (("changed", name.replace("ratio", "changed")), ("replaced", name)):
+                    drawn += [
+                        figures.against_share(part, f"{start}-{word}{group.slug}{task}", where + on, share)
+                        for word, part in parts
+                    ]
         if (gammas := figures.against_gamma(mine, f"gamma-{group.slug}{task}", where)) is not None:
             drawn.append(gammas)
         if (found := _problems(mine)) is not None:
@@ -109,7 +112,8 @@ def _methods(group: Group) -> Table:
         name = "" if setting.first.name == model else setting.first.name  # which is there already
         label = {"base": "Base", "rl": name or "RL"}.get(mode, f"{name}: {own}" if name else own)
         by.setdefault((label + setting.label.removeprefix(own), mode), {})[setting.benchmark] = setting
-    notes = ["In brackets: 95 % intervals over problems. The average counts each benchmark once."]
+    notes = ["In brackets: 95 % intervals over problems."]
+    notes += ["The average counts each benchmark once."] if len(group.benchmarks) > 1 else []
     if len(samples) > 1:
         notes.append(f"Settings differ in their number of samples: {', '.join(map(str, sorted(samples)))}.")
     if any(len(setting.seeds) > 1 for setting in group.settings):
@@ -162,7 +166,8 @@ def grid_of(settings: Sequence[Setting], pair: str, task: str, rows: Sequence[Co
         return None
     rl = next((score(one) for one in settings if one.decoding.mode == "rl"), None)
     ratios = {tau: 100 * cells[tau, 0.0].replacement_ratio for tau in taus}
-    return Grid(pair, task, ratios, {key: score(one, _beside(one, rows)) for key, one in cells.items()}, rl)
+    changed = {tau: 100 * cells[tau, 0.0].changed_ratio for tau in taus}
+    return Grid(pair, task, ratios, {key: score(one, _beside(one, rows)) for key, one in cells.items()}, rl, changed)
 
 
 def on_rl_of(settings: Sequence[Setting], pair: str, task: str, rows: Sequence[Comparison]) -> OnRl | None:
@@ -171,9 +176,12 @@ def on_rl_of(settings: Sequence[Setting], pair: str, task: str, rows: Sequence[C
     if not any(gamma for _, gamma in cells):
         return None
     rl = next((score(one) for one in settings if one.decoding.mode == "rl"), None)
-    ratios = {tau: 100 * one.replacement_ratio for (tau, _), one in sorted(cells.items(), reverse=True)}
+    ratios, changed = (
+        {tau: 100 * getattr(one, name) for (tau, _), one in sorted(cells.items(), reverse=True)}
+        for name in ("replacement_ratio", "changed_ratio")
+    )
     differences = {key: text for key, one in cells.items() if (text := _beside(one, rows))}
-    return OnRl(pair, task, rl, ratios, {key: score(one) for key, one in cells.items()}, differences)
+    return OnRl(pair, task, rl, ratios, {key: score(one) for key, one in cells.items()}, differences, changed)
 
 
 def _cells(settings: Sequence[Setting], primary: str) -> dict[tuple[float, float], Setting]:
@@ -186,11 +194,12 @@ def _cells(settings: Sequence[Setting], primary: str) -> dict[tuple[float, float
 
 
 def _beside(setting: Setting, rows: Sequence[Comparison]) -> str:
-    """Write the difference of an extrapolation to its control, in points: `+0.4 [−0.5, +1.2]`."""
+    """Write the difference of an extrapolation to its control, in points: `+0.4 [−0.5, +1.2] p 1.000` (Holm's p)."""
     for row in rows:
         if row.result is setting and comparison_kind(row) == "against control":
             d = row.difference
-            return f"{100 * d.mean:+.1f} {interval(d.low, d.high, sign=True)}".rstrip()
+            p = f" p {p_value(row.holm_p)}" if row.holm_p == row.holm_p else ""
+            return f"{100 * d.mean:+.1f} {interval(d.low, d.high, sign=True)}".rstrip() + p
     return ""
 
 

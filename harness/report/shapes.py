@@ -50,13 +50,18 @@ class MethodRow:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Replacement and extrapolation of one pair on one benchmark: scores by (tau, gamma), ratios (percent) by tau."""
+    """Replacement and extrapolation of one pair on one benchmark: scores by (tau, gamma), ratios (percent) by tau.
+
+    `ratios` are those of replaced tokens, `changed` of tokens that are others than the proposed ones; the paper has
+    the former.
+    """
 
     pair: str
     task: str
     ratios: Mapping[float, float]
     scores: Mapping[tuple[float, float], Score]
     rl: Score | None = None
+    changed: Mapping[float, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class OnRl:
     ratios: Mapping[float, float]
     scores: Mapping[tuple[float, float], Score]
     differences: Mapping[tuple[float, float], str] = field(default_factory=dict)  # to the control
+    changed: Mapping[float, float] = field(default_factory=dict)
 
 
 def title(task: str) -> str:
@@ -168,8 +174,11 @@ def grid_table(
     among = avg_name(grid.scores.values())
     lines = [[number(grid.scores.get((tau, gamma)), among=among) for tau in taus] for gamma in gammas]
     lines = marked_columns(lines, second=second) if len(gammas) > 1 else lines
-    ratios = [Cell(f"{grid.ratios[tau]:.1f} %" if tau in grid.ratios else "–") for tau in taus]
-    rows = [Row((Cell("replaced"), *ratios), "aside")]
+    rows = [
+        Row((Cell(name), *(Cell(f"{shares[tau]:.1f} %" if tau in shares else "–") for tau in taus)), "aside")
+        for name, shares in (("replaced", grid.ratios), ("changed", grid.changed))
+        if shares
+    ]
     for gamma, cells in zip(gammas, lines, strict=True):
         label = f"Extrapolate, γ = {gamma:g}" if gamma else "Replace with π_RL (γ = 0)"
         rows.append(Row((Cell(label), *cells), rule=gamma == gammas[0]))
@@ -184,7 +193,11 @@ def on_rl_table(
     taus = sorted({tau for tau, _ in data.scores})
     gammas = sorted({gamma for _, gamma in data.scores})
     among = avg_name([data.rl, *data.scores.values()])
-    rows = [Row((Cell("replaced"), Cell("0.0 %"), *(Cell(f"{data.ratios[tau]:.1f} %") for tau in taus)), "aside")]
+    rows = [
+        Row((Cell(name), Cell("0.0 %"), *(Cell(f"{shares[tau]:.1f} %") for tau in taus)), "aside")
+        for name, shares in (("replaced", data.ratios), ("changed", data.changed))
+        if shares
+    ]
     for i, gamma in enumerate(gammas):
         label = f"Extrapolate, γ = {gamma:g}" if gamma else "The gate alone (γ = 0)"
         scores = [data.rl, *(data.scores.get((tau, gamma)) for tau in taus)]

@@ -24,7 +24,7 @@ from harness.evals.settings import settings_of
 from harness.evals.show import tables
 from harness.files import write_file
 from harness.markdown import duration, interval, markdown_table
-from harness.report.figures import against_ratio, heat_map
+from harness.report.figures import against_share, heat_map
 from harness.report.model import Figure
 from harness.report.verdict import p_value
 from harness.report.write import figure_file
@@ -243,7 +243,10 @@ class DecodingSummary(SweepSummary):
             return []
         taus, gammas = sorted({tau for tau, _ in cells}), sorted({gamma for _, gamma in cells})
         first = [cells.get((tau, gammas[0])) for tau in taus]
-        rows = [["replaced", *("" if r is None else f"{100 * r.replacement_ratio:.1f} %" for r in first)]]
+        rows = [
+            [name, *("" if r is None else f"{100 * getattr(r, f'{ratio}_ratio'):.1f} %" for r in first)]
+            for name, ratio in (("replaced", "replacement"), ("changed", "changed"))
+        ]
         for gamma in gammas:
             name = "replace" if gamma == 0 else f"extrapolate γ{gamma:g}"
             rows.append([name, *(_score(cells.get((tau, gamma))) for tau in taus)])
@@ -262,7 +265,8 @@ class DecodingSummary(SweepSummary):
                 title = f"{pair}, {results[0].benchmark}"
                 if sum(result.decoding.gated for result in results) > 1:
                     settings = [one for one in settings_of(results) if one.task == results[0].subject]
-                    drawn.append(against_ratio(settings, f"ratio-{pair}-{task}", title, every=True))
+                    for share, start in (("changed", "changed"), ("replaced", "ratio")):
+                        drawn.append(against_share(settings, f"{start}-{pair}-{task}", title, share, every=True))
                 if cells := self._cells(pair, task):
                     drawn.append(heat_map(cells, self._rl(pair, task), f"heat-{pair}-{task}", title))
         return drawn

@@ -172,12 +172,12 @@ def _checkpoint(one: Trained) -> str:
 
 def _sentence(name: str, other: str, d: stats.PairedDifference, found: Mapping[str, Trained]) -> str:
     runs = sorted({len(one.runs) for one in found.values()})
-    words = [f"mean over {', '.join(map(title, found))}"] if len(found) > 1 else [title(next(iter(found)))]
-    words += [f"{runs[-1]} seeds" if runs[-1] > 1 else "one training each", f"95 %, p {p_value(d.p)}"]
+    words = [f"mean over {', '.join(map(title, sorted(found)))}"] if len(found) > 1 else [title(next(iter(found)))]
+    words += [f"{runs[-1]} seeds" if runs[-1] > 1 else "one training each", f"95 %, p {p_value(d.p)}, not corrected"]
     what = f"{100 * d.mean:+.1f} points {interval(d.low, d.high, sign=True)}".rstrip()
-    meaning = "not told apart from zero"
-    if d.p < 0.05 and not d.low <= 0 <= d.high:
-        meaning = "a gain" if d.mean > 0 else "a loss"
+    meaning = "inconclusive"
+    if d.p < 0.05:
+        meaning = "a significant gain" if d.mean > 0 else "a significant loss"
     return f"{name} changes accuracy by {what} against {other} ({', '.join(words)}): {meaning}."
 
 

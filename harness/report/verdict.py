@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from harness.evals.compare import Comparison, comparison_kind
 from harness.markdown import interval
+from harness.report.names import gate_name
 from harness.stats import Pooled, pooled
 
 
@@ -14,23 +15,14 @@ def verdict(rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
     than doing it behind a gate: the two are not averaged.
     """
     said: list[str] = []
-    beyond = [row for row in rows if extrapolates(row)]
-    gated = [row for row in beyond if row.result.decoding.criterion != "always"]
-    for primary, where in (("base", ""), ("rl", " on the RL model itself")):
-        mine = [row for row in gated if row.result.decoding.primary == primary]
-        if (found := pooled(mine)) is not None:
-            said.append(
-                f"Extrapolating{where} changes accuracy by {_points(found)} against the same gate without it "
-                f"(γ\u00a0=\u00a00; {_over(found, _pruned(mine))}): {_meaning(found)}."
-            )
-    ungated = [row for row in beyond if row.result.decoding.criterion == "always"]
-    if (found := pooled(ungated)) is not None:
-        said.append(
-            f"Extrapolating every token, without a gate, changes accuracy by {_points(found)} against RL's law "
-            f"(γ\u00a0=\u00a00; {_over(found, _pruned(ungated))}): {_meaning(found)}."
-        )
+    trained = [row for row in rows if comparison_kind(row) == "trained"]
+    if (found := pooled(trained)) is not None:
+        benchmarks = f", mean over {len(trained)} benchmarks" if len(trained) > 1 else ""
+        p = f", Holm p {p_value(trained[0].holm_p)}" if len(trained) == 1 else ""
+        said.append(f"RL changed accuracy by {_points(found)} (95 %, paired by problem{benchmarks}{p}).")
     plain = [row for row in rows if comparison_kind(row) == "against rl" and row.result.decoding.mode == "replace"]
     plain = [row for row in plain if row.result.decoding.primary == "base"]
+    said += _tokens_needed(plain, trained)
     if plain:
         top = max(plain, key=lambda row: row.difference.mean)
         d, settings = top.difference, len({row.result.decoding.label() for row in plain})
@@ -38,20 +30,73 @@ def verdict(rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
         picked = "; it was picked on these data, for which its interval is not corrected" if len(plain) > 1 else ""
         said.append(
             f"{_best_of(settings)} {top.result.label} on {top.result.benchmark}, replaces "
-            f"{100 * top.result.replacement_ratio:.1f} % of the tokens and lies {100 * d.mean:+.1f} points from RL "
-            f"{shown}Holm p {p_value(top.holm_p)}{picked}."
+            f"{100 * top.result.replacement_ratio:.1f} % of the tokens, changes {100 * top.result.changed_ratio:.1f} % "
+            f"and lies {100 * d.mean:+.1f} points from RL {shown}Holm p {p_value(top.holm_p)}{picked}."
         )
-    trained = [row for row in rows if comparison_kind(row) == "trained"]
-    if (found := pooled(trained)) is not None:
-        said.append(f"RL changed accuracy by {_points(found)} ({_over(found)}): {_meaning(found)}.")
+    beyond = [row for row in rows if extrapolates(row)]
+    gated = [row for row in beyond if row.result.decoding.criterion != "always"]
+    for primary, where in (("base", ""), ("rl", " on the RL model itself")):
+        mine = [row for row in gated if row.result.decoding.primary == primary]
+        if (found := pooled(mine)) is not None:
+            said.append(
+                f"Extrapolating{where} changes accuracy by {_points(found)} against the same gate without it "
+                f"(γ\u00a0=\u00a00; {_over(found, mine)}): {_meaning(found)}."
+            )
+    ungated = [row for row in beyond if row.result.decoding.criterion == "always"]
+    if (found := pooled(ungated)) is not None:
+        said.append(
+            f"Extrapolating every token, without a gate, changes accuracy by {_points(found)} against RL itself "
+            f"(γ\u00a0=\u00a00; {_over(found, ungated)}): {_meaning(found)}."
+        )
     if not said:
         return "There is nothing to compare here: a verdict needs two ways of decoding the same problems.", ()
     limited = dict.fromkeys(
         f"{row.result.task}: {row.result.first.limited}" for row in rows if row.result.first.limited
     )
     if limited:
-        said.append(f"Only some of the problems were asked ({', '.join(limited)}): for a look, not for a score.")
+        said.append(f"Only some of the problems were asked ({', '.join(limited)}).")
     return said[0], tuple(said[1:])
+
+
+def _tokens_needed(plain: Sequence[Comparison], trained: Sequence[Comparison]) -> list[str]:
+    """Say, a sentence a benchmark, how many tokens each criterion had to change to come up to RL.
+
+    Of the settings that were run: the least share of changed tokens whose score is not significantly below RL's. Where
+    RL scores no more than base there is nothing to reach, and of one or two criteria little to compare.
+    """
+    said = []
+    learned = {row.task: row for row in trained if row.difference.mean > 0}
+    for task in dict.fromkeys(row.task for row in plain):
+        by: dict[str, list[Comparison]] = {}
+        for row in plain:
+            if row.task == task and row.result.decoding.criterion != "always":
+                by.setdefault(row.result.decoding.gate, []).append(row)
+        if len(by) < 3 or task not in learned:
+            continue
+        rl, base = learned[task].result, learned[task].reference
+        reached: list[tuple[float, str]] = []
+        missed = []
+        for gate, rows in by.items():
+            enough = [row.result for row in rows if row.difference.high >= 0]
+            if enough:
+                one = min(enough, key=lambda each: each.changed_ratio)
+                share = one.share("n_changed")
+                ends = "" if share.low is None or share.high is None else f" {interval(share.low, share.high)}"
+                words = f"{gate_name(gate)} {100 * share.value:.1f} %{ends}"
+                reached.append((share.value, f"{words} (of {100 * one.replacement_ratio:.1f} % replaced)"))
+            else:
+                most = max((row.result for row in rows), key=lambda each: each.avg)
+                words = f"{gate_name(gate)} {100 * most.avg:.1f} at {100 * most.changed_ratio:.1f} % changed"
+                missed.append((-most.avg, words))
+        ranked = "; ".join(words for _, words in sorted(reached)) or "no criterion that was run"
+        text = (
+            f"Tokens that had to change for a score not significantly below RL's on {rl.benchmark} "
+            f"({100 * rl.avg:.1f}; base {100 * base.avg:.1f}), of the settings that were run: {ranked}."
+        )
+        if missed:
+            text += f" Not reached, best: {'; '.join(words for _, words in sorted(missed))}."
+        said.append(text)
+    return said
 
 
 def extrapolates(row: Comparison) -> bool:
@@ -75,12 +120,12 @@ def _points(one: Pooled) -> str:
     return f"{100 * one.mean:+.1f} points {interval(one.low, one.high, sign=True)}".rstrip()
 
 
-def _over(one: Pooled, pruned: int = 0) -> str:
+def _over(one: Pooled, rows: Sequence[Comparison]) -> str:
     """Say of how many settings and benchmarks something is the mean, and how it was tested.
 
     What a search prunes looked bad by chance or truth: a mean over the rest is too high, which is said.
     """
-    counts = set(one.settings.values())
+    counts, pruned = set(one.settings.values()), _pruned(rows)
     surviving = "surviving " if pruned else ""
     if len(counts) > 1:
         on = " and ".join(f"{count} {surviving}settings on {task}" for task, count in one.settings.items())
@@ -89,16 +134,17 @@ def _over(one: Pooled, pruned: int = 0) -> str:
         words = [f"mean over {count} {surviving}settings" for count in counts if count > 1 or pruned]
     words += [f"{len(one.settings)} benchmarks"] if len(one.settings) > 1 else []
     words += [f"{pruned} others were pruned by a search, which favours the mean"] if pruned else []
-    return ", ".join([*words, "95 %", "paired by problem", f"p {p_value(one.p)}"])
+    words += ["95 %", "paired by problem", f"p {p_value(one.p)}, not corrected"]
+    if len(rows) > 1:
+        words.append(f"{sum(row.holm_p < 0.05 for row in rows)} of the {len(rows)} by itself with a Holm p below 0.05")
+    return ", ".join(words)
 
 
 def _meaning(one: Pooled) -> str:
-    """Put it in words; what the interval and the sign-flip test do not both tell from zero is not told from zero."""
-    if one.p < 0.05 and one.low > 0:
-        return "a gain that these problems tell from zero"
-    if one.p < 0.05 and one.high < 0:
-        return "a loss that these problems tell from zero"
-    return "not told apart from zero"
+    """Put it in words: p is below 0.05 where the interval excludes 0, and nowhere else."""
+    if one.p < 0.05:
+        return "a significant gain" if one.mean > 0 else "a significant loss"
+    return "inconclusive"
 
 
 def p_value(p: float) -> str:

@@ -110,13 +110,15 @@ def _table(result: EvalResult) -> dict[str, Any]:
         "problem": list(result.problem_ids),
         **scores,
         "mean_tokens": np.round(result.n_tokens.mean(axis=1), 1).tolist(),
-        "replacement_ratio": np.round(
-            100 * result.n_replaced.sum(axis=1) / np.maximum(1, result.n_tokens.sum(axis=1)), 2
-        ).tolist(),
+        **{
+            name: np.round(100 * counted.sum(axis=1) / np.maximum(1, result.n_tokens.sum(axis=1)), 2).tolist()
+            for name, counted in (("replacement_ratio", result.n_replaced), ("changed_ratio", result.n_changed))
+        },
         "truncated": result.truncated.sum(axis=1).tolist(),
     }
     unknown = {"truncated", "no_box"} & {*result.lacks}
-    unknown |= {"mean_tokens", "replacement_ratio"} if {"n_tokens", "n_replaced"} & {*result.lacks} else set()
+    if {"n_tokens", "n_replaced"} & {*result.lacks}:
+        unknown |= {"mean_tokens", "replacement_ratio", "changed_ratio"}
     columns = {name: column for name, column in columns.items() if name not in unknown}
     return {"columns": list(columns), "data": [list(row) for row in zip(*columns.values(), strict=True)]}
 

@@ -148,6 +148,7 @@ def description(result: EvalResult) -> str:
     words = [_scores(result)]
     if result.decoding.gated and "replacement_ratio" in metrics:
         words.append(f", {100 * metrics['replacement_ratio']:.2f} % of tokens replaced")
+        words.append(f", {100 * metrics['changed_ratio']:.2f} % changed")
     lines = [
         "".join(words) + ".",
         f"`{result.decoding.label()}` of {pair_title(result) or 'an unnamed pair'} on {result.task}: "

@@ -122,11 +122,11 @@ def _home(place: TrackingStore, port: int) -> str:
 def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:
     """Return the state of MLflow's runs page (as of 3.17) that shows evaluations as one comparison.
 
-    Columns: Avg@n, its error, Pass@k, replacement ratio, τ, γ, and what else tells the runs apart. Charts: Avg@n
-    against replacement ratio, parallel coordinates, and bars of Avg@n with base and RL among them.
+    Columns: Avg@n, its error, Pass@k, changed and replaced shares, τ, γ, and what else tells the runs apart. Charts:
+    Avg@n against the share of changed tokens, parallel coordinates, and bars of Avg@n with base and RL among them.
     """
     average, passing = _scores(evaluations)
-    metrics = [name for name in (average, f"{average}_se", passing, "replacement_ratio") if name]
+    metrics = [name for name in (average, f"{average}_se", passing, "changed_ratio", "replacement_ratio") if name]
     params = ["tau", "gamma"]
     telling = [name for name in _TELLING if len({run.data.params.get(name) for run in evaluations} - {None}) > 1]
     columns = [*(f"metrics.`{name}`" for name in metrics), *(f"params.`{name}`" for name in params + telling)]
@@ -175,13 +175,13 @@ def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:
         "compareRunCharts": [
             chart(
                 "SCATTER",
-                xaxis={"key": "replacement_ratio", "type": "METRIC"},
+                xaxis={"key": "changed_ratio", "type": "METRIC"},
                 yaxis={"key": average, "type": "METRIC"},
             ),
             chart(
                 "PARALLEL",
                 selectedParams=params,
-                selectedMetrics=["replacement_ratio", average],
+                selectedMetrics=["changed_ratio", average],
                 showAllRuns=False,
             ),
             chart("BAR", metricKey=average),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from harness import stats
@@ -27,10 +28,40 @@ def tables(made):
 
 def test_the_first_line_has_an_interval_and_claims_no_more():
     made = report()
-    assert made.verdict.startswith("Extrapolating changes accuracy by ")
+    assert made.verdict.startswith("RL changed accuracy by ")
     assert "[" in made.verdict
     assert "paired by problem" in made.verdict
-    assert made.verdict.endswith(("tell from zero.", "not told apart from zero."))
+    assert ", p " not in made.verdict  # one that is not corrected heads no page
+    [said] = [text for text in made.sections[0].paragraphs if text.startswith("Extrapolating changes accuracy by ")]
+    assert said.endswith((": a significant gain.", ": a significant loss.", ": inconclusive."))
+    assert ", not corrected, 0 of the " in said
+
+
+def test_the_summary_says_how_many_tokens_each_criterion_had_to_change():
+    """Base 0.2, RL 0.8: three criteria, of which one comes as far as RL, by two thresholds."""
+
+    def at(decoding, right, replaced=0, changed=0):
+        one = result(decoding, problems=30, samples=10)
+        tokens = {"n_tokens": 100, "n_replaced": replaced, "n_changed": changed}
+        counts = {name: np.full_like(one.n_tokens, value) for name, value in tokens.items()}
+        return replace(one, correct=np.tile(np.arange(10) < right, (30, 1)), **counts)
+
+    def gate(criterion, tau, *counts):
+        return at(Decoding(mode="replace", criterion=criterion, tau=tau), *counts)
+
+    plain = [at(Decoding(mode="base"), 2), at(Decoding(), 8)]
+    ways = [
+        gate("delta_logp", -0.5, 6, 10, 10), gate("delta_logp", -0.1, 8, 30, 20), gate("delta_logp", -0.05, 9, 50, 40),
+        gate("kl", 0.1, 8, 90, 30), gate("random", 0.5, 4, 50, 20),
+    ]  # fmt: skip
+    [said] = [
+        text for text in build([*plain, *ways]).sections[0].paragraphs if text.startswith("Tokens that had to change")
+    ]
+    assert "(80.0; base 20.0)" in said
+    assert "that were run: Δ log p 20.0 % [" in said
+    assert "] (of 30.0 % replaced); KL 30.0 % [" in said
+    assert said.endswith("Not reached, best: random 40.0 at 20.0 % changed.")
+    assert not any("Tokens that had to change" in text for text in build([*plain, *ways[:2]]).sections[0].paragraphs)
 
 
 def test_the_first_sentence_is_about_results_that_are_alike():
@@ -62,7 +93,7 @@ def test_no_column_mixes_problem_sets_and_a_limited_run_is_marked_wherever_it_st
     assert columns["main-0"] == {"", "AIME24"}
     assert columns["main-1"] == {"", "AIME24 (16 of 30 problems)"}
     assert [row.cells[1].text for row in tables(made)["differences"].rows] == ["AIME24", "AIME24 (16 of 30 problems)"]
-    said = "Only some of the problems were asked (aime24: 16 of 30 problems): for a look, not for a score."
+    said = "Only some of the problems were asked (aime24: 16 of 30 problems)."
     assert any(text.endswith(said) for text in made.sections[0].paragraphs)
     assert all(
         row.cells[0].text in ("AIME24, rl, Avg@4", "AIME24, base, Avg@4")
@@ -101,7 +132,7 @@ def test_equal_results_are_not_told_apart():
     control, extra = Decoding(mode="replace", tau=-0.3), Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
     said, _ = verdict(rows_of([result(control), result(extra)]))
     assert "+0.0 points [-45.4, +45.4]" in said  # four problems, no more
-    assert said.endswith("not told apart from zero.")
+    assert said.endswith("inconclusive.")
 
 
 def test_a_single_result_has_no_verdict():
@@ -169,11 +200,11 @@ def test_other_weights_at_the_same_place_have_a_section_of_their_own():
 def test_grid_and_on_rl_have_their_controls():
     found = tables(report())
     assert [row.cells[0].text for row in found["grid-aime24"].rows] == [
-        "replaced", "Replace with π_RL (γ = 0)", "Extrapolate, γ = 0.05", "Extrapolate, γ = 0.1",
+        "replaced", "changed", "Replace with π_RL (γ = 0)", "Extrapolate, γ = 0.05", "Extrapolate, γ = 0.1",
     ]  # fmt: skip
-    assert all(len(cell.small) == 2 for cell in found["grid-aime24"].rows[2].cells[1:])
+    assert all(len(cell.small) == 2 for cell in found["grid-aime24"].rows[3].cells[1:])
     assert [row.cells[0].text for row in found["on-rl-aime24"].rows] == [
-        "replaced", "The gate alone (γ = 0)", "Extrapolate, γ = 0.1", "γ = 0.1 minus the gate alone",
+        "replaced", "changed", "The gate alone (γ = 0)", "Extrapolate, γ = 0.1", "γ = 0.1 minus the gate alone",
     ]  # fmt: skip
 
 
@@ -259,8 +290,8 @@ def test_trained_models_stand_side_by_side():
 def test_pairs_are_never_pooled():
     other = {"base": "b", "rl": "r"}
     made = build([*grid(), *grid(pair=other)])
-    assert made.verdict.startswith("DAPO (DAPO-Qwen-32B): Extrapolating")
-    assert any(text.startswith("r: Extrapolating") for text in made.sections[0].paragraphs)
+    assert made.verdict.startswith("DAPO (DAPO-Qwen-32B): RL changed accuracy by ")
+    assert any(text.startswith("r: RL changed") for text in made.sections[0].paragraphs)
 
 
 def test_fewer_samples_of_the_same_decoding_are_not_counted_twice_and_no_table_mixes_them_up():
@@ -302,7 +333,7 @@ def test_what_goes_back_towards_base_is_no_extrapolation_and_what_has_no_gate_is
     [said] = [text for text in made.sections[0].paragraphs if "without a gate" in text]
     gain = 100 * (ungated[3].avg - ungated[2].avg)
     assert said.startswith(f"Extrapolating every token, without a gate, changes accuracy by +{gain:.1f} points [")
-    assert "against RL's law (γ\u00a0=\u00a00; 95 %" in said
+    assert "against RL itself (γ\u00a0=\u00a00; 95 %" in said
     drawn = next(figure for figure in made.figures if figure.name == "differences")
     assert {row[2] for row in drawn.data} == {"extrapolate τ-0.3 γ0.1", "extrapolate γ1 always"}
     gammas = next(figure for figure in made.figures if figure.name == "gamma-aime24")
@@ -322,9 +353,9 @@ def test_more_gates_than_a_figure_can_hold_are_in_two_the_papers_first():
     plain = [result(Decoding(mode=mode)) for mode in ("base", "rl")]
     few, many = ({f.name: {row[0] for row in f.data} for f in build([*plain, *map(of, names)]).figures}
                  for names in (ways, ways + controls))  # fmt: skip
-    assert [name for name in few if name.startswith("ratio")] == ["ratio-aime24"]
+    assert [name for name in few if name.startswith(("ratio", "changed"))] == ["changed-aime24", "ratio-aime24"]
     assert [name for name in many if name.startswith("ratio")] == ["ratio-aime24", "ratio-controls-aime24"]
-    assert many["ratio-aime24"] == few["ratio-aime24"]
+    assert many["changed-aime24"] == many["ratio-aime24"] == few["ratio-aime24"] | {"|Δ log p|"}
     assert many["ratio-controls-aime24"] == {
         "base",
         "rl",

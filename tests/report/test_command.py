@@ -35,7 +35,7 @@ def test_results_become_pages_without_mlflow(results, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "report.html").is_file()
     assert (tmp_path / "tables" / "grid-aime24.tex").read_text().startswith(r"\begin{table}")
-    assert (tmp_path / "report.md").read_text().startswith("# rlvr-dir report\n\nExtrapolating changes accuracy by ")
+    assert (tmp_path / "report.md").read_text().startswith("# rlvr-dir report\n\nRL changed accuracy by ")
 
 
 def test_a_place_can_be_named(results, tmp_path):

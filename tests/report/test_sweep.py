@@ -6,7 +6,7 @@ import pytest
 
 from harness.evals.compare import comparisons
 from harness.evals.settings import settings_of
-from harness.report.figures import against_ratio
+from harness.report.figures import against_share
 from harness.report.sweep import CompleteTrial, DecodingSummary
 from harness.report.sweep_training import CompleteTraining, TrainingSummary, against
 from harness.spec import parse
@@ -24,7 +24,10 @@ SPEC = {
 
 def test_every_way_is_drawn_only_where_it_is_asked_for():
     settings = settings_of(grid())
-    drawn = {every: {row[0] for row in against_ratio(settings, "x", "t", every=every).data} for every in (True, False)}
+    drawn = {
+        every: {row[0] for row in against_share(settings, "x", "t", "replaced", every=every).data}
+        for every in (True, False)
+    }
     assert drawn[False] == {"base", "rl", "Δ log p"}
     extrapolations = {f"Δ log p, γ = {gamma:g}" for gamma in GAMMAS}
     assert drawn[True] == drawn[False] | extrapolations | {"Δ log p on RL", "Δ log p, γ = 0.1 on RL"}
@@ -48,14 +51,18 @@ def made(results, **changes):
 
 def test_a_grid_has_its_map_and_its_table_and_one_that_varies_more_has_none():
     summary = made([result for result in grid() if result.decoding.primary != "rl" or result.decoding.mode == "rl"])
-    ratio, heat = summary.figures()
-    assert (ratio.name, heat.name) == ("ratio-dapo-32b-aime24", "heat-dapo-32b-aime24")
+    changed, ratio, heat = summary.figures()
+    names = ("changed-dapo-32b-aime24", "ratio-dapo-32b-aime24", "heat-dapo-32b-aime24")
+    assert (changed.name, ratio.name, heat.name) == names
+    assert changed.data == ratio.data  # both shares are in either file
     by = {(r.decoding.tau, r.decoding.gamma): 100 * r.avg for r in grid()[2 : 2 + len(TAUS) * 3]}
     assert {(tau, gamma): avg for tau, gamma, avg in heat.data} == by
     assert "| aime24 (6 of 30 problems), Avg@4 " in summary.text()
     assert all("on dapo-32b, aime24 (6 of 30 problems)" in figure.caption for figure in (ratio, heat))
     assert "points on aime24 (6 of 30 problems) against" in summary.verdicts[0]
-    assert [figure.name for figure in made(grid()).figures()] == ["ratio-dapo-32b-aime24"], "on base and on RL"
+    assert [figure.name for figure in made(grid()).figures()] == ["changed-dapo-32b-aime24", "ratio-dapo-32b-aime24"], (
+        "on base and on RL"
+    )
 
 
 def test_the_verdict_names_the_controls_and_over_how_many_comparisons_it_was_corrected():

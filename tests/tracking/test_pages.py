@@ -103,12 +103,12 @@ def test_the_links_open_on_a_readable_comparison(pages, visitor):
         for one in table.locator("[role=columnheader][aria-colindex][col-id]").all()
     }
     order = [found.group(1) for _, found in sorted(headers.items()) if found]
-    assert order == ["avg_at_4", "avg_at_4_se", "pass_at_2", "replacement_ratio", "tau", "gamma"]
+    assert order == ["avg_at_4", "avg_at_4_se", "pass_at_2", "changed_ratio", "replacement_ratio", "tau", "gamma"]
     for name in ("base", "rl", "τ-0.3 replace", "τ-0.3 γ0.05 extra", "τ-0.1 γ0.1 extra"):
         table.get_by_text(name, exact=True).first.wait_for()
 
     charts = visitor.open(links.charts, 1720, 1100)
-    for part in ("replacement_ratio vs. avg_at_4", "Parallel Coordinates"):
+    for part in ("changed_ratio vs. avg_at_4", "Parallel Coordinates"):
         charts.get_by_text(part).first.wait_for()
     for drawn in (".scatterlayer", ".parcoords", ".barlayer"):
         charts.locator(drawn).first.wait_for(state="attached")

@@ -20,8 +20,8 @@ def test_what_differs_between_runs_gets_a_column(store):
     comparison_link(store, "rlvr-dir-aime24")
     [view] = views(store, "rlvr-dir-aime24").values()
     names = [column.split("`")[1] for column in view["selectedColumns"]]
-    assert names[:6] == ["avg_at_4", "avg_at_4_se", "pass_at_2", "replacement_ratio", "tau", "gamma"]
-    assert names[6:] == ["n_samples", "seed"]
+    assert names[:6] == ["avg_at_4", "avg_at_4_se", "pass_at_2", "changed_ratio", "replacement_ratio", "tau"]
+    assert names[6:] == ["gamma", "n_samples", "seed"]
     assert view["orderByKey"] == "metrics.`avg_at_4`"
 
 

@@ -1,0 +1,44 @@
+"""The author's findings at the head of a report: first, escaped, and refused where a verdict is none."""
+
+import pytest
+
+from harness.errors import UserError
+from harness.report.build import build
+from harness.report.findings import findings_section
+from harness.report.html import render
+from harness.report.markdown import render as markdown
+from tests.report.made import grid
+
+ROWS = """
+findings:
+  - {claim: "Few tokens <b>matter</b>", found: "1.6 % [1.5, 1.7]", verdict: confirmed}
+  - {claim: "Nobody looked", verdict: not tested}
+notes: ["60 problems."]
+"""
+
+
+def test_findings_stand_before_everything_else(tmp_path):
+    file = tmp_path / "findings.yaml"
+    file.write_text(ROWS)
+    made = build(grid(), first=[findings_section(file)])
+    assert [section.title for section in made.sections[:2]] == ["The paper's claims", "Summary"]
+    assert "<td>Nobody looked</td>" in render(made).replace(' class="words"', "")
+    assert "Few tokens &lt;b&gt;matter" in render(made)
+    assert "| Nobody looked " in markdown(made)
+    assert "60 problems." in markdown(made)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("findings: []", "findings"),
+        ("- a", ""),
+        (ROWS.replace("confirmed", "proven"), "verdict"),
+        ("findngs: [1]", "findngs"),
+    ],
+)
+def test_a_file_that_holds_something_else_is_one_sentence(tmp_path, text, key):
+    file = tmp_path / "findings.yaml"
+    file.write_text(text)
+    with pytest.raises(UserError, match=key):
+        findings_section(file)
