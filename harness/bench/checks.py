@@ -6,6 +6,7 @@ with a line of JSON in the end: `ok` (None where it only measures) and figures. 
 judge are there to tell one fault from another.
 """
 
+import asyncio
 import json
 import os
 import random
@@ -14,16 +15,35 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from harness.bench.steps import Findings
 from harness.bench.worker import TEXT
-from harness.spec import Decoding, EngineSpec, Pair, Sampling
+from harness.decode import Request, open_engine
+from harness.errors import UserError
+from harness.spec import Decoding, EngineSpec, Pair, Sampling, check_together, parse_decoding
 from harness.spec.decoding import Mode
 
+# Every criterion, target and window; `power` asks for its own law alone.
+RULES = (
+    "base", "rl", "replace,tau=-0.05", "extrapolate,primary=rl,tau=-0.02,gamma=0.1",
+    "replace,criterion=delta_logp,tau=0.2,side=above", "replace,criterion=abs_delta_logp,tau=0.2",
+    "replace,criterion=nll_rl,tau=2", "replace,criterion=ce,tau=2", "replace,criterion=entropy_base,tau=1",
+    "replace,criterion=entropy_rl,tau=1", "extrapolate,criterion=kl,tau=0.02,gamma=0.5",
+    "extrapolate,criterion=kl_rl_base,tau=0.02,gamma=-1,primary=rl", "replace,criterion=kl_base_rl,tau=0.02",
+    "replace,criterion=random,tau=0.2", "extrapolate,criterion=always,gamma=-0.5",
+    "extrapolate,criterion=js,tau=0.01,gamma=2,min_p_rl=0.05,window=2:",
+    "extrapolate,criterion=coupling,gamma=0.3,window=:60%", "replace,criterion=spike,tau=1.1,span=8",
+    "power,power=2,block=8,moves=1",
+)  # fmt: skip
+SAMPLINGS: tuple[Findings, ...] = (
+    {"top_p": 0.95}, {"top_p": 1.0}, {"temperature": 0}, {"min_p": 0.1}, {"typical_p": 0.9}, {"temperature": 1.3},
+)  # fmt: skip
 PROMPT = 76  # tokens: few enough that vLLM reads a prompt in a CUDA graph, alone or beside tokens that are decoded
 CLOSE = {"float32": 1e-3, "bfloat16": 1.5}  # nats of Δ log p against transformers in float32 on the same weights
 OF_DELTA = {"float32": 0.01, "bfloat16": 0.2}  # the mean error as a share of the mean |Δ log p|
@@ -73,6 +93,41 @@ def logits(pair: Pair, settings: Findings) -> Findings:
         "mean_error": total / count, "mean_delta": sizes / count, "tokens": count, "decoded_s": round(decoded, 1),
         "engine": facts,
     }  # fmt: skip
+
+
+def gates(pair: Pair, settings: Findings) -> Findings:
+    """Compare the responses of every rule, all in one batch, with transformers; `least` is a share of them.
+
+    Where vLLM counts what it does (`disable_log_stats`), requests must have been preempted.
+    """
+    requests = every_rule()
+    with _open(pair, settings) as engine:
+        ours = {r.request.problem: r for r in engine.generate(requests)}
+        facts, counted = _facts(engine), "disable_log_stats" in settings.get("vllm_args", {})
+        metrics = engine._llm.get_metrics() if counted else ()
+    with open_engine(pair, EngineSpec(backend="transformers", dtype="float32")) as reference:
+        theirs = {r.request.problem: r for r in reference.generate(requests)}
+    other = [
+        name for name, r in ours.items()
+        if r.token_ids != theirs[name].token_ids or (r.replaced != theirs[name].replaced).any()
+    ]  # fmt: skip
+    preemptions = next((each.value for each in metrics if each.name == "vllm:num_preemptions"), None)
+    return {
+        "ok": len(other) <= (1 - settings["least"]) * len(ours) and preemptions != 0, "same": len(ours) - len(other),
+        "of": len(ours), "other": other[:9], "preemptions": preemptions, "engine": facts,
+    }  # fmt: skip
+
+
+def every_rule() -> list[Any]:
+    """Make a request for each of `RULES` under each of `SAMPLINGS` that goes with it; some are traced."""
+    requests = []
+    for i, (rule, way) in enumerate(product(RULES, SAMPLINGS)):
+        decoding, sampling = parse_decoding(rule), Sampling(max_tokens=24, **way)
+        with suppress(UserError):  # greedy `random`, `power` with a nucleus
+            check_together(decoding, sampling)
+            trace = 5 if decoding.gated and i % 3 == 0 else None
+            requests.append(Request(TEXT.format(i, 3 + i), f"{rule} {way}", 0, decoding, sampling, trace=trace))
+    return requests
 
 
 def self_test(pair: Pair, settings: Findings) -> Findings:
@@ -136,16 +191,44 @@ def speed(pair: Pair, settings: Findings) -> Findings:
     """Measure the pair's tokens a second and replacement ratio, and the KV cache that it found room for."""
     began = time.monotonic()
     with _open(pair, settings) as engine:
-        started = time.monotonic() - began
+        started, prompts = time.monotonic() - began, _long_prompts(engine.tokenizer, settings)
 
         def decode(count: int) -> tuple[int, int]:
             decoding = Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
-            done = list(engine.generate(_texts(count, decoding, Sampling(max_tokens=settings["tokens"]))))
+            texts = enumerate(_texts(count, decoding, Sampling(max_tokens=settings["tokens"])))
+            done = list(engine.generate(replace(each, prompt_token_ids=tuple(prompts[i % 30])) for i, each in texts))
             return sum(r.n_tokens for r in done), sum(r.n_replaced for r in done)
 
         sizes = _timed(decode, settings["sequences"])
         return {"ok": None, "sizes": sizes, "start_s": round(started, 1), **_cache(engine._llm, 2),
                 "engine": _facts(engine)}  # fmt: skip
+
+
+def memory(pair: Pair, settings: Findings) -> Findings:
+    """Decode as many rows as there may be, all traced: vLLM's memory profile must have foreseen what they take."""
+    requests = _texts(settings["max_num_seqs"], Decoding(mode="replace", tau=-0.3), Sampling(max_tokens=16))
+    with _open(pair, settings) as engine:
+        count = sum(r.n_tokens for r in engine.generate(replace(request, trace=10) for request in requests))
+        found, limit = engine.ask_worker("rlvr_memory"), engine.spec.gpu_memory_utilization + 0.02
+        return {"ok": found["held"] <= limit * found["device"] if found else None, "tokens": count, **found,
+                "engine": _facts(engine)}  # fmt: skip
+
+
+def serve(pair: Pair, settings: Findings) -> Findings:
+    """Ask the tiny pair's server by 20 streams at once, and then its engine, for the same tokens."""
+    from harness.bench.serve import ask_server, made_requests, running_server
+    from harness.tiny import tiny_pair
+
+    requests = made_requests(60, 48)
+    with running_server(1, "--kv-cache-gib", "0.5") as (_, url):
+        load = asyncio.run(ask_server(url, requests, 20, stream=True))
+    with open_engine(tiny_pair(), EngineSpec(backend="vllm", kv_cache_gib=0.5)) as engine:
+        ours = {(r.request.problem, r.request.sample): [*r.token_ids] for r in engine.generate(requests)}
+    same = sum(load.answers[key] == ids for key, ids in ours.items())
+    return {
+        "ok": same >= 0.98 * len(ours), "same": same, "of": len(ours), "seconds_of_streams": round(load.seconds, 2),
+        "slowest_first_token_s": round(max(load.first), 3),
+    }  # fmt: skip
 
 
 def plain_speed(pair: Pair, settings: Findings) -> Findings:
@@ -164,7 +247,7 @@ def plain_speed(pair: Pair, settings: Findings) -> Findings:
     arguments = {name: settings[name] for name in ("dtype", "max_num_seqs", "max_model_len", "enforce_eager")}
     llm = LLM(pair.rl, disable_log_stats=True, **arguments, **settings["vllm_args"])
     started = time.monotonic() - began
-    prompts: list[Any] = [{"prompt_token_ids": llm.get_tokenizer().encode(TEXT.format(i, 3 + i))} for i in range(30)]
+    prompts: list[Any] = [{"prompt_token_ids": ids} for ids in _long_prompts(llm.get_tokenizer(), settings)]
 
     def decode(top_p: float) -> Callable[[int], tuple[int, int]]:
         params = SamplingParams(temperature=1.0, top_p=top_p, max_tokens=settings["tokens"], detokenize=False)
@@ -193,7 +276,8 @@ def decision(pair: Pair, settings: Findings) -> Findings:
 
 
 CHECKS: dict[str, Callable[[Pair, Findings], Findings]] = {
-    each.__name__: each for each in (logits, self_test, law, shuffle, speed, plain_speed, decision)
+    each.__name__: each
+    for each in (logits, gates, self_test, law, shuffle, speed, plain_speed, memory, serve, decision)
 }
 
 
@@ -201,23 +285,23 @@ CHECKS: dict[str, Callable[[Pair, Findings], Findings]] = {
 
 
 def _open(pair: Pair, settings: Findings) -> Any:
-    from harness.decode import open_engine
-
     fields = {name: value for name, value in settings.items() if name in EngineSpec.model_fields}
     return open_engine(pair, EngineSpec(**{"backend": "vllm", "dtype": "float32", "self_test": False, **fields}))
 
 
 def _texts(count: int, decoding: Decoding, sampling: Sampling, kinds: int = 30) -> list[Any]:
     """Make `count` requests of `kinds` different prompts, each with noise of its own."""
-    from harness.decode import Request
-
     return [Request(TEXT.format(i % kinds, 3 + i % kinds), f"check/{i}", 0, decoding, sampling) for i in range(count)]
+
+
+def _long_prompts(tokenizer: Any, settings: Findings) -> list[list[int]]:
+    """Make 30 prompts, each repeated up to the tokens of `prompt`, where that is set."""
+    texts = [tokenizer.encode(TEXT.format(i, 3 + i)) for i in range(30)]
+    return [(ids * -(-length // len(ids)))[:length] for ids in texts if (length := settings.get("prompt") or len(ids))]
 
 
 def _prompts(engine: Any, name: str, count: int, tokens: int) -> list[Any]:
     """Make `count` requests of PROMPT random tokens, base and RL in turn."""
-    from harness.decode import Request
-
     draw = np.random.default_rng(len(name))
     ids = [tuple(draw.integers(4, engine.checkpoints.vocab_size, PROMPT).tolist()) for _ in range(count)]
     modes: tuple[Mode, ...] = ("base", "rl")

@@ -79,14 +79,14 @@ def bench_serve(
         "users": users, "requests": requests, "rounds": rounds, "tokens": tokens, "threads": threads, "eager": eager,
     }  # fmt: skip
     torch.set_num_threads(threads)
-    asked = _requests(requests, tokens)
+    asked = made_requests(requests, tokens)
     flags = () if not eager else ("--enforce-eager",)
     spec = EngineSpec(backend="vllm", kv_cache_gib=0.5, enforce_eager=eager, max_num_seqs=users)
     kinds = ("offline", "whole", "streamed")
     speeds: dict[str, list[float]] = {kind: [] for kind in kinds}
     loads: list[Load] = []
     say("starting the server")
-    with _server(threads, "--kv-cache-gib", "0.5", *flags) as (process, url):
+    with running_server(threads, "--kv-cache-gib", "0.5", *flags) as (process, url):
         say("starting the engine")
         with open_engine(tiny_pair(), spec) as engine:
             for number in range(rounds + 1):
@@ -96,7 +96,7 @@ def bench_serve(
                 seconds = perf_counter() - begun
                 count = sum(each.n_tokens for each in offline.values())
                 for kind in kinds[1:]:
-                    load = uvloop.run(_load(url, asked, users, stream=kind == "streamed"))
+                    load = uvloop.run(ask_server(url, asked, users, stream=kind == "streamed"))
                     for key, ids in load.answers.items():
                         if tuple(ids) != offline[key].token_ids:
                             raise UserError(f"the server gave other tokens than the engine for {key}")
@@ -123,7 +123,7 @@ def bench_serve(
     }
 
 
-def _requests(count: int, tokens: int) -> list[Request]:
+def made_requests(count: int, tokens: int) -> list[Request]:
     rows = benchmark("tiny_medium")
     sampling = Sampling(max_tokens=tokens, seed=0)
     return [
@@ -133,7 +133,7 @@ def _requests(count: int, tokens: int) -> list[Request]:
 
 
 @contextmanager
-def _server(threads: int, *options: str) -> Iterator[tuple[Any, str]]:
+def running_server(threads: int, *options: str) -> Iterator[tuple[Any, str]]:
     """Start the server; give its process and its address.
 
     Raises:
@@ -158,7 +158,7 @@ def _server(threads: int, *options: str) -> Iterator[tuple[Any, str]]:
             process.stdout.close()
 
 
-async def _load(url: str, asked: Sequence[Request], users: int, *, stream: bool) -> Load:
+async def ask_server(url: str, asked: Sequence[Request], users: int, *, stream: bool) -> Load:
     """Let users ask for everything; each asks for the next response that nobody has asked for.
 
     Raises:

@@ -233,9 +233,8 @@ def with_coupling(
     """Return the decision with the rows whose gate is `coupling` decided by `couple`, from what they proposed."""
 
     def decide_part(at: torch.Tensor, own: Rule) -> dict[str, torch.Tensor]:
-        drawn = base_logits[at], rl_logits[at], own, noise.take(at), decision.proposed[at]
-        token, replaced = couple(*drawn, vocab_size)
-        ours = own.has("coupling")
+        logits, ours = (base_logits[at], rl_logits[at]), own.has("coupling")
+        token, replaced = couple(*logits, own, noise.take(at), decision.proposed[at], vocab_size)
         return {
             "token": torch.where(ours, token, decision.token[at]),
             "replaced": torch.where(ours, replaced, decision.replaced[at]),

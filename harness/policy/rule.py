@@ -144,10 +144,8 @@ class Rule:
                 if device.type != "cpu":
                     part += part[-1:] * (AT_ONCE - meant)
                 at = to_device(part, torch.long, device)
-                own = self.take(at)
-                if rows is not None:
-                    own._know([rows[i] for i in part])
-                made.append((at, meant, own))
+                some = None if rows is None else Rule.known(self.columns[at], [rows[i] for i in part])
+                made.append((at, meant, some or self.take(at)))
         return self._parts[kind]
 
     @property

@@ -142,10 +142,10 @@ class VllmPair(TestedPair):
         """
         if on_cpu() or (self.dtype != "float32" and "TRITON_ATTN" not in str(self.spec.vllm_args)):
             return
-        texts = {role: config.get_text_config() for role, config in self.checkpoints.configs.items()}
         sizes = {
             role: getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-            for role, text in texts.items()
+            for role, config in self.checkpoints.configs.items()
+            if (text := config.get_text_config())
         }
         if len({(size - 1).bit_length() for size in sizes.values()}) > 1:  # padded to powers of two
             raise UserError(
@@ -156,8 +156,8 @@ class VllmPair(TestedPair):
 
     def _tell_room(self) -> None:
         """Tell how many responses of full length the KV cache holds; what is beyond is preempted and read again."""
-        config, most = self._engine.vllm_config, self.spec.max_num_seqs
-        tokens, length = config.cache_config.num_gpu_blocks * config.cache_config.block_size, self.context.length
+        cache, length, most = self._engine.vllm_config.cache_config, self.context.length, self.spec.max_num_seqs
+        tokens = cache.num_gpu_blocks * cache.block_size
         room = (
             f"the KV cache has room for {tokens:,} tokens, {tokens // length:,} responses of full length ({length:,})"
         )

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from harness.decode.weights import corner
 
 
@@ -28,6 +30,17 @@ class PairWorker:
         from torch.compiler import set_stance
 
         set_stance("force_eager")
+
+    def rlvr_memory(self: Any) -> dict[str, int]:
+        """Return the bytes that torch has held at most, and the GPU's; nothing on a CPU."""
+        return (
+            {
+                "held": torch.cuda.max_memory_reserved(),
+                "device": torch.cuda.get_device_properties(self.device).total_memory,
+            }
+            if self.device.type == "cuda"
+            else {}
+        )
 
     def rlvr_watch(self: Any) -> None:
         """Begin to compare the hidden states of the two submodels, row by row."""
