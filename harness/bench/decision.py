@@ -71,8 +71,8 @@ def bench_decision(
     return {**found, "settings": settings, "machine": machine(), "date": date.today().isoformat()}
 
 
-def _batch(scale: float, rows: int, vocab: int, dtype: Any = None, device: str = "cpu") -> tuple[Any, Any]:
-    """Draw the logits of base, and those of RL a small step from them: (rows, vocab) each."""
+def _batch(scale: Any, rows: int, vocab: int, dtype: Any = None, device: str = "cpu") -> tuple[Any, Any]:
+    """Draw base's logits, of deviation `scale` (a number, or one a row), and RL's near them: (rows, vocab) each."""
     import torch
 
     generator = torch.Generator(device).manual_seed(0)
@@ -295,11 +295,12 @@ def on_gpu(
     speed = []
     for n in rows:
         for dtype in (torch.float32, torch.bfloat16):
-            for shape, scale in SHAPES.items():
+            mixed = {"one flat row in 64": 8.0 - 7.0 * (torch.arange(n, device="cuda") % 64 == 0)[:, None]}
+            for shape, scale in (SHAPES | mixed).items():
                 for name, gamma in GAMMAS.items():
-                    speed.append({"rows": n, "dtype": str(dtype), "shape": shape, "rule": name})
-                    speed[-1] |= _gpu_speed(
-                        _batch(scale, n, vocab, dtype, "cuda"), _rule(gamma, n, top_p, "cuda"), rounds
+                    speed.append(
+                        {"rows": n, "dtype": str(dtype), "shape": shape, "rule": name}
+                        | _gpu_speed(_batch(scale, n, vocab, dtype, "cuda"), _rule(gamma, n, top_p, "cuda"), rounds)
                     )
                     say(str(speed[-1]))
     return {
