@@ -21,8 +21,8 @@ from harness.text import visible
 COUPLED = Decoding(mode="replace", criterion="coupling")
 COUNTED = ("n_changed", "n_replaced")
 SHARES = {
-    "changed": ("n_changed", "tokens changed (another token than base's was drawn)"),
-    "replaced": ("n_replaced", "tokens replaced (drawn again, most of them perhaps as they were)"),
+    "changed": ("n_changed", "changed tokens", "positions where another token was drawn than the proposed one"),
+    "replaced": ("n_replaced", "replaced tokens", "positions where the criterion held; some are drawn as they were"),
 }
 MOST = 40  # rows that a figure of differences can hold
 
@@ -41,7 +41,7 @@ def against_share(
     drawn only if `every` way is asked for.
     """
     figure, axes = canvas(5.6, 3.4)
-    counted, said = SHARES[share]
+    counted, said, meaning = SHARES[share]
 
     def at(one: Setting) -> float:
         return one.share(counted).value
@@ -62,9 +62,9 @@ def against_share(
                 axes.axvline(100 * at(one), color=COUPLING, linewidth=0.8, linestyle=(0, (1, 3)))
     data = []
     order = list(CRITERIA)
-    for i, way in enumerate(
-        sorted(lines, key=lambda key: (key[0], order.index(key[1].split()[0].split("/")[0]), *key[1:]))
-    ):
+    ways = sorted(lines, key=lambda key: (key[0], order.index(key[1].split()[0].split("/")[0]), *key[1:]))
+    ways.sort(key=lambda key: key[1] == "abs_delta_logp")  # it has a look of its own, and takes none of the others'
+    for i, way in enumerate(ways):
         primary, gate, gamma, guard = way
         criterion = gate.split()[0].split("/")[0]
         mine = sorted(lines[way], key=at)
@@ -74,6 +74,7 @@ def against_share(
         spans = [_interval(one, unit) for one in mine]
         look = {"color": COLOURS[i % len(COLOURS)], "marker": MARKS[i % len(MARKS)], "markersize": 4}
         look = {"color": COUPLING, "marker": "*", "markersize": 8} if criterion == "coupling" else look
+        look = {"color": EXPO, "marker": "s", "markersize": 4} if criterion == "abs_delta_logp" else look
         how = {"linewidth": 1.2, "linestyle": "--" if criterion == "random" else "-", **look}
         _line(axes, [100 * at(one) for one in mine], [unit * one.avg for one in mine], spans, label, how)
         for one, (low, high) in zip(mine, spans, strict=True):
@@ -92,7 +93,8 @@ def against_share(
     mixed = f"; points have {' or '.join(map(str, samples))} samples a problem" if len(samples) > 1 else ""
     return Figure(
         name,
-        f"{what} against the share of {said} on {title}; bars are 95 % intervals over problems{mixed}.",
+        f"{what} against the share of {said} on {title}; bars are 95 % intervals over problems{mixed}. "
+        f"{said.capitalize()}: {meaning}.",
         f"Line chart: {avg} on {title} against the share of {said}, one line for each of "
         f"{len(lines)} ways; base and RL are dotted levels. The data are in the CSV file.",
         svg(figure, name),

@@ -4,6 +4,7 @@ from itertools import groupby
 from typing import Any
 
 from harness.report.model import Column, Report, Table
+from harness.report.names import cited
 from harness.text import visible
 
 
@@ -28,6 +29,7 @@ def environment() -> Any:
     )
     made.filters["visible"] = visible
     made.filters["groups"] = groups
+    made.filters["cited"] = cited
     made.tests["safe_link"] = safe_link
     made.tests["table"] = lambda part: isinstance(part, Table)
     return made
