@@ -100,15 +100,18 @@ ui: $(STAMP) ## Open the MLflow pages of the last demo (127.0.0.1:5000)
 	$(BIN)/rlvr-dir ui --store runs/demo
 
 PAPER := runs/paper-tiny
+# All 240 problems of the benchmark, 8 samples each: a sweep by itself asks the first 60.
+WHOLE := --set limit=240 --set sampling.samples=8 --set metric.name=avg_at_8
 paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens, the theorem; one report in reports/tiny
 	@# Trainings first, whatever is done is kept: three seeds in two processes, plain DAPO once for both sweeps.
 	for sweep in tiny_reweight tiny_rollout_top_p; do \
 		$(BIN)/rlvr-dir sweep run $$sweep --set 'seeds=[0, 1, 2]' --set workers.count=2 --out $(PAPER) || exit; \
 		$(BIN)/rlvr-dir analyse curves $(PAPER)/sweeps/$$sweep --out $(PAPER)/analysis/$$sweep || exit; \
 	done
-	for sweep in tiny_tau_gamma tiny_on_rl tiny_criteria tiny_controls tiny_interpolate tiny_sharpening; do \
-		$(BIN)/rlvr-dir sweep run $$sweep --out $(PAPER) || exit; done
-	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --limit 60 --samples 16 --max-tokens 256 --enforce-eager \
+	for sweep in tiny_tau_gamma tiny_on_rl tiny_criteria tiny_controls tiny_interpolate; do \
+		$(BIN)/rlvr-dir sweep run $$sweep $(WHOLE) --out $(PAPER) || exit; done
+	$(BIN)/rlvr-dir sweep run tiny_sharpening --out $(PAPER)
+	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --samples 8 --max-tokens 256 --enforce-eager \
 		--records $(PAPER)/records --out $(PAPER)/analysis
 	$(BIN)/rlvr-dir analyse trajectory --tasks tiny_medium --limit 60 --samples 16 --max-tokens 256 \
 		--backend transformers --records $(PAPER)/records --out $(PAPER)/trajectory
@@ -117,6 +120,7 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens, t
 	$(BIN)/rlvr-dir report $(PAPER)/sweeps/tiny_{tau_gamma,on_rl,criteria,controls,interpolate}/results \
 		$(PAPER)/sweeps/tiny_{reweight,rollout_top_p} --analysis $(PAPER)/analysis \
 		--analysis $(PAPER)/analysis/tiny_reweight --analysis $(PAPER)/analysis/tiny_rollout_top_p \
+		--findings examples/tiny_findings.yaml \
 		--tokenizer records --title "The paper on the tiny pair" --out reports/tiny
 	grep -v '^!' $(PAPER)/sweeps/tiny_sharpening/summary.md > reports/tiny/sharpening.md
 	$(BIN)/rlvr-dir report --analysis $(PAPER)/trajectory --title "The tiny pair's training, step by step" \
