@@ -132,8 +132,10 @@ def _default(settings: Sequence[Setting], across: Collection[str]) -> _Pairs:
         left = [setting for setting in left if all(setting is not each for each in lot)]
         found = _natural(lot, across) if any(setting.decoding.mode == "rl" for setting in lot) else []
         if not found:
+            controlled = _controlled(lot, across)
+            known = [{id(one), id(other)} for one, other in controlled]  # a pair and its reverse are one comparison
             found = [(setting, first) for setting in lot[1:] if not _moved(setting, first)]
-            found += [pair for pair in _controlled(lot, across) if pair[1] is not first]
+            found = [pair for pair in found if set(map(id, pair)) not in known] + controlled
         pairs += found
     return pairs
 

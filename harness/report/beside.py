@@ -81,7 +81,8 @@ def against_paper(groups: Sequence[Group], base: str | None = None) -> Section |
     notes = [
         "The problems are the same, so the error is that of sampling alone, ours for both: 1.96·√2 standard errors, "
         "and half of the paper's last digit. The paper prints no error of its own. “Replaced” is the mean over "
-        "responses of the replaced share of each, as the authors count it: the least noisy of these numbers."
+        "responses of the replaced share of each, as the authors count it: the least noisy of these numbers. "
+        "Pass@k has no verdict: its sampling error is not known well enough near 0."
     ]
     if unsure := dict.fromkeys(text for match in matches for text in match.unsure):
         notes.append(
@@ -155,9 +156,8 @@ def _scored(what: str, theirs: Score, result: EvalResult) -> list[Match]:
     avg = f"{what}, Avg@{result.samples}"
     found = [Match(avg, theirs.avg, 100 * result.avg, 100 * result.sampling_error, 0.005, result)]
     if theirs.passed is not None and theirs.k <= result.samples:
-        error = 100 * stats.pass_sampling_error(result.correct, theirs.k)
-        passed = 100 * result.pass_at(theirs.k)
-        found.append(Match(f"{what}, Pass@{theirs.k}", theirs.passed, passed, error, 0.005, result))
+        passed, unknown = 100 * result.pass_at(theirs.k), float("nan")  # its sampling error is too short near 0
+        found.append(Match(f"{what}, Pass@{theirs.k}", theirs.passed, passed, unknown, 0.005, result))
     return found
 
 

@@ -11,7 +11,6 @@ from harness.stats.comparison import Comparison, Pooled, RunScores, Scores, fami
 from harness.stats.crossing import Crossing, crossing
 from harness.stats.errors import (
     combined,
-    pass_sampling_error,
     sampling_error,
     satterthwaite,
     score_interval,
@@ -59,7 +58,6 @@ __all__ = [
     "paired_spread",
     "pass_at_k",
     "pass_at_k_per_problem",
-    "pass_sampling_error",
     "pooled",
     "power",
     "problem_metrics",

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from harness.errors import UserError
-from harness.stats.passk import pass_at_k_per_problem
 
 COINS = 2  # problems that are right or wrong as a whole, added to what is known of the spread over problems
 
@@ -58,23 +57,6 @@ def sampling_error(values: ArrayLike) -> float:
         raise UserError(f"values has shape {x.shape}; accepted: (problems, samples)")
     n, samples = x.shape
     return float(np.sqrt(x.var(axis=1, ddof=1).sum() / samples) / n) if samples > 1 else float("nan")
-
-
-def pass_sampling_error(correct: ArrayLike, k: int) -> float:
-    """Return the sampling-only standard error of Pass@k, (problems, samples) -> (): the benchmark is held fixed.
-
-    A jackknife over the samples of each problem; for k = 1 it is `sampling_error`. NaN where k is the number of
-    samples: nothing is left out then.
-
-    Raises:
-        UserError: k is not within 1..n, or `correct` is no (problems, samples) matrix of 0 and 1.
-    """
-    x, whole = np.asarray(correct), pass_at_k_per_problem(correct, k)
-    samples = x.shape[1]
-    if k == samples:
-        return float("nan")
-    left = [pass_at_k_per_problem(np.delete(x, j, axis=1), k) for j in range(samples)]
-    return float(np.sqrt((samples - 1) * np.var(left, axis=0).sum()) / whole.size)
 
 
 def t_interval(mean: float, error: float, n: float, level: float = 0.95) -> tuple[float, float]:

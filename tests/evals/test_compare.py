@@ -1,5 +1,6 @@
 """Comparing finished results: right differences of results that are alike, corrected over the table, and refusals."""
 
+import itertools
 import os
 from dataclasses import replace
 
@@ -226,6 +227,18 @@ def test_a_setting_of_which_one_seed_is_partial_says_so():
 def first_samples(one, n):
     names = ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
     return {"sampling": one.sampling.replace(samples=n), **{name: getattr(one, name)[:, :n] for name in names}}
+
+
+def test_a_pair_and_its_reverse_are_one_comparison_in_any_order():
+    """Without RL and with the extrapolation first, both signs were tested, and Holm's p doubled."""
+    scores = {BASE: 0.3, CONTROL: 0.5, EXTRA: 0.6}
+    for order in itertools.permutations(scores):
+        rows = made([result(one, scores[one]) for one in order])
+        compared = [frozenset((row.result.decoding, row.reference.decoding)) for row in rows]
+        assert len(compared) == len(set(compared))
+        assert (EXTRA, CONTROL) in [(row.result.decoding, row.reference.decoding) for row in rows]
+    [row] = made([result(one, scores[one]) for one in (EXTRA, CONTROL)])
+    assert row.holm_p == row.difference.p
 
 
 def test_without_a_reference_rl_is_it_and_extrapolation_meets_its_control():

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness import stats
 from harness.errors import UserError
 from harness.evals.compare import comparison_kind, comparisons
 from harness.evals.settings import settings_of
@@ -246,8 +245,7 @@ def test_pass_at_16_is_beside_the_papers_too():
     rows = {row.cells[0].text: row.cells for row in tables(build([one]))["beside-the-paper"].rows}
     cells = rows["AIME24, Qwen2.5-Math-7B, DAPO, Pass@16"]
     assert [cell.text for cell in cells[1:3]] == ["54.09", f"{100 * one.pass_at(16):.2f}"]
-    allowed = 1.96 * 2**0.5 * 100 * stats.pass_sampling_error(one.correct, 16) + 0.005
-    assert cells[4].text == f"±{allowed:.2f}"
+    assert [cell.text for cell in cells[4:]] == ["–", "–"]  # its sampling error near 0 is not known well enough
 
 
 def test_every_number_leads_to_its_source():

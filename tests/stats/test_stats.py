@@ -80,17 +80,6 @@ def test_sampling_error_is_the_spread_of_reruns():
     assert math.sqrt(squared) == pytest.approx(spread, rel=0.03)
 
 
-def test_the_sampling_error_of_pass_at_k():
-    assert stats.pass_sampling_error(X, 1) == pytest.approx(stats.sampling_error(X))
-    assert math.isnan(stats.pass_sampling_error(X, X.shape[1]))
-    rng = np.random.default_rng(0)
-    p = np.array([0.02, 0.05, 0.1, 0.3])
-    runs = rng.random((400, 4, 16)) < p[None, :, None]
-    spread = np.std([stats.pass_at_k(run, 4) for run in runs])
-    squared = np.mean([stats.pass_sampling_error(run, 4) ** 2 for run in runs])
-    assert math.sqrt(squared) == pytest.approx(spread, rel=0.15)
-
-
 def test_t_interval_against_scipy():
     values = X.mean(axis=1)
     low, high = stats.t_interval(values.mean(), stats.standard_error(X), 5)
