@@ -96,8 +96,11 @@ async def _body(scope: Scope, receive: Receive, send: Send, limits: Limits) -> b
     return body
 
 
-class ImpatientProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+class ImpatientProtocol(AutoHTTPProtocol):
     """uvicorn's HTTP protocol, which closes a connection whose first request does not come within `PATIENCE`."""
+
+    loop: Any
+    cycle: Any
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first request; see uvicorn's."""
