@@ -322,7 +322,7 @@ def test_a_training_is_validated_on_it(where, monkeypatch):
     base, rl = base.of_metric("distance/vote"), rl.of_metric("distance/vote")
     told = summary["benchmarks"][subject]["avg"]
     assert (told["base"], told["mean"]) == (pytest.approx(base.avg), pytest.approx(rl.avg))
-    assert told["over_problems"]["mean"] == pytest.approx(np.mean(rl.correct - base.correct))
+    assert told["gain"]["mean"] == pytest.approx(np.mean(rl.correct - base.correct))
     text = re.sub(" +", " ", Path("runs/train/theirs/summary.md").read_text())
     assert f"| sums_of_theirs (5 problems) | distance/vote | {base.avg:.4f} | {rl.avg:.4f} |" in text
     _, found = runs(where[0])
