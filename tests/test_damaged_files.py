@@ -418,8 +418,9 @@ def test_sweeps(sweeps, capsys, change):
 @pytest.fixture(scope="module")
 def trainings(tmp_path_factory):
     path = tmp_path_factory.mktemp("trainings")
-    for name, averages in {"dapo": {0: 0.5, 1: 0.6}, "ours": {0: 0.52, 1: 0.63}}.items():
-        folder, spec = training(path / name, averages, method="low_prob" if name == "ours" else "none")
+    ours = {0: (4, 2, 6, 4, 5, 5), 1: (4, 4, 4, 6, 5, 5)}
+    for name, right in {"dapo": dict.fromkeys(ours, (2, 2, 6, 4, 3, 5)), "ours": ours}.items():
+        folder, spec = training(path / name, right, method="low_prob" if name == "ours" else "none")
         folder.settle(spec, {"data": Input("somewhere", "0" * 16, judges=True)})
         write_summary(folder, spec)
     return Folder(path)

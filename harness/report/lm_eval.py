@@ -52,7 +52,7 @@ def _scores(results: Sequence[LmEvalResult], settings: Sequence[Setting]) -> Tab
     """List every metric of every result; a mean over problems has its interval, of all seeds of its setting."""
     of = {(result.config_hash, one.task): one for one in settings for result in one.results}
     columns = [Column(name, words=True) for name in ("Pair", "Task", "Metric", "Decoding")]
-    columns += [Column(name) for name in ("Seed", "Score", "95 % interval", "Replaced", "Tokens", "Cut")]
+    columns += [Column(name) for name in ("Seed", "Score", "95 % interval", "Replaced", "Changed", "Tokens", "Cut")]
     rows = []
     for result in results:
         counts = result.metrics()

@@ -324,7 +324,7 @@ def test_a_training_is_validated_on_it(where, monkeypatch):
     assert (told["base"], told["mean"]) == (pytest.approx(base.avg), pytest.approx(rl.avg))
     assert told["gain"]["mean"] == pytest.approx(np.mean(rl.correct - base.correct))
     text = re.sub(" +", " ", Path("runs/train/theirs/summary.md").read_text())
-    assert f"| sums_of_theirs (5 problems) | distance/vote | {base.avg:.4f} | {rl.avg:.4f} |" in text
+    assert f"| sums_of_theirs (5 problems) | distance/vote | {base.avg:.4f} | {rl.avg:.4f} " in text
     _, found = runs(where[0])
     [run] = [run for name, each in found.items() for run in each if run.data.tags.get("kind") == "train"]
     assert run.data.metrics["sums_of_theirs/distance/vote"] == pytest.approx(rl.avg, abs=1e-6)

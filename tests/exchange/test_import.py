@@ -97,7 +97,7 @@ def test_published_runs_of_base_and_rl_are_compared_by_their_verdicts_and_by_our
     text = table(found)
     assert "| base " in text
     assert "nan" not in text
-    assert build(read_results([store], grader="official"), out=tmp_path)
+    assert build(read_results([store], grader="official"))
     assert "of the filters" not in str(
         import_foreign(store, [base], decoding=BASE, metric="/flexible-extract")["remarks"][1:]
     )
