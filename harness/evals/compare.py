@@ -13,7 +13,7 @@ from typing import Any, Literal
 from harness import stats
 from harness.errors import UserError
 from harness.evals.foreign import LmEvalResult
-from harness.evals.settings import Setting, engine_of
+from harness.evals.settings import Setting, cut_unlike, engine_of
 from harness.markdown import interval, markdown_table
 from harness.text import visible
 
@@ -226,6 +226,7 @@ def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
         lines += [f"A score is the mean of all seeds that its setting has (of {', '.join(map(str, seeds))})."]
     if any(side.partial for side in sides):
         lines += ["Partial results are in it: they are marked, and will change when the rest is decoded."]
+    lines += map(visible, cut_unlike([(row.result, row.reference) for row in rows]))
     return "\n".join([*lines, *(f"Left out: {visible(note)}." for note in notes)])
 
 

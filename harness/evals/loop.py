@@ -36,7 +36,7 @@ from harness.evals.task_file import GRADER, ScoredTask
 from harness.grading import DEFAULT_GRADER, grader_name
 from harness.progress import phase, showing
 from harness.records import Entry, Key, Record, RecordConfig, RecordStore, Snapshot
-from harness.records.config import Drawing
+from harness.records.config import Drawing, engine_facts
 from harness.records.verdicts import versions as grading_versions
 from harness.spec import Decoding, EvalSpec, Pair, Sampling
 
@@ -201,10 +201,8 @@ def make_job(
     if like is None:
         config = RecordConfig.of(pair, first.decoding, first.sampling, info, stop=first.stop, prompt=prompt, data=data)
     else:
-        drawing = Drawing.of(first.sampling)
-        config = like.config.replace(
-            decoding=first.decoding, sampling=drawing, stop=tuple(first.stop), prompt=prompt, data=data
-        )
+        told = {"sampling": Drawing.of(first.sampling), "engine": engine_facts(info, first.decoding)}
+        config = like.config.replace(decoding=first.decoding, stop=tuple(first.stop), prompt=prompt, data=data, **told)
     return Job(task, pair, tuple(requests), config, golds, benchmark)
 
 

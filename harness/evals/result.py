@@ -402,6 +402,22 @@ class EvalResult:
             self, problem_ids=tuple(problems), votes=votes, n_forwards=forwards, correct_by=by, seconds=0.0, **tables
         )
 
+    @property
+    def context(self) -> int | None:
+        """Tokens that a prompt and its response may have had together; None where that is not told."""
+        engine = self.provenance.get("engine")
+        engine = engine if isinstance(engine, dict) else {}
+        alone = None if self.decoding.reads_base else engine.get("max_model_len_rl")
+        length = alone or engine.get("max_model_len")
+        return length if isinstance(length, int) else None
+
+    @property
+    def cut_by_context(self) -> int:
+        """Responses that ended where the context did, before `max_tokens`; 0 where lengths are not told."""
+        if not {"n_tokens", "truncated", "max_tokens"}.isdisjoint(self.lacks):
+            return 0
+        return int((self.truncated & (self.n_tokens < self.sampling.max_tokens)).sum())
+
     def to_json(self) -> str:
         """Write everything as JSON; `from_json` reads it back."""
         return json.dumps(

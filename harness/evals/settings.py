@@ -151,6 +151,28 @@ def _by_seed(group: Sequence[EvalResult]) -> list[list[EvalResult]]:
     return [[result for mine in by.values() for result in mine.values()]]
 
 
+def cut_unlike(pairs: Iterable[tuple[Setting, Setting]]) -> list[str]:
+    """Say, a sentence a benchmark, where the context ended responses of one side of a pair earlier than the other's.
+
+    What is cut at the same length is cut alike, and `max_tokens` is the same for both.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for pair in pairs:
+        cut = [sum(result.cut_by_context for result in one.results) for one in pair]
+        lengths = {result.context for one in pair for result in one.results}
+        if not any(cut) or (len(lengths) == 1 and None not in lengths):
+            continue
+        for one, number in zip(pair, cut, strict=True):
+            context = f", context {one.first.context:,}" if one.first.context else ""
+            words = f"{one.label} {number:,} of {one.values.size:,}{context}"
+            found.setdefault(one.benchmark, {})[one.label] = words
+    return [
+        f"Not the same room: responses on {benchmark} that the context ended before max_tokens: "
+        f"{'; '.join(said.values())}. One --max-model-len for both makes them alike."
+        for benchmark, said in found.items()
+    ]
+
+
 def engine_of(result: EvalResult) -> dict[str, Any]:
     """Return what is known of the engine that decoded a result, by the names of `ENGINE`."""
     engine = result.provenance.get("engine")

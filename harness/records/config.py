@@ -91,7 +91,7 @@ class RecordConfig(Spec, frozen=True):
             stop=stop,
             prompt=prompt,
             data=data,
-            engine={name: value for name, value in _plain(info, decoding).items() if name not in NOT_HASHED},
+            engine=engine_facts(info, decoding),
         )
 
     @property
@@ -127,8 +127,8 @@ class RecordConfig(Spec, frozen=True):
         return str(self.source.get("folder", self.kind))
 
 
-def _plain(info: Mapping[str, Any], decoding: Decoding) -> dict[str, Any]:
-    """Return an engine's facts without places: the chat template is known by its digest, wherever it was read.
+def engine_facts(info: Mapping[str, Any], decoding: Decoding) -> dict[str, Any]:
+    """Return an engine's facts that can change a token, without places: a chat template is known by its digest.
 
     `max_model_len` becomes the length that holds for this decoding.
     """
@@ -138,7 +138,7 @@ def _plain(info: Mapping[str, Any], decoding: Decoding) -> dict[str, Any]:
         facts["max_model_len"] = rl_alone
     if isinstance(facts.get("chat_template"), Mapping):
         facts["chat_template"] = facts["chat_template"].get("sha256")
-    return facts
+    return {name: value for name, value in facts.items() if name not in NOT_HASHED}
 
 
 def fingerprint(name: str, revision: str | None = None) -> str:

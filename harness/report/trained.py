@@ -12,7 +12,7 @@ import numpy as np
 from harness import stats
 from harness.errors import UserError
 from harness.evals.result import EvalResult
-from harness.evals.settings import Setting, settings_of
+from harness.evals.settings import Setting, cut_unlike, settings_of
 from harness.evals.trainings import called, of_training, run_of
 from harness.markdown import interval
 from harness.report.groups import lots, set_apart
@@ -162,7 +162,14 @@ def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[s
     ]  # fmt: skip
     tables += [_table_of_differences(compared, f"trained-differences{slug}", about)] if compared else []
     said.sort(key=lambda sentence: "the base " in sentence)  # what is asked of methods first
-    return said, tables
+    alone = [one for one in settings if one.decoding.mode == "base"]
+    pairs = [(seed, one) for one in alone for each in trained for seed in each.runs.values() if _meet(seed, one)]
+    return [*said, *cut_unlike(pairs)], tables
+
+
+def _meet(one: Setting, base: Setting) -> bool:
+    """Tell whether a trained model's setting has this base beside it."""
+    return (one.first.pair[0], one.benchmark) == (base.first.pair[0], base.benchmark)
 
 
 def _checkpoint(one: Trained) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from harness.evals.compare import Comparison, comparison_kind
+from harness.evals.settings import cut_unlike
 from harness.markdown import interval
 from harness.report.names import gate_name
 from harness.stats import Pooled, pooled
@@ -55,6 +56,7 @@ def verdict(rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
     )
     if limited:
         said.append(f"Only some of the problems were asked ({', '.join(limited)}).")
+    said += cut_unlike([(row.result, row.reference) for row in rows])
     return said[0], tuple(said[1:])
 
 

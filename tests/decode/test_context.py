@@ -10,9 +10,13 @@ import pytest
 from harness.decode import Request, open_engine
 from harness.decode.plan import plan_requests
 from harness.errors import UserError
+from harness.evals.compare import compare, markdown
+from harness.evals.places import read_results
+from harness.evals.settings import settings_of
 from harness.records.config import RecordConfig
 from harness.spec import Decoding, EngineSpec, Pair, Sampling
 from tests.conftest import vllm_spec
+from tests.evals.asked import evaluate
 
 PROMPT = tuple(range(4, 34))  # 30 tokens
 LONG = Sampling(max_tokens=60, top_p=0.95)
@@ -139,3 +143,17 @@ def test_a_record_is_known_by_the_length_that_held_for_it(peaked_pair, narrow):
     assert config(uneven, "base").engine["max_model_len"] == 40
     assert config(uneven, "rl").engine == config(even, "rl").engine
     assert config(uneven, "rl", max_model_len=32).engine["max_model_len"] == 32
+
+
+@pytest.mark.filterwarnings("ignore:max_tokens=60 has no room")
+def test_results_know_the_length_that_held_for_them_when_they_are_read_again(narrow, tmp_path):
+    (tmp_path / "q.jsonl").write_text('{"problem": "1+1", "answer": "2"}\n{"problem": "2+2", "answer": "4"}\n')
+    spec = EngineSpec(backend="transformers")
+    with open_engine(unending(narrow(positions=84)), spec) as engine:
+        how = (engine, ["base", "rl"], str(tmp_path / "q.jsonl"), Sampling(samples=2, max_tokens=60))
+        first = evaluate(*how, records=tmp_path / "records")
+        again = evaluate(*how, records=tmp_path / "records")
+    stored = read_results([tmp_path / "records"], data_dir=str(tmp_path))
+    for results in (first, again, sorted(stored, key=lambda one: one.decoding.mode)):
+        assert [(one.context, one.cut_by_context) for one in results] == [(84, 4), (1024, 0)]
+        assert "base 4 of 4, context 84" in markdown(compare(settings_of(results)))

@@ -310,3 +310,25 @@ def test_a_sweeps_folder_is_its_results_with_the_number_of_pruned_points(tmp_pat
         [read] = read_results([place])
         assert list(read.provenance["pruned"].values()) == [3]
         assert read.config_hash == result(RL, 0.5).config_hash
+
+
+def cut(one, context, tokens):
+    """A result whose first two responses the context ended after so many tokens."""
+    flags, counts = one.truncated.copy(), one.n_tokens.copy()
+    flags[0, :2], counts[0, :2] = True, tokens
+    engine = one.provenance["engine"] | {"max_model_len": context}
+    return replace(one, truncated=flags, n_tokens=counts, provenance=one.provenance | {"engine": engine})
+
+
+def test_a_side_that_its_context_ended_earlier_is_told_of():
+    base, rl = result(BASE, 0.2), result(RL, 0.8, seed=1)
+    most = base.sampling.max_tokens
+    text = markdown(made([cut(base, 4096, 4000), cut(rl, 32768, most)]))
+    assert "\nNot the same room: responses on aime24 (12 of 30 problems) that the context ended before" in text
+    assert "rl 0 of 96, context 32,768; base 2 of 96, context 4,096. One --max-model-len" in text
+    assert "same room" not in markdown(made([cut(base, 4096, 4000), cut(rl, 4096, 4000)]))  # cut alike
+    assert "same room" not in markdown(made([cut(base, 4096, most), cut(rl, 32768, most)]))  # by max_tokens
+    untold = [cut(one, None, 4000) for one in (base, rl)]
+    assert "rl 2 of 96; base 2 of 96. One" in markdown(made(untold))
+    unknown = [replace(one, provenance=one.provenance | {"lacks": ["n_tokens"]}) for one in untold]
+    assert "same room" not in markdown(made(unknown))

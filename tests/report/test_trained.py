@@ -1,6 +1,7 @@
 """Trainings in tables: seeds are pooled and never lost, differences are paired by seed, and places name them."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -162,3 +163,15 @@ def test_a_report_can_be_of_some_benchmarks_alone(tmp_path):
     assert "tasks='minerva' is not known; accepted: amc, aime24" in str(refused.exception).replace(
         "aime24, amc", "amc, aime24"
     )
+
+
+def test_a_base_that_its_context_ended_earlier_is_told_of():
+    def within(context, one):
+        told = one.provenance | {"engine": one.provenance["engine"] | {"max_model_len": context}}
+        cut = context < 10_000
+        return replace(one, truncated=one.truncated | cut, provenance=told)
+
+    found = [of_seed("a", seed, 0.3, name=f"Ours seed {seed}") for seed in (0, 1)]
+    made = build([within(length, one) for row in found for length, one in zip((32768, 4096), row, strict=True)])
+    said = [text for section in made.sections for text in section.paragraphs if text.startswith("Not the same room")]
+    assert any("base (a/seed-0) 120 of 120, context 4,096" in text for text in said)
