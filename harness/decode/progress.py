@@ -1,4 +1,4 @@
-"""The progress bar of an engine: finished rollouts, tokens a second, the time left, share of replaced tokens."""
+"""The progress bar of an engine: finished rollouts, tokens a second, the time left, replaced and changed tokens."""
 
 import time
 
@@ -6,6 +6,7 @@ from harness.decode.types import Rollout
 from harness.progress import Bar, interval
 
 _LOOK = 1.0  # seconds between two counts of the tokens of unfinished rollouts
+_ENOUGH = 16  # finished rollouts, or a tenth of all, from which on the rest is estimated
 
 
 class Progress(Bar):
@@ -17,7 +18,7 @@ class Progress(Bar):
     def __init__(self, total: int, enabled: bool) -> None:
         super().__init__(total, "rollout", "decode", enabled=enabled)
         self._started = self._looked = time.monotonic()
-        self._done = self._tokens = self._replaced = 0
+        self._done = self._tokens = self._unfinished = self._replaced = self._changed = 0
 
     @staticmethod
     def of(progress: "bool | Progress", total: int) -> "Progress":
@@ -45,26 +46,29 @@ class Progress(Bar):
         self._done += 1
         self._tokens += rollout.n_tokens
         self._replaced += rollout.n_replaced
+        self._changed += rollout.n_changed
         self.update()
-        self.show()
+        self.show(max(0, self._unfinished - rollout.n_tokens))
 
     def show(self, unfinished_tokens: int = 0) -> None:
         """Renew the figures; `unfinished_tokens` belong to rollouts still running."""
+        self._unfinished = unfinished_tokens
         if not self.enabled:
             return
         rate = (self._tokens + unfinished_tokens) / max(time.monotonic() - self._started, 1e-9)
-        share = self._replaced / self._tokens if self._tokens else 0.0
-        text = f"{time_left(self.tokens_left(unfinished_tokens), rate)} left, {rate:,.0f} tok/s, {share:.1%} replaced"
-        self.figures(text + self.note())
+        replaced, changed = (count / max(1, self._tokens) for count in (self._replaced, self._changed))
+        text = f"{time_left(self.tokens_left(), rate)} left, {rate:,.0f} tok/s, "
+        self.figures(f"{text}{replaced:.1%} replaced, {changed:.1%} changed{self.note()}")
 
-    def tokens_left(self, unfinished_tokens: int = 0) -> float | None:
-        """Estimate the tokens to come, every rollout as long as the finished ones were; None before one is finished.
+    def tokens_left(self) -> float | None:
+        """Estimate the tokens to come; None before enough rollouts are finished.
 
-        Short ones finish first, so it is low in the beginning.
+        Short ones finish first. So the tokens of running ones count into the mean length, as where every token is the
+        last one by the same chance: then each running one has a mean length before it still.
         """
-        if not self._done:
+        if self._done < min(_ENOUGH, max(1, self.total / 10)):
             return None
-        return max(0.0, (self.total - self._done) * self._tokens / self._done - unfinished_tokens)
+        return (self.total - self._done) * (self._tokens + self._unfinished) / self._done
 
     def note(self) -> str:
         """Return what a subclass adds to the figures."""

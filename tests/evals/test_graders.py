@@ -50,6 +50,21 @@ def test_every_version_of_the_answers_gives_a_verdict_and_the_first_one_counts()
     graders.close()
 
 
+def test_the_speed_does_not_fall_when_a_rollout_finishes(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("harness.decode.progress.time.monotonic", lambda: clock[0])
+    said = []
+    monkeypatch.setattr(Progress, "figures", lambda self, text: said.append(text))
+    progress = Progress(4, True)
+    clock[0] += 10
+    progress.show(1000)
+    progress.finished(rollout(0, "x", "", tokens=200))
+    progress.close()
+    assert said == [
+        "? left, 100 tok/s, 0.0% replaced, 0.0% changed", "00:30 left, 100 tok/s, 0.5% replaced, 0.0% changed"
+    ]  # fmt: skip
+
+
 def test_a_job_without_gold_answers_has_no_score():
     graders = Graders([{}], None, ["robust"])
     response = graders.add(0, "x/0", rollout(0, "x/0", r"\boxed{7}"))
@@ -70,12 +85,17 @@ def test_a_grader_that_fails_is_told_when_the_job_is_finished(monkeypatch):
         graders.finish(0)
 
 
-def test_the_time_left_takes_the_rest_to_be_as_long_as_the_finished():
-    progress = Progress(10, False)
-    assert progress.tokens_left() is None
-    for _ in range(4):
+def test_the_time_left_is_none_of_zero_while_longer_rollouts_run_than_have_finished():
+    progress = Progress(20, False)
+    progress.finished(rollout(0, "x", "", tokens=25))
+    assert progress.tokens_left() is None  # of one of twenty
+    for _ in range(3):
         progress.finished(rollout(0, "x", "", tokens=25))
-    assert progress.tokens_left(30) == 6 * 25 - 30
+    assert progress.tokens_left() == 16 * 25
+    progress.show(16 * 50)  # each twice as long already
+    assert progress.tokens_left() == 16 * (4 * 25 + 16 * 50) / 4
+    progress.finished(rollout(0, "x", "", tokens=50))
+    assert progress.tokens_left() == 15 * (4 * 25 + 16 * 50) / 5  # its tokens count once
     assert time_left(120.0, 2.0) == "01:00"
     assert (time_left(None, 2.0), time_left(5.0, 0.0)) == ("?", "?")
     progress.close()
