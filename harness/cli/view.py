@@ -94,7 +94,7 @@ def _decoded(asked: EvalSpec, store: Path, top: int) -> "list[list[Snapshot]]":
 
     announce_tiny(asked)
     by_task: dict[str, list[Snapshot]] = {}
-    for job in traced(asked, store, top=top):
+    for job in traced(asked, store, top=top, looked=True):
         by_task.setdefault(job.task, []).append(RecordStore(store).read(job.config.hash(), job.task))
     return list(by_task.values())
 

@@ -32,6 +32,10 @@ class NoResultError(UserError):
     """No result can be made of a record: it is unfinished, or its right answers or decoding are not known here."""
 
 
+class _AbsentError(NoResultError):
+    """The file of a record's benchmark is not here."""
+
+
 def result_of_record(
     snapshot: Snapshot,
     *,
@@ -219,6 +223,8 @@ def _extent(
     asked: dict[str, Any] = snapshot.about.get("asked") or {}
     wanted = samples or asked.get("samples", 1)
     if problems is None:
+        if not asked and snapshot.about.get("complete") == {}:
+            raise NoResultError(f"record {snapshot.name} holds only what `rlvr-dir view` decoded to be looked at")
         if not asked and not snapshot.finished:
             raise NoResultError(
                 f"record {snapshot.name}: its about.json is lost and it is not finished; run its command"
@@ -323,22 +329,35 @@ def _golds(
     """Return the gold answers by version, the one asked for first, and the facts of their benchmark.
 
     Of an imported record they are those that it came with; of a user's benchmark they are in the file that the record
-    names, unless `data_dir` says where else it is.
+    names, unless `data_dir` says where else it is. Where that file is not here, they are those that its verdicts keep.
     """
     config, task = snapshot.config, snapshot.task
     if config is not None and config.source:
         if golds != PUBLISHED:
             raise UserError(f"golds={golds!r}: the imported record {snapshot.name} has the answers it came with only")
-        said = [read_verdicts(snapshot.folder, judge) for judge in (OFFICIAL, *judges(snapshot.folder))]
-        rows = next((each for each in said if each), {}).values()
-        came = {r["problem"]: r["gold"] if isinstance(r["gold"], str) else tuple(r["gold"]) for r in rows}
-        return {PUBLISHED: came}, BenchmarkFacts()
-    benchmark = benchmark_of(snapshot, data_dir=data_dir)
+        return {PUBLISHED: _kept_golds(snapshot)[1]}, BenchmarkFacts()
+    try:
+        benchmark = benchmark_of(snapshot, data_dir=data_dir)
+    except _AbsentError:
+        judge, kept = _kept_golds(snapshot)
+        every = {problem for problem, _ in snapshot.held} <= kept.keys()
+        if golds != PUBLISHED or config is None or judge == OFFICIAL or not every:
+            raise
+        return {PUBLISHED: kept}, BenchmarkFacts(config.data, snapshot.about.get("problems"), grader=judge)
     found: dict[str, Mapping[str, Gold]] = {
         version: {f"{task}/{key}": gold for key, gold in answers.items()}
         for version, answers in all_golds(benchmark, golds).items()
     }
     return found, benchmark.facts
+
+
+def _kept_golds(snapshot: Snapshot) -> tuple[str | None, dict[str, Gold]]:
+    """Return the gold answers that verdicts beside a record were given for, and whose: the usual grader's first."""
+    there = [judge for judge in judges(snapshot.folder) if "+" not in judge]
+    for judge in sorted(there, key=[OFFICIAL, _name(DEFAULT_GRADER), *there].index):
+        if rows := read_verdicts(snapshot.folder, judge).values():
+            return judge, {r["problem"]: r["gold"] if isinstance(r["gold"], str) else tuple(r["gold"]) for r in rows}
+    return None, {}
 
 
 def _sampling(config: Any, samples: int) -> Sampling:
@@ -388,12 +407,15 @@ def benchmark_of(snapshot: Snapshot, *, data_dir: str | None = None) -> Benchmar
     if is_task_file(str(file or task)):
         raise NoResultError(f"record {snapshot.name}: no code is run because a record names it; run its command again")
     try:
-        benchmark = find_benchmark(asked, data_dir, Presentation.kept(snapshot.about.get("presentation", {})))
+        shown = Presentation.kept(snapshot.about.get("presentation", {}))
+        benchmark = find_benchmark(asked, data_dir, shown)
     except UserError as error:
-        reason = str(error)
+        reason, kind = str(error), NoResultError
         if file and not place and not data_dir:
             reason = f"{file}, which it names, is not below the current folder, so it is not read; give --data-dir"
-        raise NoResultError(f"record {snapshot.name}: its right answers are not at hand ({reason})") from None
+        if file and not data_dir and not (place and place.is_file()):
+            kind = _AbsentError
+        raise kind(f"record {snapshot.name}: its right answers are not at hand ({reason})") from None
     if config is not None and config.data not in (None, here := benchmark.data):
         raise NoResultError(
             f"record {snapshot.name} was decoded from other questions of {task} than are here (data {config.data} and "

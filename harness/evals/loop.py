@@ -33,6 +33,7 @@ from harness.evals.lm_task import computed_scores, keep_scores
 from harness.evals.prompts import PromptSet, prompt_sets
 from harness.evals.result import EvalResult
 from harness.evals.task_file import GRADER, ScoredTask
+from harness.files import folder_name
 from harness.grading import DEFAULT_GRADER, grader_name
 from harness.progress import phase, showing
 from harness.records import Entry, Key, Record, RecordConfig, RecordStore, Snapshot
@@ -86,7 +87,7 @@ class Job:
 
     `golds` has the gold answer of each `request.problem`, by version; it is empty where they are not known here.
     `theirs` is the task of lm-eval's that then scores the responses, where it is at hand; `chat` says through which
-    chat template the prompts went.
+    chat template the prompts went. What is `looked` at only counts in no result of its record.
     """
 
     task: str
@@ -97,6 +98,7 @@ class Job:
     benchmark: BenchmarkFacts
     theirs: ScoredTask | None = None
     chat: str | None = None
+    looked: bool = False
 
     @property
     def decoding(self) -> Decoding:
@@ -139,15 +141,17 @@ class Job:
             UserError: another process writes it, or the disk is full.
         """
         prompts = {request.problem: digest(request.prompt) for request in self.requests}
-        names = ("file", "presentation")  # what the gold answers are found again by
+        names = ("file", "presentation", *(("problems",) if self.benchmark.file else ()))  # to find the answers again
         found = {name: value for name in names if (value := getattr(self.benchmark, name))}
-        return store.open(
+        return Record(
+            store.folder / self.config.hash() / folder_name("task", self.task),
             self.config,
             self.task,
             prompts,
             self.sampling.samples,
             about={**{role: self.pair.of(role)[0] for role in self.pair.roles}, "chat": self.chat, **found},
             trace_columns=self._trace_columns,
+            looked=self.looked,
         )
 
     @property

@@ -1,6 +1,7 @@
 """Rollouts with their traces: the value of every criterion at every position, scored by both models as they decode."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +17,25 @@ MEASURABLE = tuple(name for name in CRITERIA if name not in ("random", "spike", 
 
 
 def traced(
-    spec: EvalSpec, records: str | Path, *, engine: Engine | None = None, top: int = 0, progress: bool = True
+    spec: EvalSpec,
+    records: str | Path,
+    *,
+    engine: Engine | None = None,
+    top: int = 0,
+    progress: bool = True,
+    looked: bool = False,
 ) -> list[Job]:
     """Decode, or complete, rollouts with their traces in the record store; `rollouts` reads them back.
 
     The tokens are those of an evaluation without traces, so a record serves both; what it holds without a trace is
-    decoded once more. `top` likeliest tokens of each model are kept a position.
+    decoded once more. `top` likeliest tokens of each model are kept a position. What is only `looked` at counts
+    in no result of its record, which other commands may have made.
 
     Raises:
         UserError: what `evaluate` refuses.
     """
     with showing(progress), opened(spec, engine) as engine:
-        jobs = jobs_of(spec, engine, trace=top)
+        jobs = [replace(job, looked=looked) for job in jobs_of(spec, engine, trace=top)]
         for _ in run_jobs(engine, jobs, RecordStore(records), progress=progress):
             pass
     return jobs

@@ -52,6 +52,7 @@ class About(Stored, frozen=True):
     file: Text | None = None
     asked: Asked | None = None
     complete: dict[str, Count] | None = None
+    problems: Count | None = None  # of a benchmark of the user's own, all of them
 
 
 def read_about(path: Path) -> dict[str, Any]:
@@ -110,7 +111,8 @@ class Record:
     `problems` are the keys that are asked, in order, each with `samples` samples; a mapping gives the digest of each
     prompt as well, and rollouts held for another prompt are then refused. More than is asked may be held: a run of
     32 samples serves one of 8. With `trace_columns`, rollouts held without a trace of so many columns count as missing.
-    `repairs` says what was wrong on opening.
+    `repairs` says what was wrong on opening. What is only `looked` at is held and counts in no result: `about.json`
+    goes on saying what was asked and finished before.
     """
 
     def __init__(
@@ -124,11 +126,12 @@ class Record:
         about: Mapping[str, Any] | None = None,
         sync_seconds: float = 0.0,
         trace_columns: int = 0,
+        looked: bool = False,
     ) -> None:
         if len(set(problems)) != len(problems) or not problems or samples < 1:
             raise ValueError("a record is asked for distinct problems, one at least, and samples >= 1")
         self.folder, self.config, self.task, self.samples = folder, config, task, samples
-        self.problems, self.trace_columns = list(problems), trace_columns
+        self.problems, self.trace_columns, self.looked = list(problems), trace_columns, looked
         self._hash = config.hash()
         self._asked = {(problem, sample): None for problem in problems for sample in range(samples)}
         make_folder(folder)
@@ -179,7 +182,8 @@ class Record:
             self.repairs.append(f"{error}: set aside as {set_aside(path).name}")
         old = old or {"created": time.strftime("%Y-%m-%d %H:%M:%S")}
         asked = {"problems": len(self.problems), "samples": self.samples, "names": self.problems}
-        new = {**old, **about, "asked": asked, "complete": complete(old, self._journal.entries)}
+        new = {**old, **about, "complete": complete(old, self._journal.entries)}
+        new |= {} if self.looked else {"asked": asked}
         if new != old:
             write_file(path, json.dumps(new, indent=1).encode() + b"\n")
 
@@ -248,7 +252,8 @@ class Record:
         path, data = self.folder / RECORD, b"".join(manifest(self._hash, self.task, self._journal.entries))
         if not same_bytes(path, (data,)):
             write_file(path, data, "the journal is safe, and the same command finishes the record")
-        self._write_complete()
+        if not self.looked:
+            self._write_complete()
         return path
 
     def grade(self, gold: Mapping[str, Gold], judge: str = DEFAULT_GRADER) -> dict[Key, Verdict]:

@@ -17,6 +17,7 @@ from harness.evals import preflight
 from harness.evals.data import find_benchmark
 from harness.evals.places import read_results
 from harness.records import RecordStore
+from harness.records.commands import list_records
 from harness.spec import Decoding, load_eval
 from harness.sweep.specs import load
 from harness.tiny import tiny_pair
@@ -218,7 +219,7 @@ def test_a_limited_run_says_of_what(where):
     assert (name[1], result.benchmark) == ("sums", "sums (3 of 5 problems)")
 
 
-def test_a_record_whose_file_is_gone_or_changed_has_no_answers(where, tmp_path):
+def test_a_record_whose_file_has_changed_has_no_answers_and_whose_file_is_gone_those_of_its_verdicts(where, tmp_path):
     file = write(tmp_path / "mine.jsonl", [json.loads(line) for line in (where / "sums.jsonl").open()])
     run("eval", "--tasks", file, *FAST, "--limit", 1, "--no-track", "--out", tmp_path / "runs")
     store = tmp_path / "runs/records"
@@ -227,10 +228,73 @@ def test_a_record_whose_file_is_gone_or_changed_has_no_answers(where, tmp_path):
     data_module._own.cache_clear()
     assert "was decoded from other questions of mine than are here" in refused("compare", store)
     file.unlink()
-    assert f"its right answers are not at hand (task='mine={file}': {file} does not exist" in refused("compare", store)
+    [gone] = read_results([store])
     write(tmp_path / "moved/mine.jsonl", [json.loads(line) for line in rows.splitlines()])
     [result] = read_results([store], data_dir=str(tmp_path / "moved"))
-    assert result.benchmark == "mine (1 of 5 problems)"
+    assert result.benchmark == gone.benchmark == "mine (1 of 5 problems)"
+    assert result.unlike(gone) == []
+    assert (result.correct == gone.correct).all()
+    for path in store.glob("*/mine/verdicts-*.jsonl"):
+        path.unlink()
+    assert f"its right answers are not at hand (task='mine={file}': {file} does not exist" in refused("compare", store)
+
+
+def test_records_of_a_file_elsewhere_are_compared_by_the_verdicts_they_keep(where, tmp_path, monkeypatch):
+    for config, task in RecordStore(where / "runs/records").names():
+        if task == "sums":
+            copytree(where / "runs/records" / config / task, tmp_path / "records" / config / task)
+    wanted = run("compare", tmp_path / "records")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert run("compare", tmp_path / "records") == wanted
+    for each in read_results([tmp_path / "records"], grader="plain"):  # another grader, by the answers that were kept
+        assert each.provenance["grader"] == "plain"
+
+
+def test_looking_changes_no_statistics(where, tmp_path):
+    store, asked = tmp_path / "records", ["--tasks", where / "sums.jsonl", *FAST[2:]]
+    run(
+        "eval",
+        *asked,
+        "-d",
+        "rl",
+        "--samples",
+        "1",
+        "--limit",
+        "2",
+        "--no-track",
+        "--records",
+        store,
+        "--out",
+        tmp_path,
+    )
+    before, [row] = read_results([store]), list_records(store)
+    look = ["view", *asked, "--store", store, "--out", tmp_path / "view.html", "-d", "rl", "-d", "base"]
+    run(*look, "--limit", "3", "--sample", "1")
+    after = read_results([store])
+    assert [(r.label, r.problem_ids, r.samples, r.avg) for r in after] == [
+        (r.label, r.problem_ids, r.samples, r.avg) for r in before
+    ]
+    rows = {each["decoding"]: each for each in list_records(store)}
+    assert (rows["rl"]["asked"], rows["rl"]["held"], row["asked"]) == (2, 6, 2)
+    assert (rows["base"]["asked"], rows["base"]["held"]) == (0, 6)
+    assert "record holds only what" not in refused("compare", store)  # one result, nothing to compare
+    run(
+        "eval",
+        *asked,
+        "-d",
+        "base",
+        "--samples",
+        "2",
+        "--limit",
+        "3",
+        "--no-track",
+        "--records",
+        store,
+        "--out",
+        tmp_path,
+    )
+    assert sorted(r.label for r in read_results([store])) == ["base", "rl"]
 
 
 def test_a_sweep_takes_it_and_is_not_gone_on_with_when_it_has_changed(where):
