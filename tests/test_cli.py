@@ -47,7 +47,6 @@ def test_every_command_that_decodes_takes_every_engine_option_of_eval():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["bench", "draft", "--batches", "1,many"], "batches='1,many' is refused; accepted: whole numbers from 1"),
         (["eval", "--tasks", "aime99"], "task='aime99' is not known; accepted: "),
         (["eval", "--tasks", "tiny_easy", "--mode", "nope"], "mode='nope' is not known; accepted: base, rl"),
         (["eval", "--tasks", "tiny_easy", "--mode", "replace"], "tau is missing"),

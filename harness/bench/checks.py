@@ -140,9 +140,10 @@ def law(pair: Pair, settings: Findings) -> Findings:
     """Test 6,000 one-token draws of a replacement and of an extrapolation against their closed form by chi-square."""
     from scipy import stats
 
-    from harness.decode.plan import rule_row
+    from harness.bench.closed_form import distribution
+    from harness.decode.plan import rule_of
     from harness.decode.transformers_pair import TransformersPair
-    from harness.policy import Rule, distribution
+    from harness.policy.rule import Rules
 
     found: Findings = {}
     count = settings.get("draws", 6000)
@@ -161,7 +162,7 @@ def law(pair: Pair, settings: Findings) -> Findings:
     with TransformersPair(pair, EngineSpec(backend="transformers", dtype="float32")) as reference:
         base, rl = (x[-1:, :vocab].cpu() for x in reference.logits(prompt))
     for name, decoding in rules.items():
-        expected, _ = distribution(base, rl, Rule([rule_row(decoding, sampling)]))
+        expected, _ = distribution({"base": base, "rl": rl}, Rules.compile([rule_of(decoding, sampling)]))
         expected = expected[0].double().numpy() * count
         counts = np.bincount(draws[name], minlength=vocab)
         order = np.argsort(-expected)

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import date
 from typing import Any
 
@@ -82,23 +83,45 @@ def _batch(scale: Any, rows: int, vocab: int, dtype: Any = None, device: str = "
 
 
 def _rule(gamma: float, rows: int, top_p: float, device: str = "cpu") -> Any:
-    from harness.policy import Rule, RuleRow
+    from harness.policy.gates import gate_of
+    from harness.policy.rule import Rule, Rules
+    from harness.policy.truncations import TopP
 
-    return Rule([RuleRow(gate="delta_logp", tau=-0.05, gamma=gamma, top_p=top_p)] * rows, device)
+    gate = gate_of({"criterion": "delta_logp", "tau": -0.05})
+    return Rules.compile([Rule(gate, gamma=gamma, truncation=TopP(top_p=top_p))] * rows, device)
+
+
+def _steps(base: Any, rl: Any, numbers: Any) -> Callable[..., Any]:
+    """Return a function that decides a step of these logits under rules; `path` is `decide` or `decide_fused`."""
+    from harness.policy.algorithm import decide
+    from harness.policy.step import Requests
+
+    requests = Requests(numbers, numbers, numbers)
+    return lambda rules, path=decide: path({"base": base, "rl": rl}, rules, requests)
+
+
+@contextmanager
+def as_on_a_gpu() -> Iterator[None]:
+    """Let torch's path on a CPU look at no value, as on a GPU."""
+    from harness.policy import nucleus
+
+    before, nucleus.LOOKED_AT = nucleus.LOOKED_AT, set()
+    try:
+        yield
+    finally:
+        nucleus.LOOKED_AT = before
 
 
 def _measure(scale: float, rows: int, vocab: int, rounds: int, top_p: float) -> dict[str, Any]:
     """Measure one shape on a CPU; its parts take turns, so that a busy machine slows all of them alike."""
     import torch
 
-    from harness.policy import Noise, decide
-
     base, rl = _batch(scale, rows, vocab)
-    noise = Noise.at(torch.arange(rows), torch.arange(rows))
+    step = _steps(base, rl, torch.arange(rows))
     rules = {name: _rule(gamma, rows, top_p) for name, gamma in GAMMAS.items()}
     parts: dict[str, Callable[[], Any]] = {
-        "decision": lambda: decide(base, rl, rules["decision"], noise),
-        "extrapolate": lambda: decide(base, rl, rules["extrapolate"], noise),
+        "decision": lambda: step(rules["decision"]),
+        "extrapolate": lambda: step(rules["extrapolate"]),
         "both log-softmax": lambda: (torch.log_softmax(base, -1), torch.log_softmax(rl, -1)),
         "full sort": lambda: torch.sort(base, dim=-1, descending=True, stable=True),
     }
@@ -127,19 +150,17 @@ def count_paths(vocab: int, rows: int = 4) -> dict[str, dict[str, Any] | None]:
     """
     import torch
 
-    from harness.policy import Noise, decide
-
-    base, rl = _batch(SHAPES["peaked"], rows, vocab)
-    noise = Noise.at(torch.arange(rows), torch.arange(rows))
+    step = _steps(*_batch(SHAPES["peaked"], rows, vocab), torch.arange(rows))
     found: dict[str, dict[str, Any] | None] = {}
-    for path, dense in (("torch", False), ("torch dense", True)):
+    for path, looks in (("torch", nullcontext), ("torch dense", as_on_a_gpu)):
         counts: dict[str, Any] = {}
         found[path] = counts
         for name, gamma in GAMMAS.items():
             rule = _rule(gamma, rows, 0.7)
-            watch = watched(lambda rule=rule, dense=dense: decide(base, rl, rule, noise, dense=dense))
-            held = _growth(lambda rule=rule, dense=dense: decide(base, rl, rule, noise, dense=dense))
-            counts[name] = {**watch, "launches": 0, "bytes": round(held / base.numel(), 1)}
+            with looks():
+                step(rule)  # the first of a batch finds its rows' indices
+                watch, held = watched(lambda rule=rule: step(rule)), _growth(lambda rule=rule: step(rule))
+            counts[name] = {**watch, "launches": 0, "bytes": round(held / (rows * vocab), 1)}
     command = [sys.executable, "-W", "ignore", "-m", "harness.bench.decision", "--count-fused", str(vocab)]
     done = subprocess.run(
         command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
@@ -154,7 +175,7 @@ def _count_fused(vocab: int, rows: int = 2) -> dict[str, Any]:
     from torch.utils._python_dispatch import _disable_current_modes
     from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
 
-    from harness.policy import decide_fused, force
+    from harness.policy.fused import decide_fused, force
 
     launched: list[str] = []
     held = moved = 0
@@ -190,11 +211,12 @@ def _count_fused(vocab: int, rows: int = 2) -> dict[str, Any]:
     found = {}
     for name, gamma in GAMMAS.items():
         rule, logits = _rule(gamma, rows, 0.7), rl.clone()
+        _steps(base, logits, numbers)(rule, decide_fused)  # the first of a batch makes its tables
         launched.clear()
         held = moved = 0
 
         def step(rule: Any = rule, logits: Any = logits) -> Any:
-            decision = decide_fused(base, logits, rule, numbers, numbers)
+            decision = _steps(base, logits, numbers)(rule, decide_fused)
             return force(logits, decision, band=64.0, limit=30.0)
 
         watch = watched(step)
@@ -322,17 +344,17 @@ def _same(got: Any, whole: Any, part: list[int]) -> bool:
 def _gpu_speed(logits: tuple[Any, Any], rule: Any, rounds: int) -> dict[str, Any]:
     import torch
 
-    from harness.policy import Noise, decide, decide_fused, force
+    from harness.policy.fused import decide_fused, force
 
     base, rl = logits
     keys = torch.arange(len(rl), device="cuda")
-    scratch = rl.clone()
+    scratch, step = rl.clone(), _steps(base, rl, keys)
 
     def torch_path() -> Any:
-        return decide(base, rl, rule, Noise.at(keys, keys), dense=True)
+        return step(rule)
 
     def fused_path() -> Any:
-        decision = decide_fused(base, rl, rule, keys, keys)
+        decision = step(rule, decide_fused)
         force(scratch, decision, band=64.0, limit=30.0)
         return decision
 

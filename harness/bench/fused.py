@@ -15,17 +15,23 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil
+from math import ceil, inf
 
 import torch
 import triton
 import triton.language as tl
 
-from harness.policy import GATES, Decision, Noise, Rule, RuleRow, decide, kernels
-from harness.policy.criteria import cross_entropy, entropy, fires, kl_divergence
-from harness.policy.fused import TILE, run_kernels
+from harness.policy import kernels
+from harness.policy.algorithm import Decision, decide
+from harness.policy.combine import Pair
+from harness.policy.fused import STATISTICS, TILE, Work, run_kernels, statistics_of
+from harness.policy.gates import Threshold, gate_of, gates
 from harness.policy.noise import MULTIPLY_1, MULTIPLY_2, PROPOSE, REDRAW, STEP
-from harness.policy.target import argmax, argmax_target, extrapolate, primary_of
+from harness.policy.rule import Rows, Rule, Rules
+from harness.policy.statistics import cross_entropy, entropy, kl_divergence
+from harness.policy.step import Requests, Step
+from harness.policy.target import Policies, extrapolate
+from harness.policy.truncations import Greedy, TopP
 
 CLOSE = 2e-6  # float32's error in a cumulative mass: of the normaliser, and of the logits over the temperature
 NATS = 1e-5  # accepted of a statistic
@@ -38,20 +44,25 @@ TAUS = {
     "nll_rl": (0.5, 2.0, 5.0),
     "ce": (0.5, 2.0, 5.0),
     "random": (0.1, 0.6),
-    "never": (0.0,),
-    "always": (0.0,),
 }
+BY_NUMBER = [name for name, gate in gates().items() if gate.statistic in STATISTICS]  # torch decides the others
+GATES = (
+    None,
+    *(
+        gate_of({"criterion": name, **({"tau": tau, "side": side} if issubclass(gates()[name], Threshold) else {})})
+        for name in BY_NUMBER
+        for tau in TAUS.get(name, (0.01, 0.1, 0.4))
+        for side in ("above", "below")
+    ),
+)
 RULES = tuple(
-    RuleRow(gate, primary, tau, gamma, temperature, top_p, below, since, until)
+    Rule(gate, primary, gamma, truncation, temperature, since, until)
     for gate in GATES
-    if gate not in ("coupling", "js", "spike")  # torch decides them
-    for tau in TAUS.get(gate, (0.01, 0.1, 0.4))
     for primary in ("base", "rl")
     for gamma in (0.0, 0.1, 0.7, -0.4, -1.0)
-    for temperature in (1.0, 0.6, 1.7)
-    for top_p in (0.5, 0.7, 0.95, 1.0, 1e-6, 0.0)
-    for below in (False, True)
-    for since, until in ((0, None), (0, None), (10_000, 20_000))
+    for truncation in (*(TopP(top_p=p) for p in (0.5, 0.7, 0.95, 1.0, 1e-6)), Greedy())
+    for temperature in (1.0, 0.6, 1.7)[: 1 if truncation.greedy else 3]
+    for since, until in ((0, inf), (0, inf), (10_000, 20_000))
 )
 # Row i is of kind i % 8: deviation of base's logits, how much sharper RL's are, and their deviation from that.
 LOGIT_KINDS = {
@@ -72,10 +83,25 @@ class DecisionBatch:
 
     base: torch.Tensor  # (n, padded vocabulary)
     rl: torch.Tensor
-    rows: list[RuleRow]
+    rows: list[Rule]
     keys: torch.Tensor  # (n,) int64
     positions: torch.Tensor
     vocab_size: int
+
+    @property
+    def logits(self) -> dict[str, torch.Tensor]:
+        """Both models' logits by role."""
+        return {"base": self.base, "rl": self.rl}
+
+    @property
+    def rules(self) -> Rules:
+        """The rows' rules, compiled."""
+        return Rules.compile(self.rows, self.base.device)
+
+    @property
+    def requests(self) -> Requests:
+        """Where the rows stand."""
+        return Requests(self.keys, self.positions, torch.zeros_like(self.positions))
 
     def take(self, index: Sequence[int]) -> "DecisionBatch":
         """Return some of the rows, in this order."""
@@ -160,8 +186,7 @@ class Outcome:
 def outcome(batch: DecisionBatch, *, tile: int = TILE, chunk: int = 8) -> Outcome:
     """Run the kernels, and spell out the masses that they drew from."""
     decision, constants, totals = run_kernels(
-        batch.base, batch.rl, Rule(batch.rows, batch.base.device), batch.keys, batch.positions,
-        batch.vocab_size, tile=tile, chunk=chunk,
+        batch.base, batch.rl, Work.of(batch.rules).table, batch.requests, batch.vocab_size, tile=tile, chunk=chunk,
     )  # fmt: skip
     n, vocab = len(batch.rows), batch.vocab_size
     mass = torch.empty(n, 2, vocab, device=batch.base.device)
@@ -170,10 +195,10 @@ def outcome(batch: DecisionBatch, *, tile: int = TILE, chunk: int = 8) -> Outcom
         batch.base, batch.rl, constants, mass, n, vocab, batch.base.stride(0), batch.rl.stride(0),
         ROWS=at_once, TILE=tile, enable_fp_fusion=False,
     )  # fmt: skip
-    first = kernels.STATISTICS_AT
+    found = [each for name, each in statistics_of(constants).items() if name != "ce"]
     at = batch.rl.gather(1, decision.proposed[:, None])[:, 0].float()
     nll = constants[:, 24] - (at - constants[:, 3]) * constants[:, 0]
-    statistics = torch.cat([constants[:, first : first + 4], nll[:, None]], 1)
+    statistics = torch.stack([*found, nll], 1)
     return Outcome(decision, statistics, mass, totals)
 
 
@@ -208,28 +233,28 @@ def check(batch: DecisionBatch, got: Outcome) -> dict[str, float]:
 
 def _inexact(batch: DecisionBatch, got: Outcome) -> int:
     """Count rows whose totals, proposal, gate or token do not follow from the kernels' own masses and statistics."""
-    rule, noise = Rule(batch.rows, batch.base.device), Noise.at(batch.keys, batch.positions)
-    top_p = [row.top_p for row in batch.rows]
-    proposed = _brute_force(got.mass[:, 0], top_p, noise.propose)
-    redrawn = _brute_force(got.mass[:, 1], top_p, noise.redraw)
-    logits, greedy = (batch.base, batch.rl), rule.top_p == 0
-    proposed = torch.where(greedy, argmax(primary_of(*logits, rule), batch.vocab_size), proposed)
-    redrawn = torch.where(greedy, argmax_target(*logits, rule, batch.vocab_size), redrawn)
+    rules, requests = batch.rules, batch.requests
+    top_p = [row.truncation.top_p for row in batch.rows]
+    proposed = _brute_force(got.mass[:, 0], top_p, requests.noise(PROPOSE))
+    redrawn = _brute_force(got.mass[:, 1], top_p, requests.noise(REDRAW))
+    policies = Policies(batch.base[:, : batch.vocab_size], batch.rl[:, : batch.vocab_size], rules)
+    greedy, every = ~rules.normalised[:, 0], Rows(range(rules.n), rules.n, batch.base.device)
+    proposed = torch.where(greedy, policies.primary.argmax(1), proposed)
+    redrawn = torch.where(greedy, policies.target(every)[0].argmax(1), redrawn)
     base, rl, rl_base, base_rl, nll = got.statistics.unbind(1)
     delta = got.decision.delta_logp
-    values = {
-        "delta_logp": delta, "entropy_base": base, "entropy_rl": rl, "kl_rl_base": rl_base,
-        "kl_base_rl": base_rl, "kl": 0.5 * (rl_base + base_rl), "random": noise.gate,
-        "abs_delta_logp": delta.abs(), "nll_rl": nll, "ce": base + base_rl,
+    known = {
+        "delta_logp": delta, "entropy_base": base, "entropy_rl": rl, "kl_rl_base": rl_base, "kl_base_rl": base_rl,
+        "nll_rl": nll, "ce": base + base_rl,
     }  # fmt: skip
-    replaced = rule.has("always")
-    for gate, value in values.items():
-        replaced = replaced | (rule.has(gate) & fires(value, rule.tau, rule.below))
-    replaced &= noise.opens(rule)
+    value = torch.zeros(rules.n, dtype=torch.float64, device=delta.device)
+    for gate, rows in rules.gates:
+        rows.write(value, gate.value(Step(rows, requests, got.decision.proposed, None, known)))
+    replaced = torch.where(rules.below, value < rules.tau, value > rules.tau) & rules.open(requests.written)
     token = torch.where(replaced, redrawn, proposed)
     right = (got.decision.proposed == proposed) & (got.decision.replaced == replaced) & (got.decision.token == token)
     added_up = got.totals == got.mass.long().sum(2)
-    added_up[:, 1] |= rule.has("never")  # the target's are not made
+    added_up[:, 1] |= _alone(batch)  # the target's are not made
     return int((~right | ~added_up.all(1)).sum())
 
 
@@ -261,7 +286,7 @@ def at_the_steps(batch: DecisionBatch, got: Outcome) -> DecisionBatch:
     rows = range(len(batch.rows))
     policies = torch.arange(len(rows), device=got.mass.device) % 2
     mass = got.mass[torch.arange(len(rows), device=got.mass.device), policies]
-    _, upto, nucleus = _sorted(mass, [row.top_p for row in batch.rows])
+    _, upto, nucleus = _sorted(mass, [row.truncation.top_p for row in batch.rows])
     keys = []
     for i in rows:
         whole, steps = nucleus[i], upto[i].unique()
@@ -286,14 +311,20 @@ def _key_of(bits: int, position: int, stream: int) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
+def _alone(batch: DecisionBatch) -> torch.Tensor:
+    """Tell which rows have no gate: (n,) bool."""
+    return torch.tensor([row.gate is None for row in batch.rows], device=batch.base.device)
+
+
 def _truth(batch: DecisionBatch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return log-probabilities in float64, (n, vocab) each: of base, of RL, of the primary, of the target."""
-    rule = Rule(batch.rows, batch.base.device)
+    rules = batch.rules
     lb, lr = (
-        torch.log_softmax(logits[:, : batch.vocab_size].double() / rule.temperature[:, None].double(), -1)
+        torch.log_softmax(logits[:, : batch.vocab_size].double() / rules.temperature.double(), -1)
         for logits in (batch.base, batch.rl)
     )
-    return lb, lr, torch.where(rule.proposes_rl[:, None], lr, lb), extrapolate(lb, lr, rule.gamma.double())
+    extra = extrapolate(lb, lr, rules.gamma.double(), torch.ones_like(rules.normalised))
+    return lb, lr, rules.rl_rows.put(lb, lr), extra
 
 
 def _rounding(batch: DecisionBatch) -> torch.Tensor:
@@ -307,17 +338,17 @@ def _rounding(batch: DecisionBatch) -> torch.Tensor:
     What does not grow with the logits: four exponentials and divisions of four halves each (the token's, its tile's
     scale, those summed up, the normaliser), and 18 roundings of sums and products: 34 halves, 2.0e-6.
     """
-    rule = Rule(batch.rows, batch.base.device)
+    rules = batch.rules
     largest = torch.stack([each[:, : batch.vocab_size].float() for each in (batch.base, batch.rl)])
     largest = largest.abs().where(largest.isfinite(), 0.0).amax((0, 2))
-    return 34 * 2.0**-24 + 18 * 2.0**-24 * largest * (1 + 2 * rule.gamma.abs()) / rule.temperature
+    return 34 * 2.0**-24 + 18 * 2.0**-24 * largest * ((1 + 2 * rules.gamma.abs()) / rules.temperature)[:, 0]
 
 
 def _errors(batch: DecisionBatch, got: Outcome) -> tuple[float, float]:
     """Return the largest error of a mass, in units of what rounding allows, and of a statistic, in nats."""
     lb, lr, primary, target = _truth(batch)
-    rule, allowed = Rule(batch.rows, batch.base.device), _rounding(batch)
-    drawn = ~rule.has("never")  # of the others the target's masses are not made
+    allowed = _rounding(batch)
+    drawn = ~_alone(batch)  # of the others the target's masses are not made
     worst = 0.0
     for policy, logp, rows in ((0, primary, drawn | True), (1, target, drawn)):
         if rows.any():
@@ -335,24 +366,23 @@ def _errors(batch: DecisionBatch, got: Outcome) -> tuple[float, float]:
 
 def _differences(batch: DecisionBatch, got: Outcome) -> tuple[int, int]:
     """Count rows decided otherwise than by `decide`, and those of them that rounding does not explain."""
-    rule, noise = Rule(batch.rows, batch.base.device), Noise.at(batch.keys, batch.positions)
-    torchs = decide(batch.base, batch.rl, rule, noise, vocab_size=batch.vocab_size)
+    torchs = decide(batch.logits, batch.rules, batch.requests, Pair(batch.vocab_size))
     ours = got.decision
     same = (ours.proposed == torchs.proposed) & (ours.replaced == torchs.replaced) & (ours.token == torchs.token)
     rows = (~same).nonzero()[:, 0].tolist()
     if not rows:
         return 0, 0
     lb, lr, primary, target = _truth(batch)
-    rounding = _rounding(batch)
+    rounding, propose, redraw = _rounding(batch), *map(batch.requests.noise, (PROPOSE, REDRAW))
     unexplained = 0
     for i in rows:
-        p = batch.rows[i].top_p
+        p = 0.0 if batch.rows[i].truncation.greedy else batch.rows[i].truncation.top_p
         if ours.proposed[i] != torchs.proposed[i]:
-            explained = _near(primary[i], p, noise.propose[i], ours.proposed[i], rounding[i])
+            explained = _near(primary[i], p, propose[i], ours.proposed[i], rounding[i])
         elif ours.replaced[i] != torchs.replaced[i]:
             explained = _at_threshold(batch.rows[i], lb[i : i + 1], lr[i : i + 1], ours.proposed[i : i + 1])
         else:
-            explained = _near(target[i], p, noise.redraw[i], ours.token[i], rounding[i])
+            explained = _near(target[i], p, redraw[i], ours.token[i], rounding[i])
         unexplained += not explained
     return len(rows), unexplained
 
@@ -373,8 +403,10 @@ def _near(logp: torch.Tensor, top_p: float, u: torch.Tensor, token: torch.Tensor
     return bool(u * least - CLOSE <= last) and bool(u * most + CLOSE >= first)
 
 
-def _at_threshold(row: RuleRow, lb: torch.Tensor, lr: torch.Tensor, token: torch.Tensor) -> bool:
-    """Tell whether the row's statistic is within `NATS` of its threshold: (1, vocab) float64."""
-    from harness.policy.criteria import statistic
-
-    return bool((statistic(row.gate, lb, lr, token, token.double()) - row.tau).abs() <= NATS)
+def _at_threshold(rule: Rule, lb: torch.Tensor, lr: torch.Tensor, token: torch.Tensor) -> bool:
+    """Tell whether the statistic of a rule's gate is within rounding of tau: (1, vocab), (1, vocab), (1,) float64."""
+    assert rule.gate is not None
+    policies, zero = Policies(lb, lr, Rules.compile([Rule()], lb.device)), torch.zeros_like(token)
+    policies.lb, policies.lr = lb, lr
+    value = rule.gate.value(Step(Rows([0], 1, lb.device), Requests(zero, zero, zero), token, policies))
+    return abs(float(value) - rule.gate.threshold[0]) <= NATS

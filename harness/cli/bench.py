@@ -188,41 +188,6 @@ def bench_train_command(
         )
 
 
-@app.command("draft")
-def bench_draft_command(
-    batches: Annotated[str, typer.Option(help="Responses decoded at once, comma-separated.")] = "1,4,16,64",
-    contexts: Annotated[str, typer.Option(help="Tokens of their prompts, comma-separated.")] = "64",
-    ratios: Annotated[str, typer.Option(help="Of replacement, comma-separated; tau is set for each.")] = "0.02,0.1",
-    tokens: Annotated[int, typer.Option(help="New tokens of each.", min=2)] = 96,
-    rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 3,
-    threads: Threads = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
-) -> None:
-    """Compare drafting with lock-step in the transformers pair: where it pays, by batch and context."""
-    import json
-
-    from harness.bench.draft import bench_draft
-
-    found = bench_draft(
-        batches=_whole("batches", batches), contexts=_whole("contexts", contexts),
-        ratios=_shares("ratios", ratios), tokens=tokens, rounds=rounds, threads=threads,
-        say=lambda text: typer.echo(text, err=True),
-    )  # fmt: skip
-    if as_json:
-        typer.echo(json.dumps(found))
-        return
-    typer.echo(f"{found['machine']}, {found['date']}; {tokens} tokens a response, {threads} thread(s)\n")
-    typer.echo("context  replaced  batch   k=4: speed  reads  formula   auto: speed  reads   tokens")
-    for cell in found["cells"]:
-        (fixed, auto), (reads, auto_reads) = cell["speedup"].values(), list(cell["reads"].values())[1:]
-        typer.echo(
-            f"{cell['context']:>7}  {cell['ratio']:>8.1%}  {cell['batch']:>5}  {fixed:>11.2f}  {reads:>5.2f}  "
-            f"{cell['formula']:>7.2f}  {auto:>12.2f}  {auto_reads:>5.2f}   "
-            + ("the same" if cell["same"] else "NOT THE SAME")
-        )
-    typer.echo("\nspeed: beside lock-step, after the prompt is read; reads: of a model, a token and row (lock-step 2)")
-
-
 def _shares(name: str, text: str) -> tuple[float, ...]:
     from harness.errors import UserError
 
@@ -388,9 +353,6 @@ def bench_records_command(
 ALL = (
     ("decode", "--sequences", "240,960", "--rounds", "2"),
     ("decision",),
-    ("draft", "--contexts", "64", "--batches", "1,4,16"),
-    ("draft", "--contexts", "1024", "--batches", "1,4,16", "--tokens", "48", "--rounds", "1"),
-    ("draft", "--contexts", "20000", "--batches", "1", "--tokens", "48", "--rounds", "1"),
     ("lora",),
     ("grade",),
     ("train",),

@@ -11,7 +11,6 @@ import numpy as np
 
 from harness.decode.adapter import CONFIG as ADAPTER_CONFIG
 from harness.decode.adapter import Adapter, has_tokenizer, is_adapter, read_adapter
-from harness.decode.config_keys import may_be_read
 from harness.decode.weights import check_shapes, check_weights_there, has_weights
 from harness.digest import digest
 from harness.errors import UserError
@@ -23,7 +22,9 @@ from harness.spec import Pair
 _MAY_DIFFER = {
     "_name_or_path", "architectures", "attention_dropout", "auto_map", "bos_token_id", "dtype", "eos_token_id",
     "initializer_range", "max_position_embeddings", "max_window_layers", "pad_token_id", "tie_word_embeddings",
-    "torch_dtype", "transformers_version", "use_cache",
+    "torch_dtype", "transformers_version", "use_cache", "classifier_dropout", "embd_pdrop", "gradient_checkpointing",
+    "hidden_dropout", "id2label", "label2id", "output_router_logits", "problem_type", "resid_pdrop",
+    "router_aux_loss_coef",
 }  # fmt: skip
 
 _QUANTISED = ("quantization_config", "compression_config")  # where a configuration says how its weights are quantised
@@ -424,12 +425,10 @@ def _check_configs(pair: Pair, base: Any, rl: Any) -> None:
     ours, theirs = base.to_dict(), rl.to_dict()
     differ = [k for k in sorted({*ours, *theirs} - _MAY_DIFFER) if ours.get(k) != theirs.get(k)]
     rounded = [key for key in differ if _equal_in_float32(ours.get(key), theirs.get(key))]
-    unread = [key for key in differ if key not in rounded and not may_be_read(key, rl)]
-    matter = [key for key in differ if key not in (*rounded, *unread)]
+    matter = [key for key in differ if key not in rounded]
     for keys, why in (
         (matter, "each is built as its own configuration says; was rl trained from this base?"),
         (rounded, "equal in single precision; that changes nothing"),
-        (unread, "which no code of their models reads to compute; that changes nothing"),
     ):
         if keys:
             each = ", ".join(f"{key} ({ours.get(key)!r} and {theirs.get(key)!r})" for key in keys)

@@ -5,7 +5,7 @@ else is in the batch.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -16,7 +16,11 @@ from harness.decode.plan import Plan, broken_logits, rollout
 from harness.decode.progress import Progress
 from harness.decode.trace import columns
 from harness.decode.types import Rollout
-from harness.policy import Decision, History, Noise, Past, Rule, carried, decide, over_shared
+from harness.policy import combine
+from harness.policy.algorithm import Decision, decide
+from harness.policy.memory import Memory
+from harness.policy.rule import Rules
+from harness.policy.step import Requests
 from harness.spec import Pair
 
 Facts = tuple[int, bool, bool, float]  # of a token: id, replaced, changed, delta log p
@@ -67,26 +71,23 @@ class LockStep:
         if engine.target_model is not None:
             self.models["target"] = engine.target_model
         self.caches = {role: engine.new_cache() for role in self.models}
-        self.top = max((plan.request.trace or 0 for plan in plans), default=0)
+        self.combination = combination_of(engine.checkpoints, self.models)
         self.written: list[list[Facts]] = [[] for _ in plans]
         self.traces: dict[int, list[np.ndarray]] = {}
-        self.history = History(n, self.device) if any(plan.row.gate == "spike" for plan in plans) else None
+        looks_back = any(plan.rule.gate is not None and plan.rule.gate.memory for plan in plans)
+        self.memory = Memory(n, self.device) if looks_back else None
         self.running = list(range(n))  # row -> index into plans
         self.finished: set[int] = set()
         self.broken: list[int] = []  # plans whose last token comes from logits that are no distribution
         self.prepare_rows()
 
     def prepare_rows(self) -> None:
-        """Make the tables of the rows there are: rules, noise keys, lengths, pasts, and which are traced."""
+        """Make the tables of the rows there are: rules, noise keys, lengths, and cells of the memory."""
         plans = [self.plans[i] for i in self.running]
-        self.rule = Rule([plan.row for plan in plans], self.device)
+        self.rules = Rules.compile([plan.rule for plan in plans], self.device)
         self.keys = torch.tensor([plan.key for plan in plans], device=self.device)
         self.lengths = torch.tensor([len(plan.prompt_token_ids) for plan in plans], device=self.device)
-        self.past = None
-        if self.history is not None:
-            self.past = Past(self.history, torch.tensor(self.running, device=self.device))
-        traced = [row for row, plan in enumerate(plans) if plan.request.trace is not None]
-        self.traced = torch.tensor(traced, device=self.device) if traced else None
+        self.cells = torch.tensor(self.running, device=self.device)
 
     def decode(self, bar: Progress) -> Iterator[Rollout]:
         """Yield the rollouts as they finish; the bar is told of the phase and of tokens.
@@ -98,19 +99,9 @@ class LockStep:
         bar.now("prefilling")
         while self.running:
             logits = {role: self.read(role, self.input, self.mask)[:, -1] for role in self.models}
-            base, rl = policies(logits)
-            if (known := self.engine.checkpoints).shared < known.vocab_size:
-                base, rl = over_shared(base, rl, self.rule, known.shared, known.vocab_size)
-            decision = decide(
-                base,
-                rl,
-                self.rule,
-                Noise.at(self.keys, self.lengths + step),
-                vocab_size=self.engine.checkpoints.vocab_size,
-                traced=self.traced,
-                top=self.top,
-                past=self.past,
-            )
+            logits.setdefault("base", logits["rl"])
+            requests = Requests(self.keys, self.lengths + step, self.lengths, self.memory, self.cells)
+            decision = decide(logits, self.rules, requests, self.combination)
             yield from self._write(decision)
             self.report(bar)
             self.check()
@@ -147,8 +138,8 @@ class LockStep:
 
     def _write(self, decision: Decision) -> Iterator[Rollout]:
         tables: dict[int, np.ndarray] = {}
-        if self.traced is not None and decision.trace is not None:
-            tables = dict(zip(self.traced.tolist(), decision.trace.cpu().numpy(), strict=True))
+        if decision.trace is not None:
+            tables = dict(zip(self.rules.traced.rows, decision.trace.cpu().numpy(), strict=True))
         for row, facts in enumerate(facts_of(decision)):
             if self.running[row] not in self.finished:
                 done = self.append(self.running[row], facts, tables.get(row))
@@ -218,10 +209,12 @@ class LockStep:
         self.prepare_rows()
 
 
-def policies(logits: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the logits of the two policies that are decided between, from each model's (rows, vocab) by its role."""
-    base = logits.get("base", logits["rl"])
-    return carried(base, logits["rl"], logits["target"]) if "target" in logits else (base, logits["rl"])
+def combination_of(checkpoints: Checkpoints, roles: Iterable[str]) -> combine.Pair:
+    """Return how the logits of these models become two policies."""
+    vocab, shared = checkpoints.vocab_size, checkpoints.shared
+    if shared < vocab:
+        return combine.AddedTokens(vocab, shared)
+    return combine.Carried(vocab) if "target" in roles else combine.Pair(vocab)
 
 
 def as_known(checkpoints: Checkpoints, role: str, tokens: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Any, Literal
 
 import numpy as np
@@ -12,35 +13,45 @@ from harness.decode.context import Context
 from harness.decode.trace import MAX_TOP, Trace, columns
 from harness.decode.types import BrokenLogits, Plan, Request, Rollout
 from harness.errors import UserError
-from harness.policy import RuleRow, request_key
+from harness.policy.gates import gates
+from harness.policy.noise import request_key
+from harness.policy.rule import Rule
+from harness.policy.truncations import Greedy, MinP, TopP, Truncation, Typical
 from harness.spec import Decoding, Pair, Sampling, check_together
 
 ALGORITHM = 1  # raise it with any change that gives other tokens for the same request: records are keyed by it
 DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio a decision rests on
 
 
-def rule_row(decoding: Decoding, sampling: Sampling, prompt_tokens: int = 0) -> RuleRow:
-    """Return a decoding and its sampling as one row of a `policy.Rule`, for a prompt of so many tokens.
+def rule_of(decoding: Decoding, sampling: Sampling, trace: int | None = None) -> Rule:
+    """Return what a decoding and its sampling ask of the mathematics.
 
-    Temperature 0 takes the likeliest token in place of a draw (top-p 0); its criteria look at temperature 1.
+    Temperature 0 takes the likeliest token in place of a draw; its criteria look at temperature 1.
     """
     since, until = decoding.tokens(sampling.max_tokens)
-    return RuleRow(
-        gate=decoding.criterion if decoding.gated else "never",
+    gate = None
+    if decoding.gated:
+        made = gates()[decoding.criterion]
+        gate = made(**{name: getattr(decoding, name) for name in made.model_fields})
+    return Rule(
+        gate=gate,
         primary=decoding.primary or "base",
-        tau=decoding.tau or 0.0,
         gamma=decoding.gamma if decoding.gated else 0.0,
+        truncation=_truncation(sampling),
         temperature=sampling.criterion_temperature,
-        top_p=0.0 if sampling.greedy else sampling.top_p,
-        below=decoding.below if decoding.gated else None,
-        since=prompt_tokens + since if since else 0,
-        until=None if until is None else prompt_tokens + until,
+        since=since,
+        until=inf if until is None else until,
         min_p_rl=decoding.min_p_rl,
-        min_p=sampling.min_p,
-        typical_p=sampling.typical_p,
-        span=decoding.span or 0,
-        start=prompt_tokens,
+        trace=trace,
     )
+
+
+def _truncation(sampling: Sampling) -> Truncation:
+    if sampling.greedy:
+        return Greedy()
+    if sampling.min_p:
+        return MinP(min_p=sampling.min_p)
+    return Typical(typical_p=sampling.typical_p) if sampling.typical_p < 1 else TopP(top_p=sampling.top_p)
 
 
 def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context: Context) -> list[Plan]:
@@ -95,7 +106,7 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context
                 request=request,
                 prompt_token_ids=tuple(ids),
                 max_new_tokens=min(sampling.max_tokens, room),
-                row=rule_row(request.decoding, sampling, len(ids)),
+                rule=rule_of(request.decoding, sampling, request.trace),
                 key=request_key(sampling.seed, request.problem, request.sample),
             )
         )
@@ -144,7 +155,11 @@ def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterabl
         f"{'' if known else 'one of '}{names}: NaN or infinite logits after {after} tokens of "
         f"the response to problem={request.problem!r} (sample={request.sample}, {request.decoding.label()}), so no "
         "token can be drawn; responses that were finished before stand; accepted: a checkpoint with finite logits"
-        + ("; or what spike looks back at was lost, which is a bug" if plan.row.gate == "spike" and not known else "")
+        + (
+            f"; or what {request.decoding.criterion} looks back at was lost, which is a bug"
+            if plan.rule.gate is not None and plan.rule.gate.memory and not known
+            else ""
+        )
         + ("" if dtype == "float32" else f", or dtype=float32 if {dtype} is too narrow for it")
     )
 

@@ -29,7 +29,8 @@ from harness.decode.plan import Plan, rollout
 from harness.decode.progress import Progress, Shared
 from harness.decode.types import Request, Rollout
 from harness.errors import UserError
-from harness.policy import ACCEPT, PLACE, move_key, uniform
+from harness.policy.noise import ACCEPT, PLACE, move_key, uniform
+from harness.policy.truncations import WHOLE
 from harness.spec import Decoding, Sampling
 
 Decode = Callable[[list[Plan]], Iterator[Rollout]]
@@ -139,8 +140,8 @@ class Chain:
         sampling = Sampling(temperature=1 / decoding.power, top_p=1.0, max_tokens=room, samples=1)
         mode = Decoding(mode=decoding.primary)
         asked = Request("", request.problem, request.sample, mode, sampling, prompt_token_ids=prefix, tag=tag)
-        row = replace(self.plan.row, temperature=1 / decoding.power, top_p=1.0, renyi=True)
-        return Plan(asked, prefix, room, row, self.key)
+        rule = replace(self.plan.rule, temperature=1 / decoding.power, truncation=WHOLE, tells="renyi")
+        return Plan(asked, prefix, room, rule, self.key)
 
     def take(self, part: Rollout) -> bool:
         """Go on with what was drawn, kept or not; tell whether the response is done."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.policy.trace import FACTS, FACTS_BEFORE_JS, TOP_FACTS, columns
+from harness.policy.trace import FACTS, TOP_FACTS, columns
 
 MAX_TOP = 10  # of each model's likeliest tokens: vLLM is told to return as many numbers a token
 
@@ -17,22 +17,20 @@ class Trace:
     table: np.ndarray
 
     def __post_init__(self) -> None:
-        if self.table.ndim != 2 or self.facts not in (FACTS, FACTS_BEFORE_JS):
+        if (
+            self.table.ndim != 2
+            or (self.table.shape[1] - len(FACTS)) % len(TOP_FACTS)
+            or self.table.shape[1] < len(FACTS)
+        ):
             raise ValueError(f"a trace of shape {self.table.shape} has no known columns")
-
-    @property
-    def facts(self) -> tuple[str, ...]:
-        """Return the facts there are: their number tells, since a likeliest token has four columns."""
-        known = {len(facts) % len(TOP_FACTS): facts for facts in (FACTS, FACTS_BEFORE_JS)}
-        return known.get(self.table.shape[-1] % len(TOP_FACTS), ())
 
     @property
     def top(self) -> int:
         """How many of each model's likeliest tokens are listed."""
-        return (self.table.shape[1] - len(self.facts)) // len(TOP_FACTS)
+        return (self.table.shape[1] - len(FACTS)) // len(TOP_FACTS)
 
     def fact(self, name: str) -> np.ndarray:
-        """Return one of `facts`, or the value of a criterion that these give (`spike/32`): (tokens,) float32.
+        """Return one of `FACTS`, or the value of a criterion that these give (`spike/32`): (tokens,) float32.
 
         Raises:
             KeyError: there is no such fact.
@@ -50,9 +48,9 @@ class Trace:
                 return self.fact("entropy_base") + self.fact("kl_base_rl")
             case _ if name.startswith("spike/"):
                 return over_mean_before(self.fact("ce"), int(name.removeprefix("spike/")))
-        if name not in self.facts:
+        if name not in FACTS:
             raise KeyError(name)
-        return self.table[:, self.facts.index(name)]
+        return self.table[:, FACTS.index(name)]
 
     @property
     def proposed(self) -> np.ndarray:
@@ -61,7 +59,7 @@ class Trace:
 
     def likeliest(self, model: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the likeliest tokens of a model (`base`, `rl`): ids (tokens, top) int64 and log-probabilities."""
-        first = len(self.facts) + TOP_FACTS.index(f"{model}_id")
+        first = len(FACTS) + TOP_FACTS.index(f"{model}_id")
         step = len(TOP_FACTS)
         return self.table[:, first::step].astype(np.int64), self.table[:, first + 1 :: step]
 

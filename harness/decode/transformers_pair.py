@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from harness.decode.drafting import Counts, Drafted, Pace
 from harness.decode.lock_step import LockStep, as_known
 from harness.decode.memory import Shape, check_rows, check_weights
 from harness.decode.pair_engine import PairEngine
@@ -19,7 +18,7 @@ from harness.decode.progress import Progress
 from harness.decode.types import Rollout
 from harness.decode.weights import other_shape
 from harness.errors import UserError
-from harness.policy import carried
+from harness.policy.combine import Carried
 from harness.progress import phase
 from harness.spec import EngineSpec, Pair
 
@@ -47,9 +46,6 @@ class TransformersPair(PairEngine):
                 "batch; accepted: backend=vllm on an NVIDIA GPU"
             )
         super().__init__(pair, spec)
-        self.drafting = Counts()
-        if spec.draft is not None:
-            self._check_drafting()
         self.device = _device(spec.device)
 
     def load(self) -> None:
@@ -137,23 +133,13 @@ class TransformersPair(PairEngine):
         """Yield rollouts as they finish, `max_num_seqs` requests at a time; see `PairEngine.decode`."""
         bar = Progress.of(progress, len(plans))
         try:
-            for batch in self._batches(plans):
-                for done in batch.decode(bar):
+            size = self._rows(plans)
+            for start in range(0, len(plans), size):
+                for done in LockStep(self, plans[start : start + size]).decode(bar):
                     bar.finished(done)
                     yield done
         finally:
             bar.close()
-
-    def _batches(self, plans: list[Plan]) -> Iterator[LockStep]:
-        """Yield batches of `max_num_seqs` plans; in a batch that drafts all have the same primary."""
-        size, draft = self._rows(plans), self.spec.draft
-        if draft is None or self.single:
-            yield from (LockStep(self, plans[start : start + size]) for start in range(0, len(plans), size))
-            return
-        for primary in ("base", "rl"):
-            mine = [plan for plan in plans if plan.row.primary == primary]
-            pace = Pace(draft)
-            yield from (Drafted(self, mine[at : at + size], pace, self.drafting) for at in range(0, len(mine), size))
 
     def _rows(self, plans: list[Plan]) -> int:
         """Return the rows of a batch: `max_num_seqs`, or what the device has memory for."""
@@ -171,38 +157,20 @@ class TransformersPair(PairEngine):
         configs = [found.base_config] if self.single else found.configs.values()
         return tuple(Shape.of(config, self.pair.trust_remote_code) for config in configs)
 
-    def _check_drafting(self) -> None:
-        if self.pair.target is not None:
-            raise UserError(
-                f"draft={self.spec.draft} is refused with target={self.pair.target!r}: the models that draft are the "
-                "pair's own; accepted: leave draft out"
-            )
-        if self.checkpoints.shared < self.checkpoints.vocab_size:
-            raise UserError(
-                f"draft={self.spec.draft} is refused: rl={self.pair.rl!r} has tokens that base={self.pair.base!r} does "
-                "not know; accepted: leave draft out"
-            )
-        for role, config in self.checkpoints.configs.items():
-            kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-            if kinds != {"full_attention"}:
-                raise UserError(
-                    f"draft={self.spec.draft} is refused: {role}={getattr(self.pair, role)!r} has layers of "
-                    f"{', '.join(sorted(kinds))}, whose caches cannot be cut back; accepted: leave draft out"
-                )
-
     @torch.inference_mode()
     def logits(self, token_ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return teacher-forced logits of base and RL after each token: (tokens,) -> two (tokens, vocab) float32.
 
         `vocab` is the narrower output layer's: padding that one model alone has is left out. With a target these are
-        the two policies that stand for base and RL (`carried`).
+        the two policies that stand for base and RL (`Carried`).
         """
         self.start()
         ids = torch.tensor([token_ids], device=self.device)
         base = self.base_model(as_known(self.checkpoints, "base", ids)).logits[0].float()
         rl = self.rl_model(ids).logits[0].float()
         if self.target_model is not None:
-            base, rl = carried(base, rl, self.target_model(ids).logits[0])
+            logits = {"base": base, "rl": rl, "target": self.target_model(ids).logits[0]}
+            base, rl = Carried().policies(logits)
         both = min(base.shape[1], rl.shape[1])
         return base[:, :both], rl[:, :both]
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from harness.decode.trace import Trace
 from harness.errors import UserError
-from harness.policy import RuleRow
+from harness.policy.rule import Rule
 from harness.spec import Decoding, Sampling
 
 
@@ -46,7 +46,7 @@ class Plan:
     request: Request
     prompt_token_ids: tuple[int, ...]
     max_new_tokens: int
-    row: RuleRow
+    rule: Rule
     key: int  # of the noise
 
 

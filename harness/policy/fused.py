@@ -4,29 +4,48 @@
     normalise   joins a row's tiles, in a fixed order
     gather      one tile again: the integer mass of every token under the primary and under the target; the few tokens
                 that are likelier than 2^-10 are listed (at most 1024 can be)
-    decide      one row: the proposal, the gate, the new draw. The listed tokens nearly always settle a draw; where
-                they do not, the row's masses are counted into bins, and the bins that matter into finer ones. Of a
-                row that is greedy (top-p 0) `gather` has found the token: the largest logit, of equal ones the first
+    decide      one row: the proposal, its statistic against the threshold, the new draw. The listed tokens nearly
+                always settle a draw; where they do not, the row's masses are counted into bins, and the bins that
+                matter into finer ones. Of a row that is greedy `gather` has found the token: the largest logit, of
+                equal ones the first
+
+The kernels know statistics and no gate. A gate that needs no more than their statistics is asked afterwards, of what
+they drew; rows that need policies (a truncation but top-p, a guard, a gate that looks at them) torch decides by itself.
 
 `force` is the fifth. Masses are integers, so a row's result does not depend on the batch, nor on the rank of a tensor
 parallel engine. `kernels.py` has the kernels; it is imported at the first launch, since it needs Triton.
 """
 
-import dataclasses
 import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
-from harness.policy.criteria import fires, js_divergence
-from harness.policy.decision import Decision, decide, decided_apart, spikes, trace_rows, with_coupling, with_renyi
-from harness.policy.history import Past
-from harness.policy.keep import keep
-from harness.policy.nucleus import UNIT, draw_by_mass
-from harness.policy.rule import Noise, Rule
-from harness.policy.target import argmax_target, log_softmax, target_of
+from harness.policy.algorithm import Decision, decide
+from harness.policy.combine import PAIR, Pair, cut
+from harness.policy.gates import Gate
+from harness.policy.rule import Rows, Rule, Rules, to_device
+from harness.policy.step import Requests, Step
+from harness.policy.target import AT_ONCE, Policies
+from harness.policy.trace import traced
 
 REGISTERS = 64  # a thread of the kernels that read all logits: then two of their programs fit a multiprocessor, not one
 TILE = 4096  # columns read at once; sums of floats, and so the last digits of a mass, depend on it
+
+# The statistics that the kernels compare, by their number in the table of rules; and those that they leave behind.
+STATISTICS = (
+    "delta_logp", "abs_delta_logp", "nll_rl", "entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl", "ce",
+    "random",
+)  # fmt: skip
+LEFT = frozenset(STATISTICS) - {"nll_rl"}
+COLUMNS = (
+    "statistic", "proposes_rl", "tau", "gamma", "temperature", "top_p", "below", "since", "until", "draws_target",
+    "greedy",
+)  # fmt: skip
 
 
 def fused_available(device: torch.device | str) -> bool:
@@ -34,135 +53,151 @@ def fused_available(device: torch.device | str) -> bool:
     return torch.device(device).type == "cuda" and importlib.util.find_spec("triton") is not None
 
 
-def decide_fused(
-    base_logits: torch.Tensor,
-    rl_logits: torch.Tensor,
-    rule: Rule,
-    keys: torch.Tensor,
-    positions: torch.Tensor,
-    *,
-    vocab_size: int | None = None,
-    traced: torch.Tensor | None = None,
-    top: int = 0,
-    past: Past | None = None,
-) -> Decision:
-    """Take one step of Algorithm 1 for n rows: `decide` with the noise `Noise.at(keys, positions)`.
+def by_torch(rule: Rule) -> bool:
+    """Tell whether torch decides a row by itself: it needs policies, which the kernels do not keep."""
+    if rule.truncation.narrows and not rule.truncation.greedy:
+        return True
+    return bool(rule.min_p_rl) or rule.tells != "delta_logp" or (rule.gate is not None and not _by_numbers(rule.gate))
 
-    What needs a row's normalisers before its sum can be taken (`js`, `coupling`, a target with `min_p_rl`) is done by
-    torch afterwards, from what the kernels proposed; so is `spike`, from the cross entropy they have found. Rows with
-    `min_p` or `typical_p` are done by torch altogether.
+
+def _by_numbers(gate: Gate) -> bool:
+    asked = gate.needs is not None and LEFT.issuperset(gate.needs)
+    return gate.statistic in STATISTICS or (asked and not gate.redraws)
+
+
+def _columns(rule: Rule) -> tuple[float, ...]:
+    """Return a rule as the kernels read it, in the order of COLUMNS."""
+    statistic, (tau, below) = 0, (inf, False)
+    if rule.gate is not None and not by_torch(rule):
+        if rule.gate.statistic in STATISTICS:
+            statistic, (tau, below) = STATISTICS.index(rule.gate.statistic), rule.gate.threshold
+        else:
+            statistic, tau = STATISTICS.index("random"), -inf  # it holds for them, and is asked afterwards
+    numbers = tau, rule.gamma, rule.temperature, rule.truncation.top_p, below, rule.since, rule.until
+    return (statistic, rule.primary == "rl", *numbers, tau != inf, rule.truncation.greedy)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that torch decides together: on a GPU always `AT_ONCE`, of which the first `meant` are meant.
+
+    A sum's last bits depend on how many rows are summed at once, and so would a token on who else is in the batch.
+    """
+
+    rows: Rows
+    meant: int
+    rules: Rules
+
+    def write(self, x: Tensor, made: Tensor) -> Tensor:
+        """Return x with the rows that are meant overwritten."""
+        return x.index_copy(0, self.rows.index[: self.meant], made[: self.meant])
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a batch of rules comes to: made once, so that no step copies anything to the device."""
+
+    table: Tensor  # (n, COLUMNS) float64
+    asked: Sequence[tuple[Gate, Rows]]  # gates that are asked after the kernels
+    parts: Sequence[Part]
+    traced: Sequence[Part]
+
+    @classmethod
+    def of(cls, rules: Rules) -> "Work":
+        """Part the rows of a batch."""
+        device = rules.table.device
+        apart = [i for i, rule in enumerate(rules.rules) if by_torch(rule)]
+        left = Rows([i for i in range(rules.n) if i not in set(apart)], rules.n, device)
+        asked = [
+            (gate, own)
+            for gate, rows in rules.gates
+            if gate.statistic not in STATISTICS
+            and (own := Rows([i for i in rows.rows if i in set(left.rows)], rules.n, device)).rows
+        ]
+        table = to_device([_columns(rule) for rule in rules.rules], torch.float64, device)
+        return cls(table, asked, _parts(rules, apart), _parts(rules, rules.traced.rows))
+
+
+def _parts(rules: Rules, wanted: Sequence[int]) -> list[Part]:
+    parts, device = [], rules.table.device
+    for start in range(0, len(wanted), AT_ONCE):
+        rows = list(wanted[start : start + AT_ONCE])
+        meant = len(rows)
+        if device.type != "cpu":
+            rows += rows[-1:] * (AT_ONCE - meant)
+        some = Rows(rows, rules.n, device)
+        parts.append(Part(some, meant, Rules.compile([rules.rules[i] for i in rows], device)))
+    return parts
+
+
+_WORK: WeakKeyDictionary[Rules, Work] = WeakKeyDictionary()
+
+
+def decide_fused(logits: Mapping[str, Tensor], rules: Rules, requests: Requests, combination: Pair = PAIR) -> Decision:
+    """Take one step of Algorithm 1 for n rows: what `decide` does, and takes.
 
     It decides the same tokens, unless a draw meets a step of the cumulative mass, or a statistic its threshold, to the
     last digits of float32.
 
-    Args:
-        base_logits, rl_logits: (n, padded vocabulary), any float type, each row's columns side by side in memory.
-        rule: n rules, on the logits' device.
-        keys, positions: (n,) int64, as for `uniform`.
-        vocab_size: real tokens; logits beyond are padding and never drawn.
-        traced: (m,) int64, the rows whose facts are wanted; top: with so many of each model's likeliest tokens. For
-            these rows alone log-probabilities are written to memory, by torch.
-        past: of these rows, for `spike`.
-
-    Returns:
-        Decision, tensors of n rows (`trace`: m rows) on the logits' device.
-
     Raises:
-        ValueError: shapes that differ, or columns that are not side by side, or a `spike` without a past.
+        ValueError: shapes that differ, or columns that are not side by side in memory.
     """
-    logits = base_logits, rl_logits
-    decision, constants, _ = run_kernels(*logits, rule, keys, positions, vocab_size)
-    if "spike" in rule.gates:
-        decision = _with_spike(decision, cross_entropy_of(constants), rule, positions, past)
-    if rule.min_ps or rule.typical:
-        decision = _narrowed(decision, *logits, rule, keys, positions, vocab_size, past)
-    noise = Noise.at(keys, positions) if rule.guards or not rule.gates.isdisjoint(("coupling", "js")) else None
-    if noise is not None:
-        decision = _with_js(decision, *logits, rule, noise, vocab_size)
-        decision = with_coupling(decision, *logits, rule, noise, vocab_size)
-    decision = with_renyi(decision, *logits, rule, vocab_size)
-    if traced is None:
+    work = _WORK.get(rules)
+    if work is None:
+        work = _WORK[rules] = Work.of(rules)
+    base, rl = combination.policies(logits, rules.rl_alone)
+    vocab = combination.vocab or base.shape[1]
+    decision, constants, _ = run_kernels(base, rl, work.table, requests, vocab)
+    if work.asked:
+        decision = _asked(decision, constants, work.asked, rules, requests)
+    for part in work.parts:
+        both = {"base": part.rows.of(base), "rl": part.rows.of(rl)}
+        own = decide(both, part.rules, requests.of(part.rows), Pair(vocab))
+        names = ("token", "proposed", "replaced", "delta_logp")
+        decision = replace(
+            decision, **{name: part.write(getattr(decision, name), getattr(own, name)) for name in names}
+        )
+    if not work.traced:
         return decision
-    return dataclasses.replace(decision, trace=trace_rows(*logits, rule, vocab_size, decision.proposed, traced, top))
+    facts = []
+    for part in work.traced:
+        policies = Policies(cut(part.rows.of(base), vocab), cut(part.rows.of(rl), vocab), part.rules)
+        facts.append(traced(policies, part.rows.of(decision.proposed))[: part.meant])
+    return replace(decision, trace=torch.cat(facts))
 
 
-def cross_entropy_of(constants: torch.Tensor) -> torch.Tensor:
-    """Return the cross entropy of base and RL, H(base) + KL(base || RL), of the rows' constants: (n,) float32."""
+def _asked(
+    decision: Decision, constants: Tensor, gates: Sequence[tuple[Gate, Rows]], rules: Rules, requests: Requests
+) -> Decision:
+    """Return the decision with gates asked that the kernels take to hold."""
+    replaced, told = decision.replaced, decision.delta_logp
+    known = statistics_of(constants) | {"delta_logp": told}
+    for gate, rows in gates:
+        value = gate.value(Step(rows, requests, decision.proposed, None, known)).double()
+        held = torch.where(rows.of(rules.below), value < rows.of(rules.tau), value > rows.of(rules.tau))
+        replaced = replaced.index_copy(0, rows.index, rows.of(replaced) & held)
+        told = told.index_copy(0, rows.index, rows.of(told).masked_fill(value.isnan(), torch.nan))
+    token = torch.where(replaced, decision.token, decision.proposed)
+    return Decision(token, decision.proposed, replaced, told)
+
+
+def statistics_of(constants: Tensor) -> dict[str, Tensor]:
+    """Return the statistics that the kernels found: (n, kernels.CONSTANTS) float32 -> (n,) float32 each."""
     from harness.policy.kernels import STATISTICS_AT
 
-    return constants[:, STATISTICS_AT] + constants[:, STATISTICS_AT + 3]
-
-
-def _with_spike(
-    decision: Decision, ce: torch.Tensor, rule: Rule, positions: torch.Tensor, past: Past | None
-) -> Decision:
-    """Return the decision with `spike` asked, which the kernels take to hold."""
-    value, ours = spikes(ce, rule, positions, past), rule.has("spike")
-    fired = decision.replaced & (~ours | fires(value, rule.tau, rule.below))
-    return dataclasses.replace(
-        decision,
-        token=torch.where(fired, decision.token, decision.proposed),
-        replaced=fired,
-        delta_logp=decision.delta_logp.masked_fill(ours & value.isnan(), torch.nan),
-    )
-
-
-def _narrowed(
-    decision: Decision,
-    base_logits: torch.Tensor,
-    rl_logits: torch.Tensor,
-    rule: Rule,
-    keys: torch.Tensor,
-    positions: torch.Tensor,
-    vocab_size: int | None,
-    past: Past | None,
-) -> Decision:
-    """Return the decision with the rows that `keep` narrows decided by `decide`."""
-
-    def decide_part(at: torch.Tensor, own: Rule) -> dict[str, torch.Tensor]:
-        noise = Noise.at(keys[at], positions[at])
-        mine = None if past is None else past.take(at).only(own.narrows)
-        ours = decide(base_logits[at], rl_logits[at], own, noise, vocab_size=vocab_size, dense=True, past=mine)
-        names = ("token", "proposed", "replaced", "delta_logp")
-        return {name: torch.where(own.narrows, getattr(ours, name), getattr(decision, name)[at]) for name in names}
-
-    return decided_apart(decision, rule, "narrowed", decide_part)
-
-
-def _with_js(
-    decision: Decision,
-    base_logits: torch.Tensor,
-    rl_logits: torch.Tensor,
-    rule: Rule,
-    noise: Noise,
-    vocab_size: int | None,
-) -> Decision:
-    """Return the decision with `js` asked, which the kernels take to hold, and guarded targets drawn from."""
-
-    def decide_part(at: torch.Tensor, own: Rule) -> dict[str, torch.Tensor]:
-        b, r = base_logits[at], rl_logits[at]
-        lb, lr = (log_softmax(each[:, :vocab_size], own) for each in (b, r))
-        redrawn, fired = decision.token[at], decision.replaced[at]
-        if "js" in own.gates:
-            fired = fired & (~own.has("js") | fires(js_divergence(lb, lr), own.tau, own.below))
-        if own.guards:
-            target = draw_by_mass(keep(target_of(lb, lr, own), own).exp().mul_(2.0**UNIT), own.top_p, noise.redraw[at])
-            if True in own.greedy:
-                target = torch.where(own.top_p == 0, argmax_target(b, r, own, vocab_size), target)
-            redrawn = torch.where(own.min_p_rl > 0, target, redrawn)
-        return {"token": torch.where(fired, redrawn, decision.proposed[at]), "replaced": fired}
-
-    return decided_apart(decision, rule, "js", decide_part)
+    names = ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl")
+    found = {name: constants[:, STATISTICS_AT + i] for i, name in enumerate(names)}
+    return found | {"ce": found["entropy_base"] + found["kl_base_rl"]}
 
 
 def force(
-    logits: torch.Tensor,
+    logits: Tensor,
     decision: Decision,
-    decided: torch.Tensor | None = None,
+    decided: Tensor | None = None,
     *,
     band: float,
     limit: float,
-) -> torch.Tensor:
+) -> Tensor:
     """Leave one finite logit in each row, on the decided token: band (1 + replaced + changed) + delta log p.
 
     Where delta log p is NaN it is 4 band.
@@ -190,17 +225,16 @@ def force(
 
 
 def run_kernels(
-    base_logits: torch.Tensor,
-    rl_logits: torch.Tensor,
-    rule: Rule,
-    keys: torch.Tensor,
-    positions: torch.Tensor,
-    vocab_size: int | None = None,
+    base_logits: Tensor,
+    rl_logits: Tensor,
+    table: Tensor,
+    requests: Requests,
+    vocab: int,
     *,
     tile: int = TILE,
     chunk: int = 8,
-) -> tuple[Decision, torch.Tensor, torch.Tensor]:
-    """Launch the kernels of one step; its arguments and errors are those of `decide_fused`.
+) -> tuple[Decision, Tensor, Tensor]:
+    """Launch the kernels of one step, for rules as in `Work.table`; errors are those of `decide_fused`.
 
     Returns:
         The decision; the constants of the rows, (n, kernels.CONSTANTS) float32; the masses' totals, (n, 2) int64.
@@ -213,10 +247,9 @@ def run_kernels(
             "of one shape whose columns are side by side in memory"
         )
     (n, width), device = base_logits.shape, base_logits.device
-    vocab = vocab_size or width
     tiles = -(-vocab // tile)
 
-    def empty(*shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+    def empty(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
         return torch.empty(shape, dtype=dtype, device=device)
 
     partials = empty(n, kernels.PARTIALS, tiles, dtype=torch.float32)
@@ -229,14 +262,15 @@ def run_kernels(
         logits, sizes = (base_logits, rl_logits), (vocab, width, base_logits.stride(0), rl_logits.stride(0))
         exact = {"enable_fp_fusion": False}  # one mass, wherever it is computed
         reading = {"TILE": tile, "num_warps": 16, **exact, **({} if torch.version.hip else {"maxnreg": REGISTERS})}
-        kernels.summarise[(n, tiles)](*logits, rule.columns, partials, *sizes, tiles, **reading)
+        kernels.summarise[(n, tiles)](*logits, table, partials, *sizes, tiles, **reading)
         kernels.normalise[(n,)](
-            rule.columns, partials, constants, counts, totals, vocab, tiles,
+            table, partials, constants, counts, totals, vocab, tiles,
             TILES=max(2, 1 << (tiles - 1).bit_length()), num_warps=1, **exact,
         )  # fmt: skip
         kernels.gather[(n, tiles)](*logits, constants, lists, counts, totals, *sizes, **reading)
         kernels.decide[(n,)](
-            *logits, rule.columns, constants, lists, counts, totals, bins, keys, positions,
+            *logits, table, constants, lists, counts, totals, bins,
+            requests.keys, requests.positions, requests.starts,
             token, proposed, replaced.view(torch.int8), delta, *sizes,
             TILE=tile, CHUNK=chunk, num_warps=16, **exact,
         )  # fmt: skip

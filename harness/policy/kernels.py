@@ -12,7 +12,7 @@ one function, `_mass`, without fused multiply-adds, so that it is the same numbe
 import triton
 import triton.language as tl
 
-from harness.policy.rule import COLUMNS, GATES
+from harness.policy.fused import COLUMNS, STATISTICS
 
 # What one tile of columns contributes, and the constants of a row: columns of two float32 tables.
 PARTIALS = 12  # maxima of base, RL and the extrapolation; four sums of weights; two entropies; two divergences;
@@ -33,13 +33,13 @@ _FINE = tl.constexpr(512)  # parts of a bin, and parts of these: 11 + 9 + 9 bits
 _BASE, _RL, _EXTRA = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)  # which logits a policy is made of
 _COLUMNS = tl.constexpr(len(COLUMNS))
 
-_NEVER, _ALWAYS = tl.constexpr(GATES.index("never")), tl.constexpr(GATES.index("always"))
-_DELTA, _RANDOM = tl.constexpr(GATES.index("delta_logp")), tl.constexpr(GATES.index("random"))
-_ENTROPY_BASE, _ENTROPY_RL = tl.constexpr(GATES.index("entropy_base")), tl.constexpr(GATES.index("entropy_rl"))
-_KL, _KL_RL_BASE = tl.constexpr(GATES.index("kl")), tl.constexpr(GATES.index("kl_rl_base"))
-_ABS_DELTA, _NLL_RL = tl.constexpr(GATES.index("abs_delta_logp")), tl.constexpr(GATES.index("nll_rl"))
-_CE, _COUPLING = tl.constexpr(GATES.index("ce")), tl.constexpr(GATES.index("coupling"))
-_JS, _SPIKE = tl.constexpr(GATES.index("js")), tl.constexpr(GATES.index("spike"))
+_DELTA, _ABS_DELTA = tl.constexpr(STATISTICS.index("delta_logp")), tl.constexpr(STATISTICS.index("abs_delta_logp"))
+_ENTROPY_BASE, _ENTROPY_RL = (
+    tl.constexpr(STATISTICS.index("entropy_base")), tl.constexpr(STATISTICS.index("entropy_rl")),
+)  # fmt: skip
+_KL, _KL_RL_BASE = tl.constexpr(STATISTICS.index("kl")), tl.constexpr(STATISTICS.index("kl_rl_base"))
+_NLL_RL, _CE = tl.constexpr(STATISTICS.index("nll_rl")), tl.constexpr(STATISTICS.index("ce"))
+_RANDOM = tl.constexpr(STATISTICS.index("random"))
 
 # splitmix64, as in noise.py
 _STEP, _MULTIPLY_1 = tl.constexpr(0x9E3779B97F4A7C15), tl.constexpr(0xBF58476D1CE4E5B9)
@@ -132,11 +132,11 @@ def _joined(weights, sums, scale):
 def normalise(rules, partials, constants, counts, totals, vocab, tiles, TILES: tl.constexpr):
     """Join the tiles of one row, always in the same order: statistics and the constants of `_mass`. Grid (n,)."""
     i = tl.program_id(0).to(tl.int64)
-    gate = tl.load(rules + i * _COLUMNS).to(tl.int32)
+    draws_target = tl.load(rules + i * _COLUMNS + 9)
     proposes_rl = tl.load(rules + i * _COLUMNS + 1) != 0.0
     gamma = tl.load(rules + i * _COLUMNS + 3).to(tl.float32)
     rate = 1.0 / tl.load(rules + i * _COLUMNS + 4).to(tl.float32)
-    greedy = tl.load(rules + i * _COLUMNS + 5) == 0.0
+    greedy = tl.load(rules + i * _COLUMNS + 10) != 0.0
     tile = tl.arange(0, TILES)
     inside = tile < tiles
     at = partials + i * _PARTIALS * tiles + tile
@@ -197,7 +197,7 @@ def normalise(rules, partials, constants, counts, totals, vocab, tiles, TILES: t
     tl.store(out + 12, tl.where(weight_e == 0.0, 0.0, factor) * _UNIT)
     tl.store(out + 13, r)
     tl.store(out + 14, tl.where(alone == 0.0, 0.0, share_single / total / alone) * _UNIT)
-    tl.store(out + 15, tl.where((gate == _NEVER) | (gate == _COUPLING), 0.0, 1.0))  # is the target ever drawn from?
+    tl.store(out + 15, draws_target.to(tl.float32))  # is the target ever drawn from?
 
     # Where nothing is drawn: the largest score of either policy, and what a token that base cannot give scores more.
     beyond = tl.where(gamma > 0.0, gamma * shift / rate, -float("inf"))
@@ -385,10 +385,10 @@ def _draw_listed(keys, count, total, bits, limit, CHUNK: tl.constexpr):
 @triton.jit
 def decide(
     base, rl, rules, constants, lists, counts, totals, histograms, keys, positions,
-    tokens, proposals, replacements, deltas, vocab, width, base_stride, rl_stride,
+    starts, tokens, proposals, replacements, deltas, vocab, width, base_stride, rl_stride,
     TILE: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Draw the proposal, ask the gate, redraw where it holds. Grid (n,)."""
+    """Draw the proposal, compare its statistic, redraw where that is beyond tau. Grid (n,)."""
     i = tl.program_id(0).to(tl.int64)
     base_row = base + i * base_stride
     rl_row = rl + i * rl_stride
@@ -396,9 +396,9 @@ def decide(
     rule = rules + i * _COLUMNS
     key = tl.load(keys + i)
     position = tl.load(positions + i)
-    gate = tl.load(rule).to(tl.int32)
+    statistic = tl.load(rule).to(tl.int32)
     top_p = tl.load(rule + 5)
-    greedy = top_p == 0.0
+    greedy = tl.load(rule + 10) != 0.0
     exact = top_p * _UNIT  # a power of two: nothing is lost
     limit = exact.to(tl.int64)
     limit = tl.maximum(limit + (limit.to(tl.float64) < exact).to(tl.int64), 1)  # rounded up
@@ -430,23 +430,20 @@ def decide(
                 statistics = own + _STATISTICS
                 of_base, rl_base, base_rl = tl.load(statistics), tl.load(statistics + 2), tl.load(statistics + 3)
                 value = base_rl
-                value = tl.where(gate == _ENTROPY_BASE, of_base, value)
-                value = tl.where(gate == _ENTROPY_RL, tl.load(statistics + 1), value)
-                value = tl.where(gate == _KL_RL_BASE, rl_base, value)
-                value = tl.where(gate == _KL, 0.5 * (rl_base + base_rl), value)
-                value = tl.where(gate == _CE, of_base + base_rl, value)
-                value = tl.where(gate == _DELTA, delta, value)
-                value = tl.where(gate == _ABS_DELTA, tl.abs(delta), value)
-                value = tl.where(gate == _NLL_RL, tl.load(own + 24) - of_r, value)
+                value = tl.where(statistic == _ENTROPY_BASE, of_base, value)
+                value = tl.where(statistic == _ENTROPY_RL, tl.load(statistics + 1), value)
+                value = tl.where(statistic == _KL_RL_BASE, rl_base, value)
+                value = tl.where(statistic == _KL, 0.5 * (rl_base + base_rl), value)
+                value = tl.where(statistic == _CE, of_base + base_rl, value)
+                value = tl.where(statistic == _DELTA, delta, value)
+                value = tl.where(statistic == _ABS_DELTA, tl.abs(delta), value)
+                value = tl.where(statistic == _NLL_RL, tl.load(own + 24) - of_r, value)
                 value = value.to(tl.float64)
-                value = tl.where(gate == _RANDOM, rho, value)
+                value = tl.where(statistic == _RANDOM, rho, value)
                 holds = tl.where(below, value < tau, value > tau)
-                quiet = (gate == _NEVER) | (gate == _COUPLING)  # `couple` decides the latter
-                # torch asks the latter two, and may take them back
-                sure = (gate == _ALWAYS) | (gate == _JS) | (gate == _SPIKE)
-                at = position.to(tl.float64)
-                opens = (tl.load(rule + 7) <= at) & (at < tl.load(rule + 8))
-                fired = tl.where(quiet, 0, tl.where((sure | holds) & opens, 1, 0)).to(tl.int32)
+                written = (position - tl.load(starts + i)).to(tl.float64)
+                opens = (tl.load(rule + 7) <= written) & (written < tl.load(rule + 8))
+                fired = tl.where(holds & opens, 1, 0).to(tl.int32)
                 tl.store(proposals + i, token)
                 tl.store(deltas + i, delta)
                 tl.store(replacements + i, fired.to(tl.int8))

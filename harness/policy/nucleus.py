@@ -1,57 +1,82 @@
-"""Top-p truncation, and drawing from a truncated policy by inverse CDF.
+"""Drawing from a nucleus by inverse CDF, in whole numbers.
 
 The nucleus of a policy is the smallest set of tokens, taken in order of falling probability (equal ones by token id),
 whose mass reaches top-p. A draw walks the cumulative mass in that order up to u times the nucleus' mass, so a small u
-always means a likely token, whichever policy is drawn from. top-p 1 truncates nothing, top-p 0 leaves one token.
+always means a likely token, whichever policy is drawn from. top-p 1 truncates nothing.
 
-`draw` is for CPUs: it looks at values to do little work. `draw_by_mass` never looks, so that a GPU need not be waited
-for, and sums integers, so that no order of summation can change a token. Both draw the same tokens but for a cumulative
-mass that meets its limit to the last digits.
+The mass of a token is the integer floor(2^60 p): sums of integers do not depend on their order, so every way to add
+them up draws the same token. `draw_by_head` sorts, and looks at values to do little work, for CPUs; `draw_by_mass`
+counts into bins and never looks, so that a GPU need not be waited for; the kernels do a third thing.
 """
 
 import torch
 
+LOOKED_AT = {"cpu"}  # devices on which values may be looked at, to do less work; elsewhere that would be a wait
 HEAD = 256  # most nuclei end within this many tokens
-_SHIFT, _BUCKETS = 16, 0x3F80 + 1  # float32 probabilities by their upper bits: 1.0 is 0x3F800000
 
 UNIT = 60  # a probability p as an integer is floor(2^60 p)
 _LEAST = 0x3F800000  # bits of the float 1.0, the least mass that counts
 _PLACES, _FINE = 29, 15  # 2^29 masses are told apart: 2^14 bins, of 2^15 each
 
 
-def draw(logp: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, *, head: int = HEAD) -> torch.Tensor:
+def draw(p: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, *, head: int = HEAD) -> torch.Tensor:
     """Draw one token a row from the nucleus of each policy.
 
-    Only the `head` likeliest tokens of a row are sorted. Rows whose draw those do not settle are drawn from all of
-    their tokens, by buckets, of which two are sorted. The result is the same for any `head`, but for a cumulative mass
-    that meets its limit to the last of sixteen digits.
-
     Args:
-        logp: (n, vocab) float32 log-probabilities, normalised; -inf for impossible tokens. A row may be all NaN.
-        top_p: (n,) in [0, 1].
-        u: (n,) float64 in [0, 1).
+        p: (n, vocab) weights, at most 1 and of sum 1 but for rounding (or less: what is left of a policy); overwritten.
+            A row may be all NaN.
+        top_p: (n,) float64 in [0, 1].
+        u: (n,) float64 in [0, 1), multiples of 2^-53.
+        head: on a CPU, so many of the likeliest tokens are sorted first; changes no token.
 
     Returns:
-        (n,) int64 token ids; 0 for a row of NaN, which has nothing to draw from.
+        (n,) int64 token ids; any for a row of NaN, which has nothing to draw from.
     """
-    vocab = logp.shape[-1]
-    top_p, u = top_p.double().clamp(min=2.0**-UNIT), u.double()
-    nothing = logp[:, 0].isnan()
-    if bool(nothing.any()):
-        logp = logp.masked_fill(nothing[:, None], float("-inf"))
-        logp[nothing, 0] = 0.0
-    if head >= vocab:
-        return _draw_ordered(*_by_probability(logp.exp()), top_p, u)[0]
-    values, ids = logp.topk(head, dim=-1, sorted=False)
-    p, ids = _by_probability(values.exp(), ids)
-    token, decisive = _draw_ordered(p, ids, top_p, u)
-    # The head settles a row when it holds the whole nucleus, and no token outside ties with one the draw rests on.
-    settled = decisive > p[:, -1]
-    if not bool(settled.all()):
-        rest = (~settled).nonzero().squeeze(1)
-        each = zip(logp[rest].exp(), top_p[rest].tolist(), u[rest].tolist(), strict=True)
-        token[rest] = torch.tensor([_draw_bucketed(*row) for row in each], device=token.device)
+    mass = p.float().mul_(2.0**UNIT)
+    if mass.device.type in LOOKED_AT:
+        return draw_by_head(mass, top_p, u, head)
+    return draw_by_mass(mass, top_p, u)
+
+
+def draw_by_head(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, head: int = HEAD) -> torch.Tensor:
+    """Do what `draw_by_mass` does by sorting, which is faster on a CPU: of each row the `head` likeliest tokens.
+
+    The head settles a row where nucleus and point lie within it, and no token outside it ties with its last one. Rows
+    that it does not settle are sorted whole.
+    """
+    total = mass.long().sum(1)
+    if head >= mass.shape[1]:
+        return _draw_sorted(*torch.sort(mass, dim=1, descending=True, stable=True), total, top_p, u)[0]
+    token, settled = _draw_sorted(*_by_mass(*mass.topk(head, dim=1, sorted=False)), total, top_p, u)
+    rest = (~settled).nonzero().squeeze(1)
+    if len(rest):
+        order = torch.sort(mass[rest], dim=1, descending=True, stable=True)
+        token[rest] = _draw_sorted(*order, total[rest], top_p[rest], u[rest])[0]
     return token
+
+
+def _draw_sorted(
+    mass: torch.Tensor, ids: torch.Tensor, total: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Draw from the first k tokens in order, (n, k) masses and ids, of (n,) total: tokens, and whether these settle."""
+    upto = mass.long().cumsum(1)
+    limit = _limit(top_p, total)
+    end = _first_beyond(upto, limit - 1)  # where the nucleus ends
+    nucleus = torch.where(limit < total, upto.gather(1, end)[:, 0], total)
+    drawn = _first_beyond(upto, _times(u, nucleus))
+    last = mass.gather(1, torch.where((limit < total)[:, None], torch.maximum(end, drawn), drawn))[:, 0]
+    reached = torch.where(limit < total, limit, _times(u, nucleus) + 1) <= upto[:, -1]
+    return ids.gather(1, drawn)[:, 0], reached & (last > mass[:, -1])
+
+
+def _first_beyond(upto: torch.Tensor, point: torch.Tensor) -> torch.Tensor:
+    """Find the first place whose cumulative mass is beyond a point: (n, k), (n,) -> (n, 1)."""
+    return torch.searchsorted(upto, point[:, None], right=True).clamp_(max=upto.shape[1] - 1)
+
+
+def _limit(top_p: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    """Return the mass that a nucleus has to reach: (n,) float64, (n,) int64 -> (n,) int64, at least 1."""
+    return (top_p * 2.0**UNIT).ceil().long().clamp(min=1).minimum(total).where(top_p < 1, total)
 
 
 def draw_by_mass(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
@@ -70,7 +95,7 @@ def draw_by_mass(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor) -> to
     """
     weight = mass.long()
     total = weight.sum(1)
-    limit = (top_p * 2.0**UNIT).ceil().long().clamp(min=1).minimum(total).where(top_p < 1, total)
+    limit = _limit(top_p, total)
     # Places in order, likeliest first: 0 up to 2^29 - 2; the last is that of masses below 1, which weigh nothing.
     last = (1 << _PLACES) - 1
     place = mass.view(torch.int32).sub_(_LEAST - 1).clamp_(0, last).mul_(-1).add_(last)  # NaN is beyond all masses
@@ -119,78 +144,18 @@ def _times(u: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
     return (a * c << 5) + ((a * d + (b * c << 4) + (b * d >> 27)) >> 26)
 
 
-def _draw_bucketed(p: torch.Tensor, top_p: float, u: float) -> int:
-    """Draw one token from all of a row, (vocab,) probabilities, without sorting it.
-
-    Buckets of equal upper bits are in the order of probability, so their masses say in which bucket the nucleus ends
-    and in which the draw falls; only these two are sorted.
-    """
-    bucket = p.view(torch.int32) >> _SHIFT
-    mass = torch.bincount(bucket, weights=p.double(), minlength=_BUCKETS).flip(0)  # likeliest first
-    cumulative = mass.cumsum(0)
-
-    def ordered(index: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return a bucket's probabilities and ids in order, and the mass up to and with each."""
-        ids = (bucket == mass.numel() - 1 - index).nonzero().squeeze(1)
-        values, order = torch.sort(p[ids], descending=True, stable=True)
-        before = cumulative[index - 1] if index else 0.0
-        return values, ids[order], before + values.double().cumsum(0)
-
-    filled = mass.nonzero().squeeze(1)
-    last = filled[-1:] if top_p >= 1 else filled[(cumulative - mass)[filled] < top_p][-1:]
-    end = int(last)
-    values, ids, upto = ordered(end)
-    size = int((values > 0).sum()) if top_p >= 1 else int(((upto - values < top_p) & (values > 0)).sum())
-    point = u * (1.0 if top_p >= 1 else float(upto[size - 1]))
-    start = int(filled[torch.searchsorted(cumulative[filled], point, right=True).clamp(max=len(filled) - 1)])
-    if start < end:
-        values, ids, upto = ordered(start)
-        size = len(ids)
-    return int(ids[torch.searchsorted(upto, point, right=True).clamp(max=size - 1)])
-
-
-def truncate(logp: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
-    """Return the truncated, renormalised policy that `draw` draws from: (n, vocab), (n,) -> (n, vocab) float64."""
-    p, ids = _by_probability(logp.exp())
-    cumulative = p.double().cumsum(-1)
-    kept = torch.where(_in_nucleus(p, cumulative, top_p.double().clamp(min=2.0**-UNIT)), p.double(), 0.0)
+def nucleus(p: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+    """Return the truncated, normalised policy that `draw` draws from: (n, vocab), (n,) -> (n, vocab) float64."""
+    ordered, ids = torch.sort(p, dim=-1, descending=True, stable=True)
+    before = ordered.double().cumsum(-1) - ordered
+    inside = ((before < top_p.clamp(min=2.0**-UNIT)[:, None]) | (top_p[:, None] >= 1)) & (ordered > 0)
+    kept = torch.where(inside, ordered.double(), 0.0)
     return torch.zeros_like(kept).scatter_(1, ids, kept / kept.sum(-1, keepdim=True))
 
 
-def _by_probability(p: torch.Tensor, ids: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sort rows by falling probability, equal ones by id: (n, k) -> probabilities (n, k), token ids (n, k)."""
-    if ids is None:
-        return torch.sort(p, dim=-1, descending=True, stable=True)
+def _by_mass(mass: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sort rows by falling mass, equal ones by id: (n, k) masses and token ids -> the same, in order."""
     # One sort of 64-bit keys: non-negative floats order like their bit patterns; the id breaks ties downwards.
-    keys = (p.contiguous().view(torch.int32).long() << 32) | (0xFFFFFFFF - ids)
+    keys = (mass.contiguous().view(torch.int32).long() << 32) | (0xFFFFFFFF - ids)
     keys = keys.sort(dim=-1, descending=True).values
     return (keys >> 32).int().view(torch.float32), 0xFFFFFFFF - (keys & 0xFFFFFFFF)
-
-
-def _in_nucleus(p: torch.Tensor, cumulative: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
-    """Tell which ordered tokens, (n, k) bool, are in the nucleus: those before which there is less than top-p.
-
-    top-p 1 is asked for by itself: rounding can make a cumulative sum reach 1 before the last tokens.
-    """
-    before = cumulative - p
-    return ((before < top_p[:, None]) | (top_p[:, None] >= 1)) & (p > 0)
-
-
-def _draw_ordered(
-    p: torch.Tensor, ids: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Draw from rows ordered by probability: (n, k) probabilities and ids -> tokens (n,), decisive (n,).
-
-    `decisive` is the smallest probability that the draw rests on, or 0 where the ordered rows do not reach top-p (a
-    head that is too short): the nucleus' least token, or, with top-p 1, the drawn token.
-    """
-    cumulative = p.double().cumsum(-1)
-    size = _in_nucleus(p, cumulative, top_p).sum(-1, keepdim=True)  # (n, 1), at least 1
-    whole = top_p >= 1
-    mass = cumulative.gather(1, size - 1).squeeze(1)
-    point = u * torch.where(whole, 1.0, mass)
-    index = torch.searchsorted(cumulative, point[:, None], right=True)
-    reached = torch.where(whole, index.squeeze(1) < p.shape[1], mass >= top_p)
-    index = torch.minimum(index, size - 1)
-    decisive = p.gather(1, torch.where(whole[:, None], index, size - 1)).squeeze(1)
-    return ids.gather(1, index).squeeze(1), torch.where(reached, decisive, 0.0)

@@ -1,279 +1,261 @@
-"""What is decided under: the rule of every row, as one table, and the uniform numbers of one step.
+"""Rules: what one request asks for, and those of a batch, compiled before any logits are seen.
 
-Every row has its own rule, so one batch can serve every configuration of a sweep.
+What sweeps vary (tau, gamma, top-p, temperature, window) is a column of numbers. Everything else is an object that rows
+share: rows with equal ones are a group, known on the host. A step runs over the groups that are there, so no value is
+looked at, and rows that do not ask for a thing pay nothing for it.
 """
 
-from collections.abc import Callable, Sequence
-from copy import copy
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
-from harness.policy.criteria import BELOW, CRITERIA
-from harness.policy.history import MOST_SPAN
-from harness.policy.noise import GATE, PROPOSE, REDRAW, uniform
-
-GATES = ("never", "always", *CRITERIA, "spike", "coupling")
-COLUMNS = (
-    "gate", "proposes_rl", "tau", "gamma", "temperature", "top_p", "below", "since", "until", "min_p_rl", "min_p",
-    "typical_p", "span", "start", "renyi",
-)  # fmt: skip
-AT_ONCE = 32  # rows that are decided together where each takes much memory: a sorted policy with its sums in float64
+from harness.policy import nucleus
+from harness.policy.gates import Gate, gate_of
+from harness.policy.truncations import WHOLE, Truncation, truncations
 
 
 @dataclass(frozen=True, slots=True)
-class RuleRow:
-    """Say how one response is decoded. `gate` is a criterion of a position, `spike`, or needs no threshold.
-
-    `never` is the primary alone, `always` the target, and `coupling` the target too, at the least replacement
-    (`couple`). `spike` holds where the cross entropy of base and RL is above tau times its mean over the `span`
-    positions before (`Past`).
-    """
-
-    gate: str = "never"
-    primary: str = "base"  # who proposes: "base" or "rl"
-    tau: float = 0.0
-    gamma: float = 0.0  # 0: the target is RL itself, -1: base
-    temperature: float = 1.0
-    top_p: float = 1.0  # 0: greedy
-    below: bool | None = None  # whether the criterion holds below tau or above it; None: its own side (`BELOW`)
-    since: int = 0  # the gate is shut before this absolute position, and from `until` on
-    until: int | None = None
-    min_p_rl: float = 0.0  # the target has no token below this share of RL's largest probability
-    min_p: float = 0.0  # neither policy has a token below this share of its own largest probability
-    typical_p: float = 1.0  # the mass of the locally typical tokens that either policy keeps
-    span: int = 0  # positions that `spike` looks back at, none of them before `start`
-    start: int = 0  # absolute position of the response's first token
-    renyi: bool = False  # tell the primary's Renyi entropy in place of delta log p (`renyi_entropy`)
-
-    def columns(self) -> tuple[float, ...]:
-        """Return the row as numbers, in the order of COLUMNS.
-
-        Raises ValueError for a gate or a primary that is not known, a `spike` without a span, or for min_p beside
-        typical_p: no token need be kept by both.
-        """
-        if self.gate not in GATES:
-            raise ValueError(f"gate={self.gate!r} is not known; accepted: {', '.join(GATES)}")
-        if self.primary not in ("base", "rl"):
-            raise ValueError(f"primary={self.primary!r} is not known; accepted: base, rl")
-        if self.min_p > 0 and self.typical_p < 1:
-            raise ValueError(f"min_p={self.min_p} and typical_p={self.typical_p} are given; accepted: one of them")
-        if self.gate == "spike" and not 1 <= self.span <= MOST_SPAN:
-            raise ValueError(f"span={self.span} is refused; accepted: 1 to {MOST_SPAN} positions")
-        numbers = (self.tau, self.gamma, self.temperature, self.top_p)
-        below = self.gate in BELOW if self.below is None else self.below
-        window = (float(self.since), inf if self.until is None else float(self.until))
-        gate, proposes_rl = float(GATES.index(self.gate)), float(self.primary == "rl")
-        cuts = (self.min_p_rl, self.min_p, self.typical_p)
-        last = (float(self.span), float(self.start), float(self.renyi))
-        return (gate, proposes_rl, *numbers, float(below), *window, *cuts, *last)
-
-
 class Rule:
-    """The rules of n rows as one table, with what the host knows about them before any logits are seen.
+    """How one request is decoded. Without a gate the primary writes alone."""
 
-    `columns` is (n, 15) float64 on the logits' device, in the order of COLUMNS: the gate as its index in GATES, whether
-    RL proposes (0 or 1), tau, gamma, temperature, top-p, whether the criterion holds below tau (0 or 1), the positions
-    between which it is asked, the least share of RL's largest probability, and of a policy's own, the typical mass,
-    how far `spike` looks back and where the response starts, whether a Renyi entropy is told (0 or 1). The rest are
-    plain Python values that may also hold for rows that are not among these n (`take` keeps them): `gates`,
-    `primaries`, `unit_temperature`, `extrapolates`, `reaches_base` (a gamma of -1), `greedy`, `windows` (the gate is
-    not asked everywhere), `guards` (a `min_p_rl` above 0), `min_ps` (a `min_p` above 0), `typical` (a `typical_p`
-    below 1), `longest` (span), `renyis` (a `renyi`).
-    """
+    gate: Gate | None = None
+    primary: str = "base"  # who proposes: "base" or "rl"
+    gamma: float = 0.0  # of the target: -1 is base, 0 is RL (replace), above 0 lies beyond RL (extrapolate)
+    truncation: Truncation = WHOLE
+    temperature: float = 1.0  # of both models, criteria included; 1 where the truncation is greedy
+    since: int = 0  # the window: tokens of the response at which the gate may hold
+    until: float = inf
+    min_p_rl: float = 0.0  # the guard: the target has no token below this share of RL's largest probability
+    tells: str = "delta_logp"  # the statistic that is handed back with each token
+    trace: int | None = None  # whether all facts are handed back too, with so many of each model's likeliest tokens
 
-    def __init__(self, rows: Sequence[RuleRow], device: torch.device | str = "cpu") -> None:
-        """Make the table of these rows; raises ValueError for a gate or a primary that is not known."""
-        table = [row.columns() for row in rows]
-        self.columns = torch.tensor(table, dtype=torch.float64).reshape(len(table), len(COLUMNS)).to(device)
-        self._know(rows)
-
-    def _know(self, rows: Sequence[RuleRow]) -> None:
-        self._rows: Sequence[RuleRow] | None = rows
-        self._parts: dict[str, list[tuple[torch.Tensor, int, Rule]]] = {}
-        self.gates = frozenset(row.gate for row in rows)
-        self.primaries = frozenset(row.primary for row in rows)
-        self.unit_temperature = all(row.temperature == 1 for row in rows)
-        self.extrapolates = any(row.gamma for row in rows)
-        self.reaches_base = any(row.gamma == -1 for row in rows)
-        self.greedy = frozenset(row.top_p == 0 for row in rows)
-        self.windows = any(row.since > 0 or row.until is not None for row in rows)
-        self.guards = any(row.min_p_rl > 0 for row in rows)
-        self.min_ps = any(row.min_p > 0 for row in rows)
-        self.typical = any(row.typical_p < 1 for row in rows)
-        self.renyis = any(row.renyi for row in rows)
-        self.longest = max((row.span for row in rows if row.gate == "spike"), default=0)
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain values, which cross process boundaries."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        gate = None if self.gate is None else {"criterion": self.gate.name, **self.gate.model_dump()}
+        return fields | {"gate": gate, "truncation": {"name": self.truncation.name, **self.truncation.model_dump()}}
 
     @classmethod
-    def known(cls, columns: torch.Tensor, rows: Sequence[RuleRow]) -> "Rule":
-        """Return the rules of a table that lies on a device already: (n, 15) float64, made of these n rows."""
-        made = cls.__new__(cls)
-        made.columns = columns
-        made._know(rows)
+    def of_plain(cls, fields: Mapping[str, Any]) -> "Rule":
+        """Undo `plain`; raises KeyError or ValueError where it is none."""
+        gate, truncation = fields["gate"], dict(fields["truncation"])
+        return cls(**{
+            **fields,
+            "gate": gate and gate_of(gate),
+            "truncation": truncations()[truncation.pop("name")].model_validate(truncation),
+        })  # fmt: skip
+
+
+COLUMNS = (
+    "temperature", "gamma", "min_p_rl", "top_p", "since", "until", "tau", "below", "rl_primary", "draws_target",
+    "greedy",
+)  # fmt: skip
+
+
+def _columns(rule: Rule) -> tuple[float, ...]:
+    """Return a rule's numbers, in the order of COLUMNS."""
+    tau, below = rule.gate.threshold if rule.gate else (inf, False)
+    numbers = rule.temperature, rule.gamma, rule.min_p_rl, rule.truncation.top_p, rule.since, rule.until, tau
+    target = rule.gate is not None and not rule.gate.redraws  # else the gate says itself what is drawn from
+    return (*numbers, below, rule.primary == "rl", target, rule.truncation.greedy)
+
+
+class Rows:
+    """Some of a batch's n rows, known on the host: all of them, none, or those at an index on the device."""
+
+    def __init__(self, rows: Sequence[int], n: int, device: torch.device | str) -> None:
+        self.rows, self.n, self.device = rows, n, device
+        self.all = len(rows) == n and all(row == place for place, row in enumerate(rows))
+
+    @cached_property
+    def index(self) -> Tensor:
+        """(rows,) int64, on the device."""
+        return to_device(self.rows, torch.long, torch.device(self.device))
+
+    def of(self, x: Tensor) -> Tensor:
+        """Return these rows of a tensor."""
+        return x if self.all else x.index_select(0, self.index)
+
+    def write(self, x: Tensor, rows: Tensor) -> None:
+        """Overwrite these rows of a tensor."""
+        x.copy_(rows) if self.all else x.index_copy_(0, self.index, rows.to(x.dtype))
+
+    def apply(self, function: Callable[..., Tensor], x: Tensor, *inputs: Tensor) -> Tensor:
+        """Return x with `function` of these rows of the inputs in their place; of no rows it is not called."""
+        if not self.rows:
+            return x
+        made = function(*(self.of(each) for each in inputs))
+        return made if self.all else x.index_copy(0, self.index, made)
+
+    def put(self, x: Tensor, other: Tensor) -> Tensor:
+        """Return x with these rows of another tensor in their place."""
+        return self.apply(lambda rows: rows, x, other)
+
+    def among(self, part: "Rows") -> "Rows":
+        """Return those of these rows that are in a part, by their places in it."""
+        if self.all or part.all:
+            return Rows(range(len(part.rows)), len(part.rows), self.device) if self.all else self
+        own = set(self.rows)
+        places = [place for place, row in enumerate(part.rows) if row in own]
+        return Rows(places, len(part.rows), self.device)
+
+
+def where(mask: Tensor) -> Rows:
+    """Return the rows where (n,) bool holds; all rows on a GPU, for to know which would be a wait."""
+    n, looked_at = len(mask), mask.device.type in nucleus.LOOKED_AT
+    return Rows(mask.nonzero()[:, 0].tolist() if looked_at else range(n), n, mask.device)
+
+
+Groups = Sequence[tuple[Any, Rows]]
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """The rules of n rows: a table of numbers, (n, COLUMNS) float64, and who asks for what.
+
+    Columns are (n,) unless said otherwise; `temperature`, `gamma` and `min_p_rl` are (n, 1) float32, as they meet
+    vocabularies.
+    """
+
+    table: Tensor
+    gates: Groups  # of (Gate, Rows)
+    truncations: Groups  # of (Truncation, Rows), those that narrow or are greedy
+    tells: Groups  # of (str, Rows), where it is not delta log p
+    tempered: Rows
+    rl_rows: Rows  # whose primary is RL
+    extrapolated: Rows
+    guarded: Rows
+    greedy: Rows
+    traced: Rows
+    rules: Sequence[Rule]  # of these rows
+    _parts: WeakKeyDictionary[Rows, "Rules"] = field(default_factory=WeakKeyDictionary, repr=False)
+
+    @classmethod
+    def compile(cls, rules: Sequence[Rule], device: torch.device | str = "cpu") -> "Rules":
+        """Make the tables of a batch: one copy of all columns to the device, and one of each group's rows."""
+        device = torch.device(device)
+
+        def groups(of: Callable[[Rule], Any]) -> Groups:
+            shared: dict[Any, list[int]] = {}
+            for i, rule in enumerate(rules):
+                if (thing := of(rule)) is not None:
+                    shared.setdefault(thing, []).append(i)
+            return [(thing, Rows(rows, len(rules), device)) for thing, rows in shared.items()]
+
+        def rows(asks: Callable[[Rule], Any]) -> Rows:
+            return Rows([i for i, rule in enumerate(rules) if asks(rule)], len(rules), device)
+
+        table = to_device([_columns(rule) for rule in rules], torch.float64, device)
+        return cls(
+            table.reshape(len(rules), len(COLUMNS)),
+            gates=groups(lambda rule: rule.gate and rule.gate.asked()),
+            truncations=groups(lambda rule: rule.truncation if rule.truncation.narrows else None),
+            tells=groups(lambda rule: None if rule.tells == "delta_logp" else rule.tells),
+            tempered=rows(lambda rule: rule.temperature != 1),
+            rl_rows=rows(lambda rule: rule.primary == "rl"),
+            extrapolated=rows(lambda rule: rule.gamma),
+            guarded=rows(lambda rule: rule.min_p_rl),
+            greedy=rows(lambda rule: rule.truncation.greedy),
+            traced=rows(lambda rule: rule.trace is not None),
+            rules=rules,
+        )
+
+    def of(self, rows: Rows) -> "Rules":
+        """Return the rules of some rows, in their order; the same object for the same rows."""
+        if rows.all:
+            return self
+        if (made := self._parts.get(rows)) is None:
+            made = self._parts[rows] = self._of(rows)
         return made
 
-    def take(self, index: torch.Tensor) -> "Rule":
-        """Return the rules of rows `index` (m,) int64, in that order; a row may be taken several times."""
-        taken = copy(self)
-        taken.columns = self.columns.index_select(0, index)
-        taken._rows, taken._parts = None, {}  # the host does not know which
-        return taken
+    def _of(self, rows: Rows) -> "Rules":
+        def among(groups: Groups) -> Groups:
+            found = [(thing, own.among(rows)) for thing, own in groups]
+            return [(thing, own) for thing, own in found if own.rows]
 
-    def parts(self, kind: str) -> list[tuple[torch.Tensor, int, "Rule"]]:
-        """Return the rows that torch decides by themselves, `AT_ONCE` at a time: made once, so that no step copies.
-
-        On a GPU every part has `AT_ONCE` rows, the last one by repeating its last row: a sum's last bits depend on how
-        many rows are summed at once, and so would a token on who else is in the batch.
-
-        Args:
-            kind: of `KINDS`.
-
-        Returns:
-            For each part the rows' indices, (m,) int64; how many of them are meant, the first ones; their rules. Of
-            rules that were taken, which rows these are is not known, and the parts are all rows.
-        """
-        if kind not in self._parts:
-            rows, device = self._rows, self.columns.device
-            wanted = [i for i in range(self.n) if rows is None or KINDS[kind](rows[i])]
-            made = self._parts[kind] = []
-            for start in range(0, len(wanted), AT_ONCE):
-                part = wanted[start : start + AT_ONCE]
-                meant = len(part)
-                if device.type != "cpu":
-                    part += part[-1:] * (AT_ONCE - meant)
-                at = to_device(part, torch.long, device)
-                some = None if rows is None else Rule.known(self.columns[at], [rows[i] for i in part])
-                made.append((at, meant, some or self.take(at)))
-        return self._parts[kind]
+        named = ("tempered", "rl_rows", "extrapolated", "guarded", "greedy", "traced")
+        return Rules(
+            rows.of(self.table),
+            *(among(groups) for groups in (self.gates, self.truncations, self.tells)),
+            **{name: getattr(self, name).among(rows) for name in named},
+            rules=[self.rules[i] for i in rows.rows],
+        )
 
     @property
     def n(self) -> int:
         """Rows."""
-        return self.columns.shape[0]
+        return len(self.table)
 
     @property
-    def gate(self) -> torch.Tensor:
-        """(n,) float64, the index of each row's gate in GATES."""
-        return self.columns[:, 0]
+    def memory(self) -> int:
+        """How many numbers are to be kept for a request, at most; 0 where no gate looks back."""
+        return max((gate.memory for gate, _ in self.gates), default=0)
 
     @property
-    def proposes_rl(self) -> torch.Tensor:
-        """(n,) bool."""
-        return self.columns[:, 1] > 0
+    def top(self) -> int:
+        """How many of each model's likeliest tokens the traced rows list, at most."""
+        return max((self.rules[i].trace or 0 for i in self.traced.rows), default=0)
 
-    @property
-    def tau(self) -> torch.Tensor:
-        """(n,) float32."""
-        return self.columns[:, 2].float()
+    def _column(self, name: str) -> Tensor:
+        return self.table[:, COLUMNS.index(name)]
 
-    @property
-    def gamma(self) -> torch.Tensor:
-        """(n,) float32."""
-        return self.columns[:, 3].float()
+    @cached_property
+    def temperature(self) -> Tensor:
+        """(n, 1) float32."""
+        return self._column("temperature")[:, None].float()
 
-    @property
-    def temperature(self) -> torch.Tensor:
-        """(n,) float32."""
-        return self.columns[:, 4].float()
+    @cached_property
+    def gamma(self) -> Tensor:
+        """(n, 1) float32."""
+        return self._column("gamma")[:, None].float()
 
-    @property
-    def top_p(self) -> torch.Tensor:
-        """(n,) float64."""
-        return self.columns[:, 5]
+    @cached_property
+    def min_p_rl(self) -> Tensor:
+        """(n, 1) float32."""
+        return self._column("min_p_rl")[:, None].float()
 
-    @property
-    def below(self) -> torch.Tensor:
-        """(n,) bool: whether each row's criterion holds below tau."""
-        return self.columns[:, 6] > 0
+    @cached_property
+    def normalised(self) -> Tensor:
+        """(n, 1) bool: not of greedy rows, which compare logits."""
+        return self._column("greedy")[:, None] == 0
 
-    @property
-    def min_p_rl(self) -> torch.Tensor:
-        """(n,) float32."""
-        return self.columns[:, 9].float()
+    @cached_property
+    def top_p(self) -> Tensor:
+        """(n,) float64, at least 2^-60."""
+        return self._column("top_p").contiguous()
 
-    @property
-    def min_p(self) -> torch.Tensor:
-        """(n,) float32."""
-        return self.columns[:, 10].float()
+    @cached_property
+    def tau(self) -> Tensor:
+        """(n,) float32; infinite without a gate, which then never holds."""
+        return self._column("tau").float()
 
-    @property
-    def typical_p(self) -> torch.Tensor:
-        """(n,) float64."""
-        return self.columns[:, 11]
+    @cached_property
+    def below(self) -> Tensor:
+        """(n,) bool: the gate holds below tau, not above it."""
+        return self._column("below") > 0
 
-    @property
-    def renyi(self) -> torch.Tensor:
-        """(n,) bool: which rows tell a Renyi entropy in place of delta log p."""
-        return self.columns[:, 14] > 0
+    @cached_property
+    def draws_target(self) -> Tensor:
+        """(n,) bool: what the gate redraws comes from the target."""
+        return self._column("draws_target") > 0
 
-    @property
-    def narrows(self) -> torch.Tensor:
-        """(n,) bool: which rows' policies are narrowed by `min_p` or `typical_p`."""
-        return (self.columns[:, 10] > 0) | (self.columns[:, 11] < 1)
+    @cached_property
+    def rl_alone(self) -> Tensor:
+        """(n,) bool: RL writes by itself, and base is never looked at."""
+        return (self._column("rl_primary") > 0) & self._column("tau").isposinf()
 
-    @property
-    def span(self) -> torch.Tensor:
-        """(n,) int64."""
-        return self.columns[:, 12].long()
-
-    @property
-    def start(self) -> torch.Tensor:
-        """(n,) int64."""
-        return self.columns[:, 13].long()
-
-    def open_at(self, positions: torch.Tensor) -> torch.Tensor:
-        """Tell which rows' gates are open where each stands, (n,) int64 absolute positions: -> (n,) bool."""
-        return (self.columns[:, 7] <= positions) & (positions < self.columns[:, 8])
-
-    def has(self, gate: str) -> torch.Tensor:
-        """Tell which rows have this gate: (n,) bool."""
-        return self.gate == GATES.index(gate)
+    def open(self, written: Tensor) -> Tensor:
+        """Tell where the gate may hold, after so many tokens of each response: (n,) int64 -> (n,) bool."""
+        return (self._column("since") <= written) & (written < self._column("until"))
 
 
-# Rows that the kernels leave to torch. Those whose policies are narrowed it decides altogether.
-KINDS: dict[str, Callable[[RuleRow], bool]] = {
-    "narrowed": lambda row: row.min_p > 0 or row.typical_p < 1,
-    "js": lambda row: row.gate == "js" or row.min_p_rl > 0,
-    "coupling": lambda row: row.gate == "coupling",
-    "renyi": lambda row: row.renyi,
-}
-
-
-def to_device(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+def to_device(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Make a tensor of plain values; to a GPU it goes through pinned memory, so that nothing waits for the copy."""
     made = torch.tensor(values, dtype=dtype)
     return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made.to(device)
-
-
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """The uniform numbers of one step, each (n,) float64 in [0, 1), and where it stands.
-
-    Only rules whose gates are not open everywhere, and `spike`, look at `positions`, (n,) int64 and absolute.
-    """
-
-    propose: torch.Tensor
-    redraw: torch.Tensor
-    gate: torch.Tensor
-    positions: torch.Tensor | None = None
-
-    @classmethod
-    def at(cls, keys: torch.Tensor, positions: torch.Tensor) -> "Noise":
-        """Return the noise of responses `keys` at absolute `positions`, both (n,) int64."""
-        return cls(*(uniform(keys, positions, stream) for stream in (PROPOSE, REDRAW, GATE)), positions=positions)
-
-    def take(self, index: torch.Tensor) -> "Noise":
-        """Return the noise of rows `index` (m,) int64."""
-        positions = None if self.positions is None else self.positions[index]
-        return Noise(self.propose[index], self.redraw[index], self.gate[index], positions)
-
-    def opens(self, rule: Rule) -> torch.Tensor:
-        """Tell which rows' gates are open: (n,) bool.
-
-        Raises ValueError where a rule has a window and nobody said where the step stands.
-        """
-        if self.positions is None:
-            raise ValueError("positions are missing: a rule's gate is not open everywhere; accepted: Noise.at")
-        return rule.open_at(self.positions)

@@ -1,88 +1,88 @@
-"""The policies of a step: what proposes, what is drawn from where the gate holds, and the likeliest token of either."""
+"""The policies of a batch: base's, RL's, who proposes, and the target that is drawn from where a gate holds."""
+
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
-from harness.policy.rule import Rule
-
-
-def log_softmax(logits: torch.Tensor, rule: Rule) -> torch.Tensor:
-    """Return log-probabilities over the whole vocabulary at each row's temperature: (n, vocab) -> the same, float32."""
-    return torch.log_softmax(tempered(logits, rule), dim=-1)
+from harness.policy.rule import Rows, Rules
 
 
-def tempered(logits: torch.Tensor, rule: Rule) -> torch.Tensor:
-    """Return float32 logits over the temperature; no copy where both are so already."""
-    logits = logits.float()
-    return logits if rule.unit_temperature else logits / rule.temperature[:, None]
+class Policies:
+    """Both models' log-probabilities at the rules' temperatures, `lb` and `lr`, (n, vocab) float32, and what follows.
+
+    Greedy rows compare the logits themselves: to normalise them could make two of them equal. So where others carry
+    log-probabilities, a greedy row of a primary or target carries logits.
+    """
+
+    def __init__(self, base: Tensor, rl: Tensor, rules: Rules) -> None:
+        self.rules = rules
+        self.lb, self.lr = (self._log_softmax(each) for each in (base, rl))
+        self._scores = rules.greedy.put(self.lb, base.float()), rules.greedy.put(self.lr, rl.float())
+
+    def _log_softmax(self, logits: Tensor) -> Tensor:
+        """Normalise (n, vocab) logits of any float type; NaN everywhere in a row that is no distribution."""
+        logits = logits.float()
+        divided = self.rules.tempered.apply(torch.div, logits, logits, self.rules.temperature)
+        return torch.log_softmax(divided, dim=-1)
+
+    @property
+    def primary(self) -> Tensor:
+        """(n, vocab): who proposes."""
+        return self.rules.rl_rows.put(*self._scores)
+
+    def target(self, rows: Rows) -> tuple[Tensor, Rules]:
+        """Return what is drawn from where the gate holds, of some rows, (rows, vocab), and the rules of these rows.
+
+        It is RL, pi_extra or base, by gamma, without what the guard drops.
+        """
+        sb, sr = (rows.of(each) for each in self._scores)
+        rules = self.rules.of(rows)
+        target = rules.extrapolated.apply(extrapolate, sr, sb, sr, rules.gamma, rules.normalised)
+        return rules.guarded.apply(plausible, target, target, sr, rules.min_p_rl, rules.normalised), rules
 
 
-def primary_of(lb: torch.Tensor, lr: torch.Tensor, rule: Rule) -> torch.Tensor:
-    """Return the log-probabilities that propose, row by row; no copy when all rows have the same primary."""
-    if len(rule.primaries) == 1:
-        return lr if "rl" in rule.primaries else lb
-    return torch.where(rule.proposes_rl[:, None], lr, lb)
-
-
-def target_of(lb: torch.Tensor, lr: torch.Tensor, rule: Rule) -> torch.Tensor:
-    """Return the log-probabilities that are drawn from where the gate holds: two (n, vocab) -> (n, vocab)."""
-    target = extrapolate(lb, lr, rule.gamma) if rule.extrapolates else lr
-    return plausible(target, lr, rule) if rule.guards else target
-
-
-def extrapolate(lb: torch.Tensor, lr: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
-    """Return log pi_extra, proportional to exp(lr + gamma (lr - lb)): two (n, vocab) and (n,) -> (n, vocab).
+def extrapolate(sb: Tensor, sr: Tensor, gamma: Tensor, normalised: Tensor) -> Tensor:
+    """Return log pi_extra, proportional to exp(lr + gamma (lr - lb)): two (n, vocab) -> (n, vocab).
 
     One family: gamma -1 is base, -1 to 0 lies between the two, 0 is RL, and above it lies what is beyond RL. Both ends
     are met to the bit. A token that one model cannot give has no ratio: between the two it has no weight, as in any
     product of powers, and beyond RL, where it would have all, it keeps its RL weight.
+
+    Args:
+        sb, sr: log-probabilities; of greedy rows logits, of which the sum itself is returned: in the same order.
+        gamma: (n, 1). normalised: (n, 1) bool, False for greedy rows.
     """
-    weight = gamma[:, None]
-    extra = torch.log_softmax(lr + moved(weight * (lr - lb)), dim=-1)
-    return torch.where(weight == 0, lr, torch.where(weight == -1, lb, extra))
+    shift = torch.where(normalised, 0.0, sr.logsumexp(1, keepdim=True) - sb.logsumexp(1, keepdim=True))
+    alone = torch.where(gamma > 0, gamma * shift, -torch.inf)  # what a token has more that base cannot give
+    step = torch.where(sb == -torch.inf, alone, gamma * (sr - sb))
+    extra = torch.where(sr == -torch.inf, sr, sr + step)
+    extra = torch.where(normalised, torch.log_softmax(extra, dim=-1), extra)
+    return torch.where(gamma == -1, sb, torch.where(gamma == 0, sr, extra))
 
 
-def moved(step: torch.Tensor) -> torch.Tensor:
-    """Return gamma times the log-ratio, in place, with what `extrapolate` says where a model cannot give the token."""
-    return step.nan_to_num_(nan=0.0, posinf=0.0, neginf=-torch.inf)
-
-
-def plausible(target: torch.Tensor, lr: torch.Tensor, rule: Rule) -> torch.Tensor:
+def plausible(target: Tensor, sr: Tensor, min_p_rl: Tensor, normalised: Tensor) -> Tensor:
     """Return the target without tokens that RL finds implausible: two (n, vocab) -> (n, vocab).
 
-    Those that RL gives less than `min_p_rl` of its largest probability lose their weight to the others: the constraint
-    of contrastive decoding (arXiv 2210.15097), which keeps a large gamma from raising tokens that both models all but
-    exclude. Rows whose `min_p_rl` is 0 stay as they are, to the bit.
+    Those that RL gives less than `min_p_rl` (n, 1) of its largest probability lose their weight to the others: the
+    constraint of contrastive decoding (arXiv 2210.15097), which keeps a large gamma from raising tokens that both
+    models all but exclude.
     """
-    least = lr.amax(1, keepdim=True) + rule.min_p_rl.log()[:, None]
-    kept = torch.log_softmax(target.masked_fill(lr < least, -torch.inf), dim=-1)
-    return torch.where(rule.min_p_rl[:, None] > 0, kept, target)
+    kept = target.masked_fill(sr < sr.amax(1, keepdim=True) + min_p_rl.log(), -torch.inf)
+    return torch.where(normalised, torch.log_softmax(kept, dim=-1), kept)
 
 
-def argmax(logits: torch.Tensor, vocab_size: int | None) -> torch.Tensor:
-    """Return the token of the largest logit, of equal ones the first: (n, padded vocabulary) -> (n,) int64."""
-    return logits[:, :vocab_size].argmax(1)
+def weights(policy: Tensor, rules: Rules) -> Tensor:
+    """Return what is drawn from, (n, vocab) weights at most 1: without what truncations drop; top-p is the draw's."""
+    made = policy.exp()
+    for truncation, rows in rules.truncations:
+        kept = _by_parts(truncation.keep, rows.of(policy))
+        rows.write(made, kept.exp_())
+    return made
 
 
-def argmax_target(
-    base_logits: torch.Tensor, rl_logits: torch.Tensor, rule: Rule, vocab_size: int | None
-) -> torch.Tensor:
-    """Return the likeliest token of each target: two (n, padded vocabulary) -> (n,) int64.
+AT_ONCE = 32  # rows that are narrowed together: a sorted policy with its sums in float64 takes much memory
 
-    For gamma 0 it is the largest logit of RL, for gamma -1 of base, to the bit. Else r + gamma (r - b) is in the order
-    of pi_extra's probabilities, without any normaliser; but for gamma above 0 a token that base cannot give keeps its
-    RL weight (see `extrapolate`), which on this scale is r and gamma times the difference of the two normalisers.
-    """
-    if not rule.extrapolates:
-        return argmax(rl_logits, vocab_size)  # which is plausible
-    b, r = (logits[:, :vocab_size].float() for logits in (base_logits, rl_logits))
-    gamma, temperature = rule.gamma[:, None], rule.temperature[:, None]
-    zb, zr = ((x / temperature).logsumexp(1, keepdim=True) for x in (b, r))
-    alone, impossible = b == float("-inf"), r == float("-inf")
-    beyond = torch.where(gamma > 0, gamma * (zr - zb) * temperature, -torch.inf)
-    score = torch.where(alone, r + beyond, r + gamma * (r - b))
-    score = torch.where(impossible | (gamma == 0), r, score)
-    score = torch.where(gamma == -1, b, score)
-    if rule.guards:
-        least = r.amax(1, keepdim=True) + temperature * rule.min_p_rl.log()[:, None]
-        score = score.masked_fill(r < least, -torch.inf)
-    return score.argmax(1)
+
+def _by_parts(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return torch.cat([function(part) for part in x.split(AT_ONCE)]) if len(x) > AT_ONCE else function(x)

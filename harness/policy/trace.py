@@ -2,7 +2,8 @@
 
 import torch
 
-from harness.policy.criteria import entropy, js_divergence, kl_divergence
+from harness.policy.statistics import entropy, js_divergence, kl_divergence
+from harness.policy.target import Policies
 
 FACTS = (
     "logp_base",  # log pi_Base of the proposed token, nats
@@ -16,7 +17,6 @@ FACTS = (
     "proposed",  # its id
     "js",  # Jensen-Shannon divergence of base and RL, nats
 )
-FACTS_BEFORE_JS = FACTS[:9]  # of traces that were kept by earlier versions
 TOP_FACTS = ("base_id", "base_logp", "rl_id", "rl_logp")  # of the j-th likeliest token of each model, j = 0, 1, ...
 LEAST_LOGP, MOST_KL = -1000.0, 30.0  # what stands for -inf and inf: every fact is finite
 
@@ -58,3 +58,14 @@ def trace(lb: torch.Tensor, lr: torch.Tensor, proposed: torch.Tensor, top: int =
             lists += [ids.float(), values.clamp(min=LEAST_LOGP)]
         kinds.append(torch.stack(lists, dim=2).flatten(1))
     return torch.cat([kind.float() for kind in kinds], dim=1)
+
+
+def traced(policies: Policies, proposed: torch.Tensor) -> torch.Tensor:
+    """Return the facts of those rows whose rules ask for them, with as many likeliest tokens as any of them asks for.
+
+    Args:
+        policies: of n rows.
+        proposed: (n,).
+    """
+    rows, top = policies.rules.traced, policies.rules.top
+    return trace(rows.of(policies.lb), rows.of(policies.lr), rows.of(proposed), top)

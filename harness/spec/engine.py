@@ -1,6 +1,6 @@
 """Which engine decodes, and the settings that are passed through to it."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -14,9 +14,7 @@ class EngineSpec(Spec, frozen=True):
 
     `deterministic` takes vLLM's batch-invariant kernels, with which the same requests give the same bits in any batch.
 
-    With `draft`, the model that proposes writes several tokens before the other one scores them; the tokens are the
-    same. `workers` engines share the work, on Ray: the cluster at `ray_address` (or RAY_ADDRESS), else a private one
-    here.
+    `workers` engines share the work, on Ray: the cluster at `ray_address` (or RAY_ADDRESS), else a private one here.
     """
 
     backend: Backend = Field(default="auto", description="auto, vllm or transformers.")
@@ -41,9 +39,6 @@ class EngineSpec(Spec, frozen=True):
     )
     deterministic: bool = Field(
         default=False, description="The same bits in any batch, for some speed: vLLM on NVIDIA GPUs."
-    )
-    draft: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] | None = Field(
-        default=None, description="Tokens drafted at once, or auto; for backend=transformers, the same tokens."
     )
     vllm_args: dict[str, Any] = Field(
         default_factory=dict, description="Further arguments of vllm.LLM, for what has no field here."

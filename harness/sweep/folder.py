@@ -28,7 +28,7 @@ from harness.sweep.specs import load
 # What may change between two runs of one sweep: it changes neither a token nor which points there are.
 FREE = ("workers", "retries", "batch", "equal_forwards")
 FREE_ENGINE = (
-    "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_gib", "self_test", "draft", "workers",
+    "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_gib", "self_test", "workers",
     "ray_address", "enforce_eager",
 )  # fmt: skip
 

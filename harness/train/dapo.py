@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 from transformers.trainer_callback import PrinterCallback
 
 from harness.errors import UserError
-from harness.policy import log_perplexity, mixed_groups, standardise, token_weights, unclipped
+from harness.policy.advantages import log_perplexity, mixed_groups, standardise, token_weights, unclipped
 from harness.progress import phase
 from harness.train.backends import OnProgress
 from harness.train.facts import Tally

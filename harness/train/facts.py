@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from harness.policy import gradient_coefficient, sums_by_probability
+from harness.policy.advantages import gradient_coefficient, sums_by_probability
 
 BINS = 10  # of the probability of a token
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from harness.grading import DEFAULT_GRADER, grade_many
-from harness.policy import overlong_penalty
+from harness.policy.advantages import overlong_penalty
 
 Completion = str | list[dict[str, Any]]  # plain text, or the messages of a conversation
 Reward = Callable[..., list[float | None]]

@@ -10,8 +10,8 @@ from harness.analysis.histogram import Histogram, as_json
 from harness.analysis.selected import nucleus, selections, threshold
 from harness.analysis.tokens import DELTA_EDGES, TAILS, Generation
 from harness.analysis.traced import word_floor
-from harness.policy import entropy, kl_divergence
 from harness.policy.advantages import gradient_coefficient
+from harness.policy.statistics import entropy, kl_divergence
 from harness.stats import share_ratio, token_share
 
 

@@ -16,9 +16,11 @@ import torch
 from harness.bench import checklist, checks, random_weights
 from harness.bench.steps import STEPS
 from harness.decode.checkpoints import read_checkpoints
-from harness.decode.plan import rule_row
+from harness.decode.plan import rule_of
 from harness.errors import UserError
-from harness.policy import GATES, RuleRow
+from harness.policy.gates import gates
+from harness.policy.rule import Rule
+from harness.policy.truncations import truncations
 from harness.spec import Pair
 
 ROOT = Path(__file__).parents[2]
@@ -214,10 +216,11 @@ def test_a_first_hour_is_no_longer_and_the_page_lists_every_step(monkeypatch):
 
 def test_every_gate_and_every_part_of_a_rule_is_met_by_the_gates_step():
     requests = checks.every_rule()
-    rows = [rule_row(each.decoding, each.sampling, 9 + i % 7) for i, each in enumerate(requests)]
-    rows += [replace(rows[0], renyi=True)] * any(each.decoding.mode == "power" for each in requests)
-    assert {row.gate for row in rows} == set(GATES)
-    for name in RuleRow.__slots__:
+    rows = [rule_of(each.decoding, each.sampling, each.trace) for each in requests]
+    rows += [replace(rows[0], tells="renyi")] * any(each.decoding.mode == "power" for each in requests)
+    assert {row.gate.name for row in rows if row.gate} == set(gates())
+    assert {row.truncation.name for row in rows} == set(truncations())
+    for name in Rule.__slots__:
         assert len({getattr(row, name) for row in rows}) > 1, name
     assert {name.split("=")[0] for way in checks.SAMPLINGS for name in way} >= {"min_p", "typical_p", "temperature"}
     assert {each.trace for each in requests} == {None, 5}

@@ -15,10 +15,14 @@ from harness.decode import Request
 from harness.decode.plan import Plan, rollout
 from harness.decode.power import Chain, power_rollouts
 from harness.errors import UserError
-from harness.policy import Noise, Rule, RuleRow, decide, request_key
-from harness.policy.criteria import renyi_entropy
+from harness.policy.algorithm import decide
+from harness.policy.noise import request_key
+from harness.policy.rule import Rule, Rules
+from harness.policy.statistics import renyi_entropy
+from harness.policy.step import Requests
 from harness.spec import Decoding, Sampling, parse, parse_decoding
 from tests.decode.requests import by_key, facts, make_requests
+from tests.policy.rules import PATHS, decided, requests, rule
 
 END, LENGTH = 2, 4  # of a model of three tokens
 TABLE = torch.randn(4**LENGTH, 3, generator=torch.Generator().manual_seed(2)) * 1.5
@@ -37,8 +41,9 @@ def decode(plans):
     while running:
         prefixes = [[*plans[i].prompt_token_ids[1:], *written[i]] for i in running]
         logits = torch.stack([logits_after(prefix) for prefix in prefixes])
-        at = Noise.at(torch.tensor([plans[i].key for i in running]), torch.tensor([1 + len(p) for p in prefixes]))
-        made = decide(logits, logits, Rule([plans[i].row for i in running]), at)
+        at = torch.tensor([1 + len(p) for p in prefixes])
+        where = Requests(torch.tensor([plans[i].key for i in running]), at, at)
+        made = decide({"base": logits, "rl": logits}, Rules.compile([plans[i].rule for i in running]), where)
         for i, token, delta in zip(running, made.token.tolist(), made.delta_logp.tolist(), strict=True):
             written[i].append(token)
             told[i].append(delta)
@@ -51,7 +56,7 @@ def decode(plans):
 def plans_of(n, **fields):
     decoding = Decoding(mode="power", **fields)
     requests = [Request("", "little", i, decoding, OWN, prompt_token_ids=(9,)) for i in range(n)]
-    row = RuleRow("never", "rl")
+    row = Rule(primary="rl")
     return [Plan(request, (9,), LENGTH, row, request_key(0, "little", request.sample)) for request in requests]
 
 
@@ -98,7 +103,7 @@ def test_the_odds_of_a_move_are_those_of_the_closed_form():
             if old[:place] != new[:place]:
                 break
             told = {
-                x: [renyi_entropy(torch.log_softmax(power * logits_after(x[:i])[None], 1), torch.tensor([1 / power]))
+                x: [renyi_entropy(torch.log_softmax(power * logits_after(x[:i])[None], 1), torch.tensor([[1 / power]]))
                     for i in range(len(x))]
                 for x in (old, new)
             }  # fmt: skip
@@ -130,22 +135,22 @@ def test_renyi_entropy_by_hand():
     for order in (2.0, 4.0):
         cool = torch.log_softmax(order * p.log(), 1)
         want = (p**order).sum(1).log() / (1 - order)
-        assert torch.allclose(renyi_entropy(cool, torch.full((3,), 1 / order)), want, atol=1e-6)
+        assert torch.allclose(renyi_entropy(cool, torch.full((3, 1), 1 / order)), want, atol=1e-6)
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_a_rule_that_tells_a_renyi_entropy_changes_nothing_else(dense):
+@pytest.mark.parametrize("path", PATHS)
+def test_a_rule_that_tells_a_renyi_entropy_changes_nothing_else(path):
     base, rl = (torch.randn(60, 40, generator=torch.Generator().manual_seed(i)) for i in (1, 2))
-    rows = [RuleRow("never", ("base", "rl")[i % 2], temperature=0.25) for i in range(60)]
-    told = [replace(row, renyi=i % 3 == 0) for i, row in enumerate(rows)]
-    noise = Noise.at(torch.arange(60), torch.arange(60))
+    rules = [rule(None, ("base", "rl")[i % 2], temperature=0.25) for i in range(60)]
+    told = [replace(each, tells="renyi") if i % 3 == 0 else each for i, each in enumerate(rules)]
     rl[7, 3] = base[9, 3] = float("nan")
-    one, other = (decide(base, rl, Rule(each), noise, dense=dense) for each in (rows, told))
+    with PATHS[path]():
+        one, other = (decided(base, rl, each, requests(60)) for each in (rules, told))
     assert one.token.equal(other.token)
     assert one.delta_logp[1::3].equal(other.delta_logp[1::3]) or one.delta_logp[1::3].isnan().any()
     assert one.delta_logp.isnan().equal(other.delta_logp.isnan())
     own = torch.where(torch.arange(60)[:, None] % 2 == 0, base, rl)
-    want = renyi_entropy(torch.log_softmax(4 * own, 1), torch.full((60,), 0.25))
+    want = renyi_entropy(torch.log_softmax(4 * own, 1), torch.full((60, 1), 0.25))
     at = [i for i in range(0, 60, 3) if i != 9]
     assert torch.allclose(other.delta_logp[at], want[at], atol=1e-5)
 

@@ -1,5 +1,6 @@
 """The processor's two interfaces and its channel, without an engine around them."""
 
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -9,7 +10,13 @@ import torch
 
 from harness.bench.decision import watched
 from harness.decode.vllm_pair import channel
-from harness.policy import History, Noise, Past, Rule, RuleRow, decide, request_key
+from harness.policy.algorithm import decide
+from harness.policy.combine import Pair
+from harness.policy.memory import Memory
+from harness.policy.noise import request_key
+from harness.policy.rule import Rules
+from harness.policy.step import Requests
+from tests.policy.rules import PATHS, rule
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm
@@ -52,10 +59,10 @@ def test_what_is_no_number_comes_back_as_none():
 
 
 ROWS = [
-    RuleRow("delta_logp", "base", -0.1, 0.0, 1.0, 0.8),
-    RuleRow("never", "rl", top_p=0.7),
-    RuleRow("kl", "base", 0.05, 0.5, 1.2, 1.0),
-    RuleRow("always", "base", 0.0, 0.3, 1.0, 0.9),
+    rule("delta_logp", "base", -0.1, 0.0, 1.0, 0.8),
+    rule(None, "rl", top_p=0.7),
+    rule("kl", "base", 0.05, 0.5, 1.2, 1.0),
+    rule("always", "base", None, 0.3, 1.0, 0.9),
 ]
 
 
@@ -66,7 +73,7 @@ def processor_and_logits(vocab=40, padded=48):
     generator = torch.Generator().manual_seed(1)
     base = torch.randn(6, padded, generator=generator) * 2
     rl = base + torch.randn(6, padded, generator=generator) * 0.3
-    context = {CONTEXT_KEY: SimpleNamespace(base_logits=base, shared=None)}
+    context = {CONTEXT_KEY: SimpleNamespace(base_logits=base, combination=Pair(vocab))}
     config = SimpleNamespace(
         compilation_config=SimpleNamespace(static_forward_context=context),
         scheduler_config=SimpleNamespace(max_num_seqs=16),
@@ -86,17 +93,19 @@ def v2_context(slots, position):
     )
 
 
-def params(row, key, vocab):
+def params(row, key, start=0, **others):
     from vllm import SamplingParams
 
     from harness.decode.vllm_pair.processor import extra_args
 
-    return SamplingParams(temperature=0.0, extra_args=extra_args(row, key, vocab))
+    return SamplingParams(temperature=0.0, extra_args=extra_args(row, key, start, **others))
 
 
-def expected(base, rl, rows, keys, positions, vocab, past=None):
-    noise = Noise.at(torch.tensor(keys), torch.tensor(positions))
-    return decide(base, rl, Rule(rows), noise, vocab_size=vocab, past=past)
+def expected(base, rl, rows, keys, positions, vocab, memory=None, starts=None):
+    at = torch.tensor(positions)
+    starts = at * 0 if starts is None else torch.tensor(starts)
+    where = Requests(torch.tensor(keys), at, starts, memory, torch.arange(len(rows)))
+    return decide({"base": base, "rl": rl}, Rules.compile(rows), where, Pair(vocab))
 
 
 def forced(logits):
@@ -106,15 +115,10 @@ def forced(logits):
 
 
 def test_a_response_that_no_model_can_go_on_with_is_ended():
-    from vllm import SamplingParams
-
-    from harness.decode.vllm_pair.processor import extra_args
-
-    make, config, base, rl, vocab = processor_and_logits()
+    make, config, base, rl, _ = processor_and_logits()
     processor = make(config, V2_STATES)
     for slot in range(6):
-        fields = extra_args(RuleRow("never", "rl"), 17 + slot, vocab, end=31)
-        processor.add_request(slot, SamplingParams(temperature=0.0, extra_args=fields))
+        processor.add_request(slot, params(rule(None, "rl"), 17 + slot, end=31))
     context = v2_context(range(6), torch.full((6,), 3))
     wanted = forced(processor.apply(rl.clone(), context))
     base[2], rl[4] = float("nan"), float("nan")
@@ -135,7 +139,7 @@ def test_both_interfaces_force_the_decided_token(interface):
 
         processor = make(config, torch.device("cpu"), False)
         added = [
-            (place[k], params(ROWS[k], keys[k], vocab), list(range(prompt[k])), [7] * written[k]) for k in range(4)
+            (place[k], params(ROWS[k], keys[k], prompt[k]), list(range(prompt[k])), [7] * written[k]) for k in range(4)
         ]
         added += [(row, SamplingParams(), [1, 2], []) for row in (1, 4)]
         processor.update_state(BatchUpdate(batch_size=6, removed=[], added=added, moved=[]))
@@ -144,10 +148,10 @@ def test_both_interfaces_force_the_decided_token(interface):
         from vllm import SamplingParams
 
         processor = make(config, V2_STATES)
-        processor.add_request(11, params(ROWS[3], 17, vocab))  # a request that has ended; nobody says so
+        processor.add_request(11, params(ROWS[3], 17))  # a request that has ended; nobody says so
         slot_of_row = [11, 3, 8, 0, 7, 4]  # V2 names requests by slots, in any order
         for k, row in enumerate(place):
-            assert processor.add_request(slot_of_row[row], params(ROWS[k], keys[k], vocab))
+            assert processor.add_request(slot_of_row[row], params(ROWS[k], keys[k], prompt[k]))
         assert not processor.add_request(3, SamplingParams())
         assert not processor.add_request(7, SamplingParams())
         position = torch.zeros(6, dtype=torch.long)
@@ -167,7 +171,7 @@ def test_v1_follows_requests_through_removals_moves_and_swaps():
     make, config, base, rl, vocab = processor_and_logits()
     processor = make(config, torch.device("cpu"), False)
     keys = [request_key(1, "q", s) for s in range(4)]
-    added = [(k, params(ROWS[k], keys[k], vocab), [1] * 4, []) for k in range(4)]
+    added = [(k, params(ROWS[k], keys[k], 4), [1] * 4, []) for k in range(4)]
     processor.update_state(BatchUpdate(batch_size=4, removed=[], added=added, moved=[]))
     processor.update_state(
         BatchUpdate(
@@ -190,8 +194,8 @@ def test_v1_follows_requests_through_removals_moves_and_swaps():
     ids=lambda c: next(iter(c)),
 )
 def test_what_would_move_one_model_only_is_refused(change):
-    make, *_, vocab = processor_and_logits()
-    good = params(ROWS[0], 1, vocab)
+    make, *_ = processor_and_logits()
+    good = params(ROWS[0], 1)
     make.validate_params(good)
     for name, value in change.items():
         setattr(good, name, value)
@@ -202,17 +206,17 @@ def test_what_would_move_one_model_only_is_refused(change):
 def test_guided_decoding_is_refused():
     from vllm.sampling_params import StructuredOutputsParams
 
-    make, *_, vocab = processor_and_logits()
-    guided = params(ROWS[0], 1, vocab)
+    make, *_ = processor_and_logits()
+    guided = params(ROWS[0], 1)
     guided.structured_outputs = StructuredOutputsParams(regex="[0-9]+")
     with pytest.raises(ValueError, match=r"structured_outputs=.* is refused"):
         make.validate_params(guided)
 
 
 def test_several_logits_rows_a_request_are_refused():
-    make, config, _, rl, vocab = processor_and_logits()
+    make, config, _, rl, _ = processor_and_logits()
     processor = make(config, V2_STATES)
-    processor.add_request(0, params(ROWS[0], 1, vocab))
+    processor.add_request(0, params(ROWS[0], 1))
     with pytest.raises(RuntimeError, match="speculative decoding is refused"):
         processor.apply(rl.clone(), v2_context([0], torch.zeros(6)))
 
@@ -236,20 +240,18 @@ def test_the_watch_sees_what_it_is_there_for():
 )
 @pytest.mark.parametrize("interface", ["V1", "V2"])
 def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interface, ours, trace):
-    """As on a GPU (`dense`), on a CPU: what would be a wait or a copy there is an operator here as well."""
+    """As on a GPU, on a CPU: what would be a wait or a copy there is an operator here as well."""
     from vllm import SamplingParams
     from vllm.v1.sample.logits_processor import BatchUpdate
 
     make, config, base, rl, vocab = processor_and_logits(vocab=600, padded=608)
     keys = [request_key(0, "p", s) for s in range(6)]
-    rules = [*ROWS, RuleRow("random", "base", 0.3, 0.0, 1.0, 0.8), RuleRow("spike", "rl", 0.9, 0.1, span=2, start=9)]
-    past = Past(History(6), torch.arange(6))
+    rules = [*ROWS, rule("random", "base", 0.3, 0.0, 1.0, 0.8), rule("spike", "rl", 0.9, 0.1, span=2)]
+    memory = Memory(6)
     outputs = [[7] * s for s in range(6)]
     wanted = []
     for k, key in enumerate(keys):
-        wanted.append(params(rules[k], key, vocab) if k in ours else SamplingParams())
-        if k in ours:
-            wanted[k].extra_args["rlvr"]["trace"] = trace
+        wanted.append(params(replace(rules[k], trace=trace), key, 4) if k in ours else SamplingParams())
     if interface == "V1":
         processor = make(config, torch.device("cpu"), False)
         added = [(k, wanted[k], [1] * 4, outputs[k]) for k in range(6)]
@@ -259,15 +261,15 @@ def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interf
         for k in range(6):
             processor.add_request(k + 3, wanted[k])
         processor.apply_staged_writes()
-    processor.dense = True
     context = v2_context(range(3, 9), [3 + len(output) for output in outputs])
     for step in range(4):
         logits = rl.clone() + 0.1 * step
-        found = watched(partial(processor.apply, logits, *([] if interface == "V1" else [context])))
+        with PATHS["as on a GPU"]():
+            found = watched(partial(processor.apply, logits, *([] if interface == "V1" else [context])))
         if step:
             assert found["waits"] == []
         positions = [4 + len(output) for output in outputs]
-        want = expected(base, rl + 0.1 * step, rules, keys, positions, vocab, past)
+        want = expected(base, rl + 0.1 * step, rules, keys, positions, vocab, memory, [4] * 6)
         for k in range(6):
             assert logits[k].argmax() == want.token[k] if k in ours else logits[k].equal(rl[k] + 0.1 * step)
         for output, token in zip(outputs, want.token.tolist(), strict=True):
@@ -275,7 +277,7 @@ def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interf
         context.pos += 1
 
 
-SPIKE = RuleRow("spike", "base", 1.1, 0.4, span=5, start=10)
+SPIKE, START = rule("spike", "base", 1.1, 0.4, span=5), 10
 WORDS, SLOTS = 40, 6
 
 
@@ -288,11 +290,10 @@ def texts_of(request, position, vocab=40):
 
 def alone(request, row):
     """[(token, number)] of a request that nothing interrupts."""
-    past, found = Past(History(1), torch.tensor([0])), []
+    memory, found = Memory(1), []
     for at in range(WORDS):
-        base, rl = (each[None] for each in texts_of(request, row.start + at))
-        noise = Noise.at(torch.tensor([request]), torch.tensor([row.start + at]))
-        got = decide(base, rl, Rule([row]), noise, past=past)
+        base, rl = (each[None] for each in texts_of(request, START + at))
+        got = expected(base, rl, [row], [request], [START + at], None, memory, [START])
         number = channel.encode(got.replaced, got.changed, got.delta_logp)
         found.append((got.token.item(), number.item()))
     return found
@@ -309,8 +310,8 @@ def test_a_preempted_request_looks_back_at_what_it_wrote_before(interface, seed)
     states = SimpleNamespace(max_num_reqs=SLOTS, device=torch.device("cpu"))
     processor = make(config, torch.device("cpu"), False) if interface == "V1" else make(config, states)
     random = np.random.default_rng(seed)
-    rows = [RuleRow("ce", "base", 2.0, start=10) if i % 7 == 3 else SPIKE for i in range(40)]
-    asked = [params(row, i, 40) for i, row in enumerate(rows)]
+    rows = [rule("ce", "base", 2.0) if i % 7 == 3 else SPIKE for i in range(40)]
+    asked = [params(row, i, START) for i, row in enumerate(rows)]
     wanted = [alone(i, row) for i, row in enumerate(rows)]
     outputs = [[] for _ in rows]
     waiting, slots, preempted, looked = list(range(40)), {}, 0, 0
@@ -361,10 +362,10 @@ def test_a_preempted_request_looks_back_at_what_it_wrote_before(interface, seed)
 
 
 def test_a_request_whose_past_was_given_away_is_refused():
-    make, config, base, rl, vocab = processor_and_logits()
+    make, config, base, rl, _ = processor_and_logits()
     states = SimpleNamespace(max_num_reqs=1, device=torch.device("cpu"))
     processor = make(config, states)
-    requests = [params(SPIKE, i, vocab) for i in range(3)]
+    requests = [params(SPIKE, i, START) for i in range(3)]
     config.compilation_config.static_forward_context["rlvr_pair"].base_logits = base[:1]
     for given, position, known in (
         (requests[0], 10, True), (requests[0], 11, True), (requests[1], 10, True), (requests[0], 12, True),

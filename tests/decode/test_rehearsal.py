@@ -8,7 +8,13 @@ import torch
 
 from harness.bench.decision import _growth
 from harness.decode.vllm_pair import step
-from harness.policy import Rule, RuleRow, decide_fused, kernels
+from harness.policy import kernels
+from harness.policy.combine import AddedTokens, Pair
+from harness.policy.fused import decide_fused
+from harness.policy.rule import Rules
+from harness.policy.step import Requests
+from harness.policy.truncations import MinP, Typical
+from tests.policy.rules import rule
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm
@@ -28,7 +34,7 @@ class Recorded:
                     return str(value.dtype)
                 return (type(value).__name__, value == 1, value % 16 == 0)
 
-            for written in args[10:14] if self.name == "decide" else ():  # token, proposal, replaced, delta
+            for written in args[11:15] if self.name == "decide" else ():  # token, proposal, replaced, delta
                 written.zero_()
             self.keys.add((self.name, tuple(map(kind, args)), tuple(sorted(options.items()))))
 
@@ -56,7 +62,7 @@ def processor_of(model, rows):
     config = SimpleNamespace(compilation_config=SimpleNamespace(static_forward_context={CONTEXT_KEY: model}))
     made = PairProcessor(config, SimpleNamespace(max_num_reqs=64, device=torch.device("cpu")))
     for slot, row in enumerate(rows):
-        fields = {} if row is None else extra_args(row, slot, VOCAB)
+        fields = {} if row is None else extra_args(row, slot, 3)
         made.add_request(slot, SamplingParams(temperature=0.0, extra_args=fields))
     n = len(rows)
     slots = torch.arange(n, dtype=torch.int32)
@@ -70,14 +76,14 @@ def test_a_step_finds_every_kernel_compiled_that_the_rehearsal_has_run(keys, sha
 
     base, rl = (torch.zeros(3, WIDTH, dtype=dtype) for _ in range(2))
     model = SimpleNamespace(
-        config=SimpleNamespace(rlvr_vocab=VOCAB), shared=shared, base_logits=base, _rehearsed=False,
-    )  # fmt: skip
+        combination=AddedTokens(VOCAB, shared) if shared else Pair(VOCAB), base_logits=base, _rehearsed=False
+    )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("harness.decode.vllm_pair.model.PROFILED", ("cpu",))
         RLVRPairForCausalLM._hand_over(model, base, rl)
     rehearsed = set(keys)
     assert {name for name, *_ in rehearsed} == {"summarise", "normalise", "gather", "decide", "force"}
-    for rows in ([RuleRow("kl", tau=0.1)] * 3, [RuleRow(), None, RuleRow("coupling")]):
+    for rows in ([rule("kl", tau=0.1)] * 3, [rule(None), None, rule("coupling")]):
         keys.clear()
         processor, context = processor_of(model, rows)
         processor.apply(rl.float().clone(), context)
@@ -90,18 +96,19 @@ def test_no_step_holds_more_than_the_rehearsal(keys):
     n, vocab = 48, 20_000
     base, rl = (torch.randn(n, vocab, generator=torch.Generator().manual_seed(i)) for i in range(2))
     numbers = torch.arange(n)
-    held = _growth(lambda: step.rehearse(base, rl, vocab_size=vocab))
+    held = _growth(lambda: step.rehearse(base, rl, Pair(vocab)))
     ways = {
-        "trace": RuleRow("kl", tau=0.1), "coupling": RuleRow("coupling", gamma=0.1, temperature=0.9, top_p=0.9),
-        "js": RuleRow("js", tau=0.1, gamma=0.1, min_p_rl=0.1), "min-p": RuleRow("kl", tau=0.1, gamma=0.1, min_p=0.1),
-        "typical": RuleRow("kl", tau=0.1, gamma=0.1, typical_p=0.9),
+        "trace": rule("kl", tau=0.1, trace=10), "coupling": rule("coupling", gamma=0.1, temperature=0.9, top_p=0.9),
+        "js": rule("js", tau=0.1, gamma=0.1, min_p_rl=0.1),
+        "min-p": rule("kl", tau=0.1, gamma=0.1, truncation=MinP(min_p=0.1)),
+        "typical": rule("kl", tau=0.1, gamma=0.1, truncation=Typical(typical_p=0.9)),
     }  # fmt: skip
     for name, row in ways.items():
-        rule, traced = Rule([row] * n), numbers if name == "trace" else None
+        rules, where = Rules.compile([row] * n), Requests(numbers, numbers, numbers)
 
-        def one(rule=rule, traced=traced):
+        def one(rules=rules, where=where):
             logits = rl.clone()  # as runner V2 has them
-            return decide_fused(base, logits, rule, numbers, numbers, vocab_size=vocab, traced=traced, top=10)
+            return decide_fused({"base": base, "rl": logits}, rules, where, Pair(vocab))
 
         grown = _growth(one)
         print(f"{name}: {grown / base.numel():.1f} bytes a logit, rehearsed {held / base.numel():.1f}")

@@ -57,8 +57,6 @@ def test_what_cannot_be_is_refused_in_one_sentence(peaked_pair, tmp_path):
         read_checkpoints(on(peaked_pair, tiny_pair().rl))
     with pytest.raises(UserError, match=r"^target='nowhere/here/it is' does not exist; accepted: "):
         read_checkpoints(on(peaked_pair, "nowhere/here/it is"))
-    with pytest.raises(UserError, match=r"^draft=2 is refused with target="):
-        open_engine(three, TRANSFORMERS.replace(draft=2))
     with (
         open_engine(three, TRANSFORMERS) as engine,
         pytest.raises(UserError, match=r"^mode=expo is refused with target=.*; accepted: mode=extrapolate$"),

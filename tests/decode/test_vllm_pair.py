@@ -12,10 +12,12 @@ import pytest
 import torch
 from scipy import stats
 
+from harness.bench.closed_form import distribution
 from harness.decode import Request, open_engine
 from harness.decode.types import BrokenLogits
 from harness.errors import UserError
-from harness.policy import Rule, distribution
+from harness.policy.combine import Pair
+from harness.policy.rule import Rules
 from harness.spec import Decoding, Sampling
 from tests.conftest import vllm_spec
 from tests.decode.apart import requests_of
@@ -168,16 +170,16 @@ def test_both_submodels_give_the_logits_of_transformers_under_chunked_prefill(vl
     ids=lambda d: d.label(),
 )
 def test_draws_of_the_engine_follow_the_closed_form(vllm_engine, transformers_engine, decoding):
-    from harness.decode.plan import rule_row
+    from harness.decode.plan import rule_of
 
     n, sampling = 3000, Sampling(max_tokens=1, top_p=0.9, temperature=6.0)
     requests = [Request("What is 2 + 2?", "law", sample, decoding, sampling) for sample in range(n)]
     rollouts = list(vllm_engine.generate(requests))
     logits = transformers_engine.logits(list(rollouts[0].prompt_token_ids))
     law, replaced = distribution(
-        *(x[-1:] for x in logits),
-        Rule([rule_row(decoding, sampling)]),
-        vocab_size=vllm_engine.checkpoints.vocab_size,
+        {role: x[-1:] for role, x in zip(("base", "rl"), logits, strict=True)},
+        Rules.compile([rule_of(decoding, sampling)]),
+        combination=Pair(vllm_engine.checkpoints.vocab_size),
     )
     counts = np.bincount([r.token_ids[0] for r in rollouts], minlength=law.shape[1])
     expected = law[0].numpy() * n

@@ -15,8 +15,12 @@ import torch
 from triton.runtime import interpreter
 
 from harness.bench.fused import DecisionBatch, Outcome, outcome
-from harness.policy import Decision, Past, Rule, decide_fused, kernels
-from harness.policy.fused import force
+from harness.policy import kernels
+from harness.policy.algorithm import Decision
+from harness.policy.combine import Pair
+from harness.policy.fused import decide_fused, force
+from harness.policy.memory import Memory
+from harness.policy.step import Requests
 from tests.policy.lockstep import in_lockstep
 
 
@@ -51,11 +55,12 @@ def run_roughly(batch: DecisionBatch) -> Outcome:
         return run(batch)
 
 
-def fused(batch: DecisionBatch, past: Past | None = None) -> Decision:
-    """Decide as an engine does on a GPU, the rows that torch amends among them."""
+def fused(batch: DecisionBatch, memory: Memory | None = None, start: int = 0) -> Decision:
+    """Decide as an engine does on a GPU, the rows that torch decides among them."""
+    n = len(batch.rows)
+    where = Requests(batch.keys, batch.positions, torch.full((n,), start), memory, torch.arange(n))
     with in_lockstep(kernels):
-        facts = {"vocab_size": batch.vocab_size, "past": past}
-        return decide_fused(batch.base, batch.rl, Rule(batch.rows), batch.keys, batch.positions, **facts)
+        return decide_fused(batch.logits, batch.rules, where, Pair(batch.vocab_size))
 
 
 def forced(logits: torch.Tensor, decided: torch.Tensor | None, decision: Decision) -> torch.Tensor:

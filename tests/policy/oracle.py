@@ -24,13 +24,16 @@ def nucleus(p, top_p):
     return {y: p[y] / mass for y in kept}
 
 
-def narrowed(p, row):
-    """p without the tokens that min-p or typical sampling drop: sets made token by token, by their definitions."""
-    kept = {y for y, x in enumerate(p) if x >= row.min_p * max(p)}
-    if row.typical_p < 1:
+def narrowed(p, rule):
+    """p without the tokens that truncations drop (but top-p): sets made token by token, by their definitions."""
+    how = rule.truncation
+    kept = {y for y, x in enumerate(p) if x >= getattr(how, "min_p", 0) * max(p)}
+    if how.greedy:
+        kept = {p.index(max(p))}
+    if how.name == "typical_p":
         typical, mass = set(), 0.0
         for y in sorted((y for y in range(len(p)) if p[y] > 0), key=lambda y: (abs(-math.log(p[y]) - entropy(p)), y)):
-            if mass < row.typical_p:
+            if mass < how.typical_p:
                 typical.add(y)
             mass += p[y]
         kept &= typical
@@ -84,7 +87,7 @@ def halfway(p, q):
     return [(x + y) / 2 for x, y in zip(p, q, strict=True)]
 
 
-def criterion_holds(name, pb, pr, y, tau, rho, below=None):
+def criterion_holds(name, pb, pr, y, tau, rho, below):
     value = {
         "delta_logp": lambda: math.log(pr[y]) - math.log(pb[y]),
         "random": lambda: rho,
@@ -98,37 +101,39 @@ def criterion_holds(name, pb, pr, y, tau, rho, below=None):
         "kl_base_rl": lambda: kl(pb, pr),
         "kl": lambda: (kl(pr, pb) + kl(pb, pr)) / 2,
     }[name]()
-    if below is None:
-        below = name in ("delta_logp", "random")
     return value < tau if below else value > tau
 
 
-def extrapolated(pb, pr, row):
-    logits = [math.log(r) + row.gamma * (math.log(r) - math.log(b)) for b, r in zip(pb, pr, strict=True)]
-    kept = [r >= row.min_p_rl * max(pr) for r in pr]
+def extrapolated(pb, pr, rule):
+    logits = [math.log(r) + rule.gamma * (math.log(r) - math.log(b)) for b, r in zip(pb, pr, strict=True)]
+    kept = [r >= rule.min_p_rl * max(pr) for r in pr]
     p = [x if keep else 0.0 for x, keep in zip(softmax(logits), kept, strict=True)]
     return [x / sum(p) for x in p]
 
 
-def opens(row, position):
-    return row.since <= position and (row.until is None or position < row.until)
+def opens(rule, written):
+    return rule.since <= written < rule.until
 
 
-def step(base, rl, row, u_propose, u_redraw, rho, position=0):
-    """(token, proposed, replaced, delta) for one position under a RuleRow."""
-    pb, pr = softmax(base, row.temperature), softmax(rl, row.temperature)
-    y = draw(narrowed(pb if row.primary == "base" else pr, row), row.top_p, u_propose)
-    if not opens(row, position):
-        return y, y, False, math.log(pr[y]) - math.log(pb[y])
-    if row.gate == "coupling":
-        token = coupled(nucleus(narrowed(pb if row.primary == "base" else pr, row), row.top_p),
-                        nucleus(narrowed(extrapolated(pb, pr, row), row), row.top_p), y, u_redraw, rho)  # fmt: skip
-        return token, y, token != y, math.log(pr[y]) - math.log(pb[y])
-    held = {"never": False, "always": True}.get(row.gate)
-    if held is None:
-        held = criterion_holds(row.gate, pb, pr, y, row.tau, rho, row.below)
-    token = draw(narrowed(extrapolated(pb, pr, row), row), row.top_p, u_redraw) if held else y
-    return token, y, held, math.log(pr[y]) - math.log(pb[y])
+def holds(gate, pb, pr, y, rho):
+    return gate.name == "always" or criterion_holds(gate.name, pb, pr, y, gate.tau, rho, gate.holds_below)
+
+
+def step(base, rl, rule, u_propose, u_redraw, rho, written=0):
+    """(token, proposed, replaced, delta) for one position under a Rule."""
+    pb, pr = softmax(base, rule.temperature), softmax(rl, rule.temperature)
+    proposal = narrowed(pb if rule.primary == "base" else pr, rule)
+    y = draw(proposal, rule.truncation.top_p, u_propose)
+    delta = math.log(pr[y]) - math.log(pb[y])
+    if rule.gate is None or not opens(rule, written):
+        return y, y, False, delta
+    target = narrowed(extrapolated(pb, pr, rule), rule)
+    if rule.gate.name == "coupling":
+        laws = (nucleus(each, rule.truncation.top_p) for each in (proposal, target))
+        token = coupled(*laws, y, u_redraw, rho)
+        return token, y, token != y, delta
+    held = holds(rule.gate, pb, pr, y, rho)
+    return draw(target, rule.truncation.top_p, u_redraw) if held else y, y, held, delta
 
 
 def coupled(b, q, y, u, rho):
@@ -144,22 +149,24 @@ def coupled(b, q, y, u, rho):
     return z
 
 
-def law(base, rl, row):
+def law(base, rl, rule):
     """({token: P}, P(replaced)) by enumerating every proposed and every redrawn token."""
-    pb, pr = softmax(base, row.temperature), softmax(rl, row.temperature)
-    target = nucleus(narrowed(extrapolated(pb, pr, row), row), row.top_p)
-    out, replaced = [0.0] * len(base), 0.0
-    if row.gate == "coupling":
-        b = nucleus(narrowed(pb if row.primary == "base" else pr, row), row.top_p)
-        return [target.get(y, 0.0) for y in range(len(base))], sum(max(p - target.get(y, 0.0), 0) for y, p in b.items())
-    for y, p in nucleus(narrowed(pb if row.primary == "base" else pr, row), row.top_p).items():
-        if row.gate == "random":
-            chance = min(max(row.tau, 0.0), 1.0)
-            chance = 1 - chance if row.below is False else chance
-        elif row.gate in ("never", "always"):
-            chance = float(row.gate == "always")
+    pb, pr = softmax(base, rule.temperature), softmax(rl, rule.temperature)
+    proposal, target = (
+        nucleus(narrowed(each, rule), rule.truncation.top_p)
+        for each in (pb if rule.primary == "base" else pr, extrapolated(pb, pr, rule))
+    )
+    out, replaced, gate = [0.0] * len(base), 0.0, rule.gate
+    if gate is not None and gate.name == "coupling":
+        return [target.get(y, 0.0) for y in range(len(base))], sum(
+            max(p - target.get(y, 0.0), 0) for y, p in proposal.items()
+        )
+    for y, p in proposal.items():
+        if gate is not None and gate.name == "random":
+            chance = min(max(gate.tau, 0.0), 1.0)
+            chance = chance if gate.holds_below else 1 - chance
         else:
-            chance = float(criterion_holds(row.gate, pb, pr, y, row.tau, 0.0, row.below))
+            chance = float(gate is not None and holds(gate, pb, pr, y, 0.0))
         out[y] += p * (1 - chance)
         replaced += p * chance
         for z, q in target.items():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.policy import (
+from harness.policy.advantages import (
     METHODS,
     gradient_coefficient,
     group_advantages,

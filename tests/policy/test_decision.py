@@ -2,121 +2,81 @@
 
 import itertools
 from dataclasses import replace
+from math import inf
 
 import pytest
 import torch
 from scipy import stats
 
+from harness.bench.closed_form import distribution
 from harness.bench.decision import watched
-from harness.policy import CRITERIA, GATES, History, Noise, Past, Rule, RuleRow, decide, distribution, propose
+from harness.policy.algorithm import decide
+from harness.policy.gates import gates
+from harness.policy.memory import Memory
+from harness.policy.noise import PROPOSE, REDRAW
+from harness.policy.nucleus import draw
+from harness.policy.rule import Rule, Rules
+from harness.policy.step import Requests
+from harness.policy.truncations import MinP, Typical
 from tests.policy import oracle
+from tests.policy.rules import ALONE, PATHS, decided, every_rule, gate, logits, numbers, requests, rule, taken
 
-ALONE = [gate for gate in GATES if gate != "spike"]  # which look at one position; test_history has the other
-
-TAUS = {"delta_logp": (-1.0, -0.2, 0.1), "random": (0.1, 0.6)}  # all other criteria: (0.05, 0.5, 1.2)
-MODES = [("base", 0.0), ("base", 0.7), ("base", -0.4), ("rl", 0.0), ("rl", 0.3), ("rl", -1.0)]  # (primary, gamma)
+NAMES = ("token", "proposed", "replaced", "delta_logp")
 
 
-def logits(n, vocab, seed=0, scale=2.0):
-    generator = torch.Generator().manual_seed(seed)
-    base = torch.randn(n, vocab, generator=generator) * scale
-    return base, base + torch.randn(n, vocab, generator=generator)
-
-
-def noise(n, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    numbers = (torch.rand(n, dtype=torch.float64, generator=generator) for _ in range(3))
-    return Noise(*numbers, torch.arange(n) % 9)
-
-
-def taken(draws, index):
-    return Noise(*(each[index] for each in (draws.propose, draws.redraw, draws.gate, draws.positions)))
-
-
-def every_rule():
-    for gate in ALONE:
-        for tau in TAUS.get(gate, (0.0,) if gate in ("never", "always", "coupling") else (0.05, 0.5, 1.2)):
-            for (primary, gamma), top_p, temperature in itertools.product(MODES, (0.0, 0.4, 0.7, 1.0), (1.0, 0.6)):
-                turn = hash((tau, gamma, top_p))
-                window = ((0, None), (0, 4), (3, None))[turn % 3]
-                below, least = (None, True, False)[hash(top_p) % 3], (0.0, 0.3)[turn // 3 % 2]
-                narrow = ((0.0, 1.0), (0.2, 1.0), (0.0, 0.5), (0.05, 1.0))[turn // 6 % 4 if top_p else 0]
-                yield RuleRow(gate, primary, tau, gamma, temperature, top_p, below, *window, least, *narrow)
-
-
-@pytest.mark.parametrize("gate", ALONE)
-def test_every_rule_in_one_mixed_batch_matches_the_oracle(gate):
-    rows = [row for row in every_rule() if row.gate == gate or hash((row.tau, row.top_p)) % 5 == 0] * 2
-    base, rl = logits(len(rows), vocab=7)
-    draws = noise(len(rows), seed=1)
-    for dense in (False, True):
-        got = decide(base, rl, Rule(rows), draws, dense=dense)
-        for i, row in enumerate(rows):
-            numbers = (draws.propose[i].item(), draws.redraw[i].item(), draws.gate[i].item())
-            token, proposed, replaced, delta = oracle.step(base[i].tolist(), rl[i].tolist(), row, *numbers, i % 9)
-            assert (got.token[i], got.proposed[i], got.replaced[i]) == (token, proposed, replaced), row
-            assert got.delta_logp[i].item() == pytest.approx(delta, abs=1e-5)
-            assert bool(got.changed[i]) == (token != proposed)
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("name", ALONE)
+def test_every_rule_in_one_mixed_batch_matches_the_oracle(name, path):
+    own = (lambda each: each.gate is None) if name is None else (lambda each: each.gate and each.gate.name == name)
+    rules = [each for i, each in enumerate(every_rule()) if own(each) or i % 5 == 0] * 2
+    base, rl = logits(len(rules), vocab=7)
+    where = requests(len(rules), seed=1)
+    with PATHS[path]():
+        got = decided(base, rl, rules, where)
+    for i, (each, uniform) in enumerate(zip(rules, numbers(where), strict=True)):
+        token, proposed, replaced, delta = oracle.step(base[i].tolist(), rl[i].tolist(), each, *uniform, i % 9)
+        assert (got.token[i], got.proposed[i], got.replaced[i]) == (token, proposed, replaced), each
+        assert got.delta_logp[i].item() == pytest.approx(delta, abs=1e-5)
+        assert bool(got.changed[i]) == (token != proposed)
 
 
 def test_closed_form_matches_enumeration():
-    rows = list(every_rule())
-    base, rl = logits(len(rows), vocab=6, seed=3)
-    law, replaced = distribution(base, rl, Rule(rows))
-    for i, row in enumerate(rows):
-        expected, expected_replaced = oracle.law(base[i].tolist(), rl[i].tolist(), row)
-        assert law[i].tolist() == pytest.approx(expected, abs=1e-6), row
+    rules = [replace(each, since=0, until=inf) for each in every_rule()]
+    base, rl = logits(len(rules), vocab=6, seed=3)
+    law, replaced = distribution({"base": base, "rl": rl}, Rules.compile(rules))
+    for i, each in enumerate(rules):
+        expected, expected_replaced = oracle.law(base[i].tolist(), rl[i].tolist(), each)
+        assert law[i].tolist() == pytest.approx(expected, abs=1e-6), each
         assert replaced[i].item() == pytest.approx(expected_replaced, abs=1e-6)
 
 
-def test_the_closed_form_of_a_gate_that_is_shut_is_the_proposals():
-    n = 30
-    base, rl = logits(n, vocab=8, seed=2)
-    at = torch.arange(n)
-    rows = (
-        RuleRow("kl", tau=0.05, top_p=0.9, since=10, until=20),
-        RuleRow("never", top_p=0.9),
-        RuleRow("kl", tau=0.05, top_p=0.9),
-    )
-    rule, never, always = (Rule([row] * n) for row in rows)
-    (law, replaced), (shut, _), (opened, share) = (
-        distribution(base, rl, each, positions=at) for each in (rule, never, always)
-    )
-    inside = (at >= 10) & (at < 20)
-    assert law[inside].equal(opened[inside])
-    assert law[~inside].equal(shut[~inside])
-    assert replaced.equal(torch.where(inside, share, 0.0))
-    with pytest.raises(ValueError, match="positions are missing"):
-        decide(base, rl, rule, Noise(*(torch.zeros(n, dtype=torch.float64) for _ in range(3))))
-
-
 @pytest.mark.parametrize(
-    "row",
+    "each",
     [
-        RuleRow("never", "base", top_p=0.7),
-        RuleRow("always", "base", 0.0, 3.0, 1.0, 0.9, None, 0, None, 0.2),
-        RuleRow("js", "base", 0.02, 0.5, 1.0, 1.0, None, 0, None, 0.05),
-        RuleRow("always", "base", gamma=0.5, top_p=0.9),
-        RuleRow("delta_logp", "base", -0.2, 0.0, 1.0, 0.7),
-        RuleRow("delta_logp", "base", -0.2, 0.5, 0.8, 1.0),
-        RuleRow("delta_logp", "rl", 0.3, 0.1, 1.0, 0.95),
-        RuleRow("kl", "base", 0.1, 0.05, 1.0, 0.7),
-        RuleRow("entropy_base", "base", 0.5, 0.0, 1.3, 1.0),
-        RuleRow("random", "base", 0.3, 0.2, 1.0, 0.8),
-        RuleRow("coupling", "base", 0.0, 0.0, 1.0, 0.9),
-        RuleRow("never", "rl", min_p=0.1),
-        RuleRow("delta_logp", "base", -0.2, 0.5, typical_p=0.6),
-        RuleRow("coupling", "base", typical_p=0.8),
-        RuleRow("coupling", "rl", 0.0, 0.7, 0.8, 0.7),
+        rule(None, top_p=0.7),
+        rule("always", gamma=3.0, top_p=0.9, min_p_rl=0.2),
+        rule("js", "base", 0.02, 0.5, min_p_rl=0.05),
+        rule("delta_logp", "base", -0.2, 0.0, top_p=0.7),
+        rule("delta_logp", "base", -0.2, 0.5, 0.8),
+        rule("delta_logp", "rl", 0.3, 0.1, top_p=0.95),
+        rule("kl", "base", 0.1, 0.05, top_p=0.7, since=101),
+        rule("entropy_base", "base", 0.5, 0.0, 1.3),
+        rule("random", "base", 0.3, 0.2, top_p=0.8),
+        rule("coupling", top_p=0.9),
+        rule(None, "rl", truncation=MinP(min_p=0.1)),
+        rule("delta_logp", "base", -0.2, 0.5, truncation=Typical(typical_p=0.6)),
+        rule("coupling", truncation=Typical(typical_p=0.8)),
+        rule("coupling", "rl", None, 0.7, 0.8, 0.7),
     ],
-    ids=lambda row: f"{row.gate}-{row.primary}-g{row.gamma}-p{row.top_p}-m{row.min_p}-t{row.typical_p}",
+    ids=lambda each: f"{each.gate and each.gate.name}-{each.primary}-g{each.gamma}-{each.truncation}",
 )
-def test_draws_follow_the_closed_form(row):
+def test_draws_follow_the_closed_form(each):
     n, vocab = 20_000, 40
     base, rl = logits(1, vocab, seed=5)
-    keys = torch.arange(n) * 7919 + 13
-    got = decide(base.expand(n, -1), rl.expand(n, -1), Rule([row] * n), Noise.at(keys, torch.full((n,), 100)))
-    law, replaced = distribution(base, rl, Rule([row]))
+    at = torch.full((n,), 100)
+    where = Requests(torch.arange(n) * 7919 + 13, at, at * 0)
+    got = decided(base.expand(n, -1), rl.expand(n, -1), each, where)
+    law, replaced = distribution({"base": base, "rl": rl}, Rules.compile([each]), taken(where, [0]))
     counts = torch.bincount(got.token, minlength=vocab).double()
     assert counts[law[0] == 0].sum() == 0  # nothing outside the support
     likely = law[0] * n >= 5
@@ -129,18 +89,21 @@ def test_draws_follow_the_closed_form(row):
     assert abs(got.replaced.double().mean().item() - replaced.item()) <= 4 * spread
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_coupling_gives_the_targets_law_and_replaces_least(dense):
+@pytest.mark.parametrize("path", PATHS)
+def test_coupling_gives_the_targets_law_and_replaces_least(path):
     n, vocab = 400, 30
     base, rl = logits(n, vocab, seed=7)
     base[:100] = rl[:100]  # nothing to do there
-    rows = [RuleRow("coupling", ("base", "rl")[i % 2], gamma=(0.0, 0.5)[i // 2 % 2], top_p=0.9) for i in range(n)]
-    rule, target = Rule(rows), Rule([replace(row, gate="always") for row in rows])
-    (law, replaced), (wanted, _) = distribution(base, rl, rule), distribution(base, rl, target)
-    alone, _ = distribution(base, rl, Rule([replace(row, gate="never") for row in rows]))
+    rules = [rule("coupling", ("base", "rl")[i % 2], gamma=(0.0, 0.5)[i // 2 % 2], top_p=0.9) for i in range(n)]
+    both = {"base": base, "rl": rl}
+    (law, replaced), (wanted, _), (alone, _) = (
+        distribution(both, Rules.compile([replace(each, gate=gate(name)) for each in rules]))
+        for name in ("coupling", "always", None)
+    )
     assert torch.allclose(law, wanted)
     assert torch.allclose(replaced, (wanted - alone).abs().sum(1) / 2)
-    got = decide(base, rl, rule, noise(n, seed=8), dense=dense)
+    with PATHS[path]():
+        got = decided(base, rl, rules)
     assert got.changed.equal(got.replaced)  # what is redrawn is never what was proposed
     assert not got.replaced[:100].any()
     assert (wanted.gather(1, got.token[:, None]) > 0).all()
@@ -149,56 +112,57 @@ def test_coupling_gives_the_targets_law_and_replaces_least(dense):
 def test_identities():
     n, vocab = 500, 30
     base, rl = logits(n, vocab, seed=9)
-    draws = noise(n, seed=2)
+    where = requests(n, seed=2)
 
-    def tokens(gate, primary="base", tau=-0.2, gamma=0.0, temperature=1.0, top_p=0.7, draws=draws):
-        return decide(base, rl, Rule([RuleRow(gate, primary, tau, gamma, temperature, top_p)] * n), draws)
+    def tokens(name, tau=None, gamma=0.0, **others):
+        return decided(base, rl, rule(name, "base", tau, gamma, **{"top_p": 0.7, **others}), where)
 
-    swapped = Noise(draws.redraw, draws.redraw, draws.gate)
-    never = tokens("never")
-    assert torch.equal(never.token, never.proposed)
+    never = tokens(None)
+    assert never.token.equal(never.proposed)
     assert not never.replaced.any()
     # always, gamma 0 is RL: the same tokens RL alone draws from the same numbers
-    assert torch.equal(tokens("always").token, tokens("never", "rl", draws=swapped).token)
+    alone = draw(torch.log_softmax(rl, 1).exp(), torch.full((n,), 0.7, dtype=torch.float64), where.noise(REDRAW))
+    assert tokens("always").token.equal(alone)
     # extrapolating by nothing is replacing, to the token
-    assert torch.equal(tokens("delta_logp", gamma=0.0).token, tokens("delta_logp", gamma=1e-12).token)
+    assert tokens("delta_logp", -0.2).token.equal(tokens("delta_logp", -0.2, 1e-12).token)
     # a threshold nothing reaches is the primary; one everything reaches is the target
-    assert torch.equal(tokens("delta_logp", tau=-1e9).token, never.token)
-    assert torch.equal(tokens("delta_logp", tau=1e9).token, tokens("always").token)
+    assert tokens("delta_logp", -1e9).token.equal(never.token)
+    assert tokens("delta_logp", 1e9).token.equal(alone)
     # low temperature is greedy
-    assert torch.equal(tokens("never", temperature=1e-4).token, base.argmax(-1))
-    assert torch.equal(tokens("always", temperature=1e-4).token, rl.argmax(-1))
+    assert tokens(None, temperature=1e-6).token.equal(base.argmax(-1))
+    assert tokens("always", temperature=1e-6).token.equal(rl.argmax(-1))
     # more and more extrapolation ends at the token RL raised most
-    assert torch.equal(
-        tokens("always", gamma=1e4).token, (torch.log_softmax(rl, -1) - torch.log_softmax(base, -1)).argmax(-1)
-    )
+    raised = torch.log_softmax(rl, -1) - torch.log_softmax(base, -1)
+    assert tokens("always", gamma=1e4).token.equal(raised.argmax(-1))
 
 
-@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("top_p", [0.0, 0.9, 1.0])
-def test_gamma_is_one_family_from_base_to_beyond_rl(top_p, dense):
+def test_gamma_is_one_family_from_base_to_beyond_rl(top_p, path):
     """Its ends are base and RL to the bit, also where a model cannot give a token; between them such tokens go."""
     n, vocab = 400, 30
     base, rl = logits(n, vocab, seed=4)
     base[::2, ::3], rl[1::2, ::5] = -torch.inf, -torch.inf
-    draws = noise(n, seed=3)
-    swapped = Noise(draws.redraw, draws.redraw, draws.gate)
+    where = requests(n, seed=3)
+    share = torch.full((n,), top_p, dtype=torch.float64)
 
-    def tokens(gate, primary="base", gamma=0.0, draws=draws):
-        return decide(base, rl, Rule([RuleRow(gate, primary, gamma=gamma, top_p=top_p)] * n), draws, dense=dense).token
+    def alone(model):
+        drawn = draw(torch.log_softmax(model, 1).exp(), share, where.noise(REDRAW))
+        return drawn if top_p else model.argmax(1)
 
-    assert tokens("always", gamma=-1.0).equal(tokens("never", "base", draws=swapped))
-    assert tokens("always", gamma=0.0).equal(tokens("never", "rl", draws=swapped))
-    between = tokens("always", gamma=-0.5)
+    with PATHS[path]():
+        tokens = {g: decided(base, rl, rule("always", gamma=g, top_p=top_p), where).token for g in (-1.0, 0.0, -0.5)}
+        assert tokens[-1.0].equal(alone(base))
+        assert tokens[0.0].equal(alone(rl))
     possible = base.isfinite() & rl.isfinite()
-    assert possible.gather(1, between[:, None]).all()
-    law, _ = distribution(base, rl, Rule([RuleRow("always", gamma=-0.5)] * n))
+    assert possible.gather(1, tokens[-0.5][:, None]).all()
+    law, _ = distribution({"base": base, "rl": rl}, Rules.compile([rule("always", gamma=-0.5)] * n))
     geometric = torch.where(possible, (base.double() + rl.double()) / 2, -torch.inf).softmax(1)
     assert torch.allclose(law, geometric, atol=1e-6)
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_greedy_rows_take_the_arg_max_of_the_logits(dense):
+@pytest.mark.parametrize("path", PATHS)
+def test_greedy_rows_take_the_arg_max_of_the_logits(path):
     """Ties go to the lowest id; logits that the softmax cannot tell apart are told apart; draws beside them stay."""
     n, vocab = 120, 40
     base, rl = ((each * 2).round() / 2 for each in logits(n, vocab, seed=2))  # many ties
@@ -209,29 +173,25 @@ def test_greedy_rows_take_the_arg_max_of_the_logits(dense):
     assert expected["rl"].equal(first.int().argmax(1))
     assert (expected["rl"][::2] == 35).all()
     assert (first.sum(1) > 1).any()
-    draws = noise(n)
+    where = requests(n)
 
-    def tokens(*row, mixed=False):
-        rows = [RuleRow(*row, top_p=0.0)] * n
-        if mixed:
-            rows = [RuleRow(*row, top_p=0.7 * (i % 2)) for i in range(n)]
-        return decide(base, rl, Rule(rows), draws, dense=dense)
+    def tokens(*fields, top_ps=(0.0,)):
+        rules = [rule(*fields, top_p=top_ps[i % len(top_ps)]) for i in range(n)]
+        return decided(base, rl, rules, where)
 
-    assert tokens("never", "base").token.equal(expected["base"])
-    assert tokens("never", "rl").token.equal(expected["rl"])
-    assert tokens("always", "base").token.equal(expected["rl"])
-    assert tokens("always", "base", 0.0, 0.5).token.equal(expected["extra"])
-    gated = tokens("delta_logp", "base", -0.1, 0.5)
+    with PATHS[path]():
+        assert tokens(None, "base").token.equal(expected["base"])
+        assert tokens(None, "rl").token.equal(expected["rl"])
+        assert tokens("always", "base").token.equal(expected["rl"])
+        assert tokens("always", "base", None, 0.5).token.equal(expected["extra"])
+        gated = tokens("delta_logp", "base", -0.1, 0.5)
+        greedy, mixed, sampled = (tokens("kl", "rl", 0.1, 0.5, top_ps=each) for each in ((0.0,), (0.0, 0.7), (0.7,)))
     assert gated.proposed.equal(expected["base"])
     assert gated.token.equal(torch.where(gated.delta_logp < -0.1, expected["extra"], expected["base"]))
     assert 0 < gated.replaced.sum() < n
     lb, lr = base.log_softmax(1), rl.log_softmax(1)  # at temperature 1
     assert torch.allclose(gated.delta_logp, (lr - lb).gather(1, expected["base"][:, None])[:, 0], atol=1e-5)
-    mixed, sampled = (
-        tokens("kl", "rl", 0.1, 0.5, mixed=True),
-        decide(base, rl, Rule([RuleRow("kl", "rl", 0.1, 0.5, top_p=0.7)] * n), draws, dense=dense),
-    )
-    assert mixed.token[::2].equal(tokens("kl", "rl", 0.1, 0.5).token[::2])
+    assert mixed.token[::2].equal(greedy.token[::2])
     assert mixed.token[1::2].equal(sampled.token[1::2])
 
 
@@ -246,49 +206,40 @@ def broken_rows(n, vocab, seed=0):
     return base, rl, torch.arange(n) % 3 == 0
 
 
-@pytest.mark.parametrize(("vocab", "dense"), [(50, False), (1000, False), (50, True)])
-def test_a_row_that_is_no_distribution_is_told_and_leaves_the_others_alone(vocab, dense):
-    rows = list(every_rule())[::3]
-    n = len(rows)
+@pytest.mark.parametrize(("vocab", "path"), [(50, "as on a CPU"), (1000, "as on a CPU"), (50, "as on a GPU")])
+def test_a_row_that_is_no_distribution_is_told_and_leaves_the_others_alone(vocab, path):
+    rules = [replace(each, trace=0) for each in list(every_rule())[::3]]
+    n = len(rules)
     base, rl, broken = broken_rows(n, vocab)
-    draws = noise(n, seed=4)
-    got = decide(base, rl, Rule(rows), draws, vocab_size=vocab, dense=dense, traced=torch.arange(n))
+    where, kept = requests(n, seed=4), (~broken).nonzero().squeeze(1)
+    with PATHS[path]():
+        got = decided(base, rl, rules, where, vocab)
+        alone = decided(base[kept], rl[kept], [rules[i] for i in kept.tolist()], taken(where, kept), vocab)
     assert got.delta_logp.isnan().equal(broken)
     assert ((got.token >= 0) & (got.token < vocab)).all()
     known = got.trace[:, :2].isnan()  # log p under base and RL
     assert known.any(1).equal(broken)
     assert not known.all(1).any()
-    kept = (~broken).nonzero().squeeze(1)
-    alone = decide(
-        base[kept],
-        rl[kept],
-        Rule([rows[i] for i in kept.tolist()]),
-        taken(draws, kept),
-        vocab_size=vocab,
-        dense=dense,
-    )
     assert alone.token.equal(got.token[kept])
     assert alone.replaced.equal(got.replaced[kept])
 
 
-def test_a_row_does_not_depend_on_its_batch():
-    rows = list(every_rule())
-    base, rl = logits(len(rows), vocab=50, seed=4)
-    draws = noise(len(rows), seed=4)
-    whole = decide(base, rl, Rule(rows), draws)
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
-    shuffled = decide(
-        base[order],
-        rl[order],
-        Rule([rows[i] for i in order]),
-        taken(draws, order),
-    )
-    assert torch.equal(whole.token[order], shuffled.token)
-    assert torch.equal(whole.replaced[order], shuffled.replaced)
+@pytest.mark.parametrize("path", PATHS)
+def test_a_row_does_not_depend_on_its_batch(path):
+    """Nor on the path: as on a GPU, where no value is looked at, every token is the same."""
+    rules = list(every_rule())
+    base, rl = logits(len(rules), vocab=600, seed=4)
+    where = requests(len(rules), seed=4)
+    whole = decided(base, rl, rules, where)
+    order = torch.randperm(len(rules), generator=torch.Generator().manual_seed(0))
+    with PATHS[path]():
+        shuffled = decided(base[order], rl[order], [rules[i] for i in order], taken(where, order))
+    for name in ("token", "proposed", "replaced"):
+        assert getattr(whole, name)[order].equal(getattr(shuffled, name))
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_padding_and_impossible_tokens_never_give_nan(dense):
+@pytest.mark.parametrize("path", PATHS)
+def test_padding_and_impossible_tokens_never_give_nan(path):
     n, vocab, padded = 100, 20, 32
     base, rl = logits(n, padded, seed=6)
     base[:, vocab:] = 50.0  # padding must not even be looked at
@@ -296,14 +247,14 @@ def test_padding_and_impossible_tokens_never_give_nan(dense):
     base[:, 3] = float("-inf")  # impossible for base alone
     rl[:, 5] = float("-inf")  # impossible for RL alone
     base[:, 7] = rl[:, 7] = float("-inf")  # impossible for both
-    for gate, primary, gamma, top_p in itertools.product(ALONE, ("base", "rl"), (0.0, 0.5), (0.7, 1.0)):
-        rule = Rule([RuleRow(gate, primary, 0.1, gamma, 1.0, top_p)] * n)
-        got = decide(base, rl, rule, noise(n), vocab_size=vocab, dense=dense)
-        law, replaced = distribution(base, rl, rule, vocab_size=vocab)
+    for name, primary, gamma, top_p in itertools.product(ALONE, ("base", "rl"), (0.0, 0.5), (0.7, 1.0)):
+        each = rule(name, primary, 0.1 if name and "tau" in gates()[name].model_fields else None, gamma, top_p=top_p)
+        with PATHS[path]():
+            got = decided(base, rl, each, requests(n), vocab)
+        law, replaced = distribution({"base": base[:, :vocab], "rl": rl[:, :vocab]}, Rules.compile([each] * n))
         assert (got.token < vocab).all()
         assert (got.token != 7).all()
         assert not got.delta_logp.isnan().any()
-        assert law.shape == (n, vocab)
         assert not law.isnan().any()
         assert not replaced.isnan().any()
         assert torch.allclose(law.sum(-1), torch.ones(n, dtype=torch.float64))
@@ -312,63 +263,50 @@ def test_padding_and_impossible_tokens_never_give_nan(dense):
 
 def test_half_precision_logits_are_decided_in_float32():
     base, rl = (x.bfloat16() for x in logits(100, 40, seed=8))
-    rule = Rule([RuleRow("delta_logp", "base", -0.1, 0.2, 1.0, 0.7)] * 100)
-    half, full = (decide(b, r, rule, noise(100)) for b, r in ((base, rl), (base.float(), rl.float())))
+    each = rule("delta_logp", "base", -0.1, 0.2, top_p=0.7)
+    half, full = (decided(b, r, each) for b, r in ((base, rl), (base.float(), rl.float())))
     assert half.delta_logp.dtype == torch.float32
-    assert torch.equal(half.token, full.token)
+    assert half.token.equal(full.token)
 
 
-@pytest.mark.parametrize(
-    ("row", "name"), [(RuleRow("entropy"), "gate='entropy'"), (RuleRow(primary="both"), "primary='both'")]
-)
-def test_unknown_names_are_refused(row, name):
-    with pytest.raises(ValueError, match=name):
-        Rule([row])
-
-
-def test_gates_are_the_criteria_and_three_more():
-    assert set(GATES) == {*CRITERIA, "never", "always", "spike", "coupling"}
-
-
-@pytest.mark.parametrize("dense", [False, True])
-@pytest.mark.parametrize("primary", ["base", "rl"])
-def test_a_proposal_from_the_primary_alone_is_that_of_the_whole_decision(primary, dense):
-    rows = [row for row in every_rule() if row.primary == primary]
-    base, rl = logits(len(rows), vocab=9, seed=5)
-    draws, rule = noise(len(rows), seed=6), Rule(rows)
-    whole = decide(base, rl, rule, draws, vocab_size=8, dense=dense)
-    proposed, fires = propose(base if primary == "base" else rl, rule, draws, vocab_size=8, dense=dense)
-    assert proposed.equal(whole.proposed)
-    own = torch.tensor([row.gate in ("random", f"entropy_{primary}") for row in rows])
-    assert fires.equal(whole.replaced & own)
-    again = decide(base, rl, rule, draws, vocab_size=8, proposed=proposed, dense=dense)
-    assert again.token.equal(whole.token)
-    assert again.replaced.equal(whole.replaced)
-    with pytest.raises(ValueError, match="several primaries"):
-        propose(base[:2], Rule([RuleRow(primary="base"), RuleRow(primary="rl")]), noise(2))
-
-
-def test_rules_can_be_taken_in_any_order_and_twice():
-    rows = list(every_rule())[::7]
-    index = torch.randint(len(rows), (2 * len(rows),), generator=torch.Generator().manual_seed(1))
-    base, rl = logits(len(index), vocab=7)
-    draws = noise(len(index))
-    taken = decide(base, rl, Rule(rows).take(index), draws)
-    made = decide(base, rl, Rule([rows[i] for i in index]), draws)
-    for name in ("token", "proposed", "replaced", "delta_logp"):
-        assert getattr(taken, name).equal(getattr(made, name))
-
-
-def test_a_dense_decision_looks_at_no_value():
+def test_a_decision_looks_at_no_value():
     """On a GPU each of these operators would be waited for. Flat rows: no head of likely tokens settles them."""
-    rows = [*every_rule(), *(RuleRow("spike", primary, 1.1, 0.2, span=4) for primary in ("base", "rl"))]
-    base, rl = logits(len(rows), vocab=600, scale=0.1)
-    draws, traced = noise(len(rows)), torch.arange(3)
+    rules = [*every_rule(), *(rule("spike", primary, 1.1, 0.2, span=4) for primary in ("base", "rl"))]
+    rules[:3] = [replace(each, trace=2) for each in rules[:3]]
+    base, rl = logits(len(rules), vocab=600, scale=0.1)
+    where, compiled = requests(len(rules), memory=Memory(len(rules))), Rules.compile(rules)
 
-    def decided(dense):
-        past = Past(History(len(rows)), torch.arange(len(rows)))
-        facts = {"vocab_size": 599, "dense": dense, "traced": traced, "top": 2, "past": past}
-        return watched(lambda: decide(base, rl, Rule(rows), draws, **facts))
+    def waits(path):
+        with PATHS[path]():
+            decide({"base": base, "rl": rl}, compiled, where)  # the first step of a batch finds its rows' indices
+            return {*watched(lambda: decide({"base": base, "rl": rl}, compiled, where))["waits"]}
 
-    assert {*decided(dense=True)["waits"]} <= {"lift_fresh"}  # of the rules, which are tensors already in an engine
-    assert {"nonzero", "_local_scalar_dense"} <= {*decided(dense=False)["waits"]}
+    assert waits("as on a GPU") == set()
+    assert "nonzero" in waits("as on a CPU")
+
+
+def test_rows_that_ask_for_nothing_pay_for_nothing():
+    """One row with a truncation of its own costs its row's operators, whoever is beside it."""
+    plain, other = rule("delta_logp", tau=-0.1), rule("delta_logp", tau=-0.1, truncation=MinP(min_p=0.1))
+
+    def operators(rules):
+        base, rl = logits(len(rules), 50)
+        compiled, where = Rules.compile(rules), requests(len(rules))
+        with PATHS["as on a GPU"]():
+            decide({"base": base, "rl": rl}, compiled, where)
+            return watched(lambda: decide({"base": base, "rl": rl}, compiled, where))["operators"]
+
+    many = [plain] * 256
+    assert operators([*many, other]) - operators(many) <= 25
+
+
+def test_a_rule_crosses_process_boundaries():
+    for each in every_rule():
+        assert Rule.of_plain(each.plain()) == each
+    with pytest.raises(ValueError, match="criterion='margin' is not known; accepted: delta_logp"):
+        Rule.of_plain({**rule(None).plain(), "gate": {"criterion": "margin"}})
+
+
+def test_streams_of_noise_are_apart():
+    where = requests(50)
+    assert not where.noise(PROPOSE).equal(where.noise(REDRAW))

@@ -14,8 +14,14 @@ import pytest
 import torch
 
 from harness.bench.fused import LOGIT_KINDS, NATS, at_the_steps, check, mixed_batch
-from harness.policy import Decision, Noise, Rule, RuleRow, decide
-from harness.policy.criteria import statistic
+from harness.policy import fused
+from harness.policy.algorithm import Decision, decide
+from harness.policy.combine import Pair
+from harness.policy.rule import Rows, Rules
+from harness.policy.step import Requests, Step
+from harness.policy.target import Policies
+from harness.policy.truncations import MinP, Typical
+from tests.policy.rules import gate, rule
 
 TIMES = int(os.environ.get("RLVR_DIR_TEST_TIMES", "1"))  # so many times the rows
 
@@ -93,7 +99,7 @@ def test_programs_in_lockstep_compute_what_each_computes_alone(interpreted):
 def test_draws_at_the_steps_of_the_cumulative_mass(interpreted, vocab):
     """Where a sum of floats in place of one of integers, or a token on the wrong side of a step, is another token."""
     batch = mixed_batch(48, vocab, padded=8, seed=8)
-    rows = [replace(row, gate="always") if i % 2 else row for i, row in enumerate(batch.rows)]
+    rows = [replace(row, gate=gate("always")) if i % 2 else row for i, row in enumerate(batch.rows)]
     batch = replace(batch, rows=rows)
     stepping = at_the_steps(batch, interpreted("run", batch=batch))
     assert check(stepping, interpreted("run", batch=stepping))["inexact"] == 0
@@ -106,59 +112,51 @@ def test_each_gate_looks_at_its_own_statistic(interpreted):
     batch = mixed_batch(len(LOGIT_KINDS) * len(pairs), 64, seed=9).take(
         range(kind, len(LOGIT_KINDS) * len(pairs), len(LOGIT_KINDS))
     )
-    lb, lr = batch.base.double().log_softmax(1), batch.rl.double().log_softmax(1)
-    values = {gate: statistic(gate, lb, lr, batch.keys, lb[:, 0]) for gate, _ in pairs}
-    taus = [float(values[gate][i] + values[other][i]) / 2 for i, (gate, other) in enumerate(pairs)]
-    batch = replace(batch, rows=[RuleRow(gate, tau=tau) for (gate, _), tau in zip(pairs, taus, strict=True)])
+    n = len(batch.rows)
+    policies, zeros = Policies(batch.base, batch.rl, Rules.compile([rule(None)] * n)), torch.zeros(n, dtype=torch.long)
+    step = Step(Rows(range(n), n, "cpu"), Requests(zeros, zeros, zeros), zeros, policies)
+    values = {name: step.stat(name).double() for name, _ in pairs}
+    taus = [float(values[name][i] + values[other][i]) / 2 for i, (name, other) in enumerate(pairs)]
+    batch = replace(batch, rows=[rule(name, tau=tau) for (name, _), tau in zip(pairs, taus, strict=True)])
     got = interpreted("run", batch=batch)
-    wanted = [bool(values[gate][i] > taus[i]) for i, (gate, _) in enumerate(pairs)]
+    wanted = [bool(values[name][i] > taus[i]) for i, (name, _) in enumerate(pairs)]
     assert got.decision.replaced.tolist() == wanted
     assert 5 < sum(wanted) < 15
 
 
-@pytest.mark.parametrize("gate", ["js", "coupling", "delta_logp", "always"])
-def test_what_torch_does_after_the_kernels_is_what_torch_alone_does(interpreted, gate):
-    """js, coupling, guarded targets and narrowed policies, beside rows that have none; some greedy, some windowed."""
+@pytest.mark.parametrize("name", ["js", "coupling", "delta_logp", "always"])
+def test_rows_that_need_policies_torch_decides_by_itself(interpreted, name):
+    """js, coupling, guarded targets and truncations, beside rows that have none; some greedy, some windowed."""
     batch = mixed_batch(120, 300, padded=20, seed=6)
-    rows = [
-        replace(row, gate=gate, tau=0.02 if gate == "js" else -0.05, min_p_rl=(0.0, 0.1)[i % 4 > 1]) if i % 3 else row
-        for i, row in enumerate(batch.rows)
-    ]
-    rows[::5] = [replace(row, min_p=0.1 * (i % 2), typical_p=(0.7, 1.0)[i % 2]) for i, row in enumerate(rows[::5])]
+    tau = {"js": 0.02, "delta_logp": -0.05}.get(name)
+    fields = [{"min_p_rl": (0.0, 0.1)[i % 4 > 1], "trace": (None, 2)[i % 5 == 1]} for i in range(120)]
+    rows = [replace(row, gate=gate(name, tau), **fields[i]) if i % 3 else row for i, row in enumerate(batch.rows)]
+    ways = MinP(min_p=0.1), Typical(typical_p=0.7)
+    rows[::5] = [replace(row, truncation=ways[i % 2]) for i, row in enumerate(rows[::5])]
     batch = replace(batch, rows=rows)
     got = interpreted("fused", batch=batch)
-    how = {"vocab_size": 300, "dense": True, "proposed": got.proposed}
-    want = decide(batch.base, batch.rl, Rule(rows), Noise.at(batch.keys, batch.positions), **how)
-    same = (got.replaced == want.replaced) & (got.token == want.token)
-    asked, drawn = (
-        torch.tensor([condition(row) for row in rows])
-        for condition in (
-            lambda row: row.gate in ("js", "coupling"),
-            lambda row: row.min_p_rl > 0 or row.gate == "coupling",
-        )
-    )
-    assert (asked | drawn).sum() >= 40
-    narrow = torch.tensor([row.min_p > 0 or row.typical_p < 1 for row in rows])
-    alone = decide(batch.base, batch.rl, Rule(rows), Noise.at(batch.keys, batch.positions), vocab_size=300, dense=True)
-    for name in ("token", "proposed", "replaced", "delta_logp"):
-        assert getattr(got, name)[narrow].equal(getattr(alone, name)[narrow])
-    assert got.replaced[asked].equal(want.replaced[asked])
-    assert same[drawn].all(), [rows[i] for i in (~same & drawn).nonzero()[:, 0].tolist()]
-    assert same.sum() >= 117  # the kernels' own draws: near-ties
+    want = decide(batch.logits, batch.rules, batch.requests, Pair(300))
+    apart = torch.tensor([fused.by_torch(row) for row in rows])
+    assert 40 <= apart.sum() < 120
+    for field in ("token", "proposed", "replaced", "delta_logp"):
+        assert getattr(got, field)[apart].equal(getattr(want, field)[apart])
+    assert ((got.replaced == want.replaced) & (got.token == want.token)).sum() >= 105  # the kernels' draws: near-ties
     assert 15 < want.replaced.sum() < 110
+    same = (got.proposed == want.proposed)[batch.rules.traced.rows]
+    assert torch.allclose(got.trace[same], want.trace[same], atol=1e-5)
 
 
 def test_a_statistic_at_its_threshold_replaces_nothing(interpreted):
-    gates = ("delta_logp", "kl", "kl_rl_base", "kl_base_rl")
-    batch = mixed_batch(len(gates), 64, seed=3)
-    alike = replace(batch, rl=batch.base.clone(), rows=[RuleRow(gate, tau=0.0, temperature=0.7) for gate in gates])
+    names = ("delta_logp", "kl", "kl_rl_base", "kl_base_rl")
+    batch = mixed_batch(len(names), 64, seed=3)
+    alike = replace(batch, rl=batch.base.clone(), rows=[rule(name, tau=0.0, temperature=0.7) for name in names])
     assert not interpreted("run", batch=alike).decision.replaced.any()
 
 
 def test_gamma_0_is_rl_to_the_bit(interpreted):
     batch = mixed_batch(16, 200, seed=5)
-    replaced = replace(batch, rows=[RuleRow("always", "base", gamma=0.0, temperature=0.6)] * 16)
-    alone = replace(batch, rows=[RuleRow("never", "rl", temperature=0.6)] * 16)
+    replaced = replace(batch, rows=[rule("always", temperature=0.6)] * 16)
+    alone = replace(batch, rows=[rule(None, "rl", temperature=0.6)] * 16)
     one, other = (interpreted("run", batch=each) for each in (replaced, alone))
     assert one.mass[:, 1].equal(other.mass[:, 0])
 

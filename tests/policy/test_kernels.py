@@ -19,8 +19,8 @@ from harness.policy.fused import REGISTERS, TILE
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 POINTERS = {
     "rules": "fp64", "partials": "fp32", "constants": "fp32", "counts": "i32", "totals": "i64", "lists": "i64",
-    "histograms": "i64", "keys": "i64", "positions": "i64", "tokens": "i64", "proposals": "i64", "replacements": "i8",
-    "deltas": "fp32", "decided": "i8", "masses": "fp32",
+    "histograms": "i64", "keys": "i64", "positions": "i64", "starts": "i64", "tokens": "i64", "proposals": "i64",
+    "replacements": "i8",    "deltas": "fp32", "decided": "i8", "masses": "fp32",
 }  # fmt: skip
 NUMBERS = {"band": "fp32", "limit": "fp32"}  # all others are integers
 READING = {"num_warps": 16, "maxnreg": REGISTERS}

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from harness.decode import Trace
-from harness.policy import Noise, Rule, RuleRow, decide, log_softmax
 from harness.policy.trace import FACTS, LEAST_LOGP, columns, trace
+from tests.policy.rules import decided, requests, rule
 
 
 def by_hand(lb, lr, token):
@@ -55,29 +55,20 @@ def test_what_is_infinite_is_bounded():
     assert torch.isfinite(trace(lb, lr, torch.tensor([2]), top=3)).all()
 
 
-def test_traces_of_earlier_versions_are_read():
-    table = np.arange(36, dtype=np.float32).reshape(2, 18)
-    new, old = Trace(table), Trace(np.delete(table, 9, axis=1))
-    assert (new.top, old.top) == (2, 2)
-    assert new.fact("kl_base_rl").tolist() == old.fact("kl_base_rl").tolist()
-    for mine, theirs in zip(new.likeliest("rl"), old.likeliest("rl"), strict=True):
-        assert mine.tolist() == theirs.tolist()
-    assert new.fact("js").tolist() == [9.0, 27.0]
-    with pytest.raises(KeyError):
-        old.fact("js")
-    with pytest.raises(ValueError, match="no known columns"):
-        Trace(np.zeros((2, 11), dtype=np.float32))
+def test_a_table_of_other_columns_is_no_trace():
+    assert Trace(np.zeros((2, columns(2)), dtype=np.float32)).top == 2
+    for width in (9, 11):
+        with pytest.raises(ValueError, match="no known columns"):
+            Trace(np.zeros((2, width), dtype=np.float32))
 
 
 def test_a_decision_traces_the_rows_that_were_asked_for():
     torch.manual_seed(1)
     base, rl = torch.randn(6, 40), torch.randn(6, 40)
-    rule = Rule([RuleRow(gate="delta_logp", tau=0.0, temperature=0.7)] * 6)
-    noise = Noise.at(torch.arange(6), torch.zeros(6, dtype=torch.long))
-    rows = torch.tensor([1, 4])
-    plain, traced = decide(base, rl, rule, noise), decide(base, rl, rule, noise, traced=rows, top=1)
+    rules = [rule("delta_logp", tau=0.0, temperature=0.7, trace=1 if i in (1, 4) else None) for i in range(6)]
+    plain, traced = decided(base, rl, rules[0], requests(6)), decided(base, rl, rules, requests(6))
     assert plain.trace is None
-    assert torch.equal(plain.token, traced.token)
-    lb, lr = log_softmax(base, rule), log_softmax(rl, rule)
-    assert torch.equal(traced.trace, trace(lb[rows], lr[rows], plain.proposed[rows], 1))
-    assert torch.allclose(traced.trace[:, 1] - traced.trace[:, 0], plain.delta_logp[rows])
+    assert plain.token.equal(traced.token)
+    lb, lr = ((each / 0.7).log_softmax(1)[[1, 4]] for each in (base, rl))
+    assert traced.trace.equal(trace(lb, lr, plain.proposed[[1, 4]], 1))
+    assert torch.allclose(traced.trace[:, 1] - traced.trace[:, 0], plain.delta_logp[[1, 4]])

@@ -87,7 +87,6 @@ def test_what_is_asked_has_one_hash_in_any_process():
         ({"sampling": 3}, "sampling=3 is refused; accepted: a mapping of temperature"),
         ({"sampling": {"top_p": 3}}, "sampling.top_p=3 is refused"),
         ({"engine": {"dtype": "bf16"}}, "engine.dtype='bf16' is not known; .*did you mean 'bfloat16'"),
-        ({"engine": {"draft": 900}}, "engine.draft=900 is refused"),
         ({"decodings": [{"mod": "rl"}]}, "key of decodings.0='mod' is not known; .*did you mean 'mode'"),
         ({"decodings": ["rl", {"mode": "replace"}]}, "tau is missing: mode='replace' needs the threshold"),
         ({"decodings": ["rl", "rl"]}, "rl is asked for twice"),

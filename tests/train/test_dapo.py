@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from harness.policy import group_advantages, log_perplexity, standardise, token_weights
+from harness.policy.advantages import group_advantages, log_perplexity, standardise, token_weights
 from harness.tiny import tiny_pair
 from harness.tiny.recipe import rl_problems
 from harness.train import DapoSettings, train_dapo

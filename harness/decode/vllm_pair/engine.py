@@ -311,9 +311,15 @@ class VllmPair(TestedPair):
         """Make the error for a broken response; whose logits did it is found by decoding that token again, traced."""
         plan, roles = broken.plan, broken.roles
         if roles is None:
-            request, prompt = replace(plan.request, trace=0), (*plan.prompt_token_ids, *broken.token_ids)
+            once_more = replace(
+                plan,
+                request=replace(plan.request, trace=0),
+                rule=replace(plan.rule, trace=0),
+                prompt_token_ids=(*plan.prompt_token_ids, *broken.token_ids),
+                max_new_tokens=1,
+            )
             try:
-                list(self._stream(iter([replace(plan, request=request, prompt_token_ids=prompt, max_new_tokens=1)]), 1))
+                list(self._stream(iter([once_more]), 1))
             except _Broken as again:
                 roles = again.roles
         if not self._engine.has_unfinished_requests():  # of others, beside ours
@@ -398,7 +404,7 @@ class VllmPair(TestedPair):
 
         from harness.decode.vllm_pair.processor import extra_args
 
-        ends, vocab_size = self.checkpoints.eos_token_ids, self.checkpoints.vocab_size
+        ends = self.checkpoints.eos_token_ids
         return SamplingParams(
             temperature=0.0,  # greedy over the forced row picks the decided token
             max_tokens=plan.max_new_tokens,
@@ -410,7 +416,7 @@ class VllmPair(TestedPair):
             logprobs=0 if plan.request.trace is None else 1 + columns(plan.request.trace),
             flat_logprobs=True,
             output_kind=kind or RequestOutputKind.FINAL_ONLY,
-            extra_args=extra_args(plan.row, plan.key, vocab_size, plan.request.trace, min(ends, default=None)),
+            extra_args=extra_args(plan.rule, plan.key, len(plan.prompt_token_ids), min(ends, default=None)),
         )
 
     def _submit(self, plan: Plan) -> str:
@@ -511,8 +517,6 @@ def refuse(spec: EngineSpec) -> None:
             f"pipeline_parallel_size={spec.pipeline_parallel_size} is refused with a pair: "
             f"{_REFUSED_ARGS['pipeline_parallel_size']}; accepted: 1 (use tensor_parallel_size)"
         )
-    if spec.draft is not None:
-        raise UserError(f"draft={spec.draft} is refused by backend='vllm'; accepted: backend=transformers, or leave it")
     for name, why in _REFUSED_ARGS.items():
         if name in spec.vllm_args:
             raise UserError(f"vllm_args: {name} is refused with a pair: {why}")

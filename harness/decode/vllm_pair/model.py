@@ -21,7 +21,7 @@ from vllm.transformers_utils.config import get_config
 from harness.decode.vllm_pair.loading import load_whole
 from harness.decode.vllm_pair.plugin import CONTEXT_KEY
 from harness.decode.vllm_pair.step import rehearse
-from harness.policy import carried
+from harness.policy.combine import AddedTokens, Carried, Pair
 
 PROFILED = ("cuda", "xpu")  # devices whose memory vLLM measures in a dummy step before it sizes the KV cache
 
@@ -45,6 +45,8 @@ class RLVRPairForCausalLM(nn.Module):
         self.config = vllm_config.model_config.hf_config
         self.hidden_size = self.base_hidden_size = self.config.hidden_size
         self.shared: int | None = getattr(self.config, "rlvr_shared", None)  # ids of both, where RL has its own too
+        vocab = self.config.rlvr_vocab
+        self.combination = Pair(vocab) if self.shared is None else AddedTokens(vocab, self.shared)
         self.build(vllm_config, prefix)
         if self.shared is not None:
             tokens = vllm_config.scheduler_config.max_num_batched_tokens
@@ -126,7 +128,7 @@ class RLVRPairForCausalLM(nn.Module):
         """Keep base's logits for the processor and return RL's; the first step is the one whose memory is measured."""
         self.base_logits = base
         if not self._rehearsed and base is not None and rl is not None and rl.device.type in PROFILED:
-            rehearse(base, rl, self.shared, self.config.rlvr_vocab)
+            rehearse(base, rl, self.combination)
         self._rehearsed = True
         return rl
 
@@ -138,7 +140,7 @@ class RLVRPairForCausalLM(nn.Module):
 
 
 class RLVRPairOnTargetForCausalLM(RLVRPairForCausalLM):
-    """Carries the pair's change over to a third model, `config.rlvr_target`; see `harness.policy.carry`.
+    """Carries the pair's change over to a third model, `config.rlvr_target`; see `harness.policy.combine`.
 
     `compute_logits` returns the target's logits with the change, and keeps the target's own where base's are kept.
     """
@@ -171,7 +173,7 @@ class RLVRPairOnTargetForCausalLM(RLVRPairForCausalLM):
         target = self.target.compute_logits(target.contiguous())
         if rl is None or base is None or target is None:
             return self._hand_over(base, rl)
-        return self._hand_over(*carried(base, rl, target))
+        return self._hand_over(*Carried().policies({"base": base, "rl": rl, "target": target}))
 
 
 class RLVRSingleForCausalLM(RLVRPairForCausalLM):

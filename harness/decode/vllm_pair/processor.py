@@ -19,8 +19,7 @@ from harness.decode.vllm_pair import channel
 from harness.decode.vllm_pair.plugin import CONTEXT_KEY
 from harness.decode.vllm_pair.slots import SlotRow, SlotTable, StepBatch
 from harness.decode.vllm_pair.step import decide_step, force
-from harness.policy import RuleRow
-from harness.policy.rule import to_device
+from harness.policy.rule import Rule, to_device
 from harness.policy.trace import columns
 
 try:
@@ -33,17 +32,17 @@ except ModuleNotFoundError:  # vLLM 0.25: its runner V2 takes no processors, and
 EXTRA_ARG = "rlvr"
 
 
-def extra_args(
-    row: RuleRow, key: int, vocab_size: int, trace: int | None = None, end: int | None = None
-) -> dict[str, Any]:
+def extra_args(rule: Rule, key: int, start: int, end: int | None = None) -> dict[str, Any]:
     """Return `SamplingParams.extra_args` of one request: plain values, since they cross process boundaries.
 
-    `end` is a token at which vLLM ends a response: the one written where no model gives a distribution to draw from.
+    Args:
+        key: of the noise.
+        start: tokens of the prompt.
+        end: a token at which vLLM ends a response: the one written where no model gives a distribution to draw from.
     """
-    fields = {name: getattr(row, name) for name in RuleRow.__slots__}
-    if row.gate == "spike":
-        fields["request"] = uuid4().hex  # by which the request is known again after it was preempted
-    return {EXTRA_ARG: {**fields, "key": key, "vocab_size": vocab_size, "trace": trace, "end": end}}
+    looks_back = rule.gate is not None and rule.gate.memory > 0
+    request = uuid4().hex if looks_back else None  # by which the request is known again after it was preempted
+    return {EXTRA_ARG: {"rule": rule.plain(), "key": key, "start": start, "end": end, "request": request}}
 
 
 class PairProcessor(*_INTERFACES):
@@ -70,8 +69,6 @@ class PairProcessor(*_INTERFACES):
             if given != value and given not in ([], {}):
                 raise ValueError(f"{name}={given!r} is refused in a request decoded by a pair; accepted: {value!r}")
 
-    dense: bool | None = None  # as for `decide`: None lets the device say
-
     def __init__(self, vllm_config: Any, device_or_states: Any, is_pin_memory: bool | None = None) -> None:
         """Make the table of slots; V1 passes (config, device, is_pin_memory), V2 (config, request states)."""
         self._context = vllm_config.compilation_config.static_forward_context
@@ -94,15 +91,14 @@ class PairProcessor(*_INTERFACES):
         table = self._table
         for index in batch_update.removed:
             table.put(index, None)
-        for index, params, prompt_token_ids, output_token_ids in batch_update.added:
+        for index, params, _, output_token_ids in batch_update.added:
             fields = (params.extra_args or {}).get(EXTRA_ARG)
-            known = None if fields is None else SlotRow(fields, len(prompt_token_ids or ()), output_token_ids)
+            known = None if fields is None else SlotRow(fields, output_token_ids)
             table.put(index, known)
         for source, target, direction in batch_update.moved:
             moved, displaced = table.rows.get(source), table.rows.get(target)
             table.put(target, moved)
             table.put(source, displaced if direction == MoveDirectionality.SWAP else None)
-        table.flush()
 
     def _written(self, batch: StepBatch) -> torch.Tensor:
         """Return the position of each row's next token: (n,) int64. A row that is not ours says any number.
@@ -110,14 +106,14 @@ class PairProcessor(*_INTERFACES):
         The output may hold placeholders: its length counts, not its content. From one step to the next all lengths
         grow by one, unless a prompt is still being read; then they are copied to the device once more.
         """
-        positions = [row.prompt_length + len(row.output) if row else None for row in batch.rows]
+        positions = [row.start + len(row.output) if row else None for row in batch.rows]
         before = self._positions
         if before is not None and before[0] == positions:
             return before[1]
         if before is not None and [None if each is None else each + 1 for each in before[0]] == positions:
             on_device = before[1].add_(1)
         else:
-            on_device = to_device([each or 0 for each in positions], torch.long, batch.device)
+            on_device = to_device([each or 0 for each in positions], torch.long, batch.keys.device)
         self._positions = positions, on_device
         return on_device
 
@@ -130,8 +126,7 @@ class PairProcessor(*_INTERFACES):
         return fields is not None
 
     def apply_staged_writes(self) -> None:
-        """Write what `add_request` was told to the device, before the step's forward pass."""
-        self._table.flush()
+        """Do nothing: what `add_request` was told goes to the device with the next batch."""
 
     # Both ------------------------------------------------------------------------------------------------------
 
@@ -142,28 +137,19 @@ class PairProcessor(*_INTERFACES):
         slots = np.arange(logits.shape[0]) if ctx is None else ctx.idx_mapping_np
         if len(slots) != logits.shape[0]:
             raise RuntimeError("speculative decoding is refused with a pair: a request has several logits rows")
-        batch = self._table.batch(slots, None if ctx is None else ctx.idx_mapping)
+        batch = self._table.batch(slots)
         if not any(batch.rows):
             return logits
         model = self._context[CONTEXT_KEY]
-        decision = decide_step(
-            model.base_logits,
-            logits,
-            batch.rule,
-            batch.keys,
-            self._written(batch) if ctx is None else ctx.pos.long() + 1,
-            vocab_size=batch.vocab_size,
-            traced=batch.traced,
-            top=max(top for top, _ in batch.traced_alike) if batch.traced_alike else 0,
-            dense=self.dense,
-            past=batch.past,
-            shared=model.shared,
-        )
+        requests = batch.at(self._written(batch) if ctx is None else ctx.pos.long() + 1)
+        both = {"base": model.base_logits, "rl": logits}
+        decision = decide_step(both, batch.rules, requests, model.combination)
         if batch.end is not None:  # so that the host hears at once of a response that cannot go on
             decision = replace(decision, token=decision.token.masked_fill(decision.delta_logp.isnan(), batch.end))
         force(logits, decision, batch.decided)
-        if batch.traced is not None and decision.trace is not None:
-            self._write_trace(logits, batch.traced, batch.traced_alike, decision.token, decision.trace)
+        if decision.trace is not None:
+            traced = batch.rules.traced.index
+            self._write_trace(logits, traced, batch.traced_alike, decision.token, decision.trace)
         return logits
 
     @staticmethod

@@ -12,7 +12,7 @@ that stands in for the other is not seen. Every mistake below would otherwise gi
 - **transformers**, on the same text, where the checkpoints are small or everything is asked for (`self_test=full`).
 
 Where the pair's change is carried over to a third model, "base" and "rl" are the two policies that stand for them
-(`harness.policy.carry`), and all three submodels' weights are looked at.
+(`harness.policy.combine.Carried`), and all three submodels' weights are looked at.
 """
 
 import gc
@@ -31,7 +31,7 @@ from harness.decode.progress import Progress
 from harness.decode.types import BrokenLogits, Request, Rollout
 from harness.decode.weights import corners, tensor_files
 from harness.errors import UserError
-from harness.policy import carried
+from harness.policy.combine import Carried
 from harness.spec import Decoding, EngineSpec, Sampling
 
 PROMPTS = ("1 + 1 = 2, 2 + 2 =", "Find all real x such that", "The capital of", "def f(n):")
@@ -330,7 +330,8 @@ def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], ful
         if device == "cuda":
             torch.cuda.empty_cache()
     if "target" in logits:
-        both = [carried(*each) for each in zip(logits["base"], logits["rl"], logits["target"], strict=True)]
+        texts_of = zip(*logits.values(), strict=True)
+        both = [Carried().policies(dict(zip(logits, each, strict=True))) for each in texts_of]
         logits = {role: [each[i] for each in both] for i, role in enumerate(("base", "rl"))}
     expected = {
         role: np.concatenate([_facts_of(*each) for each in zip(logits[role], texts, strict=True)])

@@ -1,4 +1,4 @@
-"""What the running requests ask for, as a table on the device: written when requests come, read at every step.
+"""What the running requests ask for, compiled when requests come and go, read at every step.
 
 A steady step, one that has the requests of the step before, copies nothing to the device and waits for nothing.
 """
@@ -12,45 +12,44 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.policy import COLUMNS, History, Past, Rule, RuleRow
-from harness.policy.rule import to_device
+from harness.policy.memory import Memory
+from harness.policy.rule import Rule, Rules, to_device
+from harness.policy.step import Requests
 
-_NOTHING = RuleRow()  # the rule of a slot whose request is not ours: decided like any other, and then not written
+_NOTHING = Rule()  # the rule of a slot whose request is not ours: decided like any other, and then not written
 
 
 class SlotRow:
-    """One request: its rule, its noise key, and how it is traced (`trace` likeliest tokens; None: not at all).
+    """One request: its rule, its noise key, where its response starts, and the token that ends it.
 
-    Model runner V1 says where a request is by its prompt's length and the list of what it has written.
+    Model runner V1 says where a request is by the list of what it has written.
     """
 
-    __slots__ = ("end", "key", "output", "prompt_length", "request", "rule", "trace", "vocab_size")
+    __slots__ = ("end", "key", "output", "request", "rule", "start")
 
-    def __init__(self, fields: dict[str, Any], prompt_length: int = 0, output: Sequence[int] = ()) -> None:
-        """Read the fields that `extra_args` wrote; raises ValueError for a gate or a primary that is not known."""
-        self.rule = RuleRow(**{name: fields[name] for name in RuleRow.__slots__})
-        self.rule.columns()
-        self.key, self.vocab_size, self.trace = fields["key"], fields["vocab_size"], fields["trace"]
-        self.end = fields["end"]
-        self.request: str | None = fields.get("request")  # of those that look back
-        self.prompt_length, self.output = prompt_length, output
+    def __init__(self, fields: dict[str, Any], output: Sequence[int] = ()) -> None:
+        """Read the fields that `extra_args` wrote; raises KeyError or ValueError where they make no rule."""
+        self.rule = Rule.of_plain(fields["rule"])
+        self.key, self.start, self.end = fields["key"], fields["start"], fields["end"]
+        self.request: str | None = fields["request"]  # of those that look back
+        self.output = output
 
 
 @dataclass(frozen=True)
 class StepBatch:
     """The rows of one step, in the order of its logits: what does not change while the same requests run."""
 
-    rule: Rule
+    rules: Rules
     keys: torch.Tensor  # (n,) int64, of the noise
+    starts: torch.Tensor  # (n,) int64, absolute
     decided: torch.Tensor | None  # (n,) bool, which rows are ours; None: all of them
     rows: list[SlotRow | None]
-    device: torch.device
-    past: Past | None = None  # where a rule looks back
+    memory: Memory | None = None  # where a rule looks back
+    cells: torch.Tensor | None = None
 
-    @property
-    def vocab_size(self) -> int | None:
-        """Real tokens, the same for every request of an engine."""
-        return next((row.vocab_size for row in self.rows if row), None)
+    def at(self, positions: torch.Tensor) -> Requests:
+        """Return where the rows stand, each about to write the token at its position: (n,) int64."""
+        return Requests(self.keys, positions, self.starts, self.memory, self.cells)
 
     @property
     def end(self) -> int | None:
@@ -58,23 +57,17 @@ class StepBatch:
         return next((row.end for row in self.rows if row), None)
 
     @cached_property
-    def traced(self) -> torch.Tensor | None:
-        """(m,) int64, the rows whose statistics are wanted; None: no row's."""
-        wanted = [i for i, row in enumerate(self.rows) if row and row.trace is not None]
-        return to_device(wanted, torch.long, self.device) if wanted else None
-
-    @cached_property
     def traced_alike(self) -> list[tuple[int, torch.Tensor]]:
-        """The traced rows by how many likeliest tokens they list: (top, indices into `traced`)."""
-        tops = [row.trace for row in self.rows if row and row.trace is not None]
+        """The traced rows by how many likeliest tokens they list: (top, indices into those that are traced)."""
+        tops = [self.rules.rules[i].trace for i in self.rules.traced.rows]
         return [
-            (top, to_device([i for i, each in enumerate(tops) if each == top], torch.long, self.device))
-            for top in sorted(set(tops))
+            (top, to_device([i for i, each in enumerate(tops) if each == top], torch.long, self.keys.device))
+            for top in sorted({top for top in tops if top is not None})
         ]
 
 
 class Cells:
-    """Which cell of the history each request has that looks back, whether it is in a slot or was preempted.
+    """Which cell of the memory each request has that looks back, whether it is in a slot or was preempted.
 
     A preempted request comes back before others are admitted, and there are never more than a step can hold. So twice
     `capacity` cells are enough, if the one whose request left its slot longest ago is given away first: nobody says
@@ -82,7 +75,7 @@ class Cells:
     """
 
     def __init__(self, capacity: int, device: torch.device) -> None:
-        self.history = History(2 * capacity, device)
+        self.memory = Memory(2 * capacity, device)
         self._cells: OrderedDict[str, int] = OrderedDict()
 
     def leave(self, request: str | None) -> None:
@@ -100,78 +93,60 @@ class Cells:
             if request is None or request in self._cells:
                 continue
             cell = len(self._cells)
-            if cell == self.history.spare:
+            if cell == self.memory.spare:
                 gone = next(each for each in self._cells if each not in busy)
                 cell = self._cells.pop(gone)
             self._cells[request] = cell
             fresh.append(cell)
         if fresh:
-            device = self.history.device
-            self.history.clear(to_device(fresh, torch.long, device))
-        return [self.history.spare if request is None else self._cells[request] for request in requests]
+            device = self.memory.device
+            self.memory.clear(to_device(fresh, torch.long, device))
+        return [self.memory.spare if request is None else self._cells[request] for request in requests]
 
 
 class SlotTable:
-    """The rules and noise keys of up to `capacity` requests, by slot."""
+    """The requests that run, by slot."""
 
     def __init__(self, capacity: int, device: torch.device | str) -> None:
-        self.device = torch.device(device)
+        self.device, self._capacity = torch.device(device), capacity
         self.rows: dict[int, SlotRow] = {}  # slot -> request; V2 never says that one has ended
-        self._changed = set(range(capacity))  # slots to be written
-        self._columns = torch.zeros(capacity, len(COLUMNS), dtype=torch.float64, device=self.device)
-        self._keys = torch.zeros(capacity, dtype=torch.long, device=self.device)
-        self._capacity = capacity
         self._cells: Cells | None = None  # made when a rule first looks back
-        self._cell = torch.full((capacity,), 2 * capacity, dtype=torch.long, device=self.device)
         self._batch: tuple[np.ndarray, StepBatch] | None = None
-        self.flush()
 
     def put(self, slot: int, row: SlotRow | None) -> None:
-        """Give a slot to a request, or to one that is not ours (None); on the device from the next `flush` on."""
+        """Give a slot to a request, or to one that is not ours (None)."""
         before = self.rows.pop(slot, None)
         if before is not None and self._cells is not None:
             self._cells.leave(before.request)
         if row is not None:
             self.rows[slot] = row
-        self._changed.add(slot)
         self._batch = None
 
-    def flush(self) -> None:
-        """Write what has changed to the device, without waiting for it."""
-        if not self._changed:
-            return
-        slots = sorted(self._changed)
-        self._changed.clear()
-        rows = [self.rows.get(slot) for slot in slots]
-        index = to_device(slots, torch.long, self.device)
-        rules = [(row.rule if row else _NOTHING).columns() for row in rows]
-        self._columns.index_copy_(0, index, to_device(rules, torch.float64, self.device))
-        self._keys.index_copy_(0, index, to_device([row.key if row else 0 for row in rows], torch.long, self.device))
-        requests = [row.request if row else None for row in rows]
-        if self._cells is None and any(requests):
-            self._cells = Cells(self._capacity, self.device)
-        if self._cells is not None:
-            cells = self._cells.of(requests, (row.request for row in self.rows.values()))
-            self._cell.index_copy_(0, index, to_device(cells, torch.long, self.device))
+    def batch(self, slots: np.ndarray) -> StepBatch:
+        """Return the batch whose n rows are these slots: (n,) integers.
 
-    def batch(self, slots: np.ndarray, on_device: torch.Tensor | None = None) -> StepBatch:
-        """Return the batch whose n rows are these slots: (n,) integers, given on the host and perhaps on the device.
-
-        The same object as before, while the same requests run in the same order.
+        The same object as before, while the same requests run in the same order: then nothing is copied to the device.
         """
         if self._batch is not None and np.array_equal(self._batch[0], slots):
             return self._batch[1]
-        self.flush()
-        index = to_device(slots.tolist(), torch.long, self.device) if on_device is None else on_device
         rows = [self.rows.get(slot) for slot in slots.tolist()]
         ours = [row is not None for row in rows]
+        numbers = [(row.key, row.start) if row else (0, 0) for row in rows]
+        keys, starts = to_device(numbers, torch.long, self.device).reshape(len(rows), 2).unbind(1)
+        memory = cells = None
+        if any(row and row.request for row in rows):
+            self._cells = self._cells or Cells(self._capacity, self.device)
+            memory = self._cells.memory
+            held = self._cells.of([row and row.request for row in rows], (row.request for row in self.rows.values()))
+            cells = to_device(held, torch.long, self.device)
         batch = StepBatch(
-            rule=Rule.known(self._columns.index_select(0, index), [row.rule if row else _NOTHING for row in rows]),
-            keys=self._keys.index_select(0, index),
+            rules=Rules.compile([row.rule if row else _NOTHING for row in rows], self.device),
+            keys=keys.contiguous(),
+            starts=starts.contiguous(),
             decided=None if all(ours) else to_device(ours, torch.bool, self.device),
             rows=rows,
-            device=self.device,
-            past=None if self._cells is None else Past(self._cells.history, self._cell.index_select(0, index)),
+            memory=memory,
+            cells=cells,
         )
         self._batch = slots.copy(), batch
         return batch

@@ -1,12 +1,12 @@
 """The decision of one step: both models' logits in, one forced token a row out.
 
-On a GPU with Triton it is the fused kernel of `harness.policy.fused`, elsewhere torch's `decide`, its reference. The
+On a GPU with Triton it is the kernels of `harness.policy.fused`, elsewhere torch's `decide`, its reference. The
 environment variable RLVR_DIR_DECISION says otherwise: `torch`, or `triton` (on a CPU in Triton's interpreter only).
 """
 
 import logging
 import os
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import cache
 
 import torch
@@ -14,9 +14,15 @@ import torch
 from harness.decode.plan import DELTA_LIMIT
 from harness.decode.vllm_pair import channel
 from harness.errors import UserError
-from harness.policy import Decision, Noise, Past, Rule, RuleRow, decide, decide_fused, fused_available, over_shared
-from harness.policy import force as force_fused
-from harness.policy.rule import AT_ONCE
+from harness.policy.algorithm import Decision, decide
+from harness.policy.combine import Pair
+from harness.policy.fused import decide_fused, fused_available
+from harness.policy.fused import force as force_fused
+from harness.policy.gates import gate_of, gates
+from harness.policy.rule import Rule, Rules
+from harness.policy.step import Requests
+from harness.policy.target import AT_ONCE
+from harness.policy.truncations import TopP
 
 PATHS = ("triton", "torch")
 VARIABLE = "RLVR_DIR_DECISION"
@@ -46,33 +52,10 @@ def decision_path(device_type: str) -> str:
     return path
 
 
-def decide_step(
-    base_logits: torch.Tensor,
-    rl_logits: torch.Tensor,
-    rule: Rule,
-    keys: torch.Tensor,
-    positions: torch.Tensor,
-    *,
-    vocab_size: int | None,
-    traced: torch.Tensor | None = None,
-    top: int = 0,
-    dense: bool | None = None,
-    past: Past | None = None,
-    shared: int | None = None,
-) -> Decision:
-    """Decide n rows of (n, padded vocabulary) logits; keys and positions (n,) int64; the rest as for `decide`.
-
-    The two output layers may be padded differently; what only one of them has is no token. `shared` ids are known to
-    both where RL has tokens of its own after them (`over_shared`).
-    """
-    if shared is not None:
-        base_logits, rl_logits = over_shared(base_logits, rl_logits, rule, shared, vocab_size or rl_logits.shape[1])
-    width = min(base_logits.shape[1], rl_logits.shape[1])
-    base_logits, rl_logits = base_logits[:, :width], rl_logits[:, :width]
-    facts = {"vocab_size": vocab_size, "traced": traced, "top": top, "past": past}
-    if decision_path(rl_logits.device.type) == "triton":
-        return decide_fused(base_logits, rl_logits, rule, keys, positions, **facts)
-    return decide(base_logits, rl_logits, rule, Noise.at(keys, positions), dense=dense, **facts)
+def decide_step(logits: Mapping[str, torch.Tensor], rules: Rules, requests: Requests, combination: Pair) -> Decision:
+    """Decide n rows, by the path of their device: see `decide`."""
+    path = decide_fused if decision_path(logits["rl"].device.type) == "triton" else decide
+    return path(logits, rules, requests, combination)
 
 
 def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None) -> None:
@@ -93,21 +76,20 @@ def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None
     logits.scatter_(1, token, facts)
 
 
-def rehearse(
-    base_logits: torch.Tensor, rl_logits: torch.Tensor, shared: int | None = None, vocab_size: int | None = None
-) -> None:
+def rehearse(base_logits: torch.Tensor, rl_logits: torch.Tensor, combination: Pair) -> None:
     """Decide and force once, as a step does, and forget it: vLLM's memory profile then knows the peak.
 
     Its own dummy run of the sampler leaves out custom processors (V1 passes an empty list, V2 returns before them). The
-    rules are those that take most memory: `kl` of all rows in torch's path, else the rows that `coupling` sorts at
-    once. The kernels get the numbers that a step gives them, and so are compiled here and not in the first request.
+    rules are those that take most memory: the divergence of all rows in torch's path, and as many rows as are decided
+    at once with a gate that sorts both policies. The kernels get the numbers that a step gives them, and so are
+    compiled here and not in the first request.
     """
     n, device = rl_logits.shape[0], rl_logits.device
-    rows = [RuleRow(gate="kl", tau=0.0, gamma=0.1, temperature=0.9, top_p=0.95)] * n
-    rows[:AT_ONCE] = [replace(row, gate="coupling") for row in rows[:AT_ONCE]]
+    plain, sorting = gate_of({"criterion": "kl", "tau": 0.0}), next(each() for each in gates().values() if each.redraws)
+    asked = [sorting if i < AT_ONCE else plain for i in range(n)]
+    rules = [Rule(gate, gamma=0.1, temperature=0.9, truncation=TopP(top_p=0.95)) for gate in asked]
     numbers, logits = torch.arange(n, device=device), rl_logits.to(torch.float32, copy=True)  # V2 has such a copy
-    decision = decide_step(
-        base_logits, logits, Rule(rows, device), numbers, numbers, vocab_size=vocab_size, shared=shared
-    )
+    both, requests = {"base": base_logits, "rl": logits}, Requests(numbers, numbers, numbers)
+    decision = decide_step(both, Rules.compile(rules, device), requests, combination)
     for decided in (None, numbers >= 0):
         force(logits, decision, decided)

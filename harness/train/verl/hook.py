@@ -15,7 +15,13 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.workers.utils.padding import response_to_nested
 
-from harness.policy import gradient_coefficient, log_perplexity, standardise, sums_by_probability, token_weights
+from harness.policy.advantages import (
+    gradient_coefficient,
+    log_perplexity,
+    standardise,
+    sums_by_probability,
+    token_weights,
+)
 
 TRAINER = "rlvr_dir"
 BINS = 10  # of the probability of a token, as with TRL

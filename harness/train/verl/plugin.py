@@ -11,7 +11,7 @@ import torch
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, register_policy_loss
 from verl.workers.config.actor import PolicyLossConfig
 
-from harness.policy import token_weights
+from harness.policy.advantages import token_weights
 
 LOSS = "rlvr_dir"
 

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import harness
 from harness.grading import code_digest, grade
-from harness.policy import reweight
+from harness.policy.advantages import reweight
 from harness.spec import read_yaml
 from harness.sweep import sweeps_dir
 from harness.sweep.points import listed_points

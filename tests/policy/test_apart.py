@@ -1,6 +1,5 @@
 """What torch decides beside the kernels, on the `meta` device: shapes and operators as on a GPU, no numbers."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -8,27 +7,34 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.bench.decision import watched
-from harness.policy import Decision, History, Past, Rule, RuleRow, decide_fused, fused
-from harness.policy.rule import AT_ONCE
+from harness.policy import fused
+from harness.policy.algorithm import Decision
+from harness.policy.fused import Work, decide_fused
+from harness.policy.memory import Memory
+from harness.policy.rule import Rule, Rules
+from harness.policy.step import Requests
+from harness.policy.target import AT_ONCE
+from harness.policy.truncations import MinP, Typical
+from tests.policy.rules import gate, rule
 
 VOCAB = 3000
-PLAIN = RuleRow("delta_logp", tau=-0.1, gamma=0.1, top_p=0.9)
+PLAIN = rule("delta_logp", tau=-0.1, gamma=0.1, top_p=0.9)
 KINDS = {
-    "min-p": replace(PLAIN, min_p=0.1, top_p=1.0),
-    "typical": replace(PLAIN, typical_p=0.9, top_p=1.0),
-    "js": replace(PLAIN, gate="js", tau=0.1),
+    "min-p": replace(PLAIN, truncation=MinP(min_p=0.1)),
+    "typical": replace(PLAIN, truncation=Typical(typical_p=0.9)),
+    "js": replace(PLAIN, gate=gate("js", 0.1)),
     "guard": replace(PLAIN, min_p_rl=0.1),
-    "coupling": replace(PLAIN, gate="coupling"),
-    "renyi": RuleRow("never", renyi=True, temperature=0.25),
-    "trace": PLAIN,
+    "coupling": replace(PLAIN, gate=gate("coupling")),
+    "renyi": Rule(tells="renyi", temperature=0.25),
+    "trace": replace(PLAIN, trace=3),
 }
 
 
 @pytest.fixture
 def step(monkeypatch):
-    """Decides n rows of which those at `at` are of a kind, the kernels left out; the same Rule for the same rows."""
+    """Decides n rows of which those at `at` are of a kind, the kernels left out; the same rules for the same rows."""
 
-    def no_kernels(base, rl, *_):
+    def no_kernels(base, *_):
         n = len(base)
         number, flag = (torch.empty(n, dtype=dtype, device="meta") for dtype in (torch.long, torch.bool))
         return Decision(number, number, flag, torch.empty(n, device="meta")), torch.empty(n, 25, device="meta"), None
@@ -36,12 +42,10 @@ def step(monkeypatch):
     monkeypatch.setattr(fused, "run_kernels", no_kernels)
 
     def make(kind, n, at):
-        rows = [KINDS[kind] if i in at else PLAIN for i in range(n)]
-        rule, logits = Rule(rows, "meta"), torch.empty(n, VOCAB, device="meta")
-        numbers = torch.arange(n, device="meta")
-        traced = torch.tensor(list(at)).to("meta") if kind == "trace" else None
-        past = Past(History(n, "meta"), numbers)
-        return lambda: decide_fused(logits, logits, rule, numbers, numbers, traced=traced, top=3, past=past)
+        rules = Rules.compile([KINDS[kind] if i in at else PLAIN for i in range(n)], "meta")
+        logits, numbers = torch.empty(n, VOCAB, device="meta"), torch.arange(n, device="meta")
+        where = Requests(numbers, numbers, numbers, Memory(n, "meta"), numbers)
+        return lambda: decide_fused({"base": logits, "rl": logits}, rules, where)
 
     return make
 
@@ -64,7 +68,8 @@ class Shapes(TorchDispatchMode):
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_row_of_many_costs_what_it_costs_alone(step, kind):
     alone, beside = step(kind, 1, (0,)), step(kind, 256, (100,))
-    counts = [watched(each) for each in (alone, beside)]  # the first step makes the index; the next ones find it
+    for each in (alone, beside):
+        each()  # the first step makes the tables; the next ones find them
     counts = [watched(each) for each in (alone, beside)]
     assert counts[0] == counts[1]
     assert not counts[1]["waits"]
@@ -84,9 +89,6 @@ def test_rows_decided_apart_are_the_rows_that_ask_and_the_last_part_repeats_one(
     rows = [KINDS["js"] if i % 3 else PLAIN for i in range(50)]
     asked = [i for i in range(50) if i % 3]
     for device in ("cpu", "meta"):
-        parts = Rule(rows, device).parts("js")
-        assert [(len(at), meant) for at, meant, _ in parts] == [(AT_ONCE, AT_ONCE), (1 if device == "cpu" else 32, 1)]
-        assert all(own.gates == {"js"} for *_, own in parts)
-    first, last = (at.tolist() for at, *_ in Rule(rows).parts("js"))
-    assert first + last == asked
-    assert math.prod(len(Rule(rows).parts(kind)) for kind in ("narrowed", "coupling", "renyi")) == 0
+        parts = Work.of(Rules.compile(rows, device)).parts
+        assert [(len(part.rows.rows), part.meant) for part in parts] == [(32, 32), (1 if device == "cpu" else 32, 1)]
+    assert [row for part in Work.of(Rules.compile(rows)).parts for row in part.rows.rows] == asked

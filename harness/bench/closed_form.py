@@ -1,0 +1,64 @@
+"""The exact distribution of a decided token, without drawing: the oracle for every engine.
+
+With B the primary's truncated policy, Q the target's, and f the criterion (a probability for `random`, else 0 or 1),
+
+    P(y) = B(y) (1 - f(y)) + (sum_y' B(y') f(y')) Q(y);
+
+and Q(y) itself where the gate says what is redrawn, as `coupling` does, which replaces with probability
+(1/2) sum |Q - B|. All of it where the window is open; B(y) where it is shut.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from harness.policy.combine import PAIR, Pair, cut
+from harness.policy.nucleus import nucleus
+from harness.policy.rule import Rows, Rules
+from harness.policy.step import Requests, Step
+from harness.policy.target import Policies, weights
+
+
+def distribution(
+    logits: Mapping[str, Tensor], rules: Rules, requests: Requests | None = None, combination: Pair = PAIR
+) -> tuple[Tensor, Tensor]:
+    """Return P(token) and P(replaced) of one step of Algorithm 1, exactly.
+
+    Args:
+        logits: of each role, (n, padded vocabulary).
+        rules: n rules.
+        requests: of these rows; only windows, and gates that look back, look at them (by default, first tokens).
+
+    Returns:
+        (n, vocab) float64, rows sum to 1; (n,) float64.
+    """
+    base, rl = (cut(each, combination.vocab) for each in combination.policies(logits, rules.rl_alone))
+    n, vocab = base.shape
+    zeros = torch.zeros(n, dtype=torch.long)
+    requests = requests or Requests(zeros, zeros, zeros)
+    policies, every = Policies(base, rl, rules), Rows(range(n), n, base.device)
+    proposal = nucleus(weights(policies.primary, rules), rules.top_p)
+    target = nucleus(weights(policies.target(every)[0], rules), rules.top_p)
+    held = torch.zeros_like(proposal)  # f(y) for every token y
+    coupled = torch.zeros(n, dtype=torch.bool)
+    for gate, rows in rules.gates:
+        tau, below = rows.of(rules.tau)[:, None].double(), rows.of(rules.below)[:, None]
+        if gate.redraws:
+            coupled[rows.index] = True
+        elif gate.statistic == "random":
+            chance = tau.clamp(0, 1).expand(-1, vocab)
+            rows.write(held, torch.where(below, chance, 1 - chance))
+        else:
+            columns = []
+            for token in range(vocab) if gate.memory == 0 else [0]:
+                step = Step(rows, requests, torch.full((n,), token), policies)
+                columns.append(gate.value(step).double())
+            value = torch.stack(columns, 1).expand(-1, vocab)
+            rows.write(held, torch.where(below, value < tau, value > tau).double())
+    replaced = (proposal * held).sum(-1)
+    law = proposal * (1 - held) + replaced[:, None] * target
+    law = torch.where(coupled[:, None], target, law)
+    replaced = torch.where(coupled, (proposal - target).clamp(min=0).sum(-1), replaced)
+    opens = rules.open(requests.written)
+    return torch.where(opens[:, None], law, proposal), torch.where(opens, replaced, 0.0)

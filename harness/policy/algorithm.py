@@ -1,0 +1,80 @@
+"""Algorithm 1 for a batch: the primary proposes a token; where the gate holds, it is redrawn from the target.
+
+All of it is masks and known rows: no value is looked at, so a GPU is never waited for, and a row's result does not
+depend on its batch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from harness.policy.combine import PAIR, Pair, cut
+from harness.policy.noise import PROPOSE, REDRAW
+from harness.policy.nucleus import draw
+from harness.policy.rule import Rules, where
+from harness.policy.statistics import at
+from harness.policy.step import Requests, Step
+from harness.policy.target import Policies, weights
+from harness.policy.trace import traced
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided at one position of each row; all (n,)."""
+
+    token: Tensor  # int64, the token to emit
+    proposed: Tensor  # int64, the primary's draw
+    replaced: Tensor  # bool: the gate held, and the token was redrawn
+    delta_logp: Tensor  # float32, of the proposed token, in nats, or the statistic that the rule tells in its place;
+    # NaN: a model's logits are no distribution, or the gate lacks a number
+    trace: Tensor | None = None  # (traced rows, columns(top)) float32, see `trace.py`
+
+    @property
+    def changed(self) -> Tensor:
+        """Where the redrawn token differs from the proposed one: (n,) bool."""
+        return self.token != self.proposed
+
+
+def decide(
+    logits: Mapping[str, Tensor],
+    rules: Rules,
+    requests: Requests,
+    combination: Pair = PAIR,
+) -> Decision:
+    """Take one step of Algorithm 1 for n rows.
+
+    Args:
+        logits: of each role of the combination, (n, padded vocabulary), any float type.
+        rules, requests: of the n rows.
+
+    Returns:
+        Decision, on the logits' device. Where a model's logits are no distribution (a NaN or +inf among them, or
+        nothing but -inf) `delta_logp` is NaN, and the row's token, one of the vocabulary, means nothing.
+    """
+    base, rl = (cut(each, combination.vocab) for each in combination.policies(logits, rules.rl_alone))
+    policies = Policies(base, rl, rules)
+    proposed = draw(weights(policies.primary, rules), rules.top_p, requests.noise(PROPOSE))
+    told = at(policies.lr, proposed) - at(policies.lb, proposed)
+
+    value = torch.zeros(rules.n, dtype=torch.float64, device=base.device)  # without a gate tau is infinite
+    redrawn, redraw = proposed.clone(), requests.noise(REDRAW)
+    for gate, rows in rules.gates:
+        step = Step(rows, requests, proposed, policies, {"delta_logp": told})
+        rows.write(value, gate.value(step))
+        if gate.redraws:
+            rows.write(redrawn, draw(gate.redraw(step), torch.ones_like(rows.of(rules.top_p)), rows.of(redraw)))
+    held = torch.where(rules.below, value < rules.tau, value > rules.tau)
+    replaced = held & rules.open(requests.written)
+
+    if rules.gates and (rows := where(replaced & rules.draws_target)).rows:
+        target, own = policies.target(rows)
+        drawn = draw(weights(target, own), own.top_p, rows.of(redraw))
+        rows.write(redrawn, torch.where(own.draws_target, drawn, rows.of(redrawn)))
+    for name, rows in rules.tells:
+        number = Step(rows, requests, proposed, policies).stat(name)
+        rows.write(told, number.masked_fill(rows.of(told).isnan(), torch.nan))
+    token = torch.where(replaced, redrawn, proposed)
+    facts = traced(policies, proposed) if rules.traced.rows else None
+    return Decision(token, proposed, replaced, told.masked_fill(value.isnan(), torch.nan), facts)

@@ -1,0 +1,84 @@
+"""What can be measured at a position, in nats, over the whole vocabulary: the numbers that criteria compare.
+
+`STATISTICS` names each as a function of a `Step`. Nothing here imports torch: what lists names need not wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.policy.step import Step
+
+
+def at(logp: Tensor, token: Tensor) -> Tensor:
+    """Return log pi(y) of one token a row: (rows, vocab), (rows,) -> (rows,)."""
+    return logp.gather(1, token[:, None])[:, 0]
+
+
+def entropy(lp: Tensor) -> Tensor:
+    """Return H(p) = -sum_y p(y) log p(y): (rows, vocab) -> (rows,). Impossible tokens count 0."""
+    return -_expectation(lp, lp)
+
+
+def kl_divergence(lp: Tensor, lq: Tensor) -> Tensor:
+    """Return KL(p || q) = sum_y p(y) (log p(y) - log q(y)): two (rows, vocab) -> (rows,)."""
+    return _expectation(lp, lp - lq)
+
+
+def cross_entropy(lp: Tensor, lq: Tensor) -> Tensor:
+    """Return CE(p, q) = -sum_y p(y) log q(y): two (rows, vocab) -> (rows,)."""
+    return -_expectation(lp, lq)
+
+
+def js_divergence(lp: Tensor, lq: Tensor) -> Tensor:
+    """Return the Jensen-Shannon divergence, at most log 2 (Lin 1991): two (rows, vocab) -> (rows,).
+
+    (1/2) KL(p || m) + (1/2) KL(q || m), with m halfway between p and q.
+    """
+    middle = lp.logaddexp(lq).sub_(log(2))
+    return 0.5 * (_expectation(lp, lp - middle) + _expectation(lq, lq - middle))
+
+
+def renyi_entropy(logp: Tensor, temperature: Tensor) -> Tensor:
+    """Return the Renyi entropy of order 1 / T of a policy, from its log-probabilities at temperature T below 1.
+
+    H_a = log sum p^a / (1 - a), a = 1 / T: as p^a = q e^((1 - a) H_a), where q is the policy at temperature T, it tells
+    p^a of a text from its q, which is all that power sampling needs. As q is normalised, log sum p^a is -a log sum q^T.
+
+    Args:
+        logp: (rows, vocab), log q.
+        temperature: (rows, 1), T.
+
+    Returns:
+        (rows,) float32, in nats, within 0 and log vocab.
+    """
+    return (temperature * logp).logsumexp(1) / (1 - temperature[:, 0])
+
+
+def _expectation(logp: Tensor, value: Tensor) -> Tensor:
+    p = logp.exp()
+    impossible = ~(p > 0)
+    return p.mul_(value).masked_fill_(impossible, 0.0).sum(-1)  # not the bare product: 0 * inf is NaN
+
+
+STATISTICS: dict[str, Callable[[Step], Tensor]] = {
+    "logp_base": lambda step: at(step.lb, step.token),
+    "logp_rl": lambda step: at(step.lr, step.token),
+    "delta_logp": lambda step: step.stat("logp_rl") - step.stat("logp_base"),
+    "abs_delta_logp": lambda step: step.stat("delta_logp").abs(),
+    "nll_rl": lambda step: -step.stat("logp_rl"),
+    "entropy_base": lambda step: entropy(step.lb),
+    "entropy_rl": lambda step: entropy(step.lr),
+    "kl_rl_base": lambda step: kl_divergence(step.lr, step.lb),
+    "kl_base_rl": lambda step: kl_divergence(step.lb, step.lr),
+    "kl": lambda step: 0.5 * (step.stat("kl_rl_base") + step.stat("kl_base_rl")),
+    "ce": lambda step: cross_entropy(step.lb, step.lr),
+    "js": lambda step: js_divergence(step.lb, step.lr),
+    "random": lambda step: step.rho,
+    "renyi": lambda step: renyi_entropy(step.primary, step.temperature),  # not of the pair: power sampling's
+}
