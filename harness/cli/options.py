@@ -55,7 +55,7 @@ def spec_options(
 def _options(spec: type[Spec]) -> list[tuple[str, Any]]:
     """Return the options of a spec, by name; a pair may also be named as a whole."""
     found = [("pair", _option(EvalSpec.model_fields["pair"], str))] if spec is Pair else []
-    for field, info in spec.model_fields.items():
+    for field, info in spec.options().items():
         kind = _kind(info)
         if info.description and kind is not None and not (spec is EvalSpec and field == "pair"):
             found.append((OPTIONS.get(field, field), _option(info, kind)))

@@ -16,8 +16,10 @@ from harness.decode.plan import Plan, broken_logits, rollout
 from harness.decode.progress import Progress
 from harness.decode.trace import columns
 from harness.decode.types import Rollout
+from harness.errors import UserError
 from harness.policy import combine
 from harness.policy.algorithm import Decision, decide
+from harness.policy.gates import GateError
 from harness.policy.memory import Memory
 from harness.policy.rule import Rules
 from harness.policy.step import Requests
@@ -101,7 +103,10 @@ class LockStep:
             logits = {role: self.read(role, self.input, self.mask)[:, -1] for role in self.models}
             logits.setdefault("base", logits["rl"])
             requests = Requests(self.keys, self.lengths + step, self.lengths, self.memory, self.cells)
-            decision = decide(logits, self.rules, requests, self.combination)
+            try:
+                decision = decide(logits, self.rules, requests, self.combination)
+            except GateError as error:
+                raise UserError(f"{error}; responses that were finished before stand") from None
             yield from self._write(decision)
             self.report(bar)
             self.check()

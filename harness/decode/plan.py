@@ -6,6 +6,7 @@ from math import inf
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 
 from harness.decode.checkpoints import Checkpoints
@@ -13,9 +14,13 @@ from harness.decode.context import Context
 from harness.decode.trace import MAX_TOP, Trace, columns
 from harness.decode.types import BrokenLogits, Plan, Request, Rollout
 from harness.errors import UserError
-from harness.policy.gates import gates
+from harness.policy.algorithm import decide
+from harness.policy.gates import Gate, GateError
+from harness.policy.memory import Memory
 from harness.policy.noise import request_key
-from harness.policy.rule import Rule
+from harness.policy.own import NotLoaded
+from harness.policy.rule import Rule, Rules
+from harness.policy.step import Requests
 from harness.policy.truncations import Greedy, MinP, TopP, Truncation, Typical
 from harness.spec import Decoding, Pair, Sampling, check_together
 
@@ -29,13 +34,9 @@ def rule_of(decoding: Decoding, sampling: Sampling, trace: int | None = None) ->
     Temperature 0 takes the likeliest token in place of a draw; its criteria look at temperature 1.
     """
     since, until = decoding.tokens(sampling.max_tokens)
-    gate = None
-    if decoding.gated:
-        made = gates()[decoding.criterion]
-        gate = made(**{name: getattr(decoding, name) for name in made.model_fields})
     return Rule(
-        gate=gate,
-        primary=decoding.primary or "base",
+        gate=decoding.gate,
+        primary=decoding.primary,
         gamma=decoding.gamma if decoding.gated else 0.0,
         truncation=_truncation(sampling),
         temperature=sampling.criterion_temperature,
@@ -44,6 +45,21 @@ def rule_of(decoding: Decoding, sampling: Sampling, trace: int | None = None) ->
         min_p_rl=decoding.min_p_rl,
         trace=trace,
     )
+
+
+def _try_out(gate: Gate, vocab_size: int) -> None:
+    """Ask a criterion of somebody's own once, of logits at random, so that its mistakes are met before a model's.
+
+    Raises:
+        UserError: it is not loaded here, or fails.
+    """
+    base, rl = torch.randn(2, 2, vocab_size, generator=torch.Generator().manual_seed(0))
+    zeros = torch.zeros(2, dtype=torch.long)
+    requests = Requests(zeros, zeros, zeros, Memory(2), torch.arange(2))
+    try:
+        decide({"base": base, "rl": rl}, Rules.compile([Rule(gate)] * 2), requests)
+    except GateError as error:
+        raise UserError(str(error)) from None
 
 
 def _truncation(sampling: Sampling) -> Truncation:
@@ -62,6 +78,10 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context
     Raises:
         UserError: a prompt is empty or leaves no room for a single token, or a decoding does not go with its sampling.
     """
+    requests = list(requests)
+    for gate in {each.decoding.gate for each in requests if each.decoding.gate is not None}:
+        if gate.source or isinstance(gate, NotLoaded):
+            _try_out(gate, checkpoints.vocab_size)
     encoded: dict[str, tuple[int, ...]] = {}
     plans = []
     for request in requests:

@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
+from harness.errors import UserError
+from harness.policy.gates import Gate
+from harness.policy.statistics import STATISTICS
 from harness.policy.trace import FACTS, TOP_FACTS, columns
 
 MAX_TOP = 10  # of each model's likeliest tokens: vLLM is told to return as many numbers a token
@@ -30,27 +34,26 @@ class Trace:
         return (self.table.shape[1] - len(FACTS)) // len(TOP_FACTS)
 
     def fact(self, name: str) -> np.ndarray:
-        """Return one of `FACTS`, or the value of a criterion that these give (`spike/32`): (tokens,) float32.
+        """Return one of `FACTS`, or a statistic that these give (`delta_logp`, `kl`, `ce`, ...): (tokens,) float32.
 
         Raises:
             KeyError: there is no such fact.
         """
-        match name:
-            case "delta_logp":
-                return self.fact("logp_rl") - self.fact("logp_base")
-            case "abs_delta_logp":
-                return np.abs(self.fact("delta_logp"))
-            case "nll_rl":
-                return -self.fact("logp_rl")
-            case "kl":
-                return 0.5 * (self.fact("kl_rl_base") + self.fact("kl_base_rl"))
-            case "ce":
-                return self.fact("entropy_base") + self.fact("kl_base_rl")
-            case _ if name.startswith("spike/"):
-                return over_mean_before(self.fact("ce"), int(name.removeprefix("spike/")))
-        if name not in FACTS:
-            raise KeyError(name)
-        return self.table[:, FACTS.index(name)]
+        return _Replay(self).stat(name).numpy()
+
+    def value(self, gate: Gate) -> np.ndarray:
+        """Return what a gate compares with its threshold at every token: (tokens,) float32.
+
+        Raises:
+            UserError: it looks at more than a trace has.
+        """
+        try:
+            return gate.value(_Replay(self)).numpy()  # pyright: ignore[reportArgumentType]
+        except KeyError as error:
+            raise UserError(
+                f"criterion={gate.words!r} reads {error.args[0]}, which traces do not have; accepted: thresholds as "
+                "they are, in place of ratios"
+            ) from None
 
     @property
     def proposed(self) -> np.ndarray:
@@ -64,18 +67,39 @@ class Trace:
         return self.table[:, first::step].astype(np.int64), self.table[:, first + 1 :: step]
 
 
-def over_mean_before(values: np.ndarray, span: int) -> np.ndarray:
-    """Return each value as a multiple of the mean of those before it, at most `span`: (tokens,) -> (tokens,) float32.
+class _Replay:
+    """A whole response as a step of a gate: its positions are the rows, and each looks back at those before it."""
 
-    0 where there is none before, or the value is 0: what `policy.Past.spike` says, of a whole response.
-    """
-    x = values.astype(np.float64)
-    sums = np.concatenate([[0.0], np.cumsum(x)])
-    at = np.arange(x.size)
-    first = np.maximum(at - span, 0)
-    before = (sums[at] - sums[first]) / np.maximum(at - first, 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((at == first) | (x == 0), 0.0, x / before).astype(np.float32)
+    def __init__(self, trace: Trace) -> None:
+        self._table = trace.table
+        self._kept = torch.zeros(len(trace.table))
+
+    def __getattr__(self, name: str) -> torch.Tensor:
+        raise KeyError(name)
+
+    def stat(self, name: str) -> torch.Tensor:
+        """Return a statistic of every position."""
+        if name in FACTS:
+            return torch.from_numpy(np.ascontiguousarray(self._table[:, FACTS.index(name)]))
+        if name == "ce":
+            return self.stat("entropy_base") + self.stat("kl_base_rl")
+        if name not in STATISTICS:
+            raise KeyError(name)
+        return STATISTICS[name](self)  # pyright: ignore[reportArgumentType]
+
+    @property
+    def written(self) -> torch.Tensor:
+        """How many tokens come before each."""
+        return torch.arange(len(self._table))
+
+    def remember(self, numbers: torch.Tensor) -> None:
+        """Keep a number of every position."""
+        self._kept = numbers.float()
+
+    def recall(self, count: int) -> torch.Tensor:
+        """Return the numbers of the `count` positions before each, the latest first; 0 before the response began."""
+        at = self.written[:, None] - 1 - torch.arange(count)
+        return self._kept[at.clamp(min=0)].masked_fill(at < 0, 0.0)
 
 
 __all__ = ["MAX_TOP", "Trace", "columns"]

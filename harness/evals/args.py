@@ -13,7 +13,7 @@ from harness.spec.base import Place
 from harness.spec.pair import PAIR_OPTIONS
 
 ASKED = (
-    *PAIR_OPTIONS, *Decoding.model_fields, *EngineSpec.model_fields, "seed",
+    *PAIR_OPTIONS, *Decoding.options(), *EngineSpec.model_fields, "seed",
     "data_dir", *Presentation.model_fields, "golds",
 )  # fmt: skip
 

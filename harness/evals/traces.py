@@ -8,12 +8,10 @@ import numpy as np
 
 from harness.decode import Engine, Trace
 from harness.evals.loop import Job, jobs_of, opened, run_jobs
+from harness.policy.gates import Gate
 from harness.progress import showing
 from harness.records import RecordStore, StoredRollout
-from harness.spec import CRITERIA, Decoding, EvalSpec
-from harness.spec.decoding import WITHOUT_TAU
-
-MEASURABLE = tuple(name for name in CRITERIA if name not in ("random", "spike", *WITHOUT_TAU))  # of a position alone
+from harness.spec import Decoding, EvalSpec
 
 
 def traced(
@@ -63,25 +61,27 @@ def criterion_values(
     spec: EvalSpec,
     records: str | Path,
     *,
-    criteria: Sequence[str] = MEASURABLE,
+    gates: Sequence[Gate] = (),
     engine: Engine | None = None,
     progress: bool = True,
-) -> dict[Decoding, dict[str, np.ndarray]]:
-    """Return the values of the criteria at every position of the rollouts of a spec: of the token proposed there.
+) -> dict[Decoding, dict[Gate, np.ndarray]]:
+    """Return the values of criteria at every position of the rollouts of a spec: of the token proposed there.
 
     Returns:
-        By decoding and criterion, (positions,) float32: all tokens of all responses, tasks and problems in order. Of a
-        decoding with a gate its own criterion, of others (base's own generation, say) the `criteria`: `spike` with
-        its span, as `spike/32`.
+        By decoding and gate, as it is `asked`, (positions,) float32: all tokens of all responses, tasks and problems
+        in order. Of a decoding with a gate its own, of others (base's own generation, say) the `gates`.
+
+    Raises:
+        UserError: a gate whose value a trace does not tell.
     """
-    parts: dict[Decoding, dict[str, list[np.ndarray]]] = {
-        each: {name: [] for name in ((each.gate.split()[0],) if each.gated else criteria)} for each in spec.decodings
+    parts: dict[Decoding, dict[Gate, list[np.ndarray]]] = {
+        each: {gate.asked(): [] for gate in (gates if each.gate is None else (each.gate,))} for each in spec.decodings
     }
     for job in traced(spec, records, engine=engine, progress=progress):
         for rollout in rollouts(job, records):
             trace = trace_of(rollout)
-            for name, values in parts[job.decoding].items():
-                values.append(trace.fact(name))
+            for gate, values in parts[job.decoding].items():
+                values.append(trace.value(gate))
     return {
-        decoding: {name: np.concatenate(values) for name, values in mine.items()} for decoding, mine in parts.items()
+        decoding: {gate: np.concatenate(values) for gate, values in mine.items()} for decoding, mine in parts.items()
     }

@@ -62,7 +62,7 @@ def decide(
     redrawn, redraw = proposed.clone(), requests.noise(REDRAW)
     for gate, rows in rules.gates:
         step = Step(rows, requests, proposed, policies, {"delta_logp": told})
-        rows.write(value, gate.value(step))
+        rows.write(value, gate.ask(step, len(rows.rows)))
         if gate.redraws:
             rows.write(redrawn, draw(gate.redraw(step), torch.ones_like(rows.of(rules.top_p)), rows.of(redraw)))
     held = torch.where(rules.below, value < rules.tau, value > rules.tau)

@@ -173,7 +173,7 @@ def _asked(
     replaced, told = decision.replaced, decision.delta_logp
     known = statistics_of(constants) | {"delta_logp": told}
     for gate, rows in gates:
-        value = gate.value(Step(rows, requests, decision.proposed, None, known)).double()
+        value = gate.ask(Step(rows, requests, decision.proposed, None, known), len(rows.rows)).double()
         held = torch.where(rows.of(rules.below), value < rows.of(rules.tau), value > rows.of(rules.tau))
         replaced = replaced.index_copy(0, rows.index, rows.of(replaced) & held)
         told = told.index_copy(0, rows.index, rows.of(told).masked_fill(value.isnan(), torch.nan))

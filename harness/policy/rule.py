@@ -17,6 +17,7 @@ from torch import Tensor
 
 from harness.policy import nucleus
 from harness.policy.gates import Gate, gate_of
+from harness.policy.own import rebuilt
 from harness.policy.truncations import WHOLE, Truncation, truncations
 
 
@@ -38,7 +39,7 @@ class Rule:
     def plain(self) -> dict[str, Any]:
         """Return it as plain values, which cross process boundaries."""
         fields = {name: getattr(self, name) for name in self.__slots__}
-        gate = None if self.gate is None else {"criterion": self.gate.name, **self.gate.model_dump()}
+        gate = None if self.gate is None else self.gate.plain() | {"place": self.gate.place}
         return fields | {"gate": gate, "truncation": {"name": self.truncation.name, **self.truncation.model_dump()}}
 
     @classmethod
@@ -47,9 +48,18 @@ class Rule:
         gate, truncation = fields["gate"], dict(fields["truncation"])
         return cls(**{
             **fields,
-            "gate": gate and gate_of(gate),
+            "gate": gate and _gate(gate),
             "truncation": truncations()[truncation.pop("name")].model_validate(truncation),
         })  # fmt: skip
+
+
+def _gate(fields: Mapping[str, Any]) -> Gate:
+    fields = dict(fields)
+    if place := fields.pop("place"):
+        return rebuilt(
+            place, fields.pop("source"), {name: each for name, each in fields.items() if name != "criterion"}
+        )
+    return gate_of(fields)
 
 
 COLUMNS = (

@@ -26,8 +26,8 @@ class Drawing(Spec, frozen=True):
 
     temperature: float
     top_p: float
-    min_p: float = Field(default=0.0, exclude_if=lambda value: value == 0)  # older records are without these two
-    typical_p: float = Field(default=1.0, exclude_if=lambda value: value == 1)
+    min_p: float = 0.0
+    typical_p: float = 1.0
     max_tokens: int
     seed: int
 
@@ -59,7 +59,7 @@ class RecordConfig(Spec, frozen=True):
     kind: Literal["decoded", "imported"] = "decoded"
     base: str | None = None
     rl: str | None = None
-    target: str | None = Field(default=None, exclude_if=lambda value: value is None)  # older records are without it
+    target: str | None = None
     decoding: Decoding | None = None
     sampling: Drawing | None = None
     stop: tuple[str, ...] = ()

@@ -5,9 +5,6 @@ a line of JSON with its facts (`harness.records.lines`), the compressed columns 
 are read by skipping from line to line, and a damaged stretch ends where the next line begins. docs/records.md shows how
 a few lines of Python read it.
 
-Format 1, `journal.jsonl`, had every column inside the line. Such a file is read like any other and goes on in the new
-form, new entries after old ones: nothing has to be converted, or can be lost by it.
-
 Opening repairs: a torn tail is cut off; a damaged file is kept under another name and its good entries are carried
 over, so that only what was damaged is decoded again.
 """
@@ -20,16 +17,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
 
-from harness.digest import digest
 from harness.errors import DamagedError
 from harness.files import disk_error, set_aside, write_file
 from harness.records import lines
-from harness.records.rollout import FinishReason, Key, StoredRollout, exact, unpacked
+from harness.records.rollout import FinishReason, Key, StoredRollout, unpacked
 from harness.spec.stored import MOST
 
-JOURNAL, OLD_JOURNAL = "journal.bin", "journal.jsonl"
-FORMATS = (1, 2)
-_LONGEST = 1 << 28  # bytes of a line; those of format 1 had every column in them
+JOURNAL = "journal.bin"
+FORMAT = 2
+_LONGEST = 1 << 28  # bytes of a line
 _START = b'\n{"sha":"'  # between two entries
 _FACTS = {
     "problem": str, "sample": int, "finish_reason": str, "n_tokens": int, "n_replaced": int, "n_changed": int,
@@ -43,9 +39,8 @@ def header(record_hash: str, task: str, form: int = 1) -> dict[str, Any]:
 
 
 def journal_path(folder: Path) -> Path:
-    """Return where the journal of a record is: a record of format 1 keeps its file."""
-    old = folder / OLD_JOURNAL
-    return old if old.is_file() and not (folder / JOURNAL).is_file() else folder / JOURNAL
+    """Return where the journal of a record is."""
+    return folder / JOURNAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +73,7 @@ class Entry:
             ValueError: the row is not that of a rollout.
         """
         if "columns" not in row:
-            try:
-                text = digest(row["text"])
-                row = {"trace_columns": 0, **row, "text_digest": text, "digest": lines.checksum(exact(row))}
-            except (KeyError, TypeError, AttributeError, RecursionError):
-                raise ValueError("no rollout") from None
+            raise ValueError("no rollout")
         facts: dict[str, Any] = {name: row.get(name) for name in _FACTS}
         if any(type(facts[name]) is not kind for name, kind in _FACTS.items()):
             raise ValueError("facts of another type")
@@ -114,7 +105,7 @@ class Entry:
         """
         row, payload = self._read()
         try:
-            return unpacked(row, payload, "text")["text"] if "columns" in row else row["text"]
+            return unpacked(row, payload, "text")["text"]
         except (ValueError, KeyError, TypeError) as error:
             raise self._damaged(error) from None
 
@@ -151,7 +142,7 @@ class Entry:
         row = lines.decode(line)
         if row is None or (row.get("problem"), row.get("sample")) != self.key:
             raise self._damaged("it is not where it was")
-        if "columns" in row and zlib.crc32(payload) != row.get("crc"):
+        if zlib.crc32(payload) != row.get("crc"):
             raise self._damaged("its checksum does not fit")
         return row, payload
 
@@ -198,10 +189,10 @@ def contents(path: Path, record_hash: str, task: str, *, whole: bool) -> Content
                     found.tail = length
                     continue
                 elif "config" in row:
-                    if row.get("format") not in FORMATS:
+                    if row.get("format") != FORMAT:
                         raise DamagedError(
                             f"{path} is of format {row.get('format')}, which this version of rlvr-dir does not read; "
-                            f"accepted: {', '.join(map(str, FORMATS))}"
+                            f"accepted: {FORMAT}"
                         )
                     ours = (row["config"], row.get("task")) == (record_hash, task)
                     found.header, found.foreign = found.header or (ours and not offset), found.foreign or not ours

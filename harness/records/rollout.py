@@ -6,7 +6,7 @@ Tokens, flags and text are exact. `delta_logp` is float32 arithmetic whose last 
 """
 
 import zlib
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -107,7 +107,7 @@ class StoredRollout:
     def exact_row(self) -> dict[str, Any]:
         """Return what is the same in every run, as plain JSON values: a line of `rlvr-dir records export`.
 
-        Flags are packed eight a byte. This was the row of format 1, so `digest` did not change with the format.
+        Flags are packed eight a byte.
         """
         return {
             "problem": self.problem,
@@ -170,13 +170,11 @@ class StoredRollout:
 
     @classmethod
     def unpack(cls, row: dict[str, Any], payload: bytes) -> "StoredRollout":
-        """Return the rollout that `pack` wrote, or that of a row of format 1.
+        """Return the rollout that `pack` wrote.
 
         Raises:
             ValueError: the columns are damaged, or are not those of the row.
         """
-        if "columns" not in row:
-            return cls._of_format_1(row)
         columns = unpacked(row, payload)
         n, trace = row["n_tokens"], columns.get("trace")
         rollout = cls(
@@ -196,24 +194,6 @@ class StoredRollout:
         if (rollout.n_tokens, rollout.n_replaced, rollout.n_changed) != (n, row["n_replaced"], row["n_changed"]):
             raise ValueError("the flags are not those that were counted")
         return rollout
-
-    @classmethod
-    def _of_format_1(cls, row: dict[str, Any]) -> "StoredRollout":
-        """Read a row that has everything: arrays in base64, delta log p as float32."""
-        n, delta, trace = row["n_tokens"], row.get("delta_logp"), row.get("trace")
-        return cls(
-            problem=row["problem"],
-            sample=row["sample"],
-            text=row["text"],
-            finish_reason=row["finish_reason"],
-            replaced=_flags(b64decode(row["replaced"]), n),
-            changed=_flags(b64decode(row["changed"]), n),
-            token_ids=_tuple(row["token_ids"]),
-            prompt_token_ids=_tuple(row["prompt_token_ids"]),
-            prompt=row["prompt"],
-            delta_logp=None if delta is None else np.frombuffer(b64decode(delta), dtype="<f4"),
-            trace=None if trace is None else np.frombuffer(b64decode(trace), "<f4").reshape(n, row["trace_columns"]),
-        )
 
 
 def unpacked(row: dict[str, Any], payload: bytes, only: str | None = None) -> dict[str, Any]:
@@ -253,7 +233,7 @@ def _most_bytes(name: str, row: dict[str, Any]) -> int:
 
 
 def exact(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the exact part of a row of format 1."""
+    """Return the exact part of an exported row."""
     return {name: value for name, value in row.items() if name not in _MEASURED}
 
 

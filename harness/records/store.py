@@ -11,7 +11,7 @@ from harness.errors import DamagedError, UserError
 from harness.files import folder_name
 from harness.records import lines
 from harness.records.config import RecordConfig
-from harness.records.journal import JOURNAL, OLD_JOURNAL, Contents, Entry, contents, header, journal_path
+from harness.records.journal import JOURNAL, Contents, Entry, contents, header, journal_path
 from harness.records.record import ABOUT, CONFIG, RECORD, Record, complete, in_order, manifest, read_about, same_bytes
 from harness.records.rollout import Key, StoredRollout
 from harness.spec import parse
@@ -75,14 +75,8 @@ class Snapshot:
 
     @property
     def finished(self) -> bool:
-        """Whether `record.jsonl` is there and is, byte for byte, what the journal says.
-
-        That of format 1 held all that is exported, so it may be what is exported, too.
-        """
-        path = self.folder / RECORD
-        if same_bytes(path, manifest(self.record_hash, self.task, self.contents.entries)):
-            return True
-        return self.contents.path.name == OLD_JOURNAL and same_bytes(path, self.export())
+        """Whether `record.jsonl` is there and is, byte for byte, what the journal says."""
+        return same_bytes(self.folder / RECORD, manifest(self.record_hash, self.task, self.contents.entries))
 
 
 class RecordStore:
@@ -119,7 +113,7 @@ class RecordStore:
 
     def names(self) -> list[tuple[str, str]]:
         """Return (record hash, task) of every record, sorted."""
-        found = {path.parent for name in (JOURNAL, OLD_JOURNAL) for path in self.folder.glob(f"*/*/{name}")}
+        found = {path.parent for path in self.folder.glob(f"*/*/{JOURNAL}")}
         return sorted((folder.parent.name, folder.name) for folder in found)
 
     def emptiness(self) -> str:
@@ -182,7 +176,7 @@ class RecordStore:
 
 
 def is_record(folder: Path) -> bool:
-    """Tell whether a folder is that of a record, of either format."""
+    """Tell whether a folder is that of a record."""
     return journal_path(folder).is_file()
 
 

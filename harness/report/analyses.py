@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from harness.spec.decoding import Criterion
-from harness.spec.stored import Count, Number, Stored, Text
+from harness.spec.stored import Count, Name, Number, Stored, Text
 
 Amount = Annotated[Number, Field(ge=0)]
 Part = Annotated[Number, Field(ge=0, le=1)]
@@ -114,7 +113,7 @@ class LikelierToken(CountedToken, frozen=True):
 class Chosen(Stored, frozen=True):
     """What one criterion picks, and what RL puts there."""
 
-    criterion: Criterion
+    criterion: Name
     tau: Number
     positions: Count
     picked: tuple[CountedToken, ...]

@@ -169,7 +169,7 @@ def _decoded(pair: str, result: EvalResult) -> list[Match]:
     ratios: list[float] = []
     if d.mode == "rl":
         scores += [grid.rl] if grid is not None and grid.rl else []
-    elif d.gated and d.gate == "delta_logp":
+    elif d.gated and d.criterion == "delta_logp":
         key = (float(d.tau or 0), d.gamma)
         if d.primary == "base" and grid is not None and key in grid.scores:
             scores.append(grid.scores[key])

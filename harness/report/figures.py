@@ -11,14 +11,12 @@ from harness.evals.compare import Comparison, comparison_kind
 from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 from harness.evals.settings import Setting
+from harness.policy.gates import gates
 from harness.report.draw import BASE, COLOURS, COUPLING, EXPO, MARKS, RL, canvas, root_axis, styled, svg
 from harness.report.model import Figure
-from harness.report.names import CRITERIA, PAPERS, gate_name
 from harness.report.verdict import extrapolates
-from harness.spec import Decoding
 from harness.text import visible
 
-COUPLED = Decoding(mode="replace", criterion="coupling")
 COUNTED = ("n_changed", "n_replaced")
 SHARES = {
     "changed": ("n_changed", "changed tokens", "positions where another token was drawn than the proposed one"),
@@ -52,30 +50,34 @@ def against_share(
         settings = [one for one in settings if not one.decoding.gated or one.decoding.primary == "base"]
         if any(one.decoding.mode == "replace" for one in settings):
             settings = [one for one in settings if one.decoding.mode != "extrapolate"]
-        if any(one.decoding.gated and one.decoding.criterion != "always" for one in settings):
-            settings = [one for one in settings if not one.decoding.gated or one.decoding.criterion != "always"]
-    lines: dict[tuple[Any, str, float, float], list[Setting]] = {}
+        if any(one.decoding.gated and not one.decoding.everywhere for one in settings):
+            settings = [one for one in settings if not one.decoding.everywhere]
+    lines: dict[tuple[Any, ...], list[Setting]] = {}
+    order = list(gates())
     for one in settings:
-        if (way := one.decoding).gated:
-            lines.setdefault((way.primary, way.gate, way.gamma, way.min_p_rl), []).append(one)
-            if way == COUPLED:
+        if (gate := (way := one.decoding).gate) is not None:
+            # landmarks that are not the paper's have a look of their own, and take none of the others'
+            place = (
+                len(order) if gate.landmark and not gate.paper else order.index(gate.name) if gate.name in order else -1
+            )
+            lines.setdefault((place, way.primary, way.caption, way.gamma, way.min_p_rl), []).append(one)
+            if gate.redraws and (way.mode, way.primary) == ("replace", "base"):
                 axes.axvline(100 * at(one), color=COUPLING, linewidth=0.8, linestyle=(0, (1, 3)))
     data = []
-    order = list(CRITERIA)
-    ways = sorted(lines, key=lambda key: (key[0], order.index(key[1].split()[0].split("/")[0]), *key[1:]))
-    ways.sort(key=lambda key: key[1] == "abs_delta_logp")  # it has a look of its own, and takes none of the others'
-    for i, way in enumerate(ways):
-        primary, gate, gamma, guard = way
-        criterion = gate.split()[0].split("/")[0]
+    for i, way in enumerate(sorted(lines, key=lambda key: (key[1], key[0], *key[2:]))):
+        _, primary, caption, gamma, guard = way
         mine = sorted(lines[way], key=at)
-        label = gate_name(gate) + (f", γ = {gamma:g}" if gamma else "")
+        asked: Any = mine[0].decoding.gate
+        label = caption + (f", γ = {gamma:g}" if gamma else "")
         label += f", p ≥ {guard:g} of RL's largest" if guard else ""
         label += " on RL" if primary == "rl" else ""
         spans = [_interval(one, unit) for one in mine]
         look = {"color": COLOURS[i % len(COLOURS)], "marker": MARKS[i % len(MARKS)], "markersize": 4}
-        look = {"color": COUPLING, "marker": "*", "markersize": 8} if criterion == "coupling" else look
-        look = {"color": EXPO, "marker": "s", "markersize": 4} if criterion == "abs_delta_logp" else look
-        how = {"linewidth": 1.2, "linestyle": "--" if criterion == "random" else "-", **look}
+        if asked.landmark and not asked.paper:
+            look = {"color": EXPO, "marker": "s", "markersize": 4}
+        if asked.redraws:
+            look = {"color": COUPLING, "marker": "*", "markersize": 8}
+        how = {"linewidth": 1.2, "linestyle": "--" if asked.statistic == "random" else "-", **look}
         _line(axes, [100 * at(one) for one in mine], [unit * one.avg for one in mine], spans, label, how)
         for one, (low, high) in zip(mine, spans, strict=True):
             shares = [_percent(end) for counted in COUNTED for end in _ends(one.share(counted))]
@@ -112,14 +114,14 @@ def in_legible_parts(settings: Sequence[Setting]) -> list[tuple[str, list[Settin
 
     Each part has a word for its name, and base and RL; Δ log p, its size and the coupling are in both.
     """
-    gates = {one.decoding.gate for one in settings if one.decoding.gated and one.decoding.criterion != "always"}
-    if len(gates) <= len(COLOURS) + 1:
+    asked = {one.decoding.criterion for one in settings if one.decoding.gated and not one.decoding.everywhere}
+    if len(asked) <= len(COLOURS) + 1:
         return [("", list(settings))]
     plain = [one for one in settings if one.decoding.mode in ("base", "rl")]
-    shared = ("delta_logp", "abs_delta_logp", "coupling")
-    both = [one for one in settings if one.decoding.gated and one.decoding.gate in shared]
-    left = [one for one in settings if one.decoding.gated and one not in both]
-    papers = [one for one in left if one.decoding.gate in PAPERS]
+    gated = [(one, one.decoding.gate) for one in settings if one.decoding.gate is not None]
+    both = [one for one, gate in gated if gate.landmark and one.decoding.criterion == gate.name]
+    left = [one for one, _ in gated if one not in both]
+    papers = [one for one, gate in gated if one in left and gate.paper and one.decoding.criterion == gate.name]
     return [("", plain + both + papers), ("controls-", plain + both + [one for one in left if one not in papers])]
 
 
@@ -132,7 +134,7 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Figure 
     lines: dict[str, list[Setting]] = {}
     for one in sorted(settings, key=lambda one: one.decoding.gamma):
         way = one.decoding
-        if way.gated and way.criterion == "always" and not way.window:
+        if way.everywhere:
             guard = f", p ≥ {way.min_p_rl:g} of RL's largest" if way.min_p_rl else ""
             lines.setdefault(f"every token{guard}", []).append(one)
         elif way.mode == "expo":

@@ -188,7 +188,7 @@ def _cells(settings: Sequence[Setting], primary: str) -> dict[tuple[float, float
     """Return the settings gated by delta log p, by (tau, gamma); of several the first."""
     found: dict[tuple[float, float], Setting] = {}
     for one in settings:
-        if one.decoding.gated and one.decoding.gate == "delta_logp" and one.decoding.primary == primary:
+        if one.decoding.criterion == "delta_logp" and one.decoding.primary == primary:
             found.setdefault((float(one.decoding.tau or 0), one.decoding.gamma), one)
     return found
 

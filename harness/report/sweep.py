@@ -228,7 +228,7 @@ class DecodingSummary(SweepSummary):
     def _cells(self, pair: str, task: str) -> dict[tuple[float, float], EvalResult]:
         """Return the results by (tau, gamma) of a grid with several of each that varies nothing else; else nothing."""
         gated = [result for result in self.results(pair, task) if result.decoding.gated]
-        if self.spec.method != "grid" or len({(r.decoding.gate, r.decoding.primary) for r in gated}) != 1:
+        if self.spec.method != "grid" or len({(r.decoding.criterion, r.decoding.primary) for r in gated}) != 1:
             return {}
         cells = {(result.decoding.tau or 0.0, result.decoding.gamma): result for result in gated}
         several = min(len({tau for tau, _ in cells}), len({gamma for _, gamma in cells})) > 1

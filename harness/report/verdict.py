@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from harness.evals.compare import Comparison, comparison_kind
 from harness.evals.settings import cut_unlike
 from harness.markdown import interval
-from harness.report.names import gate_name
 from harness.stats import Pooled, pooled
 
 
@@ -35,7 +34,7 @@ def verdict(rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
             f"and lies {100 * d.mean:+.1f} points from RL {shown}Holm p {p_value(top.holm_p)}{picked}."
         )
     beyond = [row for row in rows if extrapolates(row)]
-    gated = [row for row in beyond if row.result.decoding.criterion != "always"]
+    gated = [row for row in beyond if not row.result.decoding.everywhere]
     for primary, where in (("base", ""), ("rl", " on the RL model itself")):
         mine = [row for row in gated if row.result.decoding.primary == primary]
         if (found := pooled(mine)) is not None:
@@ -43,7 +42,7 @@ def verdict(rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
                 f"Extrapolating{where} changes accuracy by {_points(found)} against the same gate without it "
                 f"(γ\u00a0=\u00a00; {_over(found, mine)}): {_meaning(found)}."
             )
-    ungated = [row for row in beyond if row.result.decoding.criterion == "always"]
+    ungated = [row for row in beyond if row.result.decoding.everywhere]
     if (found := pooled(ungated)) is not None:
         said.append(
             f"Extrapolating every token, without a gate, changes accuracy by {_points(found)} against RL itself "
@@ -71,8 +70,8 @@ def _tokens_needed(plain: Sequence[Comparison], trained: Sequence[Comparison]) -
     for task in dict.fromkeys(row.task for row in plain):
         by: dict[str, list[Comparison]] = {}
         for row in plain:
-            if row.task == task and row.result.decoding.criterion != "always":
-                by.setdefault(row.result.decoding.gate, []).append(row)
+            if row.task == task and not row.result.decoding.everywhere:
+                by.setdefault(row.result.decoding.caption, []).append(row)
         if len(by) < 3 or task not in learned:
             continue
         rl, base = learned[task].result, learned[task].reference
@@ -84,11 +83,11 @@ def _tokens_needed(plain: Sequence[Comparison], trained: Sequence[Comparison]) -
                 one = min(enough, key=lambda each: each.changed_ratio)
                 share = one.share("n_changed")
                 ends = "" if share.low is None or share.high is None else f" {interval(share.low, share.high)}"
-                words = f"{gate_name(gate)} {100 * share.value:.1f} %{ends}"
+                words = f"{gate} {100 * share.value:.1f} %{ends}"
                 reached.append((share.value, f"{words} (of {100 * one.replacement_ratio:.1f} % replaced)"))
             else:
                 most = max((row.result for row in rows), key=lambda each: each.avg)
-                words = f"{gate_name(gate)} {100 * most.avg:.1f} at {100 * most.changed_ratio:.1f} % changed"
+                words = f"{gate} {100 * most.avg:.1f} at {100 * most.changed_ratio:.1f} % changed"
                 missed.append((-most.avg, words))
         ranked = "; ".join(words for _, words in sorted(reached)) or "no criterion that was run"
         text = (

@@ -33,7 +33,7 @@ class Key(Spec, frozen=True):
     sample: int = Field(default=0, ge=0, lt=2**31, description="The first sample; n counts on from it.")
 
 
-FIELDS = ("decoding", *Decoding.model_fields, *SAMPLING, *Key.model_fields)  # what a request may say
+FIELDS = ("decoding", *Decoding.options(), *SAMPLING, *Key.model_fields)  # what a request may say
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Desk:
                 raise unknown("field", name, FIELDS)
         if "decoding" in given:
             decoding = parse_decoding(_text("decoding", given["decoding"]))
-        if changes := {name: given[name] for name in Decoding.model_fields if name in given}:
+        if changes := {name: given[name] for name in Decoding.options() if name in given}:
             decoding = change_decoding(decoding, changes)
         if decoding.mode in ("expo", "power"):
             raise UserError(

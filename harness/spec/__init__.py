@@ -5,9 +5,6 @@ No torch here: reading a spec, printing `--help` and refusing a mistake stay ins
 
 from harness.spec.base import Spec, parse, read_yaml, yaml_mapping
 from harness.spec.decoding import (
-    CRITERIA,
-    MODES,
-    Criterion,
     Decoding,
     Mode,
     Primary,
@@ -23,15 +20,12 @@ from harness.spec.presentation import Presentation
 from harness.spec.zoo import zoo
 
 __all__ = [
-    "CRITERIA",
     "GOLD_VERSIONS",
-    "MODES",
     "PUBLISHED",
     "TINY",
     "TINY_BASE",
     "TINY_RL",
     "TINY_STEPS",
-    "Criterion",
     "Decoding",
     "EngineSpec",
     "EvalSpec",

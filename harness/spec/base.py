@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from harness.digest import digest
 from harness.errors import UserError, unknown
@@ -30,6 +31,16 @@ class Spec(BaseModel, frozen=True):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 
     called: ClassVar[str] = ""  # what a sentence calls the whole of it: `key of sweep='taks' is not known`
+
+    @classmethod
+    def chosen(cls, data: Mapping[str, Any]) -> type[Self]:
+        """Return the class that some data are of, where a spec has several kinds: this one."""
+        return cls
+
+    @classmethod
+    def options(cls) -> dict[str, FieldInfo]:
+        """Return what may be said, by name, as options, keys and arguments have it: the fields."""
+        return dict(cls.model_fields)
 
     def canonical(self) -> str:
         """Return the spec as JSON with sorted keys and no spaces: the text that is hashed."""
@@ -62,6 +73,7 @@ def parse(spec: type[S], data: Any, where: str = "") -> S:
         return data
     if not isinstance(data, Mapping):
         raise _no_mapping(where.rstrip(". "), data, spec)
+    spec = spec.chosen(data)
     try:
         return spec.model_validate(dict(data))
     except ValidationError as error:
@@ -74,7 +86,7 @@ def parse(spec: type[S], data: Any, where: str = "") -> S:
     name = where + ".".join(names)
     if first["type"] == "extra_forbidden":
         section = (where + ".".join(names[:-1])).rstrip(". ") or spec.called
-        raise unknown(f"key of {section}" if section else "argument", names[-1], inner.model_fields)
+        raise unknown(f"key of {section}" if section else "argument", names[-1], inner.options())
     if first["type"] in ("model_type", "model_attributes_type"):
         raise _no_mapping(name, first["input"], inner)
     if first["type"] == "missing":
@@ -112,7 +124,7 @@ def _walk(spec: type[Spec], location: Sequence[int | str]) -> tuple[list[str], t
         origin = get_origin(at)
         if isinstance(at, type) and issubclass(at, Spec):
             spec = at
-            field = at.model_fields.get(str(part))
+            field = at.options().get(str(part), at.model_fields.get(str(part)))
             at = None if field is None else _not_none(field.annotation)
         elif origin is dict:
             at = _not_none(get_args(at)[1])

@@ -3,262 +3,309 @@
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    ValidatorFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
 
 from harness.errors import UserError, unknown
+from harness.policy.gates import Gate, Threshold, gates, parameters, split
+from harness.policy.own import NotLoaded, known
 from harness.spec.base import Spec, parse
 
 Mode = Literal["base", "rl", "replace", "extrapolate", "expo", "power"]
 Primary = Literal["base", "rl"]
-Criterion = Literal[
-    "delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random",
-    "abs_delta_logp", "nll_rl", "ce", "js", "spike", "always", "coupling",
-]  # fmt: skip
-Side = Literal["below", "above"]
-
-MODES: tuple[str, ...] = get_args(Mode)
-CRITERIA: tuple[str, ...] = get_args(Criterion)
-WITHOUT_TAU = ("always", "coupling")  # criteria that have no threshold
-BELOW = ("delta_logp", "random")  # hold below their threshold unless `side` says otherwise; the others hold above it
 _WINDOW = re.compile(r"([0-9]{0,9}):([0-9]{0,9})")
 _SHARES = re.compile(r"(0|[0-9]{1,3}%)?:([0-9]{1,3}%)?")  # of max_tokens
-_SPIKE = re.compile(r"spike/[0-9]{1,4}")
-SPAN, MOST_SPAN = 32, 256  # tokens that `spike` looks back at, and may
 LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the likeliest token
-
-
-GUARDS = ("window", "min_p_rl", "span")  # what only a gated decoding has
-
-
-POWER = {"power": 4.0, "block": 192, "moves": 10}  # the settings of the authors
+NOTHING = (None, 0, 0.0, "0")  # what says nothing where a mode has no such setting
 
 
 class Decoding(Spec, frozen=True):
     """Which model proposes a token, when it is redrawn, and from which policy (Algorithm 1 of the paper).
 
-    `mode` is a name for a setting of the same algorithm:
-
-    - `base`: base proposes, nothing is redrawn;
-    - `rl`: the RL model proposes, nothing is redrawn;
-    - `replace`: `primary` proposes; where the criterion holds the token is redrawn from the RL model (gamma = 0);
-    - `extrapolate`: as `replace`, redrawn from pi_extra, proportional to exp(lr + gamma (lr - lb));
-    - `expo`: no gate and one model, whose weights are extrapolated instead, theta_RL + gamma (theta_RL - theta_base)
-      (ExPO, arXiv 2404.16792; to first order in gamma the same step): what extrapolating tokens is compared with;
-    - `power`: no gate and one model, `primary`, sampled from its law over whole responses to the `power`, by `moves`
-      of a Markov chain after each `block` of tokens (arXiv 2510.14901): the other baseline.
-
-    `tau` is the threshold of the criterion: `delta_logp` < tau, `random` < tau, all others > tau; `side` turns that
-    round. Two have no threshold: `always` draws every token from the target, and `coupling` keeps as many
-    proposals as the target's law allows. `spike` looks back: the cross entropy of base and RL is above `tau` times its
-    mean over the `span` tokens before, of the response's own. Outside the `window` nothing is redrawn.
-
-    `min_p_rl` guards a large gamma (arXiv 2210.15097): tokens that RL finds implausible have no weight in the target.
+    `Decoding(mode=...)` makes the class of its mode, as `Path(...)` does: `Base`, `RL`, `Gated` (replace, extrapolate),
+    `Expo`, `Power`. What another mode has is refused.
     """
 
-    mode: Mode = Field(default="rl", description="base, rl, replace, extrapolate, expo or power.")
-    primary: Primary | None = Field(
-        default=None,
-        description="Who proposes each token of replace and extrapolate: base (default) or rl; the model of power.",
-    )
-    criterion: Criterion = Field(default="delta_logp", description=f"When a token is redrawn: {', '.join(CRITERIA)}.")
-    tau: float | None = Field(default=None, description="Threshold: delta_logp and random below it, others above.")
-    side: Side | None = Field(
-        default=None,
-        exclude_if=lambda side: side is None,  # so the hashes of decodings without it stay what they were
-        description="Redraw below or above tau, where that is not the criterion's own side.",
-    )
-    gamma: float = Field(
-        default=0.0,
-        ge=-1.0,
-        le=100.0,
-        description="Extrapolation strength: -1 is base, 0 RL (replaces), above 0 beyond RL, between -1 and 0 between.",
-    )
+    called: ClassVar[str] = "decoding"
+    mode: str = Field(default="rl", description="base, rl, replace, extrapolate, expo or power.")
 
-    window: str | None = Field(
-        default=None,
-        exclude_if=lambda window: window is None,
-        description="Tokens where the criterion is asked, as a slice: 0:16, 16:, or of max_tokens: 0:25%, 25%:.",
-    )
-    min_p_rl: float = Field(
-        default=0.0,
-        ge=0.0,
-        lt=1.0,
-        exclude_if=lambda share: share == 0,
-        description="Redraw no token that RL gives less than this share of its largest probability.",
-    )
+    if TYPE_CHECKING:
+        gate: Gate | None
+        primary: Primary
+        gamma: float
+        window: str | None
+        min_p_rl: float
 
-    span: int | None = Field(
-        default=None,
-        ge=1,
-        le=MOST_SPAN,
-        exclude_if=lambda span: span is None,
-        description=f"Earlier tokens whose mean criterion=spike compares with ({SPAN}).",
-    )
+        def __init__(self, **fields: Any) -> None: ...
 
-    power: float | None = Field(
-        default=None,
-        gt=1.0,
-        le=100.0,
-        exclude_if=lambda power: power is None,
-        description="Of mode=power: responses are drawn from p to this power (4).",
-    )
-    block: int | None = Field(
-        default=None,
-        ge=1,
-        exclude_if=lambda block: block is None,
-        description="Of mode=power: tokens that are written before the chain moves (192).",
-    )
-    moves: int | None = Field(
-        default=None,
-        ge=0,
-        exclude_if=lambda moves: moves is None,
-        description="Of mode=power: moves of the chain after each block (10).",
-    )
+    def __new__(cls, **fields: Any) -> Self:
+        """Make the class of the mode."""
+        return super().__new__(cls.chosen(fields))
 
-    @model_validator(mode="before")
     @classmethod
-    def _fill(cls, data: Any) -> Any:
-        """Settle what the mode implies, so that two ways of writing one decoding are equal and hash alike."""
-        if not isinstance(data, dict):
-            return data
-        data = dict(data)
-        mode = data.get("mode", "rl")
-        if mode == "power":
-            for name in ("tau", "side", "gamma", "span", *GUARDS):
-                if data.get(name) not in (None, 0, 0.0, "0"):
-                    raise ValueError(f"{name}={data[name]!r} has no effect with mode='power', which has no gate")
-            given = {name: value for name, value in data.items() if value is not None}
-            return {"primary": "rl", **POWER, **given, "criterion": "delta_logp"}
-        for name in POWER:
-            if data.get(name) is not None:
-                raise ValueError(f"{name}={data[name]!r} has no effect with mode={mode!r}; use mode=power")
-        if mode == "expo":
-            for name in ("tau", "side", "primary", *GUARDS):
-                if data.get(name) not in (None, "rl", 0, "0"):
-                    raise ValueError(f"{name}={data[name]!r} has no effect with mode='expo', which has no gate")
-            if not data.get("gamma"):
-                raise ValueError("gamma is missing: mode='expo' needs its strength, as gamma=0.3 (gamma=0 is mode=rl)")
-            data.update(primary="rl", criterion="delta_logp", tau=None, side=None)
-        elif mode in ("base", "rl"):
-            if data.get("primary") not in (None, mode):
-                raise ValueError(f"primary={data['primary']!r} contradicts mode={mode!r}, which proposes from {mode}")
-            for name in ("tau", "side", "gamma", *GUARDS):
-                if data.get(name) not in (None, 0, 0.0, "0"):
-                    raise ValueError(
-                        f"{name}={data[name]!r} has no effect with mode={mode!r}; use mode=replace or mode=extrapolate"
-                    )
-            data.update(primary=mode, criterion="delta_logp", tau=None, side=None, gamma=0.0)
-        elif mode in ("replace", "extrapolate"):
-            criterion = data.get("criterion", "delta_logp")
-            if isinstance(criterion, str) and _SPIKE.fullmatch(criterion):  # with its span, as labels have it
-                criterion, _, over = criterion.partition("/")
-                if str(data.get("span") or over) != over:
-                    raise ValueError(f"span={data['span']!r} contradicts criterion='spike/{over}'")
-                data |= {"criterion": criterion, "span": over}
-            if data.get("primary") is None:
-                data["primary"] = "base"
-            if data.get("side") == ("below" if criterion in BELOW else "above"):
-                data["side"] = None
-            if isinstance(window := data.get("window"), str):
-                data["window"] = _settle_window(window)
-            if criterion == "spike" and data.get("span") is None:
-                data["span"] = SPAN
-            if criterion != "spike" and data.get("span") is not None:
-                raise ValueError(f"span={data['span']!r} has no effect with criterion={criterion!r}; use spike")
-            for name in ("tau", "side"):
-                if criterion in WITHOUT_TAU and data.get(name) is not None:
-                    raise ValueError(f"{name}={data[name]!r} has no effect with criterion={criterion!r}")
-        return data
+    def chosen(cls, data: Mapping[str, Any]) -> type[Self]:
+        """Return the class of a mode.
 
-    @model_validator(mode="after")
-    def _check(self) -> "Decoding":
-        if not self.gated:
-            return self
-        if self.mode == "replace" and self.gamma:
-            raise ValueError(f"gamma={self.gamma} is refused with mode='replace'; use mode=extrapolate")
-        if self.criterion in WITHOUT_TAU:
-            return self
-        if self.tau is None:
-            raise ValueError(f"tau is missing: mode={self.mode!r} needs the threshold of criterion={self.criterion!r}")
-        if self.criterion == "delta_logp" and self.below and self.tau > 0:
-            warnings.warn(
-                f"tau={self.tau} is positive: delta_logp < tau then also redraws tokens that RL made likelier; "
-                "the paper uses negative thresholds",
-                stacklevel=2,
-            )
-        if self.criterion == "random" and not 0 <= self.tau <= 1:
-            warnings.warn(f"tau={self.tau}: the random criterion compares with a number in [0, 1)", stacklevel=2)
-        if self.criterion not in BELOW and self.tau < 0:
-            share = "every token is" if self.side is None else "no token is ever"
-            warnings.warn(
-                f"tau={self.tau} is negative: {self.criterion} is never below 0, so {share} redrawn", stacklevel=2
-            )
-        return self
+        Raises:
+            UserError: there is no such mode, or it does not have a setting that another has.
+        """
+        mode = data.get("mode", "rl") if cls is Decoding else cls.model_fields["mode"].default
+        if not isinstance(mode, str) or mode not in modes():
+            raise unknown("mode", mode, modes())
+        found: Any = modes()[data.get("mode", mode)] if cls is Decoding else cls
+        own = found.options()
+        for name, value in data.items():
+            others = [each for each, kind in modes().items() if name in kind.options()]
+            if value not in NOTHING and name not in own and others:
+                raise UserError(
+                    f"{name}={value!r} has no effect with mode={mode!r}; use mode={' or mode='.join(others)}"
+                )
+        return found
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _choose(cls, data: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        if not isinstance(data, Mapping):
+            return handler(data)
+        found = cls.chosen(data)
+        named = {name for kind in modes().values() for name in kind.options()} - {*found.options()}
+        data = {name: value for name, value in data.items() if name not in named}
+        return handler(data) if found is cls else found.model_validate(data)
+
+    @classmethod
+    def options(cls) -> dict[str, FieldInfo]:
+        """Return what may be said, by name: of `Decoding` itself, what any mode has."""
+        if cls is not Decoding:
+            return cls._options()
+        found = dict(cls.model_fields)
+        for kind in dict.fromkeys(modes().values()):
+            for name, info in kind._options().items():
+                if name not in found or not found[name].description:
+                    found[name] = info
+        return found
+
+    @classmethod
+    def _options(cls) -> dict[str, FieldInfo]:
+        return dict(cls.model_fields)
+
+    @model_serializer(mode="plain")
+    def _flat(self) -> dict[str, Any]:
+        """Write it as the class that it is, the criterion and its parameters flat."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields if name != "gate"}
+        return fields if self.gate is None else fields | self.gate.plain()
+
+    def replace(self, **changes: Any) -> "Decoding":
+        """Return a validated copy with some fields changed; another mode keeps what it has too.
+
+        Raises:
+            UserError: the changed decoding is not valid.
+        """
+        return parse(Decoding, {**self.model_dump(), **changes})
 
     @property
     def gated(self) -> bool:
         """Whether a criterion is asked at all (`replace` and `extrapolate`)."""
-        return self.mode in ("replace", "extrapolate")
+        return self.gate is not None
 
     @property
-    def gate(self) -> str:
-        """Return the criterion with its side, where that is not its own, and window: `delta_logp above @0:16`.
+    def tau(self) -> float | None:
+        """The threshold of its criterion; None where there is none."""
+        return getattr(self.gate, "tau", None)
 
-        That of `spike` with its span: `spike/32`.
+    @property
+    def criterion(self) -> str:
+        """The criterion in words, with its side, where that is not its own, and window: `delta_logp above @0:16`.
+
+        With its parameters: `spike/32`. Empty where none is asked.
         """
-        criterion = f"{self.criterion}/{self.span}" if self.span else self.criterion
-        window = f"@{self.window}" if self.window else None
-        return " ".join(word for word in (criterion, self.side, window) if word)
+        return ""
+
+    @property
+    def caption(self) -> str:
+        """What its criterion is called in tables and figures: `spike of cross entropy (span 32)`."""
+        window = f" @{self.window}" if self.window else ""
+        return "" if self.gate is None else f"{self.gate.caption}{window}"
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether every token is redrawn."""
+        return self.gate is not None and self.gate.everywhere and not self.window
 
     def tokens(self, max_tokens: int) -> tuple[int, int | None]:
         """Return the tokens of a response at which the criterion is asked: the first, and the first that is not.
 
         A share is one of `max_tokens`, rounded up; how long the response will be is not known while it is written.
         """
-        since, _, until = (self.window or ":").partition(":")
-        return _place(since, max_tokens) or 0, _place(until, max_tokens)
-
-    @property
-    def below(self) -> bool:
-        """Whether the criterion holds below tau, not above it."""
-        return self.side == "below" if self.side else self.criterion in BELOW
+        return 0, None
 
     @property
     def reads_both(self) -> bool:
         """Whether only tokens that both models know are written: not by RL, its powers or extrapolated weights."""
-        return self.mode not in ("rl", "expo") and (self.mode, self.primary) != ("power", "rl")
+        return True
 
     @property
     def reads_base(self) -> bool:
         """Whether base's logits are read; RL alone needs none of them."""
-        return self.mode != "rl"
+        return True
 
     def forwards(self, models: int = 2) -> int:
-        """Return how many models' forwards one token costs, of a pair (2 `models`) or a pair with a target (3).
+        """Return how many models' forwards one token costs, of a pair (2 `models`) or a pair with a third (3).
 
         Of `power` it is one model; how often it is run for a response is counted (`Rollout.n_forwards`).
-
-        Base (or the target), RL and extrapolated weights are one model. The change carried over to a target is three.
         """
-        return 1 if self.mode == "base" or (models == 2 and not self.gated) else models
+        return 1 if models == 2 else models
 
     def control(self) -> "Decoding":
         """Return an extrapolation's gamma = 0 control: the same gate, redrawn from RL. Anything else is its own."""
-        return self.replace(mode="replace", gamma=0.0) if self.mode == "extrapolate" else self
+        return self
 
     def label(self) -> str:
         """Return a short name: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`, `expo γ0.3`."""
-        if self.mode == "power":
-            return f"power {self.power:g} of {self.primary}, {self.moves} moves a {self.block} tokens"
-        if not self.gated:
-            return f"expo γ{self.gamma:g}" if self.mode == "expo" else self.mode
+        return self.mode
+
+
+class _Alone(Decoding, frozen=True):
+    """One model writes, and nothing is redrawn."""
+
+    gate: ClassVar[Gate | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    gamma: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]
+    min_p_rl: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]
+    window: ClassVar[str | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+class Base(_Alone, frozen=True):
+    """Base proposes, nothing is redrawn."""
+
+    mode: Literal["base"] = "base"
+    primary: Literal["base"] = "base"
+
+    def forwards(self, models: int = 2) -> int:
+        """Return 1: base, or the third model in its place, is one model."""
+        return 1
+
+
+class RL(_Alone, frozen=True):
+    """The RL model proposes, nothing is redrawn."""
+
+    mode: Literal["rl"] = "rl"
+    primary: Literal["rl"] = "rl"
+
+    @property
+    def reads_both(self) -> bool:
+        """RL may write tokens of its own."""
+        return False
+
+    @property
+    def reads_base(self) -> bool:
+        """RL alone."""
+        return False
+
+
+class Gated(Decoding, frozen=True):
+    """`primary` proposes; where the criterion holds, the token is redrawn from RL, or from beyond it.
+
+    Redrawn from RL (`replace`, gamma = 0), or from pi_extra, proportional to exp(lr + gamma (lr - lb)) (`extrapolate`).
+    The criterion and its parameters are written flat: `criterion: spike, tau: 2, span: 16`. Outside the `window`
+    nothing is redrawn. `min_p_rl` guards a large gamma (arXiv 2210.15097): tokens that RL finds implausible have no
+    weight in the target.
+    """
+
+    mode: Literal["replace", "extrapolate"] = "replace"
+    primary: Primary = Field(
+        default="base",
+        description="Who proposes each token of replace and extrapolate: base (default) or rl; the model of power.",
+    )
+    gate: InstanceOf[Gate]  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]
+    gamma: float = Field(
+        default=0.0,
+        ge=-1.0,
+        le=100.0,
+        description="Extrapolation strength: -1 is base, 0 RL (replaces), above 0 beyond RL, between -1 and 0 between.",
+    )
+    window: Annotated[str | None, BeforeValidator(lambda given: _settle_window(given))] = Field(
+        default=None,
+        description="Tokens where the criterion is asked, as a slice: 0:16, 16:, or of max_tokens: 0:25%, 25%:.",
+    )
+    min_p_rl: float = Field(
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        description="Redraw no token that RL gives less than this share of its largest probability.",
+    )
+
+    @classmethod
+    def _options(cls) -> dict[str, FieldInfo]:
+        """Return its own fields, and in place of the gate the criterion and the parameters of all that there are."""
+        asked: Any = Field(
+            default="delta_logp", description=f"When a token is redrawn: {', '.join(gates())}, or one of your own, "
+            "FILE.py:CLASS or package.module:CLASS.",
+        )  # fmt: skip
+        asked.annotation = str
+        found = {name: info for name, info in cls.model_fields.items() if name != "gate"}
+        return found | {"criterion": asked} | parameters()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_gate(cls, data: Any) -> Any:
+        """Collect the criterion and its parameters, which are written flat."""
+        if not isinstance(data, Mapping):
+            return data
+        if data.get("source") is None:  # else it is somebody's own, as it was written down
+            data = {name: value for name, value in data.items() if value is not None}
+        data = dict(data)
+        gate = data.pop("gate", None)
+        if isinstance(gate, Gate):
+            data["gate"] = gate
+            return data
+        fields = {name: data.pop(name) for name in list(data) if name not in cls.model_fields}
+        if isinstance(gate, Mapping):
+            fields = {**gate, **fields}
+        data["gate"] = _gate(fields, str(data.get("mode", "replace")))
+        return data
+
+    @model_validator(mode="after")
+    def _check(self) -> "Gated":
+        if self.mode == "replace" and self.gamma:
+            raise ValueError(f"gamma={self.gamma} is refused with mode='replace'; use mode=extrapolate")
+        if isinstance(self.gate, Threshold) and (doubt := self.gate.doubt()):
+            warnings.warn(doubt, stacklevel=2)
+        return self
+
+    @property
+    def criterion(self) -> str:
+        """The criterion in words."""
+        return " ".join([self.gate.words, *([f"@{self.window}"] if self.window else [])])
+
+    def tokens(self, max_tokens: int) -> tuple[int, int | None]:
+        """Return the window in tokens."""
+        since, _, until = (self.window or ":").partition(":")
+        return _place(since, max_tokens) or 0, _place(until, max_tokens)
+
+    def forwards(self, models: int = 2) -> int:
+        """Return all models there are."""
+        return models
+
+    def control(self) -> Decoding:
+        """Return the same gate, redrawn from RL."""
+        return self.replace(mode="replace", gamma=0.0) if self.mode == "extrapolate" else self
+
+    def label(self) -> str:
+        """Return a short name: `extrapolate τ-0.3 γ0.05 on rl`."""
         words = [self.mode] if self.tau is None else [self.mode, f"τ{self.tau:g}"]
         if self.mode == "extrapolate":
             words.append(f"γ{self.gamma:g}")
-        if self.gate != "delta_logp":
-            words.append(self.gate)
+        if self.criterion != "delta_logp":
+            words.append(self.criterion)
         if self.min_p_rl:
             words.append(f"p≥{self.min_p_rl:g}")
         if self.primary == "rl":
@@ -266,12 +313,108 @@ class Decoding(Spec, frozen=True):
         return " ".join(words)
 
 
-def _settle_window(window: str) -> str | None:
+def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
+    """Make a gate of a criterion and its parameters.
+
+    Raises:
+        UserError: there is no such criterion, or it has no such parameter, or lacks its threshold.
+    """
+    given = fields.get("criterion", "delta_logp")
+    named = split(given) if isinstance(given, str) else {"criterion": given}
+    criterion, source = named["criterion"], fields.get("source")
+    made = None
+    if isinstance(criterion, str):
+        made = known(criterion, source) if ":" in criterion else gates().get(criterion)
+        if made is None and source is not None:  # as a record or a result tells of it
+            others = {name: value for name, value in fields.items() if name not in ("criterion", "source")}
+            return NotLoaded(criterion=criterion, digest=str(source), **others)
+    if made is None:
+        raise unknown("criterion", criterion, (*gates(), "FILE.py:CLASS in a command or a file that you run"))
+    for name, value in named.items():
+        if name != "criterion" and fields.get(name) not in (None, value) and str(fields[name]) != value:
+            raise UserError(f"{name}={fields[name]!r} contradicts criterion={given!r}")
+    fields = {name: value for name, value in {**fields, **named}.items() if name != "source"}
+    for name, value in fields.items():
+        if name != "criterion" and name not in made.model_fields:
+            if name not in parameters():
+                raise unknown("argument", name, Decoding.options())
+            accepted = ", ".join(made.model_fields) or "no parameters"
+            raise UserError(f"{name}={value!r} has no effect with criterion={criterion!r}; accepted: {accepted}")
+    if issubclass(made, Threshold) and "tau" not in fields:
+        raise UserError(f"tau is missing: mode={mode!r} needs the threshold of criterion={criterion!r}")
+    return made.model_validate({name: value for name, value in fields.items() if name != "criterion"})
+
+
+class Expo(Decoding, frozen=True):
+    """No gate and one model, whose weights are extrapolated, theta_RL + gamma (theta_RL - theta_base).
+
+    ExPO (arXiv 2404.16792); to first order in gamma the same step as extrapolating tokens, which is compared with it.
+    """
+
+    gate: ClassVar[Gate | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    min_p_rl: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]
+    window: ClassVar[str | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    mode: Literal["expo"] = "expo"
+    primary: Literal["rl"] = "rl"
+    gamma: float = Field(ge=-1.0, le=100.0, description="Strength; 0 is mode=rl.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _needs_gamma(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and data.get("gamma") in NOTHING:
+            raise ValueError("gamma is missing: mode='expo' needs its strength, as gamma=0.3 (gamma=0 is mode=rl)")
+        return data
+
+    @property
+    def reads_both(self) -> bool:
+        """Extrapolated weights may write tokens of RL."""
+        return False
+
+    def label(self) -> str:
+        """Return `expo γ0.3`."""
+        return f"expo γ{self.gamma:g}"
+
+
+class Power(_Alone, frozen=True):
+    """One model, `primary`, sampled from its law over whole responses to the `power`.
+
+    By `moves` of a Markov chain after each `block` of tokens (arXiv 2510.14901); the defaults are the authors'.
+    """
+
+    mode: Literal["power"] = "power"
+    primary: Primary = "rl"
+    power: float = Field(
+        default=4.0, gt=1.0, le=100.0, description="Of mode=power: responses are drawn from p to this power (4)."
+    )
+    block: int = Field(
+        default=192, ge=1, description="Of mode=power: tokens that are written before the chain moves (192)."
+    )
+    moves: int = Field(default=10, ge=0, description="Of mode=power: moves of the chain after each block (10).")
+
+    @property
+    def reads_both(self) -> bool:
+        """RL's powers may write tokens of its own."""
+        return self.primary != "rl"
+
+    def label(self) -> str:
+        """Return `power 4 of rl, 10 moves a 192 tokens`."""
+        return f"power {self.power:g} of {self.primary}, {self.moves} moves a {self.block} tokens"
+
+
+@cache
+def modes() -> dict[str, type[Decoding]]:
+    """Return the class of each mode."""
+    return {"base": Base, "rl": RL, "replace": Gated, "extrapolate": Gated, "expo": Expo, "power": Power}
+
+
+def _settle_window(window: Any) -> Any:
     """Return a window as it is always written; None for all tokens.
 
     Raises:
         ValueError: it is no slice, or has no token, or its shares are not within 0% and 100%.
     """
+    if not isinstance(window, str):
+        return window
     unit = "%" if "%" in window else ""
     found = (_SHARES if unit else _WINDOW).fullmatch(window)
     since, until = (int(end.strip("%")) if end else None for end in found.groups()) if found else (1, 0)
@@ -307,8 +450,8 @@ def parse_decoding(text: str) -> Decoding:
             name, value = "mode", name
             if i:
                 raise UserError(f"decoding={text!r}: {part!r} is no name=value; accepted: MODE,name=value,…")
-        if name not in Decoding.model_fields:
-            raise unknown("decoding", name, Decoding.model_fields)
+        if name not in Decoding.options():
+            raise unknown("decoding", name, Decoding.options())
         if name in fields:
             raise UserError(f"decoding={text!r} gives {name} twice")
         fields[name] = value
@@ -360,14 +503,12 @@ class Sampling(Spec, frozen=True):
         ge=0.0,
         le=1.0,
         description="In place of top_p: each policy keeps tokens of this share of its largest probability, and above.",
-        exclude_if=lambda value: value == 0,  # so that older settings keep their hash
     )
     typical_p: float = Field(
         default=1.0,
         gt=0.0,
         le=1.0,
         description="In place of top_p: the mass of each policy's locally typical tokens that are kept.",
-        exclude_if=lambda value: value == 1,
     )
     max_tokens: int = Field(default=20_000, ge=1, description="New tokens at most; the context may allow fewer.")
     samples: int = Field(
@@ -428,7 +569,7 @@ def check_together(decoding: Decoding, sampling: Sampling) -> None:
         UserError: the random criterion in greedy decoding, whose tokens are a function of the prompt; power sampling
             of anything but the model's own law.
     """
-    if sampling.greedy and decoding.gated and decoding.criterion == "random":
+    if sampling.greedy and isinstance(decoding.gate, Threshold) and decoding.gate.statistic == "random":
         raise UserError(
             "criterion='random' is refused with temperature=0: nothing is left to chance there; accepted: another "
             f"criterion, or temperature={LEAST_TEMPERATURE}, which draws the likeliest token but for near-ties"

@@ -12,6 +12,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from harness.digest import digest
 from harness.errors import UserError
+from harness.policy.gates import GateError
+from harness.policy.own import load_named
 from harness.spec.base import Place, Spec, parse, shown
 from harness.spec.decoding import Decoding, Sampling, check_together, parse_decoding, with_controls
 from harness.spec.engine import EngineSpec
@@ -22,7 +24,7 @@ GoldVersion = Literal["published", "r1zero"]
 GOLD_VERSIONS: tuple[str, ...] = get_args(GoldVersion)  # of a benchmark's gold answers
 PUBLISHED: GoldVersion = "published"
 SHIPPED = ("aime24", "aime25", "amc", "minerva", "rlvr_math", "tiny_easy", "tiny_medium", "tiny_hard")  # benchmarks
-DECODING_OPTIONS = tuple(Decoding.model_fields)
+DECODING_OPTIONS = tuple(Decoding.options())
 SECTIONS: dict[str, type[Spec]] = {"sampling": Sampling, "engine": EngineSpec}
 
 
@@ -149,6 +151,10 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
     Raises:
         UserError: an unknown key, a value that is refused, or parts that do not fit together.
     """
+    try:
+        load_named(data, options or {})
+    except GateError as error:
+        raise UserError(str(error)) from None
     data = {name: value for name, value in data.items() if value is not None}
     given = {name: value for name, value in (options or {}).items() if value is not None}
     decoding = {name: given.pop(name) for name in DECODING_OPTIONS if name in given}

@@ -13,10 +13,6 @@ from harness.spec.base import Place, Spec, parse
 from harness.spec.zoo import zoo
 
 
-def _is_none(value: Any) -> bool:
-    return value is None
-
-
 class Pair(Spec, frozen=True):
     """A base checkpoint and its RLVR-trained successor: hub ids or local directories, with optional revisions.
 
@@ -31,12 +27,10 @@ class Pair(Spec, frozen=True):
     base_revision: str | None = Field(default=None, description="Branch, tag or commit of base on the hub.")
     rl_revision: str | None = Field(default=None, description="Branch, tag or commit of the RL checkpoint on the hub.")
     target: Place | None = Field(
-        default=None, min_length=1, exclude_if=_is_none,
+        default=None, min_length=1,
         description="Another model that takes base's place, and with the pair's change RL's: hub id or directory.",
     )  # fmt: skip
-    target_revision: str | None = Field(
-        default=None, exclude_if=_is_none, description="Branch, tag or commit of the target on the hub."
-    )
+    target_revision: str | None = Field(default=None, description="Branch, tag or commit of the target on the hub.")
     trust_remote_code: bool = Field(default=False, description="Run code that a checkpoint brings along.")
 
     @model_validator(mode="after")

@@ -14,8 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
+from harness.policy.gates import Side, gates, split
 from harness.spec.base import Place, Spec, parse, shown
-from harness.spec.decoding import CRITERIA, MODES, Decoding, Sampling, Side, check_together, parse_decoding
+from harness.spec.decoding import Decoding, Sampling, check_together, modes, parse_decoding
 from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import (
     PUBLISHED,
@@ -31,12 +32,12 @@ from harness.spec.presentation import Presentation
 from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
 from harness.spec.trajectory import trajectory_of
 
-PARAMETERS = tuple(f"decode.{name}" for name in Decoding.model_fields)
-NUMBERS = ("decode.tau", "decode.gamma", "decode.min_p_rl", "decode.span")
+PARAMETERS = tuple(f"decode.{name}" for name in Decoding.options())
+NUMBERS = tuple(f"decode.{name}" for name, info in Decoding.options().items() if info.annotation in (int, float))
 CHOICES: dict[str, tuple[str, ...]] = {
-    "decode.mode": MODES,
+    "decode.mode": tuple(modes()),
     "decode.primary": ("base", "rl"),
-    "decode.criterion": CRITERIA,
+    "decode.criterion": tuple(gates()),
     "decode.side": get_args(Side),
 }
 TAU, RATIO = "decode.tau", "decode.tau.ratio"  # a threshold, or the replacement ratio it is to reach
@@ -101,10 +102,10 @@ def _read_references(value: Any) -> tuple[Decoding, ...]:
 def _read_decode(value: Any) -> dict[str, Any]:
     """Read what all points have in common."""
     if not isinstance(value or {}, Mapping):
-        raise ValueError(f"decode={shown(value)} is refused; accepted: a mapping of {', '.join(Decoding.model_fields)}")
+        raise ValueError(f"decode={shown(value)} is refused; accepted: a mapping of {', '.join(Decoding.options())}")
     for key in value or {}:
-        if key not in Decoding.model_fields:
-            raise unknown("key of decode", key, Decoding.model_fields)
+        if key not in Decoding.options():
+            raise unknown("key of decode", key, Decoding.options())
     return dict(value or {})
 
 
@@ -204,9 +205,6 @@ class SweepSpec(Presentation, Search, frozen=True):
         fields |= {name.removeprefix("decode."): point[name] for name in PARAMETERS if name in point}
         if tau is not None:
             fields["tau"] = tau
-        criterion, _, side = str(fields.get("criterion", "")).partition(" ")
-        if side:  # a gate, as decodings' labels have it
-            fields |= {"criterion": criterion, "side": side}
         if fields["mode"] == "extrapolate" and not fields.get("gamma"):
             fields |= {"mode": "replace", "gamma": 0.0}
         return parse(Decoding, fields, where="decode.")
@@ -301,11 +299,11 @@ class SweepSpec(Presentation, Search, frozen=True):
             known = f" out of {', '.join(CHOICES[name])}" if name in CHOICES else ""
             raise UserError(f"{where} has a range; accepted: values{known}")
         for each in parameter.listed or ():
-            word, _, side = str(each).partition(" ") if name == "decode.criterion" else (each, "", "")
-            if name in CHOICES and word not in CHOICES[name]:
+            word = split(str(each)) if name == "decode.criterion" else {"criterion": each}
+            if name in CHOICES and word["criterion"] not in CHOICES[name]:
                 raise unknown(where, each, CHOICES[name])
-            if side and side not in get_args(Side):
-                raise unknown(f"the side of {where}", side, get_args(Side))
+            if word.get("side", "below") not in get_args(Side):
+                raise unknown(f"the side of {where}", word["side"], get_args(Side))
         if parameter.ratio is not None and not all(0 < r < 1 for r in parameter.ratio):
             raise UserError(f"{where}.ratio={list(parameter.ratio)} is refused; accepted: fractions between 0 and 1")
         return parameter

@@ -9,8 +9,9 @@ from harness.evals import EvalResult
 from harness.evals.foreign import LmEvalResult
 from harness.spec import Decoding, Sampling, parse
 from harness.spec.sweep import RATIO, SweepSpec
+from harness.sweep.matched import is_uniform, tau_for
 from harness.sweep.points import Point, reference
-from harness.sweep.taus import Taus
+from harness.sweep.taus import Taus, gate_of
 
 
 def decoding_of(spec: SweepSpec, point: Point, taus: Taus) -> Decoding:
@@ -19,8 +20,10 @@ def decoding_of(spec: SweepSpec, point: Point, taus: Taus) -> Decoding:
         return parse(Decoding, point["reference"])
     if RATIO not in point:
         return spec.decoding(point)
-    gate = spec.decoding(point, 0.0).gate
-    return spec.decoding(point, point[RATIO] if gate == "random" else taus[gate, point[RATIO]].tau)
+    asked = spec.decoding(point, 0.0)
+    if is_uniform(gate := gate_of(asked)):
+        return spec.decoding(point, tau_for(gate, (), point[RATIO]).tau)
+    return spec.decoding(point, taus[asked.criterion, point[RATIO]].tau)
 
 
 def sampling_of(spec: SweepSpec, point: Point) -> Sampling:

@@ -19,8 +19,9 @@ from harness.spec.stored import Number, Plain, Stored, read_stored
 from harness.spec.sweep import LISTED, RATIO, SweepSpec
 from harness.sweep.decodings import decoding_of, references, sampling_of
 from harness.sweep.folder import SweepFolder
+from harness.sweep.matched import is_uniform
 from harness.sweep.points import Point, listed_points
-from harness.sweep.taus import EVENTS, Taus, stored_taus, wanted
+from harness.sweep.taus import EVENTS, Taus, gate_of, stored_taus, wanted
 from harness.tiny import checkpoints
 
 
@@ -103,7 +104,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
     for pair in spec.pairs:
         taus = stored_taus(spec, folder, pair)
         asked, unknown = _decodings(spec, pair, taus)
-        refined = sum(each[0] != "random" and each not in taus for each in wanted(spec))
+        refined = sum(each not in taus and not is_uniform(gate_of(how)) for each, how in wanted(spec).items())
         try:
             jobs = _jobs(spec, pair, asked)
         except Exception as error:  # checkpoints that are on another machine: its sizes are known all the same
@@ -162,10 +163,10 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decod
     for point in listed_points(spec):
         if point["pair"] == pair:
             decoding = spec.decoding(point, 0.0) if RATIO in point else None
-            if decoding and decoding.gate != "random" and (decoding.gate, point[RATIO]) not in taus:
+            if decoding and not is_uniform(gate_of(decoding)) and (decoding.criterion, point[RATIO]) not in taus:
                 for each in dict.fromkeys([decoding.control(), decoding]):
                     gamma = f" γ{each.gamma:g}" if each.gamma else ""
-                    unknown.append(f"{each.mode}{gamma} {each.gate} at {100 * point[RATIO]:g} % replaced")
+                    unknown.append(f"{each.mode}{gamma} {each.criterion} at {100 * point[RATIO]:g} % replaced")
             else:
                 known.append(point)
     points = [*references(spec, pair, known, taus), *known]

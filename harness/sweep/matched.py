@@ -1,6 +1,6 @@
 """Matched ratios: the threshold at which a criterion replaces a wanted share of tokens, a quantile of its values.
 
-    found = tau_for("delta_logp", values, 0.05)     # found.tau, and found.expected: the share of `values` beyond it
+    found = tau_for(gate, values, 0.05)     # found.tau, and found.expected: the share of `values` beyond it
 
 Criteria can only be compared fairly where they replace as much as each other. Replacing changes the text that follows:
 `harness.sweep.taus` takes a first threshold from the values on base's own text and refines it once on the text that it
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from harness.errors import UserError
-from harness.spec.decoding import BELOW
+from harness.policy.gates import Gate, Threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +30,29 @@ class MatchedTau:
     first: float | None = None
 
 
-def tau_for(criterion: str, values: ArrayLike, ratio: float) -> MatchedTau:
+def is_uniform(gate: Gate) -> bool:
+    """Tell whether a criterion compares a uniform number: then its threshold is the ratio, whatever the values."""
+    return gate.statistic == "random"
+
+
+def tau_for(gate: Threshold, values: ArrayLike, ratio: float) -> MatchedTau:
     """Find the threshold whose share of values strictly beyond it is nearest to `ratio`.
 
     Values that are equal are on one side together, so that share may miss the wanted one. Of all thresholds in the gap
     between two neighbouring values, the one with the fewest digits is taken. `random` needs no values: its threshold is
-    the ratio. `criterion` is a decoding's `gate`: `delta_logp above` holds above its threshold.
+    the ratio. The gate's own threshold is not looked at.
 
     Raises:
         UserError: no values, values that are not numbers, or a ratio outside (0, 1).
 
-    >>> tau_for("kl", [0.0, 0.0, 0.1, 0.5], 0.25)
+    >>> from harness.policy.gates import gate_of
+    >>> tau_for(gate_of({"criterion": "kl", "tau": 0}), [0.0, 0.0, 0.1, 0.5], 0.25)
     MatchedTau(criterion='kl', tau=0.3, wanted=0.25, expected=0.25, first=None)
     """
     if not 0 < ratio < 1:
         raise UserError(f"ratio={ratio} is refused; accepted: a fraction between 0 and 1")
-    name, *side = criterion.split()
-    below = side == ["below"] if side else name in BELOW
-    if name == "random":
+    below, criterion = gate.holds_below, gate.words
+    if is_uniform(gate):
         return MatchedTau(criterion, ratio if below else 1 - ratio, ratio, ratio)
     x = np.asarray(values, dtype=np.float64).ravel()
     if not x.size or np.isnan(x).any():

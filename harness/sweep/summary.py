@@ -61,7 +61,7 @@ def _matched(spec: SweepSpec, folder: SweepFolder, entries: Sequence[CompleteTri
     rows = []
     for entry in entries:
         if entry.point is not None and RATIO in entry.point:
-            found = stored_taus(spec, folder, entry.pair)[entry.results[0].decoding.gate, entry.point[RATIO]]
+            found = stored_taus(spec, folder, entry.pair)[entry.results[0].decoding.criterion, entry.point[RATIO]]
             replaced = sum(int(result.n_replaced.sum()) for result in entry.results)
             tokens = sum(int(result.n_tokens.sum()) for result in entry.results)
             shares = {"wanted": found.wanted, "expected": found.expected, "reached": replaced / max(1, tokens)}

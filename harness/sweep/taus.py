@@ -11,38 +11,37 @@ import numpy as np
 from pydantic import Field
 
 from harness.decode import Engine
-from harness.errors import DamagedError
+from harness.errors import DamagedError, UserError
 from harness.evals.traces import criterion_values
 from harness.files import write_file
+from harness.policy.gates import Gate, Threshold, parameters
 from harness.spec import Decoding
-from harness.spec.decoding import CRITERIA
 from harness.spec.stored import Name, Number, Stored, check_stored, read_mapping
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.folder import SweepFolder
-from harness.sweep.matched import MatchedTau, tau_for
+from harness.sweep.matched import MatchedTau, is_uniform, tau_for
 from harness.sweep.points import listed_points, names
 
 EVENTS = 400  # replaced tokens by which a threshold is refined: their number is known to 5 %
-VARIED = ("decode.criterion", "decode.side", "decode.span")  # what makes another gate
-Taus = dict[tuple[str, float], MatchedTau]  # by gate and wanted ratio
+Taus = dict[tuple[str, float], MatchedTau]  # by criterion, in a decoding's words, and wanted ratio
 
 
-def wanted(spec: SweepSpec) -> list[tuple[str, float]]:
-    """Return the gates and ratios that thresholds are needed for; none where thresholds are given as they are."""
+def wanted(spec: SweepSpec) -> dict[tuple[str, float], Decoding]:
+    """Return the criteria and ratios that thresholds are needed for, each with the first decoding that asks for it.
+
+    None where thresholds are given as they are.
+    """
     if not spec.matched:
-        return []
+        return {}
     every = names(spec)
-    ratios = every[RATIO].ratio or ()
-    gates = [spec.decoding(p, 0.0).gate for p in listed_points(spec)]
-    if not gates:  # a search: whatever it may propose
-        varied = [every[name].listed or () if name in every else (None,) for name in VARIED]
-        gates = [
-            spec.decoding(
-                {name: value for name, value in zip(VARIED, values, strict=True) if value is not None}, 0.0
-            ).gate
-            for values in product(*varied)
-        ]
-    return [(gate, ratio) for gate in dict.fromkeys(gates) for ratio in ratios]
+    varied = [f"decode.{name}" for name in ("criterion", *parameters()) if f"decode.{name}" in every]
+    searched = [dict(zip(varied, values, strict=True)) for values in product(*(every[n].listed or () for n in varied))]
+    asked = [spec.decoding(point, 0.0) for point in listed_points(spec) or searched]  # a search may propose any
+    found: dict[tuple[str, float], Decoding] = {}
+    for decoding in asked:
+        for ratio in every[RATIO].ratio or ():
+            found.setdefault((decoding.criterion, ratio), decoding)
+    return found
 
 
 def stored_taus(spec: SweepSpec, folder: SweepFolder, pair: str) -> Taus:
@@ -51,13 +50,10 @@ def stored_taus(spec: SweepSpec, folder: SweepFolder, pair: str) -> Taus:
     return {(each.criterion, each.wanted): each for each in found}
 
 
-_GATE = f"^({'|'.join(CRITERIA)})(/[0-9]{{1,3}})?( [^ ]{{1,40}}){{0,2}}$"  # perhaps a span, a side, a window
-
-
 class MatchedRow(Stored, frozen=True):
-    """A threshold of `matched.json`; `criterion` is a decoding's `gate`."""
+    """A threshold of `matched.json`; `criterion` is a decoding's, in words."""
 
-    criterion: Annotated[Name, Field(pattern=_GATE)]
+    criterion: Annotated[Name, Field(pattern="^[^ ]{1,99}( [^ ]{1,40}){0,2}$")]  # perhaps a side, a window
     tau: Number
     wanted: Number
     expected: Number
@@ -96,57 +92,53 @@ def find_taus(
     changes the text that follows (the criterion's values there are those of base's text no more).
     """
     taus = stored_taus(spec, folder, pair)
-    if not (missing := [each for each in wanted(spec) if each not in taus]):
+    if not (missing := {each: gate_of(how) for each, how in wanted(spec).items() if each not in taus}):
         return taus
+    asked = wanted(spec)
 
-    def values_of(decodings: list[Decoding], samples: int) -> dict[Decoding, dict[str, np.ndarray]]:
-        asked = spec.evaluation(pair, decodings, sampling=spec.sampling.replace(samples=samples))
-        criteria = list(dict.fromkeys(criterion_of(gate) for gate, _ in measured))
-        return criterion_values(asked, records, criteria=criteria, engine=engine, progress=progress)
+    def values_of(decodings: list[Decoding], samples: int) -> dict[Decoding, dict[Gate, np.ndarray]]:
+        evaluation = spec.evaluation(pair, decodings, sampling=spec.sampling.replace(samples=samples))
+        gates = list(dict.fromkeys(gate.asked() for gate in measured.values()))
+        return criterion_values(evaluation, records, gates=gates, engine=engine, progress=progress)
 
-    taus |= {(gate, ratio): tau_for(gate, (), ratio) for gate, ratio in missing if criterion_of(gate) == "random"}
-    measured = [each for each in missing if each not in taus]
+    taus |= {each: tau_for(gate, (), each[1]) for each, gate in missing.items() if is_uniform(gate)}
+    measured = {each: gate for each, gate in missing.items() if each not in taus}
     if measured:
         base = Decoding(mode="base")
         values = values_of([base], spec.sampling.samples)[base]
-        first = {(gate, ratio): tau_for(gate, values[criterion_of(gate)], ratio) for gate, ratio in measured}
-        probes = {each: probe(spec, each[0], found.tau) for each, found in first.items()}
-        tokens = len(values[criterion_of(measured[0][0])])
+        first = {each: tau_for(gate, values[gate.asked()], each[1]) for each, gate in measured.items()}
+        probes = {each: probe(asked[each], found.tau) for each, found in first.items()}
+        tokens = len(next(iter(values.values())))
         enough = {each: probe_samples(spec.sampling.samples, tokens, each[1]) for each in measured}
         for samples in sorted(set(enough.values())):
             mine = [each for each in measured if enough[each] == samples]
             again = values_of(list(dict.fromkeys(probes[each] for each in mine)), samples)
             for each in mine:
-                found = tau_for(each[0], again[probes[each]][criterion_of(each[0])], each[1])
+                gate = measured[each]
+                found = tau_for(gate, again[probes[each]][gate.asked()], each[1])
                 taus[each] = replace(found, first=first[each].tau)
     everyone = {**_stored(folder), pair: [asdict(found) for found in taus.values()]}
     write_file(folder.matched, json.dumps(everyone, indent=1).encode())
     return taus
 
 
-def criterion_of(gate: str) -> str:
-    """Return the criterion of a gate, which may name a side too: `delta_logp above`; with its span: `spike/32`."""
-    return gate.split()[0]
+def gate_of(decoding: Decoding) -> Threshold:
+    """Return the criterion of a decoding, which has a threshold.
+
+    Raises:
+        UserError: it has none.
+    """
+    if not isinstance(decoding.gate, Threshold):
+        raise UserError(f"criterion={decoding.criterion!r} has no threshold; accepted: others, or no decode.tau.ratio")
+    return decoding.gate
 
 
-def probe(spec: SweepSpec, gate: str, tau: float) -> Decoding:
-    """Return the replacement on whose text a threshold is refined: the sweep's, with its first choices."""
-    point: dict[str, Any] = {
-        name: parameter.listed[0]
-        for name, parameter in spec.parameters.items()
-        if parameter.listed and parameter.ratio is None
-    }
-    criterion, side, span = VARIED
-    if criterion in point:
-        point[criterion] = gate
-        point.pop(span, None)
-    else:
-        named, _, above = gate.partition(" ")
-        if side in point:
-            point[side] = above or None
-        if span in point:
-            point[span] = int(named.partition("/")[2])
-    return spec.decoding(point, tau).control()
+def probe(decoding: Decoding, tau: float) -> Decoding:
+    """Return the replacement on whose text a threshold is refined: the first decoding that asks for it, without gamma.
+
+    The gate's own threshold is `tau`.
+    """
+    return decoding.replace(tau=tau).control()
 
 
 def probe_samples(samples: int, tokens: int, ratio: float) -> int:

@@ -26,10 +26,10 @@ def run_name(result: EvalResult) -> str:
         words = [] if decoding.tau is None else [f"τ{decoding.tau:g}"]
         if decoding.mode == "extrapolate":
             words.append(f"γ{decoding.gamma:g}")
-        if decoding.gate == "delta_logp":
+        if decoding.criterion == "delta_logp":
             words.append("extra" if decoding.mode == "extrapolate" else "replace")
         else:
-            words.append(decoding.gate)  # the mode can be told by γ
+            words.append(decoding.criterion)  # the mode can be told by γ
         if decoding.primary == "rl":
             words.append("on rl")
     if result.partial:

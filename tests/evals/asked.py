@@ -2,6 +2,7 @@
 
 from harness import evals
 from harness.evals import traces
+from harness.policy.gates import Threshold, gates
 from harness.spec import EvalSpec, parse
 
 
@@ -19,5 +20,6 @@ def evaluate(engine, decodings, tasks, sampling, *, records=None, progress=False
 def criterion_values(engine, tasks, records, sampling, *, progress=False, **fields):
     """`harness.evals.traces.criterion_values` of base's own generation."""
     spec = asked("base", tasks, sampling, **fields)
-    [values] = traces.criterion_values(spec, records, engine=engine, progress=progress).values()
-    return values
+    told = [gate(tau=0) for gate in gates().values() if issubclass(gate, Threshold) and gate.statistic != "random"]
+    [values] = traces.criterion_values(spec, records, gates=told, engine=engine, progress=progress).values()
+    return {gate.name: value for gate, value in values.items()}

@@ -20,7 +20,7 @@ from harness.records import RecordStore
 from harness.records.commands import list_records, show_record, verify_records
 from harness.records.journal import JOURNAL
 from harness.records.verdicts import read_verdicts, write_verdicts
-from harness.spec import CRITERIA, Decoding, Sampling
+from harness.spec import Decoding, Sampling
 from tests.evals.asked import asked, criterion_values, evaluate
 from tests.records import made
 
@@ -257,7 +257,6 @@ def test_criterion_values_of_one_recorded_generation(engine, data_dir, tmp_path)
     assert counting.decoded == 24
     [base] = evaluate(counting, [Decoding(mode="base")], ["amc"], SAMPLING, records=tmp_path, **arguments)
     assert counting.decoded == 24
-    assert set(values) == set(CRITERIA) - {"random", "spike", "always", "coupling"}
     for name, row in values.items():
         assert row.shape == (base.n_tokens.sum(),)
         assert (row == again[name]).all()

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from harness.records import RecordConfig, RecordStore
-from harness.records.journal import JOURNAL, OLD_JOURNAL, scan
+from harness.records.journal import JOURNAL, scan
 from harness.spec import Decoding, Pair, Sampling
 
 TASK = "tiny_easy"
@@ -66,7 +66,7 @@ def resume(record, generate):
 def stored(records):
     """The keys of each record's rollouts in order of arrival, by config hash: one decoded twice is there twice."""
     found = {}
-    for path in [*Path(records).glob(f"*/*/{JOURNAL}"), *Path(records).glob(f"*/*/{OLD_JOURNAL}")]:
+    for path in Path(records).glob(f"*/*/{JOURNAL}"):
         with path.open("rb") as file:
             rows = [row for _, _, row in scan(file, whole=False) if row and "problem" in row]
         found[path.parent.parent.name] = [(row["problem"], row["sample"]) for row in rows]

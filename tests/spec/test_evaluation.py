@@ -132,7 +132,7 @@ def test_names_agree_with_the_rooms_that_know_them():
     assert set(get_args(Grader)) == set(GRADERS)
     assert DEFAULT_GRADER == grading.DEFAULT_GRADER
     assert GOLD_VERSIONS == ("published", "r1zero")
-    assert set(DECODING_OPTIONS) == set(Decoding.model_fields)
+    assert set(DECODING_OPTIONS) == set(Decoding.options())
 
 
 @pytest.mark.parametrize(

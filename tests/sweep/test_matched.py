@@ -4,16 +4,21 @@ import numpy as np
 import pytest
 
 from harness.errors import UserError
-from harness.spec import CRITERIA
-from harness.sweep.matched import BELOW, tau_for
-from harness.sweep.taus import probe, probe_samples
+from harness.policy.gates import Threshold, gates
+from harness.spec import parse_decoding
+from harness.sweep.matched import tau_for
+from harness.sweep.taus import probe, probe_samples, wanted
 from tests.sweep.made import sweep
 
 RATIOS = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 0.999)
 
 
 def fires(criterion, values, tau):
-    return values < tau if criterion in (*BELOW, "kl below") else values > tau
+    return values < tau if gate_of(criterion).holds_below else values > tau
+
+
+def gate_of(criterion):
+    return parse_decoding(f"replace,criterion={criterion},tau=0").gate
 
 
 def arrays():
@@ -28,7 +33,7 @@ def arrays():
 
 
 @pytest.mark.parametrize(
-    "criterion", [*(name for name in CRITERIA if name not in ("random", "always", "coupling")), "kl below"]
+    "criterion", [*(n for n, gate in gates().items() if issubclass(gate, Threshold) and n != "random"), "kl below"]
 )
 @pytest.mark.parametrize(("name", "values"), list(arrays()), ids=lambda value: value if isinstance(value, str) else "")
 def test_no_threshold_is_nearer_to_the_ratio(criterion, name, values):
@@ -36,36 +41,38 @@ def test_no_threshold_is_nearer_to_the_ratio(criterion, name, values):
     candidates = np.concatenate([x, (x[:, None] / 2 + x[None, :] / 2).ravel()[:5000], [x.min() - 1, x.max() + 1]])
     reachable = np.array([fires(criterion, x, tau).mean() for tau in candidates])
     for ratio in RATIOS:
-        found = tau_for(criterion, values, ratio)
+        found = tau_for(gate_of(criterion), values, ratio)
         assert fires(criterion, x, found.tau).mean() == pytest.approx(found.expected, abs=1e-12)
         assert abs(found.expected - ratio) <= np.abs(reachable - ratio).min() + 1e-12
 
 
 def test_thresholds_are_strict_and_short():
-    found = tau_for("delta_logp", [-2.0, -1.0, 0.0, 0.0], 0.5)
+    found = tau_for(gate_of("delta_logp"), [-2.0, -1.0, 0.0, 0.0], 0.5)
     assert (found.tau, found.expected) == (-0.5, 0.5)
-    found = tau_for("kl", [0.0, 0.0, 0.0, 0.5], 0.25)
+    found = tau_for(gate_of("kl"), [0.0, 0.0, 0.0, 0.5], 0.25)
     assert found.expected == 0.25
     assert 0 < found.tau < 0.5
-    assert tau_for("kl", [0.123456, 0.923456], 0.5).tau == 0.5
+    assert tau_for(gate_of("kl"), [0.123456, 0.923456], 0.5).tau == 0.5
 
 
 def test_random_needs_no_values():
-    assert tau_for("random", (), 0.05).tau == 0.05
+    assert tau_for(gate_of("random"), (), 0.05).tau == 0.05
 
 
 @pytest.mark.parametrize(("values", "ratio"), [([1.0], 0.0), ([1.0], 1.0), ([], 0.5), ([float("nan")], 0.5)])
 def test_what_cannot_be_matched_is_refused(values, ratio):
     with pytest.raises(UserError):
-        tau_for("kl", values, ratio)
+        tau_for(gate_of("kl"), values, ratio)
 
 
 def test_a_threshold_is_refined_on_the_sweeps_own_replacement():
     varied = {"decode.criterion": {"values": ["kl", "delta_logp"]}, "decode.tau": {"ratio": [0.1]}}
-    found = probe(sweep(parameters=varied), "delta_logp", -0.2)
+    asked = wanted(sweep(parameters=varied))
+    assert [key for key, _ in asked] == ["kl", "delta_logp"]
+    found = probe(asked["delta_logp", 0.1], -0.2)
     assert (found.mode, found.criterion, found.tau, found.primary) == ("replace", "delta_logp", -0.2, "base")
     on_rl = {"decode": {"primary": "rl", "gamma": 0.1}, "parameters": {"decode.tau": {"ratio": [0.1]}}}
-    found = probe(sweep(**on_rl), "delta_logp", -0.2)
+    found = probe(wanted(sweep(**on_rl))["delta_logp", 0.1], -0.2)
     assert (found.mode, found.gamma, found.primary) == ("replace", 0.0, "rl"), "on RL's text, where RL proposes"
 
 

@@ -17,17 +17,23 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
     from torch import Tensor
 
     from harness.policy.step import Step
 
 Side = Literal["below", "above"]
 MEMORY = 256  # positions that a gate may look back at
+
+
+class GateError(ValueError):
+    """A criterion of somebody's own cannot be loaded or asked; the sentence names it."""
 
 
 class Gate(BaseModel, frozen=True):
@@ -39,6 +45,11 @@ class Gate(BaseModel, frozen=True):
     label: ClassVar[str] = ""  # what tables and figures call its value
     statistic: ClassVar[str] = ""  # what its value is, where that is a statistic of the position as it is
     needs: ClassVar[tuple[str, ...] | None] = None  # the statistics that `value` reads; None: policies, perhaps
+    paper: ClassVar[bool] = False  # whether it is one of the paper's
+    landmark: ClassVar[bool] = False  # whether figures that are parted show it in every part
+    written: ClassVar[str] = ""  # of somebody's own: as files and hashes have it, FILE.py:CLASS
+    source: ClassVar[str] = ""  # of somebody's own: the digest of the file that it stands in
+    place: ClassVar[str] = ""  # of somebody's own: where an engine's processes find it
     memory: ClassVar[int] = 0  # positions that it looks back at, with `remember` and `recall`; at most MEMORY
     redraws: ClassVar[bool] = False  # whether `redraw` says what its rows are redrawn from, in place of the target
     threshold: ClassVar[tuple[float, bool]] = (0.0, False)  # where it holds: beyond this, below it (True) or above
@@ -51,19 +62,61 @@ class Gate(BaseModel, frozen=True):
         """Return (rows, vocab) weights to redraw from, at most 1."""
         raise NotImplementedError
 
+    @property
+    def everywhere(self) -> bool:
+        """Whether it holds at every position."""
+        return self.threshold == (-inf, False)
+
     def asked(self) -> Gate:
         """Return what rows have in common that are asked together: the gate, whatever its threshold."""
         return self
 
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain values, for files and hashes: its `criterion` and its parameters."""
+        source = {"source": self.source} if self.source else {}
+        return {"criterion": self.written or self.name, **source, **self.model_dump()}
+
+    def ask(self, step: Step, rows: int) -> Tensor:
+        """Return `value` of so many rows, or say in a sentence what is wrong with it.
+
+        Raises:
+            GateError: it fails, or gives no number a row.
+        """
+        try:
+            value = self.value(step)
+            if value.shape != (rows,):
+                raise ValueError(f"its value has shape {tuple(value.shape)}; accepted: ({rows},), one number a row")
+        except Exception as error:
+            if not self.source:
+                raise
+            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+            raise GateError(f"criterion={self.written!r}: {kind}{error}") from error
+        return value
+
+    def __reduce__(self) -> Any:
+        """Cross process boundaries by its place, where it is somebody's own."""
+        if not self.source:
+            return super().__reduce__()
+        from harness.policy.own import rebuilt
+
+        return rebuilt, (self.place, self.source, self.model_dump())
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """Return the parameters that it alone has, in the order in which they are declared."""
+        return {name: value for name, value in self.model_dump().items() if name not in Threshold.model_fields}
+
     @property
     def words(self) -> str:
-        """What it is called with its parameters, short: `spike/32`."""
-        return self.name
+        """What it is called with its own parameters, and its side where that is not its own: `spike/32 above`."""
+        side = getattr(self, "side", None)
+        return "/".join([self.name, *map(str, self.own.values())]) + (f" {side}" if side else "")
 
     @property
     def caption(self) -> str:
-        """What its value is called in tables and figures, with its parameters."""
-        return self.label
+        """What its value is called in tables and figures: `spike of cross entropy (span 32) below`."""
+        own, side = ", ".join(f"{name} {value}" for name, value in self.own.items()), getattr(self, "side", None)
+        return " ".join([self.label, *([f"({own})"] if own else []), *([side] if side else [])])
 
 
 class Threshold(Gate, frozen=True):
@@ -76,6 +129,13 @@ class Threshold(Gate, frozen=True):
     side: Side | None = Field(
         default=None, description="Redraw below or above tau, where that is not the criterion's own side."
     )
+
+    @model_validator(mode="after")
+    def _settle(self) -> Threshold:
+        """Write the criterion's own side as none, so that two ways of saying it are equal."""
+        if self.side == ("below" if self.below else "above"):
+            object.__setattr__(self, "side", None)
+        return self
 
     @property
     def holds_below(self) -> bool:
@@ -91,15 +151,15 @@ class Threshold(Gate, frozen=True):
         """Return the gate with a threshold that all of its kind have."""
         return self.model_copy(update={"tau": 0.0, "side": None})
 
-    @property
-    def words(self) -> str:
-        """What it is called with its side, where that is not its own: `delta_logp above`."""
-        return self.name if self.side is None else f"{self.name} {self.side}"
+    def doubt(self) -> str | None:
+        """Say in a sentence why this threshold is hardly meant; None where nothing is odd."""
+        if self.least is not None and self.tau < self.least:
+            share = "no token is ever" if self.holds_below else "every token is"
+            return f"tau={self.tau} is negative: {self.name} is never below {self.least:g}, so {share} redrawn"
+        return None
 
-    @property
-    def caption(self) -> str:
-        """What its value is called, with its side where that is not its own."""
-        return self.label if self.side is None else f"{self.label} {self.side}"
+
+OWN: dict[str, type[Gate]] = {}  # somebody's own, loaded by `policy.own`: by what was written, and as files have it
 
 
 @cache
@@ -110,13 +170,34 @@ def gates() -> dict[str, type[Gate]]:
     return {gate.name: gate for gate in found if issubclass(gate, Gate) and gate.name}
 
 
+def parameters() -> dict[str, FieldInfo]:
+    """Return what any criterion can be asked with, by name."""
+    return {name: info for gate in (*gates().values(), *OWN.values()) for name, info in gate.model_fields.items()}
+
+
+def split(criterion: str) -> dict[str, Any]:
+    """Read a criterion as labels have it, its own parameters and its side behind it: `spike/32 below`.
+
+    Returns:
+        `criterion`, its name, and what was named with it.
+    """
+    words, _, side = criterion.partition(" ")
+    name, *values = words.split("/")
+    if (made := gates().get(name)) is None:
+        return {"criterion": criterion}
+    own = [each for each in made.model_fields if each not in Threshold.model_fields]
+    if len(values) > len(own):
+        return {"criterion": criterion}
+    return {"criterion": name, **dict(zip(own, values, strict=False)), **({"side": side} if side else {})}
+
+
 def gate_of(fields: Mapping[str, Any]) -> Gate:
     """Make a gate from its `criterion` and its parameters.
 
     Raises:
-        ValueError: there is no such criterion, or it has no such parameters.
+        ValueError: there is no such criterion, or it has no such parameters, or refuses a value.
     """
     criterion = fields.get("criterion")
-    if criterion not in gates():
+    if not isinstance(criterion, str) or (made := gates().get(criterion)) is None:
         raise ValueError(f"criterion={criterion!r} is not known; accepted: {', '.join(gates())}")
-    return gates()[criterion].model_validate({name: value for name, value in fields.items() if name != "criterion"})
+    return made.model_validate({name: value for name, value in fields.items() if name != "criterion"})

@@ -7,13 +7,24 @@ class DeltaLogp(Threshold, frozen=True):
     """The direction of the change: redraw what RL made less likely."""
 
     name = statistic = "delta_logp"
+    paper = landmark = True
     label, below = "Δ log p", True
+
+    def doubt(self) -> str | None:
+        """A positive threshold redraws what RL made likelier, too."""
+        if self.holds_below and self.tau > 0:
+            return (
+                f"tau={self.tau} is positive: delta_logp < tau then also redraws tokens that RL made likelier; "
+                "the paper uses negative thresholds"
+            )
+        return None
 
 
 class EntropyBase(Threshold, frozen=True):
     """Where base is unsure."""
 
     name = statistic = "entropy_base"
+    paper = True
     label, least = "entropy of base", 0.0
 
 
@@ -21,6 +32,7 @@ class EntropyRL(Threshold, frozen=True):
     """Where RL is unsure."""
 
     name = statistic = "entropy_rl"
+    paper = True
     label, least = "entropy of RL", 0.0
 
 
@@ -28,6 +40,7 @@ class KL(Threshold, frozen=True):
     """Where the two differ: the mean of both divergences."""
 
     name = statistic = "kl"
+    paper = True
     label, least = "KL", 0.0
 
 
@@ -35,6 +48,7 @@ class KLOfRL(Threshold, frozen=True):
     """KL(RL || base)."""
 
     name = statistic = "kl_rl_base"
+    paper = True
     label, least = "KL(RL, base)", 0.0
 
 
@@ -42,6 +56,7 @@ class KLOfBase(Threshold, frozen=True):
     """KL(base || RL)."""
 
     name = statistic = "kl_base_rl"
+    paper = True
     label, least = "KL(base, RL)", 0.0
 
 
@@ -49,13 +64,19 @@ class Random(Threshold, frozen=True):
     """Nothing at all: a share of tau of the positions."""
 
     name = statistic = "random"
+    paper = True
     label, below = "random", True
+
+    def doubt(self) -> str | None:
+        """It compares with a number in [0, 1)."""
+        return None if 0 <= self.tau <= 1 else f"tau={self.tau}: the random criterion compares with a number in [0, 1)"
 
 
 class AbsDeltaLogp(Threshold, frozen=True):
     """Is the sign of the change needed?"""
 
     name = statistic = "abs_delta_logp"
+    landmark = True
     label, least = "|Δ log p|", 0.0
 
 

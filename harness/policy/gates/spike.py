@@ -31,13 +31,3 @@ class Spike(Threshold, frozen=True):
         before = step.recall(self.span).double().sum(1) / step.written.clamp(min=1, max=self.span)
         ratio = (now.double() / before).masked_fill((now == 0) & ~before.isnan(), 0.0)
         return ratio.masked_fill(step.written == 0, 0.0).float()
-
-    @property
-    def words(self) -> str:
-        """`spike/32`."""
-        return super().words.replace(self.name, f"{self.name}/{self.span}", 1)
-
-    @property
-    def caption(self) -> str:
-        """`spike of cross entropy over 32`."""
-        return super().caption.replace(self.label, f"{self.label} over {self.span}", 1)

@@ -31,7 +31,7 @@ class Coupling(Gate, frozen=True):
     """
 
     name, label = "coupling", "coupling"
-    redraws = True
+    redraws = landmark = True
 
     def value(self, step: Step) -> Tensor:
         """Return 1 where the proposal is refused, else 0."""

@@ -122,7 +122,7 @@ def _answer(answer: Answer, pieces: Pieces) -> dict[str, Any]:
     rollout, decoding = answer.rollout, answer.decoding
     gate = None
     if decoding is not None and decoding.gated:
-        gate = {"criterion": decoding.gate, "tau": decoding.tau, "gamma": decoding.gamma}
+        gate = {"criterion": decoding.criterion, "tau": decoding.tau, "gamma": decoding.gamma}
     data: dict[str, Any] = {
         "label": answer.label,
         "sample": rollout.sample,

@@ -1,0 +1,149 @@
+"""A criterion of one's own, `criterion=margin.py:Margin` or `package.module:Margin`: loaded where a user names it.
+
+Only what a person writes into a command, a model argument or a file that they run is loaded (`load_named`), never what
+a record, a result or a request names. The digest of its source is part of what is hashed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ConfigDict
+
+from harness.policy.gates import OWN, Gate, GateError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.policy.step import Step
+
+VARIABLE = "RLVR_DIR_OWN_GATES"  # what was loaded here, for the processes of an engine
+_NAMED = re.compile(r"(?:^|[,;])\s*criterion\s*=\s*([^,;]+:[A-Za-z_]\w*)")
+
+
+def load_named(*given: Any) -> None:
+    """Load the criteria that are named anywhere in options, or in the values of a file.
+
+    Raises:
+        GateError: one cannot be loaded, or is no gate.
+    """
+    for value in given:
+        for criterion in _named(value, ""):
+            load(criterion)
+
+
+def _named(value: Any, key: str) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from [value] if key == "criterion" and ":" in value else _NAMED.findall(value)
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _named(each, key if key == "criterion" else str(name).rpartition(".")[2])
+    elif isinstance(value, Sequence):
+        for each in value:
+            yield from _named(each, key)
+
+
+def load(criterion: str) -> type[Gate]:
+    """Load the class at FILE.py:CLASS or package.module:CLASS, once.
+
+    Raises:
+        GateError: it cannot be loaded, or is no gate.
+    """
+    if (known := OWN.get(criterion)) is not None:
+        return known
+    place, _, name = criterion.partition(" ")[0].rpartition(":")
+    try:
+        module, file = _module(place)
+    except (Exception, SystemExit) as error:  # a user's program, which may fail as any
+        raise GateError(f"criterion={criterion!r} cannot be loaded: {type(error).__name__}: {error}") from None
+    made = getattr(module, name, None)
+    if not (isinstance(made, type) and issubclass(made, Gate)):
+        there = [each for each, kind in vars(module).items() if isinstance(kind, type) and issubclass(kind, Gate)]
+        raise GateError(
+            f"criterion={criterion!r} is no criterion; accepted: a class of {file.name} that is a Threshold of "
+            f"harness.policy.gates; there are {', '.join(there) or 'none'}"
+        )
+    made.source = sha256(file.read_bytes()).hexdigest()[:16]
+    made.place = f"{file.resolve() if place.endswith('.py') else place}:{name}"
+    made.written = f"{file.name if place.endswith('.py') else place}:{name}"
+    made.name = made.name or name.lower()
+    made.label = made.label or made.name
+    OWN.update({criterion: made, made.place: made, made.written: made})
+    os.environ[VARIABLE] = json.dumps(sorted({(each.place, each.source) for each in OWN.values()}))
+    return made
+
+
+def _module(place: str) -> tuple[Any, Path]:
+    if not place.endswith(".py"):
+        module = importlib.import_module(place)
+        return module, Path(str(module.__file__))
+    path = Path(place).expanduser().resolve()
+    name = f"rlvr_dir_own_{sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
+    found = importlib.util.spec_from_file_location(name, path)
+    if found is None or found.loader is None:
+        raise ImportError(f"{place} is no Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module, path
+
+
+def known(criterion: str, source: str | None = None) -> type[Gate] | None:
+    """Return a class that was loaded, by what was written; None where none was, or one of another source."""
+    made = OWN.get(criterion)
+    return made if made is not None and source in (None, made.source) else None
+
+
+def rebuilt(place: str, source: str, fields: Mapping[str, Any]) -> Gate:
+    """Make a gate again in another process of the same program.
+
+    Raises:
+        GateError: that program has not loaded it, or its source has changed since.
+    """
+    if [place, source] not in json.loads(os.environ.get(VARIABLE, "[]")):
+        raise GateError(f"criterion={place!r} was not loaded when this engine started; accepted: to name it before")
+    made = load(place)
+    if made.source != source:
+        raise GateError(f"criterion={place!r} has changed since it was loaded; accepted: to begin again")
+    return made.model_validate(fields)
+
+
+class NotLoaded(Gate, frozen=True):
+    """A criterion of somebody's own as a record or a result tells of it: it is named and compared, never asked."""
+
+    model_config = ConfigDict(extra="allow")
+
+    criterion: str
+    digest: str
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The class's name."""
+        return self.criterion.rpartition(":")[2].lower()
+
+    @property
+    def label(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The same."""
+        return self.name
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """Return the parameters that it alone has."""
+        extra = self.model_extra or {}
+        return {name: value for name, value in extra.items() if name not in ("tau", "side")}
+
+    def plain(self) -> dict[str, Any]:
+        """Return what was read."""
+        return {"criterion": self.criterion, "source": self.digest, **(self.model_extra or {})}
+
+    def value(self, step: Step) -> Tensor:
+        """Refuse."""
+        raise GateError(f"criterion={self.criterion!r} is not loaded: only what you name yourself is; accepted: -d")

@@ -1,0 +1,137 @@
+"""A criterion of one's own, as docs/criteria.md has it: on both engines, in specs and hashes; and mistakes in it."""
+
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UserError
+from harness.policy.gates import OWN, GateError
+from harness.policy.own import VARIABLE, NotLoaded, load_named
+from harness.policy.rule import Rule
+from harness.spec import Decoding, Sampling, load_eval, parse, parse_decoding
+from tests.policy.rules import decided, logits, requests
+
+DOCS = Path(__file__).parents[2] / "docs" / "criteria.md"
+EXAMPLE = re.search(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)[1]
+
+
+@pytest.fixture
+def margin(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(VARIABLE, "[]")
+    before = dict(OWN)
+    (tmp_path / "margin.py").write_text(EXAMPLE)
+    yield tmp_path / "margin.py"
+    OWN.clear()
+    OWN.update(before)
+
+
+def asked(text):
+    """A decoding as a command reads it."""
+    return load_eval({}, {"decodings": [text], "tasks": "tiny_easy"}).decodings[0]
+
+
+def test_it_is_a_criterion_like_any_other(margin):
+    decoding = asked("replace,criterion=margin.py:Margin,tau=0.5,places=2")
+    assert (decoding.label(), decoding.caption) == (
+        "replace τ0.5 margin/2", "margin of RL's likeliest token (places 2)",
+    )  # fmt: skip
+    assert parse(Decoding, decoding.model_dump()) == decoding
+    assert Rule.of_plain(Rule(decoding.gate).plain()).gate == decoding.gate
+    assert pickle.loads(pickle.dumps(decoding)) == decoding
+    assert load_eval({}, {"mode": "replace", "criterion": "margin.py:Margin", "tau": 1, "tasks": "tiny_easy"})
+    base, rl = logits(50, 20)
+    got = decided(base, rl, Rule(decoding.gate), requests(50))
+    best = rl.log_softmax(1).topk(3).values
+    assert got.replaced.equal(best[:, 0] - best[:, 2] < 0.5)
+    assert 3 < got.replaced.sum() < 47
+
+
+def test_its_source_is_part_of_the_hash(margin):
+    first = asked("replace,criterion=margin.py:Margin,tau=0.5")
+    OWN.clear()
+    margin.write_text(EXAMPLE.replace("best[:, 0] - best[:, -1]", "best[:, 0] - 2 * best[:, -1]"))
+    assert asked("replace,criterion=margin.py:Margin,tau=0.5").hash() != first.hash()
+
+
+def test_what_a_record_names_is_not_loaded(margin, monkeypatch):
+    told = asked("replace,criterion=margin.py:Margin,tau=0.5,places=2").model_dump()
+    OWN.clear()
+    monkeypatch.delenv(VARIABLE)
+    margin.write_text("raise SystemExit('loaded')")
+    read = parse(Decoding, told)
+    assert isinstance(read.gate, NotLoaded)
+    assert (read.label(), read.model_dump()) == ("replace τ0.5 margin/2", told)
+    with pytest.raises(UserError, match=r"criterion='margin\.py:Margin' is not known; accepted: delta_logp"):
+        parse_decoding("replace,criterion=margin.py:Margin,tau=0.5")  # as a request to a server has it
+    with pytest.raises(GateError, match="was not loaded when this engine started"):
+        Rule.of_plain({**Rule().plain(), "gate": {**told, "place": str(margin) + ":Margin"}})
+
+
+@pytest.mark.parametrize(
+    ("source", "criterion", "words"),
+    [
+        ("", "nowhere.py:Margin", r"cannot be loaded: FileNotFoundError"),
+        ("", "no_such_module_here:Margin", r"cannot be loaded: ModuleNotFoundError"),
+        ("x = (", "margin.py:Margin", r"cannot be loaded: SyntaxError"),
+        (EXAMPLE, "margin.py:Marge", r"is no criterion; accepted: .*; there are Threshold, Margin"),
+        ("Margin = 3", "margin.py:Margin", r"is no criterion; .*there are none"),
+    ],
+)
+def test_what_cannot_be_loaded_is_said_in_a_sentence(margin, source, criterion, words):
+    margin.write_text(source)
+    with pytest.raises(UserError, match=rf"^criterion='{re.escape(criterion)}' {words}"):
+        load_eval({}, {"mode": "replace", "criterion": criterion, "tau": 1, "tasks": "tiny_easy"})
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("step.lr", r"its value has shape \(2, \d+\); accepted: \(2,\), one number a row"),
+        ("step.token / 0 + nothing", "NameError: name 'nothing' is not defined"),
+        ("step.recall(3).sum()", r"its value has shape \(\); accepted: \(2,\)"),
+    ],
+)
+def test_a_mistake_in_it_is_met_before_anything_is_decoded(margin, value, words, transformers_engine):
+    margin.write_text(EXAMPLE.replace("return best[:, 0] - best[:, -1]", f"return {value}"))
+    from harness.decode import Request
+
+    request = Request("1 + 1 =", "p", 0, asked("replace,criterion=margin.py:Margin,tau=0.5"), Sampling(max_tokens=4))
+    with pytest.raises(UserError, match=rf"^criterion='margin.py:Margin': {words}"):
+        list(transformers_engine.generate([request]))
+
+
+@pytest.mark.vllm
+def test_both_engines_give_the_same_tokens(margin, transformers_engine, tmp_path):
+    """vLLM's in a process of its own; the command's engine is opened after the criterion is loaded."""
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    from harness.decode import open_engine
+    from tests.conftest import vllm_spec
+    from tests.decode.requests import facts, make_requests
+
+    decoding = asked("replace,criterion=margin.py:Margin,tau=1.5")
+    wanted = [replace_decoding(each, decoding) for each in make_requests(6, samples=2, max_tokens=24)]
+    theirs = {(r.request.problem, r.request.sample): facts(r) for r in transformers_engine.generate(wanted)}
+    with open_engine(transformers_engine.pair, vllm_spec()) as engine:
+        ours = {(r.request.problem, r.request.sample): facts(r) for r in engine.generate(wanted)}
+    assert ours == theirs
+    assert any(any(each[1]) for each in theirs.values())
+
+
+def replace_decoding(request, decoding):
+    from dataclasses import replace
+
+    return replace(request, decoding=decoding)
+
+
+def test_names_are_found_wherever_a_person_writes_them(margin):
+    for given in (
+        {"decodings": ["rl", "replace,criterion=margin.py:Margin,tau=1"]},
+        {"decode": {"criterion": "margin.py:Margin"}},
+        {"parameters": {"decode.criterion": {"values": ["kl", "margin.py:Margin"]}}},
+    ):
+        OWN.clear()
+        load_named(given)
+        assert "margin.py:Margin" in OWN
