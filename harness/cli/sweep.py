@@ -9,6 +9,7 @@ from harness.cli.base import echo, group
 from harness.errors import UserError
 from harness.progress import phase, say
 from harness.spec import read_yaml
+from harness.spec.evaluation import load_own
 
 if TYPE_CHECKING:
     from harness.spec.search import Search
@@ -143,7 +144,9 @@ def read(file: str, changes: list[str]) -> "Search":
     if not path.is_file():
         names = ", ".join(sorted(each.stem for each in sweeps_dir().glob("*.yaml")))
         raise UserError(f"sweep={file!r} is no file, and none that ships: {names}")
-    return load(read_yaml(path, changes))
+    data = read_yaml(path, changes)
+    load_own(data)
+    return load(data)
 
 
 def _place(name: str, out: Path) -> Path:

@@ -78,7 +78,7 @@ def load(criterion: str) -> type[Gate]:
     made.name = made.name or name.lower()
     made.label = made.label or made.name
     OWN.update({criterion: made, made.place: made, made.written: made})
-    os.environ[VARIABLE] = json.dumps(sorted({(each.place, each.source) for each in OWN.values()}))
+    os.environ[VARIABLE] = json.dumps(sorted({(key, each.place, each.source) for key, each in OWN.items()}))
     return made
 
 
@@ -99,6 +99,9 @@ def _module(place: str) -> tuple[Any, Path]:
 def known(criterion: str, source: str | None = None) -> type[Gate] | None:
     """Return a class that was loaded, by what was written; None where none was, or one of another source."""
     made = OWN.get(criterion)
+    for written, place, _ in json.loads(os.environ.get(VARIABLE, "[]")) if made is None else ():
+        if criterion == written:  # a worker of a process that has loaded it
+            made = load(place)
     return made if made is not None and source in (None, made.source) else None
 
 
@@ -108,7 +111,7 @@ def rebuilt(place: str, source: str, fields: Mapping[str, Any]) -> Gate:
     Raises:
         GateError: that program has not loaded it, or its source has changed since.
     """
-    if [place, source] not in json.loads(os.environ.get(VARIABLE, "[]")):
+    if [place, place, source] not in json.loads(os.environ.get(VARIABLE, "[]")):
         raise GateError(f"criterion={place!r} was not loaded when this engine started; accepted: to name it before")
     made = load(place)
     if made.source != source:

@@ -141,6 +141,18 @@ class EvalSpec(Presentation, frozen=True):
         return self
 
 
+def load_own(*given: Any) -> None:
+    """Load the criteria of somebody's own that a person names in options or in a file that is run.
+
+    Raises:
+        UserError: one cannot be loaded.
+    """
+    try:
+        load_named(*given)
+    except GateError as error:
+        raise UserError(str(error)) from None
+
+
 def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> EvalSpec:
     """Make an `EvalSpec` from a file's mapping and flat options over it.
 
@@ -151,10 +163,7 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
     Raises:
         UserError: an unknown key, a value that is refused, or parts that do not fit together.
     """
-    try:
-        load_named(data, options or {})
-    except GateError as error:
-        raise UserError(str(error)) from None
+    load_own(data, options or {})
     data = {name: value for name, value in data.items() if value is not None}
     given = {name: value for name, value in (options or {}).items() if value is not None}
     decoding = {name: given.pop(name) for name in DECODING_OPTIONS if name in given}

@@ -300,7 +300,8 @@ class SweepSpec(Presentation, Search, frozen=True):
             raise UserError(f"{where} has a range; accepted: values{known}")
         for each in parameter.listed or ():
             word = split(str(each)) if name == "decode.criterion" else {"criterion": each}
-            if name in CHOICES and word["criterion"] not in CHOICES[name]:
+            own = name == "decode.criterion" and known(word["criterion"]) is not None
+            if name in CHOICES and word["criterion"] not in CHOICES[name] and not own:
                 raise unknown(where, each, CHOICES[name])
             if word.get("side", "below") not in get_args(Side):
                 raise unknown(f"the side of {where}", word["side"], get_args(Side))

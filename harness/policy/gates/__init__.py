@@ -182,6 +182,8 @@ def split(criterion: str) -> dict[str, Any]:
         `criterion`, its name, and what was named with it.
     """
     words, _, side = criterion.partition(" ")
+    if ":" in words:  # somebody's own, whose place may have slashes
+        return {"criterion": words, **({"side": side} if side else {})}
     name, *values = words.split("/")
     if (made := gates().get(name)) is None:
         return {"criterion": criterion}
