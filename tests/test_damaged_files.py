@@ -10,7 +10,8 @@ import json
 import os
 import random
 import shutil
-import tarfile
+import subprocess
+import sys
 import warnings
 from collections import Counter
 from contextlib import suppress
@@ -63,7 +64,7 @@ from tests.exchange.made import MODES as exchange_modes
 from tests.exchange.made import results as exchange_results
 from tests.records import fixture_official, made
 from tests.report.made import result, tokens
-from tests.sweep.test_begun import BEGUN
+from tests.sweep.made import SMALL
 from tests.train.test_summary import training
 
 ROOT = Path(__file__).parents[1]
@@ -321,10 +322,12 @@ def test_no_file_is_read_because_a_record_names_it(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
-    """The sweeps of `test_begun`, with their records, and a record of the newest format."""
+    """A sweep that has run, with its records."""
     path = tmp_path_factory.mktemp("begun")
-    with tarfile.open(BEGUN) as archive:
-        archive.extractall(path, filter="data")
+    (path / "small.yaml").write_text(json.dumps(SMALL))
+    command = [Path(sys.executable).with_name("rlvr-dir"), "sweep", "run", path / "small.yaml", "--no-track"]
+    command += ["--out", path, "--records", path / "records"]
+    subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True, capture_output=True)
     return path
 
 

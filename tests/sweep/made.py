@@ -17,19 +17,19 @@ TRAINING = {
     "seeds": [0, 1],
     "parameters": {"train.alpha": {"values": [0.2, 2.0]}},
 }  # fmt: skip
+SMALL = {
+    "name": "small",
+    "pair": "tiny",
+    "tasks": ["tiny_easy"],
+    "limit": 3,
+    "sampling": {"samples": 2, "max_tokens": 40},
+    "parameters": {"decode.tau": {"values": [-0.3, -0.1]}, "decode.gamma": {"values": [0.0, 0.1]}},
+    "engine": {"backend": "transformers", "max_num_seqs": 4},
+}
 
 
 def sweep(**changes):
     """Four points and two references, 18 responses; with kind=train two points and plain DAPO, two seeds each."""
     if changes.get("kind") == "train":
         return load({**TRAINING, **changes})
-    data = {
-        "name": "small",
-        "pair": "tiny",
-        "tasks": ["tiny_easy"],
-        "limit": 3,
-        "sampling": {"samples": 2, "max_tokens": 40},
-        "parameters": {"decode.tau": {"values": [-0.3, -0.1]}, "decode.gamma": {"values": [0.0, 0.1]}},
-        "engine": {"backend": "transformers", "max_num_seqs": 4},
-    }
-    return load({**data, **changes})
+    return load({**SMALL, **changes})
