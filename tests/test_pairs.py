@@ -70,7 +70,7 @@ def test_a_pair_without_weights_runs_once_they_are_there(write):
 def test_keys_that_tools_leave_behind_are_warnings(write, key):
     found = examine(write(rl=SMALL | {key: True}))
     assert found.verdict == "runs"
-    assert any(f"{key} (None and True), which no code of their models reads" in each for each in found.warned)
+    assert any(f"{key} (None and True): each is built as its own configuration says" in each for each in found.warned)
 
 
 def test_what_will_be_warned_of(write):

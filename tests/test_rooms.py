@@ -12,7 +12,7 @@ HOUSE = Path(__file__).parents[1] / "harness"
 # What a room, or a module beside the rooms, may use of our own: rooms before it only, and of these the ones named here.
 ROOMS = {
     "policy": set(),
-    "spec": set(),
+    "spec": {"policy"},
     "grading": set(),
     "stats": set(),
     "decode": {"policy", "spec"},
@@ -21,15 +21,16 @@ ROOMS = {
     "tiny": {"spec", "grading", "stats", "train"},
     "price": {"spec", "decode", "train", "tiny"},
     "pairs": {"spec", "decode", "tiny", "price"},
-    "evals": {"spec", "grading", "stats", "decode", "records", "tiny"},
+    "evals": {"policy", "spec", "grading", "stats", "decode", "records", "tiny"},
     "analysis": {"policy", "spec", "stats", "decode", "records", "evals"},
     "exchange": {"spec", "grading", "records", "evals"},
     "tracking": {"records", "evals", "analysis"},
-    "report": {"spec", "stats", "decode", "records", "train", "evals", "analysis"},
+    "report": {"policy", "spec", "stats", "decode", "records", "train", "evals", "analysis"},
     "serve": {"policy", "spec", "decode", "tiny", "report"},
     "bench": {"policy", "spec", "grading", "decode", "records", "train", "tiny", "evals", "report", "serve"},
     "training": {"spec", "decode", "records", "train", "tiny", "price", "evals"},
     "sweep": {
+        "policy",
         "spec",
         "stats",
         "decode",

@@ -24,12 +24,13 @@ import triton.language as tl
 from harness.policy import kernels
 from harness.policy.algorithm import Decision, decide
 from harness.policy.combine import Pair
-from harness.policy.fused import STATISTICS, TILE, Work, run_kernels, statistics_of
+from harness.policy.fused import TILE, Work, run_kernels, statistics_of
 from harness.policy.gates import Threshold, gate_of, gates
 from harness.policy.noise import MULTIPLY_1, MULTIPLY_2, PROPOSE, REDRAW, STEP
 from harness.policy.rule import Rows, Rule, Rules
 from harness.policy.statistics import cross_entropy, entropy, kl_divergence
 from harness.policy.step import Requests, Step
+from harness.policy.table import STATISTICS
 from harness.policy.target import Policies, extrapolate
 from harness.policy.truncations import Greedy, TopP
 

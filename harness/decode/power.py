@@ -32,6 +32,7 @@ from harness.errors import UserError
 from harness.policy.noise import ACCEPT, PLACE, move_key, uniform
 from harness.policy.truncations import WHOLE
 from harness.spec import Decoding, Sampling
+from harness.spec.decoding import Power
 
 Decode = Callable[[list[Plan]], Iterator[Rollout]]
 
@@ -111,14 +112,15 @@ class Chain:
     forwards: int = 0
 
     @property
-    def decoding(self) -> Decoding:
+    def decoding(self) -> Power:
         """Return the settings."""
-        return self.plan.request.decoding
+        decoding = self.plan.request.decoding
+        assert isinstance(decoding, Power)
+        return decoding
 
     @property
     def limit(self) -> int:
         """Return how many tokens there may be after this block."""
-        assert self.decoding.block is not None
         return min((self.block + 1) * self.decoding.block, self.plan.max_new_tokens)
 
     @property
@@ -134,8 +136,6 @@ class Chain:
     def wanted(self, tag: int) -> Plan:
         """Return what this move draws, as a plan whose request has the `tag`."""
         decoding, request = self.decoding, self.plan.request
-        assert decoding.power is not None
-        assert decoding.primary is not None
         prefix, room = (*self.plan.prompt_token_ids, *self.tokens[: self.place]), self.limit - self.place
         sampling = Sampling(temperature=1 / decoding.power, top_p=1.0, max_tokens=room, samples=1)
         mode = Decoding(mode=decoding.primary)
@@ -151,7 +151,6 @@ class Chain:
             self.tokens[place:] = part.token_ids
             self.told[place:] = told
             self.ended = part.finish_reason == "stop"
-        assert self.decoding.moves is not None
         self.move += 1
         if self.move <= self.decoding.moves:
             return False
@@ -162,7 +161,6 @@ class Chain:
 
     def _log_odds(self, place: int, told: Sequence[float]) -> float:
         """Return the logarithm of Metropolis and Hastings' ratio, of drawing anew from `place` on."""
-        assert self.decoding.power is not None
         gained = (1 - self.decoding.power) * (math.fsum(told) - math.fsum(self.told[place:]))
         return gained + math.log(len(self.tokens) / (place + len(told)))
 

@@ -19,7 +19,6 @@ parallel engine. `kernels.py` has the kernels; it is imported at the first launc
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from weakref import WeakKeyDictionary
 
 import torch
@@ -28,53 +27,19 @@ from torch import Tensor
 from harness.policy.algorithm import Decision, decide
 from harness.policy.combine import PAIR, Pair, cut
 from harness.policy.gates import Gate
-from harness.policy.rule import Rows, Rule, Rules, to_device
+from harness.policy.rule import Rows, Rules, to_device
 from harness.policy.step import Requests, Step
+from harness.policy.table import STATISTICS, by_torch, columns
 from harness.policy.target import AT_ONCE, Policies
 from harness.policy.trace import traced
 
 REGISTERS = 64  # a thread of the kernels that read all logits: then two of their programs fit a multiprocessor, not one
 TILE = 4096  # columns read at once; sums of floats, and so the last digits of a mass, depend on it
 
-# The statistics that the kernels compare, by their number in the table of rules; and those that they leave behind.
-STATISTICS = (
-    "delta_logp", "abs_delta_logp", "nll_rl", "entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl", "ce",
-    "random",
-)  # fmt: skip
-LEFT = frozenset(STATISTICS) - {"nll_rl"}
-COLUMNS = (
-    "statistic", "proposes_rl", "tau", "gamma", "temperature", "top_p", "below", "since", "until", "draws_target",
-    "greedy",
-)  # fmt: skip
-
 
 def fused_available(device: torch.device | str) -> bool:
     """Tell whether `decide_fused` can run on this device: a GPU that torch calls cuda, with Triton installed."""
     return torch.device(device).type == "cuda" and importlib.util.find_spec("triton") is not None
-
-
-def by_torch(rule: Rule) -> bool:
-    """Tell whether torch decides a row by itself: it needs policies, which the kernels do not keep."""
-    if rule.truncation.narrows and not rule.truncation.greedy:
-        return True
-    return bool(rule.min_p_rl) or rule.tells != "delta_logp" or (rule.gate is not None and not _by_numbers(rule.gate))
-
-
-def _by_numbers(gate: Gate) -> bool:
-    asked = gate.needs is not None and LEFT.issuperset(gate.needs)
-    return gate.statistic in STATISTICS or (asked and not gate.redraws)
-
-
-def _columns(rule: Rule) -> tuple[float, ...]:
-    """Return a rule as the kernels read it, in the order of COLUMNS."""
-    statistic, (tau, below) = 0, (inf, False)
-    if rule.gate is not None and not by_torch(rule):
-        if rule.gate.statistic in STATISTICS:
-            statistic, (tau, below) = STATISTICS.index(rule.gate.statistic), rule.gate.threshold
-        else:
-            statistic, tau = STATISTICS.index("random"), -inf  # it holds for them, and is asked afterwards
-    numbers = tau, rule.gamma, rule.temperature, rule.truncation.top_p, below, rule.since, rule.until
-    return (statistic, rule.primary == "rl", *numbers, tau != inf, rule.truncation.greedy)
 
 
 @dataclass(frozen=True)
@@ -114,7 +79,7 @@ class Work:
             if gate.statistic not in STATISTICS
             and (own := Rows([i for i in rows.rows if i in set(left.rows)], rules.n, device)).rows
         ]
-        table = to_device([_columns(rule) for rule in rules.rules], torch.float64, device)
+        table = to_device([columns(rule) for rule in rules.rules], torch.float64, device)
         return cls(table, asked, _parts(rules, apart), _parts(rules, rules.traced.rows))
 
 

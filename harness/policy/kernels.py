@@ -12,7 +12,7 @@ one function, `_mass`, without fused multiply-adds, so that it is the same numbe
 import triton
 import triton.language as tl
 
-from harness.policy.fused import COLUMNS, STATISTICS
+from harness.policy.table import COLUMNS, STATISTICS
 
 # What one tile of columns contributes, and the constants of a row: columns of two float32 tables.
 PARTIALS = 12  # maxima of base, RL and the extrapolation; four sums of weights; two entropies; two divergences;

@@ -24,7 +24,7 @@ from harness.policy.gates import OWN, Gate, GateError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.policy.step import Step
+    from harness.policy.statistics import Step
 
 VARIABLE = "RLVR_DIR_OWN_GATES"  # what was loaded here, for the processes of an engine
 _NAMED = re.compile(r"(?:^|[,;])\s*criterion\s*=\s*([^,;]+:[A-Za-z_]\w*)")
@@ -75,6 +75,7 @@ def load(criterion: str) -> type[Gate]:
     made.source = sha256(file.read_bytes()).hexdigest()[:16]
     made.place = f"{file.resolve() if place.endswith('.py') else place}:{name}"
     made.written = f"{file.name if place.endswith('.py') else place}:{name}"
+    made.__reduce__ = _by_place  # its module is no other process's
     made.name = made.name or name.lower()
     made.label = made.label or made.name
     OWN.update({criterion: made, made.place: made, made.written: made})
@@ -117,6 +118,10 @@ def rebuilt(place: str, source: str, fields: Mapping[str, Any]) -> Gate:
     if made.source != source:
         raise GateError(f"criterion={place!r} has changed since it was loaded; accepted: to begin again")
     return made.model_validate(fields)
+
+
+def _by_place(self: Gate) -> tuple[Any, ...]:
+    return rebuilt, (self.place, self.source, self.model_dump())
 
 
 class NotLoaded(Gate, frozen=True):

@@ -55,7 +55,7 @@ class Rule:
 
 def _gate(fields: Mapping[str, Any]) -> Gate:
     fields = dict(fields)
-    if place := fields.pop("place"):
+    if place := fields.pop("place", ""):
         return rebuilt(
             place, fields.pop("source"), {name: each for name, each in fields.items() if name != "criterion"}
         )
@@ -189,11 +189,17 @@ class Rules:
             found = [(thing, own.among(rows)) for thing, own in groups]
             return [(thing, own) for thing, own in found if own.rows]
 
-        named = ("tempered", "rl_rows", "extrapolated", "guarded", "greedy", "traced")
         return Rules(
             rows.of(self.table),
-            *(among(groups) for groups in (self.gates, self.truncations, self.tells)),
-            **{name: getattr(self, name).among(rows) for name in named},
+            gates=among(self.gates),
+            truncations=among(self.truncations),
+            tells=among(self.tells),
+            tempered=self.tempered.among(rows),
+            rl_rows=self.rl_rows.among(rows),
+            extrapolated=self.extrapolated.among(rows),
+            guarded=self.guarded.among(rows),
+            greedy=self.greedy.among(rows),
+            traced=self.traced.among(rows),
             rules=[self.rules[i] for i in rows.rows],
         )
 

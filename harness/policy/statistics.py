@@ -7,12 +7,53 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.policy.step import Step
+
+class Step(Protocol):
+    """What a criterion may look at: one step of the rows that ask it. `policy.step` has the one of a batch.
+
+    `lb`, `lr` and `primary` (who proposes) are log-probabilities over the whole vocabulary at the sampling temperature,
+    (rows, vocab) float32, nothing truncated; `token` (rows,) int64 is proposed; `rho` (rows,) float64 is uniform;
+    `written` (rows,) int64 is how many tokens the response has before this one; `temperature` is (rows, 1).
+    """
+
+    @property
+    def lb(self) -> Tensor: ...
+    @property
+    def lr(self) -> Tensor: ...
+    @property
+    def primary(self) -> Tensor: ...
+    @property
+    def token(self) -> Tensor: ...
+    @property
+    def rho(self) -> Tensor: ...
+    @property
+    def written(self) -> Tensor: ...
+    @property
+    def temperature(self) -> Tensor: ...
+
+    def stat(self, name: str) -> Tensor:
+        """Return one of STATISTICS, (rows,) in nats."""
+        ...
+
+    def law(self, name: str) -> Tensor:
+        """Return `proposal` or `target` as it is drawn from, truncated and normalised: (rows, vocab) float64."""
+        ...
+
+    def remember(self, numbers: Tensor) -> None:
+        """Keep a number of this position, (rows,)."""
+        ...
+
+    def recall(self, count: int) -> Tensor:
+        """Return the numbers of the `count` positions before, the latest first: (rows, count) float32.
+
+        0 before the response began; NaN where a number is missing.
+        """
+        ...
 
 
 def at(logp: Tensor, token: Tensor) -> Tensor:

@@ -301,7 +301,7 @@ class SweepSpec(Presentation, Search, frozen=True):
             raise UserError(f"{where} has a range; accepted: values{known}")
         for each in parameter.listed or ():
             word = split(str(each)) if name == "decode.criterion" else {"criterion": each}
-            own = name == "decode.criterion" and own_criterion(word["criterion"]) is not None
+            own = name == "decode.criterion" and own_criterion(str(word["criterion"])) is not None
             if name in CHOICES and word["criterion"] not in CHOICES[name] and not own:
                 raise unknown(where, each, CHOICES[name])
             if word.get("side", "below") not in get_args(Side):

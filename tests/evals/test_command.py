@@ -56,9 +56,8 @@ def test_the_stock_command_runs_our_model_on_our_task(finished):
     assert "avg@4" in done.stdout
     assert "|aime24 (2 of 30 problems)|" in done.stdout
     config = results["config"]["rlvr_dir"]
-    assert config["decoding"] == {
-        "mode": "extrapolate", "primary": "base", "criterion": "delta_logp", "tau": -0.2, "gamma": 0.05,
-    }  # fmt: skip
+    asked = {"mode": "extrapolate", "primary": "base", "criterion": "delta_logp", "tau": -0.2, "gamma": 0.05}
+    assert asked.items() <= config["decoding"].items()
     assert (config["seed"], config["totals"]["responses"]) == (3, 8)
     assert config["chat"].startswith("the template of ")
     assert results["configs"]["aime24"]["doc_to_text"].endswith("final answer within \\boxed{}.")

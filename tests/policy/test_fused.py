@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from harness.bench.fused import LOGIT_KINDS, NATS, at_the_steps, check, mixed_batch
-from harness.policy import fused
 from harness.policy.algorithm import Decision, decide
 from harness.policy.combine import Pair
 from harness.policy.rule import Rows, Rules
 from harness.policy.step import Requests, Step
+from harness.policy.table import by_torch
 from harness.policy.target import Policies
 from harness.policy.truncations import MinP, Typical
 from tests.policy.rules import gate, rule
@@ -136,7 +136,7 @@ def test_rows_that_need_policies_torch_decides_by_itself(interpreted, name):
     batch = replace(batch, rows=rows)
     got = interpreted("fused", batch=batch)
     want = decide(batch.logits, batch.rules, batch.requests, Pair(300))
-    apart = torch.tensor([fused.by_torch(row) for row in rows])
+    apart = torch.tensor([by_torch(row) for row in rows])
     assert 40 <= apart.sum() < 120
     for field in ("token", "proposed", "replaced", "delta_logp"):
         assert getattr(got, field)[apart].equal(getattr(want, field)[apart])

@@ -101,9 +101,9 @@ def test_what_a_request_says_of_sampling_takes_the_place_of_the_command_line(cli
         )
         return {name: answer.rlvr.get(name) for name in ("temperature", "top_p", "min_p")}
 
-    assert drawn() == {"temperature": 1, "top_p": 0.6, "min_p": None}
+    assert drawn() == {"temperature": 1, "top_p": 0.6, "min_p": 0}
     assert drawn(min_p=0.1) == {"temperature": 1, "top_p": 1, "min_p": 0.1}
-    assert drawn(temperature=0) == {"temperature": 0, "top_p": 1, "min_p": None}
+    assert drawn(temperature=0) == {"temperature": 0, "top_p": 1, "min_p": 0}
 
 
 def test_the_models_are_the_pair_and_its_rules(client):

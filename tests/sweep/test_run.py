@@ -111,8 +111,14 @@ def test_a_changed_sweep_is_refused_with_the_difference(grid):
     folder = SweepFolder.of(sweep(), grid)
     with pytest.raises(UserError) as caught:
         folder.settle(sweep(sampling={"samples": 3, "max_tokens": 40}))
-    assert "-sampling: {temperature: 1.0, top_p: 0.7, min_p: 0.0, typical_p: 1.0, max_tokens: 40, samples: 2, seed: 0}" in str(caught.value)
-    assert "+sampling: {temperature: 1.0, top_p: 0.7, min_p: 0.0, typical_p: 1.0, max_tokens: 40, samples: 3, seed: 0}" in str(caught.value)
+    assert (
+        "-sampling: {temperature: 1.0, top_p: 0.7, min_p: 0.0, typical_p: 1.0, max_tokens: 40, samples: 2, seed: 0}"
+        in str(caught.value)
+    )
+    assert (
+        "+sampling: {temperature: 1.0, top_p: 0.7, min_p: 0.0, typical_p: 1.0, max_tokens: 40, samples: 3, seed: 0}"
+        in str(caught.value)
+    )
     fewer = sweep(parameters={"decode.tau": {"values": [-0.3]}, "decode.gamma": {"values": [0.0, 0.1]}})
     for extend in (False, True):
         with pytest.raises(UserError, match="begun with other settings"):

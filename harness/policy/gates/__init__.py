@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from torch import Tensor
 
-    from harness.policy.step import Step
+    from harness.policy.statistics import Step
 
 Side = Literal["below", "above"]
 MEMORY = 256  # positions that a gate may look back at
@@ -52,7 +52,6 @@ class Gate(BaseModel, frozen=True):
     place: ClassVar[str] = ""  # of somebody's own: where an engine's processes find it
     memory: ClassVar[int] = 0  # positions that it looks back at, with `remember` and `recall`; at most MEMORY
     redraws: ClassVar[bool] = False  # whether `redraw` says what its rows are redrawn from, in place of the target
-    threshold: ClassVar[tuple[float, bool]] = (0.0, False)  # where it holds: beyond this, below it (True) or above
 
     def value(self, step: Step) -> Tensor:
         """Return (rows,) numbers to compare with the threshold; NaN: it cannot know, and the response is refused."""
@@ -61,6 +60,11 @@ class Gate(BaseModel, frozen=True):
     def redraw(self, step: Step) -> Tensor:
         """Return (rows, vocab) weights to redraw from, at most 1."""
         raise NotImplementedError
+
+    @property
+    def threshold(self) -> tuple[float, bool]:
+        """Return beyond which value it holds, and whether below it, not above."""
+        return 0.0, False
 
     @property
     def everywhere(self) -> bool:
@@ -92,14 +96,6 @@ class Gate(BaseModel, frozen=True):
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             raise GateError(f"criterion={self.written!r}: {kind}{error}") from error
         return value
-
-    def __reduce__(self) -> Any:
-        """Cross process boundaries by its place, where it is somebody's own."""
-        if not self.source:
-            return super().__reduce__()
-        from harness.policy.own import rebuilt
-
-        return rebuilt, (self.place, self.source, self.model_dump())
 
     @property
     def own(self) -> dict[str, Any]:

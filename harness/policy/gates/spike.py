@@ -11,7 +11,7 @@ from harness.policy.gates import MEMORY, Threshold
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.policy.step import Step
+    from harness.policy.statistics import Step
 
 
 class Spike(Threshold, frozen=True):

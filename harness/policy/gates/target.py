@@ -11,14 +11,19 @@ from harness.policy.statistics import at
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.policy.step import Step
+    from harness.policy.statistics import Step
 
 
 class Always(Gate, frozen=True):
     """Every token is drawn from the target."""
 
     name, label = "always", "every token"
-    statistic, threshold = "random", (-inf, False)  # a number in [0, 1) is above it
+    statistic = "random"
+
+    @property
+    def threshold(self) -> tuple[float, bool]:
+        """A number in [0, 1) is above it."""
+        return -inf, False
 
 
 class Coupling(Gate, frozen=True):
