@@ -343,7 +343,8 @@ def _golds(
         every = {problem for problem, _ in snapshot.held} <= kept.keys()
         if golds != PUBLISHED or config is None or judge == OFFICIAL or not every:
             raise
-        return {PUBLISHED: kept}, BenchmarkFacts(config.data, snapshot.about.get("problems"), grader=judge)
+        shown = Presentation.kept(snapshot.about.get("presentation", {})).shown()
+        return {PUBLISHED: kept}, BenchmarkFacts(config.data, snapshot.about.get("problems"), None, shown, judge)
     found: dict[str, Mapping[str, Gold]] = {
         version: {f"{task}/{key}": gold for key, gold in answers.items()}
         for version, answers in all_golds(benchmark, golds).items()

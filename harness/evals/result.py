@@ -54,6 +54,7 @@ class ProvenanceFile(Stored, frozen=True):
     shared: Text | None = None
     data: Text | None = None
     benchmark_size: Count | None = None
+    examples: Count | None = None
     grader: Text | None = None
     graded_with: dict[str, Text] | None = None
     golds: Annotated[Name, Field(min_length=1)] | None = None
