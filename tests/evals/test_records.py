@@ -90,10 +90,11 @@ def test_results_of_records_are_those_of_the_evaluation(engine, data_dir, tmp_pa
             assert same.config_hash == result.config_hash
     graded = read_results([results[0].provenance["record"]], tmp_path, data_dir=data_dir, grader="plain")
     assert graded[0].provenance["grader"] == "plain"
-    with pytest.raises(UserError, match="is not in"):
-        read_results(["zzz"], tmp_path)
-    with pytest.raises(UserError, match="does not exist"):
-        read_results(["zzz"], tmp_path / "none")
+    with pytest.raises(UserError, match="record='0000000' is not in"):
+        read_results(["0000000"], tmp_path)
+    for store in (tmp_path, tmp_path / "none"):  # what is no beginning of a hash is a mistyped file or folder
+        with pytest.raises(UserError, match="results: 'zzz' does not exist"):
+            read_results(["zzz"], store)
 
 
 def test_a_record_without_right_answers_is_left_out_of_a_store_and_named(engine, data_dir, tmp_path, capsys):
