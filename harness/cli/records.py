@@ -39,7 +39,8 @@ def records_list(store: RecordsFolder = RECORDS) -> None:
         state = "finished" if row["finished"] else f"{row['held']} of {row['asked']}"
         damage = f"  damaged: {'; '.join(row['damage'])}" if row["damage"] else ""
         graders = f"  graded: {', '.join(row['graders'])}" if row["graders"] else ""
-        echo(f"{row['record']}  {row['decoding']}  {state}, {row['tokens']:,} tokens{graders}{damage}")
+        shares = "".join(f", {row[n]:.1%} {n}" for n in ("replaced", "changed") if row[n] is not None)
+        echo(f"{row['record']}  {row['decoding']}  {state}, {row['tokens']:,} tokens{shares}{graders}{damage}")
 
 
 @app.command("show")
