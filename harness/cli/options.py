@@ -10,7 +10,7 @@ are options, too), for `harness.spec.load_eval`.
 import inspect
 from collections.abc import Callable, Collection
 from functools import wraps
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
@@ -73,13 +73,11 @@ def _option(info: FieldInfo, kind: type, *names: str) -> Any:
 def _kind(info: FieldInfo) -> type | None:
     """Return the type of a field as a command line has it: numbers and switches by themselves, names as text."""
     every = [info.annotation, *get_args(info.annotation)]
-    if any(isinstance(each, type) and issubclass(each, dict) for each in every) or dict in map(_origin, every):
+    if any(isinstance(each, type) and issubclass(each, dict) for each in every) or dict in [
+        get_origin(each) for each in every
+    ]:
         return None
     for kind in (bool, int, float):
         if kind in every and "auto" not in str(info.annotation):
             return kind
     return str
-
-
-def _origin(annotation: Any) -> Any:
-    return getattr(annotation, "__origin__", None)

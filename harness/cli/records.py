@@ -7,6 +7,7 @@ import typer
 
 from harness.cli.base import echo, echo_json, group
 from harness.cli.options import spec_options
+from harness.errors import UserError
 from harness.files import make_folder
 from harness.spec import EvalSpec
 
@@ -78,7 +79,6 @@ def records_results(
     \b
         rlvr-dir records results --grader plain --out runs/plain && rlvr-dir track sync runs/plain
     """
-    from harness.errors import UserError
     from harness.evals.from_records import result_of_record
     from harness.evals.show import score
     from harness.records import RecordStore
@@ -110,7 +110,6 @@ def records_grade(
     """
     import json
 
-    from harness.errors import UserError
     from harness.evals.from_records import grade_again
     from harness.records import RecordStore
 
@@ -199,7 +198,6 @@ def records_import(
         rlvr-dir records import samples_gsm8k_*.jsonl -d base --rl org/its-rl
         rlvr-dir compare runs/records --grader official
     """
-    from harness.errors import UserError
     from harness.exchange.imported import import_foreign
     from harness.records.commands import import_official
     from harness.spec import parse_decoding

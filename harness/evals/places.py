@@ -55,10 +55,10 @@ def read_results(
         found += [replace(result, name=name) if name else result for result in _read(path, store, run, how)]
     if not found:
         raise UserError("results: nothing to read there; accepted: files or folders that eval has written, or records")
-    names: dict[Any, dict[str, None]] = {}
+    called: dict[Any, dict[str, None]] = {}
     for result in found:
-        names.setdefault((result.config_hash, result.pair), {})[result.name or "no name"] = None
-    for same in dict.fromkeys(tuple(each) for each in names.values() if len(each) > 1):
+        called.setdefault((result.config_hash, result.pair), {})[result.name or "no name"] = None
+    for same in dict.fromkeys(tuple(each) for each in called.values() if len(each) > 1):
         told = "the same results are given under several names, and each is compared as if it were another: "
         print(f"rlvr-dir: {told}{', '.join(map(visible, same))}", file=sys.stderr)
     return found

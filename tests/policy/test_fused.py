@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from harness.bench.fused import LOGIT_KINDS, NATS, at_the_steps, check, mixed_batch
+from harness.bench.fused import LOGIT_KINDS, NATS, check, mixed_batch
 from harness.policy import Decision, Noise, Rule, RuleRow, decide
 from harness.policy.criteria import statistic
+from tests.policy.stepping import at_the_steps
 
 TIMES = int(os.environ.get("RLVR_DIR_TEST_TIMES", "1"))  # so many times the rows
 
