@@ -11,13 +11,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from harness.errors import UserError
 from harness.files import check_writable
+from harness.spec import PUBLISHED, TINY, Decoding, EvalSpec, Pair, Presentation
+from harness.spec.presentation import DEFAULT_GRADER
 
 if TYPE_CHECKING:
     from harness.decode import Engine
     from harness.evals import EvalResult
     from harness.evals.benchmark import Benchmark
-    from harness.spec import EvalSpec, Presentation
     from harness.spec.decoding import Mode
     from harness.train.backends import Source, Validate, ValidationScores
     from harness.train.folder import Inputs
@@ -54,7 +56,6 @@ def _check_adapter(spec: "TrainSpec", base: str) -> None:
     from transformers import AutoConfig
 
     from harness.decode.adapter import MODEL_TYPES, PROJECTIONS
-    from harness.errors import UserError
 
     kind = AutoConfig.from_pretrained(base, trust_remote_code=spec.trust_remote_code).model_type
     targets = spec.lora.targets if spec.lora else ()
@@ -73,7 +74,6 @@ def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = 
     Raises:
         UserError: the data cannot be read, or the tiny weights are missing.
     """
-    from harness.spec import TINY
     from harness.train.data import read_problems
 
     if spec.data == TINY:
@@ -93,7 +93,6 @@ def watched(spec: "TrainSpec") -> dict[str, list[dict[str, Any]]]:
     """Return the problems of the benchmarks that are validated on the way, by name: the messages that `rlvr-dir eval`
     makes of each, its right answers, and who grades the responses."""
     from harness.evals.prompts import prompt_sets
-    from harness.spec import PUBLISHED
 
     asked = _evaluation(spec, _base(spec), _base(spec), "base", on_the_way=True)
     sets = prompt_sets(asked, cast("Engine", _Messages()))
@@ -118,7 +117,6 @@ class _Messages:
 def lacks(spec: "TrainSpec") -> "list[str]":
     """List what a training through verl would stop at here before it starts: its data, its base's positions, what it is
     validated on."""
-    from harness.errors import UserError
     from harness.train.data import read_problems
     from harness.train.verl.context import check_context
     from harness.train.verl.data import rows
@@ -144,8 +142,6 @@ def lacks(spec: "TrainSpec") -> "list[str]":
 
 def _base(spec: "TrainSpec") -> str:
     """Return the base as others find it: an absolute folder, or a hub id."""
-    from harness.spec import TINY
-
     if spec.base == TINY:
         from harness.tiny import tiny_pair
 
@@ -162,7 +158,6 @@ def inputs(spec: "TrainSpec") -> "Inputs":
     from harness.digest import digest
     from harness.evals.task_file import LmEvalBenchmark
     from harness.records.config import fingerprint
-    from harness.spec.presentation import DEFAULT_GRADER
     from harness.train.folder import Input
 
     found, base = {}, _base(spec)
@@ -185,7 +180,6 @@ def inputs(spec: "TrainSpec") -> "Inputs":
 
 def _check_watched(spec: "TrainSpec", validated: "list[Benchmark]") -> None:
     """Refuse to watch, or to choose by, what is not validated, or what the backend cannot score on the way."""
-    from harness.errors import UserError
     from harness.evals.task_file import LmEvalBenchmark
 
     names, watch = [each.name for each in validated], spec.validation.watch
@@ -245,9 +239,6 @@ def benchmarks(spec: "TrainSpec", tasks: Sequence[str]) -> "dict[str, Benchmark]
 def _presentation(spec: "TrainSpec") -> "Presentation":
     """Return how the benchmarks of a validation are put and graded: where it does not say it, by the training's prompt,
     and by `dapo.grader` if that is not the default."""
-    from harness.spec import Presentation
-    from harness.spec.presentation import DEFAULT_GRADER
-
     rewards = None if spec.dapo.grader == DEFAULT_GRADER else spec.dapo.grader
     return spec.validation.over(Presentation(prompt=spec.prompt, grader=rewards))
 
@@ -333,8 +324,6 @@ def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None
 
 def _evaluation(spec: "TrainSpec", base: str, rl: str, mode: "Mode", *, on_the_way: bool) -> "EvalSpec":
     """Return the evaluation that a validation is."""
-    from harness.spec import Decoding, EvalSpec, Pair
-
     asked = spec.validation
     return EvalSpec(
         pair=Pair(base=base, rl=rl, trust_remote_code=spec.trust_remote_code),

@@ -52,6 +52,7 @@ def test_every_command_that_decodes_takes_every_engine_option_of_eval():
         (["eval", "--tasks", "tiny_easy", "--mode", "replace"], "tau is missing"),
         (["eval", "--tasks", "tiny_easy", "--pair", "dapo"], "pair='dapo' is not known"),
         (["eval", "--tasks", "tiny_easy", "--base", "x"], "is only half a pair"),
+        (["eval", "--tasks", "tiny_easy", "--rl", "x"], "pretrained='x' is only half a pair: give base= "),
         (["eval", "--tasks", "tiny_easy", "-d", "replace,tua=1"], "decoding='tua' is not known"),
         (["eval", "--tasks", "tiny_easy", "-d", "rl", "--tau", "-1"], "both say how to decode; give one of them"),
         (["eval", "--tasks", "tiny_easy", "-d", "rl", "-d", "rl"], "rl is asked for twice"),

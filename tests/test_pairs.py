@@ -6,11 +6,13 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from harness.bench.random_pair import tokenizer
 from harness.cli import app
 from harness.decode.engine import single_engine
+from harness.decode.weights import PICKLE
 from harness.errors import UserError
 from harness.pairs import examine, zoo_table
 from harness.spec import EngineSpec, Pair, preset, zoo
@@ -64,6 +66,14 @@ def test_a_pair_without_weights_runs_once_they_are_there(write):
     assert [each.split("=")[0] for each in found.warned] == ["base", "rl"]
     assert all("has no weights yet" in each for each in found.warned)
     assert found.lines()[1] == "it runs"
+
+
+def test_a_pickle_of_more_than_tensors_does_not_run(write):
+    pair = write()
+    for role, content in (("base", {}), ("rl", {"more": Path.cwd})):
+        torch.save(content, Path(getattr(pair, role), "pytorch_model.bin"))
+    found = examine(pair, TRANSFORMERS)
+    assert (found.verdict, found.why) == ("refused", f"rl={pair.rl!r} (pytorch_model.bin): {PICKLE}")
 
 
 @pytest.mark.parametrize("key", ["use_mrope", "unsloth_fixed", "_attn_implementation_autoset"])

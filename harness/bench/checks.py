@@ -58,6 +58,7 @@ def logits(pair: Pair, settings: Findings) -> Findings:
     """
     import torch
 
+    from harness.decode.progress import Progress
     from harness.decode.transformers_pair import TransformersPair
 
     dtype = settings.get("dtype", "float32")
@@ -65,7 +66,9 @@ def logits(pair: Pair, settings: Findings) -> Findings:
         began = time.monotonic()
         routes = {
             "alone": [r for request in _prompts(engine, "alone", 8, 24) for r in engine.generate([request])],
-            "joining": list(engine.serve(_Arrivals(_prompts(engine, "joining", 24, 32), every=7), _silent())),
+            "joining": list(
+                engine.serve(_Arrivals(_prompts(engine, "joining", 24, 32), every=7), Progress.of(False, 0))
+            ),
             "together": list(engine.generate(_prompts(engine, "together", 16, 24))),
         }
         decoded, facts = time.monotonic() - began, _facts(engine)
@@ -327,12 +330,6 @@ class _Arrivals:
         if self.asked % self.every != 1:
             raise StopIteration
         return next(self.requests)
-
-
-def _silent() -> Any:
-    from harness.decode.progress import Progress
-
-    return Progress.of(False, 0)
 
 
 def _facts(engine: Any) -> Findings:

@@ -18,6 +18,8 @@ from contextlib import contextmanager, nullcontext
 from datetime import date
 from typing import Any
 
+import torch
+
 from harness.bench.decode import machine
 
 VOCAB = 151_936  # Qwen2.5's
@@ -53,8 +55,6 @@ def bench_decision(
         largest growth of the process over a decision as a multiple of one batch of logits; `paths`, see `count_paths`;
         `gpu`, see `on_gpu`, or None; `machine`, `settings`.
     """
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     found: dict[str, Any] = {"ms_a_row": {}, "replaced": {}, "memory": {}}
@@ -74,8 +74,6 @@ def bench_decision(
 
 def _batch(scale: Any, rows: int, vocab: int, dtype: Any = None, device: str = "cpu") -> tuple[Any, Any]:
     """Draw base's logits, of deviation `scale` (a number, or one a row), and RL's near them: (rows, vocab) each."""
-    import torch
-
     generator = torch.Generator(device).manual_seed(0)
     base = torch.randn(rows, vocab, generator=generator, device=device) * scale
     rl = base + 0.1 * torch.randn(rows, vocab, generator=generator, device=device)
@@ -114,7 +112,6 @@ def as_on_a_gpu() -> Iterator[None]:
 
 def _measure(scale: float, rows: int, vocab: int, rounds: int, top_p: float) -> dict[str, Any]:
     """Measure one shape on a CPU; its parts take turns, so that a busy machine slows all of them alike."""
-    import torch
 
     base, rl = _batch(scale, rows, vocab)
     step = _steps(base, rl, torch.arange(rows))
@@ -148,7 +145,6 @@ def count_paths(vocab: int, rows: int = 4) -> dict[str, dict[str, Any] | None]:
         temporaries that are held at most, a logit of one model, and for `fused` `moved`, the bytes that its kernels
         load and store, a logit of one model. `fused` is None where Triton is not installed.
     """
-    import torch
 
     step = _steps(*_batch(SHAPES["peaked"], rows, vocab), torch.arange(rows))
     found: dict[str, dict[str, Any] | None] = {}
@@ -171,7 +167,6 @@ def count_paths(vocab: int, rows: int = 4) -> dict[str, dict[str, Any] | None]:
 
 def _count_fused(vocab: int, rows: int = 2) -> dict[str, Any]:
     """Return the fused path's figures for `count_paths`: run where Triton interprets its kernels."""
-    import torch
     from torch.utils._python_dispatch import _disable_current_modes
     from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
 
@@ -235,7 +230,6 @@ def watched(run: Callable[[], Any]) -> dict[str, Any]:
     Returns:
         `operators`: how many, views and allocations included; `waits`: their names, in order.
     """
-    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     operators: list[str] = []
@@ -298,7 +292,6 @@ def on_gpu(
         path, of the fused path with `force`, and of the fused path replayed as a CUDA graph (the GPU alone); of both
         paths bytes of temporaries a logit, waits; microseconds of each kernel.
     """
-    import torch
 
     from harness.bench.fused import NATS, check, mixed_batch, outcome
 
@@ -342,7 +335,6 @@ def _same(got: Any, whole: Any, part: list[int]) -> bool:
 
 
 def _gpu_speed(logits: tuple[Any, Any], rule: Any, rounds: int) -> dict[str, Any]:
-    import torch
 
     from harness.policy.fused import decide_fused, force
 
@@ -385,8 +377,6 @@ def _gpu_speed(logits: tuple[Any, Any], rule: Any, rounds: int) -> dict[str, Any
 
 
 def _median_ms(run: Callable[[], Any], rounds: int) -> float:
-    import torch
-
     times = []
     for number in range(rounds + 2):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -13,7 +13,7 @@ Three questions, of rows of every kind under every rule:
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, inf
 
@@ -26,7 +26,7 @@ from harness.policy.algorithm import Decision, decide
 from harness.policy.combine import Pair
 from harness.policy.fused import TILE, Work, run_kernels, statistics_of
 from harness.policy.gates import Threshold, gate_of, gates
-from harness.policy.noise import MULTIPLY_1, MULTIPLY_2, PROPOSE, REDRAW, STEP
+from harness.policy.noise import PROPOSE, REDRAW
 from harness.policy.rule import Rows, Rule, Rules
 from harness.policy.statistics import cross_entropy, entropy, kl_divergence
 from harness.policy.step import Requests, Step
@@ -261,13 +261,13 @@ def _inexact(batch: DecisionBatch, got: Outcome) -> int:
 
 def _brute_force(mass: torch.Tensor, top_p: list[float], u: torch.Tensor) -> torch.Tensor:
     """Draw by sorting: (n, vocab) float32 masses, summed up as integers -> (n,) tokens. u is a multiple of 2^-53."""
-    order, upto, nucleus = _sorted(mass, top_p)
+    order, upto, nucleus = sorted_masses(mass, top_p)
     points = [(int(x * 2**53) * whole) >> 53 for x, whole in zip(u.tolist(), nucleus, strict=True)]
     at = torch.searchsorted(upto, torch.tensor(points, device=mass.device)[:, None], right=True)
     return order.gather(1, at.clamp(max=mass.shape[1] - 1))[:, 0]
 
 
-def _sorted(mass: torch.Tensor, top_p: list[float]) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
+def sorted_masses(mass: torch.Tensor, top_p: list[float]) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
     """Return tokens in order, the mass up to and with each (both (n, vocab) int64), and the mass of every nucleus."""
     mass, order = torch.sort(mass, dim=1, descending=True, stable=True)
     weights = mass.long()
@@ -276,40 +276,6 @@ def _sorted(mass: torch.Tensor, top_p: list[float]) -> tuple[torch.Tensor, torch
     limits = [max(1, ceil(Fraction(p) * 2**60)) if p < 1 else whole for p, whole in zip(top_p, total, strict=True)]
     limit = torch.tensor(limits, device=mass.device)[:, None]
     return order, upto, weights.where(upto - weights < limit, 0).sum(1).tolist()
-
-
-def at_the_steps(batch: DecisionBatch, got: Outcome) -> DecisionBatch:
-    """Give the rows new keys that put each draw's point just before or just after a step of the cumulative mass.
-
-    Every second row's proposal is meant, the others' redraw. The steps are those of the kernels' own masses; one that
-    is off by more than some hundred of 2^60 gives another token.
-    """
-    rows = range(len(batch.rows))
-    policies = torch.arange(len(rows), device=got.mass.device) % 2
-    mass = got.mass[torch.arange(len(rows), device=got.mass.device), policies]
-    _, upto, nucleus = _sorted(mass, [row.truncation.top_p for row in batch.rows])
-    keys = []
-    for i in rows:
-        whole, steps = nucleus[i], upto[i].unique()
-        steps = steps[steps <= whole].tolist()
-        step = steps[(i // 4) % len(steps)] if i % 3 else whole  # the nucleus' end, every third time
-        bits = min(-(-step * 2**53 // whole), 2**53)  # the least u whose point is not before the step
-        bits = bits - 1 if i // 2 % 2 or bits == 2**53 else bits
-        keys.append(_key_of(bits, int(batch.positions[i]), (PROPOSE, REDRAW)[i % 2]))
-    return replace(batch, keys=torch.tensor(keys, device=batch.keys.device))
-
-
-def _key_of(bits: int, position: int, stream: int) -> int:
-    """Return the key whose noise at this position is bits / 2^53, which exists as splitmix64 is a bijection."""
-    value = bits << 11
-    for added in (stream, position):
-        value ^= (value >> 31) ^ (value >> 62)
-        value = value * pow(MULTIPLY_2, -1, 2**64) % 2**64
-        value ^= (value >> 27) ^ (value >> 54)
-        value = value * pow(MULTIPLY_1, -1, 2**64) % 2**64
-        value ^= (value >> 30) ^ (value >> 60)
-        value = (value - STEP - added) % 2**64
-    return value - 2**64 if value >= 2**63 else value
 
 
 def _alone(batch: DecisionBatch) -> torch.Tensor:

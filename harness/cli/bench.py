@@ -1,5 +1,6 @@
 """`rlvr-dir bench`: speed and memory, measured side by side in one run."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import typer
 
 from harness.bench.steps import LIMIT_S, STEPS
 from harness.cli.base import group
-from harness.errors import unknown
+from harness.errors import UserError, unknown
 from harness.markdown import markdown_table
 
 app = group("Speed and memory, measured side by side in one run.")
@@ -27,7 +28,6 @@ def bench_decode_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
     """Measure tokens per CPU-second: RL alone, the pair, transformers as we and others use it, one token a call."""
-    import json
 
     from harness.bench.decode import bench_decode
 
@@ -63,7 +63,6 @@ def bench_serve_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
     """Measure the server beside offline decoding of the same requests: tokens a second, time to the first token."""
-    import json
 
     from harness.bench.serve import bench_serve
 
@@ -96,7 +95,6 @@ def bench_decision_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
     """Time a row of Algorithm 1 at a large vocabulary, peaked and flat, beside what no decision can avoid."""
-    import json
 
     from harness.bench.decision import bench_decision
 
@@ -136,7 +134,6 @@ def bench_lora_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
     """Measure the memory of a pair whose RL model is a LoRA adapter, beside base alone and two whole models."""
-    import json
 
     from harness.bench.lora import SETUPS, bench_lora
 
@@ -162,7 +159,6 @@ def bench_train_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
     """Measure the share of a DAPO training that reweighting takes, and its processor time beside plain DAPO's."""
-    import json
 
     from harness.bench.train import COMPARED, bench_train
 
@@ -189,8 +185,6 @@ def bench_train_command(
 
 
 def _shares(name: str, text: str) -> tuple[float, ...]:
-    from harness.errors import UserError
-
     try:
         found = tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -201,8 +195,6 @@ def _shares(name: str, text: str) -> tuple[float, ...]:
 
 
 def _whole(name: str, text: str) -> tuple[int, ...]:
-    from harness.errors import UserError
-
     try:
         found = tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -229,7 +221,6 @@ def bench_grade_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
     """Time both graders on 960 integer answers, 8,704 Minerva-like ones and 200 hostile ones, in one run."""
-    import json
 
     from harness.bench.grade import bench_grade, count_rules, read_answers
 
@@ -269,7 +260,6 @@ def bench_report_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
     """Time reading 68 results, building their report and writing it."""
-    import json
 
     from harness.bench.report import bench_report
 
@@ -290,7 +280,6 @@ def bench_start_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
     """Time `--help`, the start-up hook, and the first token of the tiny pair in vLLM."""
-    import json
 
     from harness.bench.start import bench_start
 
@@ -321,7 +310,6 @@ def bench_records_command(
     \b
         rlvr-dir bench records --responses 960 --decodings 17
     """
-    import json
 
     from harness.bench.records import bench_records
 
@@ -394,7 +382,6 @@ def bench_statistics_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
     """Simulate what printed intervals and p values are worth: coverage and false claims (docs/statistics.md)."""
-    import json
 
     from harness.bench.statistics import bench_statistics, tables
 

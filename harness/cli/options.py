@@ -3,14 +3,14 @@
     @spec_options(Sampling, EngineSpec, only=("seed", "dtype"))
     def command(file: ..., options: dict[str, Any]) -> None:
 
-`options` then holds what was given, by the field's name (`pretrained` and `revision` for `rl` and `rl_revision`), for
-`harness.spec.load_eval`.
+`options` then holds what was given, by the field's name (`pretrained` and `revision` for `rl` and `rl_revision`, which
+are options, too), for `harness.spec.load_eval`.
 """
 
 import inspect
 from collections.abc import Callable, Collection
 from functools import wraps
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
@@ -58,26 +58,26 @@ def _options(spec: type[Spec]) -> list[tuple[str, Any]]:
     for field, info in spec.options().items():
         kind = _kind(info)
         if info.description and kind is not None and not (spec is EvalSpec and field == "pair"):
-            found.append((OPTIONS.get(field, field), _option(info, kind)))
+            name = OPTIONS.get(field, field)
+            found.append((name, _option(info, kind, *(() if name == field else (name, field)))))
     return found
 
 
-def _option(info: FieldInfo, kind: type) -> Any:
+def _option(info: FieldInfo, kind: type, *names: str) -> Any:
     default = None if info.default in (None, (), PydanticUndefined, False) else info.default
     shown = "" if default is None or f"{default}" in (info.description or "") else f" Default {default}."
-    return Annotated[kind | None, typer.Option(help=f"{info.description}{shown}")]
+    spelt = [f"--{name.replace('_', '-')}" for name in names]
+    return Annotated[kind | None, typer.Option(*spelt, help=f"{info.description}{shown}")]
 
 
 def _kind(info: FieldInfo) -> type | None:
     """Return the type of a field as a command line has it: numbers and switches by themselves, names as text."""
     every = [info.annotation, *get_args(info.annotation)]
-    if any(isinstance(each, type) and issubclass(each, dict) for each in every) or dict in map(_origin, every):
+    if any(isinstance(each, type) and issubclass(each, dict) for each in every) or dict in [
+        get_origin(each) for each in every
+    ]:
         return None
     for kind in (bool, int, float):
         if kind in every and "auto" not in str(info.annotation):
             return kind
     return str
-
-
-def _origin(annotation: Any) -> Any:
-    return getattr(annotation, "__origin__", None)

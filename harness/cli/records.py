@@ -7,6 +7,7 @@ import typer
 
 from harness.cli.base import echo, echo_json, group
 from harness.cli.options import spec_options
+from harness.errors import UserError
 from harness.files import make_folder
 from harness.spec import EvalSpec
 
@@ -39,7 +40,8 @@ def records_list(store: RecordsFolder = RECORDS) -> None:
         state = "finished" if row["finished"] else f"{row['held']} of {row['asked']}"
         damage = f"  damaged: {'; '.join(row['damage'])}" if row["damage"] else ""
         graders = f"  graded: {', '.join(row['graders'])}" if row["graders"] else ""
-        echo(f"{row['record']}  {row['decoding']}  {state}, {row['tokens']:,} tokens{graders}{damage}")
+        shares = "".join(f", {row[n]:.1%} {n}" for n in ("replaced", "changed") if row[n] is not None)
+        echo(f"{row['record']}  {row['decoding']}  {state}, {row['tokens']:,} tokens{shares}{graders}{damage}")
 
 
 @app.command("show")
@@ -77,7 +79,6 @@ def records_results(
     \b
         rlvr-dir records results --grader plain --out runs/plain && rlvr-dir track sync runs/plain
     """
-    from harness.errors import UserError
     from harness.evals.from_records import result_of_record
     from harness.evals.show import score
     from harness.records import RecordStore
@@ -109,7 +110,6 @@ def records_grade(
     """
     import json
 
-    from harness.errors import UserError
     from harness.evals.from_records import grade_again
     from harness.records import RecordStore
 
@@ -198,7 +198,6 @@ def records_import(
         rlvr-dir records import samples_gsm8k_*.jsonl -d base --rl org/its-rl
         rlvr-dir compare runs/records --grader official
     """
-    from harness.errors import UserError
     from harness.exchange.imported import import_foreign
     from harness.records.commands import import_official
     from harness.spec import parse_decoding

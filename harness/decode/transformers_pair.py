@@ -16,7 +16,7 @@ from harness.decode.plan import Plan
 from harness.decode.precision import exact_float32
 from harness.decode.progress import Progress
 from harness.decode.types import Rollout
-from harness.decode.weights import other_shape
+from harness.decode.weights import PICKLE, other_shape
 from harness.errors import UserError
 from harness.policy.combine import Carried
 from harness.progress import phase
@@ -94,6 +94,7 @@ class TransformersPair(PairEngine):
                 raise
             except Exception as error:  # of many kinds, by what reads the files
                 said = (str(error).strip() or type(error).__name__).splitlines()[0]
+                said = PICKLE if "weights_only" in said else said
                 raise UserError(f"{source}={name!r} cannot be loaded: {said}") from None
         model, found = loaded
         for weight, there, wanted in sorted(found["mismatched_keys"])[:1]:

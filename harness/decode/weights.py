@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
 
 INDEX = "model.safetensors.index.json"
+PICKLE = (
+    "its weights are a pickle that holds more than tensors, and could run code, so it is not loaded; accepted: "
+    "safetensors, to which those who trust the file can convert it"
+)
 CORNER = (4, 64)  # of a matrix, the rows and columns that stand for it; of a vector, the last many
 
 
@@ -67,7 +71,8 @@ def check_weights_there(where: str, folder: Path) -> None:
         folder: of a checkpoint.
 
     Raises:
-        UserError: no weights, a file that is not whole, or an index that names what is not there.
+        UserError: no weights, a file that is not whole or holds more than tensors, or an index that names what is not
+            there.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -80,9 +85,11 @@ def check_weights_there(where: str, folder: Path) -> None:
     for file in dict.fromkeys(named.values()):
         if not (folder / file).is_file():
             raise UserError(f"{where}: its {index} names {file}, which is not there; {whole}")
-    files = [folder / file for file in dict.fromkeys(named.values())] or sorted(folder.glob("model*.safetensors"))
+    files = [folder / file for file in dict.fromkeys(named.values())]
+    files = files or sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
     for path in files:
         if path.suffix != ".safetensors":
+            _check_pickle(where, path)
             continue
         try:
             with safe_open(path, "pt") as tensors:
@@ -95,6 +102,17 @@ def check_weights_there(where: str, folder: Path) -> None:
         lost = sorted(tensor for tensor, file in named.items() if file == path.name and tensor not in held)
         if lost:
             raise UserError(f"{where}: its {index} says that {path.name} holds {lost[0]}, which it does not; {whole}")
+
+
+def _check_pickle(where: str, path: Path) -> None:
+    """Refuse a pickle that names more than tensors are made of; nothing in it is run."""
+    from torch.serialization import get_unsafe_globals_in_checkpoint
+
+    more = []
+    with suppress(OSError, RuntimeError, ValueError):  # cut short, or of an old format: the engine says what it is
+        more = get_unsafe_globals_in_checkpoint(path)
+    if more:
+        raise UserError(f"{where} ({path.name}): {PICKLE}")
 
 
 def check_shapes(where: str, name: str, config: Any, trust_remote_code: bool = False) -> None:

@@ -46,8 +46,10 @@ class BenchmarkFacts:
     grader: str | None = None
 
     def provenance(self) -> dict[str, Any]:
-        """Return what a result says of it."""
-        return {"data": self.data, **({"benchmark_size": self.problems} if self.problems else {})}
+        """Return what a result says of it; how many examples are shown, of a benchmark of ours alone."""
+        size = {"benchmark_size": self.problems} if self.problems else {}
+        examples = {"examples": len((self.presentation or {}).get("examples", ()))} if self.grader else {}
+        return {"data": self.data, **size, **examples}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.errors import DamagedError, UserError
 from harness.evals.benchmark import Benchmark, BenchmarkFacts
@@ -20,10 +20,6 @@ from harness.records import Drawing, Key, RecordStore, Snapshot, judge_name
 from harness.records.journal import header
 from harness.records.verdicts import OFFICIAL, grade_record, judges, latest_verdicts, read_verdicts, versions
 from harness.spec import Decoding, Presentation, Sampling, parse
-
-if TYPE_CHECKING:
-    from harness.evals.loop import Job
-
 
 _RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
 
@@ -67,15 +63,6 @@ def result_of_record(
     answers, facts = _golds(snapshot, golds, data_dir)
     names, width, part = _extent(snapshot, [*next(iter(answers.values()))], problems, samples, partial)
     return _result(snapshot, names, width, answers, facts, _name(grader or facts.grader or DEFAULT_GRADER), part)
-
-
-def result_of_job(job: "Job", store: RecordStore) -> EvalResult | None:
-    """Return the result of a job of an evaluation if the store holds all of it, else None; nothing is decoded."""
-    snapshot = job.read(store)
-    if snapshot is None or snapshot.config is None or len(job.held(snapshot)) < len(job.requests):
-        return None
-    names = list(dict.fromkeys(request.problem for request in job.requests))
-    return _result(snapshot, names, job.sampling.samples, job.golds, job.benchmark, job.grader)
 
 
 def record_of(result: EvalResult) -> Snapshot | None:
@@ -343,7 +330,8 @@ def _golds(
         every = {problem for problem, _ in snapshot.held} <= kept.keys()
         if golds != PUBLISHED or config is None or judge == OFFICIAL or not every:
             raise
-        return {PUBLISHED: kept}, BenchmarkFacts(config.data, snapshot.about.get("problems"), grader=judge)
+        shown = Presentation.kept(snapshot.about.get("presentation", {})).shown()
+        return {PUBLISHED: kept}, BenchmarkFacts(config.data, snapshot.about.get("problems"), None, shown, judge)
     found: dict[str, Mapping[str, Gold]] = {
         version: {f"{task}/{key}": gold for key, gold in answers.items()}
         for version, answers in all_golds(benchmark, golds).items()

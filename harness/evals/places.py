@@ -3,6 +3,7 @@
 results = read_results(["runs/demo", "DAPO=runs/dapo", "3f2a"], store="runs/records")
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from harness.evals.trainings import TrainingPlace, trainings_at
 from harness.records import RecordStore
 from harness.records.store import is_record
 from harness.spec.stored import Count, Stored, read_stored
+from harness.text import visible
 
 _P = TypeVar("_P")
 
@@ -53,6 +55,12 @@ def read_results(
         found += [replace(result, name=name) if name else result for result in _read(path, store, run, how)]
     if not found:
         raise UserError("results: nothing to read there; accepted: files or folders that eval has written, or records")
+    called: dict[Any, dict[str, None]] = {}
+    for result in found:
+        called.setdefault((result.config_hash, result.pair), {})[result.name or "no name"] = None
+    for same in dict.fromkeys(tuple(each) for each in called.values() if len(each) > 1):
+        told = "the same results are given under several names, and each is compared as if it were another: "
+        print(f"rlvr-dir: {told}{', '.join(map(visible, same))}", file=sys.stderr)
     return found
 
 
@@ -95,7 +103,7 @@ def _read(
             return [replace(result, provenance={**result.provenance, "pruned": pruned}) for result in found]
         records = RecordStore(path if RecordStore(path).names() else path / "records")
         return _of_records(records, records.names(), how)
-    if store is not None and RecordStore(store).names():
+    if store is not None and re.match("[0-9a-f]+(/|$)", place) and RecordStore(store).names():
         return _of_records(RecordStore(store), RecordStore(store).find(place), how)
     raise UserError(f"results: {place!r} does not exist; accepted: result files or folders of them, records, or run:ID")
 

@@ -1,7 +1,7 @@
 """One finished evaluation: a decoding on a benchmark, sample by sample, and the numbers that follow from it."""
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -54,6 +54,7 @@ class ProvenanceFile(Stored, frozen=True):
     shared: Text | None = None
     data: Text | None = None
     benchmark_size: Count | None = None
+    examples: Count | None = None
     grader: Text | None = None
     graded_with: dict[str, Text] | None = None
     golds: Annotated[Name, Field(min_length=1)] | None = None
@@ -188,7 +189,7 @@ class EvalResult:
             decoding=decoding,
             sampling=sampling,
             problem_ids=tuple(samples),
-            votes=np.array([_votes(row.votes or ()) for row in rows]),
+            votes=np.array([stats.numbered(row.votes or ()) for row in rows]),
             n_forwards=None if rows[0].n_forwards is None else np.array([row.n_forwards for row in rows]),
             correct_by=by_version,
             seconds=seconds,
@@ -475,12 +476,6 @@ class EvalResult:
             return cls(**{**said, "provenance": data.get("provenance", {})})
         except UserError as error:
             raise DamagedError(f"{where}: {error}") from None
-
-
-def _votes(answers: Sequence[Hashable | None]) -> list[int]:
-    """Number the different answers in the order they appear, from 0; -1 for none."""
-    numbers: dict[Hashable, int] = {}
-    return [-1 if answer is None else numbers.setdefault(answer, len(numbers)) for answer in answers]
 
 
 def config_hash_of(

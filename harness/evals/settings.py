@@ -202,12 +202,14 @@ def _labels(settings: Sequence[Setting], usual: Sampling | None) -> list[str]:
 def facets(result: EvalResult, models: Mapping[tuple[str, str], str] | None = None) -> dict[str, str]:
     """Return in words what can tell a result from others but its decoding; what it does not say is empty."""
     s, alike, graded = result.sampling, result.alike(), result.provenance.get("graded_with")
+    shown = result.provenance.get("examples")
     versions = " ".join(map(str, (graded or {}).values())) if isinstance(graded, dict) else ""
     return {
         "model": result.name or (models or {}).get(result.pair, ""),
         "grader": str(result.provenance.get("grader") or ""),
         "versions": versions,
         "golds": f"{alike['golds']} answers" if alike["golds"] else "",
+        "examples": "" if shown is None else f"{shown or 'no'} example{'' if shown == 1 else 's'}",
         "data": f"data {alike['data'][:6]}" if alike["data"] else "",
         "problems": result.limited or f"{len(result.problem_ids)} problems",
         **_drawn(s),
@@ -225,10 +227,16 @@ def _drawn(sampling: Sampling) -> dict[str, str]:
 
 
 def telling(told: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the names of the facets in which some differ from others; of two graders not their versions too."""
+    """Return the names of the facets in which some differ from others; of two graders not their versions too.
+
+    Other examples are other data: which of both is said depends on whether the number of examples tells all apart.
+    """
     names = dict.fromkeys(name for each in told for name in each)
     found = [name for name in names if len({each.get(name) for each in told}) > 1]
-    return [name for name in found if name != "versions" or "grader" not in found]
+    both = {(each.get("examples"), each.get("data")) for each in told}
+    alone = all(len(set(one)) == len(both) for one in zip(*both, strict=True))
+    implied = {"versions" if "grader" in found else "", "data" if alone else "examples"}
+    return [name for name in found if name not in implied]
 
 
 def _models(results: Sequence[EvalResult]) -> dict[tuple[str, str], str]:

@@ -30,7 +30,8 @@ def write_eee(material: Material, out: Path, target: Target) -> Written:
     """Write one result below `out` as Every Eval Ever has it."""
     result, system = material.result, material.system
     folder = Path("data", slug(result.task), slug(system.developer), slug(system.model))
-    name = _uuid(f"{result.config_hash} {system.id}")
+    digest = sha256(f"{result.config_hash} {system.id}".encode()).digest()
+    name = str(uuid.UUID(bytes=digest[:16], version=4))  # that the same result always has
     made = str(int(target.now.timestamp()))
     about = {"evaluation_id": f"{result.task}/{system.id}/{made}", "model_id": system.id}
     make_folder(out / folder)
@@ -181,8 +182,3 @@ def _instance(material: Material, response: Response, about: dict[str, str]) -> 
     if response.kind in ("timed_out", "grader_error"):
         line["error"] = f"the grader gave no verdict ({response.kind}); it counts as wrong"
     return line
-
-
-def _uuid(text: str) -> str:
-    """Return a UUID of version 4's form that the same result always has."""
-    return str(uuid.UUID(bytes=sha256(text.encode()).digest()[:16], version=4))

@@ -21,7 +21,8 @@ def export(results: Sequence[EvalResult], form: str, out: Path, target: Target, 
     """Write results in a format below `out`; what the format cannot say, and what is not at hand, is in `remarks`.
 
     Raises:
-        UserError: there is no such format, no result, or a name that the format does not take.
+        UserError: there is no such format, no result, no result of a dataset's task, or a name that the format does not
+            take.
     """
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
@@ -29,6 +30,10 @@ def export(results: Sequence[EvalResult], form: str, out: Path, target: Target, 
         raise unknown("relationship", target.relationship, RELATIONSHIPS)
     if not results:
         raise UserError("results: nothing to export; accepted: files or folders that eval has written, or records")
+    tasks = list(dict.fromkeys(result.task for result in results))
+    for task in target.datasets:
+        if task not in tasks:
+            raise unknown("dataset", task, tasks)
     materials = [material_of(result, data_dir) for result in results]
     if form == "eval-results":
         written = hub.write_eval_results(materials, out, target)

@@ -24,8 +24,8 @@ def write_inspect(material: Material, out: Path, target: Target) -> Written:
     result, system = material.result, material.system
     when = (material.when or target.now).isoformat()
     scorer = slug(str(result.provenance.get("grader") or "unknown"))
-    names = ("temperature", "top_p", "max_tokens", "seed")
-    config = {name: value for name, value in material.drawn.items() if name in names}
+    drawn = ("temperature", "top_p", "max_tokens", "seed")
+    config = {name: value for name, value in material.drawn.items() if name in drawn}
     head: dict[str, Any] = {
         "version": 2,
         "status": "success",
@@ -60,7 +60,8 @@ def write_inspect(material: Material, out: Path, target: Target) -> Written:
         "stats": {"started_at": "", "completed_at": "", **_UNUSED, "connection_limit_history": []},
     }
     make_folder(out)
-    file = out / f"{_stamp(when)}_{slug(result.task)}_{slug(system.model)}_{result.config_hash}.json"
+    names = f"{slug(result.task)[:80]}_{slug(system.model)[:80]}"  # a file system takes 255 letters; the hash is whole
+    file = out / f"{when.replace(':', '-')}_{names}_{result.config_hash}.json"
     if material.why_none:
         write_file(file, json.dumps(head, indent=1) + "\n")
         return Written((file,), (f"{material.name}: a log without samples: {material.why_none}",))
@@ -135,7 +136,3 @@ def _sample(material: Material, response: Response, scorer: str) -> dict[str, An
         "attachments": {},
         **_UNUSED,
     }
-
-
-def _stamp(when: str) -> str:
-    return when.replace(":", "-")

@@ -140,7 +140,7 @@ def _response(sample: Any, scorer: str | None, where: str) -> ForeignResponse:
     attached, epoch = sample.get("attachments"), sample.get("epoch", 1)
     attached = attached if isinstance(attached, dict) else {}
     if type(epoch) is not int or not 0 <= epoch <= 1_000_000:
-        raise DamagedError(f"{where} has epoch={str(epoch)[:40]!r}; accepted: a whole number")
+        raise DamagedError(f"{where} has epoch={str(epoch)[:40]}; accepted: a whole number from 0 to 1,000,000")
     key = problem_id(sample.get("id"), where)
     output = sample.get("output")
     choices = output.get("choices") if isinstance(output, dict) else None

@@ -70,17 +70,13 @@ def read_lm_eval(path: Path, rows: _Rows, metric: str | None = None) -> ForeignR
 
 
 def _texts(row: dict[str, Any], where: str) -> list[str]:
-    resps = row["resps"]
-    flat = [one for each in resps for one in (each if isinstance(each, list) else [each])] if _is_list(resps) else []
+    resps = row["resps"] if isinstance(row["resps"], list) else []
+    flat = [one for each in resps for one in (each if isinstance(each, list) else [each])]
     if not flat or not all(isinstance(one, str) for one in flat):
         raise DamagedError(
             f"{where} has no texts in resps (a task of log-likelihoods has none); accepted: generate_until's responses"
         )
     return flat
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
 
 
 def _ids(rows: _Rows) -> list[str]:

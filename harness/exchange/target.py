@@ -8,10 +8,6 @@ from pathlib import Path
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 
 
-def _now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)
-
-
 @dataclass(frozen=True, slots=True)
 class Target:
     """Hold what only the person who exports can know, and when that is.
@@ -23,7 +19,7 @@ class Target:
     relationship: str = "other"
     source_url: str | None = None
     datasets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    now: datetime = field(default_factory=_now)
+    now: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
 
 
 @dataclass(frozen=True, slots=True)

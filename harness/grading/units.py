@@ -101,7 +101,9 @@ def _read_words(text: str, bare: bool) -> Tail | None:
                 low = word.lower()
                 if low in SCALES:
                     factor *= SCALES[low]
-                elif (before, low) == ("see", "above") or (low in ("squared", "cubed") and _is_unit(before)):
+                elif (before, low) == ("see", "above") or (
+                    low in ("squared", "cubed") and _simple(before)[0] in (*_NAMES, *_SCALED)
+                ):
                     continue
                 elif _NOT_UNITS.fullmatch(low) or (len(word) == 1 and not _TEXT_SYMBOL.fullmatch(word)):
                     return None
@@ -162,10 +164,6 @@ _SCALED = (  # by prefixes
 )
 _SECONDS = {"min": Decimal(60), "h": Decimal(3600), "day": Decimal(86400)}
 _TOKEN = re.compile(r"\\?[A-Za-zµμΩÅ°$€£]+(?:_\\odot)?|''?|/|\(|\)|\^\s*\{?\s*([+-]?\d)\s*\}?")
-
-
-def _is_unit(word: str) -> bool:
-    return _simple(word)[0] in (*_NAMES, *_SCALED)
 
 
 @lru_cache(maxsize=4096)

@@ -55,6 +55,8 @@ def _row(snapshot: Snapshot) -> dict[str, Any]:
         "asked": asked["problems"] * asked["samples"],
         "finished": snapshot.finished,
         "tokens": sizes.get("tokens", 0),
+        "replaced": sizes.get("replacement_ratio"),  # of the tokens; None where a source does not tell
+        "changed": sizes.get("changed_ratio"),
         "graders": judges(snapshot.folder),
         "damage": list(snapshot.damaged),
     }

@@ -127,13 +127,18 @@ class Selected(Stored, frozen=True):
     criteria: Annotated[tuple[Chosen, ...], Field(min_length=1)]
 
 
-class TokensForm(Stored, frozen=True):
-    """`tokens.json`."""
+class OfResponses(Stored, frozen=True):
+    """What every analysis of responses says of them."""
 
     pair: dict[str, Any]
     tasks: tuple[Text, ...]
     limited: dict[str, Text] | None = None
     sampling: Drawn
+
+
+class TokensForm(OfResponses, frozen=True):
+    """`tokens.json`."""
+
     generations: dict[Literal["base", "rl"], Generation]
     tails: tuple[Tail, ...]
     by_delta: ByDelta
@@ -169,13 +174,9 @@ class GatedDecoding(Stored, frozen=True):
     after: Annotated[tuple[tuple[GateShare, ...], ...], Field(min_length=2, max_length=2)]
 
 
-class GatedForm(Stored, frozen=True):
+class GatedForm(OfResponses, frozen=True):
     """`gated.json`."""
 
-    pair: dict[str, Any]
-    tasks: tuple[Text, ...]
-    limited: dict[str, Text] | None = None
-    sampling: Drawn
     tokens: tuple[Count, ...]
     decodings: Annotated[tuple[GatedDecoding, ...], Field(min_length=1)]
 
@@ -187,28 +188,33 @@ class GatedForm(Stored, frozen=True):
         return self
 
 
-class ChangedTensor(Stored, frozen=True):
-    """Count what training did to one tensor; the last five are known of matrices."""
+class ChangedNumbers(Stored, frozen=True):
+    """Count how many numbers of two checkpoints differ, and by how much."""
 
-    shape: tuple[Count, ...]
-    layer: Count | None
-    kind: Text
     numbers: Annotated[Count, Field(ge=1)]
     changed: Count
     moved: Count
     norm: Amount
     difference: Amount
+
+    @model_validator(mode="after")
+    def _check(self) -> "ChangedNumbers":
+        if not self.moved <= self.changed <= self.numbers:
+            raise ValueError(f"moved={self.moved}, changed={self.changed}, numbers={self.numbers} do not nest")
+        return self
+
+
+class ChangedTensor(ChangedNumbers, frozen=True):
+    """Say what training did to one tensor; the last five are known of matrices."""
+
+    shape: tuple[Count, ...]
+    layer: Count | None
+    kind: Text
     drift: Amount | None = None
     rotation: Amount | None = None
     principal: Amount | None = None
     chance: Amount | None = None
     stable_rank: Amount | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> "ChangedTensor":
-        if not self.moved <= self.changed <= self.numbers:
-            raise ValueError(f"moved={self.moved}, changed={self.changed}, numbers={self.numbers} do not nest")
-        return self
 
 
 class WeightsForm(Stored, frozen=True):
@@ -244,22 +250,6 @@ class StepDifference(Stored, frozen=True):
     holm_p: Part
 
 
-class StepWeights(Stored, frozen=True):
-    """Count how many weights of two checkpoints differ, and by how much."""
-
-    numbers: Annotated[Count, Field(ge=1)]
-    changed: Count
-    moved: Count
-    norm: Amount
-    difference: Amount
-
-    @model_validator(mode="after")
-    def _check(self) -> "StepWeights":
-        if not self.moved <= self.changed <= self.numbers:
-            raise ValueError(f"moved={self.moved}, changed={self.changed}, numbers={self.numbers} do not nest")
-        return self
-
-
 class StepText(Stored, frozen=True):
     """Say what a checkpoint and base think of one writer's tokens."""
 
@@ -276,7 +266,7 @@ class Step(Stored, frozen=True):
     name: Text
     step: Amount
     text: Annotated[dict[Literal["base", "rl"], StepText], Field(min_length=1)]
-    weights: dict[Literal["base", "before"], StepWeights | None]
+    weights: dict[Literal["base", "before"], ChangedNumbers | None]
 
 
 class Extent(Stored, frozen=True):
@@ -316,13 +306,9 @@ class ExtrapolatedTo(Stored, frozen=True):
         return self
 
 
-class TrajectoryForm(Stored, frozen=True):
+class TrajectoryForm(OfResponses, frozen=True):
     """`trajectory.json`."""
 
-    pair: dict[str, Any]
-    tasks: tuple[Text, ...]
-    limited: dict[str, Text] | None = None
-    sampling: Drawn
     tau: Number
     texts: dict[Literal["base", "rl"], Extent]
     scores: Annotated[tuple[StepScore, ...], Field(min_length=1)]

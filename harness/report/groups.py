@@ -89,11 +89,23 @@ def lots(results: Sequence[EvalResult], of: Callable[[EvalResult], Hashable]) ->
 def set_apart(lot: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]]) -> str:
     """Return in words what sets a lot apart from others of its pair: weights, sampling, grader, answers, problems."""
     names = ("grader", "versions", "golds", "temperature", "top_p", "max_tokens")
-    mine, *rest = [_weights(one) | {name: facets(one[0])[name] for name in names} for one in (lot, *others)]
-    words = [mine[name] for name in telling([mine, *rest]) if mine[name]]
-    if not words and len(others) > 1:
-        words = list(dict.fromkeys(f"{result.task}: {facets(result)['problems']}" for result in lot))
-    return ", ".join(words)
+    every = [lot, *(one for one in others if one is not lot)]
+    told = [_weights(one) | {name: facets(one[0])[name] for name in names} for one in every]
+    found = telling(told)
+    alike = words = [", ".join(each[name] for name in found if each.get(name)) for each in told]
+    for more in (("problems",), ("problems", "examples"), ("problems", "examples", "data")):
+        if len(every) == 1 or (words[0] and words[0] not in words[1:]):
+            break
+        words = [
+            "; ".join(filter(None, [start, *_by_benchmark(one, more)])) for start, one in zip(alike, every, strict=True)
+        ]
+    return words[0]
+
+
+def _by_benchmark(lot: Sequence[EvalResult], names: Sequence[str]) -> list[str]:
+    """Return some facets of each benchmark of a lot in words."""
+    told = {result.task: facets(result) for result in lot}
+    return [f"{task}: {', '.join(each[name] for name in names if each[name])}" for task, each in told.items()]
 
 
 def _weights(lot: Sequence[EvalResult]) -> dict[str, str]:

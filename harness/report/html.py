@@ -1,5 +1,8 @@
 """A report as one HTML file: no network, no other file, autoescaped; light and dark, for screen, print and readers."""
 
+from base64 import b64encode
+from hashlib import sha256
+from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
@@ -10,7 +13,9 @@ from harness.text import visible
 
 def render(report: Report) -> str:
     """Write the whole page."""
-    return environment().get_template("report.html.j2").render(report=report)
+    script = asset("report.js")
+    hashes = f"{content_hash(script)} {content_hash(asset('viewer.js'))}"  # the viewers bring their own
+    return environment().get_template("report.html.j2").render(report=report, script=script, script_hashes=hashes)
 
 
 def environment() -> Any:
@@ -47,3 +52,13 @@ def safe_link(address: str) -> bool:
     if address.startswith(("#", "http://", "https://")):
         return True
     return bool(address) and ":" not in address.partition("/")[0] and not address.startswith(("//", "\\"))
+
+
+def asset(name: str) -> str:
+    """Return a file of the templates' folder."""
+    return (files("harness.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def content_hash(text: str) -> str:
+    """Return what a content security policy calls a script or a style by."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -120,6 +120,7 @@ def provenance(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Pro
             "problems",
             f"{result.limited or len(result.problem_ids)} of {result.task}, digest {p.get('data', 'unknown')}",
         ),
+        *([("shown before each problem", drawn["examples"])] if p.get("examples") else []),
         ("graded", f"{p.get('grader', 'unknown')}, answers {p.get('golds', 'unknown')}"),
     ]
     engine = p.get("engine")

@@ -76,7 +76,7 @@ def training_section(data: Mapping[str, Any], number: int = 0) -> Section:
         known.remove("reward")  # it says no more
     if len({value for values in top_p.values() for value in values}) > 1:
         known = [what for what in known if what not in ("rollout_accuracy", "accuracy", "reward")]
-        drawn = ", ".join(f"{method} {' and '.join(f'{p:g}' for p in values)}" for method, values in top_p.items())
+        drawn = ", ".join(f"{method}: {' and '.join(f'{p:g}' for p in values)}" for method, values in top_p.items())
         said.append(
             f"The accuracy of the rollouts is not drawn: they were drawn at different top-p ({drawn}), and a stronger "
             "filter makes rollouts of one model right more often. Validations are drawn alike."

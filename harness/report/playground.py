@@ -5,8 +5,8 @@ It asks the server that it comes from, and nobody else.
 
 from typing import Any
 
-from harness.report.html import environment
-from harness.report.viewer.page import asset, content_hash, embedded
+from harness.report.html import asset, content_hash, environment
+from harness.report.viewer.page import embedded
 
 
 def playground_html(config: dict[str, Any]) -> str:

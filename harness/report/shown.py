@@ -7,7 +7,7 @@ from harness.evals.from_records import record_of
 from harness.evals.result import EvalResult
 from harness.evals.trainings import called, of_training, run_of
 from harness.records import Snapshot
-from harness.report.groups import Group, grouped
+from harness.report.groups import grouped
 from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_fragment
 
 
@@ -36,12 +36,8 @@ def token_viewers(
                 continue
             data = viewer_data(stored_answers(snapshots, keys), tokenizer(snapshots))
             name = f"tokens-{len(found)}"
-            found.append((_title(group, task), viewer_fragment(data, name, assets=not found)))
+            found.append((f"{task}, {group.pair}", viewer_fragment(data, name, assets=not found)))
     return found
-
-
-def _title(group: Group, task: str) -> str:
-    return f"{task}, {group.pair}"
 
 
 def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:

@@ -28,7 +28,6 @@ from harness.report.figures import against_share, heat_map
 from harness.report.model import Figure
 from harness.report.verdict import p_value
 from harness.report.write import figure_file
-from harness.spec import Decoding
 from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec, in_percent
 
@@ -295,7 +294,7 @@ class DecodingSummary(SweepSummary):
                     "pair": entry.pair,
                     "trial": entry.number,
                     "point": entry.point,
-                    "decoding": _decoding(entry).model_dump(mode="json"),
+                    "decoding": entry.results[0].decoding.model_dump(mode="json"),
                     "label": entry.label,
                     "metrics": entry.metrics,
                     "results": {result.task: result.config_hash for result in entry.results},
@@ -314,10 +313,6 @@ def unit_of(scores: stats.Scores) -> tuple[float, int, str]:
         getattr(scores, "first", None), LmEvalResult
     )
     return (1.0, 4, "") if theirs else (100.0, 2, " points")
-
-
-def _decoding(entry: CompleteTrial) -> Decoding:
-    return entry.results[0].decoding
 
 
 def _engine(result: EvalResult) -> dict[str, Any]:

@@ -65,7 +65,10 @@ def check(served: Served) -> None:
     if engine.workers > 1 or engine.ray_address:
         raise UserError("workers and ray_address are refused by serve; accepted: one engine a server")
     if not served.guarded and not is_loopback(address.host):
-        raise UserError(f"host={address.host!r} is refused without api_key; accepted: --api-key, or a loopback host")
+        raise UserError(
+            f"host={address.host!r} is refused without a key; accepted: a key in the environment variable "
+            "VLLM_API_KEY, or a loopback host"
+        )
     served.desk("pair")
 
 

@@ -17,7 +17,7 @@ from harness.stats.errors import (
     standard_error,
     t_interval,
 )
-from harness.stats.majority import maj_at_k, maj_at_k_per_problem
+from harness.stats.majority import maj_at_k, maj_at_k_per_problem, numbered
 from harness.stats.metrics import Responses, benchmark_metrics, problem_metrics, ratio
 from harness.stats.paired import PairedDifference, mean_difference, paired_difference, sampling_interval, sign_flip_p
 from harness.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem, samples_of
@@ -54,6 +54,7 @@ __all__ = [
     "mean_difference",
     "mean_interval",
     "mean_over_benchmarks",
+    "numbered",
     "paired_difference",
     "paired_spread",
     "pass_at_k",

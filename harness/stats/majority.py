@@ -46,7 +46,7 @@ def maj_at_k(
     k = n if k is None else k
     if not 1 <= k <= n:
         raise UserError(f"k={k} is refused: Maj@k from {n} samples needs 1 <= k <= {n}")
-    return float(maj_at_k_per_problem([_numbered(row) for row in answers], correct, k, draws=draws, seed=seed).mean())
+    return float(maj_at_k_per_problem([numbered(row) for row in answers], correct, k, draws=draws, seed=seed).mean())
 
 
 def maj_at_k_per_problem(
@@ -74,7 +74,7 @@ def maj_at_k_per_problem(
     return scores
 
 
-def _numbered(answers: Sequence[Hashable | None]) -> list[int]:
+def numbered(answers: Sequence[Hashable | None]) -> list[int]:
     """Number the different answers in the order they appear, from 0; -1 for none."""
     numbers: dict[Hashable, int] = {}
     return [-1 if answer is None else numbers.setdefault(answer, len(numbers)) for answer in answers]

@@ -55,12 +55,7 @@ def metrics_of(result: EvalResult) -> dict[str, float]:
         values[name.replace("@", "_at_")] = round(value, 1) if name == "mean_tokens" else round(100 * value, 2)
     if result.seconds:
         values["tokens_per_second"] = round(float(result.n_tokens.sum()) / result.seconds, 1)
-    return {_allowed(name): value for name, value in values.items()}
-
-
-def _allowed(name: str) -> str:
-    """Return a metric's name as MLflow takes it."""
-    return re.sub(r"[^\w./ :-]", "_", name)
+    return {re.sub(r"[^\w./ :-]", "_", name): value for name, value in values.items()}
 
 
 def params_of(result: EvalResult) -> dict[str, str]:

@@ -122,6 +122,8 @@ class TrainSpec(Spec, frozen=True):
         if bad := [seed for seed in self.seeds if not 0 <= seed < 2**32]:
             raise ValueError(f"seeds={bad} is refused; accepted: 0 to 2^32 - 1")
         if self.data == TINY and self.base != TINY:
+            if self.base.startswith((".", "/")) and not Path(self.base).exists():
+                raise ValueError(f"base={self.base!r} does not exist; accepted: a checkpoint's directory, or a hub id")
             raise ValueError(f"data='tiny' is refused with base={self.base!r}: only the tiny model can read it")
         if self.data == TINY and self.prompt:
             raise ValueError("prompt has no effect with data='tiny', whose problems have their own")

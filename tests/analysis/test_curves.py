@@ -65,11 +65,11 @@ def test_rollouts_drawn_at_different_top_p_are_not_compared(tmp_path):
     section = training_section(made)
     assert [part.name for part in section.parts] == ["validation"]
     assert "The accuracy of the rollouts is not drawn" in section.paragraphs[0]
-    assert "full 1, cut 0.7" in section.paragraphs[0]
+    assert "full: 1, cut: 0.7" in section.paragraphs[0]
     [one] = made["validation"]
     assert sorted(one["means"]) == ["cut", "full"]
     mixed = training_section(curves({"both": [*logs["full"], *logs["cut"]]}))
-    assert "both 0.7 and 1" in mixed.paragraphs[0]
+    assert "both: 0.7 and 1" in mixed.paragraphs[0]
 
 
 def test_validations_drawn_in_another_way_have_an_axis_of_their_own(tmp_path):

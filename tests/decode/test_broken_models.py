@@ -17,6 +17,7 @@ from harness.bench.random_pair import random_pair
 from harness.decode import open_engine
 from harness.decode.checkpoints import read_checkpoints
 from harness.decode.types import BrokenLogits
+from harness.decode.weights import PICKLE
 from harness.errors import UserError
 from harness.records import RecordStore
 from harness.spec import Decoding, EngineSpec, Pair, Sampling
@@ -116,6 +117,21 @@ def gpt2_weights(source, place):
     return place
 
 
+def pickled(**how):
+    """A pickle that would run code, beside its tensors, if it were loaded whole."""
+
+    class Code:
+        def __reduce__(self):
+            return sys.exit, ("run",)
+
+    def broken(source, place):
+        shutil.copytree(source, place, ignore=shutil.ignore_patterns("*.safetensors"))
+        torch.save({DOWN: torch.ones(2, 2), "more": Code()}, place / "pytorch_model.bin", **how)
+        return place
+
+    return broken
+
+
 # How a checkpoint is broken -> whether its files' headers tell, so that nothing else is printed; what is said.
 BROKEN = {
     "cut short": (of_file(lambda file: file.write_bytes(file.read_bytes()[:4000])), True, "cut short or damaged"),
@@ -125,6 +141,8 @@ BROKEN = {
     "missing shard": (without_a_shard, True, "names model-00002-of-00002.safetensors, which is not there"),
     "shard of less": (with_a_shard_of_less, True, f"holds {DOWN}, which it does not"),
     "cut index": (with_an_index_that_is_cut, True, f"its {INDEX} cannot be read; accepted: a weight_map"),
+    "pickle": (pickled(), True, f"(pytorch_model.bin): {PICKLE}"),
+    "old pickle": (pickled(_use_new_zipfile_serialization=False), False, f"cannot be loaded: {PICKLE}"),
     "gguf": (gguf, True, "is a GGUF file; accepted: a checkpoint's directory"),
     "gguf within": (gguf_in_a_directory, True, "holds only GGUF (model.gguf), which is not read here"),
     "empty directory": (empty, True, "holds no config.json, so it is no checkpoint"),

@@ -10,6 +10,7 @@ import pytest
 
 from harness.decode.vllm_pair.output import Output, tell
 from harness.decode.vllm_pair.start import _told, cause_of, explain
+from harness.decode.weights import PICKLE
 from harness.progress import Entry, say
 
 FAILED = RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}")
@@ -114,9 +115,11 @@ def test_the_cause_where_nothing_was_printed(error, cause):
         ("An attempt has been made to start a new process before the current process has finished its bootstrapping "
          "phase", "its core is a process of its own, which imports the main script again; accepted: a script that "
          "opens the engine below `if __name__ == '__main__':`"),
+        ("UnpicklingError: Weights only load failed. Re-running `torch.load` with `weights_only` set to `False` will "
+         "likely succeed", PICKLE),
         ("no such layer: x", "no such layer: x"),
     ],
-    ids=["context", "occupied", "memory", "no guard", "else"],
+    ids=["context", "occupied", "memory", "no guard", "pickle", "else"],
 )  # fmt: skip
 def test_the_sentence_says_what_would_be_accepted(cause, sentence):
     assert explain(cause, ARGUMENTS) == sentence

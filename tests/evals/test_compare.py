@@ -274,6 +274,19 @@ def test_a_name_is_given_with_the_place(tmp_path):
     assert read[0].config_hash == result(RL, 0.5, rl="x").config_hash
 
 
+def test_one_result_under_two_names_is_told_of(tmp_path, capsys):
+    """It doubled the comparisons that Holm's correction counts, unsaid; base is shared by all that name it."""
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+    result(RL, 0.5).write(tmp_path / "a")
+    result(BASE, 0.2).write(tmp_path / "a")
+    result(BASE, 0.2, rl="other").write(tmp_path / "b")
+    assert len(read_results([f"X={tmp_path}/a", f"Y={tmp_path}/b", tmp_path / "a"])) == 5
+    assert capsys.readouterr().err.endswith("each is compared as if it were another: X, no name\n")
+    read_results([f"X={tmp_path}/a", f"Y={tmp_path}/b"])
+    assert capsys.readouterr().err == ""
+
+
 def test_of_one_setting_graded_twice_the_newer_counts(tmp_path):
     old = replace(result(RL, 0.5), provenance={"grader": "robust", "graded_with": {"grader": "robust", "code": "1"}})
     new = replace(result(RL, 0.6), provenance={"grader": "robust", "graded_with": {"grader": "robust", "code": "2"}})

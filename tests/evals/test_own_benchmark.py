@@ -241,14 +241,18 @@ def test_a_record_whose_file_has_changed_has_no_answers_and_whose_file_is_gone_t
 
 def test_records_of_a_file_elsewhere_are_compared_by_the_verdicts_they_keep(where, tmp_path, monkeypatch):
     for config, task in RecordStore(where / "runs/records").names():
-        if task == "sums":
-            copytree(where / "runs/records" / config / task, tmp_path / "records" / config / task)
+        copytree(
+            where / "runs/records" / config / task,
+            tmp_path / ("records" if task == "sums" else "other") / config / task,
+        )
     wanted = run("compare", tmp_path / "records")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert run("compare", tmp_path / "records") == wanted
     for each in read_results([tmp_path / "records"], grader="plain"):  # another grader, by the answers that were kept
         assert each.provenance["grader"] == "plain"
+    for results in (read_results([where / "runs"]), read_results([tmp_path / "records", tmp_path / "other"])):
+        assert {("sums", 0), ("shown", 1)} <= {(r.task, r.provenance["examples"]) for r in results}
 
 
 def test_looking_changes_no_statistics(where, tmp_path):

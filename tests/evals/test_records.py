@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.errors import UserError
 from harness.evals.compare import compare, markdown
-from harness.evals.from_records import record_of, regraded, result_of_job, result_of_record
+from harness.evals.from_records import record_of, regraded, result_of_record
 from harness.evals.loop import jobs_of
 from harness.evals.places import read_results
 from harness.evals.settings import settings_of
@@ -90,10 +90,11 @@ def test_results_of_records_are_those_of_the_evaluation(engine, data_dir, tmp_pa
             assert same.config_hash == result.config_hash
     graded = read_results([results[0].provenance["record"]], tmp_path, data_dir=data_dir, grader="plain")
     assert graded[0].provenance["grader"] == "plain"
-    with pytest.raises(UserError, match="is not in"):
-        read_results(["zzz"], tmp_path)
-    with pytest.raises(UserError, match="does not exist"):
-        read_results(["zzz"], tmp_path / "none")
+    with pytest.raises(UserError, match="record='0000000' is not in"):
+        read_results(["0000000"], tmp_path)
+    for store in (tmp_path, tmp_path / "none"):  # what is no beginning of a hash is a mistyped file or folder
+        with pytest.raises(UserError, match="results: 'zzz' does not exist"):
+            read_results(["zzz"], store)
 
 
 def test_a_record_without_right_answers_is_left_out_of_a_store_and_named(engine, data_dir, tmp_path, capsys):
@@ -332,14 +333,15 @@ def test_a_job_is_done_when_the_store_says_so(engine, data_dir, tmp_path):
     store = RecordStore(tmp_path)
     spec = asked([REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir)
     [job] = jobs_of(spec, engine)
-    assert (job.read(store), job.held(None), result_of_job(job, store)) == (None, [], None)
+    assert (job.read(store), job.held(None)) == (None, [])
     with pytest.raises(KeyboardInterrupt):
         evaluate(Counting(engine, 5), [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
-    assert (len(job.held(job.read(store))), result_of_job(job, store)) == (5, None)
+    assert len(job.held(job.read(store))) == 5
     [whole] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
-    assert_equal(result_of_job(job, store), whole)
+    assert len(job.held(job.read(store))) == len(job.requests)
+    assert_equal(result_of_record(job.read(store), data_dir=data_dir), whole)
     [wider] = jobs_of(spec.replace(limit=3), engine)
-    assert (len(wider.held(wider.read(store))), result_of_job(wider, store)) == (8, None)
+    assert len(wider.held(wider.read(store))) == 8
     other = replace(job, requests=tuple(replace(request, prompt="?") for request in job.requests))
     assert other.held(other.read(store)) == []  # decoded from another prompt
     [with_trace] = jobs_of(spec, engine, trace=0)

@@ -159,6 +159,13 @@ def test_scores_are_exported_where_the_record_is_gone(tmp_path):
         assert "its record is not at hand" in written.remarks[0]
 
 
+def test_long_names_make_files(tmp_path):
+    """An export stopped half-way with "File name too long"."""
+    long = result(MODES[1], pair={"base": "o/b", "rl": "o/" + "r" * 90}, task="t" * 200)
+    for form in FORMATS:
+        assert export([long], form, tmp_path / form, TARGET).files
+
+
 def test_the_command_says_what_a_format_cannot(found, tmp_path):
     folder = tmp_path / "results"
     folder.mkdir()
@@ -177,6 +184,7 @@ def test_the_command_says_what_a_format_cannot(found, tmp_path):
     [
         ("csv", TARGET, "format='csv' is not known; accepted: eee, eval-results"),
         ("eee", Target(relationship="friend"), "relationship='friend' is not known"),
+        ("eval-results", Target(datasets={"nope": ("o/n", "t")}), f"dataset='nope' is not known; accepted: {TASK}$"),
     ],
 )
 def test_a_mistake_is_one_sentence(found, tmp_path, form, target, sentence):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.bench.fused import LOGIT_KINDS, NATS, at_the_steps, check, mixed_batch
+from harness.bench.fused import LOGIT_KINDS, NATS, check, mixed_batch
 from harness.policy.algorithm import Decision, decide
 from harness.policy.combine import Pair
 from harness.policy.rule import Rows, Rules
@@ -22,6 +22,7 @@ from harness.policy.table import by_torch
 from harness.policy.target import Policies
 from harness.policy.truncations import MinP, Typical
 from tests.policy.rules import gate, rule
+from tests.policy.stepping import at_the_steps
 
 TIMES = int(os.environ.get("RLVR_DIR_TEST_TIMES", "1"))  # so many times the rows
 

@@ -11,6 +11,7 @@ from harness.evals.settings import settings_of
 from harness.report import figures
 from harness.report.build import build
 from harness.report.groups import grouped, pair_title
+from harness.report.lists import provenance
 from harness.report.verdict import p_value, verdict
 from harness.spec import Decoding
 from harness.stats import pooled
@@ -194,6 +195,23 @@ def test_other_weights_at_the_same_place_have_a_section_of_their_own():
     assert [group.pair for group in found] == [f"DAPO (DAPO-Qwen-32B) (rl weights {name})" for name in ("0e27", "d08e")]
     assert [len(group.results) for group in found] == [3, 2]
     assert [group.pair for group in grouped(results[1:3])] == ["DAPO (DAPO-Qwen-32B)"]
+
+
+def test_the_number_of_examples_tells_sections_apart():
+    """Two sections had one name, and compare said that the data differ: it is the same, put with other examples."""
+    plain, shown = result(GRID[1], examples=0), result(GRID[1], data="e" * 16, examples=2)
+    name = "DAPO (DAPO-Qwen-32B)"
+    sizes = [group.pair for group in grouped([plain, shown])]
+    assert sizes == [f"{name} (aime24: 6 of 30 problems, {words})" for words in ("no examples", "2 examples")]
+    assert [setting.label for setting in settings_of([plain, shown])] == ["rl (no examples)", "rl (2 examples)"]
+    assert ("shown before each problem", "2 examples") in provenance(shown, grouped([shown])[0], {}).facts
+    other = result(GRID[1], data="f" * 16, examples=2, grader="robust-2")
+    third = result(GRID[1], data="d" * 16, examples=2)
+    assert [group.pair for group in grouped([other, shown, third])][1:] == [
+        f"{name} (plain; aime24: 6 of 30 problems, 2 examples, data {digit * 6})" for digit in "ed"
+    ]
+    told = [result(GRID[0]), plain]  # an older result does not say how many: equal data, equal examples
+    assert [setting.label for setting in settings_of(told)] == ["base", "rl"]
 
 
 def test_grid_and_on_rl_have_their_controls():

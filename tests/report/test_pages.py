@@ -1,12 +1,15 @@
 """The page as a person meets it: a real browser, wide and narrow, light and dark, and no network."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 from harness.report.build import build
+from harness.report.html import content_hash
 from harness.report.tokens import token_section
+from harness.report.viewer.page import viewer_fragment
 from harness.report.write import write
 from tests.chromium import settle
 from tests.report.made import report, tokens
@@ -95,6 +98,16 @@ def test_the_page_is_alone(page):
     assert not re.search(r"""(src|href)=["'](https?:)?//""", text)
     assert "@import" not in text
     assert text.count("<!doctype html>") == 1
+
+
+def test_only_our_scripts_may_run(tmp_path):
+    """Any script could run in a report: its policy named none by what it is, as the viewer's does."""
+    viewers = tuple((name, viewer_fragment({"records": []}, name, assets=not i)) for i, name in enumerate("ab"))
+    text = write(replace(report(), viewers=viewers), tmp_path).read_text()
+    [policy] = re.findall("script-src ([^;]*);", text)
+    scripts = re.findall("<script>(.*?)</script>", text, re.DOTALL)
+    assert sorted(policy.split()) == sorted(map(content_hash, scripts))
+    assert len(scripts) == 2
 
 
 def test_the_same_results_give_the_same_bytes(page, tmp_path):

@@ -130,7 +130,7 @@ def test_what_cannot_be_served_is_refused_before_anything_loads(monkeypatch):
         refuse({"backend": "transformers"})
     with pytest.raises(UserError, match="workers and ray_address are refused"):
         refuse({"workers": 2})
-    with pytest.raises(UserError, match=r"host='0\.0\.0\.0' is refused without api_key"):
+    with pytest.raises(UserError, match=r"host='0\.0\.0\.0' is refused without a key; accepted: .* VLLM_API_KEY"):
         refuse({}, Address(host="0.0.0.0"))
     refuse({}, Address(host="0.0.0.0", api_key="key"))
 

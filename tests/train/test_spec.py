@@ -29,6 +29,7 @@ from harness.training import estimate
         ({"seed": [1]}, "key of training='seed' is not known; .* did you mean 'seeds'"),
         ({"seeds": [1, 1]}, "seeds=.* names one twice"),
         ({"seeds": [-1]}, r"seeds=\[-1\] is refused"),
+        ({"base": "/nope"}, "base='/nope' does not exist; accepted: a checkpoint's directory, or a hub id"),
         ({"base": "Qwen/Qwen2.5-Math-7B"}, "data='tiny' is refused with base='Qwen/Qwen2.5-Math-7B'"),
         ({"validation": {"every": 2}}, "validation.every=2 has no effect without validation.tasks"),
         ({"validation": {"sampling": {"samples": 0}}}, "validation.sampling.samples=0 is refused"),

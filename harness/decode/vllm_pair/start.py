@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.decode.types import EngineLost
 from harness.decode.vllm_pair.output import Output, tell
+from harness.decode.weights import PICKLE
 from harness.errors import UserError
 from harness.progress import Entry, phase
 from harness.spec import EngineSpec
@@ -257,4 +258,4 @@ def explain(cause: str, arguments: dict[str, Any]) -> str:
             "its core is a process of its own, which imports the main script again; accepted: a script that opens the "
             "engine below `if __name__ == '__main__':`"
         )
-    return cause
+    return PICKLE if "weights_only" in cause else cause

@@ -1,12 +1,9 @@
 """The viewer's HTML, alone or as part of a larger page; whatever a model wrote travels as inert JSON."""
 
 import json
-from base64 import b64encode
-from hashlib import sha256
-from importlib.resources import files
 from typing import Any
 
-from harness.report.html import environment
+from harness.report.html import asset, content_hash, environment
 
 
 def viewer_html(data: dict[str, Any] | None, title: str = "Tokens") -> str:
@@ -37,13 +34,3 @@ def embedded(data: dict[str, Any] | None) -> str:
     """Write JSON that can stand in a `script` element: ASCII only, and no `<`, `>` or `&`."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def asset(name: str) -> str:
-    """Return a file of the templates' folder."""
-    return (files("harness.report") / "templates" / name).read_text(encoding="utf-8")
-
-
-def content_hash(text: str) -> str:
-    """Return what a content security policy calls a script or a style by."""
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
