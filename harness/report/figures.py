@@ -112,7 +112,7 @@ def against_share(
 def in_legible_parts(settings: Sequence[Setting]) -> list[tuple[str, list[Setting]]]:
     """Part what `against_share` draws: where there are too many gates for one figure, the paper's seven, then others.
 
-    Each part has a word for its name, and base and RL; Δ log p, its size and the coupling are in both.
+    Each part has a word for its name, and base and RL; `landmark` gates are in both.
     """
     asked = {one.decoding.criterion for one in settings if one.decoding.gated and not one.decoding.everywhere}
     if len(asked) <= len(COLOURS) + 1:

@@ -126,13 +126,13 @@ class Decoding(Spec, frozen=True):
     def criterion(self) -> str:
         """The criterion in words, with its side, where that is not its own, and window: `delta_logp above @0:16`.
 
-        With its parameters: `spike/32`. Empty where none is asked.
+        With its own parameters: `NAME/32`. Empty where none is asked.
         """
         return ""
 
     @property
     def caption(self) -> str:
-        """What its criterion is called in tables and figures: `spike of cross entropy (span 32)`."""
+        """What its criterion is called in tables and figures: `Δ log p above`, `LABEL (span 32)`."""
         window = f" @{self.window}" if self.window else ""
         return "" if self.gate is None else f"{self.gate.caption}{window}"
 
@@ -215,7 +215,7 @@ class Gated(Decoding, frozen=True):
     """`primary` proposes; where the criterion holds, the token is redrawn from RL, or from beyond it.
 
     Redrawn from RL (`replace`, gamma = 0), or from pi_extra, proportional to exp(lr + gamma (lr - lb)) (`extrapolate`).
-    The criterion and its parameters are written flat: `criterion: spike, tau: 2, span: 16`. Outside the `window`
+    The criterion and its parameters are written flat: `criterion: kl, tau: 0.1`. Outside the `window`
     nothing is redrawn. `min_p_rl` guards a large gamma (arXiv 2210.15097): tokens that RL finds implausible have no
     weight in the target.
     """

@@ -104,13 +104,13 @@ class Gate(BaseModel, frozen=True):
 
     @property
     def words(self) -> str:
-        """What it is called with its own parameters, and its side where that is not its own: `spike/32 above`."""
+        """What it is called with its own parameters, and its side where that is not its own: `NAME/32 above`."""
         side = getattr(self, "side", None)
         return "/".join([self.name, *map(str, self.own.values())]) + (f" {side}" if side else "")
 
     @property
     def caption(self) -> str:
-        """What its value is called in tables and figures: `spike of cross entropy (span 32) below`."""
+        """What its value is called in tables and figures: `LABEL (span 32) below`."""
         own, side = ", ".join(f"{name} {value}" for name, value in self.own.items()), getattr(self, "side", None)
         return " ".join([self.label, *([f"({own})"] if own else []), *([side] if side else [])])
 
@@ -172,7 +172,7 @@ def parameters() -> dict[str, FieldInfo]:
 
 
 def split(criterion: str) -> dict[str, Any]:
-    """Read a criterion as labels have it, its own parameters and its side behind it: `spike/32 below`.
+    """Read a criterion as labels have it, its own parameters and its side behind it: `NAME/32 below`.
 
     Returns:
         `criterion`, its name, and what was named with it.
