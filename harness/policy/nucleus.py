@@ -44,14 +44,16 @@ def draw_by_head(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, head:
     The head settles a row where nucleus and point lie within it, and no token outside it ties with its last one. Rows
     that it does not settle are sorted whole.
     """
-    total = mass.long().sum(1)
     if head >= mass.shape[1]:
-        return _draw_sorted(*torch.sort(mass, dim=1, descending=True, stable=True), total, top_p, u)[0]
+        return _draw_sorted(*torch.sort(mass, dim=1, descending=True, stable=True), mass.long().sum(1), top_p, u)[0]
+    # A head that reaches top-p does not ask how much mass there is in all.
+    total = mass.long().sum(1) if bool((top_p >= 1).any()) else torch.full_like(u, 1 << 62, dtype=torch.int64)
     token, settled = _draw_sorted(*_by_mass(*mass.topk(head, dim=1, sorted=False)), total, top_p, u)
     rest = (~settled).nonzero().squeeze(1)
     if len(rest):
-        order = torch.sort(mass[rest], dim=1, descending=True, stable=True)
-        token[rest] = _draw_sorted(*order, total[rest], top_p[rest], u[rest])[0]
+        some = mass[rest]
+        order = torch.sort(some, dim=1, descending=True, stable=True)
+        token[rest] = _draw_sorted(*order, some.long().sum(1), top_p[rest], u[rest])[0]
     return token
 
 
