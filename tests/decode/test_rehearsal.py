@@ -25,7 +25,7 @@ class Recorded:
         def run(*args, **options):
             def kind(value):
                 if isinstance(value, torch.Tensor):
-                    return str(value.dtype)
+                    return str(value.dtype), value.data_ptr() % 16 == 0
                 return (type(value).__name__, value == 1, value % 16 == 0)
 
             for written in args[10:14] if self.name == "decide" else ():  # token, proposal, replaced, delta
