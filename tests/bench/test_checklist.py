@@ -214,6 +214,34 @@ def test_a_first_hour_is_no_longer_and_the_page_lists_every_step(monkeypatch):
     assert sum(STEPS[name].minutes for name in checklist.chosen_steps()) <= 45
 
 
+def test_what_fails_most_others_comes_first_and_measured_engines_are_tested():
+    wanted = ["decision", "logits-single", "gates", "logits-bfloat16", "waits", "speed-7b-single", "preempt", "three"]
+    first = [name for name, step in STEPS.items() if step.first]
+    assert [name for name in first if name in wanted] == wanted
+    assert {"memory", "long-1.5b-pair", "serve", "law", "self-test"} <= {*first[first.index("three") :]}
+    assert all(step.settings["self_test"] for step in STEPS.values() if step.check == "speed")
+
+
+def test_vllm_knows_what_steps_set(monkeypatch):
+    """A step that this machine skips, `waits`, would else be the first to find out on a GPU."""
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    from dataclasses import fields
+
+    from vllm import envs
+    from vllm.config.observability import ObservabilityConfig
+    from vllm.engine.arg_utils import EngineArgs
+
+    for name, step in STEPS.items():
+        assert {*step.settings.get("vllm_args", {})} <= {each.name for each in fields(EngineArgs)}, name
+        for variable, value in step.environment.items():
+            assert variable.startswith("RLVR_DIR_") or variable in envs.environment_variables, name
+            monkeypatch.setenv(variable, value)
+            assert variable.startswith("RLVR_DIR_") or getattr(envs, variable) is not None
+    assert envs.VLLM_GPU_SYNC_CHECK == "error"
+    mode = STEPS["waits"].settings["vllm_args"]["jit_monitor_mode"]
+    assert ObservabilityConfig(jit_monitor_mode=mode).jit_monitor_mode == "error"
+
+
 def test_every_gate_and_every_part_of_a_rule_is_met_by_the_gates_step():
     requests = checks.every_rule()
     rows = [rule_of(each.decoding, each.sampling, each.trace) for each in requests]

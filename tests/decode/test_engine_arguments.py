@@ -184,6 +184,24 @@ def test_a_cpu_takes_heads_of_two_sizes(peaked_pair):
     made._refuse_unequal_heads()
 
 
+def test_ranks_do_not_fuse_their_sums_where_the_models_widths_differ(peaked_pair):
+    """The fused kernel has one workspace a process, which vLLM sizes by the first submodel."""
+    own = {"compilation_config": {"mode": 3, "pass_config": {"fuse_norm_quant": True, "fuse_allreduce_rms": True}}}
+    for ranks, width, fuses in ((1, 512, True), (2, None, True), (2, 512, False)):
+        made = open_engine(peaked_pair, EngineSpec(backend="vllm", tensor_parallel_size=ranks), lazily=True)
+        asked = open_engine(
+            peaked_pair, EngineSpec(backend="vllm", tensor_parallel_size=ranks, vllm_args=own), lazily=True
+        )
+        for each in (made, asked):
+            each.checkpoints.base_config.hidden_size = width or each.checkpoints.config.hidden_size
+        without = {"pass_config": {"fuse_allreduce_rms": False}}
+        assert made._arguments().get("compilation_config") == (None if fuses else without)
+        passes = {"fuse_norm_quant": True, "fuse_allreduce_rms": fuses}
+        assert asked._arguments()["compilation_config"] == {"mode": 3, "pass_config": passes}
+    asked.spec = asked.spec.replace(vllm_args={"compilation_config": 3})  # vLLM's short way to say the mode
+    assert asked._arguments()["compilation_config"] == {"mode": 3, "pass_config": {"fuse_allreduce_rms": False}}
+
+
 def started(pair, blocks, **settings):
     """An engine whose vLLM found room for so many blocks of 16 tokens."""
     made = open_engine(pair, EngineSpec(backend="vllm", max_model_len=1000, **settings), lazily=True)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from harness.decode import memory, open_engine
+from harness.decode import memory, open_engine, transformers_pair
 from harness.decode.lock_step import LockStep
 from harness.decode.memory import GIB, Shape, batch_bytes, check_rows, check_weights, free_bytes, rows_that_fit
 from harness.errors import UserError
@@ -103,8 +103,8 @@ def test_fewer_rows_at_a_time_give_the_same_tokens(peaked_pair, transformers_eng
     monkeypatch.setattr(memory, "free_bytes", lambda device: 200 << 20)
     with open_engine(peaked_pair, EngineSpec(backend="transformers", dtype="float32")) as engine:
         monkeypatch.setattr(memory, "free_bytes", lambda device: int(three / 0.92) + 1000)
-        batches = engine._batches
-        monkeypatch.setattr(engine, "_batches", lambda plans: (sizes.append(len(b.plans)) or b for b in batches(plans)))
+        batch = transformers_pair.LockStep
+        monkeypatch.setattr(transformers_pair, "LockStep", lambda of, some: sizes.append(len(some)) or batch(of, some))
         with pytest.warns(UserWarning, match=r"^3 rows are decoded at a time in place of 12"):
             assert_same(engine.generate(requests), whole)
     assert sizes == [3, 3, 3, 3]

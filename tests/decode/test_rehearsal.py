@@ -31,7 +31,7 @@ class Recorded:
         def run(*args, **options):
             def kind(value):
                 if isinstance(value, torch.Tensor):
-                    return str(value.dtype)
+                    return str(value.dtype), value.data_ptr() % 16 == 0
                 return (type(value).__name__, value == 1, value % 16 == 0)
 
             for written in args[11:15] if self.name == "decide" else ():  # token, proposal, replaced, delta

@@ -74,9 +74,9 @@ def test_the_first_step_rehearses_the_decision_where_memory_is_measured(monkeypa
 
     seen = []
 
-    def noted(base, rl, shared, vocab_size):
-        seen.append((base.shape, rl.shape, vocab_size))
-        rehearse(base, rl, shared, vocab_size)
+    def noted(base, rl, combination):
+        seen.append((base.shape, rl.shape, combination.vocab))
+        rehearse(base, rl, combination)
 
     def build(self, vllm_config, prefix):
         self.rl, self.base = InPool(torch.zeros(8, HIDDEN), 1.0), InPool(torch.zeros(8, HIDDEN), 2.0)

@@ -75,12 +75,12 @@ def test_every_rule_on_rows_of_every_kind(interpreted, rows, vocab, padded, dtyp
 
 def test_a_gpus_own_exponential_and_division_are_no_fault(interpreted):
     """Else the check of the kernels would fail on a sound GPU; nor may it let everything pass."""
-    batch = mixed_batch(400 * TIMES, 1000, padded=24, seed=100)
+    batch = mixed_batch(400 * TIMES, 1000, padded=24, seed=105)
     exact, rough = (check(batch, interpreted(how, batch=batch)) for how in ("run", "run_roughly"))
     print(exact, rough)
     assert rough["inexact"] == rough["unexplained"] == 0, rough
     assert exact["mass"] < rough["mass"] <= 1
-    assert rough["mass"] > 0.25
+    assert rough["mass"] > 0.5  # half the limit, which it once was, fails on these rows
     assert rough["nats"] <= NATS
 
 

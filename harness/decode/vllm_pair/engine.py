@@ -209,7 +209,15 @@ class VllmPair(TestedPair):
                 raise UserError(
                     f"vllm_args: {name} is refused there; it is set by the pair or by the setting of its own"
                 )
-        return {**arguments, **spec.vllm_args}
+        arguments |= spec.vllm_args
+        widths = {config.get_text_config().hidden_size for config in self.checkpoints.configs.values()}
+        if spec.tensor_parallel_size > 1 and len(widths) > 1:
+            # a process has one workspace for sums fused with norms, which vLLM sizes by the first submodel
+            given = arguments.get("compilation_config") or {}
+            given = given if isinstance(given, dict) else {"mode": given}
+            passes = {**(given.get("pass_config") or {}), "fuse_allreduce_rms": False}
+            arguments["compilation_config"] = {**given, "pass_config": passes}
+        return arguments
 
     def _starts_eager(self) -> bool:
         """Tell whether vLLM shall compile nothing: as is asked, or on a CPU where little is to be decoded."""
