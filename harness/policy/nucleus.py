@@ -42,7 +42,7 @@ def draw_by_head(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, head:
     """Do what `draw_by_mass` does by sorting, which is faster on a CPU: of each row the `head` likeliest tokens.
 
     The head settles a row where nucleus and point lie within it, and no token outside it ties with its last one. Rows
-    that it does not settle are sorted whole.
+    that it does not settle are counted into bins: a sort of 152,000 tokens takes ten times as long.
     """
     if head >= mass.shape[1]:
         return _draw_sorted(*torch.sort(mass, dim=1, descending=True, stable=True), mass.long().sum(1), top_p, u)[0]
@@ -51,9 +51,7 @@ def draw_by_head(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, head:
     token, settled = _draw_sorted(*_by_mass(*mass.topk(head, dim=1, sorted=False)), total, top_p, u)
     rest = (~settled).nonzero().squeeze(1)
     if len(rest):
-        some = mass[rest]
-        order = torch.sort(some, dim=1, descending=True, stable=True)
-        token[rest] = _draw_sorted(*order, some.long().sum(1), top_p[rest], u[rest])[0]
+        token[rest] = draw_by_mass(mass[rest], top_p[rest], u[rest])
     return token
 
 

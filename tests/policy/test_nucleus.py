@@ -60,9 +60,11 @@ def test_rows_of_one_batch_have_their_own_top_p(scale, ties):
         assert got[mine].equal(nucleus.draw(p[mine], top_p[mine], u[mine]))
 
 
-def test_only_rows_that_the_head_does_not_settle_are_sorted_whole(monkeypatch):
-    drawn, real = [], nucleus._draw_sorted
-    monkeypatch.setattr(nucleus, "_draw_sorted", lambda mass, *rest: drawn.append(mass.shape) or real(mass, *rest))
+def test_only_rows_that_the_head_does_not_settle_are_drawn_whole(monkeypatch):
+    drawn = []
+    for name in ("_draw_sorted", "draw_by_mass"):
+        real = getattr(nucleus, name)
+        monkeypatch.setattr(nucleus, name, lambda mass, *rest, real=real: drawn.append(mass.shape) or real(mass, *rest))
     peaked, u = policies(20, 5000, 8.0)
     flat, _ = policies(3, 5000, 0.1)
     nucleus.draw(peaked.clone(), whole(20, 0.7), u)

@@ -31,6 +31,7 @@ from harness.decode.vllm_pair.plugin import (
 from harness.decode.vllm_pair.self_test import TestedPair, self_test
 from harness.decode.vllm_pair.start import LEVEL, QUIET, clean_up, in_process, lost, on_cpu, prepare, start_vllm
 from harness.errors import UserError
+from harness.policy.gates import GateError
 from harness.policy.trace import FACTS
 from harness.progress import phase, told
 from harness.spec import EngineSpec, Pair
@@ -397,6 +398,9 @@ class VllmPair(TestedPair):
 
         try:
             yield
+        except GateError as error:  # of a core in this process
+            self._lost = True
+            raise UserError(f"{error}; responses that were finished before stand") from None
         except EngineDeadError as error:
             self._lost = True
             raise lost(error, self._output) from None
