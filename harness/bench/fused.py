@@ -101,7 +101,7 @@ class DecisionBatch:
 
     @property
     def requests(self) -> Requests:
-        """Where the rows stand."""
+        """Return where the rows stand."""
         return Requests(self.keys, self.positions, torch.zeros_like(self.positions))
 
     def take(self, index: Sequence[int]) -> "DecisionBatch":

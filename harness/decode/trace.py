@@ -68,7 +68,7 @@ class Trace:
 
 
 class _Replay:
-    """A whole response as a step of a gate: its positions are the rows, and each looks back at those before it."""
+    """Show a gate a whole response as one step: its positions are the rows, and each looks back at those before it."""
 
     def __init__(self, trace: Trace) -> None:
         self._table = trace.table
@@ -89,7 +89,7 @@ class _Replay:
 
     @property
     def written(self) -> torch.Tensor:
-        """How many tokens come before each."""
+        """Count the tokens that come before each."""
         return torch.arange(len(self._table))
 
     def remember(self, numbers: torch.Tensor) -> None:

@@ -12,7 +12,7 @@ from harness.exchange.material import Material, Response
 from harness.exchange.system import slug
 from harness.exchange.target import Target, Written
 from harness.files import make_folder, write_file
-from harness.spec.decoding import TRUNCATIONS
+from harness.spec.sampling import TRUNCATIONS
 
 FILTER = "boxed"  # the name of our tasks' filter in lm-eval's tables
 CANNOT = (

@@ -22,7 +22,7 @@ from harness.policy.trace import traced
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided at one position of each row; all (n,)."""
+    """Hold what was decided at one position of each row; all (n,)."""
 
     token: Tensor  # int64, the token to emit
     proposed: Tensor  # int64, the primary's draw
@@ -33,7 +33,7 @@ class Decision:
 
     @property
     def changed(self) -> Tensor:
-        """Where the redrawn token differs from the proposed one: (n,) bool."""
+        """Tell where the redrawn token differs from the proposed one: (n,) bool."""
         return self.token != self.proposed
 
 

@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field, model_validator
 
 from harness.policy.gates import OWN, Gate, GateError
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from harness.policy.statistics import Step
 
 VARIABLE = "RLVR_DIR_OWN_GATES"  # what was loaded here, for the processes of an engine
+_WRITTEN = re.compile(r"[\w./-]{1,200}:[A-Za-z_]\w{0,99}", re.ASCII)  # as records and results tell of one
+_NAME, _VALUE = re.compile(r"[A-Za-z_]\w{0,39}", re.ASCII), re.compile(r"[\w.+, \[\]'-]{1,200}", re.ASCII)
 _NAMED = re.compile(r"(?:^|[,;])\s*criterion\s*=\s*([^,;]+:[A-Za-z_]\w*)")
 
 
@@ -72,6 +74,10 @@ def load(criterion: str) -> type[Gate]:
             f"criterion={criterion!r} is no criterion; accepted: a class of {file.name} that is a Threshold of "
             f"harness.policy.gates; there are {', '.join(there) or 'none'}"
         )
+    if not made.statistic and made.value is Gate.value:
+        raise GateError(f"criterion={criterion!r} has no value; accepted: a method value(step), one number a row")
+    if not _WRITTEN.fullmatch(f"{file.name if place.endswith('.py') else place}:{name}"):
+        raise GateError(f"criterion={criterion!r} is refused; accepted: a name of letters, digits, _, - and dots")
     made.source = sha256(file.read_bytes()).hexdigest()[:16]
     made.place = f"{file.resolve() if place.endswith('.py') else place}:{name}"
     made.written = f"{file.name if place.endswith('.py') else place}:{name}"
@@ -125,21 +131,33 @@ def _by_place(self: Gate) -> tuple[Any, ...]:
 
 
 class NotLoaded(Gate, frozen=True):
-    """A criterion of somebody's own as a record or a result tells of it: it is named and compared, never asked."""
+    """Stand for a criterion of somebody's own that a record or a result tells of: named and compared, never asked.
+
+    What a stranger's file says of it gets into tables, figures and pages, so it is short, and words alone.
+    """
 
     model_config = ConfigDict(extra="allow")
 
     criterion: str
-    digest: str
+    digest: str = Field(pattern="^[0-9a-f]{16}$")
+
+    @model_validator(mode="after")
+    def _check(self) -> NotLoaded:
+        if not _WRITTEN.fullmatch(self.criterion):
+            raise ValueError(f"criterion={self.criterion[:80]!r} is refused; accepted: FILE.py:CLASS")
+        for name, value in (self.model_extra or {}).items():
+            if not _NAME.fullmatch(name) or not (value is None or _VALUE.fullmatch(str(value))):
+                raise ValueError(f"{name[:40]!r} of criterion={self.criterion!r} is no name with a plain value")
+        return self
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The class's name."""
+        """Return the class's name."""
         return self.criterion.rpartition(":")[2].lower()
 
     @property
     def label(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The same."""
+        """Return the same."""
         return self.name
 
     @property

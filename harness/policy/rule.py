@@ -209,11 +209,6 @@ class Rules:
         return len(self.table)
 
     @property
-    def memory(self) -> int:
-        """How many numbers are to be kept for a request, at most; 0 where no gate looks back."""
-        return max((gate.memory for gate, _ in self.gates), default=0)
-
-    @property
     def top(self) -> int:
         """How many of each model's likeliest tokens the traced rows list, at most."""
         return max((self.rules[i].trace or 0 for i in self.traced.rows), default=0)
@@ -243,7 +238,7 @@ class Rules:
 
     @cached_property
     def top_p(self) -> Tensor:
-        """(n,) float64, at least 2^-60."""
+        """(n,) float64; 1 for greedy rows, of which one token is left."""
         return self._column("top_p").contiguous()
 
     @cached_property

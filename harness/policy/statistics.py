@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 
 class Step(Protocol):
-    """What a criterion may look at: one step of the rows that ask it. `policy.step` has the one of a batch.
+    """Show a criterion one step of the rows that ask it. `policy.step` has the one of a batch.
 
-    `lb`, `lr` and `primary` (who proposes) are log-probabilities over the whole vocabulary at the sampling temperature,
-    (rows, vocab) float32, nothing truncated; `token` (rows,) int64 is proposed; `rho` (rows,) float64 is uniform;
+    Nothing of it is to be changed in place. `lb` and `lr` are log-probabilities over the whole vocabulary at the
+    sampling temperature, (rows, vocab) float32, nothing truncated; `primary` is that of who proposes, of greedy rows
+    its logits; `token` (rows,) int64 is proposed; `rho` (rows,) float64 is uniform;
     `written` (rows,) int64 is how many tokens the response has before this one; `temperature` is (rows, 1).
     """
 

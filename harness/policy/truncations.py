@@ -25,8 +25,8 @@ class Truncation(BaseModel, frozen=True):
     top_p: float = 1.0  # of the nucleus that is drawn from; the draw itself cuts it
 
     def keep(self, logp: Tensor) -> Tensor:
-        """Return the narrowed, normalised policies: two (rows, vocab), -inf where a token is dropped."""
-        raise NotImplementedError
+        """Return the narrowed, normalised policies: (rows, vocab) -> the same, -inf where a token is dropped."""
+        return logp
 
 
 class TopP(Truncation, frozen=True):

@@ -10,7 +10,7 @@ from harness.report.draw import BASE, COLOURS, MARKS, RL, canvas, percent_axis, 
 from harness.report.groups import pair_title
 from harness.report.model import Cell, Column, Figure, Row, Section, Table
 from harness.report.tokens import percent
-from harness.spec.decoding import truncation
+from harness.spec.sampling import truncation
 from harness.text import visible
 
 

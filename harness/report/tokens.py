@@ -10,7 +10,7 @@ import numpy as np
 from harness.report.draw import BASE, COLOURS, RL, canvas, percent_axis, styled, svg
 from harness.report.groups import pair_title
 from harness.report.model import Cell, Column, Figure, Row, Section, Table
-from harness.spec.decoding import truncation
+from harness.spec.sampling import truncation
 from harness.text import visible
 
 FACTS = {

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from harness.errors import UserError, unknown
 from harness.spec import Decoding, Sampling, Spec, check_together, parse, parse_decoding
-from harness.spec.decoding import TRUNCATIONS
 from harness.spec.evaluation import change_decoding
+from harness.spec.sampling import TRUNCATIONS
 from harness.spec.serving import Limits
 
 SHIPPED = ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=-0.1,gamma=0.1")  # rules that are listed as models

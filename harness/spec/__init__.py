@@ -8,7 +8,6 @@ from harness.spec.decoding import (
     Decoding,
     Mode,
     Primary,
-    Sampling,
     check_together,
     parse_decoding,
     with_controls,
@@ -17,6 +16,7 @@ from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import GOLD_VERSIONS, PUBLISHED, EvalSpec, ProblemPart, load_eval
 from harness.spec.pair import TINY, TINY_BASE, TINY_RL, TINY_STEPS, Pair, find_pair, preset
 from harness.spec.presentation import Presentation
+from harness.spec.sampling import Sampling
 from harness.spec.zoo import zoo
 
 __all__ = [

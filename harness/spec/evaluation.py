@@ -15,10 +15,11 @@ from harness.errors import UserError
 from harness.policy.gates import GateError
 from harness.policy.own import load_named
 from harness.spec.base import Place, Spec, parse, shown
-from harness.spec.decoding import Decoding, Sampling, check_together, parse_decoding, with_controls
+from harness.spec.decoding import Decoding, check_together, parse_decoding, with_controls
 from harness.spec.engine import EngineSpec
 from harness.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
 from harness.spec.presentation import Presentation
+from harness.spec.sampling import Sampling
 
 GoldVersion = Literal["published", "r1zero"]
 GOLD_VERSIONS: tuple[str, ...] = get_args(GoldVersion)  # of a benchmark's gold answers

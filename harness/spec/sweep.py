@@ -17,7 +17,7 @@ from harness.errors import UserError, unknown
 from harness.policy.gates import Side, gates, split
 from harness.policy.own import known as own_criterion
 from harness.spec.base import Place, Spec, parse, shown
-from harness.spec.decoding import Decoding, Sampling, check_together, modes, parse_decoding
+from harness.spec.decoding import Decoding, check_together, modes, parse_decoding
 from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import (
     PUBLISHED,
@@ -30,6 +30,7 @@ from harness.spec.evaluation import (
 )
 from harness.spec.pair import TINY, Pair, find_pair, model_name, preset
 from harness.spec.presentation import Presentation
+from harness.spec.sampling import Sampling
 from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
 from harness.spec.trajectory import trajectory_of
 

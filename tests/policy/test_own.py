@@ -71,6 +71,25 @@ def test_what_a_record_names_is_not_loaded(margin, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "told",
+    [
+        {"criterion": "x.py:A\x1b[31m"},
+        {"criterion": "<script>.py:A"},
+        {"criterion": "x" * 300 + ".py:A"},
+        {"source": "<b>"},
+        {"places": "<img src=x>"},
+        {"<b>": 1},
+        {"places": "1" * 500},
+    ],
+)
+def test_what_a_strangers_record_tells_of_one_is_words_alone(told):
+    plain = {"mode": "replace", "criterion": "x.py:A", "source": "0" * 16, "tau": 0.5, "places": [1, 2]}
+    assert parse(Decoding, plain).model_dump().items() >= plain.items()
+    with pytest.raises(UserError):
+        parse(Decoding, {**plain, **told})
+
+
+@pytest.mark.parametrize(
     ("source", "criterion", "words"),
     [
         ("", "nowhere.py:Margin", r"cannot be loaded: FileNotFoundError"),
@@ -78,6 +97,7 @@ def test_what_a_record_names_is_not_loaded(margin, monkeypatch):
         ("x = (", "margin.py:Margin", r"cannot be loaded: SyntaxError"),
         (EXAMPLE, "margin.py:Marge", r"is no criterion; accepted: .*; there are Threshold, Margin"),
         ("Margin = 3", "margin.py:Margin", r"is no criterion; .*there are none"),
+        (EXAMPLE.partition("    def value")[0], "margin.py:Margin", r"has no value; accepted: a method value\(step\)"),
     ],
 )
 def test_what_cannot_be_loaded_is_said_in_a_sentence(margin, source, criterion, words):

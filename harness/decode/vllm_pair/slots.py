@@ -1,4 +1,4 @@
-"""What the running requests ask for, compiled when requests come and go, read at every step.
+"""Compiles what the running requests ask for when requests come and go; a step reads it.
 
 A steady step, one that has the requests of the step before, copies nothing to the device and waits for nothing.
 """
@@ -20,7 +20,7 @@ _NOTHING = Rule()  # the rule of a slot whose request is not ours: decided like 
 
 
 class SlotRow:
-    """One request: its rule, its noise key, where its response starts, and the token that ends it.
+    """Hold one request: its rule, its noise key, where its response starts, and the token that ends it.
 
     Model runner V1 says where a request is by the list of what it has written.
     """
@@ -67,7 +67,7 @@ class StepBatch:
 
 
 class Cells:
-    """Which cell of the memory each request has that looks back, whether it is in a slot or was preempted.
+    """Know which cell of the memory each request has that looks back, whether it is in a slot or was preempted.
 
     A preempted request comes back before others are admitted, and there are never more than a step can hold. So twice
     `capacity` cells are enough, if the one whose request left its slot longest ago is given away first: nobody says

@@ -33,7 +33,7 @@ MEMORY = 256  # positions that a gate may look back at
 
 
 class GateError(ValueError):
-    """A criterion of somebody's own cannot be loaded or asked; the sentence names it."""
+    """Say in a sentence that a criterion of somebody's own cannot be loaded or asked, by its name."""
 
 
 class Gate(BaseModel, frozen=True):
@@ -58,8 +58,8 @@ class Gate(BaseModel, frozen=True):
         return step.stat(self.statistic)
 
     def redraw(self, step: Step) -> Tensor:
-        """Return (rows, vocab) weights to redraw from, at most 1."""
-        raise NotImplementedError
+        """Return (rows, vocab) weights to redraw from, at most 1: the target's law."""
+        return step.law("target")
 
     @property
     def threshold(self) -> tuple[float, bool]:
@@ -104,13 +104,13 @@ class Gate(BaseModel, frozen=True):
 
     @property
     def words(self) -> str:
-        """What it is called with its own parameters, and its side where that is not its own: `NAME/32 above`."""
+        """Name it with its own parameters, and its side where that is not its own: `NAME/32 above`."""
         side = getattr(self, "side", None)
         return "/".join([self.name, *map(str, self.own.values())]) + (f" {side}" if side else "")
 
     @property
     def caption(self) -> str:
-        """What its value is called in tables and figures: `LABEL (span 32) below`."""
+        """Name its value as tables and figures do: `LABEL (span 32) below`."""
         own, side = ", ".join(f"{name} {value}" for name, value in self.own.items()), getattr(self, "side", None)
         return " ".join([self.label, *([f"({own})"] if own else []), *([side] if side else [])])
 
