@@ -82,8 +82,8 @@ def token_statistics(
 
 
 def _check_nucleus(sampling: Sampling | None) -> None:
-    if sampling is not None and (sampling.min_p or sampling.typical_p < 1):
-        raise UserError(f"{sampling.truncation} is refused for statistics of tokens; accepted: top_p")
+    if sampling is not None and not sampling.by_nucleus:
+        raise UserError(f"{sampling.truncation.words} is refused for statistics of tokens; accepted: top_p")
 
 
 def word_floor(tokens: int) -> int:

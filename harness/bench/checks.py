@@ -37,7 +37,7 @@ RULES = (
     "replace,criterion=entropy_rl,tau=1", "extrapolate,criterion=kl,tau=0.02,gamma=0.5",
     "extrapolate,criterion=kl_rl_base,tau=0.02,gamma=-1,primary=rl", "replace,criterion=kl_base_rl,tau=0.02",
     "replace,criterion=random,tau=0.2", "extrapolate,criterion=always,gamma=-0.5",
-    "extrapolate,criterion=js,tau=0.01,gamma=2,min_p_rl=0.05,window=2:",
+    "extrapolate,criterion=js,tau=0.01,gamma=2,plausibility=0.05,window=2:",
     "extrapolate,criterion=coupling,gamma=0.3,window=:60%", "replace,criterion=spike,tau=1.1,span=8",
     "power,power=2,block=8,moves=1",
 )  # fmt: skip

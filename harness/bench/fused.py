@@ -235,7 +235,7 @@ def check(batch: DecisionBatch, got: Outcome) -> dict[str, float]:
 def _inexact(batch: DecisionBatch, got: Outcome) -> int:
     """Count rows whose totals, proposal, gate or token do not follow from the kernels' own masses and statistics."""
     rules, requests = batch.rules, batch.requests
-    top_p = [row.truncation.top_p for row in batch.rows]
+    top_p = [row.truncation.mass for row in batch.rows]
     proposed = _brute_force(got.mass[:, 0], top_p, requests.noise(PROPOSE))
     redrawn = _brute_force(got.mass[:, 1], top_p, requests.noise(REDRAW))
     policies = Policies(batch.base[:, : batch.vocab_size], batch.rl[:, : batch.vocab_size], rules)
@@ -343,7 +343,7 @@ def _differences(batch: DecisionBatch, got: Outcome) -> tuple[int, int]:
     rounding, propose, redraw = _rounding(batch), *map(batch.requests.noise, (PROPOSE, REDRAW))
     unexplained = 0
     for i in rows:
-        p = 0.0 if batch.rows[i].truncation.greedy else batch.rows[i].truncation.top_p
+        p = 0.0 if batch.rows[i].truncation.greedy else batch.rows[i].truncation.mass
         if ours.proposed[i] != torchs.proposed[i]:
             explained = _near(primary[i], p, propose[i], ours.proposed[i], rounding[i])
         elif ours.replaced[i] != torchs.replaced[i]:

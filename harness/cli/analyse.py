@@ -165,7 +165,7 @@ def _steps(given: str | None) -> list[float] | None:
 
 
 @app.command("texts")
-@spec_options(Pair, Sampling, EngineSpec, without=("top_p", "min_p", "typical_p", "max_tokens", "samples", "seed"))
+@spec_options(Pair, Sampling, EngineSpec, without=Sampling.options().keys() - {"temperature"})
 def analyse_texts(
     options: dict[str, Any],
     file: Annotated[Path, typer.Argument(help="JSON lines with 'response' and, if any, 'prompt'.")],

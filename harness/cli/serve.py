@@ -42,7 +42,7 @@ def serve_command(
         asked,
         parse(Address, {name: value for name, value in options.items() if name in Address.model_fields}),
         parse(Limits, {name: value for name, value in options.items() if name in Limits.model_fields}),
-        sampling={name: value for name, value in options.items() if name in Sampling.model_fields},
+        sampling={name: value for name, value in options.items() if name in Sampling.options()},
         **({"listed": tuple(rules)} if rules else {}),
     )
     announce_tiny(asked)

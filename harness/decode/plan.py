@@ -21,7 +21,6 @@ from harness.policy.noise import request_key
 from harness.policy.own import NotLoaded
 from harness.policy.rule import Rule, Rules
 from harness.policy.step import Requests
-from harness.policy.truncations import Greedy, MinP, TopP, Truncation, Typical
 from harness.spec import Decoding, Pair, Sampling, check_together
 
 ALGORITHM = 1  # raise it with any change that gives other tokens for the same request: records are keyed by it
@@ -38,11 +37,11 @@ def rule_of(decoding: Decoding, sampling: Sampling, trace: int | None = None) ->
         gate=decoding.gate,
         primary=decoding.primary,
         gamma=decoding.gamma if decoding.gated else 0.0,
-        truncation=_truncation(sampling),
+        truncation=sampling.truncation,
         temperature=sampling.criterion_temperature,
         since=since,
         until=inf if until is None else until,
-        min_p_rl=decoding.min_p_rl,
+        plausibility=decoding.plausibility,
         trace=trace,
     )
 
@@ -60,14 +59,6 @@ def _try_out(gate: Gate, vocab_size: int) -> None:
         decide({"base": base, "rl": rl}, Rules.compile([Rule(gate)] * 2), requests)
     except GateError as error:
         raise UserError(str(error)) from None
-
-
-def _truncation(sampling: Sampling) -> Truncation:
-    if sampling.greedy:
-        return Greedy()
-    if sampling.min_p:
-        return MinP(min_p=sampling.min_p)
-    return Typical(typical_p=sampling.typical_p) if sampling.typical_p < 1 else TopP(top_p=sampling.top_p)
 
 
 def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context: Context) -> list[Plan]:

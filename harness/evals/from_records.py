@@ -16,10 +16,11 @@ from harness.evals.metrics import verdict_facts
 from harness.evals.result import EvalResult
 from harness.evals.task_file import GRADER, is_task_file
 from harness.grading import DEFAULT_GRADER, Gold, Verdict, grader_name
-from harness.records import Drawing, Key, RecordStore, Snapshot, judge_name
+from harness.records import Key, RecordStore, Snapshot, judge_name
 from harness.records.journal import header
 from harness.records.verdicts import OFFICIAL, grade_record, judges, latest_verdicts, read_verdicts, versions
 from harness.spec import Decoding, Presentation, Sampling, parse
+from harness.spec.sampling import Drawing
 
 _RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
 
@@ -352,7 +353,7 @@ def _sampling(config: Any, samples: int) -> Sampling:
     """Return how a record was drawn; what an imported one does not say has the paper's value, and is in `lacks`."""
     if config.sampling is not None:
         return parse(Sampling, {"samples": samples, **config.sampling.model_dump()})
-    known = {name: config.source[name] for name in Drawing.model_fields if name in config.source}
+    known = {name: config.source[name] for name in Drawing.options() if name in config.source}
     return parse(Sampling, {"samples": samples, **known})
 
 

@@ -37,7 +37,7 @@ from harness.files import folder_name
 from harness.grading import DEFAULT_GRADER, grader_name
 from harness.progress import phase, showing
 from harness.records import Entry, Key, Record, RecordConfig, RecordStore, Snapshot
-from harness.records.config import Drawing, engine_facts
+from harness.records.config import engine_facts
 from harness.records.verdicts import versions as grading_versions
 from harness.spec import Decoding, EvalSpec, Pair, Sampling
 
@@ -205,7 +205,7 @@ def make_job(
     if like is None:
         config = RecordConfig.of(pair, first.decoding, first.sampling, info, stop=first.stop, prompt=prompt, data=data)
     else:
-        told = {"sampling": Drawing.of(first.sampling), "engine": engine_facts(info, first.decoding)}
+        told = {"sampling": first.sampling.drawing, "engine": engine_facts(info, first.decoding)}
         config = like.config.replace(decoding=first.decoding, stop=tuple(first.stop), prompt=prompt, data=data, **told)
     return Job(task, pair, tuple(requests), config, golds, benchmark)
 

@@ -314,8 +314,9 @@ class EvalResult:
             "golds": p.get("golds"),
             "data": p.get("data"),
             "problems": self.problem_ids,
-            **self.sampling.model_dump(include={"temperature", "max_tokens"}),
-            "top_p": self.sampling.truncation,
+            "temperature": self.sampling.temperature,
+            "max_tokens": self.sampling.max_tokens,
+            "top_p": self.sampling.truncation.words,
             **{name: None for name in ("temperature", "top_p", "max_tokens") if name in self.lacks},
         }
 

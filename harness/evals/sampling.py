@@ -5,9 +5,10 @@ from typing import Any
 
 from harness.errors import UserError, unknown
 from harness.spec import Sampling, parse
+from harness.spec.sampling import TRUNCATIONS
 
 LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-DRAWS = ("temperature", "top_p", "min_p", "typical_p")
+DRAWS = ("temperature", *TRUNCATIONS)
 ACCEPTED = (*DRAWS, "do_sample", "until", *LENGTHS)
 NO_LENGTH = 256  # new tokens where a task names no number: what every model of lm-eval gives then
 _FOR_DRAWS = ("top_k",)  # no engine of ours honours it, and greedy decoding has no use for it

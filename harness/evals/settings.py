@@ -223,7 +223,7 @@ def _drawn(sampling: Sampling) -> dict[str, str]:
     """Return in words how tokens are drawn."""
     if sampling.greedy:
         return {"temperature": "greedy", "top_p": ""}
-    return {"temperature": f"T = {sampling.temperature:g}", "top_p": sampling.truncation}
+    return {"temperature": f"T = {sampling.temperature:g}", "top_p": sampling.truncation.words}
 
 
 def telling(told: Sequence[Mapping[str, str]]) -> list[str]:

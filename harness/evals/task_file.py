@@ -28,7 +28,7 @@ from harness.errors import UserError
 from harness.evals.benchmark import NAME, Benchmark, BenchmarkFacts
 from harness.evals.chat import build_requests
 from harness.evals.sampling import sampling_of
-from harness.spec import Sampling, parse
+from harness.spec import Sampling
 from harness.spec.evaluation import is_task_file
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ class ScoredTask:
     def sampling(self, given: Sampling | None) -> tuple[Sampling, tuple[str, ...]]:
         """Return how its responses are drawn, and where they stop: as it says, but for what `given` says by name."""
         own, stop = sampling_of(self.task.config.generation_kwargs, samples=self.repeats, seed=0)
-        said = {} if given is None else {"seed": given.seed, **given.model_dump(include=given.model_fields_set)}
-        return parse(Sampling, {**own.model_dump(), **said}), stop
+        return own if given is None else own.replace(**{"seed": given.seed, **given.said()}), stop
 
     def metrics(self, *, means: bool = False) -> dict[str, bool]:
         """Return the metrics that it declares, as its scores are named, and whether more of each is better.

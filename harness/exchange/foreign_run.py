@@ -14,10 +14,11 @@ from harness.errors import DamagedError, UserError
 from harness.records.official import MOST_TOKENS
 from harness.records.rollout import FinishReason
 from harness.spec import Decoding, Sampling, parse
+from harness.spec.sampling import Drawing
 from harness.spec.stored import MOST_BYTES, is_number, parse_json
 
 LONGEST_ID = 200  # characters
-DRAWN = ("temperature", "top_p", "min_p", "typical_p", "max_tokens", "seed")  # of a sampling, in its own names
+DRAWN = tuple(Drawing.options())
 
 
 @dataclass(frozen=True, slots=True)

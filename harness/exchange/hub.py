@@ -91,7 +91,7 @@ def card(materials: Sequence[Material]) -> str:
         ]
     results = [material.result for material in materials]
     drawn = {
-        f"temperature {s.temperature:g}, top-p {s.top_p:g}, at most {s.max_tokens} tokens, seed {s.seed}"
+        f"{s.words}, at most {s.max_tokens} tokens, seed {s.seed}"
         for s in (result.sampling for result in results if not result.lacks)
     }
     graders = {str(result.provenance.get("grader")) for result in results if result.provenance.get("grader")}

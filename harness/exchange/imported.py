@@ -23,6 +23,7 @@ from harness.records import RecordConfig, RecordStore, StoredRollout
 from harness.records.summary import agreement, counts, scores
 from harness.records.verdicts import OFFICIAL, verdict_row, versions, write_verdicts
 from harness.spec import Decoding, Sampling, parse
+from harness.spec.sampling import TRUNCATIONS
 from harness.spec.stored import parse_json
 
 ACCEPTED = (
@@ -223,7 +224,8 @@ def _drawn(run: ForeignRun, samples: int) -> tuple[dict[str, Any], list[str]]:
 def _lacks(run: ForeignRun, how: Decoding, drawn: dict[str, Any]) -> list[str]:
     """Name what the files do not say, in the words of results."""
     greedy = drawn.get("temperature") == 0
-    names = ["temperature", *(["top_p", "seed"] if not greedy else []), "max_tokens"]
+    truncated = greedy or not TRUNCATIONS.isdisjoint(drawn)
+    names = ["temperature", *([] if truncated else ["top_p"]), *([] if greedy else ["seed"]), "max_tokens"]
     found = [name for name in names if name not in drawn]
     if any(each.n_tokens is None for each in run.responses):
         found.append("n_tokens")

@@ -12,7 +12,6 @@ from harness.exchange.material import Material, Response
 from harness.exchange.system import slug
 from harness.exchange.target import Target, Written
 from harness.files import make_folder, write_file
-from harness.spec.sampling import TRUNCATIONS
 
 FILTER = "boxed"  # the name of our tasks' filter in lm-eval's tables
 CANNOT = (
@@ -84,9 +83,6 @@ def generation_kwargs(material: Material) -> dict[str, Any]:
     """Return how a result was drawn, by lm-eval's names; what is not known is left out."""
     known = {"max_gen_toks" if name == "max_tokens" else name: value for name, value in material.drawn.items()}
     known.pop("seed", None)  # lm-eval's own, of its few-shot examples, has that name
-    for name, off in TRUNCATIONS.items():
-        if known.get(name) == off:
-            del known[name]
     return {**known, "do_sample": not material.result.sampling.greedy} if "temperature" in known else known
 
 

@@ -86,7 +86,7 @@ class Material:
     @property
     def drawn(self) -> dict[str, Any]:
         """Return what is known of the sampling, the number of samples aside."""
-        every = self.result.sampling.model_dump(mode="json", exclude={"samples"})
+        every = self.result.sampling.drawing.model_dump(mode="json")
         return {name: value for name, value in every.items() if name not in self.result.lacks}
 
     def facts(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.errors import DamagedError, UserError, unknown
 from harness.exchange.foreign_run import (
+    DRAWN,
     ForeignResponse,
     ForeignRun,
     length,
@@ -21,7 +22,7 @@ from harness.grading import VERDICT_KINDS
 from harness.spec import Decoding
 from harness.spec.stored import is_number, read_json
 
-_NAMES = {"temperature": "temperature", "top_p": "top_p", "min_p": "min_p", "seed": "seed"}
+_NAMES = tuple(name for name in DRAWN if name != "max_tokens")  # those that lm-eval calls as we do
 _LENGTHS = ("max_gen_toks", "max_tokens", "max_new_tokens", "max_completion_tokens")
 _Rows = Sequence[tuple[str, dict[str, Any]]]
 
@@ -94,10 +95,10 @@ def _kwargs(row: dict[str, Any]) -> dict[str, Any]:
     said = first.get("arg_1") if isinstance(first, dict) else None
     if not isinstance(said, dict):
         return dict.fromkeys((*_NAMES, "max_tokens"))
-    found = {ours: said.get(theirs) for ours, theirs in _NAMES.items()}
+    found = {name: said.get(name) for name in _NAMES}
     found["max_tokens"] = next((said[name] for name in _LENGTHS if said.get(name) is not None), None)
     if said.get("do_sample") is False or (found["temperature"] == 0 and is_number(found["temperature"])):
-        found |= {"temperature": 0, "top_p": None, "min_p": None, "seed": None}
+        found |= {**dict.fromkeys(_NAMES), "temperature": 0}
     return found
 
 

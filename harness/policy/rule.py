@@ -32,7 +32,7 @@ class Rule:
     temperature: float = 1.0  # of both models, criteria included; 1 where the truncation is greedy
     since: int = 0  # the window: tokens of the response at which the gate may hold
     until: float = inf
-    min_p_rl: float = 0.0  # the guard: the target has no token below this share of RL's largest probability
+    plausibility: float = 0.0  # the guard: the target has no token below this share of RL's largest probability
     tells: str = "delta_logp"  # the statistic that is handed back with each token
     trace: int | None = None  # whether all facts are handed back too, with so many of each model's likeliest tokens
 
@@ -63,7 +63,7 @@ def _gate(fields: Mapping[str, Any]) -> Gate:
 
 
 COLUMNS = (
-    "temperature", "gamma", "min_p_rl", "top_p", "since", "until", "tau", "below", "rl_primary", "draws_target",
+    "temperature", "gamma", "plausibility", "top_p", "since", "until", "tau", "below", "rl_primary", "draws_target",
     "greedy",
 )  # fmt: skip
 
@@ -71,7 +71,7 @@ COLUMNS = (
 def _columns(rule: Rule) -> tuple[float, ...]:
     """Return a rule's numbers, in the order of COLUMNS."""
     tau, below = rule.gate.threshold if rule.gate else (inf, False)
-    numbers = rule.temperature, rule.gamma, rule.min_p_rl, rule.truncation.top_p, rule.since, rule.until, tau
+    numbers = rule.temperature, rule.gamma, rule.plausibility, rule.truncation.mass, rule.since, rule.until, tau
     target = rule.gate is not None and not rule.gate.redraws  # else the gate says itself what is drawn from
     return (*numbers, below, rule.primary == "rl", target, rule.truncation.greedy)
 
@@ -129,7 +129,7 @@ Groups = Sequence[tuple[Any, Rows]]
 class Rules:
     """The rules of n rows: a table of numbers, (n, COLUMNS) float64, and who asks for what.
 
-    Columns are (n,) unless said otherwise; `temperature`, `gamma` and `min_p_rl` are (n, 1) float32, as they meet
+    Columns are (n,) unless said otherwise; `temperature`, `gamma` and `plausibility` are (n, 1) float32, as they meet
     vocabularies.
     """
 
@@ -170,7 +170,7 @@ class Rules:
             tempered=rows(lambda rule: rule.temperature != 1),
             rl_rows=rows(lambda rule: rule.primary == "rl"),
             extrapolated=rows(lambda rule: rule.gamma),
-            guarded=rows(lambda rule: rule.min_p_rl),
+            guarded=rows(lambda rule: rule.plausibility),
             greedy=rows(lambda rule: rule.truncation.greedy),
             traced=rows(lambda rule: rule.trace is not None),
             rules=rules,
@@ -227,9 +227,9 @@ class Rules:
         return self._column("gamma")[:, None].float()
 
     @cached_property
-    def min_p_rl(self) -> Tensor:
+    def plausibility(self) -> Tensor:
         """(n, 1) float32."""
-        return self._column("min_p_rl")[:, None].float()
+        return self._column("plausibility")[:, None].float()
 
     @cached_property
     def normalised(self) -> Tensor:

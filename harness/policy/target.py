@@ -39,7 +39,7 @@ class Policies:
         sb, sr = (rows.of(each) for each in self._scores)
         rules = self.rules.of(rows)
         target = rules.extrapolated.apply(extrapolate, sr, sb, sr, rules.gamma, rules.normalised)
-        return rules.guarded.apply(plausible, target, target, sr, rules.min_p_rl, rules.normalised), rules
+        return rules.guarded.apply(plausible, target, target, sr, rules.plausibility, rules.normalised), rules
 
 
 def extrapolate(sb: Tensor, sr: Tensor, gamma: Tensor, normalised: Tensor) -> Tensor:
@@ -61,14 +61,14 @@ def extrapolate(sb: Tensor, sr: Tensor, gamma: Tensor, normalised: Tensor) -> Te
     return torch.where(gamma == -1, sb, torch.where(gamma == 0, sr, extra))
 
 
-def plausible(target: Tensor, sr: Tensor, min_p_rl: Tensor, normalised: Tensor) -> Tensor:
+def plausible(target: Tensor, sr: Tensor, plausibility: Tensor, normalised: Tensor) -> Tensor:
     """Return the target without tokens that RL finds implausible: two (n, vocab) -> (n, vocab).
 
-    Those that RL gives less than `min_p_rl` (n, 1) of its largest probability lose their weight to the others: the
+    Those that RL gives less than `plausibility` (n, 1) of its largest probability lose their weight to the others: the
     constraint of contrastive decoding (arXiv 2210.15097), which keeps a large gamma from raising tokens that both
     models all but exclude.
     """
-    kept = target.masked_fill(sr < sr.amax(1, keepdim=True) + min_p_rl.log(), -torch.inf)
+    kept = target.masked_fill(sr < sr.amax(1, keepdim=True) + plausibility.log(), -torch.inf)
     return torch.where(normalised, torch.log_softmax(kept, dim=-1), kept)
 
 

@@ -1,16 +1,18 @@
 """Which tokens of a policy may be drawn: one of these for each request. A new one is a class with `keep`.
 
-Nothing here imports torch.
+A field of its own name is what is asked for: an option, a key of YAML, a part of the hash. Nothing here imports torch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
     from torch import Tensor
 
 
@@ -19,10 +21,21 @@ class Truncation(BaseModel, frozen=True):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 
-    name: ClassVar[str] = ""
+    name: ClassVar[str] = ""  # under which it is asked for
+    label: ClassVar[str] = ""  # what tables call it
+    off: ClassVar[float] = 1.0  # the value at which it drops nothing
     narrows: ClassVar[bool] = True  # whether `keep` does anything
     greedy: ClassVar[bool] = False  # whether the likeliest token is taken: then logits themselves are compared
-    top_p: float = 1.0  # of the nucleus that is drawn from; the draw itself cuts it
+
+    @property
+    def mass(self) -> float:
+        """The top-p of the nucleus that is drawn from, which the draw itself cuts."""
+        return 1.0
+
+    @property
+    def words(self) -> str:
+        """How policies are truncated, as tables say it: `top-p 0.7`."""
+        return " ".join([self.label, *(f"{value:g}" for value in self.model_dump().values())])
 
     def keep(self, logp: Tensor) -> Tensor:
         """Return the narrowed, normalised policies: (rows, vocab) -> the same, -inf where a token is dropped."""
@@ -32,14 +45,24 @@ class Truncation(BaseModel, frozen=True):
 class TopP(Truncation, frozen=True):
     """The smallest set of likeliest tokens whose mass reaches top-p."""
 
-    name, narrows = "top_p", False
+    name, label, narrows = "top_p", "top-p", False
+    top_p: float = Field(default=0.7, gt=0.0, le=1.0, description="Nucleus of each policy.")
+
+    @property
+    def mass(self) -> float:
+        """The top-p."""
+        return self.top_p
 
 
 class MinP(Truncation, frozen=True):
     """The tokens with p >= min_p max p (arXiv 2407.01082)."""
 
-    name = "min_p"
-    min_p: float
+    name, label, off = "min_p", "min-p", 0.0
+    min_p: float = Field(
+        ge=0.0,
+        le=1.0,
+        description="In place of top_p: each policy keeps tokens of this share of its largest probability, and above.",
+    )
 
     def keep(self, logp: Tensor) -> Tensor:
         """Drop the tokens below a share of the largest probability."""
@@ -53,8 +76,12 @@ class Typical(Truncation, frozen=True):
     Locally typical sampling (arXiv 2202.00666): the surprise of a kept token is near the entropy H of the policy.
     """
 
-    name = "typical_p"
-    typical_p: float
+    name, label = "typical_p", "typical"
+    typical_p: float = Field(
+        gt=0.0,
+        le=1.0,
+        description="In place of top_p: the mass of each policy's locally typical tokens that are kept.",
+    )
 
     def keep(self, logp: Tensor) -> Tensor:
         """Drop the tokens beyond that mass; at least one of a row is kept."""
@@ -70,20 +97,40 @@ class Typical(Truncation, frozen=True):
 class Greedy(Truncation, frozen=True):
     """The likeliest token alone; of equal ones the lowest id."""
 
-    name, greedy = "greedy", True
+    name, label, greedy = "greedy", "greedy", True
 
     def keep(self, logp: Tensor) -> Tensor:
         """Leave the first of the largest."""
         return logp.new_full(logp.shape, float("-inf")).scatter_(1, logp.argmax(1, keepdim=True), 0.0)
 
 
-WHOLE = TopP()
+PAPER, WHOLE = TopP(), TopP(top_p=1.0)
 
 
 @cache
 def truncations() -> dict[str, type[Truncation]]:
     """Return the truncations that there are, by name."""
     return {each.name: each for each in Truncation.__subclasses__()}
+
+
+@cache
+def options() -> dict[str, FieldInfo]:
+    """Return what can be asked for, by name."""
+    return {name: kind.model_fields[name] for name, kind in truncations().items() if name in kind.model_fields}
+
+
+def truncation_of(asked: Mapping[str, Any]) -> Truncation:
+    """Return the truncation that is asked for by name; a value that drops nothing asks for none.
+
+    Raises:
+        ValueError: a value is refused, or two truncate.
+    """
+    made = [kind.model_validate({name: asked[name]}) for name, kind in truncations().items() if name in asked]
+    given = [each for each in made if getattr(each, each.name) != each.off]
+    if len(given) > 1:
+        words = " and ".join(f"{each.name}={getattr(each, each.name):g}" for each in given[:2])
+        raise ValueError(f"{words} are refused together: each truncates; accepted: one of them")
+    return given[0] if given else WHOLE if PAPER.name in asked else PAPER
 
 
 def _without(logp: Tensor, dropped: Tensor) -> Tensor:

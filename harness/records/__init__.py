@@ -8,7 +8,7 @@
 Interrupt it anywhere and run it again. Plain files; docs/records.md says which.
 """
 
-from harness.records.config import Drawing, RecordConfig, fingerprint
+from harness.records.config import RecordConfig, fingerprint
 from harness.records.journal import Entry
 from harness.records.record import Record
 from harness.records.rollout import Key, StoredRollout
@@ -16,7 +16,6 @@ from harness.records.store import RecordStore, Snapshot
 from harness.records.verdicts import judge_name
 
 __all__ = [
-    "Drawing",
     "Entry",
     "Key",
     "Record",

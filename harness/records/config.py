@@ -6,10 +6,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from harness.digest import digest_of
-from harness.spec import Decoding, Pair, Sampling, Spec, parse
+from harness.spec import Decoding, Pair, Sampling, Spec
+from harness.spec.sampling import Drawing
 
 # What an engine tells of itself that cannot change a token; anything else it tells is part of the hash.
 NOT_HASHED = ("pair", "self_test", "workers")
@@ -19,27 +20,6 @@ _WEIGHTS = (
 _OLDER = ("*.pt",)  # weights that vLLM reads where there are no others
 _TOKENIZER = ("tokenizer*", "*.jinja", "vocab*", "merges*", "special_tokens_map.json", "added_tokens.json", "*.model")
 _WHOLE, _CHUNK, _CHUNKS = 16 << 20, 64 << 10, 64  # files up to 16 MiB are read whole, of others 64 stretches of 64 KiB
-
-
-class Drawing(Spec, frozen=True):
-    """A `Sampling` without the number of samples: 8 samples are the first 8 of 32, so they share a record."""
-
-    temperature: float
-    top_p: float
-    min_p: float = 0.0
-    typical_p: float = 1.0
-    max_tokens: int
-    seed: int
-
-    @classmethod
-    def of(cls, sampling: Sampling) -> "Drawing":
-        """Return how `sampling` draws."""
-        return cls(**sampling.model_dump(exclude={"samples"}))
-
-    @model_validator(mode="after")
-    def _check(self) -> "Drawing":
-        parse(Sampling, {"samples": 1, **self.model_dump()})
-        return self
 
 
 def _check_source(source: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +67,7 @@ class RecordConfig(Spec, frozen=True):
             rl=fingerprint(pair.rl, pair.rl_revision),
             target=None if pair.target is None else fingerprint(pair.target, pair.target_revision),
             decoding=decoding,
-            sampling=Drawing.of(sampling),
+            sampling=sampling.drawing,
             stop=stop,
             prompt=prompt,
             data=data,

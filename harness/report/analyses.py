@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from harness.spec import Sampling
 from harness.spec.stored import Count, Name, Number, Stored, Text
 
 Amount = Annotated[Number, Field(ge=0)]
@@ -40,16 +41,6 @@ class Generation(Stored, frozen=True):
     problems: Count
     tokens: Count
     histograms: dict[str, HistogramForm]
-
-
-class Drawn(Stored, frozen=True):
-    """How responses were drawn."""
-
-    samples: Count
-    temperature: Number
-    top_p: Number
-    min_p: Number = 0.0
-    typical_p: Number = 1.0
 
 
 class Tail(Stored, frozen=True):
@@ -133,7 +124,7 @@ class OfResponses(Stored, frozen=True):
     pair: dict[str, Any]
     tasks: tuple[Text, ...]
     limited: dict[str, Text] | None = None
-    sampling: Drawn
+    sampling: Sampling
 
 
 class TokensForm(OfResponses, frozen=True):

@@ -73,7 +73,7 @@ def against_paper(groups: Sequence[Group], base: str | None = None) -> Section |
     if others := dict.fromkeys(words for match in every if (words := _drawn_otherwise(match.result))):
         said += (
             f"Results that are drawn otherwise ({'; '.join(others)}) do not stand beside the paper's, which are drawn "
-            f"at T = {PAPER.temperature:g} and {PAPER.truncation}.",
+            f"at {PAPER.words}.",
         )
     if not matches:
         return Section("Beside the paper", said) if said else None
@@ -102,7 +102,7 @@ def _drawn_otherwise(result: EvalResult) -> str:
     if "temperature" not in result.lacks and sampling.temperature != PAPER.temperature:
         words.append("greedy" if sampling.greedy else f"T = {sampling.temperature:g}")
     if "top_p" not in result.lacks and sampling.truncation != PAPER.truncation and not sampling.greedy:
-        words.append(sampling.truncation)
+        words.append(sampling.truncation.words)
     return ", ".join(words)
 
 

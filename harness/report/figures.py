@@ -60,7 +60,7 @@ def against_share(
             place = (
                 len(order) if gate.landmark and not gate.paper else order.index(gate.name) if gate.name in order else -1
             )
-            lines.setdefault((place, way.primary, way.caption, way.gamma, way.min_p_rl), []).append(one)
+            lines.setdefault((place, way.primary, way.caption, way.gamma, way.plausibility), []).append(one)
             if gate.redraws and (way.mode, way.primary) == ("replace", "base"):
                 axes.axvline(100 * at(one), color=COUPLING, linewidth=0.8, linestyle=(0, (1, 3)))
     data = []
@@ -135,7 +135,7 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Figure 
     for one in sorted(settings, key=lambda one: one.decoding.gamma):
         way = one.decoding
         if way.everywhere:
-            guard = f", p ≥ {way.min_p_rl:g} of RL's largest" if way.min_p_rl else ""
+            guard = f", p ≥ {way.plausibility:g} of RL's largest" if way.plausibility else ""
             lines.setdefault(f"every token{guard}", []).append(one)
         elif way.mode == "expo":
             lines.setdefault("weights (ExPO)", []).append(one)

@@ -10,7 +10,7 @@ from harness.report.draw import BASE, COLOURS, MARKS, RL, canvas, percent_axis, 
 from harness.report.groups import pair_title
 from harness.report.model import Cell, Column, Figure, Row, Section, Table
 from harness.report.tokens import percent
-from harness.spec.sampling import truncation
+from harness.spec import Sampling, parse
 from harness.text import visible
 
 
@@ -22,7 +22,7 @@ def gated_section(data: Mapping[str, Any], number: int = 0) -> Section:
     found, drawn = data["decodings"], data["sampling"]
     text = (
         f"Gated decodings of {tasks} ({found[0]['problems']} problems, {drawn['samples']} samples, "
-        f"T = {drawn['temperature']:g}, {truncation(drawn)}). Intervals are over problems."
+        f"{parse(Sampling, drawn).words}). Intervals are over problems."
     )
     shown = (
         positions(data, f"gate-positions{slug}"),

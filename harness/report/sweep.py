@@ -215,9 +215,7 @@ class DecodingSummary(SweepSummary):
         elif engines and len(self.spec.pairs) == 1:
             words.append(f"WARNING: {len(engines)} different engine settings are in these tables")
         if self.spec.samplings:
-            words.append(
-                f"T = {self.spec.sampling.temperature:g}, {self.spec.sampling.truncation} where no other is said"
-            )
+            words.append(f"{self.spec.sampling.words} where no other is said")
         if self.spec.part.words:
             words.append(f"problems {self.spec.part.words}, the others are for `sweep confirm`")
         if self.spec.limit:

@@ -10,7 +10,7 @@ import numpy as np
 from harness.report.draw import BASE, COLOURS, RL, canvas, percent_axis, styled, svg
 from harness.report.groups import pair_title
 from harness.report.model import Cell, Column, Figure, Row, Section, Table
-from harness.spec.sampling import truncation
+from harness.spec import Sampling, parse
 from harness.text import visible
 
 FACTS = {
@@ -32,7 +32,7 @@ def token_section(data: Mapping[str, Any], number: int = 0) -> Section:
     counted = data["generations"]
     text = (
         f"Both models answered {tasks} ({counted['base']['problems']} problems, {data['sampling']['samples']} samples, "
-        f"T = {data['sampling']['temperature']:g}, {truncation(data['sampling'])}), and both scored every token: "
+        f"{parse(Sampling, data['sampling']).words}), and both scored every token: "
         f"{counted['base']['tokens']:,} of base, {counted['rl']['tokens']:,} of RL. Intervals are over problems."
     )
     shown = (

@@ -15,13 +15,11 @@ from pydantic import Field
 from harness.errors import UserError, unknown
 from harness.spec import Decoding, Sampling, Spec, check_together, parse, parse_decoding
 from harness.spec.evaluation import change_decoding
-from harness.spec.sampling import TRUNCATIONS
+from harness.spec.sampling import Drawing, over
 from harness.spec.serving import Limits
 
 SHIPPED = ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=-0.1,gamma=0.1")  # rules that are listed as models
-SAMPLING = tuple(name for name in Sampling.model_fields if name != "samples")
-
-TRUNCATION = ("top_p", *TRUNCATIONS)
+SAMPLING = tuple(Drawing.options())
 
 
 class Key(Spec, frozen=True):
@@ -63,7 +61,7 @@ class Asked:
 
     def about(self) -> dict[str, Any]:
         """Return what would give the same tokens again, as plain values; the problem may be the prompt's digest."""
-        sampling = self.sampling.model_dump(mode="json", include=set(SAMPLING))
+        sampling = self.sampling.drawing.model_dump(mode="json")
         key = {"sample": self.sample} if self.problem is None else {"problem": self.problem, "sample": self.sample}
         return {"decoding": self.decoding.model_dump(mode="json"), **sampling, **key, "n": self.n}
 
@@ -115,13 +113,11 @@ class Desk:
             )
         wanted = {name: given[name] for name in SAMPLING if name in given}
         held = dict(self.sampling)
-        if any(name in wanted for name in TRUNCATION):  # one takes the place of another
-            held = {name: value for name, value in held.items() if name not in TRUNCATION}
         if "seed" not in held:
             held["seed"] = secrets.randbits(48)
         if (most := self.limits.most_tokens) is not None:
             held["max_tokens"] = min(held.get("max_tokens", most), most)
-        sampling = parse(Sampling, {**held, **wanted})
+        sampling = parse(Sampling, over(held, wanted))
         if most is not None and sampling.max_tokens > most:
             raise UserError(f"max_tokens={sampling.max_tokens} is refused; accepted: 1 to {most}")
         check_together(decoding, sampling)

@@ -19,8 +19,9 @@ from pydantic.fields import FieldInfo
 from harness.errors import UserError, unknown
 from harness.policy.gates import Gate, Threshold, gates, parameters, split
 from harness.policy.own import NotLoaded, known
+from harness.policy.truncations import WHOLE
 from harness.spec.base import Spec, parse
-from harness.spec.sampling import LEAST_TEMPERATURE, Sampling
+from harness.spec.sampling import LEAST_TEMPERATURE, Drawing
 
 Mode = Literal["base", "rl", "replace", "extrapolate", "expo", "power"]
 Primary = Literal["base", "rl"]
@@ -44,7 +45,7 @@ class Decoding(Spec, frozen=True):
         primary: Primary
         gamma: float
         window: str | None
-        min_p_rl: float
+        plausibility: float
 
         def __init__(self, **fields: Any) -> None: ...
 
@@ -179,7 +180,7 @@ class _Alone(Decoding, frozen=True):
 
     gate: ClassVar[Gate | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
     gamma: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]
-    min_p_rl: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]
+    plausibility: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]
     window: ClassVar[str | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
@@ -216,7 +217,7 @@ class Gated(Decoding, frozen=True):
 
     Redrawn from RL (`replace`, gamma = 0), or from pi_extra, proportional to exp(lr + gamma (lr - lb)) (`extrapolate`).
     The criterion and its parameters are written flat: `criterion: kl, tau: 0.1`. Outside the `window`
-    nothing is redrawn. `min_p_rl` guards a large gamma (arXiv 2210.15097): tokens that RL finds implausible have no
+    nothing is redrawn. `plausibility` guards a large gamma (arXiv 2210.15097): tokens that RL finds implausible have no
     weight in the target.
     """
 
@@ -236,7 +237,7 @@ class Gated(Decoding, frozen=True):
         default=None,
         description="Tokens where the criterion is asked, as a slice: 0:16, 16:, or of max_tokens: 0:25%, 25%:.",
     )
-    min_p_rl: float = Field(
+    plausibility: float = Field(
         default=0.0,
         ge=0.0,
         lt=1.0,
@@ -306,8 +307,8 @@ class Gated(Decoding, frozen=True):
             words.append(f"γ{self.gamma:g}")
         if self.criterion != "delta_logp":
             words.append(self.criterion)
-        if self.min_p_rl:
-            words.append(f"p≥{self.min_p_rl:g}")
+        if self.plausibility:
+            words.append(f"p≥{self.plausibility:g}")
         if self.primary == "rl":
             words.append("on rl")
         return " ".join(words)
@@ -356,7 +357,7 @@ class Expo(Decoding, frozen=True):
     """
 
     gate: ClassVar[Gate | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
-    min_p_rl: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]
+    plausibility: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]
     window: ClassVar[str | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
     mode: Literal["expo"] = "expo"
     primary: Literal["rl"] = "rl"
@@ -470,7 +471,7 @@ def with_controls(decodings: Sequence[Decoding]) -> tuple[Decoding, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def check_together(decoding: Decoding, sampling: Sampling) -> None:
+def check_together(decoding: Decoding, sampling: Drawing) -> None:
     """Refuse a decoding that this sampling cannot serve.
 
     Raises:
@@ -482,11 +483,8 @@ def check_together(decoding: Decoding, sampling: Sampling) -> None:
             "criterion='random' is refused with temperature=0: nothing is left to chance there; accepted: another "
             f"criterion, or temperature={LEAST_TEMPERATURE}, which draws the likeliest token but for near-ties"
         )
-    if decoding.mode == "power" and (sampling.temperature != 1 or sampling.truncation != "top-p 1"):
-        drawn = (
-            "temperature=0" if sampling.greedy else f"temperature={sampling.temperature:g} and {sampling.truncation}"
-        )
+    if decoding.mode == "power" and (sampling.temperature != 1 or sampling.truncation != WHOLE):
         raise UserError(
-            f"mode=power is refused with {drawn}: it samples the model's own law to a power; accepted: temperature=1 "
-            "and top_p=1"
+            f"mode=power is refused with {sampling.words}: it samples the model's own law to a power; accepted: "
+            "temperature=1 and top_p=1"
         )

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_serializer, model_validator
+from pydantic.fields import FieldInfo
 
 from harness.errors import UserError, unknown
 from harness.policy.gates import Side, gates, split
@@ -30,7 +31,7 @@ from harness.spec.evaluation import (
 )
 from harness.spec.pair import TINY, Pair, find_pair, model_name, preset
 from harness.spec.presentation import Presentation
-from harness.spec.sampling import Sampling
+from harness.spec.sampling import Sampling, over
 from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
 from harness.spec.trajectory import trajectory_of
 
@@ -118,11 +119,26 @@ class OtherSampling(Spec, frozen=True):
     """
 
     decodings: Annotated[tuple[Decoding, ...], BeforeValidator(read_decodings)] = (Decoding(mode="rl"),)
-    temperature: float | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    typical_p: float | None = None
-    samples: int | None = None
+    changes: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def options(cls) -> dict[str, FieldInfo]:
+        """Return the decodings, and what can be drawn otherwise."""
+        drawn = {name: info for name, info in Sampling.options().items() if name not in ("max_tokens", "seed")}
+        return {"decodings": cls.model_fields["decodings"], **drawn}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _collect(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        changes = {name: data[name] for name in data if name in cls.options() and name != "decodings"}
+        others = {name: value for name, value in data.items() if name not in changes}
+        return {**others, "changes": {name: value for name, value in changes.items() if value is not None}}
+
+    @model_serializer(mode="plain")
+    def _flat(self) -> dict[str, Any]:
+        return {"decodings": [each.model_dump() for each in self.decodings], **self.changes}
 
     def of(self, sampling: Sampling) -> Sampling:
         """Return how it draws in a sweep of this `sampling`.
@@ -130,12 +146,7 @@ class OtherSampling(Spec, frozen=True):
         Raises:
             UserError: a value is refused.
         """
-        changes = self.model_dump(exclude={"decodings"}, exclude_none=True)
-        truncations = {"top_p", "min_p", "typical_p"}
-        held = sampling.model_dump(exclude=truncations if truncations & set(changes) else set())
-        if changes.get("temperature") == 0:
-            held.pop("samples")
-        return parse(Sampling, {**held, **changes}, where="samplings.")
+        return parse(Sampling, over(sampling.model_dump(), self.changes), where="samplings.")
 
 
 class Confirmation(Spec, frozen=True):

@@ -252,8 +252,7 @@ def _results(spec: SweepSpec, folder: SweepFolder, trial: FrozenTrial) -> list[E
 
 
 def _describe(point: Point, results: Sequence[EvalResult]) -> list[str]:
-    s = results[0].sampling
-    drawn = f" ({'greedy' if s.greedy else f'T = {s.temperature:g}, {s.truncation}'})" if "sampling" in point else ""
+    drawn = f" ({results[0].sampling.words})" if "sampling" in point else ""
     return [
         f"{point['pair']}: {results[0].label}{drawn}",
         *(f"{result.benchmark} {score(result)}" for result in results),

@@ -68,11 +68,7 @@ def params_of(result: EvalResult) -> dict[str, str]:
         **(gate if decoding.gated else {}),
         **{f"{key}_model" if key in ("base", "rl") else key: value for key, value in _pair(result).items()},
         "temperature": result.sampling.temperature,
-        **{
-            name: value
-            for name, value in result.sampling.model_dump().items()
-            if name in ("top_p", "min_p", "typical_p")
-        },
+        **result.sampling.truncation.model_dump(),
         **{name: getattr(decoding, name) for name in ("power", "block", "moves") if decoding.mode == "power"},
         "max_tokens": result.sampling.max_tokens,
         "n_samples": result.sampling.samples,
@@ -169,7 +165,7 @@ def _drawn(result: EvalResult) -> str:
     s = result.sampling
     words = {
         "temperature": f"temperature {s.temperature:g}",
-        "top_p": s.truncation,
+        "top_p": s.truncation.words,
         "max_tokens": f"at most {s.max_tokens:,} tokens",
         "seed": f"seed {s.seed}",
     }

@@ -17,6 +17,7 @@ from harness.spec import TINY, EngineSpec, Presentation, Sampling, Spec, parse
 from harness.spec.base import Place
 from harness.spec.evaluation import read_names
 from harness.spec.presentation import Prompt
+from harness.spec.sampling import over
 from harness.train.settings import DapoSettings
 from harness.train.verl.presets import with_preset
 from harness.train.verl.spec import Verl
@@ -77,10 +78,7 @@ class Validation(Presentation, frozen=True):
         """Put what is given over this spec's own defaults, which are not those of the section."""
         if not isinstance(given, Mapping):
             return given
-        held = cls.model_fields[str(info.field_name)].default.model_dump()
-        if not {"min_p", "typical_p"}.isdisjoint(given):  # they take the place of top_p
-            held.pop("top_p", None)
-        return {**held, **given}
+        return over(cls.model_fields[str(info.field_name)].default.model_dump(), given)
 
 
 class TrainSpec(Spec, frozen=True):
@@ -128,8 +126,8 @@ class TrainSpec(Spec, frozen=True):
         if self.data == TINY and self.prompt:
             raise ValueError("prompt has no effect with data='tiny', whose problems have their own")
         sampling = self.validation.sampling
-        if self.verl and self.verl.val_data and (sampling.min_p or sampling.typical_p < 1):
-            raise ValueError(f"validation.sampling: {sampling.truncation} is refused under verl; accepted: top_p")
+        if self.verl and self.verl.val_data and not sampling.by_nucleus:
+            raise ValueError(f"validation.sampling: {sampling.truncation.words} is refused under verl; accepted: top_p")
         if self.prompt and self.instruction != INSTRUCTION:
             raise ValueError("prompt and instruction are both given; accepted: one of them")
         if self.lora and self.dapo.beta:

@@ -99,7 +99,7 @@ def test_no_step_holds_more_than_the_rehearsal(keys):
     held = _growth(lambda: step.rehearse(base, rl, Pair(vocab)))
     ways = {
         "trace": rule("kl", tau=0.1, trace=10), "coupling": rule("coupling", gamma=0.1, temperature=0.9, top_p=0.9),
-        "js": rule("js", tau=0.1, gamma=0.1, min_p_rl=0.1),
+        "js": rule("js", tau=0.1, gamma=0.1, plausibility=0.1),
         "min-p": rule("kl", tau=0.1, gamma=0.1, truncation=MinP(min_p=0.1)),
         "typical": rule("kl", tau=0.1, gamma=0.1, truncation=Typical(typical_p=0.9)),
     }  # fmt: skip

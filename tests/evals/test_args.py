@@ -92,7 +92,9 @@ def test_generation_arguments_become_the_sampling():
     assert (sampling.max_tokens, sampling.top_p, stop) == (64, 1.0, ("END",))
     drawn = {"do_sample": True, "typical_p": 0.9, "max_gen_toks": 20000}
     assert sampling_of(drawn, samples=32, seed=3)[0] == Sampling(typical_p=0.9, seed=3)
-    assert sampling_of({**drawn, "typical_p": 1.0, "min_p": 0.05}, samples=1, seed=0)[0].truncation == "min-p 0.05"
+    assert (
+        sampling_of({**drawn, "typical_p": 1.0, "min_p": 0.05}, samples=1, seed=0)[0].truncation.words == "min-p 0.05"
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_drawing_without_a_temperature_is_at_1():
     ("given", "message"),
     [
         ({"top_k": 5}, "gen_kwargs='top_k' is not known"),
-        (YAML | {"min_p": 0.1}, "min_p=0.1 and top_p=0.7 are refused together"),
+        (YAML | {"min_p": 0.1}, "top_p=0.7 and min_p=0.1 are refused together"),
         ({"top_p": 1.5}, "gen_kwargs top_p=1.5 is refused"),
         ({"max_gen_toks": "many"}, "max_tokens='many' is refused"),
     ],

@@ -106,7 +106,7 @@ def criterion_holds(name, pb, pr, y, tau, rho, below):
 
 def extrapolated(pb, pr, rule):
     logits = [math.log(r) + rule.gamma * (math.log(r) - math.log(b)) for b, r in zip(pb, pr, strict=True)]
-    kept = [r >= rule.min_p_rl * max(pr) for r in pr]
+    kept = [r >= rule.plausibility * max(pr) for r in pr]
     p = [x if keep else 0.0 for x, keep in zip(softmax(logits), kept, strict=True)]
     return [x / sum(p) for x in p]
 
@@ -123,17 +123,17 @@ def step(base, rl, rule, u_propose, u_redraw, rho, written=0):
     """(token, proposed, replaced, delta) for one position under a Rule."""
     pb, pr = softmax(base, rule.temperature), softmax(rl, rule.temperature)
     proposal = narrowed(pb if rule.primary == "base" else pr, rule)
-    y = draw(proposal, rule.truncation.top_p, u_propose)
+    y = draw(proposal, rule.truncation.mass, u_propose)
     delta = math.log(pr[y]) - math.log(pb[y])
     if rule.gate is None or not opens(rule, written):
         return y, y, False, delta
     target = narrowed(extrapolated(pb, pr, rule), rule)
     if rule.gate.name == "coupling":
-        laws = (nucleus(each, rule.truncation.top_p) for each in (proposal, target))
+        laws = (nucleus(each, rule.truncation.mass) for each in (proposal, target))
         token = coupled(*laws, y, u_redraw, rho)
         return token, y, token != y, delta
     held = holds(rule.gate, pb, pr, y, rho)
-    return draw(target, rule.truncation.top_p, u_redraw) if held else y, y, held, delta
+    return draw(target, rule.truncation.mass, u_redraw) if held else y, y, held, delta
 
 
 def coupled(b, q, y, u, rho):
@@ -153,7 +153,7 @@ def law(base, rl, rule):
     """({token: P}, P(replaced)) by enumerating every proposed and every redrawn token."""
     pb, pr = softmax(base, rule.temperature), softmax(rl, rule.temperature)
     proposal, target = (
-        nucleus(narrowed(each, rule), rule.truncation.top_p)
+        nucleus(narrowed(each, rule), rule.truncation.mass)
         for each in (pb if rule.primary == "base" else pr, extrapolated(pb, pr, rule))
     )
     out, replaced, gate = [0.0] * len(base), 0.0, rule.gate

@@ -53,7 +53,17 @@ def every_rule():
                 least = (0.0, 0.3)[turn // 3 % 2]
                 how = (None, MinP(min_p=0.2), Typical(typical_p=0.5), MinP(min_p=0.05))[turn // 6 % 4 if top_p else 0]
                 yield rule(
-                    name, primary, tau, gamma, temperature, top_p, how, since=since, until=until, min_p_rl=least, **side
+                    name,
+                    primary,
+                    tau,
+                    gamma,
+                    temperature,
+                    top_p,
+                    how,
+                    since=since,
+                    until=until,
+                    plausibility=least,
+                    **side,
                 )
 
 

@@ -23,7 +23,7 @@ KINDS = {
     "min-p": replace(PLAIN, truncation=MinP(min_p=0.1)),
     "typical": replace(PLAIN, truncation=Typical(typical_p=0.9)),
     "js": replace(PLAIN, gate=gate("js", 0.1)),
-    "guard": replace(PLAIN, min_p_rl=0.1),
+    "guard": replace(PLAIN, plausibility=0.1),
     "coupling": replace(PLAIN, gate=gate("coupling")),
     "renyi": Rule(tells="renyi", temperature=0.25),
     "trace": replace(PLAIN, trace=3),

@@ -54,8 +54,8 @@ def test_closed_form_matches_enumeration():
     "each",
     [
         rule(None, top_p=0.7),
-        rule("always", gamma=3.0, top_p=0.9, min_p_rl=0.2),
-        rule("js", "base", 0.02, 0.5, min_p_rl=0.05),
+        rule("always", gamma=3.0, top_p=0.9, plausibility=0.2),
+        rule("js", "base", 0.02, 0.5, plausibility=0.05),
         rule("delta_logp", "base", -0.2, 0.0, top_p=0.7),
         rule("delta_logp", "base", -0.2, 0.5, 0.8),
         rule("delta_logp", "rl", 0.3, 0.1, top_p=0.95),

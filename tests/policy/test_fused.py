@@ -130,7 +130,7 @@ def test_rows_that_need_policies_torch_decides_by_itself(interpreted, name):
     """js, coupling, guarded targets and truncations, beside rows that have none; some greedy, some windowed."""
     batch = mixed_batch(120, 300, padded=20, seed=6)
     tau = {"js": 0.02, "delta_logp": -0.05}.get(name)
-    fields = [{"min_p_rl": (0.0, 0.1)[i % 4 > 1], "trace": (None, 2)[i % 5 == 1]} for i in range(120)]
+    fields = [{"plausibility": (0.0, 0.1)[i % 4 > 1], "trace": (None, 2)[i % 5 == 1]} for i in range(120)]
     rows = [replace(row, gate=gate(name, tau), **fields[i]) if i % 3 else row for i, row in enumerate(batch.rows)]
     ways = MinP(min_p=0.1), Typical(typical_p=0.7)
     rows[::5] = [replace(row, truncation=ways[i % 2]) for i, row in enumerate(rows[::5])]

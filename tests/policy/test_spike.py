@@ -24,7 +24,7 @@ RULES = [
     rule("spike", "rl", 1.5, 0.4, 0.7, 0.9, span=1),
     rule("spike", "base", 0.9, side="below", span=20, since=4, until=30),
     rule("ce", "base", 1.5),
-    rule("spike", "base", 1.2, -0.5, top_p=0.0, span=MEMORY, min_p_rl=0.1),
+    rule("spike", "base", 1.2, -0.5, top_p=0.0, span=MEMORY, plausibility=0.1),
     rule("coupling"),
 ]
 STEPS = 40

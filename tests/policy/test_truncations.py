@@ -42,7 +42,7 @@ def test_equally_near_tokens_are_taken_by_id():
 
 def test_rows_that_ask_for_nothing_stay_to_the_bit():
     logp = policies(80, 30, 2.0)
-    ways = (TopP(), MinP(min_p=0.3), TopP(top_p=0.5), Typical(typical_p=0.4))
+    ways = (TopP(top_p=1.0), MinP(min_p=0.3), TopP(top_p=0.5), Typical(typical_p=0.4))
     got = weights(logp, Rules.compile([Rule(truncation=ways[i % 4]) for i in range(80)]))
     assert got[::2].equal(logp[::2].exp())
     assert not any(got[i].equal(logp[i].exp()) for i in range(1, 80, 2))

@@ -251,7 +251,7 @@ def test_what_is_drawn_otherwise_is_not_beside_the_paper():
         made = build([other])
         assert "beside-the-paper" not in tables(made)
         [section] = [each for each in made.sections if each.title == "Beside the paper"]
-        assert "which are drawn at T = 1 and top-p 0.7" in section.paragraphs[-1]
+        assert "which are drawn at T = 1, top-p 0.7" in section.paragraphs[-1]
     short = replace(usual, sampling=usual.sampling.replace(max_tokens=4096))
     [row] = tables(build([short]))["beside-the-paper"].rows
     assert row.cells[0].text == "AIME24, rl, at most 4,096 tokens, Avg@32"

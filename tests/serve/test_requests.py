@@ -51,7 +51,7 @@ REFUSED = [
     ({"problem": ""}, "problem='' is refused"),
     ({"temperature": -1}, "temperature=-1"),
     ({"top_p": 0}, "top_p=0"),
-    ({"min_p": 0.1, "top_p": 0.5}, "min_p=0.1 and top_p=0.5 are refused together"),
+    ({"min_p": 0.1, "top_p": 0.5}, "top_p=0.5 and min_p=0.1 are refused together"),
     ({"min_p": 2}, "min_p=2"),
     ({"n": 9}, "n=9 is refused; accepted: 1 to 8"),
     ({"n": 2, "temperature": 0}, "n=2 is refused with temperature=0"),
@@ -101,9 +101,9 @@ def test_what_a_request_says_of_sampling_takes_the_place_of_the_command_line(cli
         )
         return {name: answer.rlvr.get(name) for name in ("temperature", "top_p", "min_p")}
 
-    assert drawn() == {"temperature": 1, "top_p": 0.6, "min_p": 0}
-    assert drawn(min_p=0.1) == {"temperature": 1, "top_p": 1, "min_p": 0.1}
-    assert drawn(temperature=0) == {"temperature": 0, "top_p": 1, "min_p": 0}
+    assert drawn() == {"temperature": 1, "top_p": 0.6, "min_p": None}
+    assert drawn(min_p=0.1) == {"temperature": 1, "top_p": None, "min_p": 0.1}
+    assert drawn(temperature=0) == {"temperature": 0, "top_p": None, "min_p": None}
 
 
 def test_the_models_are_the_pair_and_its_rules(client):

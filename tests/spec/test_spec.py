@@ -38,7 +38,7 @@ from harness.spec.decoding import parse_decoding
         (Sampling, {"min_p": 1.5}, "min_p=1.5 is refused"),
         (Sampling, {"typical_p": 0}, "typical_p=0 is refused"),
         (Sampling, {"min_p": 0.1, "typical_p": 0.9}, "min_p=0.1 and typical_p=0.9 are refused together"),
-        (Sampling, {"min_p": 0.1, "top_p": 0.9}, "min_p=0.1 and top_p=0.9 are refused together"),
+        (Sampling, {"min_p": 0.1, "top_p": 0.9}, "top_p=0.9 and min_p=0.1 are refused together"),
         (Sampling, {"temperature": 1e-5}, "temperature=1e-05 is refused; accepted: 0 .greedy., or 0.0001 to 100"),
         (Sampling, {"temperature": 0, "samples": 8}, "samples=8 is refused with temperature=0.*accepted: samples=1"),
         (Sampling, {"samples": 0}, "samples=0 is refused"),
@@ -87,7 +87,7 @@ def test_the_hash_is_the_same_in_another_process_and_version():
     spec = Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
     code = "from harness.spec import *; print(Decoding(mode='extrapolate', tau=-0.3, gamma=0.05).hash())"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert other.stdout.strip() == spec.hash() == "f07a45cb3132d61f"
+    assert other.stdout.strip() == spec.hash() == "0c8727af48fb667e"
 
 
 def test_specs_round_trip_and_are_frozen():
@@ -127,8 +127,8 @@ def test_a_window_is_a_slice_of_tokens():
             parse_decoding(f"replace,tau=-0.3,window={refused}")
     with pytest.raises(UserError, match="window='0:16' has no effect with mode='rl'"):
         parse_decoding("rl,window=0:16")
-    with pytest.raises(UserError, match=r"min_p_rl=.*has no effect with mode='expo'"):
-        parse_decoding("expo,gamma=0.1,min_p_rl=0.2")
+    with pytest.raises(UserError, match=r"plausibility=.*has no effect with mode='expo'"):
+        parse_decoding("expo,gamma=0.1,plausibility=0.2")
 
 
 def test_a_window_in_shares_is_one_of_max_tokens():
@@ -160,7 +160,7 @@ def test_presets_are_the_papers_pairs():
         (Decoding(mode="replace", tau=0.5, criterion="kl", primary="rl"), "replace τ0.5 kl on rl"),
         (Decoding(mode="replace", tau=0.3, side="above"), "replace τ0.3 delta_logp above"),
         (Decoding(mode="replace", tau=-0.3, window=":16"), "replace τ-0.3 delta_logp @0:16"),
-        (Decoding(mode="extrapolate", criterion="always", gamma=2, min_p_rl=0.1), "extrapolate γ2 always p≥0.1"),
+        (Decoding(mode="extrapolate", criterion="always", gamma=2, plausibility=0.1), "extrapolate γ2 always p≥0.1"),
     ],
 )
 def test_labels(decoding, label):
@@ -189,15 +189,14 @@ def test_a_pair_in_a_folder(tmp_path):
 
 
 def test_min_p_and_typical_p_take_the_place_of_top_p():
-    from harness.records import Drawing
-
     one, two = Sampling(min_p=0.1), Sampling(typical_p=0.9, top_p=1.0)
-    assert (one.top_p, one.truncation, two.truncation, Sampling().truncation) == (
+    assert (one.top_p, one.truncation.words, two.truncation.words, Sampling().truncation.words) == (
         1.0, "min-p 0.1", "typical 0.9", "top-p 0.7",
     )  # fmt: skip
     for sampling in (one, two):
         assert parse(Sampling, sampling.model_dump()) == sampling
-        assert Drawing.of(sampling).model_dump().keys() >= {"min_p"} or Drawing.of(sampling).typical_p == 0.9
+        assert sampling.drawing.truncation == sampling.truncation
+        assert "samples" not in sampling.drawing.model_dump()
     assert len({each.hash() for each in (one, two, Sampling(top_p=1.0), Sampling(min_p=0.2))}) == 4
     greedy = Sampling(temperature=0, min_p=0.3)
     assert greedy == Sampling(temperature=0) == Sampling(temperature=0, typical_p=0.3)

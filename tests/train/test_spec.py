@@ -168,5 +168,5 @@ def test_a_dry_run_opens_the_data_and_measures_time_on_steps_that_are_done(tmp_p
 
 def test_a_validation_may_be_truncated_otherwise_and_keeps_the_other_defaults():
     sampling = Validation(sampling={"min_p": 0.1}).sampling
-    assert (sampling.truncation, sampling.samples, sampling.max_tokens) == ("min-p 0.1", 8, 1024)
+    assert (sampling.truncation.words, sampling.samples, sampling.max_tokens) == ("min-p 0.1", 8, 1024)
     assert {"temperature", "samples"} <= Validation(sampling={"seed": 1}).sampling.model_fields_set

@@ -124,7 +124,7 @@ def decode_trace(
                 slot = each - (each > token)
                 if value == -math.inf:
                     raise UserError(
-                        "trace is refused beside a plain request of vLLM's with top_p, top_k or min_p, whose cut is "
+                        "trace is refused beside a plain request of vLLM's with top_p, top_k or another cut, which is "
                         "made in every row; accepted: plain requests with top_p=1, or none"
                     )
                 if not 0 <= slot < width or not math.isfinite(value):
