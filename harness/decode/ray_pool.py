@@ -1,19 +1,18 @@
-"""Several engines behind one `Engine`, on one machine or many: Ray places, starts and watches them, as actors.
+"""Several engines behind one `Engine`, on one machine or many: Ray places and starts them, as actors.
 
-Requests wait here, in the parent. A worker is given as many as keep its batch full, and takes turns: it hands back what
-has finished and is given more. A worker that dies takes nothing along but time: what it had not handed back waits
-again, first in the queue, and another worker is started in its place. Noise is a hash of (seed, problem, sample,
-position), so who decodes a request, and how often it is begun, does not change a token.
+Requests wait in an actor of their own, and each worker takes more whenever its batch has room. A worker that dies takes
+nothing along but time: what it had not finished waits again, first in the queue, and another worker is started in its
+place. At least once is enough: noise is a hash of (seed, problem, sample, position), so who decodes a request, and how
+often it is begun, does not change a token.
 """
 
 import os
 import re
 import socket
 import warnings
-from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from harness.decode.engine import single_engine
@@ -23,7 +22,7 @@ from harness.decode.plan import Plan, plan_requests
 from harness.decode.power import is_power
 from harness.decode.progress import Progress
 from harness.decode.ray_cluster import Cluster, quiet
-from harness.decode.ray_worker import PATIENCE, Worker
+from harness.decode.ray_worker import Waiting, Worker
 from harness.decode.types import Request, Rollout
 from harness.errors import UserError
 from harness.progress import phase
@@ -34,18 +33,29 @@ DEATHS = 3  # a worker that dies so often without finishing a response in betwee
 
 @dataclass(eq=False)
 class _Member:
-    """A worker as the parent sees it. `work` are the requests that it was given and has not handed back, by index."""
+    """A worker as the parent sees it."""
 
     number: int
-    actor: Any
+    actor: Any = None
     deaths: int = 0  # since it last finished a response
     host: str = ""
     pid: int = 0  # 0 until its engine is loaded
-    work: dict[int, Request] = field(default_factory=dict)
-    unfinished_tokens: int = 0
 
     def __str__(self) -> str:
         return f"worker {self.number}" + (f" (process {self.pid} on {self.host})" if self.pid else "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Take:
+    """What a worker calls for its next request, wherever it runs."""
+
+    waiting: Any  # the actor of `Waiting`
+    worker: int
+
+    def __call__(self, held: int) -> Request | None:
+        import ray
+
+        return ray.get(self.waiting.take.remote(self.worker, held))
 
 
 class RayEngines:
@@ -66,8 +76,9 @@ class RayEngines:
         self._cluster: Cluster | None = None
         self._facts: dict[str, Any] | None = None
         self._crew: dict[int, _Member] = {}
-        self._calls: dict[Any, _Member] = {}  # what was asked of whom and is not answered: one call a member at most
-        self._generating = self._failed = False
+        self._calls: dict[Any, _Member] = {}  # who loads, or whose rollouts are awaited: one call a member at most
+        self._waiting: Any = None  # the actor of `Waiting`, while something is generated
+        self._failed = False
 
     @property
     def tokenizer(self) -> Any:
@@ -109,9 +120,9 @@ class RayEngines:
             self._warn_of_a_queue(len(missing))
             with phase("loading"):
                 for number in missing:
-                    self._hire(_Member(number, None))
+                    self._hire(_Member(number))
                 while not self.pids:
-                    self._hear(None)
+                    self._hear({})
         except BaseException:
             self.close()
             raise
@@ -144,92 +155,71 @@ class RayEngines:
         return decode_with_expo(self, plans, progress, decode, lambda pair: RayEngines(pair, settings))
 
     def _generate(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
-        if self._generating:
+        if self._waiting is not None:
             raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
-        self._generating = True
-        bar = Progress.of(progress, len(plans))
-        bar.now("prefilling")
-        waiting, left = deque(range(len(plans))), len(plans)
+        bar, left = Progress.of(progress, len(plans)), dict(enumerate(plans))
+        bar.now("generating")
+        asked = [_bare(plan, index) for index, plan in left.items()]
+        self._waiting = self._joined().ray.remote(Waiting).options(num_cpus=0).remote(asked, len(self._crew))
         try:
+            self._set_to_work()
             while left:
-                self._hand_out(plans, waiting, left)
-                member, finished = self._hear(PATIENCE)
-                if member is not None and finished is None:  # lost
-                    waiting.extendleft(sorted(member.work, reverse=True))
-                    member.work = {}
-                elif member is not None:
-                    for rollout in finished or ():
-                        request = plans[rollout.request.tag].request
-                        del member.work[rollout.request.tag]
-                        left -= 1
-                        done = replace(rollout, request=request)
-                        bar.now("generating")
-                        bar.finished(done)
-                        yield done
-                if bar.looks:
-                    tokens = sum(member.unfinished_tokens for member in self._crew.values())
-                    bar.show(tokens)
-                    if tokens:
-                        bar.now("generating")
+                rollout = self._hear(left)
+                if rollout is not None and (plan := left.pop(rollout.request.tag, None)) is not None:
+                    done = replace(rollout, request=plan.request)
+                    bar.finished(done)
+                    yield done
         finally:
             bar.close()
-            self._generating = False
-            for member in [member for member in self._crew.values() if member.work]:
+            self._waiting = None
+            for member in list(self._calls.values()) if left else ():
                 self._dismiss(member)
 
-    def _hand_out(self, plans: list[Plan], waiting: deque[int], left: int) -> None:
-        """Give every worker that is loaded and not busy with a call its next turn.
-
-        A worker holds up to two batches, one running and one to fill up from, and never more than its share of what
-        is `left`, so that all end at about the same time.
-        """
-        share = min(2 * self.spec.max_num_seqs, -(-left // len(self._crew)))
+    def _set_to_work(self) -> None:
+        """Have every worker that is loaded and idle take what waits."""
         busy = set(map(id, self._calls.values()))
         for member in self._crew.values():
-            if not member.pid or id(member) in busy:
-                continue
-            more = [waiting.popleft() for _ in range(min(len(waiting), share - len(member.work)))]
-            asked = [_bare(plans[index], index) for index in more]
-            member.work |= {request.tag: request for request in asked}
-            if member.work:
-                self._calls[member.actor.turn.remote(asked)] = member
+            if self._waiting is not None and member.pid and id(member) not in busy:
+                self._calls[member.actor.decode.remote(_Take(self._waiting, member.number))] = member
 
-    def _hear(self, timeout: float | None) -> tuple[_Member | None, list[Rollout] | None]:
-        """Wait for the next answer: who gave it, and what it has finished; None where a worker was lost.
+    def _hear(self, left: dict[int, Plan]) -> Rollout | None:
+        """Wait for the next answer; return the rollout, None where it is none: a worker has loaded, ended, or is lost.
 
         Raises:
             UserError: a worker's engine refuses, workers differ, or no worker is left.
         """
         ray = self._joined().ray
-        answered, _ = ray.wait(list(self._calls), timeout=timeout)
-        if not answered:
-            return None, None
-        member = self._calls.pop(answered[0])
+        [call], _ = ray.wait(list(self._calls))
+        member = self._calls.pop(call)
         try:
-            answer = ray.get(answered[0])
+            if not member.pid:
+                member.host, member.pid, facts = ray.get(call)
+                self._compare(member, facts)
+                self._set_to_work()
+                return None
+            rollout = ray.get(next(call))
+        except StopIteration:  # nothing waited when it last looked
+            if left and ray.get(self._waiting.count.remote()):
+                self._set_to_work()
+            return None
         except ray.exceptions.RayTaskError as error:  # the engine's own; Ray is well
             self._dismiss(member)
             if isinstance(error.cause, UserError):
                 raise UserError(f"worker {member.number}, {error.cause}") from None
             raise
         except ray.exceptions.RayError as error:
-            self._lose(member, error)
-            return member, None
-        if not member.pid:
-            member.host, member.pid, facts = answer
-            self._compare(member, facts)
-            return member, []
-        finished, member.unfinished_tokens = answer
-        member.deaths = 0 if finished else member.deaths
-        return member, finished
+            self._lose(member, error, left)
+            return None
+        self._calls[call], member.deaths = member, 0
+        return rollout
 
     def _hire(self, member: _Member) -> None:
         """Start an actor for a member; Ray finds the place."""
         resources = self._resources()
         actor = self._joined().ray.remote(Worker).options(scheduling_strategy="SPREAD", **resources)
-        member.actor, member.pid, member.unfinished_tokens = actor.remote(self.pair, self._each), 0, 0
+        member.actor, member.pid = actor.remote(self.pair, self._each), 0
         self._crew[member.number] = member
-        self._calls[member.actor.ready.remote()] = member
+        self._calls[member.actor.open.remote()] = member
 
     def _dismiss(self, member: _Member) -> None:
         """End a member's actor, whatever it is doing."""
@@ -239,13 +229,17 @@ class RayEngines:
         self._calls = {call: other for call, other in self._calls.items() if other is not member}
         self._crew.pop(member.number, None)
 
-    def _lose(self, member: _Member, error: Exception) -> None:
+    def _lose(self, member: _Member, error: Exception, left: dict[int, Plan]) -> None:
         """Replace a member whose actor is gone, unless that has happened too often."""
         self._dismiss(member)
         member.deaths += 1
+        begun = 0
+        if self._waiting is not None:
+            begun = self._joined().ray.get(self._waiting.put_back.remote(member.number, set(left)))
+            self._set_to_work()
         what = f"{member} was lost: {_reason(error)}"
         if member.deaths < DEATHS:
-            warnings.warn(f"{what}; another is started, {len(member.work)} responses are begun again", stacklevel=2)
+            warnings.warn(f"{what}; another is started, {begun} responses are begun again", stacklevel=2)
             self._hire(member)
         elif self._crew:
             warnings.warn(f"{what}, {DEATHS} times in a row; the others go on without it", stacklevel=2)

@@ -1,16 +1,10 @@
-"""What runs in each process of `ray_pool`: one engine, decoding in a thread of its own, and `turn`, its in- and outbox.
-
-No Ray in here: `ray_pool` makes an actor of `Worker`.
-"""
+"""What runs in processes of Ray for `ray_pool`: an engine, and the requests that wait for one. No Ray in here."""
 
 import os
 import socket
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from queue import Empty, SimpleQueue
-from threading import Thread
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, Self, TypeAlias
 
 from harness.decode.engine import single_engine
 from harness.decode.progress import Progress
@@ -19,107 +13,91 @@ from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
 from harness.watch import end_with
 
-PATIENCE = 1.0  # seconds that `turn` waits for something to finish
-
 
 class Worker:
-    """An engine that never waits for its caller: requests come in and rollouts go out while it decodes."""
+    """One engine, which takes its requests wherever they wait."""
 
     def __init__(self, pair: Pair, spec: EngineSpec) -> None:
-        """Begin to load the engine and return. From here on the process ends with its node's raylet, its parent."""
+        """Keep the settings; `open` loads. From here on the process ends with its node's raylet, its parent."""
         end_with(os.getppid())
-        self._inbox = _Inbox()
-        self._outbox: SimpleQueue[Rollout | BaseException] = SimpleQueue()
-        self._opened: Future[dict[str, Any]] = Future()
-        self._beat = _Beat()
-        Thread(target=self._work, args=(pair, spec), daemon=True).start()
+        self._place = f"process {os.getpid()} on {socket.gethostname()}"
+        self._make: Callable[[], Any] = lambda: single_engine(pair, spec)
 
-    def ready(self) -> tuple[str, int, dict[str, Any]]:
-        """Wait for the engine, then return host name, process id, and the engine's `info`.
+    def open(self) -> tuple[str, int, dict[str, Any]]:
+        """Load the engine; return host name, process id, and the engine's `info`.
 
         Raises:
             UserError: the engine refuses; the sentence begins with this process.
         """
-        return socket.gethostname(), os.getpid(), self._opened.result()
+        try:
+            self._engine = self._make()
+            self._engine.start()
+        except UserError as error:
+            raise UserError(f"{self._place}: {error}") from None
+        return socket.gethostname(), os.getpid(), self._engine.info()
 
-    def turn(self, requests: Sequence[Request]) -> tuple[list[Rollout], int]:
-        """Take more requests and return what has finished since the last turn, as soon as there is any or after
-        `PATIENCE`, and the tokens of what is unfinished.
+    def decode(self, take: "Take") -> Iterator[Rollout]:
+        """Yield rollouts until nothing waits; `take` gives the next request to one that holds so many.
 
         Raises:
             UserError: the engine refuses a request. Any other error of the engine comes through as well.
         """
-        if requests:
-            self._inbox.put(requests)
-        finished: list[Rollout] = []
+        taking = _Taking(take)
         try:
-            while True:
-                item = self._outbox.get(timeout=0 if finished else PATIENCE)
-                if isinstance(item, BaseException):
-                    if not finished:
-                        raise item
-                    self._outbox.put(item)  # the engine has ended: it stays the last, for the next turn
-                    break
-                finished.append(item)
-        except Empty:
-            pass
-        return finished, self._beat.tokens
-
-    def _work(self, pair: Pair, spec: EngineSpec) -> None:
-        try:
-            with single_engine(pair, spec) as engine:
-                engine.start()
-                self._opened.set_result(engine.info())
-                while True:
-                    self._inbox.wait()
-                    for rollout in engine.serve(self._inbox, self._beat):
-                        self._outbox.put(rollout)
-        except BaseException as error:
-            if isinstance(error, EngineLost):  # the parent starts another worker in this one's place
-                os._exit(1)
-            if isinstance(error, UserError):
-                error = UserError(f"process {os.getpid()} on {socket.gethostname()}: {error}")
-            if not self._opened.done():
-                self._opened.set_exception(error)
-            self._outbox.put(error)
+            for rollout in self._engine.serve(taking, Progress(0, False)):
+                taking.held -= 1
+                yield rollout
+        except EngineLost:
+            os._exit(1)  # the parent starts another worker in this one's place
+        except UserError as error:
+            raise UserError(f"{self._place}: {error}") from None
 
 
-class _Inbox:
-    """An iterator that ends when nothing waits now, and goes on when something has come in."""
+Take: TypeAlias = Callable[[int], Request | None]
 
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[Sequence[Request]] = SimpleQueue()
-        self._waiting: deque[Request] = deque()
 
-    def put(self, requests: Sequence[Request]) -> None:
-        self._queue.put(requests)
+class _Taking:
+    """An iterator that ends where there is no request now, and goes on when there is one."""
 
-    def wait(self) -> None:
-        """Wait until there is a request."""
-        if not self._waiting:
-            self._waiting.extend(self._queue.get())
+    def __init__(self, take: Take) -> None:
+        self._take, self.held = take, 0
 
-    def __iter__(self) -> Iterator[Request]:
+    def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Request:
-        while not self._queue.empty():
-            self._waiting.extend(self._queue.get())
-        if not self._waiting:
+        if (request := self._take(self.held)) is None:
             raise StopIteration
-        return self._waiting.popleft()
+        self.held += 1
+        return request
 
 
-class _Beat(Progress):
-    """Where the engine says how many tokens its unfinished rollouts have."""
+class Waiting:
+    """The requests that nobody has taken yet, by index, and who took the others."""
 
-    def __init__(self) -> None:
-        super().__init__(0, False)
-        self.tokens = 0
+    def __init__(self, requests: Sequence[Request], workers: int) -> None:
+        self._requests, self._workers = requests, workers
+        self._waiting = deque(range(len(requests)))
+        self._taken: dict[int, list[int]] = {}
+        self._held: dict[int, int] = {}
 
-    def finished(self, rollout: Rollout) -> None:
-        """Do nothing: the caller counts what it gets."""
+    def take(self, worker: int, held: int) -> Request | None:
+        """Give the next request to a worker that holds so many; None where it has its share of what is left."""
+        self._held[worker] = held
+        if not self._waiting or held * self._workers >= len(self._waiting) + sum(self._held.values()):
+            return None
+        index = self._waiting.popleft()
+        self._held[worker] += 1
+        self._taken.setdefault(worker, []).append(index)
+        return self._requests[index]
 
-    def show(self, unfinished_tokens: int = 0) -> None:
-        """Keep the number for the next turn."""
-        self.tokens = unfinished_tokens
+    def count(self) -> int:
+        """Return how many wait."""
+        return len(self._waiting)
+
+    def put_back(self, worker: int, left: Collection[int]) -> int:
+        """Have those that a lost worker took and did not finish wait again, first; return how many."""
+        self._held.pop(worker, None)
+        begun = [index for index in self._taken.pop(worker, []) if index in left]
+        self._waiting.extendleft(reversed(begun))
+        return len(begun)

@@ -75,7 +75,7 @@ def load_all(pool):
     """Waits until every worker's engine is loaded."""
     pool.start()
     while len(pool.pids) < pool.spec.workers:
-        pool._hear(None)
+        pool._hear({})
 
 
 def killing(pool, after, kill):
@@ -96,7 +96,7 @@ def test_a_lost_node_loses_and_repeats_nothing(nodes, peaked_pair):
         [victim] = [member for member in pool._crew.values() if nodes.of(member.pid) is nodes.one]
 
         def kill():
-            assert victim.work
+            assert victim in pool._calls.values()
             raylet = psutil.Process(nodes.raylet(nodes.one))
             for one in [raylet, *raylet.children(recursive=True)]:
                 one.kill()

@@ -15,9 +15,10 @@ import psutil
 import pytest
 
 from harness.decode import open_engine
+from harness.decode.progress import Progress
 from harness.decode.ray_cluster import Cluster
 from harness.decode.ray_pool import _Member
-from harness.decode.ray_worker import _Beat, _Inbox
+from harness.decode.ray_worker import _Taking
 from harness.errors import UserError
 from harness.evals.args import parse_model_args
 from harness.spec import Decoding, EngineSpec, Pair, Sampling
@@ -136,8 +137,7 @@ def test_extrapolated_weights_are_decoded_by_workers_too(pool, one):
 
 def test_a_killed_workers_work_is_done_again_and_nothing_twice(pool, whole, tmp_path):
     def kill():
-        [victim, *_] = [member for member in pool._crew.values() if member.work]
-        os.kill(victim.pid, signal.SIGKILL)
+        os.kill(next(iter(pool._calls.values())).pid, signal.SIGKILL)
 
     engine = Sabotaged(pool, 5, kill)
     with pytest.warns(UserWarning, match=r"worker . \(process \d+ on .*\) was lost: .*; another is started, [1-9]"):
@@ -205,7 +205,7 @@ def test_what_a_workers_engine_refuses_is_one_sentence(cluster, peaked_pair, tmp
 def test_a_worker_that_differs_is_refused_by_name(peaked_pair, one):
     pool = open_engine(peaked_pair, TWO, lazily=True)
     with pytest.raises(UserError, match=r"^worker 1 has torch='0.1', and .*, where it was asked for, '2[^\n]*$"):
-        pool._compare(_Member(1, None), {**one.info(), "torch": "0.1"})
+        pool._compare(_Member(1), {**one.info(), "torch": "0.1"})
 
 
 def test_settings_that_are_refused(cluster, peaked_pair, monkeypatch):
@@ -255,12 +255,11 @@ def test_vllms_processes_end_with_a_killed_worker(cluster, peaked_pair):
 def test_what_comes_in_joins_vllms_running_batch(vllm_engine):
     """The half of a worker that differs by engine, in this process: more requests arrive at every rollout."""
     requests = make_requests(8)
-    inbox, late, served = _Inbox(), requests[4:], []
-    inbox.put(requests[:4])
-    for rollout in vllm_engine.serve(inbox, _Beat()):
+    waiting, late, served = requests[:4], requests[4:], []
+    for rollout in vllm_engine.serve(_Taking(lambda held: waiting.pop() if waiting else None), Progress(0, False)):
         served.append(rollout)
         if late:
-            inbox.put([late.pop()])
+            waiting.append(late.pop())
     assert_same(served, vllm_engine.generate(requests))
 
 
