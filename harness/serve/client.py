@@ -61,7 +61,6 @@ class PairClient:
         self.ending = False
         self._running: set[str] = set()
         self._numbers = count()
-        self._answering = 0
         self._idle = Event()
         self._idle.set()
 
@@ -79,6 +78,8 @@ class PairClient:
             UserError: the prompt leaves no room, or the request has no rule.
         """
         asked = (sampling_params.extra_args or {}).get(ASKED)
+        if self.ending:
+            raise RetryableRequestError(ENDED)
         if not isinstance(asked, Asked):
             raise UserError("this path is not served; accepted: /v1/chat/completions and /v1/completions")
         token_ids = tuple(prompt["prompt_token_ids"])
@@ -158,6 +159,7 @@ class PairClient:
         prompt = {"type": "token", "prompt_token_ids": list(plan.prompt_token_ids)}
         name, written = f"{request_id}-{next(self._numbers)}", 0  # a client may have named two requests alike
         self._running.add(name)
+        self._idle.clear()
         try:
             async for output in self.inner.generate(prompt, params, name):
                 for completion in output.outputs:
@@ -169,6 +171,8 @@ class PairClient:
                 yield output
         finally:
             self._running.discard(name)
+            if not self._running:
+                self._idle.set()
 
     def _facts(self, plan: Plan, completion: Any, before: int) -> list[dict[int, Logprob]] | None:
         """Return the log-probabilities of a piece of a response that has `before` tokens before it.
@@ -224,11 +228,6 @@ class PairClient:
                 entry.decoded_token = word
 
     # The end -------------------------------------------------------------------------------------------------------
-
-    def answering(self, more: int) -> None:
-        """Be told that so many more (or fewer) requests are being answered."""
-        self._answering += more
-        (self._idle.clear if self._answering else self._idle.set)()
 
     def shutdown(self, timeout: float | None = None) -> None:
         """Let running requests end for `timeout` seconds, then end the others with a word, and the engine.

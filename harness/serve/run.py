@@ -1,4 +1,4 @@
-"""Start vLLM's server on a pair, and end it: what is asked, its engine, its handlers, its door."""
+"""Start vLLM's server on a pair, and end it: what is asked, its engine, its handlers, its guard."""
 
 import asyncio
 import logging
@@ -164,14 +164,13 @@ def _bind(arguments: Any) -> tuple[Callable[[], str], Any]:
 
 
 async def _answer(served: Served, desk: Desk, pair: Any, arguments: Any, sock: Any, ready: Callable[[], None]) -> Any:
-    """Run vLLM's application with our handlers behind our door until it is told to end."""
+    """Run vLLM's application with our handlers behind our guard until it is told to end."""
     from fastapi.exceptions import RequestValidationError
     from vllm.entrypoints.launchers.api_server.app_state import init_app_state
     from vllm.entrypoints.launchers.app import build_app
     from vllm.entrypoints.launchers.launcher import serve_http
 
     from harness.serve.client import PairClient
-    from harness.serve.guard import ImpatientProtocol
     from harness.serve.openai import PairChat, PairCompletion, misread
 
     client: Any = PairClient(pair)
@@ -182,7 +181,7 @@ async def _answer(served: Served, desk: Desk, pair: Any, arguments: Any, sock: A
     await init_app_state(client, app.state, arguments, tasks)
     app.state.openai_serving_chat = PairChat.of(app.state.openai_serving_chat, desk)
     app.state.openai_serving_completion = PairCompletion.of(app.state.openai_serving_completion, desk)
-    app.state.rlvr_client, app.state.rlvr_limits = client, served.limits
+    app.state.rlvr_client = client
     app.state.rlvr_local = not served.guarded
     app.state.rlvr_pages = _pages(served, desk) if served.address.ui else {}
     warnings.filterwarnings("ignore", category=DeprecationWarning)
@@ -190,7 +189,7 @@ async def _answer(served: Served, desk: Desk, pair: Any, arguments: Any, sock: A
     ready()
     return await serve_http(
         app, sock=sock, host=arguments.host, port=arguments.port, log_level="warning", access_log=False,
-        timeout_graceful_shutdown=5, http=ImpatientProtocol,
+        timeout_graceful_shutdown=5,
     )  # fmt: skip
 
 

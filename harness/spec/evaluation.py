@@ -19,7 +19,7 @@ from harness.spec.decoding import Decoding, check_together, parse_decoding, with
 from harness.spec.engine import EngineSpec
 from harness.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
 from harness.spec.presentation import Presentation
-from harness.spec.sampling import Sampling
+from harness.spec.sampling import Sampling, over
 
 GoldVersion = Literal["published", "r1zero"]
 GOLD_VERSIONS: tuple[str, ...] = get_args(GoldVersion)  # of a benchmark's gold answers
@@ -182,9 +182,9 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
     pair = pair_of(given)
     data |= {} if pair is None else {"pair": pair}
     for section, spec in SECTIONS.items():
-        if mine := {name: given.pop(name) for name in spec.model_fields if name in given}:
+        if mine := {name: given.pop(name) for name in spec.options() if name in given}:
             held = data.get(section) or {}
-            data[section] = {**(held.model_dump() if isinstance(held, Spec) else dict(held)), **mine}
+            data[section] = over(held.model_dump() if isinstance(held, Spec) else dict(held), mine)
             parse(spec, data[section])  # under the option's own name
     data |= {name: value for name, value in given.items() if name not in PAIR_OPTIONS}
     return parse(EvalSpec, data)

@@ -33,8 +33,6 @@ class Limits(Spec, frozen=True):
         default=None, ge=1, description="Largest max_tokens of a request; default what the context allows."
     )
     most_samples: int = Field(default=64, ge=1, description="Largest n of a request.")
-    most_requests: int = Field(default=512, ge=1, description="Requests that are answered at once; others get a 429.")
-    most_kib: int = Field(default=1024, ge=1, description="Largest body of a request, in KiB; a larger one gets a 413.")
     stream_interval: int = Field(
         default=1,
         ge=1,

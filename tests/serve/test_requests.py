@@ -1,4 +1,4 @@
-"""Wrong requests, too many, too large, without a key, left alone: each has a clear answer, and none does harm."""
+"""Wrong requests, without a key, left alone: each has a clear answer, and none does harm."""
 
 import json
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.vllm
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """A server with a key and narrow limits."""
-    limits = ("--most-requests", "4", "--most-samples", "8", "--most-tokens", "1500", "--most-kib", "64")
+    limits = ("--most-samples", "8", "--most-tokens", "1500")
     with served(
         tmp_path_factory.mktemp("serve"), "-d", "replace,tau=-0.2", "--top-p", "0.6", *limits, VLLM_API_KEY=KEY
     ) as running:
@@ -31,7 +31,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(server):
-    """A client with the key, which asks again where it is told to come back."""
+    """A client with the key."""
     return OpenAI(base_url=server.url, api_key=KEY, max_retries=20)
 
 
@@ -126,15 +126,6 @@ def test_other_paths_of_vllm_are_not_served(server):
         assert "accepted: /v1/chat/completions" in answer.json()["error"]["message"]
 
 
-def test_a_body_that_is_too_large_is_a_413(server):
-    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
-    body = json.dumps({"model": "tiny", "prompt": "1" * 70_000}).encode()
-    assert httpx.post(server.url + "/completions", content=body, headers=headers).status_code == 413
-    pieces = httpx.post(server.url + "/completions", content=iter([body[:40_000], body[40_000:]]), headers=headers)
-    assert pieces.status_code == 413
-    assert "larger than 64 KiB" in pieces.json()["error"]["message"]
-
-
 def test_text_that_no_utf_8_has_is_a_400(server):
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
     for path, body in (
@@ -147,8 +138,7 @@ def test_text_that_no_utf_8_has_is_a_400(server):
 
 
 def test_clients_that_leave_make_room_for_others(server, client):
-    headers = {"Authorization": f"Bearer {KEY}"}
-    leaving = httpx.Client(headers=headers, timeout=60)
+    leaving = httpx.Client(headers={"Authorization": f"Bearer {KEY}"}, timeout=60)
     streams = []
     for _ in range(4):
         request = leaving.build_request("POST", server.url + "/chat/completions", json={**LONG, "stream": True, "n": 8})
@@ -156,9 +146,6 @@ def test_clients_that_leave_make_room_for_others(server, client):
         lines = stream.iter_lines()
         assert next(lines).startswith("data: ")
         streams.append((stream, lines))
-    turned_down = httpx.post(server.url + "/chat/completions", json=LONG, headers=headers)
-    assert turned_down.status_code == 429
-    assert turned_down.headers["retry-after"] == "1"
     for stream, _ in streams:
         stream.close()
     leaving.close()

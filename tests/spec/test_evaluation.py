@@ -154,3 +154,11 @@ def test_keys_may_be_merged_and_stand_in_several_mappings(tmp_path):
     assert read_yaml(tmp_path / "merged.yaml") == {
         "a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}, "c": {"x": 1, "y": 2, "z": 4},
     }  # fmt: skip
+
+
+def test_an_option_of_a_truncation_takes_the_place_of_the_files():
+    for file in ({}, {"sampling": {"top_p": 0.9, "samples": 2}}):
+        for name, value in (("min_p", 0.1), ("typical_p", 0.5), ("top_p", 0.3)):
+            sampling = load_eval(file, {name: value}).sampling
+            assert sampling.truncation.model_dump() == {name: value}
+            assert sampling.samples == (2 if file else 32)
