@@ -19,6 +19,10 @@ class UserError(ValueError):
         super().__init__("\n".join(visible(line, _LONGEST) for line in (sentence, *more)))
 
 
+class Busy(UserError):
+    """Another process is at it; to wait for that one helps."""
+
+
 class DamagedError(UserError):
     """A file is not what rlvr-dir writes there, or not any more; of many files the others are still read."""
 

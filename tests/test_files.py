@@ -17,7 +17,7 @@ from harness.errors import UserError
 from harness.files import LONGEST_NAME, check_writable, folder_name, write_file
 from harness.records.journal import contents
 from harness.spec import Decoding
-from harness.sweep.context import Places
+from harness.sweep.base import Places
 from harness.sweep.run import run_sweep
 from harness.train.spec import load_train
 from harness.training import run as train
@@ -133,7 +133,7 @@ def test_a_result_is_whole_or_absent_and_its_name_leads_nowhere_else(tmp_path):
 
 # Where something else than `write_file` may write: into folders of its own that are gone afterwards, and logs.
 ELSEWHERE = {
-    "decode/expo.py", "decode/vllm_pair/output.py", "sweep/fleet.py", "tracking/artifacts.py", "train/folder.py",
+    "decode/expo.py", "decode/vllm_pair/output.py", "sweep/run.py", "tracking/artifacts.py", "train/folder.py",
     "train/verl/keeper.py",
 }  # fmt: skip
 

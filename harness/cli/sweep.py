@@ -48,10 +48,10 @@ def sweep_run(
         rlvr-dir sweep run sweeps/dapo32b_tau_gamma.yaml --dry-run
     """
     spec = read(file, change or [])
-    from harness.sweep.context import Places
-    from harness.sweep.kinds import kind_of
+    from harness.sweep.base import Places
+    from harness.sweep.kinds import open_sweep
 
-    found = kind_of(spec).estimate(spec, Places.under(out, records=records, track=False), speed)
+    found = open_sweep(spec, Places.under(out, records=records, track=False)).estimate(speed)
     echo(found.text(points=dry_run), err=not dry_run, lines=True)
     if dry_run:
         return
@@ -101,33 +101,28 @@ def sweep_confirm(
     On problems that did not choose it, where there are any: those that `confirm: {split: 0.5}` held out, those beyond
     the sweep's limit, or other benchmarks (--tasks). Each row says which.
     """
-    folder, spec = _stored(name, out)
+    _, spec = _stored(name, out)
     with phase("starting"):
-        from harness.sweep.context import Places
-        from harness.sweep.kinds import kind_of
+        from harness.sweep.base import Places
+        from harness.sweep.kinds import open_sweep
 
-    at = _place(name, out)
-    places = Places.under(at, records=records, track=track)
+    places = Places.under(_place(name, out), records=records, track=track)
     chosen = [task.strip() for task in tasks.split(",")] if tasks else None
     try:
         numbers = [int(seed) for seed in seeds.split(",")]
     except ValueError:
         raise UserError(f"seeds={seeds!r} is refused; accepted: whole numbers, comma-separated") from None
-    echo(kind_of(spec).confirm(spec, folder, places, numbers, chosen, limit=limit, say=say), lines=True)
+    echo(open_sweep(spec, places, say).confirm(numbers, chosen, limit=limit), lines=True)
 
 
 @app.command("work")
 def sweep_work(name: SweepName, out: SweepOut = OUT, records: Records = None) -> None:
     """Join a running sweep from another machine that sees its folder and storage (PostgreSQL)."""
-    from harness.sweep.worker import work
+    from harness.sweep.worker import join
 
     folder, spec = _stored(name, out)
-    from harness.sweep.context import Places
-    from harness.sweep.kinds import kind_of
-
-    places = Places.under(_place(name, out), records=records, track=False)
     _refuse(spec, _place(name, out), records)
-    work(folder.path, kind_of(spec).store(places))
+    join(folder.path, records)
 
 
 def read(file: str, changes: list[str]) -> "Search":
@@ -168,17 +163,18 @@ def _stored(name: str, out: Path) -> "tuple[SweepFolder, Search]":
 
 def _refuse(spec: "Search", out: Path, records: Path | None) -> None:
     """Refuse what is left of a sweep where this machine cannot run it, before anything loads."""
-    from harness.sweep.context import Places
-    from harness.sweep.kinds import kind_of
+    from harness.sweep.base import Places
+    from harness.sweep.kinds import open_sweep
 
-    if refused := kind_of(spec).estimate(spec, Places.under(out, records=records, track=False), None).refusal:
+    if refused := open_sweep(spec, Places.under(out, records=records, track=False)).estimate().refusal:
         raise UserError(refused)
 
 
 def _run(spec: "Search", out: Path, records: Path | None, track: bool, *, extend: bool = False) -> None:
     with phase("starting"):
+        from harness.sweep.base import Places
         from harness.sweep.folder import SweepFolder
-        from harness.sweep.run import Places, run_sweep
+        from harness.sweep.run import run_sweep
 
     folder = SweepFolder.of(spec, out).path
     try:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from harness.errors import UserError
+from harness.errors import Busy, UserError
 from harness.files import disk_error
 
 _POLL = 0.02  # seconds
@@ -112,8 +112,8 @@ def check_free(path: Path, what: str) -> None:
         os.close(fd)
 
 
-def _taken(path: Path, what: str) -> UserError:
-    return UserError(
+def _taken(path: Path, what: str) -> Busy:
+    return Busy(
         f"{what} is being written by {_owner(path)}; two processes on one record are refused, "
         "wait for that one or end it"
     )

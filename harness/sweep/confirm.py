@@ -7,7 +7,7 @@ Where a benchmark has no others, the row says that they are the same.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,16 +24,14 @@ from harness.evals.show import score
 from harness.files import make_folder, write_file
 from harness.markdown import interval, markdown_table
 from harness.records.lock import Lock
-from harness.report.sweep import CompleteTrial, SweepSummary, unit_of
+from harness.report.sweep import CompleteTrial, unit_of
 from harness.report.verdict import p_value
 from harness.spec import Decoding, ProblemPart
 from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec, in_percent
-from harness.sweep.context import Places
+from harness.sweep.base import Places, Sweep
 from harness.sweep.folder import SweepFolder
-from harness.sweep.summary import summarise
 from harness.sweep.track import SweepRun
-from harness.sweep.trials import Trials
 from harness.tiny import checkpoints
 
 
@@ -51,14 +49,7 @@ class Confirmed:
 
 
 def confirm(
-    spec: SweepSpec,
-    folder: SweepFolder,
-    places: Places,
-    seeds: Sequence[int],
-    tasks: Sequence[str] | None = None,
-    *,
-    limit: int | None = None,
-    say: Callable[[str], None] = print,
+    sweep: Sweep[SweepSpec], seeds: Sequence[int], tasks: Sequence[str] | None = None, *, limit: int | None = None
 ) -> str:
     """Decode the winner of each pair, base, RL and the gamma = 0 control; write `confirm.md` and `confirm.json`.
 
@@ -67,6 +58,7 @@ def confirm(
     Raises:
         UserError: the sweep is greedy or has no winner yet, or a seed is the sweep's own.
     """
+    spec, folder, places = sweep.spec, sweep.folder, sweep.places
     if spec.sampling.greedy:
         raise UserError(
             f"seeds={','.join(map(str, seeds))} is refused: the sweep is greedy (temperature=0), and every seed gives "
@@ -76,7 +68,7 @@ def confirm(
     found = preflight(tasks or spec.tasks, spec.data_dir, spec.golds, spec, spec.include_path)
     asked = {each.name: task for task, each in found.items()}
     parts = {each.name: unused(spec, each) for each in found.values()}
-    with winner(spec, folder, lambda trials: summarise(spec, trials, folder)) as made:
+    with winner(sweep) as made:
         results = folder.path / "confirm"
         make_folder(results)
         run = SweepRun(spec, places.tracking)
@@ -88,7 +80,7 @@ def confirm(
                 run.child(result)
                 own = isinstance(result, LmEvalResult)
                 shown = score(result) if own else f"{100 * result.avg:.2f}"
-                say(f"{result.benchmark}  {result.label}  seed {result.sampling.seed}  {shown}")
+                sweep.say(f"{result.benchmark}  {result.label}  seed {result.sampling.seed}  {shown}")
             found = [result.of_metric(spec.metric[0].name) for result in found]
             pairs += [(entry.pair, *each) for each in _against_controls(entry, found)]
         rows = [
@@ -115,17 +107,17 @@ def check_seeds(seeds: Sequence[int], used: Sequence[int]) -> None:
 
 
 @contextmanager
-def winner(spec: Search, folder: SweepFolder, make: Callable[[Trials], Any]) -> Iterator[Any]:
+def winner(sweep: Sweep[Any]) -> Iterator[Any]:
     """Hold the sweep's lock, and give its summary, which has one best point.
 
     Raises:
         UserError: another process runs the sweep, or it has no single best point.
     """
-    lock = Lock(folder.lock, f"sweep {spec.name!r}")
+    lock = Lock(sweep.folder.lock, f"sweep {sweep.spec.name!r}")
     try:
-        made: SweepSummary = make(Trials(spec, folder))
-        if not made.best or len(spec.metric) > 1:
-            raise UserError(f"sweep {spec.name!r} has no single best point to be confirmed")
+        made = sweep.summary()
+        if not made.best or len(sweep.spec.metric) > 1:
+            raise UserError(f"sweep {sweep.spec.name!r} has no single best point to be confirmed")
         yield made
     finally:
         lock.release()

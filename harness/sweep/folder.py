@@ -1,15 +1,16 @@
 """A sweep's folder, `OUT/sweeps/NAME`: what was asked, what came out, and that nobody changes the one under the other.
 
 sweep.yaml       the sweep, everything said; resuming reads it, and another sweep under this name is refused
+points/          one JSON file a point or a reference that was tried: its state, its metrics, its results
+results/         one JSON file an evaluation; references included
 study.journal    Optuna's trials (unless `storage` is a database)
-results/         one JSON file an evaluation, or a seed of a training; references included
 matched.json     the thresholds found for wanted replacement ratios
 summary.md, summary.json, *.svg    what is said of it all
-lock, claim, workers/              who works on it, as files that are locked
+lock, workers/                     who runs it, and what its workers print
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class SweepFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.spec, self.journal, self.lock = path / "sweep.yaml", path / "study.journal", path / "lock"
-        self.results, self.workers, self.claim = path / "results", path / "workers", path / "claim"
+        self.points, self.results, self.workers = path / "points", path / "results", path / "workers"
         self.matched = path / "matched.json"
 
     @classmethod
@@ -49,7 +50,7 @@ class SweepFolder:
 
     def make(self) -> None:
         """Create what is missing."""
-        for folder in (self.path, self.results, self.workers):
+        for folder in (self.path, self.points, self.results, self.workers):
             make_folder(folder)
 
     def stored(self) -> Search | None:
@@ -85,6 +86,12 @@ class SweepFolder:
         name = name or result.file_name
         write_file(self.results / name, result.to_json())
         return name
+
+    def tidy(self, names: Collection[str]) -> None:
+        """Remove results that belong to no point any more, others than those of some names."""
+        for path in self.results.glob("*.json"):
+            if path.name not in names:
+                path.unlink()
 
     def results_of(self, names: Iterable[str]) -> list[EvalResult] | None:
         """Return results by their files' names; None where a file is missing or damaged."""

@@ -1,25 +1,26 @@
-"""The two kinds of sweep: of decodings and of trainings.
+"""The two kinds of sweep, of decodings and of trainings, opened by what their file says."""
 
-spec = load(yaml.safe_load(text))
-kind_of(spec).check(spec)
-"""
-
+from collections.abc import Callable
 from typing import Any
 
 from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec
-from harness.sweep.context import SweepKind
+from harness.sweep.base import Places, Sweep
 from harness.sweep.specs import load
 
-__all__ = ["kind_of", "load"]
+__all__ = ["load", "open_sweep"]
 
 
-def kind_of(spec: Search) -> SweepKind[Any]:
-    """Return what is particular to a sweep's kind."""
+def open_sweep(
+    spec: Search, places: Places, say: Callable[[str], None] = print, *, progress: bool = False
+) -> Sweep[Any]:
+    """Return a sweep, whose models are not loaded yet."""
     if isinstance(spec, SweepSpec):
-        from harness.sweep.decoding import DECODINGS
+        from harness.sweep.decoding import Decodings
 
-        return DECODINGS
-    from harness.sweep.training.kind import TRAININGS
+        return Decodings(spec, places, say, progress=progress)
+    from harness.sweep.training.kind import Trainings
+    from harness.sweep.training.spec import TrainingSweep
 
-    return TRAININGS
+    assert isinstance(spec, TrainingSweep)
+    return Trainings(spec, places, say, progress=progress)

@@ -2,31 +2,33 @@
 
     run_sweep(load(yaml.safe_load(text)), Places.under(Path("runs")))
 
-It may be killed at any moment; the same call goes on. Whoever runs holds the lock of the sweep's folder.
+It is a list over a store: what is held is read, what is not is computed, and running it again is resuming it. It may be
+killed at any moment. With several workers each does its own share of the list first, then whatever others have not.
 """
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from harness.errors import UserError
+from harness.errors import Busy, UserError
 from harness.files import check_writable
+from harness.markdown import duration
 from harness.records.lock import Lock
 from harness.report.sweep import SweepSummary
 from harness.spec.search import LISTED, Search
-from harness.sweep.context import Places, SweepContext, TrialRunner
-from harness.sweep.fleet import run_fleet
+from harness.sweep.base import Places, Sweep
 from harness.sweep.folder import SweepFolder
-from harness.sweep.kinds import kind_of
-from harness.sweep.owner import gone
-from harness.sweep.points import Point
-from harness.sweep.progress import SweepProgress
-from harness.sweep.storage import mend
-from harness.sweep.trials import Asked, Trials, failure
+from harness.sweep.kinds import open_sweep
+from harness.sweep.points import Point, key
+from harness.sweep.study import Study
 from harness.text import visible
 
-_PAUSE = 1.0  # seconds between two looks at trials that run on another machine
+_PAUSE = 0.3  # seconds between two looks at what others do
 
 
 def run_sweep(
@@ -38,39 +40,40 @@ def run_sweep(
         UserError: the sweep was begun with other settings, another process runs it, its folders cannot be written to
             (nothing was begun), or an engine refuses.
     """
-    kind = kind_of(spec)
-    kind.check(spec)
-    folder = SweepFolder.of(spec, places.out)
+    sweep = open_sweep(spec, places)
+    sweep.check()
+    folder = sweep.folder
     folder.make()
-    check_writable(folder.path, kind.store(places))
+    check_writable(folder.path, sweep.store)
     lock = Lock(folder.lock, f"sweep {spec.name!r}")
     try:
         spec = folder.settle(spec, extend=extend)
-        mend(folder.journal)
-        trials = Trials(spec, folder, extend=extend)
-        if retired := trials.retire():
-            say(f"{len(retired)} trials of an interrupted run were retired; what they had done is kept")
-        run = kind.track(spec, places.tracking)
-        shown = SweepProgress(trials, say, lambda: kind.best_so_far(spec, trials, folder))
+        sweep = open_sweep(spec, places, say, progress=progress)
+        sweep.study = Study(spec, folder, extend=extend)
+        sweep.study.resume()
+        _forget_the_outdated(sweep)
+        run = sweep.run_of(spec, places.tracking)
+        shown = _Shown(sweep)
 
         def complete(point: Point, results: Sequence[Any]) -> None:
             for result in results:
                 run.child(result)
-            shown.finished(kind.describe(point, results))
+            shown.complete(sweep.describe(point, results))
 
-        context = SweepContext(spec, trials, folder, kind.store(places), say, complete, progress)
+        sweep.on_complete = complete
         try:
-            with kind.runner(context) as runner:
-                if spec.workers.count == 1:
-                    run_here(context, runner)
-                else:
-                    run_fleet(context, kind, runner)
+            if spec.workers.count == 1:
+                work(sweep)
+            elif sweep.todo():  # which finds thresholds by ratio, once for all workers
+                sweep.close()
+                _run_workers(sweep)
         except BaseException:
             run.interrupted()
             raise
         finally:
-            trials.release()
-        made = replace(kind.summarise(spec, trials, folder), seconds=shown.seconds)
+            sweep.close()
+        folder.tidy({name for trial in sweep.trials for name in trial.results})
+        made = replace(sweep.summary(), seconds=shown.seconds)
         made.write(folder.path)
         run.close(made, folder)
         return made
@@ -78,64 +81,191 @@ def run_sweep(
         lock.release()
 
 
-def run_here(context: SweepContext[Any], runner: TrialRunner) -> None:
-    """Run everything in this process: pair by pair, all that can be claimed at a time.
+def work(sweep: Sweep[Any], number: int = 0, count: int = 1, parent: int | None = None) -> None:
+    """Complete points until none is left, or `parent` has ended.
 
-    Trials that another machine runs are waited for.
+    One worker alone takes all that can run together. Of several, `number` of `count`, each begins with its own share;
+    then come those that nobody has completed, one by one, without those that another process is at.
     """
-    trials = context.trials
-    claimed: dict[str, list[Asked]] = {pair: [] for pair in context.spec.pairs}
-    while True:
-        for pair, mine in claimed.items():
-            runner.plan(pair)
-            while _claim(context, runner, claimed, pair):
-                with trials.failing((each for batch in claimed.values() for each in batch), counted=False):
-                    runner.run(pair, mine)
-                mine.clear()
-                runner.plan(pair)
-        if not trials.left():
+    shared, own_share = count > 1, True
+    asked: list[Point] = []
+    while parent is None or os.getppid() == parent:
+        sweep.trials.read()
+        if sweep.study is not None:
+            asked = [point for point in asked if sweep.trials.get(point) is None]
+            asked += sweep.study.propose((1 if shared else sweep.at_once) - len(asked))
+        todo = sweep.todo()
+        if shared and sweep.spec.method not in LISTED:  # what others have proposed is theirs, while there is more
+            theirs = set(map(key, sweep.points())) - set(map(key, asked))
+            todo = [point for point in todo if key(point) not in theirs] or todo
+        if not todo:
             return
-        time.sleep(_PAUSE)
-        trials.retire()
+        if not shared or own_share:
+            own_share = False
+            if (mine := todo[number::count]) and _done(sweep, mine):
+                continue
+        start = os.getpid() % len(todo)  # workers look at different places
+        if not (shared and any(_done(sweep, [point]) for point in [*todo[start:], *todo[:start]])):
+            time.sleep(_PAUSE)
 
 
-def _claim(context: SweepContext[Any], runner: TrialRunner, claimed: dict[str, list[Asked]], pair: str) -> bool:
-    """Claim all references, and as many points as run together; whether there is anything for `pair`."""
-    mine = claimed[pair]
-    while True:
-        full = sum(not asked.is_reference for asked in mine) >= runner.at_once
-        if (asked := context.trials.ask(references_only=full)) is None:
-            return bool(mine)
-        claimed[asked.point["pair"]].append(asked)
-        if context.spec.method not in LISTED and not asked.is_reference:
-            runner.plan(pair)  # the control of a proposed point runs beside it
+def _done(sweep: Sweep[Any], points: Sequence[Point]) -> bool:
+    """Run points pair by pair: all references, and as many points as run together. False: another process is at them.
+
+    Raises:
+        UserError: what an engine or a store refuses; it is written down.
+    """
+    for pair in dict.fromkeys(point["pair"] for point in points):
+        mine = [point for point in points if point["pair"] == pair]
+        others = [point for point in mine if "reference" not in point]
+        batch = [*(point for point in mine if "reference" in point), *others[: sweep.at_once]]
+        try:
+            sweep.run(batch)
+        except Busy:
+            return False
+        except UserError as error:
+            for point in batch:
+                if sweep.trials.get(point) is None:
+                    sweep.fail(point, str(error))
+            raise
+    return True
+
+
+def _forget_the_outdated(sweep: Sweep[Any]) -> None:
+    """Have points be done again whose results are missing, or of a benchmark that has changed."""
+    for trial in sweep.trials.complete():
+        if not sweep.is_current(trial):
+            sweep.say(f"trial {trial.number}: its results are missing, or of other problems or grading; made again")
+            sweep.trials.forget(trial)
+
+
+class _Shown:
+    """What a person sees: a line a completed trial, the best so far with its interval, the time left."""
+
+    def __init__(self, sweep: Sweep[Any]) -> None:
+        self._sweep, self._began, self._complete = sweep, time.monotonic(), 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self._began
+
+    def complete(self, about: Sequence[str]) -> None:
+        """Say that one more trial is complete, and what there is to say of it."""
+        self._complete += 1
+        sweep, spec = self._sweep, self._sweep.spec
+        over = sum(trial.state != "failed" for trial in sweep.trials)
+        left = len(sweep.todo())
+        if spec.method not in LISTED:
+            left += max(0, (spec.run_cap or 0) - len(sweep.points()))
+        words = [f"{over}/{over + left}", *about]
+        if best := sweep.best_so_far():
+            words.append(best)
+        if left:
+            words.append(f"about {duration(self.seconds / self._complete * left)} left")
+        sweep.say("  |  ".join(words))
+
+
+# Several workers -----------------------------------------------------------------------------------------------------
+
+
+def _run_workers(sweep: Sweep[Any]) -> None:
+    """Have workers do everything; one that fails is started again.
+
+    Raises:
+        UserError: they fail again and again.
+    """
+    spec, folder = sweep.spec, sweep.folder
+    told = {key(trial.point) for trial in sweep.trials.complete()}
+    running = {number: _start(sweep, number) for number in range(spec.workers.count)}
+    failures = 0
+    try:
+        while running:
+            time.sleep(_PAUSE)
+            ended = {number: process.returncode for number, process in running.items() if process.poll() is not None}
+            sweep.trials.read()
+            for trial in sweep.trials.complete():
+                if key(trial.point) not in told and (results := sweep.results(trial)) is not None:
+                    told.add(key(trial.point))
+                    sweep.on_complete(trial.point, results)
+            for number, code in ended.items():
+                del running[number]
+                if not code:
+                    continue
+                failures += 1
+                log = folder.workers / f"{number}.log"
+                sweep.say(
+                    f"worker {number} {f'was killed by signal {-code}' if code < 0 else f'failed; {log} says why'}"
+                )
+                if failures > spec.workers.count * (spec.retries + 1):
+                    raise UserError(
+                        f"{failures} workers have failed; the last lines of {folder.workers}/*.log say why. What is "
+                        "complete is kept, and the same command tries again"
+                    )
+                running[number] = _start(sweep, number)
+    finally:
+        for process in running.values():
+            process.terminate()
+        for process in running.values():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            process.kill()
+            process.wait()
+
+
+def _start(sweep: Sweep[Any], number: int) -> "subprocess.Popen[bytes]":
+    arguments = [sweep.folder.path, sweep.places.records, number, os.getpid()]
+    with (sweep.folder.workers / f"{number}.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "harness.sweep.worker", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **gpus(sweep.spec, number)},
+        )
+
+
+def gpus(spec: Search, number: int) -> dict[str, str]:
+    """Return the environment that gives worker `number` its own GPUs, of those that this process may see.
+
+    Raises:
+        UserError: there are not so many.
+    """
+    each = spec.workers.gpus_each
+    if not each:
+        return {}
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    every = seen.split(",") if seen else [str(i) for i in range(each * spec.workers.count)]
+    mine = every[number * each : (number + 1) * each]
+    if len(mine) < each:
+        raise UserError(
+            f"workers: {spec.workers.count} x {each} GPUs are asked for, and CUDA_VISIBLE_DEVICES names {len(every)}"
+        )
+    return {"CUDA_VISIBLE_DEVICES": ",".join(mine)}
+
+
+# To look at one ------------------------------------------------------------------------------------------------------
 
 
 def status(folder: SweepFolder, spec: Search) -> str:
-    """Return how many trials are in which state, who runs what, and the best so far. Changes nothing."""
-    trials = _trials(folder, spec)
-    counts = ", ".join(f"{count} {name}" for name, count in trials.states().items() if count) or "no trial yet"
-    lines = [f"{spec.name}: {spec.size()}; {counts}; references: {len(trials.complete(trials.references))} complete"]
-    for trial in trials.everything():
-        owner = trial.user_attrs.get("owner")
-        if trial.state.name == "RUNNING" and owner:
-            ended = ", which is gone: run the sweep again" if gone(owner, folder.workers) else ""
-            who = f"process {visible(owner.get('pid'))} on {visible(owner.get('host'))}"
-            lines.append(f"running: trial {trial.number} by {who}{ended}")
-    for trial in trials.failures_left():
-        what = "reference" if "reference" in trial.user_attrs["point"] else "trial"
-        lines.append(f"failed: {what} {trial.number}: {visible(failure(trial))}")
-    if best := kind_of(spec).best_so_far(spec, trials, folder):
+    """Return how many points are in which state, what failed, and the best so far. Changes nothing."""
+    sweep = _begun(folder, spec)
+    counts = ", ".join(f"{count} {name}" for name, count in sweep.trials.states().items() if count) or "no trial yet"
+    references = len(sweep.trials.complete(references=True))
+    lines = [f"{spec.name}: {spec.size()}; {counts}; references: {references} complete"]
+    for trial in sweep.failed():
+        lines.append(f"failed: {'reference' if trial.is_reference else 'trial'} {trial.number}: {visible(trial.error)}")
+    if best := sweep.best_so_far():
         lines.append(best)
     return "\n".join(lines)
 
 
 def best(folder: SweepFolder, spec: Search) -> str:
     """Return the verdicts of the summary as it would be now."""
-    return "\n".join(kind_of(spec).summarise(spec, _trials(folder, spec), folder).verdicts)
+    return "\n".join(_begun(folder, spec).summary().verdicts)
 
 
-def _trials(folder: SweepFolder, spec: Search) -> Trials:
-    if spec.storage == "journal" and not folder.journal.is_file():
+def _begun(folder: SweepFolder, spec: Search) -> Sweep[Any]:
+    if not folder.points.is_dir():
         raise UserError(f"sweep {spec.name!r} has no trial yet")
-    return Trials(spec, folder)
+    return open_sweep(spec, Places.under(folder.path.parents[1], track=False))

@@ -23,31 +23,33 @@ def summarise(spec: SweepSpec, trials: Trials, folder: SweepFolder) -> DecodingS
         UserError: a result file is missing.
     """
     entries = _entries(spec, trials, folder)
-    numbers = {trial.number for pair in spec.pairs for trial in trials.best(pair)}
+    best = [(trial.pair, trial.number) for pair in spec.pairs for trial in trials.best(pair)]
     return DecodingSummary(
         spec=spec,
         entries=entries,
         comparisons=comparisons(settings_of((r for entry in entries for r in entry.results), usual=spec.sampling)),
-        best=[entry for entry in entries if entry.point is not None and entry.number in numbers],
+        best=[entry for entry in entries if entry.point is not None and (entry.pair, entry.number) in best],
         states=trials.states(),
-        failed=len(trials.lost()),
+        failed=sum(trial.state == "failed" for trial in trials),
         matched=_matched(spec, folder, entries),
     )
 
 
 def _entries(spec: SweepSpec, trials: Trials, folder: SweepFolder) -> list[CompleteTrial]:
     found = []
-    for trial in (*trials.complete(trials.references), *trials.complete()):
-        point = trial.user_attrs["point"]
-        if (results := folder.results_of(trial.user_attrs["results"])) is None:
+    for trial in trials.complete():
+        point = trial.point
+        if (results := folder.results_of(trial.results)) is None:
             raise UserError(
                 f"results of trial {trial.number} are missing or damaged in {folder.results}; run the sweep again, "
                 "which makes them again from the records"
             )
-        asked, metrics = None if "reference" in point else point, trial.user_attrs["metrics"]
+        asked = None if trial.is_reference else point
         drawn = sampling_of(spec, point).unlike(spec.sampling)
         label = results[0].decoding.label() + (f" ({drawn})" if drawn else "")
-        found.append(CompleteTrial(point["pair"], trial.number, asked, label, tuple(results), metrics, drawn=drawn))
+        found.append(
+            CompleteTrial(point["pair"], trial.number, asked, label, tuple(results), trial.metrics, drawn=drawn)
+        )
 
     def place(entry: CompleteTrial) -> tuple[bool, bool, int]:
         mode = entry.results[0].decoding.mode

@@ -28,13 +28,13 @@ class Forked:
         if self.pid == 0:
             code = 70
             try:
-                from harness.sweep.worker import die_with_parent, work
+                from harness.sweep.worker import die_with_parent, join
 
                 die_with_parent()
                 with (Path(folder) / "workers" / f"{number}.log").open("ab") as log:
                     os.dup2(log.fileno(), 1)
                     os.dup2(log.fileno(), 2)
-                work(Path(folder), Path(records), int(number), int(parent))
+                join(Path(folder), Path(records), int(number), int(parent))
                 code = 0
             except Exception:
                 import traceback
@@ -59,11 +59,12 @@ class Forked:
 
 
 def run(out, changes):
-    from harness.sweep import fleet
-    from harness.sweep.run import Places, run_sweep
+    from harness.sweep import run as running
+    from harness.sweep.base import Places
+    from harness.sweep.run import run_sweep
     from tests.sweep.made import sweep
 
-    fleet.subprocess = SimpleNamespace(
+    running.subprocess = SimpleNamespace(
         Popen=Forked, DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired
     )
     extend = changes.pop("extend", False)
@@ -83,7 +84,7 @@ def main():
     from harness.decode import open_engine
     from harness.evals import evaluate
     from harness.spec import EngineSpec, EvalSpec, Sampling
-    from harness.sweep import confirm, fleet, worker  # noqa: F401
+    from harness.sweep import confirm, run, worker  # noqa: F401
     from harness.tiny import tiny_pair
 
     with open_engine(tiny_pair(), EngineSpec(backend="transformers")) as engine:  # imports everything

@@ -1,82 +1,36 @@
-"""The parts of a sweep that need no engine: who is alive, which GPUs, a torn journal, the command line."""
+"""The parts of a sweep that need no engine: what is left to do, which GPUs, what Optuna shows, the command line."""
 
-import json
-import subprocess
-import sys
-
+import optuna
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from harness.cli.sweep import read
 from harness.errors import UserError
-from harness.sweep.fleet import gpus
-from harness.sweep.folder import SweepFolder
-from harness.sweep.owner import Owner, gone
-from harness.sweep.run import status
-from harness.sweep.storage import mend
-from harness.sweep.trials import Trials
+from harness.sweep.base import Places
+from harness.sweep.kinds import open_sweep
+from harness.sweep.points import listed_points
+from harness.sweep.run import gpus, status
+from harness.sweep.study import Study
 from tests.sweep.made import sweep
 from tests.test_cli import run
 
 
-def test_an_owner_is_gone_when_its_process_has_ended_however_it_ended(tmp_path):
-    code = f"from harness.sweep.owner import Owner; from pathlib import Path; o = Owner(Path({str(tmp_path)!r}))"
-    code += "; import json; print(json.dumps(o.facts), flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        owner = json.loads(process.stdout.readline())
-        assert owner["pid"] == process.pid
-        assert not gone(owner, tmp_path)
-        assert not gone({**owner, "host": "elsewhere", "pid": 1}, tmp_path), "the file counts, from any host"
-        process.kill()
-        process.wait()
-        assert gone(owner, tmp_path)
-
-
-def test_an_owner_that_released_its_claims_or_never_had_a_lock_is_gone(tmp_path):
-    mine = Owner(tmp_path)
-    assert not gone(mine.facts, tmp_path)
-    mine.release()
-    assert gone(mine.facts, tmp_path)
-    assert gone(None, tmp_path)
-    assert gone({"host": "elsewhere", "pid": 7, "start": "1"}, tmp_path), "as earlier code wrote it"
-
-
-def test_a_trial_whose_owner_has_ended_is_retired_and_its_point_tried_again(tmp_path):
-    folder = SweepFolder.of(sweep(), tmp_path)
-    folder.make()
-    point = {"pair": "tiny", "decode.tau": -0.3, "decode.gamma": 0.0}
-    first, second = Trials(sweep(), folder), Trials(sweep(), folder)
-    first.ensure([point])
-    assert first.ask().point == point
-    assert second.retire() == [], "its owner is alive"
-    first.release()
-    assert second.retire() == [point]
-    assert second.ensure([point]) == 1
-    again = second.ask()
-    assert (again.trial.user_attrs["attempt"], again.trial.user_attrs["retry_of"]) == (2, 0)
-
-
-def test_what_was_interrupted_is_no_failure_and_what_was_done_since_is_none_either(tmp_path):
+def test_what_failed_is_said_and_what_was_done_since_is_no_failure(tmp_path):
     spec = sweep()
-    folder = SweepFolder.of(spec, tmp_path)
-    folder.make()
-    points = [{"pair": "tiny", "decode.tau": tau, "decode.gamma": 0.0} for tau in (-0.3, -0.2, -0.1)]
-    trials = Trials(spec, folder)
-    trials.ensure(points)
-    asked = [trials.ask() for _ in points]
-    with pytest.raises(KeyboardInterrupt), trials.failing(asked[:2], counted=False):
-        raise KeyboardInterrupt
-    with pytest.raises(RuntimeError), trials.failing(asked[2:], counted=False):
-        raise RuntimeError("no")
-    told = status(folder, spec)
-    assert "points; 2 interrupted, 1 failed; references: 0 complete" in told
-    assert told.count("failed: ") == 1
+    begun = open_sweep(spec, Places.under(tmp_path, track=False))
+    begun.folder.make()
+    points = listed_points(spec)
+    assert begun.todo()[2:] == points, "after base and RL"
+    begun.fail(points[2], "RuntimeError: no")
+    told = status(begun.folder, spec)
+    assert "points; 1 failed; references: 0 complete" in told
     assert "failed: trial 2: RuntimeError: no" in told
-    assert "KeyboardInterrupt" not in told
-    trials.ensure(points)
-    for _ in points:
-        trials.finish(trials.ask(), [], {"avg_at_2": 0.5})
-    assert "points; 3 complete; references: 0 complete" in status(folder, spec)
-    assert "failed" not in status(folder, spec)
+    for point in points:
+        begun.complete(point, [], [], {"avg_at_2": 0.5})
+    assert "points; 4 complete; references: 0 complete" in status(begun.folder, spec)
+    assert "failed" not in status(begun.folder, spec)
+    assert [("reference" in point) for point in begun.todo()] == [True, True]
 
 
 def test_every_worker_has_gpus_of_its_own(monkeypatch):
@@ -91,51 +45,59 @@ def test_every_worker_has_gpus_of_its_own(monkeypatch):
     assert gpus(sweep(), 0) == {}
 
 
-def test_a_torn_journal_is_mended_and_goes_on(tmp_path):
-    folder = SweepFolder.of(sweep(), tmp_path)
-    folder.make()
-    trials = Trials(sweep(), folder)
-    assert trials.ensure([{"pair": "tiny", "decode.tau": -0.3, "decode.gamma": 0.0}] * 2) == 1
-    with folder.journal.open("ab") as file:
-        file.write(b'{"op_code":4,"worker')
-    mend(folder.journal)
-    again = Trials(sweep(), folder)
-    assert again.ensure([{"pair": "tiny", "decode.tau": -0.3, "decode.gamma": 0.0}]) == 0
-    assert again.ask().point["decode.tau"] == -0.3
-    assert again.ask() is None
-    for line in folder.journal.read_text().splitlines():
-        json.loads(line)
-
-
 def test_a_point_that_fails_too_often_is_given_up(tmp_path):
     spec = sweep(retries=1)
-    folder = SweepFolder.of(spec, tmp_path)
-    folder.make()
-    trials = Trials(spec, folder)
-    point = {"pair": "tiny", "decode.tau": -0.3, "decode.gamma": 0.0}
-    trials.ensure([point])
-    for attempt in (1, 2):
-        asked = trials.ask()
-        assert asked.trial.user_attrs["attempt"] == attempt
-        trials.fail(asked, "RuntimeError: no", counted=True)
-        trials.ensure(trials.lost())
-    assert trials.ask() is None
-    assert trials.lost() == [point]
-    assert Trials(spec, folder).ensure([point]) == 1  # the command again is another chance
+    begun = open_sweep(spec, Places.under(tmp_path, track=False))
+    begun.folder.make()
+    point = listed_points(spec)[0]
+    for _ in range(2):
+        assert point in begun.todo()
+        begun.fail(point, "RuntimeError: no")
+    assert point not in begun.todo()
+    again = open_sweep(spec, Places.under(tmp_path, track=False))
+    assert point in again.todo(), "the command again is another chance"
 
 
 def test_a_search_that_has_proposed_all_there_is_comes_to_an_end(tmp_path):
     few = {"method": "tpe", "parameters": {"decode.tau": {"values": [-0.3, -0.1]}}}
-    spec = sweep(run_cap=10, **few)
-    folder = SweepFolder.of(spec, tmp_path)
-    folder.make()
-    trials, found = Trials(spec, folder), []
-    while (asked := trials.ask()) is not None:
-        found.append(asked.point["decode.tau"])
-        trials.finish(asked, [], {"avg_at_2": 0.5})
+    begun = open_sweep(sweep(run_cap=10, **few), Places.under(tmp_path, track=False))
+    begun.folder.make()
+    begun.study = Study(begun.spec, begun.folder)
+    found = []
+    while points := begun.study.propose(1):
+        found += [point["decode.tau"] for point in points]
+        begun.complete(points[0], [], [], {"avg_at_2": 0.5})
     assert sorted(found) == [-0.3, -0.1]
-    assert trials.left() == Trials(spec, folder).left() == 0, "every worker sees it"
-    assert Trials(sweep(run_cap=12, **few), folder, extend=True).left() == 10
+    assert {trial.params["decode.tau"] for trial in study_of(begun).trials} == {-0.3, -0.1}
+
+
+def test_what_a_killed_search_was_at_is_proposed_again(tmp_path):
+    spec = sweep(method="tpe", run_cap=3, parameters={"decode.tau": {"min": -2.0, "max": -0.01}})
+    begun = open_sweep(spec, Places.under(tmp_path, track=False))
+    begun.folder.make()
+    lost = Study(spec, begun.folder).propose(2)
+    begun.study = Study(spec, begun.folder)
+    begun.study.resume()
+    assert begun.study.propose(2) == lost
+    assert len(begun.study.propose(9)) == 1
+
+
+def test_whoever_looks_at_the_storage_sees_the_points_of_a_grid_too(tmp_path):
+    spec = sweep(parameters={"decode.tau": {"values": [-0.3, -0.1]}, "decode.window": {"values": ["0:4"]}})
+    begun = open_sweep(spec, Places.under(tmp_path, track=False))
+    begun.folder.make()
+    begun.study = Study(spec, begun.folder)
+    for point in (*listed_points(spec), listed_points(spec)[0]):
+        begun.complete(point, [], [], {"avg_at_2": 0.5})
+    seen = study_of(begun).trials
+    assert [(trial.params, trial.value) for trial in seen] == [({"decode.tau": tau}, 0.5) for tau in (-0.3, -0.1)]
+    assert [trial.user_attrs["point"] for trial in seen] == listed_points(spec)
+
+
+def study_of(begun):
+    """What Optuna's own dashboard would show."""
+    journal = begun.folder.journal
+    return optuna.load_study(study_name="small", storage=JournalStorage(JournalFileBackend(str(journal))))
 
 
 def test_a_file_or_a_shipped_name_with_changes(tmp_path):

@@ -2,9 +2,7 @@
 
 import json
 import time
-from types import SimpleNamespace
 
-import optuna
 import pytest
 import yaml
 
@@ -13,15 +11,14 @@ from harness.evals.data import find_benchmark
 from harness.records import RecordStore
 from harness.spec import read_yaml
 from harness.sweep import sweeps_dir
-from harness.sweep.context import Places
+from harness.sweep.base import Places
 from harness.sweep.folder import SweepFolder
-from harness.sweep.kinds import kind_of
+from harness.sweep.kinds import open_sweep
 from harness.sweep.points import key, listed_points
 from harness.sweep.run import run_sweep
 from harness.sweep.specs import load
 from harness.sweep.training.estimate import estimate
-from harness.sweep.training.kind import TrainingRunner
-from harness.sweep.training.spec import PARAMETERS
+from harness.sweep.training.spec import PARAMETERS, Median
 from harness.sweep.training.summary import summarise
 from harness.sweep.training.trial import folder_of
 from harness.sweep.trials import Trials
@@ -131,11 +128,11 @@ def values(out, **changes):
     spec = sweep(**TRAIN, **changes)
     folder = SweepFolder.of(spec, out)
     trials = Trials(spec, folder)
-    complete = (*trials.complete(trials.references), *trials.complete())
-    keys = [key(trial.user_attrs["point"]) for trial in complete]
+    complete = trials.complete()
+    keys = [key(trial.point) for trial in complete]
     assert len(set(keys)) == len(keys) == 3, "each point once"
-    assert {t.state.name for s in (trials.points, trials.references) for t in trials.all(s)} <= {"COMPLETE", "FAIL"}
-    return {key(t.user_attrs["point"]): (t.user_attrs["metrics"], t.user_attrs["seeds"]) for t in complete}
+    assert {trial.state for trial in trials} == {"complete"}
+    return {key(trial.point): (trial.metrics, trial.about["seeds"]) for trial in complete}
 
 
 def test_a_trial_is_the_mean_over_its_seeds_and_each_is_kept(whole):
@@ -145,11 +142,10 @@ def test_a_trial_is_the_mean_over_its_seeds_and_each_is_kept(whole):
             assert mean == pytest.approx((seeds["0"][name] + seeds["1"][name]) / 2)
     spec = sweep(**TRAIN)
     folder = SweepFolder.of(spec, whole)
-    [trial, *_] = Trials(spec, folder).complete()
-    for file, seed in zip(trial.user_attrs["results"], ("0", "1"), strict=True):
+    [trial, *_] = Trials(spec, folder).complete(references=False)
+    for file, seed in zip(trial.results, ("0", "1"), strict=True):
         facts = json.loads((whole / "trainings" / file).read_text())
-        assert facts["scores"]["tiny_easy"]["avg"] == trial.user_attrs["seeds"][seed]["avg_at_2"]
-    assert trial.value == trial.user_attrs["metrics"]["avg_at_2"]
+        assert facts["scores"]["tiny_easy"]["avg"] == trial.about["seeds"][seed]["avg_at_2"]
 
 
 def test_the_summary_pairs_seeds_with_plain_dapo(whole):
@@ -261,7 +257,7 @@ def test_a_task_of_lm_evals_is_what_a_sweep_of_trainings_goes_by(tmp_path):
         (None, "metric='avg_at_2' is not known"),
     ):
         with pytest.raises(UserError, match=words):
-            kind_of(spec).check(sweep(**changes, metric=metric))
+            open_sweep(sweep(**changes, metric=metric), Places.under(tmp_path, track=False)).check()
 
 
 def logs(out):
@@ -311,37 +307,31 @@ def test_a_point_behind_the_median_is_pruned_at_a_validation(host, tmp_path):
     assert host.run(tmp_path, **TRAIN, **changes) == 0
     spec = sweep(**TRAIN, **changes)
     trials = Trials(spec, SweepFolder.of(spec, tmp_path))
-    found = {t.user_attrs["point"]["train.learning_rate"]: t for t in trials.all()}
-    assert [found[rate].state.name for rate in (1e-6, 1e-5, 0.3)] == ["COMPLETE", "COMPLETE", "PRUNED"]
-    after = found[0.3].user_attrs["pruned_after"]
+    found = {t.point["train.learning_rate"]: t for t in trials if not t.is_reference}
+    assert [found[rate].state for rate in (1e-6, 1e-5, 0.3)] == ["complete", "complete", "pruned"]
+    after = found[0.3].about["after"]
     assert (after["seed"], after["step"]) == (0, 1)
     assert after["value"] < after["median"]
 
 
-def test_a_validation_that_verl_makes_on_the_way_ends_no_sweep():
+def test_a_validation_that_verl_makes_on_the_way_ends_no_sweep(tmp_path):
     """Its lines have neither tokens nor truncation."""
     spec = load(read_yaml(sweeps_dir() / "reweight.yaml"))
-    study = optuna.create_study()
-    trial = study.ask()
-    look = TrainingRunner(SimpleNamespace(spec=spec))._watch(
-        SimpleNamespace(trial=trial, is_reference=False), spec.plain_dapo
-    )
+    pruned = spec.model_copy(update={"pruner": Median()})
+    look = open_sweep(pruned, Places.under(tmp_path, track=False))._watch(listed_points(spec)[0], spec.plain_dapo)
     scores = {"aime24": {"avg": 0.25, "samples": 32, "pass": 0.5}, "amc": {"avg": 0.75, "samples": 32, "pass": 1.0}}
     look(0, {"step": 5, "validation": scores})
-    assert study.trials[0].intermediate_values == {}
 
 
 def test_confirm_trains_the_winner_and_plain_dapo_with_new_seeds(whole):
-    from harness.sweep.run import Places
-
     spec = sweep(**TRAIN)
     folder, places = SweepFolder.of(spec, whole), Places.under(whole, track=False)
-    confirm = kind_of(spec).confirm
+    begun = open_sweep(spec, places, lambda text: None)
     with pytest.raises(UserError, match=r"seeds=1 is refused; .* none of the sweep's own \(0, 1\)"):
-        confirm(spec, folder, places, [1])
+        begun.confirm([1])
     with pytest.raises(UserError, match="rlvr-dir eval --pair"):
-        confirm(spec, folder, places, [2], ["tiny_hard"])
-    told = confirm(spec, folder, places, [2, 3], say=lambda text: None)
+        begun.confirm([2], ["tiny_hard"])
+    told = begun.confirm([2, 3])
     assert "| tiny_easy " in told
     assert "new seeds 2, 3" in told
     assert json.loads((folder.path / "confirm.json").read_text())[0]["before"] is not None

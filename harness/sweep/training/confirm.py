@@ -1,27 +1,19 @@
 """Train the best point and plain DAPO again with fresh seeds, to remove selection bias."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from harness.errors import UserError
 from harness.report.sweep_training import against
+from harness.sweep.base import Sweep
 from harness.sweep.confirm import Confirmed, check_seeds, winner, write
-from harness.sweep.context import Places
-from harness.sweep.folder import SweepFolder
 from harness.sweep.training.spec import TrainingSweep
-from harness.sweep.training.summary import entry_of, summarise
+from harness.sweep.training.summary import entry_of
 from harness.sweep.training.track import TrainingSweepRun
 from harness.sweep.training.trial import train_seeds
 
 
 def confirm(
-    spec: TrainingSweep,
-    folder: SweepFolder,
-    places: Places,
-    seeds: Sequence[int],
-    tasks: Sequence[str] | None = None,
-    *,
-    limit: int | None = None,
-    say: Callable[[str], None] = print,
+    sweep: Sweep[TrainingSweep], seeds: Sequence[int], tasks: Sequence[str] | None = None, *, limit: int | None = None
 ) -> str:
     """Train the winner and plain DAPO with new seeds; write `confirm.md` and `confirm.json`.
 
@@ -32,6 +24,7 @@ def confirm(
     Raises:
         UserError: the sweep has no winner yet or it is plain DAPO, or a seed is one of the sweep's.
     """
+    spec, folder, places = sweep.spec, sweep.folder, sweep.places
     check_seeds(seeds, spec.seeds)
     if tasks or limit:
         asked = f"tasks={','.join(tasks)}" if tasks else f"limit={limit}"
@@ -39,7 +32,7 @@ def confirm(
             f"{asked} is refused: new trainings are validated as the sweep's were; score their checkpoints elsewhere "
             "with `rlvr-dir eval --pair FOLDER/seed-N`"
         )
-    with winner(spec, folder, lambda trials: summarise(spec, trials, folder)) as made:
+    with winner(sweep) as made:
         best = made.best[0]
         if made.reference is None or best is made.reference:
             raise UserError(f"sweep {spec.name!r}: the best point is plain DAPO itself; it has no lead to confirm")
@@ -47,7 +40,7 @@ def confirm(
         again = []
         for entry in (made.reference, best):
             point = entry.point or {"pair": entry.pair, "reference": {"method": "none"}}
-            results = train_seeds(spec.training(point).replace(seeds=tuple(seeds)), places.trainings, say)
+            results = train_seeds(spec.training(point).replace(seeds=tuple(seeds)), places.trainings, sweep.say)
             for result in results:
                 run.child(result)
             again.append(entry_of(point, results, entry.number, {}))

@@ -21,10 +21,9 @@ def summarise(spec: TrainingSweep, trials: Trials, folder: SweepFolder) -> Train
     """Return the summary of everything that is complete."""
     store = store_of(folder)
     entries = []
-    for trial in (*trials.complete(trials.references), *trials.complete()):
-        point = trial.user_attrs["point"]
-        if (results := seeds_of(spec.training(point), store)) is not None:
-            entries.append(entry_of(point, results, trial.number, trial.user_attrs["metrics"]))
+    for trial in trials.complete():
+        if (results := seeds_of(spec.training(trial.point), store)) is not None:
+            entries.append(entry_of(trial.point, results, trial.number, trial.metrics))
     plain = spec.plain_dapo
     reference = next((entry for entry in entries if entry.results[0].spec.same == plain.same), None)
     numbers = {trial.number for trial in trials.best()}
@@ -36,7 +35,7 @@ def summarise(spec: TrainingSweep, trials: Trials, folder: SweepFolder) -> Train
         comparisons=[] if reference is None else against(reference, entries),
         best=[entry for entry in entries if entry.point is not None and entry.number in numbers],
         states=trials.states(),
-        failed=len(trials.lost()),
+        failed=sum(trial.state == "failed" for trial in trials),
         base=TrainingFolder(folder_of(entries[0].results[0].spec, store)).base_scores if entries else {},
         samples=plain.validation.sampling.samples,
         seeds=spec.seeds,
