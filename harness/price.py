@@ -123,7 +123,7 @@ class PairPrice:
     """What decoding with a pair takes of each GPU that shares its layers; `tokens` is prompt and response, at most."""
 
     name: str
-    sizes: tuple[Sizes, ...]  # of each model that runs, in the order of `Pair.roles`
+    sizes: tuple[Sizes, ...]  # of each model that runs, in the order of `Pair.models`
     models: int  # whose weights are held: 1 where RL is an adapter of base
     width: int  # bytes of a weight, and of a number of the cache
     tokens: int
@@ -140,11 +140,11 @@ class PairPrice:
         from harness.decode.checkpoints import narrower
 
         found = checkpoints(pair)
-        base, rl, *target = (sizes_of(*found.of(role), found.trust_remote_code) for role in found.roles)
-        if (one := rl or base) is None or None in target:
+        base, rl, *others = (sizes_of(*model, found.trust_remote_code) for model in found.models.values())
+        if (one := rl or base) is None or None in others:
             return None
         adapter = (Path(found.rl).expanduser() / "adapter_config.json").is_file()
-        known = [base or one, rl or one, *filter(None, target)]
+        known = [base or one, rl or one, *filter(None, others)]
         sizes, dtype = tuple(each[0] for each in known), reduce(narrower, (each[1] for each in known))
         context = engine.max_model_len or min(each.context for each in sizes)
         return cls(

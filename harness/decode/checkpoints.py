@@ -55,21 +55,13 @@ class Checkpoints:
 
     pair: Pair
     tokenizer: Any  # the RL model's
-    config: Any  # the RL model's
-    base_config: Any
+    configs: dict[str, Any]  # of each role; RL's is base's where RL is base and a LoRA adapter
     vocab_size: int  # real tokens; the models' logits may be padded beyond
     shared: int  # of these, the ids that base knows too: `vocab_size`, unless RL has tokens of its own after them
     eos_token_ids: frozenset[int]  # the union over both models' tokenizers, configurations and generation settings
     architecture: str  # the class name vLLM knows the models by
     dtype: str  # "auto" resolved: the narrower of the two checkpoints' own types
-    adapter: Adapter | None = None  # where RL is base and a LoRA adapter: `config` is then base's
-    target_config: Any = None  # of the third model, where there is one
-
-    @property
-    def configs(self) -> dict[str, Any]:
-        """Map each role to its configuration."""
-        found = {"base": self.base_config, "rl": self.config, "target": self.target_config}
-        return {role: found[role] for role in self.pair.roles}
+    adapter: Adapter | None = None  # where RL is base and a LoRA adapter
 
     @property
     def stand_in(self) -> int:
@@ -80,7 +72,7 @@ class Checkpoints:
     def small(self) -> bool:
         """Tell whether all models are local and at most 2 GiB together: cheap to load once more, no bar needed."""
         twice = [self.pair.base] if self.adapter else []
-        return sum(map(_weight_bytes, [*twice, *(self.pair.of(role)[0] for role in self.pair.roles)])) <= _SMALL_BYTES
+        return sum(map(_weight_bytes, [*twice, *(place for place, _ in self.pair.models.values())])) <= _SMALL_BYTES
 
 
 def read_checkpoints(pair: Pair) -> Checkpoints:
@@ -94,8 +86,8 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
         UserError: a checkpoint cannot be read or is quantised, the two differ in tokenizer, vocabulary order or type
             of model, or RL is an adapter that cannot be served.
     """
-    for role in reversed(pair.roles):
-        _check_place(role, *pair.of(role))
+    for role in reversed(pair.models):
+        _check_place(role, *pair.models[role])
     adapter = read_adapter(pair.rl, pair.rl_revision)
     if adapter is None:
         _warn_of_one(pair)
@@ -108,11 +100,12 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
     shared = _check_tokenizers(pair, "base", base["tokenizer"], rl["tokenizer"])
     _warn_of_templates(pair, base["tokenizer"], rl["tokenizer"])
     _check_configs(pair, base["config"], rl["config"])
-    models = {"rl": rl, "base": base}
-    if pair.target is not None:
-        models["target"] = target = _read_target(pair, adapter)
-        _check_tokenizers(pair, "target", target["tokenizer"], rl["tokenizer"])
-        _check_types(pair, "target", target["config"], rl["config"])
+    models = {"base": base, "rl": rl}
+    third = [role for role in pair.models if role not in models]
+    for role in third:
+        models[role] = other = _read_third(pair, role, adapter)
+        _check_tokenizers(pair, role, other["tokenizer"], rl["tokenizer"])
+        _check_types(pair, role, other["config"], rl["config"])
     vocab_size = max(rl["tokenizer"].get_vocab().values()) + 1
     shared = vocab_size if shared is None else shared
     for role, model in models.items():
@@ -125,8 +118,8 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
                 f"{role}={getattr(pair, role)!r}: its tokenizer has ids up to {needed - 1} but the model has "
                 f"{config.vocab_size} outputs{without}; accepted: a tokenizer whose ids the model can produce"
             )
-    if shared < vocab_size and (adapter is not None or pair.target is not None):
-        what = "an adapter" if adapter is not None else f"target={pair.target!r}"
+    if shared < vocab_size and (adapter is not None or third):
+        what = "an adapter" if adapter is not None else pair.named(third[0])
         raise UserError(
             f"rl={pair.rl!r} has {vocab_size - shared} ids that base={pair.base!r} does not know, which is refused "
             f"with {what}; accepted: a pair of full checkpoints, or one with the same vocabulary"
@@ -139,15 +132,13 @@ def read_checkpoints(pair: Pair) -> Checkpoints:
     return Checkpoints(
         pair=pair,
         tokenizer=rl["tokenizer"],
-        config=rl["config"],
-        base_config=base["config"],
+        configs={role: model["config"] for role, model in models.items()},
         vocab_size=vocab_size,
         shared=shared,
         eos_token_ids=eos,
         architecture=(rl["config"].architectures or ["unknown"])[0],
-        dtype=reduce(narrower, (_dtype_name(models[role]["config"]) for role in pair.roles)),
+        dtype=reduce(narrower, (_dtype_name(model["config"]) for model in models.values())),
         adapter=adapter,
-        target_config=models["target"]["config"] if pair.target is not None else None,
     )
 
 
@@ -288,14 +279,14 @@ def _check_unquantised(role: str, name: str, config: Any) -> None:
             )
 
 
-def _read_target(pair: Pair, adapter: Adapter | None) -> dict[str, Any]:
+def _read_third(pair: Pair, role: str, adapter: Adapter | None) -> dict[str, Any]:
     """Read what there is of the third model beside weights; refuse it beside an adapter."""
     if adapter is not None:
         raise UserError(
-            f"target={pair.target!r} is refused where rl={pair.rl!r} is an adapter; accepted: RL with its adapter "
+            f"{pair.named(role)} is refused where rl={pair.rl!r} is an adapter; accepted: RL with its adapter "
             "merged (merge_and_unload of PEFT)"
         )
-    return _read(pair, "target")
+    return _read(pair, role)
 
 
 def _warn_of_another_base(pair: Pair, adapter: Adapter) -> None:
@@ -310,7 +301,7 @@ def _warn_of_another_base(pair: Pair, adapter: Adapter) -> None:
 
 def _warn_of_one(pair: Pair) -> None:
     """Warn where base and RL are one checkpoint: the pair is well formed, and says nothing."""
-    (base, of_base), (rl, of_rl) = pair.of("base"), pair.of("rl")
+    (base, of_base), (rl, of_rl) = pair.models["base"], pair.models["rl"]
     folders = [Path(name).expanduser() for name in (base, rl)]
     one = folders[0].samefile(folders[1]) if all(map(Path.is_dir, folders)) else (base, of_base) == (rl, of_rl)
     if one:
@@ -362,7 +353,7 @@ def _check_tokenizers(pair: Pair, role: str, other: Any, rl: Any) -> int | None:
     both = set(ours) & set(theirs)
     shared = max((max(ours[token], theirs[token]) for token in both), default=-1) + 1
     added = lost if all({**ours, **theirs}[token] >= shared for token in lost) and shared else []
-    if lost and (not added or (set(ours) - both and set(theirs) - both) or role == "target"):
+    if lost and (not added or (set(ours) - both and set(theirs) - both) or role != "base"):
         raise UserError(
             f"{where} have different tokenizers: {len(lost)} tokens are known to only one of them "
             f"(such as {lost[0]!r}); accepted: two checkpoints with the same vocabulary, or one with tokens added "
@@ -403,7 +394,7 @@ def _merges(tokenizer: Any) -> Any:
 
 
 def _both(pair: Pair, role: str) -> str:
-    return f"{role}={pair.of(role)[0]!r} and rl={pair.rl!r}"
+    return f"{pair.named(role)} and rl={pair.rl!r}"
 
 
 def _check_types(pair: Pair, role: str, other: Any, rl: Any) -> None:

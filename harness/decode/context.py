@@ -40,10 +40,10 @@ class Context:
             UserError: a model cannot go on beyond its positions.
         """
         pair, configs = checkpoints.pair, checkpoints.configs
-        names = {role: (pair.of(role)[0], positions(config)) for role, config in configs.items()}
+        names = {role: (pair.models[role].place, positions(config)) for role, config in configs.items()}
         if stated is None:
             least = min([n for _, n in names.values() if n] or [UNKNOWN])
-            (_, rl), goes_on = names["rl"], _goes_on(configs["base"]) and pair.target is None
+            (_, rl), goes_on = names["rl"], _goes_on(configs["base"]) and len(configs) == 2
             return cls(least, rl if rl and goes_on else least, models=names)
         beyond = [role for role, (_, n) in names.items() if n and stated > n]
         for role in beyond:

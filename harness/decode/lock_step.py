@@ -5,7 +5,7 @@ else is in the batch.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -17,8 +17,8 @@ from harness.decode.progress import Progress
 from harness.decode.trace import columns
 from harness.decode.types import Rollout
 from harness.errors import UserError
-from harness.policy import combine
 from harness.policy.algorithm import Decision, decide
+from harness.policy.combine import combination_of
 from harness.policy.gates import GateError
 from harness.policy.memory import Memory
 from harness.policy.rule import Rules
@@ -35,18 +35,11 @@ class Models(Protocol):
     pair: Pair
     dtype: str
     checkpoints: Checkpoints
-    base_model: Any
-    rl_model: Any
-    target_model: Any
+    models: dict[str, Any]  # by role
 
     @property
     def tokenizer(self) -> Any:
         """The RL model's tokenizer."""
-        ...
-
-    @property
-    def single(self) -> bool:
-        """Whether base and RL are one model."""
         ...
 
     def new_cache(self) -> Any:
@@ -67,13 +60,9 @@ class LockStep:
             self.input[i, longest - length :] = torch.tensor(plan.prompt_token_ids)
             self.mask[i, longest - length :] = 1
         self.input, self.mask = self.input.to(self.device), self.mask.to(self.device)
-        self.models = {"rl": engine.rl_model}
-        if not engine.single:
-            self.models["base"] = engine.base_model
-        if engine.target_model is not None:
-            self.models["target"] = engine.target_model
+        self.models, known = engine.models, engine.checkpoints
         self.caches = {role: engine.new_cache() for role in self.models}
-        self.combination = combination_of(engine.checkpoints, self.models)
+        self.combination = combination_of(self.models, known.vocab_size, known.shared)
         self.written: list[list[Facts]] = [[] for _ in plans]
         self.traces: dict[int, list[np.ndarray]] = {}
         looks_back = any(plan.rule.gate is not None and plan.rule.gate.memory for plan in plans)
@@ -101,7 +90,6 @@ class LockStep:
         bar.now("prefilling")
         while self.running:
             logits = {role: self.read(role, self.input, self.mask)[:, -1] for role in self.models}
-            logits.setdefault("base", logits["rl"])
             requests = Requests(self.keys, self.lengths + step, self.lengths, self.memory, self.cells)
             try:
                 decision = decide(logits, self.rules, requests, self.combination)
@@ -212,14 +200,6 @@ class LockStep:
         for cache in self.caches.values():
             cache.batch_select_indices(index)
         self.prepare_rows()
-
-
-def combination_of(checkpoints: Checkpoints, roles: Iterable[str]) -> combine.Pair:
-    """Return how the logits of these models become two policies."""
-    vocab, shared = checkpoints.vocab_size, checkpoints.shared
-    if shared < vocab:
-        return combine.AddedTokens(vocab, shared)
-    return combine.Carried(vocab) if "target" in roles else combine.Pair(vocab)
 
 
 def as_known(checkpoints: Checkpoints, role: str, tokens: torch.Tensor) -> torch.Tensor:

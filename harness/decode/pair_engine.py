@@ -148,8 +148,8 @@ class PairEngine(ABC):
             self.work = expected_tokens(plans)
         if not any(map(is_power, plans)):
             return self._planned(plans, progress)
-        if self.pair.target is not None:
-            raise UserError(f"mode=power is refused with target={self.pair.target!r}; accepted: a pair without one")
+        for role in list(self.pair.models)[2:]:
+            raise UserError(f"mode=power is refused with {self.pair.named(role)}; accepted: a pair without one")
 
         def draw(parts: list[Plan]) -> Iterator[Rollout]:
             self.start()
@@ -159,7 +159,7 @@ class PairEngine(ABC):
 
     def _planned(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
         """Yield the rollouts of plans of other modes than `power`."""
-        if self.single or not groups_of_expo(plans):
+        if self.pair.single or not groups_of_expo(plans):
             self.start()
             return self.decode(plans, progress)
         settings = self.spec.replace(dtype=self.dtype, max_model_len=self.max_model_len)
@@ -176,10 +176,9 @@ class PairEngine(ABC):
         return self.checkpoints.eos_token_ids
 
     @property
-    def single(self) -> bool:
-        """Whether base and RL are one model: then it is loaded once, and read once a token."""
-        pair = self.pair
-        return (pair.base, pair.base_revision) == (pair.rl, pair.rl_revision)
+    def roles(self) -> tuple[str, ...]:
+        """The models that are loaded and read: RL alone where base is the same model."""
+        return ("rl",) if self.pair.single else tuple(self.pair.models)
 
     @abstractmethod
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:

@@ -160,7 +160,7 @@ def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterabl
     `roles` are those of the models that gave them, as far as it is known.
     """
     known = tuple(roles)
-    names = " and ".join(f"{role}={getattr(pair, role)!r}" for role in known or pair.roles)
+    names = " and ".join(map(pair.named, known or pair.models))
     request = plan.request
     return BrokenLogits(
         f"{'' if known else 'one of '}{names}: NaN or infinite logits after {after} tokens of "

@@ -170,7 +170,7 @@ def test_heads_of_two_sizes_are_refused_where_tritons_attention_runs(peaked_pair
     for settings, runs in (({"dtype": "float32"}, True), ({"dtype": "bfloat16"}, False),
                            ({"dtype": "bfloat16", "vllm_args": triton}, True)):  # fmt: skip
         made = open_engine(peaked_pair, EngineSpec(backend="vllm", **settings), lazily=True)
-        made.checkpoints.config.head_dim, made.checkpoints.base_config.head_dim = rl, base
+        made.checkpoints.configs["rl"].head_dim, made.checkpoints.configs["base"].head_dim = rl, base
         if runs and unequal:
             with pytest.raises(UserError, match=rf"base: {base}, rl: {rl}\).*; accepted: dtype=bfloat16"):
                 made._refuse_unequal_heads()
@@ -180,7 +180,7 @@ def test_heads_of_two_sizes_are_refused_where_tritons_attention_runs(peaked_pair
 
 def test_a_cpu_takes_heads_of_two_sizes(peaked_pair):
     made = open_engine(peaked_pair, EngineSpec(backend="vllm", dtype="float32"), lazily=True)
-    made.checkpoints.base_config.head_dim = 128
+    made.checkpoints.configs["base"].head_dim = 128
     made._refuse_unequal_heads()
 
 
@@ -193,7 +193,7 @@ def test_ranks_do_not_fuse_their_sums_where_the_models_widths_differ(peaked_pair
             peaked_pair, EngineSpec(backend="vllm", tensor_parallel_size=ranks, vllm_args=own), lazily=True
         )
         for each in (made, asked):
-            each.checkpoints.base_config.hidden_size = width or each.checkpoints.config.hidden_size
+            each.checkpoints.configs["base"].hidden_size = width or each.checkpoints.configs["rl"].hidden_size
         without = {"pass_config": {"fuse_allreduce_rms": False}}
         assert made._arguments().get("compilation_config") == (None if fuses else without)
         passes = {"fuse_norm_quant": True, "fuse_allreduce_rms": fuses}

@@ -175,7 +175,7 @@ def test_both_engines_give_the_same_chains(vllm_engine, transformers_engine):
         list(transformers_engine.generate([replace(requests[0], stop=("x",))]))
     with pytest.raises(UserError, match="trace=0 is refused with mode=power"):
         list(transformers_engine.generate([replace(requests[0], trace=0)]))
-    with pytest.raises(UserError, match=r"mode=power is refused with temperature=1 and top-p 0\.7"):
+    with pytest.raises(UserError, match=r"mode=power is refused with T = 1, top-p 0\.7"):
         list(transformers_engine.generate([replace(requests[0], sampling=Sampling())]))
 
 

@@ -22,12 +22,7 @@ from harness.decode.trace import MAX_TOP, columns
 from harness.decode.types import BrokenLogits, Request, Rollout
 from harness.decode.vllm_pair import batch_invariance, channel
 from harness.decode.vllm_pair.output import Output
-from harness.decode.vllm_pair.plugin import (
-    ARCHITECTURE,
-    LORA_ARCHITECTURE,
-    SINGLE_ARCHITECTURE,
-    TARGET_ARCHITECTURE,
-)
+from harness.decode.vllm_pair.plugin import ARCHITECTURE
 from harness.decode.vllm_pair.self_test import TestedPair, self_test
 from harness.decode.vllm_pair.start import LEVEL, QUIET, clean_up, in_process, lost, on_cpu, prepare, start_vllm
 from harness.errors import UserError
@@ -238,46 +233,42 @@ class VllmPair(TestedPair):
         return self.spec.replace(enforce_eager=self._starts_eager())
 
     def _models(self) -> dict[str, Any]:
-        """Return what vLLM is opened on: RL, with base's weights beside it; or base, where RL is an adapter of it."""
+        """Return what vLLM is opened on: RL, with the others' weights beside it; or base, where RL is its adapter."""
         pair, found = self.pair, self.checkpoints
-        named: dict[str, Any] = {
-            "rlvr_architecture": found.architecture,
-            "rlvr_tied": ties_head(found.config),
-            "rlvr_base_tied": ties_head(found.base_config),
-            "rlvr_vocab": found.vocab_size,
-            **(
-                {"rlvr_shared": found.shared, "rlvr_stand_in": found.stand_in}
-                if found.shared < found.vocab_size
-                else {}
-            ),
-            **({"head_dtype": self.head_dtype} if self.head_dtype != self.dtype else {}),
-        }
         longest = max(self.context.length, self.context.rl_alone)  # base is computed where RL alone is read, too
-        if (built := positions(found.config)) and longest > built:
-            named["max_position_embeddings"] = longest  # else the table of rotary angles ends before
-        for role in pair.roles:
-            if (built := positions(found.configs[role])) and longest > built:
-                named[f"rlvr_{role}_positions"] = longest
-        if self.single:
-            overrides = {"architectures": [SINGLE_ARCHITECTURE], **named}
-            return {"model": pair.rl, "revision": pair.rl_revision, "hf_overrides": overrides}
-        if found.adapter is None:
-            named |= {"rlvr_base": pair.base, "rlvr_base_revision": pair.base_revision}
-            architecture = ARCHITECTURE
-            if pair.target is not None:
-                named |= {"rlvr_target": pair.target, "rlvr_target_revision": pair.target_revision}
-                named["rlvr_target_tied"] = ties_head(found.target_config)
-                architecture = TARGET_ARCHITECTURE
-            overrides = {"architectures": [architecture], **named}
-            return {"model": pair.rl, "revision": pair.rl_revision, "hf_overrides": overrides}
-        named |= {"rlvr_adapter": pair.rl, "rlvr_adapter_revision": pair.rl_revision}
-        own = found.tokenizer.name_or_path == pair.rl
+        first = "rl" if found.adapter is None else "base"
+        models = {}
+        for role in sorted(self.roles, key=lambda role: role != first):
+            config, (place, revision) = found.configs[role], pair.models[role]
+            beyond = (built := positions(config)) and longest > built  # else the table of rotary angles ends before
+            models[role] = {
+                "place": place,
+                "revision": revision,
+                "tied": ties_head(config),
+                "positions": longest if beyond else None,
+            }
+        named: dict[str, Any] = {
+            "architectures": [ARCHITECTURE],
+            "rlvr": {
+                "models": models,
+                "adapter": found.adapter is not None,
+                "architecture": found.architecture,
+                "vocab": found.vocab_size,
+                "shared": found.shared,
+                "stand_in": found.stand_in,
+            },
+        }
+        if self.head_dtype != self.dtype:
+            named["head_dtype"] = self.head_dtype
+        if models[first]["positions"]:
+            named["max_position_embeddings"] = longest
+        tokenizer = pair.models["rl" if found.tokenizer.name_or_path == pair.rl else first]
         return {
-            "model": pair.base,
-            "revision": pair.base_revision,
-            "tokenizer": pair.rl if own else pair.base,
-            "tokenizer_revision": pair.rl_revision if own else pair.base_revision,
-            "hf_overrides": {"architectures": [LORA_ARCHITECTURE], **named},
+            "model": pair.models[first].place,
+            "revision": pair.models[first].revision,
+            "tokenizer": tokenizer.place,
+            "tokenizer_revision": tokenizer.revision,
+            "hf_overrides": named,
         }
 
     @property
@@ -304,7 +295,7 @@ class VllmPair(TestedPair):
 
     def _plan(self, request: Request) -> Plan:
         plan = plan_requests([request], self.checkpoints, self.context)[0]
-        if groups_of_expo([plan]) and not self.single:
+        if groups_of_expo([plan]) and not self.pair.single:
             raise UserError("mode=expo is refused among requests that keep coming; accepted: generate")
         if is_power(plan):
             raise UserError("mode=power is refused among requests that keep coming; accepted: generate")
@@ -335,7 +326,7 @@ class VllmPair(TestedPair):
             with suppress(UserError):
                 self.forget_prompts()
             self.ask_worker("rlvr_clear")
-        if self.pair.target is not None:
+        if len(self.roles) > 2:
             roles = None  # what was traced are the two policies that are decided between, each made of several models
         return broken_logits(plan, self.pair, self.dtype, len(broken.token_ids), roles or ())
 
@@ -457,8 +448,8 @@ class VllmPair(TestedPair):
             first = int(broken.argmax())
             roles = None
             if trace is not None:
-                logp = {role: trace[first, FACTS.index(f"logp_{role}")] for role in ("base", "rl")}
-                roles = ("rl",) if self.single else tuple(role for role in logp if np.isnan(logp[role]))
+                logp = {role: trace[first, FACTS.index(f"logp_{role}")] for role in self.roles[:2]}
+                roles = tuple(role for role in logp if np.isnan(logp[role]))
             raise _Broken(plan, token_ids[:first], roles)
         return rollout(plan, self.tokenizer, token_ids, replaced, changed, delta_logp, reason, trace)
 

@@ -142,8 +142,7 @@ class PairProcessor(*_INTERFACES):
             return logits
         model = self._context[CONTEXT_KEY]
         requests = batch.at(self._written(batch) if ctx is None else ctx.pos.long() + 1)
-        both = {"base": model.base_logits, "rl": logits}
-        decision = decide_step(both, batch.rules, requests, model.combination)
+        decision = decide_step({**model.logits, "rl": logits}, batch.rules, requests, model.combination)
         if batch.end is not None:  # so that the host hears at once of a response that cannot go on
             decision = replace(decision, token=decision.token.masked_fill(decision.delta_logp.isnan(), batch.end))
         force(logits, decision, batch.decided)
