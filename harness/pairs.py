@@ -3,7 +3,7 @@
     found = examine(Pair(base="Qwen/Qwen2.5-7B", rl="Open-Reasoner-Zero/Open-Reasoner-Zero-7B"))
     print(found.verdict, found.why, found.warned)
 
-What is checked is `harness.decode.pair_engine.check_pair`, with which every engine begins, so that the two cannot
+What is checked is `harness.decode.compat.check_pair`, with which every engine begins, so that the two cannot
 disagree; the GPUs are `harness.price`'s.
 """
 
@@ -91,14 +91,13 @@ def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") 
     for role in checked.without_weights:
         warned.append(f"{pair.named(role)} has no weights yet, without which nothing can be loaded")
     context = (checked.context.length, checked.context.rl_alone)
-    dtype = checked.checkpoints.dtype if engine.dtype == "auto" else engine.dtype
+    dtype = checked.dtype if engine.dtype == "auto" else engine.dtype
     as_run = engine.replace(max_model_len=max(context), dtype=dtype)
     return found(verdict, None, tuple(warned), context, dtype, PairPrice.of(pair, as_run, name, UNLIMITED))
 
 
 def _checked(pair: Pair, engine: EngineSpec) -> tuple[Verdict, str | None, Any]:
-    from harness.decode.checkpoints import UnreachableError
-    from harness.decode.pair_engine import check_pair
+    from harness.decode.compat import UnreachableError, check_pair
 
     try:
         return "runs", None, check_pair(pair, engine, absent=True)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import torch
 
-from harness.decode.checkpoints import Checkpoints
+from harness.decode.compat import Checkpoints
 from harness.decode.plan import Plan, broken_logits, rollout
 from harness.decode.progress import Progress
 from harness.decode.trace import columns

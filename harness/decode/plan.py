@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from harness.decode.checkpoints import Checkpoints
-from harness.decode.context import Context
+from harness.decode.compat import Checkpoints
 from harness.decode.trace import MAX_TOP, Trace, columns
 from harness.decode.types import BrokenLogits, Plan, Request, Rollout
 from harness.errors import UserError
@@ -61,7 +60,7 @@ def _try_out(gate: Gate, vocab_size: int) -> None:
         raise UserError(str(error)) from None
 
 
-def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context: Context) -> list[Plan]:
+def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list[Plan]:
     """Plan all requests, each prompt tokenised once.
 
     A response is given what the context leaves: `max_tokens`, or the context minus the prompt.
@@ -83,7 +82,7 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context
                 ids = encoded[request.prompt] = encode_prompt(checkpoints.tokenizer, request.prompt)
         if not ids:
             raise UserError(f"problem={request.problem!r}: its prompt is empty; accepted: at least one token")
-        limit = context.limit(request.decoding)
+        limit = checkpoints.context.limit(request.decoding)
         room = limit - len(ids)
         if room < 1:
             raise UserError(

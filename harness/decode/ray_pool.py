@@ -133,7 +133,7 @@ class RayEngines:
         Raises:
             UserError: as `start` does; while it runs, every worker was lost again and again.
         """
-        plans = plan_requests(requests, self._one.checkpoints, self._one.context)
+        plans = plan_requests(requests, self._one.checkpoints)
         if any(map(is_power, plans)):
             raise UserError(f"mode=power is refused with workers={self.spec.workers}; accepted: workers=1")
         self._one.context.warn_of_cuts(plans)

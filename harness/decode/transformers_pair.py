@@ -9,14 +9,15 @@ from typing import Any
 
 import torch
 
+from harness.decode.compat import other_shape
 from harness.decode.lock_step import LockStep, as_known
-from harness.decode.memory import Shape, check_rows, check_weights
+from harness.decode.memory import ModelShape, check_rows, check_weights
 from harness.decode.pair_engine import PairEngine
 from harness.decode.plan import Plan
 from harness.decode.precision import exact_float32
 from harness.decode.progress import Progress
 from harness.decode.types import Rollout
-from harness.decode.weights import PICKLE, other_shape
+from harness.decode.weights import PICKLE
 from harness.errors import UserError
 from harness.policy.combine import combination_of
 from harness.progress import phase
@@ -88,7 +89,7 @@ class TransformersPair(PairEngine):
                 raise UserError(f"{source}={name!r} cannot be loaded: {said}") from None
         model, found = loaded
         for weight, there, wanted in sorted(found["mismatched_keys"])[:1]:
-            raise other_shape(f"{source}={name!r}", weight, tuple(there), tuple(wanted))
+            raise UserError(other_shape(f"{source}={name!r}", weight, tuple(there), tuple(wanted)))
         if missing := sorted(found["missing_keys"]):
             raise UserError(
                 f"{source}={name!r}: its files lack {missing[0]}; accepted: a checkpoint with every weight of its model"
@@ -142,10 +143,10 @@ class TransformersPair(PairEngine):
         return check_rows(self.shapes, prompt, new, self.dtype, self.device, wanted)
 
     @cached_property
-    def shapes(self) -> tuple[Shape, ...]:
+    def shapes(self) -> tuple[ModelShape, ...]:
         """Return the shape of each model that is held."""
-        configs = self.checkpoints.configs
-        return tuple(Shape.of(configs[role], self.pair.trust_remote_code) for role in self.roles)
+        known = self.checkpoints.shapes
+        return tuple(known[role] for role in self.roles if role in known)
 
     @torch.inference_mode()
     def logits(self, token_ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -15,7 +15,7 @@ import torch
 
 from harness.bench import checklist, checks, random_weights
 from harness.bench.steps import STEPS
-from harness.decode.checkpoints import read_checkpoints
+from harness.decode.compat import check_pair
 from harness.decode.plan import rule_of
 from harness.errors import UserError
 from harness.policy.gates import gates
@@ -166,7 +166,7 @@ def test_what_is_measured_twice_is_compared():
 
 def test_shapes_are_those_of_the_models_with_a_whole_vocabulary(tmp_path):
     pair = random_weights.write_shape(tmp_path, "tiny")
-    found = read_checkpoints(pair)
+    found = check_pair(pair)
     assert found.vocab_size == random_weights.VOCAB
     assert found.configs["rl"].num_hidden_layers == random_weights.SHAPES["tiny"][1]
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from harness import cli
 from harness.bench.random_pair import random_pair
 from harness.decode import open_engine
-from harness.decode.checkpoints import read_checkpoints
+from harness.decode.compat import check_pair
 from harness.decode.types import BrokenLogits
 from harness.decode.weights import PICKLE
 from harness.errors import UserError
@@ -256,7 +256,7 @@ def hub(monkeypatch):
 
 def refusal(name):
     with pytest.raises(UserError) as error:
-        read_checkpoints(tiny_pair().replace(rl=name))
+        check_pair(tiny_pair().replace(rl=name))
     return str(error.value)
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from harness.bench.random_pair import random_adapter, random_pair
 from harness.decode import Request, open_engine
-from harness.decode.checkpoints import read_checkpoints
+from harness.decode.compat import check_pair
 from harness.decode.plan import DELTA_LIMIT
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair, Sampling
@@ -167,7 +167,7 @@ def test_whoever_ties_its_head_and_of_any_size_both_engines_give_the_same_tokens
 @pytest.mark.vllm
 @pytest.mark.filterwarnings("ignore:.*only rl has 4 tokens")
 def test_only_rl_alone_writes_the_tokens_that_rl_alone_has(pairs, opened):
-    known = read_checkpoints(pairs[ADDED])
+    known = check_pair(pairs[ADDED])
     assert known.vocab_size == known.shared + 4
     own = {rollout.request.decoding.label(): max(rollout.token_ids) >= known.shared for rollout in opened[ADDED]}
     assert own == {label: label == "rl" for label in own}
@@ -189,13 +189,13 @@ def test_what_a_token_of_rls_own_rules_out_is_refused(pairs):
         assert np.isfinite(one.trace.table).all()
         assert max(one.prompt_token_ids) >= engine.checkpoints.shared > max(one.token_ids)
     with pytest.raises(UserError, match=r"has 4 ids that base=.* does not know, which is refused with recipient="):
-        read_checkpoints(pairs[ADDED].replace(recipient=pairs[ADDED].rl))
+        check_pair(pairs[ADDED].replace(recipient=pairs[ADDED].rl))
 
 
 def test_tokens_that_base_alone_has_are_named_and_never_written(pairs):
     turned = Pair(base=pairs[ADDED].rl, rl=pairs[ADDED].base)
     with pytest.warns(UserWarning, match=r"only base has 4 tokens \('</think>', .*\); rules of both decode over the"):
-        found = read_checkpoints(turned)
+        found = check_pair(turned)
     assert found.shared == found.vocab_size
 
 

@@ -8,8 +8,7 @@ from pydantic import ValidationError
 
 from harness.bench.random_pair import random_adapter
 from harness.decode import Request, open_engine
-from harness.decode.checkpoints import read_checkpoints
-from harness.decode.context import Context
+from harness.decode.compat import check_pair
 from harness.decode.plan import broken_logits, plan_requests
 from harness.errors import UserError
 from harness.evals.from_records import result_of_record
@@ -52,11 +51,11 @@ def test_what_cannot_be_is_refused_in_one_sentence(peaked_pair, tmp_path):
     three = on(peaked_pair, peaked_pair.rl)
     adapter = random_adapter(tmp_path / "adapter", peaked_pair.base)
     with pytest.raises(UserError, match=r"^recipient=.* is refused where rl=.* is an adapter; accepted: RL with"):
-        read_checkpoints(on(adapter, peaked_pair.rl))
+        check_pair(on(adapter, peaked_pair.rl))
     with pytest.raises(UserError, match=r"^recipient=.* and rl=.* have different tokenizers: .*accepted: two check"):
-        read_checkpoints(on(peaked_pair, tiny_pair().rl))
+        check_pair(on(peaked_pair, tiny_pair().rl))
     with pytest.raises(UserError, match=r"^recipient='nowhere/here/it is' does not exist; accepted: "):
-        read_checkpoints(on(peaked_pair, "nowhere/here/it is"))
+        check_pair(on(peaked_pair, "nowhere/here/it is"))
     with (
         open_engine(three, TRANSFORMERS) as engine,
         pytest.raises(UserError, match=r"^mode=expo is refused with recipient=.*; accepted: mode=extrapolate$"),
@@ -88,7 +87,7 @@ def test_a_folder_names_a_recipient_and_all_contexts_count(peaked_pair, tmp_path
     )
     pair = Pair.of_folder(tmp_path)
     assert pair.recipient == str(short.resolve())
-    context = Context.of(read_checkpoints(pair))
+    context = check_pair(pair).context
     assert (context.length, context.rl_alone) == (256, 256)
 
 
@@ -109,7 +108,7 @@ def test_a_result_and_its_record_are_of_the_three(tmp_path):
 
 def test_where_nobody_knows_whose_logits_broke_all_three_are_named(peaked_pair):
     three = on(peaked_pair, peaked_pair.rl)
-    [plan] = plan_requests(make_requests(1, samples=1), read_checkpoints(three), Context.of(read_checkpoints(three)))
+    [plan] = plan_requests(make_requests(1, samples=1), check_pair(three))
     said = str(broken_logits(plan, three, "float32", 3, ()))
     assert said.startswith(
         f"one of base={three.base!r} and rl={three.rl!r} and recipient={three.recipient!r}: NaN or infin"

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.decode.checkpoints import ties_head
-from harness.decode.context import positions
+from harness.decode.compat import ties_head
 from harness.decode.expo import groups_of_expo
 from harness.decode.plan import Plan, broken_logits, plan_requests, rollout
 from harness.decode.power import is_power
@@ -240,19 +239,18 @@ class VllmPair(TestedPair):
         models = {}
         for role in sorted(self.roles, key=lambda role: role != first):
             config, (place, revision) = found.configs[role], pair.models[role]
-            beyond = (built := positions(config)) and longest > built  # else the table of rotary angles ends before
             models[role] = {
                 "place": place,
                 "revision": revision,
                 "tied": ties_head(config),
-                "positions": longest if beyond else None,
+                "positions": longest if role in self.context.beyond else None,  # else rotary angles end before
             }
         named: dict[str, Any] = {
             "architectures": [ARCHITECTURE],
             "rlvr": {
                 "models": models,
                 "adapter": found.adapter is not None,
-                "architecture": found.architecture,
+                "architecture": (found.configs["rl"].architectures or ["unknown"])[0],
                 "vocab": found.vocab_size,
                 "shared": found.shared,
                 "stand_in": found.stand_in,
@@ -294,7 +292,7 @@ class VllmPair(TestedPair):
         return self._generate(map(self._plan, waiting), 0, progress)  # a generator would not go on once it has ended
 
     def _plan(self, request: Request) -> Plan:
-        plan = plan_requests([request], self.checkpoints, self.context)[0]
+        plan = plan_requests([request], self.checkpoints)[0]
         if groups_of_expo([plan]) and not self.pair.single:
             raise UserError("mode=expo is refused among requests that keep coming; accepted: generate")
         if is_power(plan):
