@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -319,9 +320,34 @@ def too_long_contexts(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
             )
 
 
+def heads_of_two_sizes(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+    """Triton's attention in vLLM has scratch for the heads of the first model alone (0.32.0).
+
+    FlashAttention and FlashInfer, which run the 16-bit types, plan with each layer's own heads.
+    """
+    dtype = found.dtype if spec.dtype == "auto" else spec.dtype
+    triton = dtype == "float32" or "TRITON_ATTN" in str(spec.vllm_args)
+    sizes = {
+        role: getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+        for role, config in found.configs.items()
+        if (text := config.get_text_config())
+    }
+    padded = {(size - 1).bit_length() for size in sizes.values()}  # to powers of two
+    if not triton or len(padded) < 2 or spec.backend == "transformers" or find_spec("vllm") is None:
+        return
+    from harness.decode.vllm_pair.start import on_cpu
+
+    if not on_cpu():
+        yield (
+            f"dtype={dtype} is refused on a GPU for models whose attention heads differ in size "
+            f"({', '.join(f'{role}: {size}' for role, size in sizes.items())}): vLLM's Triton attention would write "
+            "beyond its memory; accepted: dtype=bfloat16 without TRITON_ATTN, or heads of one size"
+        )
+
+
 REFUSED: tuple[Check, ...] = (
     quantised_weights, adapters_of_another_model, other_tokenizers, other_types, tokens_without_an_output,
-    no_end_of_text, unreadable_weights, too_long_contexts,
+    no_end_of_text, unreadable_weights, too_long_contexts, heads_of_two_sizes,
 )  # fmt: skip
 
 

@@ -52,21 +52,19 @@ class LockStep:
 
     def __init__(self, engine: Models, plans: Sequence[Plan]) -> None:
         self.engine, self.plans, self.device = engine, plans, engine.device
-        n, longest = len(plans), max(len(plan.prompt_token_ids) for plan in plans)
+        n, longest = len(plans), max(plan.start for plan in plans)
         self.input = torch.zeros(n, longest, dtype=torch.long)  # what both models have to read next
         self.mask = torch.zeros(n, longest, dtype=torch.long)  # of what they have read and of `input`
         for i, plan in enumerate(plans):  # padded on the left, so that every row ends at the same column
-            length = len(plan.prompt_token_ids)
-            self.input[i, longest - length :] = torch.tensor(plan.prompt_token_ids)
-            self.mask[i, longest - length :] = 1
+            self.input[i, longest - plan.start :] = torch.tensor(plan.prompt_token_ids)
+            self.mask[i, longest - plan.start :] = 1
         self.input, self.mask = self.input.to(self.device), self.mask.to(self.device)
         self.models, known = engine.models, engine.checkpoints
         self.caches = {role: engine.new_cache() for role in self.models}
         self.combination = combination_of(self.models, known.vocab_size, known.shared)
         self.written: list[list[Facts]] = [[] for _ in plans]
         self.traces: dict[int, list[np.ndarray]] = {}
-        looks_back = any(plan.rule.gate is not None and plan.rule.gate.memory for plan in plans)
-        self.memory = Memory(n, self.device) if looks_back else None
+        self.memory = Memory(n, self.device) if any(plan.looks_back for plan in plans) else None
         self.running = list(range(n))  # row -> index into plans
         self.finished: set[int] = set()
         self.broken: list[int] = []  # plans whose last token comes from logits that are no distribution
@@ -77,7 +75,7 @@ class LockStep:
         plans = [self.plans[i] for i in self.running]
         self.rules = Rules.compile([plan.rule for plan in plans], self.device)
         self.keys = torch.tensor([plan.key for plan in plans], device=self.device)
-        self.lengths = torch.tensor([len(plan.prompt_token_ids) for plan in plans], device=self.device)
+        self.lengths = torch.tensor([plan.start for plan in plans], device=self.device)
         self.cells = torch.tensor(self.running, device=self.device)
 
     def decode(self, bar: Progress) -> Iterator[Rollout]:

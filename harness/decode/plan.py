@@ -113,11 +113,13 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list
         check_together(request.decoding, sampling)
         plans.append(
             Plan(
+                rule=rule_of(request.decoding, sampling, request.trace),
+                key=request_key(sampling.seed, request.problem, request.sample),
+                start=len(ids),
+                end=min(checkpoints.eos_token_ids),
                 request=request,
                 prompt_token_ids=tuple(ids),
                 max_new_tokens=min(sampling.max_tokens, room),
-                rule=rule_of(request.decoding, sampling, request.trace),
-                key=request_key(sampling.seed, request.problem, request.sample),
             )
         )
     return plans
@@ -167,7 +169,7 @@ def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterabl
         "token can be drawn; responses that were finished before stand; accepted: a checkpoint with finite logits"
         + (
             f"; or what {request.decoding.criterion} looks back at was lost, which is a bug"
-            if plan.rule.gate is not None and plan.rule.gate.memory and not known
+            if plan.looks_back and not known
             else ""
         )
         + ("" if dtype == "float32" else f", or dtype=float32 if {dtype} is too narrow for it")

@@ -57,7 +57,7 @@ def plans_of(n, **fields):
     decoding = Decoding(mode="power", **fields)
     requests = [Request("", "little", i, decoding, OWN, prompt_token_ids=(9,)) for i in range(n)]
     row = Rule(primary="rl")
-    return [Plan(request, (9,), LENGTH, row, request_key(0, "little", request.sample)) for request in requests]
+    return [Plan(row, request_key(0, "little", request.sample), 1, None, request, (9,), LENGTH) for request in requests]
 
 
 def log_p(tokens, since=0, temperature=1.0):

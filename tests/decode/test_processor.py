@@ -96,9 +96,12 @@ def v2_context(slots, position):
 def params(row, key, start=0, **others):
     from vllm import SamplingParams
 
-    from harness.decode.vllm_pair.processor import extra_args
+    from harness.decode.types import Plan
+    from harness.decode.vllm_pair.processor import EXTRA_ARG
 
-    return SamplingParams(temperature=0.0, extra_args=extra_args(row, key, start, **others))
+    return SamplingParams(
+        temperature=0.0, extra_args={EXTRA_ARG: Plan(row, key, start, **{"end": None, **others}).plain()}
+    )
 
 
 def expected(base, rl, rows, keys, positions, vocab, memory=None, starts=None):

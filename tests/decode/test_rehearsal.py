@@ -56,13 +56,14 @@ def processor_of(model, rows):
     """Runner V2's processor with these rows in its slots."""
     from vllm import SamplingParams
 
+    from harness.decode.types import Plan
     from harness.decode.vllm_pair.plugin import CONTEXT_KEY
-    from harness.decode.vllm_pair.processor import PairProcessor, extra_args
+    from harness.decode.vllm_pair.processor import EXTRA_ARG, PairProcessor
 
     config = SimpleNamespace(compilation_config=SimpleNamespace(static_forward_context={CONTEXT_KEY: model}))
     made = PairProcessor(config, SimpleNamespace(max_num_reqs=64, device=torch.device("cpu")))
     for slot, row in enumerate(rows):
-        fields = {} if row is None else extra_args(row, slot, 3)
+        fields = {} if row is None else {EXTRA_ARG: Plan(row, slot, 3, None).plain()}
         made.add_request(slot, SamplingParams(temperature=0.0, extra_args=fields))
     n = len(rows)
     slots = torch.arange(n, dtype=torch.int32)

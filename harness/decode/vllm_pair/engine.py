@@ -101,7 +101,6 @@ class VllmPair(TestedPair):
         batch_invariance.switch(self.spec.deterministic)
         if self.dtype == "float32":
             exact_float32()
-        self._refuse_unequal_heads()
         self._eager = self._starts_eager()
         arguments = self._arguments()
         with phase("loading vLLM"):
@@ -126,28 +125,6 @@ class VllmPair(TestedPair):
             except BaseException:
                 self.close()
                 raise
-
-    def _refuse_unequal_heads(self) -> None:
-        """Turn down heads of two sizes where Triton's attention would run: its scratch has room for RL's alone.
-
-        FlashAttention and FlashInfer, which run the 16-bit types, plan with each layer's own heads (vLLM 0.32.0).
-
-        Raises:
-            UserError: naming the sizes.
-        """
-        if on_cpu() or (self.dtype != "float32" and "TRITON_ATTN" not in str(self.spec.vllm_args)):
-            return
-        sizes = {
-            role: getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-            for role, config in self.checkpoints.configs.items()
-            if (text := config.get_text_config())
-        }
-        if len({(size - 1).bit_length() for size in sizes.values()}) > 1:  # padded to powers of two
-            raise UserError(
-                f"dtype={self.dtype} is refused on a GPU for models whose attention heads differ in size "
-                f"({', '.join(f'{role}: {size}' for role, size in sizes.items())}): vLLM's Triton attention would "
-                "write beyond its memory; accepted: dtype=bfloat16 without TRITON_ATTN, or heads of one size"
-            )
 
     def _tell_room(self) -> None:
         """Tell how many responses of full length the KV cache holds; what is beyond is preempted and read again."""
@@ -313,6 +290,7 @@ class VllmPair(TestedPair):
                 plan,
                 request=replace(plan.request, trace=0),
                 rule=replace(plan.rule, trace=0),
+                start=plan.start + len(broken.token_ids),
                 prompt_token_ids=(*plan.prompt_token_ids, *broken.token_ids),
                 max_new_tokens=1,
             )
@@ -403,13 +381,12 @@ class VllmPair(TestedPair):
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        from harness.decode.vllm_pair.processor import extra_args
+        from harness.decode.vllm_pair.processor import EXTRA_ARG
 
-        ends = self.checkpoints.eos_token_ids
         return SamplingParams(
             temperature=0.0,  # greedy over the forced row picks the decided token
             max_tokens=plan.max_new_tokens,
-            stop_token_ids=sorted(ends),
+            stop_token_ids=sorted(self.checkpoints.eos_token_ids),
             stop=list(plan.request.stop) or None,
             detokenize=kind is not None or bool(plan.request.stop),
             skip_special_tokens=True,
@@ -417,7 +394,7 @@ class VllmPair(TestedPair):
             logprobs=0 if plan.request.trace is None else 1 + columns(plan.request.trace),
             flat_logprobs=True,
             output_kind=kind or RequestOutputKind.FINAL_ONLY,
-            extra_args=extra_args(plan.rule, plan.key, len(plan.prompt_token_ids), min(ends, default=None)),
+            extra_args={EXTRA_ARG: plan.plain()},
         )
 
     def _submit(self, plan: Plan) -> str:
