@@ -3,7 +3,7 @@
     found = examine(Pair(base="Qwen/Qwen2.5-7B", rl="Open-Reasoner-Zero/Open-Reasoner-Zero-7B"))
     print(found.verdict, found.why, found.warned)
 
-What is checked is `harness.decode.pair_engine.check_pair`, with which every engine begins, so that the two cannot
+What is checked is `harness.decode.compat.check_pair`, with which every engine begins, so that the two cannot
 disagree; the GPUs are `harness.price`'s.
 """
 
@@ -41,7 +41,7 @@ class Examined:
 
     def lines(self) -> list[str]:
         """Say it, a line each."""
-        said = [f"{self.name}: " + ", ".join(f"{role} {_place(self.pair, role)}" for role in self.pair.roles)]
+        said = [f"{self.name}: " + ", ".join(f"{role} {_place(*model)}" for role, model in self.pair.models.items())]
         said.append({"runs": "it runs", "refused": "it does not run", "unknown": "it cannot be told"}[self.verdict])
         if self.why:
             said[-1] += f": {self.why}"
@@ -67,7 +67,7 @@ class Examined:
             "warnings": list(self.warned),
             "context": None if self.context is None else dict(zip(("all", "rl_alone"), self.context, strict=True)),
             "dtype": self.dtype,
-            "parameters": price and dict(zip(self.pair.roles, (each.parameters for each in price.sizes), strict=True)),
+            "parameters": price and dict(zip(self.pair.models, (each.parameters for each in price.sizes), strict=True)),
             "weights_gib": price and round(price.weights / GIB, 2),
             "cache_bytes_a_token": price and price.cache,
             "tokens": price and price.tokens,
@@ -89,16 +89,15 @@ def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") 
         price = PairPrice.of(pair, engine, name, UNLIMITED) if verdict == "unknown" else None
         return found(verdict, why, tuple(warned), price=price)
     for role in checked.without_weights:
-        warned.append(f"{role}={getattr(pair, role)!r} has no weights yet, without which nothing can be loaded")
+        warned.append(f"{pair.named(role)} has no weights yet, without which nothing can be loaded")
     context = (checked.context.length, checked.context.rl_alone)
-    dtype = checked.checkpoints.dtype if engine.dtype == "auto" else engine.dtype
+    dtype = checked.dtype if engine.dtype == "auto" else engine.dtype
     as_run = engine.replace(max_model_len=max(context), dtype=dtype)
     return found(verdict, None, tuple(warned), context, dtype, PairPrice.of(pair, as_run, name, UNLIMITED))
 
 
 def _checked(pair: Pair, engine: EngineSpec) -> tuple[Verdict, str | None, Any]:
-    from harness.decode.checkpoints import UnreachableError
-    from harness.decode.pair_engine import check_pair
+    from harness.decode.compat import UnreachableError, check_pair
 
     try:
         return "runs", None, check_pair(pair, engine, absent=True)
@@ -108,8 +107,7 @@ def _checked(pair: Pair, engine: EngineSpec) -> tuple[Verdict, str | None, Any]:
         return "refused", str(error), None
 
 
-def _place(pair: Pair, role: str) -> str:
-    place, revision = pair.of(role)
+def _place(place: str, revision: str | None) -> str:
     return place + (f" at {revision}" if revision else "")
 
 

@@ -11,17 +11,16 @@ import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
 from math import lcm
 from pathlib import Path
 from typing import Any
 
+from harness.decode.memory import DECISION, GIB, VLLM_OWN, ModelShape, narrowest, shape_of, vllm_bytes, width_of
 from harness.errors import UserError
 from harness.markdown import duration, markdown_table
 from harness.spec import TINY, EngineSpec, Pair
-from harness.spec.published import KNOWN
 from harness.tiny import checkpoints, tiny_pair
-from harness.train.gpu import GIB, USABLE, VLLM_OWN, Gpu, Sizes, fit_gpu, longest
+from harness.train.gpu import USABLE, Gpu, fit_gpu, longest
 from harness.train.spec import TrainSpec
 from harness.train.verl.spec import Verl
 
@@ -29,9 +28,7 @@ CARDS = (24, 40, 80, 141)  # GPUs by the gigabytes on their label
 ASSUMED_SPEED = 1000.0  # tokens a second where nobody has measured or stated one: a round number to multiply by
 PROMPT = 2048  # tokens of the longest prompt where there is no tokenizer at hand to count them
 _SEEN = 0.975 * GIB  # of a labelled gigabyte: an "80 GB" H100 has 79.1 GiB, an "141 GB" H200 139.8
-_DECISION = 64  # bytes a logit of a step, both models' float32 logits among them: as `harness.decode.memory` has it
 _LOSS = 4  # bytes a logit of verl's loss, in bfloat16: itself, and its gradient where that is not written over it
-_WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 _CPU_CACHE = 2.0  # GiB that vLLM is given on a CPU
 
 
@@ -79,51 +76,12 @@ def _memory() -> float | None:
     return min(found, default=None)
 
 
-@cache
-def sizes_of(name: str, revision: str | None = None, trust_remote_code: bool = False) -> tuple[Sizes, str] | None:
-    """Return a checkpoint's sizes, and its dtype; None where its configuration is neither here nor known."""
-    from transformers import AutoConfig
-
-    place = Path(name).expanduser()
-    try:
-        where = str(place) if place.is_dir() else name
-        config = AutoConfig.from_pretrained(
-            where, revision=revision, trust_remote_code=trust_remote_code, local_files_only=True
-        )
-    except (OSError, ValueError):
-        if name not in KNOWN:
-            return None
-        kind, fields = KNOWN[name]
-        config = AutoConfig.for_model(kind, **fields)
-    try:
-        sizes = Sizes.of(config, trust_remote_code)
-    except (AttributeError, ValueError):  # no model that writes text
-        return None
-    return sizes, str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
-
-
-def can_share(sizes: Sizes, gpus: int) -> bool:
-    """Tell whether so many GPUs can share each layer: all get as many heads; key-value heads are cut or copied."""
-    fits = sizes.heads % gpus == 0 and sizes.intermediate % gpus == 0
-    return fits and (sizes.kv_heads % gpus == 0 or gpus % sizes.kv_heads == 0)
-
-
-def cache_on_each(sizes: Sizes, gpus: int) -> float:
-    """Return the numbers a token that the cache of one model holds on each of the GPUs that share its layers."""
-    return sizes.kv / min(gpus, sizes.kv_heads)
-
-
-def shares(sizes: Sizes) -> list[int]:
-    """Return the numbers of GPUs, up to 64, that can share each layer."""
-    return [n for n in range(1, 65) if can_share(sizes, n)]
-
-
 @dataclass(frozen=True)
 class PairPrice:
     """What decoding with a pair takes of each GPU that shares its layers; `tokens` is prompt and response, at most."""
 
     name: str
-    sizes: tuple[Sizes, ...]  # of each model that runs, in the order of `Pair.roles`
+    sizes: tuple[ModelShape, ...]  # of each model that runs, in the order of `Pair.models`
     models: int  # whose weights are held: 1 where RL is an adapter of base
     width: int  # bytes of a weight, and of a number of the cache
     tokens: int
@@ -137,21 +95,19 @@ class PairPrice:
         Args:
             tokens: of the longest prompt and response; where the engine states no context vLLM takes the models' own.
         """
-        from harness.decode.checkpoints import narrower
-
         found = checkpoints(pair)
-        base, rl, *target = (sizes_of(*found.of(role), found.trust_remote_code) for role in found.roles)
-        if (one := rl or base) is None or None in target:
+        base, rl, *others = (shape_of(*model, found.trust_remote_code) for model in found.models.values())
+        if (one := rl or base) is None or None in others:
             return None
         adapter = (Path(found.rl).expanduser() / "adapter_config.json").is_file()
-        known = [base or one, rl or one, *filter(None, target)]
-        sizes, dtype = tuple(each[0] for each in known), reduce(narrower, (each[1] for each in known))
-        context = engine.max_model_len or min(each.context for each in sizes)
+        known = (base or one, rl or one, *filter(None, others))
+        dtype = narrowest(each.dtype for each in known)
+        context = engine.max_model_len or min(each.context for each in known)
         return cls(
             name,
-            sizes,
-            models=1 if adapter else len(sizes),
-            width=_WIDTHS.get(dtype if engine.dtype == "auto" else engine.dtype, 4),
+            known,
+            models=1 if adapter else len(known),
+            width=width_of(dtype if engine.dtype == "auto" else engine.dtype),
             tokens=context if engine.backend != "transformers" else min(context, tokens),
             engine=engine,
             known=not Path(found.rl).expanduser().is_dir(),
@@ -168,20 +124,16 @@ class PairPrice:
         return self.width * sum(each.kv for each in self.sizes)
 
     def least(self, gpus: int) -> float:
-        """Return the bytes on each GPU of the weights and the cache of one whole response: what nothing can do without.
-
-        vLLM refuses to start where a response of `max_model_len` tokens has no room.
-        """
-        cached = self.width * sum(cache_on_each(each, gpus) for each in self.sizes) * self.tokens
-        return self.weights / gpus + cached
+        """Return the bytes on each GPU of the weights and the cache of one whole response: the least there must be."""
+        return vllm_bytes(self.sizes[: self.models], self.sizes, self.width, self.tokens, gpus)
 
     def shares(self) -> list[int]:
         """Return the numbers of GPUs, up to 64, that can share each layer of every model."""
-        return sorted(set.intersection(*(set(shares(each)) for each in self.sizes)))
+        return [n for n in range(1, 65) if all(each.can_share(n) for each in self.sizes)]
 
     def fewest(self, card: int) -> int | None:
         """Return the fewest GPUs of so many gigabytes that should hold it; None where no number up to 64 does."""
-        own = VLLM_OWN + self.engine.max_num_seqs * max(each.vocab for each in self.sizes) * _DECISION
+        own = VLLM_OWN + self.engine.max_num_seqs * max(each.vocab for each in self.sizes) * DECISION
         room = self.engine.gpu_memory_utilization * card * _SEEN - own
         able = self.shares() if self.engine.backend != "transformers" else [1]
         return next((n for n in able if self.least(n) <= room), None)
@@ -189,7 +141,7 @@ class PairPrice:
     def refusal(self, machine: Machine) -> str | None:
         """Say why a machine cannot hold the pair, and what could; None where it can, or where that cannot be told."""
         engine, gpus = self.engine, self.engine.tensor_parallel_size
-        if cut := [each for each in self.sizes if not can_share(each, gpus)]:
+        if cut := [each for each in self.sizes if not each.can_share(gpus)]:
             return (
                 f"engine.tensor_parallel_size={gpus} is refused: the {cut[0].heads} heads of {self.name} "
                 f"({cut[0].kv_heads} of keys and values) cannot be shared so; accepted: "
@@ -271,14 +223,13 @@ def training_lines(spec: TrainSpec, prompts: Sequence[Any] = ()) -> list[str]:
         prompts: of the data, to count the longest; without, or with no tokenizer at hand, 2,048 tokens are assumed.
     """
     base = _base(spec)
-    if (found := sizes_of(base, None, spec.trust_remote_code)) is None:
+    if (shape := shape_of(base, None, spec.trust_remote_code)) is None:
         return [f"memory: unknown, {spec.base} is not on this machine and its configuration is not known"]
-    sizes = found[0]
     lines = [
-        f"base: {_count(sizes.parameters)} parameters, weights {_gib(2 * sizes.parameters)} in bfloat16, KV cache "
-        f"{2 * sizes.kv / 1024:,.0f} KiB a token; weights, gradients and Adam's moments in float32 "
-        f"{_gib(16 * sizes.parameters)}",
-        _verl_line(spec, sizes) if spec.backend == "verl" else _trl_line(spec, sizes, _longest(base, prompts)),
+        f"base: {_count(shape.parameters)} parameters, weights {_gib(2 * shape.parameters)} in bfloat16, KV cache "
+        f"{2 * shape.kv / 1024:,.0f} KiB a token; weights, gradients and Adam's moments in float32 "
+        f"{_gib(16 * shape.parameters)}",
+        _verl_line(spec, shape) if spec.backend == "verl" else _trl_line(spec, shape, _longest(base, prompts)),
     ]
     return [*lines, *filter(None, [training_refusal(spec), _other_machines(spec)])]
 
@@ -288,10 +239,10 @@ def training_refusal(spec: TrainSpec, machine: Machine | None = None) -> str | N
 
     None also where nobody can tell: `harness.train.gpu` looks at a GPU when it is there, verl's may be elsewhere.
     """
-    if spec.backend == "verl" or (found := sizes_of(_base(spec), None, spec.trust_remote_code)) is None:
+    if spec.backend == "verl" or (shape := shape_of(_base(spec), None, spec.trust_remote_code)) is None:
         return None
     machine = machine or Machine.here()
-    needed = 16 * found[0].parameters
+    needed = 16 * shape.parameters
     if (machine.gpus and spec.device != "cpu") or machine.memory is None or needed <= machine.memory:
         return None
     return (
@@ -313,13 +264,13 @@ def _base(spec: TrainSpec) -> str:
     return tiny_pair().base if spec.base == TINY else spec.base
 
 
-def _trl_line(spec: TrainSpec, sizes: Sizes, prompt_tokens: int) -> str:
+def _trl_line(spec: TrainSpec, shape: ModelShape, prompt_tokens: int) -> str:
     """Say on which single GPUs TRL's training fits."""
     fits, why = [], ""
     for card in CARDS:
         total = int(card * _SEEN)
         try:
-            fit_gpu(spec, sizes, prompt_tokens, Gpu(total, total))
+            fit_gpu(spec, shape, prompt_tokens, Gpu(total, total))
             fits.append(f"{card} GB")
         except UserError as error:
             why = str(error)
@@ -328,22 +279,22 @@ def _trl_line(spec: TrainSpec, sizes: Sizes, prompt_tokens: int) -> str:
     return f"one GPU: none of {', '.join(map(str, CARDS))} GB ({why})"
 
 
-def _verl_line(spec: TrainSpec, sizes: Sizes) -> str:
+def _verl_line(spec: TrainSpec, shape: ModelShape) -> str:
     """Say how many GPUs of each size verl's training should need, with the engine and the sequences cut as asked."""
     verl, dapo = spec.verl or Verl(), spec.dapo
     context = verl.max_prompt_tokens + dapo.max_response_tokens
     step = lcm(verl.tensor_parallel, verl.sequence_parallel)
     tokens = verl.tokens_per_gpu or 2 * context
-    layer = (sizes.parameters - 2 * sizes.vocab * sizes.hidden) / max(1, sizes.layers)
-    gathered = 4 * max(2 * layer, 2 * sizes.vocab * sizes.hidden)  # bfloat16, with their gradients
-    kept = 2 * (sizes.layers * sizes.hidden if dapo.gradient_checkpointing else
-                sizes.layers * (10 * sizes.hidden + 4 * sizes.intermediate))  # fmt: skip
-    update = gathered + tokens * (kept + 2 * (10 * sizes.hidden + 4 * sizes.intermediate) / verl.sequence_parallel)
-    update += tokens * sizes.vocab * _LOSS
-    rollout = 2 * sizes.parameters / verl.tensor_parallel + 2 * cache_on_each(sizes, verl.tensor_parallel) * context
+    layer = (shape.parameters - 2 * shape.vocab * shape.hidden) / max(1, shape.layers)
+    gathered = 4 * max(2 * layer, 2 * shape.vocab * shape.hidden)  # bfloat16, with their gradients
+    kept = 2 * (shape.layers * shape.hidden if dapo.gradient_checkpointing else
+                shape.layers * shape.layer_activations)  # fmt: skip
+    update = gathered + tokens * (kept + 2 * shape.layer_activations / verl.sequence_parallel)
+    update += tokens * shape.vocab * _LOSS
+    rollout = vllm_bytes([shape], [shape], 2, context, verl.tensor_parallel)
 
     def fits(card: int, gpus: int) -> bool:
-        memory, state = card * _SEEN, 16 * sizes.parameters / gpus
+        memory, state = card * _SEEN, 16 * shape.parameters / gpus
         beside = 0 if verl.offload else state
         engine = rollout + VLLM_OWN <= verl.gpu_memory_utilization * memory
         return engine and rollout + VLLM_OWN + beside <= USABLE * memory and state + update <= USABLE * memory

@@ -87,7 +87,7 @@ def test_what_will_be_warned_of(write):
     pair = write(rl=SMALL | {"max_position_embeddings": 2048})
     Path(pair.base, "chat_template.jinja").unlink()
     found = examine(pair, TRANSFORMERS.replace(max_model_len=1024))
-    assert any("has a chat template and base=" in each for each in found.warned)
+    assert any("have different chat templates (sha256 None and " in each for each in found.warned)
     assert any(each.startswith("max_model_len=1024: base=") for each in found.warned)
     shorter = examine(pair, TRANSFORMERS)
     assert shorter.context == (512, 2048)
@@ -124,11 +124,11 @@ def test_a_third_model(write, tmp_path):
     pair = write()
     target = shutil.copytree(pair.base, tmp_path / "big")
     edit(target, "config.json", lambda content: content.update(num_hidden_layers=4))
-    found = examine(pair.replace(target=str(target)))
-    assert list(found.plain()["parameters"]) == ["base", "rl", "target"]
-    assert found.lines()[0].endswith(f"target {target}")
+    found = examine(pair.replace(recipient=str(target)))
+    assert list(found.plain()["parameters"]) == ["base", "rl", "recipient"]
+    assert found.lines()[0].endswith(f"recipient {target}")
     edit(target, "tokenizer.json", swap_ids)
-    assert "order their vocabulary differently" in examine(pair.replace(target=str(target))).why
+    assert "order their vocabulary differently" in examine(pair.replace(recipient=str(target))).why
 
 
 def test_two_types_of_model_are_refused(write):

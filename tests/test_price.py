@@ -10,10 +10,12 @@ from typer.testing import CliRunner
 from harness import price
 from harness.cli import app
 from harness.cli.sweep import read
+from harness.decode.memory import GIB, shape_of, vllm_bytes
 from harness.errors import UserError
 from harness.evals.data import SOURCES
-from harness.price import CARDS, GIB, KNOWN, Machine, PairPrice, cache_on_each, can_share, hours, shares, sizes_of
+from harness.price import CARDS, Machine, PairPrice, hours
 from harness.spec import EngineSpec, Pair, preset
+from harness.spec.published import KNOWN
 from harness.sweep import sweeps_dir
 from harness.sweep.folder import SweepFolder
 from harness.train.defaults import complete
@@ -66,31 +68,32 @@ def of(name, **engine):
 def test_sizes_are_those_of_the_published_configuration(name, tmp_path):
     config, parameters, cached = PUBLISHED[name]
     (tmp_path / "config.json").write_text(json.dumps(config))
-    sizes, dtype = sizes_of(str(tmp_path))
-    assert (sizes.parameters, 2 * sizes.kv, dtype) == (parameters, cached, "bfloat16")
+    sizes = shape_of(str(tmp_path))
+    assert (sizes.parameters, 2 * sizes.kv, sizes.dtype) == (parameters, cached, "bfloat16")
     wide, kv = sizes.hidden, sizes.kv // (2 * sizes.layers)  # by hand: biases at queries, keys and values only
     layer = 2 * wide * wide + wide + 2 * (wide * kv + kv) + 3 * wide * sizes.intermediate + 2 * wide
     assert sizes.parameters == 2 * sizes.vocab * wide + sizes.layers * layer + wide
-    assert sizes_of(name) == (sizes, dtype), "of the hub's name, which is not here, by the table"
+    assert shape_of(name) == sizes, "of the hub's name, which is not here, by the table"
 
 
 def test_the_table_of_known_models():
-    counted = {name: sizes_of(name)[0].parameters for name in KNOWN}
+    counted = {name: shape_of(name).parameters for name in KNOWN}
     assert counted["Qwen/Qwen2.5-Math-7B"] == 7_615_616_512
     assert counted["Qwen/Qwen3-8B-Base"] == 8_190_735_360
     assert counted["Qwen/Qwen3-14B-Base"] == 14_768_307_200
-    assert {2 * sizes_of(name)[0].kv for name in ("Qwen/Qwen3-8B-Base",)} == {147_456}
-    assert sizes_of("nobody/nothing") is None
+    assert {2 * shape_of(name).kv for name in ("Qwen/Qwen3-8B-Base",)} == {147_456}
+    assert shape_of("nobody/nothing") is None
 
 
 def test_layers_are_shared_only_so_that_every_gpu_has_as_many_heads():
-    assert shares(sizes_of("Qwen/Qwen2.5-7B")[0]) == [1, 2, 4]  # 28 heads, 4 of keys and values
-    large = sizes_of("Qwen/Qwen2.5-32B")[0]
-    assert shares(large) == [1, 2, 4, 8]
-    few = replace(large, heads=32, kv_heads=2, kv=2 * 64 * 2 * 128)
-    assert can_share(few, 8)
-    assert cache_on_each(few, 8) == cache_on_each(few, 2) == few.kv / 2, "copied, not cut"
-    assert not can_share(replace(few, kv_heads=12), 8)
+    small = shape_of("Qwen/Qwen2.5-7B")  # 28 heads, 4 of keys and values
+    assert [n for n in range(1, 65) if small.can_share(n)] == [1, 2, 4]
+    large = shape_of("Qwen/Qwen2.5-32B")
+    assert [n for n in range(1, 65) if large.can_share(n)] == [1, 2, 4, 8]
+    few = replace(large, heads=32, kv_heads=2)
+    assert few.can_share(8)
+    assert vllm_bytes([], [few], 1, 1, 8) == vllm_bytes([], [few], 1, 1, 2) == few.kv / 2, "copied, not cut"
+    assert not replace(few, kv_heads=12).can_share(8)
 
 
 def test_a_pair_of_32b():

@@ -17,7 +17,7 @@ ROOMS = {
     "stats": set(),
     "decode": {"policy", "spec"},
     "records": {"spec", "grading", "stats"},
-    "train": {"policy", "spec", "grading", "stats", "records"},
+    "train": {"policy", "spec", "grading", "stats", "decode", "records"},
     "tiny": {"spec", "grading", "stats", "train"},
     "price": {"spec", "decode", "train", "tiny"},
     "pairs": {"spec", "decode", "tiny", "price"},

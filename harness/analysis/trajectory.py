@@ -107,7 +107,13 @@ def trajectory_statistics(
         "scores": [_score(each) for each in scores],
         "differences": [each.facts() for each in _compared(scores, labels)],
         "checkpoints": [
-            {"name": label, "step": one.step, "rl": list(one.pair.of("rl")), "text": _estimates(of), "weights": changed}
+            {
+                "name": label,
+                "step": one.step,
+                "rl": list(one.pair.models["rl"]),
+                "text": _estimates(of),
+                "weights": changed,
+            }
             for label, one, of, changed in zip(labels[1:], checkpoints, scored, weights, strict=True)
         ],
         "extrapolated": _extrapolated(checkpoints, labels, scoring, progress),
@@ -218,7 +224,7 @@ def _scored(checkpoints: Sequence[Checkpoint], scoring: Scoring, progress: bool)
     found, each = [], len(scoring.texts)
     with showing(progress), Bar(len(checkpoints) * each, "text", "scoring", enabled=progress) as bar:
         for one in checkpoints:
-            there = all(scoring.logits(*one.pair.of(role)).is_file() for role in ("base", "rl"))
+            there = all(scoring.logits(*one.pair.models[role]).is_file() for role in ("base", "rl"))
             key = ["scores", *_identity(one.pair), *scoring.key]
 
             def make(pair: Pair = one.pair) -> dict[str, Any]:
@@ -244,7 +250,7 @@ def _sums(pair: Pair, scoring: Scoring, bar: Bar) -> dict[str, Any]:
     with phase("loading"):
         engine: Any = open_engine(pair, scoring.engine)
     try:
-        files = [_LogitsFile(scoring.logits(*pair.of(role)), scoring, engine) for role in ("base", "rl")]
+        files = [_LogitsFile(scoring.logits(*pair.models[role]), scoring, engine) for role in ("base", "rl")]
         for number, text in enumerate(scoring.texts):
             both = teacher_forced_logits(engine, text.before, text.tokens)
             if (at := drawn.get(number)) is not None:
@@ -309,7 +315,7 @@ def _extrapolated(
 ) -> list[dict[str, Any]]:
     """Compare each later checkpoint with what two earlier ones, base among them, extrapolate to."""
     steps = [0.0, *(one.step for one in checkpoints)]
-    models = [checkpoints[0].pair.of("base"), *(one.pair.of("rl") for one in checkpoints)]
+    models = [checkpoints[0].pair.models["base"], *(one.pair.models["rl"] for one in checkpoints)]
     problems = [scoring.texts[number].problem for number, at in scoring.drawn for _ in at]
     asked, found = triples(steps), []
     with showing(progress), Bar(len(asked), "comparison", "extrapolating", enabled=progress) as bar:
@@ -381,7 +387,7 @@ def keep(folder: Path, key: Sequence[Any], make: Callable[[], Any], *, again: bo
 
 def _identity(pair: Pair) -> tuple[str, str]:
     """Return what identifies the two models' contents."""
-    base, rl = (fingerprint(*pair.of(role)) for role in ("base", "rl"))
+    base, rl = (fingerprint(*pair.models[role]) for role in ("base", "rl"))
     return base, rl
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from harness.decode.weights import check_weights_there, tensor_files, tensor_shapes
+from harness.decode.weights import header_shapes, tensor_files, tensor_shapes
 from harness.errors import UserError
 from harness.progress import Bar
 from harness.spec import Pair
@@ -100,7 +100,7 @@ def _files(pair: Pair, role: str) -> dict[str, Path]:
         )
     folder = Path(name).expanduser()
     if any(folder.glob("*.safetensors*")):
-        check_weights_there(f"{role}={name!r}", folder)
+        header_shapes(f"{role}={name!r}", folder)
     found = tensor_files(name, getattr(pair, f"{role}_revision"), fetch=True)
     if not found:
         raise UserError(f"{role}={name!r} holds no model*.safetensors; accepted: a whole checkpoint in them")

@@ -26,6 +26,7 @@ from harness.bench.random_weights import LOAD_FORMAT, SHAPES, write_shape
 from harness.bench.steps import LIMIT_S, STEPS, Findings, Step
 from harness.errors import UserError, unknown
 from harness.spec import Pair
+from harness.spec.pair import ROLES
 
 KEPT = 4096  # bytes of a failed step's output
 
@@ -235,8 +236,8 @@ def _pair(kind: str, folder: Path) -> Pair:
         elif kind == "lora":
             pair = random_adapter(place, _pair("small", folder).base)
         elif kind == "three":  # the third model has other heads, and not RL's size
-            target = random_pair(place, vocab=1004, hidden=128, layers=2).base
-            pair = _pair("wide", folder).replace(target=target)
+            pair = _pair("wide", folder)
+            pair = pair.replace(**{ROLES[2]: random_pair(place, vocab=1004, hidden=128, layers=2).base})
         elif kind == "added":
             pair = random_pair(place, vocab=1004, hidden=256, layers=4, step=0.0075)
             tokenizer = AutoTokenizer.from_pretrained(pair.rl)

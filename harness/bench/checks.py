@@ -76,7 +76,7 @@ def logits(pair: Pair, settings: Findings) -> Findings:
     sizes, worst, total, count = 0.0, 0.0, 0.0, 0
     with TransformersPair(pair, EngineSpec(backend="transformers", dtype=dtype)) as reference:
         reference.start()
-        for model in (reference.base_model, reference.rl_model):
+        for model in reference.models.values():
             model.float()  # the weights as the engine has them, in exact arithmetic
         vocab = reference.checkpoints.vocab_size
         for route, rollouts in routes.items():

@@ -67,7 +67,7 @@ STEPS: dict[str, Step] = {
     "preempt": Step(
         "gates", "gates in so few blocks that requests are preempted", 2, settings={**_NEAR, **_FEW_BLOCKS}
     ),
-    "three": Step("logits", "logits-bfloat16 with a target of another size", 2, "three", _BFLOAT16),
+    "three": Step("logits", "logits-bfloat16 with a third model of another size", 2, "three", _BFLOAT16),
     "law": Step("law", "12,000 draws against the closed form", 2, settings=_EXACT),
     "self-test": Step(
         "self_test",

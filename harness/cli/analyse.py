@@ -14,9 +14,11 @@ from harness.errors import UserError
 from harness.files import check_writable, make_folder, write_file
 from harness.progress import phase
 from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
+from harness.spec.pair import PAIR_OPTIONS
 
 app = group("Token statistics, given text, training curves and Theorem 1; `rlvr-dir report` draws them.")
 
+OF_BASE = ("pair", "base", "base_revision", "trust_remote_code")  # options of a pair whose RL has several checkpoints
 AnalysisOut = Annotated[Path, typer.Option(help="Receives the analysis as JSON.")]
 OUT = Path("runs/analysis")
 
@@ -101,7 +103,7 @@ def analyse_weights(
 @app.command("trajectory")
 @spec_options(
     EvalSpec, Pair, Sampling, EngineSpec,
-    without=("grader", "golds", "pretrained", "revision", "target", "target_revision"),
+    without=("grader", "golds", *(name for name in PAIR_OPTIONS if name not in OF_BASE)),
 )  # fmt: skip
 def analyse_trajectory(
     options: dict[str, Any],
@@ -140,9 +142,7 @@ def analyse_trajectory(
     """
     from harness.spec.trajectory import trajectory_of
 
-    named = {
-        name: options.pop(name) for name in ("pair", "base", "base_revision", "trust_remote_code") if name in options
-    }
+    named = {name: options.pop(name) for name in OF_BASE if name in options}
     found = trajectory_of(checkpoints or (), named, _steps(steps))
     with phase("starting"):
         from harness.analysis.trajectory import trajectory_statistics

@@ -1,15 +1,18 @@
 """`rlvr-dir pair`: the pairs that have names, and whether two checkpoints can be decoded together."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from harness.cli.base import echo, echo_json, group
+from harness.cli.options import spec_options
 from harness.errors import UserError
-from harness.spec import EngineSpec, parse
-from harness.spec.pair import pair_of
+from harness.spec import EngineSpec, Pair, parse
+from harness.spec.pair import PAIR_OPTIONS, pair_of
 
 app = group("Pairs by name, and whether two checkpoints can be decoded together.")
+TWO = ("pair", "base", "pretrained")  # what is named without an option
+OF_ENGINE = ("max_model_len", "dtype")
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 
@@ -34,15 +37,10 @@ def list_command(as_json: AsJson = False) -> None:
 
 
 @app.command("check")
+@spec_options(Pair, EngineSpec, only=(*(name for name in PAIR_OPTIONS if name not in TWO), *OF_ENGINE))
 def check_command(
     names: Annotated[list[str], typer.Argument(metavar="BASE RL", help="Two checkpoints; or one NAME, or a folder.")],
-    base_revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of base on the hub.")] = None,
-    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of RL on the hub.")] = None,
-    target: Annotated[str | None, typer.Option(help="A third model that the change is carried over to.")] = None,
-    target_revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of the target.")] = None,
-    trust_remote_code: Annotated[bool, typer.Option(help="Run code that a checkpoint brings along.")] = False,
-    max_model_len: Annotated[int | None, typer.Option(help="Tokens of prompt and response; default all.")] = None,
-    dtype: Annotated[str, typer.Option(help="auto, bfloat16, float16 or float32.")] = "auto",
+    options: dict[str, Any],
     as_json: AsJson = False,
 ) -> None:
     """Say whether a pair will run, on which GPUs, what will be warned of, and why not. Reads no weights.
@@ -57,12 +55,7 @@ def check_command(
     """
     if len(names) > 2:
         raise UserError(f"{len(names)} checkpoints are named; accepted: BASE RL, or the name or the folder of a pair")
-    engine = parse(EngineSpec, {"max_model_len": max_model_len, "dtype": dtype})
-    given = {
-        "base_revision": base_revision, "revision": revision, "target": target, "target_revision": target_revision,
-        "trust_remote_code": trust_remote_code or None,
-    }  # fmt: skip
-    options = {name: value for name, value in given.items() if value is not None}
+    engine = parse(EngineSpec, {name: options.pop(name) for name in OF_ENGINE if name in options})
     two = {"base": names[0], "pretrained": names[-1]} if len(names) == 2 else {"pair": names[0]}
     pair = pair_of({**two, **options})
     if pair is None:

@@ -169,5 +169,5 @@ def _tiny(snapshots: "Sequence[Snapshot]") -> str | None:
     from harness.tiny import tiny_pair
 
     tiny = tiny_pair().rl
-    known = {one.config.rl for one in snapshots if one.config is not None}
+    known = {one.config.weights.get("rl") for one in snapshots if one.config is not None}
     return tiny if known == {fingerprint(tiny)} else None

@@ -66,29 +66,6 @@ class Adapter:
             weight = model.get_parameter(f"{path}.weight")
             weight.copy_(weight.float() + (b @ a).to(weight.device))
 
-    def check_fits(self, base: str, config: Any) -> None:
-        """Check that the terms are of the sizes of the base model's projections.
-
-        Raises:
-            UserError: they are not, or the base model is of a kind whose adapters cannot be served.
-        """
-        where = f"rl={self.name!r} is a LoRA adapter and base={base!r}"
-        if config.model_type not in MODEL_TYPES:
-            raise UserError(f"{where} is of type {config.model_type!r}; accepted: {', '.join(MODEL_TYPES)}")
-        sizes = _sizes(config)
-        for path, (inputs, _, outputs) in self.shapes.items():
-            layer, name = int(path.split(".")[2]), path.rsplit(".", 1)[1]
-            if layer >= config.num_hidden_layers:
-                raise UserError(
-                    f"{where} has {config.num_hidden_layers} layers, but {path} is adapted; "
-                    "accepted: the base model the adapter was trained on"
-                )
-            if (inputs, outputs) != sizes[name]:
-                raise UserError(
-                    f"{where} do not fit: the adapter's {path} is {inputs} to {outputs}, the model's is "
-                    f"{sizes[name][0]} to {sizes[name][1]}; accepted: the base model the adapter was trained on"
-                )
-
 
 def read_adapter(name: str, revision: str | None = None) -> Adapter | None:
     """Read the adapter in a directory or of a hub id (its two small files are fetched); None where there is none.
@@ -184,19 +161,3 @@ def _shapes(where: str, weights: str) -> dict[str, tuple[int, int, int]]:
     if not shapes:
         raise UserError(f"{where} without a single tensor in {WEIGHTS}; accepted: lora_A and lora_B of projections")
     return shapes
-
-
-def _sizes(config: Any) -> dict[str, tuple[int, int]]:
-    """Return inputs and outputs of the projections of a model."""
-    hidden, heads, mlp = config.hidden_size, config.num_attention_heads, config.intermediate_size
-    head = getattr(config, "head_dim", None) or hidden // heads
-    keys = (getattr(config, "num_key_value_heads", None) or heads) * head
-    return {
-        "q_proj": (hidden, heads * head),
-        "k_proj": (hidden, keys),
-        "v_proj": (hidden, keys),
-        "o_proj": (heads * head, hidden),
-        "gate_proj": (hidden, mlp),
-        "up_proj": (hidden, mlp),
-        "down_proj": (mlp, hidden),
-    }

@@ -12,9 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.decode.checkpoints import Checkpoints
 from harness.decode.types import Plan
-from harness.errors import UserError
 from harness.spec import Decoding
 
 UNKNOWN = 2048  # where neither configuration names its positions
@@ -33,32 +31,19 @@ class Context:
     told: set[tuple[int, int]] = field(default_factory=set, compare=False)  # what `warn_of_cuts` has said
 
     @classmethod
-    def of(cls, checkpoints: Checkpoints, stated: int | None = None) -> "Context":
-        """Return the context of a pair; warn where `stated` is beyond what a model was built for.
+    def of(cls, models: Mapping[str, tuple[str, int | None]], stated: int | None, base_goes_on: bool) -> "Context":
+        """Return the context of a pair's models; `base_goes_on` says that base can be read beyond its positions."""
+        if stated is not None:
+            return cls(stated, stated, True, models)
+        least = min([n for _, n in models.values() if n] or [UNKNOWN])
+        rl = models["rl"][1]
+        return cls(least, rl if rl and base_goes_on and len(models) == 2 else least, models=models)
 
-        Raises:
-            UserError: a model cannot go on beyond its positions.
-        """
-        pair, configs = checkpoints.pair, checkpoints.configs
-        names = {role: (pair.of(role)[0], positions(config)) for role, config in configs.items()}
-        if stated is None:
-            least = min([n for _, n in names.values() if n] or [UNKNOWN])
-            (_, rl), goes_on = names["rl"], _goes_on(configs["base"]) and pair.target is None
-            return cls(least, rl if rl and goes_on else least, models=names)
-        beyond = [role for role, (_, n) in names.items() if n and stated > n]
-        for role in beyond:
-            name, n = names[role]
-            if not _goes_on(configs[role]):
-                raise UserError(
-                    f"max_model_len={stated} is refused: {role}={name!r} was built for {n} positions, and its position "
-                    f"embeddings end there; accepted: up to {n}"
-                )
-        if beyond:
-            built = " and ".join(
-                f"{role}={names[role][0]!r} was built for {names[role][1]} positions" for role in beyond
-            )
-            warnings.warn(f"max_model_len={stated}: {built}; what is beyond them is extrapolation", stacklevel=3)
-        return cls(stated, stated, True, models=names)
+    @property
+    def beyond(self) -> dict[str, tuple[str, int]]:
+        """Map the role of each model that is read beyond its positions to its name and these."""
+        longest = max(self.length, self.rl_alone)
+        return {role: (name, n) for role, (name, n) in self.models.items() if n and longest > n}
 
     def limit(self, decoding: Decoding) -> int:
         """Return how many tokens prompt and response may have together under a decoding."""
@@ -105,7 +90,8 @@ def positions(config: Any) -> int | None:
     return getattr(config, "max_position_embeddings", None)
 
 
-def _goes_on(config: Any) -> bool:
+def goes_on(config: Any) -> bool:
+    """Tell whether rotary embeddings go on by themselves beyond the positions that a configuration names."""
     rope = getattr(config, "rope_parameters", None)
     if not isinstance(rope, dict):
         return False

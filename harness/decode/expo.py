@@ -89,9 +89,9 @@ def check_expo(pair: Pair) -> None:
     Raises:
         UserError: as `expo_pair`.
     """
-    if pair.target is not None:
+    for role in list(pair.models)[2:]:
         raise UserError(
-            f"mode=expo is refused with target={pair.target!r}: its one model is made of base and rl; accepted: "
+            f"mode=expo is refused with {pair.named(role)}: its one model is made of base and rl; accepted: "
             "mode=extrapolate"
         )
     _both(pair)

@@ -5,20 +5,20 @@ else is in the batch.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 
-from harness.decode.checkpoints import Checkpoints
+from harness.decode.compat import Checkpoints
 from harness.decode.plan import Plan, broken_logits, rollout
 from harness.decode.progress import Progress
 from harness.decode.trace import columns
 from harness.decode.types import Rollout
 from harness.errors import UserError
-from harness.policy import combine
 from harness.policy.algorithm import Decision, decide
+from harness.policy.combine import combination_of
 from harness.policy.gates import GateError
 from harness.policy.memory import Memory
 from harness.policy.rule import Rules
@@ -35,18 +35,11 @@ class Models(Protocol):
     pair: Pair
     dtype: str
     checkpoints: Checkpoints
-    base_model: Any
-    rl_model: Any
-    target_model: Any
+    models: dict[str, Any]  # by role
 
     @property
     def tokenizer(self) -> Any:
         """The RL model's tokenizer."""
-        ...
-
-    @property
-    def single(self) -> bool:
-        """Whether base and RL are one model."""
         ...
 
     def new_cache(self) -> Any:
@@ -59,25 +52,19 @@ class LockStep:
 
     def __init__(self, engine: Models, plans: Sequence[Plan]) -> None:
         self.engine, self.plans, self.device = engine, plans, engine.device
-        n, longest = len(plans), max(len(plan.prompt_token_ids) for plan in plans)
+        n, longest = len(plans), max(plan.start for plan in plans)
         self.input = torch.zeros(n, longest, dtype=torch.long)  # what both models have to read next
         self.mask = torch.zeros(n, longest, dtype=torch.long)  # of what they have read and of `input`
         for i, plan in enumerate(plans):  # padded on the left, so that every row ends at the same column
-            length = len(plan.prompt_token_ids)
-            self.input[i, longest - length :] = torch.tensor(plan.prompt_token_ids)
-            self.mask[i, longest - length :] = 1
+            self.input[i, longest - plan.start :] = torch.tensor(plan.prompt_token_ids)
+            self.mask[i, longest - plan.start :] = 1
         self.input, self.mask = self.input.to(self.device), self.mask.to(self.device)
-        self.models = {"rl": engine.rl_model}
-        if not engine.single:
-            self.models["base"] = engine.base_model
-        if engine.target_model is not None:
-            self.models["target"] = engine.target_model
+        self.models, known = engine.models, engine.checkpoints
         self.caches = {role: engine.new_cache() for role in self.models}
-        self.combination = combination_of(engine.checkpoints, self.models)
+        self.combination = combination_of(self.models, known.vocab_size, known.shared)
         self.written: list[list[Facts]] = [[] for _ in plans]
         self.traces: dict[int, list[np.ndarray]] = {}
-        looks_back = any(plan.rule.gate is not None and plan.rule.gate.memory for plan in plans)
-        self.memory = Memory(n, self.device) if looks_back else None
+        self.memory = Memory(n, self.device) if any(plan.looks_back for plan in plans) else None
         self.running = list(range(n))  # row -> index into plans
         self.finished: set[int] = set()
         self.broken: list[int] = []  # plans whose last token comes from logits that are no distribution
@@ -88,7 +75,7 @@ class LockStep:
         plans = [self.plans[i] for i in self.running]
         self.rules = Rules.compile([plan.rule for plan in plans], self.device)
         self.keys = torch.tensor([plan.key for plan in plans], device=self.device)
-        self.lengths = torch.tensor([len(plan.prompt_token_ids) for plan in plans], device=self.device)
+        self.lengths = torch.tensor([plan.start for plan in plans], device=self.device)
         self.cells = torch.tensor(self.running, device=self.device)
 
     def decode(self, bar: Progress) -> Iterator[Rollout]:
@@ -101,7 +88,6 @@ class LockStep:
         bar.now("prefilling")
         while self.running:
             logits = {role: self.read(role, self.input, self.mask)[:, -1] for role in self.models}
-            logits.setdefault("base", logits["rl"])
             requests = Requests(self.keys, self.lengths + step, self.lengths, self.memory, self.cells)
             try:
                 decision = decide(logits, self.rules, requests, self.combination)
@@ -212,14 +198,6 @@ class LockStep:
         for cache in self.caches.values():
             cache.batch_select_indices(index)
         self.prepare_rows()
-
-
-def combination_of(checkpoints: Checkpoints, roles: Iterable[str]) -> combine.Pair:
-    """Return how the logits of these models become two policies."""
-    vocab, shared = checkpoints.vocab_size, checkpoints.shared
-    if shared < vocab:
-        return combine.AddedTokens(vocab, shared)
-    return combine.Carried(vocab) if "target" in roles else combine.Pair(vocab)
 
 
 def as_known(checkpoints: Checkpoints, role: str, tokens: torch.Tensor) -> torch.Tensor:

@@ -1,42 +1,49 @@
-"""What the reference engine needs in memory, worked out from the configuration before anything is loaded.
+"""Does it fit this machine? What models need in memory, worked out from their configurations before anything is loaded.
 
-It has no paged cache: every row of a batch may grow to its longest, and both models keep the keys and values of all of
-it. On a GPU what does not fit ends a run of hours, so it is refused, or decoded fewer rows at a time; which rows share
-a batch changes no token.
+`ModelShape` is what decoding, training and prices know of a model's size. vLLM measures for itself what a GPU has room
+for; `vllm_bytes` is what it cannot do without. The reference engine has no paged cache: every row of a batch may
+grow to its longest, and all models keep the keys and values of all of it. On a GPU what does not fit ends a run of
+hours, so it is refused, or decoded fewer rows at a time; which rows share a batch changes no token.
 """
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, reduce
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from harness.errors import UserError
+from harness.spec.published import KNOWN
 
 GIB = 2**30
 LIMITED = {"cuda"}  # kinds of device whose memory cannot be lent from anywhere: refused there, elsewhere a warning
+DECISION = 64  # bytes a logit that a decision takes at its peak, both models' float32 logits among them
+VLLM_OWN = 2 * GIB  # CUDA graphs, and the activations of a step of some thousand tokens
 _USABLE = 0.92  # of what is free: the rest is the allocator's waste and the kernels' own
-_DECISION = 64  # bytes a logit that a decision takes at its peak, both models' float32 logits among them
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelShape:
     """Hold what a model's memory depends on."""
 
-    parameters: int
+    tensors: Mapping[str, tuple[int, ...]] = field(repr=False)  # each parameter's shape; tied ones stand here once
+    dtype: str
     layers: int
-    heads: int
-    kv_heads: int
+    heads: int  # of a layer's attention
+    kv_heads: int  # of its keys and values
     head_dim: int
     hidden: int
     intermediate: int
     vocab: int
+    context: int
 
     @classmethod
-    def of(cls, config: Any, trust_remote_code: bool = False) -> "Shape":
-        """Read it from a transformers configuration; parameters are counted without making any."""
+    def of(cls, config: Any, trust_remote_code: bool = False) -> "ModelShape":
+        """Read it from a transformers configuration, of a model that is built without memory."""
         from transformers import AutoModelForCausalLM
 
         with torch.device("meta"):
@@ -44,7 +51,8 @@ class Shape:
         text = config.get_text_config()
         heads = text.num_attention_heads
         return cls(
-            parameters=sum(parameter.numel() for parameter in model.parameters()),  # tied ones are counted once
+            tensors={name: tuple(parameter.shape) for name, parameter in model.named_parameters()},
+            dtype=dtype_of(config),
             layers=text.num_hidden_layers,
             heads=heads,
             kv_heads=getattr(text, "num_key_value_heads", None) or heads,
@@ -52,33 +60,103 @@ class Shape:
             hidden=text.hidden_size,
             intermediate=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
             vocab=text.vocab_size,
+            context=getattr(text, "max_position_embeddings", None) or 2**31,
         )
 
-    def cached_numbers(self, tokens: int) -> int:
-        """Count the keys and values of so many tokens of one row, in all layers."""
-        return 2 * self.layers * self.kv_heads * self.head_dim * tokens
+    @property
+    def parameters(self) -> int:
+        """Count the parameters."""
+        return sum(map(prod, self.tensors.values()))
+
+    @property
+    def kv(self) -> int:
+        """Count the numbers that a token leaves in the cache: keys and values of all layers."""
+        return 2 * self.layers * self.kv_heads * self.head_dim
+
+    @property
+    def layer_activations(self) -> int:
+        """Count the numbers that a layer keeps of a token for the gradients."""
+        return 10 * self.hidden + 4 * self.intermediate
+
+    def can_share(self, gpus: int) -> bool:
+        """Tell whether so many GPUs can share each layer: all get as many heads; key-value heads are cut or copied."""
+        fits = self.heads % gpus == 0 and self.intermediate % gpus == 0
+        return fits and (self.kv_heads % gpus == 0 or gpus % self.kv_heads == 0)
 
 
-def batch_bytes(shapes: Sequence[Shape], rows: int, prompt: int, new: int, bytes_a_number: int) -> int:
+@cache
+def shape_of(name: str, revision: str | None = None, trust_remote_code: bool = False) -> ModelShape | None:
+    """Return a checkpoint's shape; None where its configuration is neither here nor known, or writes no text."""
+    from transformers import AutoConfig
+
+    place = Path(name).expanduser()
+    try:
+        where = str(place) if place.is_dir() else name
+        config = AutoConfig.from_pretrained(
+            where, revision=revision, trust_remote_code=trust_remote_code, local_files_only=True
+        )
+    except (OSError, ValueError):
+        if name not in KNOWN:
+            return None
+        kind, fields = KNOWN[name]
+        config = AutoConfig.for_model(kind, **fields)
+    try:
+        return ModelShape.of(config, trust_remote_code)
+    except (AttributeError, ValueError):
+        return None
+
+
+def dtype_of(config: Any) -> str:
+    """Return the type of a checkpoint's weights, as its configuration says."""
+    return str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
+
+
+def narrowest(dtypes: Iterable[str]) -> str:
+    """Return the type in which checkpoints of these types are decoded: the last one that is not float32, if any."""
+    return reduce(lambda one, other: one if other == "float32" else other, dtypes)
+
+
+def width_of(dtype: str) -> int:
+    """Return the bytes of a number."""
+    return getattr(torch, dtype).itemsize
+
+
+def gib(size: float) -> str:
+    """Write bytes as GiB, without the unit."""
+    return f"{max(size, 0) / GIB:.3g}"
+
+
+def vllm_bytes(held: Iterable[ModelShape], read: Iterable[ModelShape], width: int, tokens: int, gpus: int = 1) -> float:
+    """Return the bytes on each of the GPUs that share the layers: the weights, and the cache of one whole response.
+
+    vLLM refuses to start where a response of the longest length has no room.
+
+    Args:
+        held: the models whose weights are there.
+        read: the models that run, each with a cache of its own.
+        width: bytes of a weight, and of a number of the cache.
+        tokens: of the response, its prompt among them.
+        gpus: key-value heads are cut over them as far as there are any.
+    """
+    cached = sum(shape.kv / min(gpus, shape.kv_heads) for shape in read)
+    return width * (sum(shape.parameters for shape in held) / gpus + cached * tokens)
+
+
+def batch_bytes(shapes: Sequence[ModelShape], rows: int, prompt: int, new: int, width: int) -> int:
     """Estimate the most that a batch takes beside the weights, if every row becomes `prompt` + `new` tokens long.
 
     Caches with their room to grow, one layer's keys and values copied for each head that shares them, the prompts'
     activations and mask, and the decision. `shapes` has one for each model: all caches are kept, and of what one model
-    needs while it reads, the larger counts.
+    needs while it reads, the larger counts. `width` is bytes a number.
     """
     length = prompt + new
     room = length + max(32, length // 8)  # of a cache that grows
-    moved = max(shape.cached_numbers(length) / shape.layers for shape in shapes)  # one layer's at a time
-    caches = sum(shape.cached_numbers(room) for shape in shapes) + moved
+    moved = max(shape.kv * length / shape.layers for shape in shapes)  # one layer's at a time
+    caches = sum(shape.kv * room for shape in shapes) + moved
     heads = max(2 * shape.heads * shape.head_dim * length for shape in shapes)
     prompts = max(prompt * (8 * shape.hidden + 3 * shape.intermediate) + prompt * prompt for shape in shapes)
-    logits = sum(shape.vocab for shape in shapes) * bytes_a_number + max(shape.vocab for shape in shapes) * _DECISION
-    return int(rows * ((caches + heads + prompts) * bytes_a_number + logits))
-
-
-def rows_that_fit(shapes: Sequence[Shape], prompt: int, new: int, bytes_a_number: int, free: int, wanted: int) -> int:
-    """Return how many rows of a batch fit into `free` bytes beside the weights, at most `wanted`; 0: not even one."""
-    return min(wanted, int(_USABLE * free / batch_bytes(shapes, 1, prompt, new, bytes_a_number)))
+    logits = sum(shape.vocab for shape in shapes) * width + max(shape.vocab for shape in shapes) * DECISION
+    return int(rows * ((caches + heads + prompts) * width + logits))
 
 
 def free_bytes(device: torch.device) -> int | None:
@@ -99,40 +177,43 @@ def free_bytes(device: torch.device) -> int | None:
         return free
 
 
-def check_weights(shapes: Sequence[Shape], dtype: str, device: torch.device) -> None:
-    """Check that the models fit into what the device has left.
+def check_weights(shapes: Sequence[ModelShape], dtype: str, device: torch.device) -> None:
+    """Check that the reference engine's models fit into what the device has left.
 
     Raises:
         UserError: they do not, on a GPU. Elsewhere that is a warning.
     """
-    free, needed = free_bytes(device), sum(shape.parameters for shape in shapes) * _width(dtype)
+    free, needed = free_bytes(device), sum(shape.parameters for shape in shapes) * width_of(dtype)
     if free is None or needed <= _USABLE * free:
         return
     each = " and ".join(dict.fromkeys(f"{shape.parameters / 1e9:.2g}" for shape in shapes))
-    what = f"{len(shapes)} models of {each} billion parameters take {_gib(needed)} GiB in {dtype}"
+    what = f"{len(shapes)} models of {each} billion parameters take {gib(needed)} GiB in {dtype}"
     if device.type in LIMITED:
         raise UserError(
-            f"backend='transformers' is refused: {what}, and {device} has {_gib(free)} free; accepted: backend=vllm, "
+            f"backend='transformers' is refused: {what}, and {device} has {gib(free)} free; accepted: backend=vllm, "
             "which can cut them over several GPUs (tensor_parallel_size), a narrower dtype, or device=cpu"
         )
-    warnings.warn(f"{what}, and {_gib(free)} GiB of this machine's memory are free", stacklevel=4)
+    warnings.warn(f"{what}, and {gib(free)} GiB of this machine's memory are free", stacklevel=4)
 
 
-def check_rows(shapes: Sequence[Shape], prompt: int, new: int, dtype: str, device: torch.device, wanted: int) -> int:
+def check_rows(
+    shapes: Sequence[ModelShape], prompt: int, new: int, dtype: str, device: torch.device, wanted: int
+) -> int:
     """Return how many rows to decode at once, at most `wanted`; the weights are loaded. Fewer come with a warning.
 
     Raises:
         UserError: not even one row fits, on a GPU.
     """
-    free, width = free_bytes(device), _width(dtype)
+    free = free_bytes(device)
     if free is None:
         return wanted
-    rows = rows_that_fit(shapes, prompt, new, width, free, wanted)
+    each = batch_bytes(shapes, 1, prompt, new, width_of(dtype))
+    rows = min(wanted, int(_USABLE * free / each))
     if rows == wanted:
         return wanted
-    each = _gib(batch_bytes(shapes, 1, prompt, new, width))
     what = (
-        f"a row of {prompt} + {new} tokens can take {each} GiB, and {device} has {_gib(free)} free beside the weights"
+        f"a row of {prompt} + {new} tokens can take {gib(each)} GiB, and {device} has {gib(free)} free beside the "
+        "weights"
     )
     if device.type not in LIMITED:
         warnings.warn(f"{wanted} rows at a time may be too many: {what}; max_num_seqs sets how many", stacklevel=4)
@@ -143,11 +224,3 @@ def check_rows(shapes: Sequence[Shape], prompt: int, new: int, dtype: str, devic
         )
     warnings.warn(f"{rows} rows are decoded at a time in place of {wanted}: {what}", stacklevel=4)
     return rows
-
-
-def _width(dtype: str) -> int:
-    return getattr(torch, dtype).itemsize
-
-
-def _gib(size: float) -> str:
-    return f"{size / GIB:.3g}"

@@ -2,12 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Self
 
-from harness.decode.checkpoints import Checkpoints, check_weights, read_checkpoints, template_digest
-from harness.decode.context import Context
+from harness.decode.compat import Checkpoints, check_pair, template_digest
 from harness.decode.expo import decode_with_expo, groups_of_expo
 from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests
 from harness.decode.power import decode_with_power, is_power
@@ -23,34 +21,6 @@ TYPICAL = 128  # tokens that a response is taken to be long before any is there,
 def expected_tokens(plans: Iterable[Plan]) -> int:
     """Return how many tokens some requests are expected to take."""
     return sum(min(plan.max_new_tokens, TYPICAL) for plan in plans)
-
-
-@dataclass(frozen=True)
-class CheckedPair:
-    """Hold what is known of a pair before its weights are loaded."""
-
-    checkpoints: Checkpoints
-    context: Context
-    without_weights: tuple[str, ...]  # roles whose directory has none yet, where that was allowed
-
-
-def check_pair(pair: Pair, spec: EngineSpec, *, absent: bool = False) -> CheckedPair:
-    """Read a pair's configurations and tokenizers and check all that can be checked before weights are loaded.
-
-    Every engine begins with it, and `rlvr-dir pair check` is nothing else, so that the two say the same.
-
-    Args:
-        absent: whether a directory may have no weights yet.
-
-    Raises:
-        UserError: the checkpoints do not fit together, a file of theirs is missing or damaged, or `max_model_len`
-            is beyond what a model can be read at.
-    """
-    found = read_checkpoints(pair)
-    without: list[str] = []
-    if "load_format" not in spec.vllm_args:  # else its weights come from elsewhere
-        without = check_weights(found, absent=absent)
-    return CheckedPair(found, Context.of(found, spec.max_model_len), tuple(without))
 
 
 class PairEngine(ABC):
@@ -70,10 +40,9 @@ class PairEngine(ABC):
         self.started = False
         self.work: int | None = None  # tokens that are expected of what the weights are loaded for; None: nobody knows
         with phase("reading the checkpoints"):
-            checked = check_pair(pair, spec)
-        self.checkpoints: Checkpoints = checked.checkpoints
+            self.checkpoints: Checkpoints = check_pair(pair, spec)
         self.dtype = self.checkpoints.dtype if spec.dtype == "auto" else spec.dtype
-        self.context = checked.context
+        self.context = self.checkpoints.context
         self.max_model_len = self.context.length
 
     def start(self) -> None:
@@ -142,14 +111,14 @@ class PairEngine(ABC):
         Requests of `mode=expo` come last: another model decodes them, in the place of this engine's two, which are
         loaded again when they are next needed. Those of `mode=power` come after them.
         """
-        plans = plan_requests(requests, self.checkpoints, self.context)
+        plans = plan_requests(requests, self.checkpoints)
         self.context.warn_of_cuts(plans)
         if not self.started:
             self.work = expected_tokens(plans)
         if not any(map(is_power, plans)):
             return self._planned(plans, progress)
-        if self.pair.target is not None:
-            raise UserError(f"mode=power is refused with target={self.pair.target!r}; accepted: a pair without one")
+        for role in list(self.pair.models)[2:]:
+            raise UserError(f"mode=power is refused with {self.pair.named(role)}; accepted: a pair without one")
 
         def draw(parts: list[Plan]) -> Iterator[Rollout]:
             self.start()
@@ -159,7 +128,7 @@ class PairEngine(ABC):
 
     def _planned(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
         """Yield the rollouts of plans of other modes than `power`."""
-        if self.single or not groups_of_expo(plans):
+        if self.pair.single or not groups_of_expo(plans):
             self.start()
             return self.decode(plans, progress)
         settings = self.spec.replace(dtype=self.dtype, max_model_len=self.max_model_len)
@@ -176,10 +145,9 @@ class PairEngine(ABC):
         return self.checkpoints.eos_token_ids
 
     @property
-    def single(self) -> bool:
-        """Whether base and RL are one model: then it is loaded once, and read once a token."""
-        pair = self.pair
-        return (pair.base, pair.base_revision) == (pair.rl, pair.rl_revision)
+    def roles(self) -> tuple[str, ...]:
+        """The models that are loaded and read: RL alone where base is the same model."""
+        return ("rl",) if self.pair.single else tuple(self.pair.models)
 
     @abstractmethod
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from harness.decode.checkpoints import Checkpoints
-from harness.decode.context import Context
+from harness.decode.compat import Checkpoints
 from harness.decode.trace import MAX_TOP, Trace, columns
 from harness.decode.types import BrokenLogits, Plan, Request, Rollout
 from harness.errors import UserError
@@ -61,7 +60,7 @@ def _try_out(gate: Gate, vocab_size: int) -> None:
         raise UserError(str(error)) from None
 
 
-def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context: Context) -> list[Plan]:
+def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list[Plan]:
     """Plan all requests, each prompt tokenised once.
 
     A response is given what the context leaves: `max_tokens`, or the context minus the prompt.
@@ -83,7 +82,7 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context
                 ids = encoded[request.prompt] = encode_prompt(checkpoints.tokenizer, request.prompt)
         if not ids:
             raise UserError(f"problem={request.problem!r}: its prompt is empty; accepted: at least one token")
-        limit = context.limit(request.decoding)
+        limit = checkpoints.context.limit(request.decoding)
         room = limit - len(ids)
         if room < 1:
             raise UserError(
@@ -114,11 +113,13 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints, context
         check_together(request.decoding, sampling)
         plans.append(
             Plan(
+                rule=rule_of(request.decoding, sampling, request.trace),
+                key=request_key(sampling.seed, request.problem, request.sample),
+                start=len(ids),
+                end=min(checkpoints.eos_token_ids),
                 request=request,
                 prompt_token_ids=tuple(ids),
                 max_new_tokens=min(sampling.max_tokens, room),
-                rule=rule_of(request.decoding, sampling, request.trace),
-                key=request_key(sampling.seed, request.problem, request.sample),
             )
         )
     return plans
@@ -160,7 +161,7 @@ def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterabl
     `roles` are those of the models that gave them, as far as it is known.
     """
     known = tuple(roles)
-    names = " and ".join(f"{role}={getattr(pair, role)!r}" for role in known or pair.roles)
+    names = " and ".join(map(pair.named, known or pair.models))
     request = plan.request
     return BrokenLogits(
         f"{'' if known else 'one of '}{names}: NaN or infinite logits after {after} tokens of "
@@ -168,7 +169,7 @@ def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterabl
         "token can be drawn; responses that were finished before stand; accepted: a checkpoint with finite logits"
         + (
             f"; or what {request.decoding.criterion} looks back at was lost, which is a bug"
-            if plan.rule.gate is not None and plan.rule.gate.memory and not known
+            if plan.looks_back and not known
             else ""
         )
         + ("" if dtype == "float32" else f", or dtype=float32 if {dtype} is too narrow for it")

@@ -141,7 +141,7 @@ class Chain:
         mode = Decoding(mode=decoding.primary)
         asked = Request("", request.problem, request.sample, mode, sampling, prompt_token_ids=prefix, tag=tag)
         rule = replace(self.plan.rule, temperature=1 / decoding.power, truncation=WHOLE, tells="renyi")
-        return Plan(asked, prefix, room, rule, self.key)
+        return Plan(rule, self.key, len(prefix), self.plan.end, asked, prefix, room)
 
     def take(self, part: Rollout) -> bool:
         """Go on with what was drawn, kept or not; tell whether the response is done."""

@@ -133,12 +133,12 @@ class RayEngines:
         Raises:
             UserError: as `start` does; while it runs, every worker was lost again and again.
         """
-        plans = plan_requests(requests, self._one.checkpoints, self._one.context)
+        plans = plan_requests(requests, self._one.checkpoints)
         if any(map(is_power, plans)):
             raise UserError(f"mode=power is refused with workers={self.spec.workers}; accepted: workers=1")
         self._one.context.warn_of_cuts(plans)
         self._one.work = expected_tokens(plans) // self.spec.workers
-        if self._one.single or not groups_of_expo(plans):
+        if self._one.pair.single or not groups_of_expo(plans):
             self.start()
             return self._generate(plans, progress)
         if self._address is not None:

@@ -9,26 +9,23 @@ from typing import Any
 
 import torch
 
+from harness.decode.compat import other_shape
 from harness.decode.lock_step import LockStep, as_known
-from harness.decode.memory import Shape, check_rows, check_weights
+from harness.decode.memory import ModelShape, check_rows, check_weights
 from harness.decode.pair_engine import PairEngine
 from harness.decode.plan import Plan
 from harness.decode.precision import exact_float32
 from harness.decode.progress import Progress
 from harness.decode.types import Rollout
-from harness.decode.weights import PICKLE, other_shape
+from harness.decode.weights import PICKLE
 from harness.errors import UserError
-from harness.policy.combine import Carried
+from harness.policy.combine import combination_of
 from harness.progress import phase
 from harness.spec import EngineSpec, Pair
 
 
 class TransformersPair(PairEngine):
     """Both models as `transformers` causal language models on one device; implements `Engine`."""
-
-    base_model: Any = None
-    rl_model: Any = None
-    target_model: Any = None  # where the pair's change is carried over to another model
 
     def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
         """Check the checkpoints; `start` loads them.
@@ -47,27 +44,21 @@ class TransformersPair(PairEngine):
             )
         super().__init__(pair, spec)
         self.device = _device(spec.device)
+        self.models: dict[str, Any] = {}  # by role, once they are loaded
 
     def load(self) -> None:
-        """Load both models; see `start`.
+        """Load the models; see `start`.
 
         Raises:
             UserError: the models do not fit into a GPU's memory; or as `load_model`.
         """
         check_weights(self.shapes, self.dtype, self.device)
-        with phase("loading base"):
-            self.base_model = self.load_model("base")
-        if self.single:
-            self.rl_model = self.base_model
-            return
-        with phase("loading rl"):
-            self.rl_model = self.load_model("rl")
-        if self.pair.target is not None:
-            with phase("loading target"):
-                self.target_model = self.load_model("target")
+        for role in self.roles:
+            with phase(f"loading {role}"):
+                self.models[role] = self.load_model(role)
 
     def load_model(self, role: str) -> Any:
-        """Load a model (`base`, `rl`, `target`). Where RL is a LoRA adapter, it is base with the adapter merged in.
+        """Load a model by its role. Where RL is a LoRA adapter, it is base with the adapter merged in.
 
         Raises:
             UserError: its files cannot be read, or lack a weight, which transformers would make up, or hold one of
@@ -79,12 +70,12 @@ class TransformersPair(PairEngine):
             exact_float32()
         adapter = self.checkpoints.adapter if role == "rl" else None
         source = "base" if adapter else role
-        name = getattr(self.pair, source)
+        name, revision = self.pair.models[source]
         with _quiet(self.checkpoints.small):
             try:
                 loaded: Any = AutoModelForCausalLM.from_pretrained(
                     name,
-                    revision=getattr(self.pair, f"{source}_revision"),
+                    revision=revision,
                     dtype=getattr(torch, self.dtype),
                     trust_remote_code=self.pair.trust_remote_code,
                     output_loading_info=True,
@@ -98,7 +89,7 @@ class TransformersPair(PairEngine):
                 raise UserError(f"{source}={name!r} cannot be loaded: {said}") from None
         model, found = loaded
         for weight, there, wanted in sorted(found["mismatched_keys"])[:1]:
-            raise other_shape(f"{source}={name!r}", weight, tuple(there), tuple(wanted))
+            raise UserError(other_shape(f"{source}={name!r}", weight, tuple(there), tuple(wanted)))
         if missing := sorted(found["missing_keys"]):
             raise UserError(
                 f"{source}={name!r}: its files lack {missing[0]}; accepted: a checkpoint with every weight of its model"
@@ -146,34 +137,28 @@ class TransformersPair(PairEngine):
         """Return the rows of a batch: `max_num_seqs`, or what the device has memory for."""
         if not plans:
             return 1
-        prompt = max(len(plan.prompt_token_ids) for plan in plans)
+        prompt = max(plan.start for plan in plans)
         new = max(plan.max_new_tokens for plan in plans)
         wanted = min(self.spec.max_num_seqs, len(plans))
         return check_rows(self.shapes, prompt, new, self.dtype, self.device, wanted)
 
     @cached_property
-    def shapes(self) -> tuple[Shape, ...]:
+    def shapes(self) -> tuple[ModelShape, ...]:
         """Return the shape of each model that is held."""
-        found = self.checkpoints
-        configs = [found.base_config] if self.single else found.configs.values()
-        return tuple(Shape.of(config, self.pair.trust_remote_code) for config in configs)
+        known = self.checkpoints.shapes
+        return tuple(known[role] for role in self.roles if role in known)
 
     @torch.inference_mode()
     def logits(self, token_ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return teacher-forced logits of base and RL after each token: (tokens,) -> two (tokens, vocab) float32.
 
-        `vocab` is the narrower output layer's: padding that one model alone has is left out. With a target these are
+        `vocab` is the narrower output layer's: padding that one model alone has is left out. Of three models these are
         the two policies that stand for base and RL (`Carried`).
         """
         self.start()
         ids = torch.tensor([token_ids], device=self.device)
-        base = self.base_model(as_known(self.checkpoints, "base", ids)).logits[0].float()
-        rl = self.rl_model(ids).logits[0].float()
-        if self.target_model is not None:
-            logits = {"base": base, "rl": rl, "target": self.target_model(ids).logits[0]}
-            base, rl = Carried().policies(logits)
-        both = min(base.shape[1], rl.shape[1])
-        return base[:, :both], rl[:, :both]
+        read = {role: model(as_known(self.checkpoints, role, ids)) for role, model in self.models.items()}
+        return combination_of(read).policies({role: each.logits[0].float() for role, each in read.items()})
 
     def info(self) -> dict[str, Any]:
         """Return what is run; see `Engine.info`."""
@@ -183,7 +168,7 @@ class TransformersPair(PairEngine):
 
     def close(self) -> None:
         """Drop both models; see `PairEngine.close`."""
-        self.base_model = self.rl_model = self.target_model = None
+        self.models = {}
         self.started = False
         if self.device.type == "cuda":
             torch.cuda.empty_cache()

@@ -1,7 +1,9 @@
 """What goes into an engine, what it makes of it, and what comes out."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from uuid import uuid4
 
 import numpy as np
 
@@ -39,15 +41,37 @@ class Request:
     tag: Any = None  # handed back untouched on `Rollout.request`
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """One request, ready to decode; `harness.decode.plan` makes it."""
+    """One response on its way, from the request to its row of a step; `harness.decode.plan` makes it.
 
-    request: Request
-    prompt_token_ids: tuple[int, ...]
-    max_new_tokens: int
+    The first fields are what a step looks at. They alone cross to vLLM's processes, as `plain` values.
+    """
+
     rule: Rule
     key: int  # of the noise
+    start: int  # tokens of the prompt
+    end: int | None  # a token that ends a response: the one written where there is no distribution to draw from
+    request: Request = field(default_factory=lambda: Request("", ""))
+    prompt_token_ids: tuple[int, ...] = ()
+    max_new_tokens: int = 0
+    memory: str | None = None  # of a row: by which what it looks back at is found after it was preempted
+    output: Sequence[int] = ()  # of a row, where the model runner (V1) says by it how much was written
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether the rule's gate asks for what was written before."""
+        return self.rule.gate is not None and self.rule.gate.memory > 0
+
+    def plain(self) -> dict[str, Any]:
+        """Return what a step looks at, as plain values."""
+        memory = uuid4().hex if self.looks_back else None
+        return {"rule": self.rule.plain(), "key": self.key, "start": self.start, "end": self.end, "memory": memory}
+
+    @classmethod
+    def of_plain(cls, fields: Mapping[str, Any], output: Sequence[int] = ()) -> "Plan":
+        """Undo `plain`; raises KeyError, TypeError or ValueError where it is none."""
+        return cls(**{**fields, "rule": Rule.of_plain(fields["rule"]), "output": output})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -63,11 +63,13 @@ def has_weights(folder: Path) -> bool:
     return any(file.suffix in (".safetensors", ".bin", ".pt") for file in folder.iterdir())
 
 
-def check_weights_there(where: str, folder: Path) -> None:
-    """Refuse a directory whose weights cannot be loaded, by the headers of its files; no numbers are read.
+def header_shapes(where: str, folder: Path) -> dict[str, tuple[int, ...]]:
+    """Read the shape of each tensor of a directory's weights, from the headers of its files; no numbers are read.
+
+    A pickle says nothing of its tensors; nothing in it is run.
 
     Args:
-        where: what the sentence begins with, `rl='runs/rl'`.
+        where: what a sentence begins with, `rl='runs/rl'`.
         folder: of a checkpoint.
 
     Raises:
@@ -75,6 +77,7 @@ def check_weights_there(where: str, folder: Path) -> None:
             there.
     """
     from safetensors import SafetensorError, safe_open
+    from torch.serialization import get_unsafe_globals_in_checkpoint
 
     whole = "accepted: every file of the checkpoint, whole"
     if not has_weights(folder):
@@ -82,71 +85,31 @@ def check_weights_there(where: str, folder: Path) -> None:
         found = f"only GGUF ({of_llama_cpp[0]}), which is not read here" if of_llama_cpp else "no weights"
         raise UserError(f"{where} holds {found}; accepted: model.safetensors, or shards of it with {INDEX}")
     index, named = _index(where, folder)
-    for file in dict.fromkeys(named.values()):
-        if not (folder / file).is_file():
-            raise UserError(f"{where}: its {index} names {file}, which is not there; {whole}")
     files = [folder / file for file in dict.fromkeys(named.values())]
     files = files or sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+    shapes: dict[str, tuple[int, ...]] = {}
     for path in files:
+        if not path.is_file():
+            raise UserError(f"{where}: its {index} names {path.name}, which is not there; {whole}")
         if path.suffix != ".safetensors":
-            _check_pickle(where, path)
+            more: list[str] = []
+            with suppress(OSError, RuntimeError, ValueError):  # cut short, or of an old format: the engine says what
+                more = get_unsafe_globals_in_checkpoint(path)
+            if more:
+                raise UserError(f"{where} ({path.name}): {PICKLE}")
             continue
         try:
             with safe_open(path, "pt") as tensors:
-                held = set(tensors.keys())
+                held = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
         except (OSError, SafetensorError) as error:
             with path.open("rb") as start:
                 pointer = start.read(30).startswith(b"version https://git-lfs")
             said = "it is a pointer of Git LFS, which `git lfs pull` replaces" if pointer else f"{error}"
             raise UserError(f"{where}: its {path.name} is cut short or damaged ({said}); {whole}") from None
-        lost = sorted(tensor for tensor, file in named.items() if file == path.name and tensor not in held)
-        if lost:
+        if lost := sorted(tensor for tensor, file in named.items() if file == path.name and tensor not in held):
             raise UserError(f"{where}: its {index} says that {path.name} holds {lost[0]}, which it does not; {whole}")
-
-
-def _check_pickle(where: str, path: Path) -> None:
-    """Refuse a pickle that names more than tensors are made of; nothing in it is run."""
-    from torch.serialization import get_unsafe_globals_in_checkpoint
-
-    more = []
-    with suppress(OSError, RuntimeError, ValueError):  # cut short, or of an old format: the engine says what it is
-        more = get_unsafe_globals_in_checkpoint(path)
-    if more:
-        raise UserError(f"{where} ({path.name}): {PICKLE}")
-
-
-def check_shapes(where: str, name: str, config: Any, trust_remote_code: bool = False) -> None:
-    """Refuse a checkpoint whose tensors are of other shapes than its configuration makes them; no numbers are read.
-
-    Tensors that go by another name in the model than in the files are left to the engine.
-
-    Raises:
-        UserError: one is.
-    """
-    import torch
-    from safetensors import safe_open
-    from transformers import AutoModelForCausalLM
-
-    try:
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
-    except Exception:  # what transformers cannot build vLLM may; the engine says what it cannot load
-        return
-    made = {weight: tuple(parameter.shape) for weight, parameter in model.named_parameters()}
-    files = tensor_files(name)
-    for file in dict.fromkeys(files.values()):
-        with safe_open(file, "pt") as tensors:
-            for weight in sorted(made.keys() & tensors.keys()):
-                if (there := tuple(tensors.get_slice(weight).get_shape())) != made[weight]:
-                    raise other_shape(where, weight, there, made[weight])
-
-
-def other_shape(where: str, weight: str, there: tuple[int, ...], made: tuple[int, ...]) -> UserError:
-    """Make the error for a tensor that is not of the shape that the configuration makes it."""
-    return UserError(
-        f"{where}: its files hold {weight} of shape {there} and its config.json makes it {made}; "
-        "accepted: weights and configuration of one model"
-    )
+        shapes |= held
+    return shapes
 
 
 def _index(where: str, folder: Path) -> tuple[str, dict[str, str]]:

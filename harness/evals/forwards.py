@@ -147,11 +147,8 @@ class Lot:
 
 
 def models_of(setting: Setting) -> int:
-    """Return how many models are run for one token of a setting; those of a pair with a target are three."""
-    engine = setting.first.provenance.get("engine")
-    pair = engine.get("pair") if isinstance(engine, dict) else None
-    target = isinstance(pair, dict) and pair.get("target")
-    return setting.decoding.forwards(3 if target else 2)
+    """Return how many models are run for one token of a setting; those of a pair with a third model are three."""
+    return setting.decoding.forwards(max(2, len(setting.first.models)))
 
 
 def tokens_of(setting: Setting) -> float:

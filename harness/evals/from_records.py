@@ -20,6 +20,7 @@ from harness.records import Key, RecordStore, Snapshot, judge_name
 from harness.records.journal import header
 from harness.records.verdicts import OFFICIAL, grade_record, judges, latest_verdicts, read_verdicts, versions
 from harness.spec import Decoding, Presentation, Sampling, parse
+from harness.spec.pair import places_of
 from harness.spec.sampling import Drawing
 
 _RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
@@ -193,8 +194,7 @@ def _provenance(snapshot: Snapshot, facts: BenchmarkFacts) -> dict[str, Any]:
 
 def _pair(snapshot: Snapshot) -> dict[str, Any]:
     """Return the places of the models, as the record was told of them."""
-    roles = ("base", "rl", *(("target",) if snapshot.about.get("target") else ()))
-    return {role: snapshot.about.get(role) for role in roles}
+    return {"base": None, "rl": None, **places_of(snapshot.about)}
 
 
 def _extent(

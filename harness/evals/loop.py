@@ -149,7 +149,7 @@ class Job:
             self.task,
             prompts,
             self.sampling.samples,
-            about={**{role: self.pair.of(role)[0] for role in self.pair.roles}, "chat": self.chat, **found},
+            about={**{role: place for role, (place, _) in self.pair.models.items()}, "chat": self.chat, **found},
             trace_columns=self._trace_columns,
             looked=self.looked,
         )

@@ -16,7 +16,7 @@ from harness.evals.data import benchmark_size
 from harness.evals.metrics import responses_of
 from harness.files import folder_name, write_file
 from harness.spec import Decoding, Sampling
-from harness.spec.pair import model_name
+from harness.spec.pair import model_name, places_of
 from harness.spec.stored import MOST, Count, Flag, Name, Number, Plain, Stored, Text, check_stored, parse_json
 
 # What must be equal before two results are subtracted or put into one column; another decoding, seed, number of samples
@@ -273,17 +273,21 @@ class EvalResult:
     def pair(self) -> tuple[str, str]:
         """The checkpoints, base and RL, as the result names them; `?` where it does not.
 
-        With a target both are named with it, `RL (on TARGET)`, so that nobody takes them for the pair's own; a stroke
-        in its name is not one of a path. Base's says where the target is.
+        With a third model both are named with it, `RL (on THIRD)`, so that nobody takes them for the pair's own; a
+        stroke in its name is not one of a path. Base's says where it is.
         """
+        models = self.models
+        base, rl = (models.pop(role, "?") for role in ("base", "rl"))
+        for place in models.values():
+            base = f"{base} (on {place.replace('/', STROKE)})"
+            rl = f"{rl} (on {model_name(place).replace('/', STROKE)})"
+        return base, rl
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The place of each model that the result names, by role."""
         engine = self.provenance.get("engine")
-        pair = engine.get("pair") if isinstance(engine, dict) else None
-        pair = pair if isinstance(pair, dict) else {}
-        base, rl = (str(pair.get(role) or "?") for role in ("base", "rl"))
-        if not pair.get("target"):
-            return base, rl
-        target = str(pair["target"])
-        return f"{base} (on {target.replace('/', STROKE)})", f"{rl} (on {model_name(target).replace('/', STROKE)})"
+        return places_of(engine.get("pair") if isinstance(engine, dict) else None)
 
     @property
     def weights(self) -> dict[str, str]:

@@ -101,7 +101,8 @@ class Material:
             **{
                 f"{role}_identity": identity
                 for role, model in self.system.models.items()
-                if config is not None and str(identity := getattr(config, role)).startswith(("weights:", f"{model}@"))
+                if config is not None
+                and (identity := config.weights.get(role, "")).startswith(("weights:", f"{model}@"))
             },
             "samples": self.result.samples,
             "sampling": json.dumps(self.drawn),

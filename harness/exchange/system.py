@@ -53,24 +53,20 @@ class System:
 def system_of(result: EvalResult) -> System:
     """Return what produced a result.
 
-    Base or RL alone is that model. Two models at once (or three, with a target), and weights that were extrapolated
+    Base or RL alone is that model. Two models at once (or three), and weights that were extrapolated
     from two, are a system of its own, whose name has the rule; so is one model that is drawn from its law to a power.
     """
-    engine = result.provenance.get("engine")
-    pair = engine.get("pair") if isinstance(engine, dict) else None
-    pair = pair if isinstance(pair, dict) else {}
-    roles = [role for role in ("base", "rl", "target") if role != "target" or pair.get("target")]
-    models = {role: _public(str(pair.get(role) or ""), role) for role in roles}
+    models = {role: _public(place, role) for role, place in {"base": "", "rl": "", **result.models}.items()}
     mode = result.decoding.mode
-    if mode in ("base", "rl") and "target" not in models:
+    if mode in ("base", "rl") and len(models) == 2:
         return System(models[mode].rpartition("/")[2], models[mode], {mode: models[mode]}, True)
-    if mode == "power" and result.decoding.primary and "target" not in models:
+    if mode == "power" and result.decoding.primary and len(models) == 2:
         only = models[result.decoding.primary]
         name = f"{only.rpartition('/')[2]}, {result.decoding.label()}"
         return System(name, f"rlvr-dir/{slug(name)}", {result.decoding.primary: only}, False)
-    short = {role: model.rpartition("/")[2] for role, model in models.items()}
+    base, rl, *third = (model.rpartition("/")[2] for model in models.values())
     rule = result.decoding.label()
-    name = f"{short['rl']} with {short['base']}" + (f" on {short['target']}" if "target" in short else "")
+    name = " on ".join([f"{rl} with {base}", *third])
     return System(f"{name}, {rule}", f"rlvr-dir/{slug(f'{name} {rule}')}", models, False)
 
 

@@ -4,7 +4,7 @@ What follows, gates, targets and draws, knows two policies and no model. A new w
 `policies`; an engine runs the models of these roles and hands on their logits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,7 +20,10 @@ def cut(x: Tensor, width: int | None) -> Tensor:
 
 @dataclass(frozen=True)
 class Pair:
-    """Base and RL as they are. Columns beyond `vocab` are padding, as are those that not all models have."""
+    """Base and RL as they are; RL twice where it is paired with itself.
+
+    Columns beyond `vocab` are padding, as are those that not all models have.
+    """
 
     vocab: int | None = None  # real tokens
     roles: ClassVar[tuple[str, ...]] = ("base", "rl")
@@ -32,27 +35,29 @@ class Pair:
             logits: of each role, (rows, padded vocabulary).
             alone: (rows,) bool, those that RL writes by itself.
         """
-        base, rl = (logits[role] for role in self.roles)
+        rl = logits["rl"]
+        base = logits.get("base", rl)
         width = min(base.shape[1], rl.shape[1], self.vocab or base.shape[1])
         return cut(base, width), cut(rl, width)
 
 
 @dataclass(frozen=True)
 class Carried(Pair):
-    """The change of the pair carried over to a third model: proxy tuning (arXiv 2401.08565), as two policies again.
+    """The change of the pair carried over to a recipient: proxy tuning (arXiv 2401.08565), as two policies again.
 
-    The other model's law times the ratio of the pair's, pi ∝ pi_other (pi_RL / pi_base)^lambda, is for lambda = 1 a
-    policy of its own, with logits l_other + l_RL - l_base. It takes RL's place, and the other model base's: then
-    `Delta log p` is how far the carried change moves a token, and extrapolation with gamma is lambda = 1 + gamma.
+    The recipient's distribution times the ratio of the pair's, pi ∝ pi_recipient (pi_RL / pi_base)^lambda, is for
+    lambda = 1 a policy of its own, with logits l_recipient + l_RL - l_base. It takes RL's place, and the recipient
+    base's: then `Delta log p` is how far the carried change moves a token, and extrapolation with gamma is
+    lambda = 1 + gamma.
     """
 
-    roles: ClassVar[tuple[str, ...]] = ("base", "rl", "target")
+    roles: ClassVar[tuple[str, ...]] = ("base", "rl", "recipient")
 
     def policies(self, logits: Mapping[str, Tensor], alone: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the third model's logits, and those with the pair's change, float32."""
+        """Return the recipient's logits, and those with the pair's change, float32."""
         width = min(self.vocab or logits["rl"].shape[1], *(each.shape[1] for each in logits.values()))
-        base, rl, other = (cut(logits[role], width).float() for role in self.roles)
-        return other, other + (rl - base)
+        base, rl, recipient = (cut(logits[role], width).float() for role in self.roles)
+        return recipient, recipient + (rl - base)
 
 
 @dataclass(frozen=True)
@@ -79,3 +84,16 @@ class AddedTokens(Pair):
 
 
 PAIR = Pair()
+
+
+def combination_of(roles: Iterable[str], vocab: int | None = None, shared: int | None = None) -> Pair:
+    """Return how the logits of the models with these roles become two policies.
+
+    Args:
+        roles: one alone is a model that is paired with itself.
+        vocab: real tokens of RL; None: padding is kept.
+        shared: of these, those that base knows as well; None: all.
+    """
+    if vocab and shared and shared < vocab:
+        return AddedTokens(vocab, shared)
+    return next(each for each in (Pair, Carried) if {*roles} <= {*each.roles})(vocab)

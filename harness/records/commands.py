@@ -25,6 +25,7 @@ from harness.records.verdicts import (
     versions,
     write_verdicts,
 )
+from harness.spec.pair import places_of
 from harness.spec.stored import read_json
 
 FORMATS = ("jsonl", "texts", "summary")
@@ -50,7 +51,7 @@ def _row(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "record": snapshot.name,
         "decoding": snapshot.config.label() if snapshot.config else "config.json is damaged",
-        "pair": " / ".join(name for role in ("base", "rl", "target") if (name := snapshot.about.get(role))),
+        "pair": " / ".join(places_of(snapshot.about).values()),
         "held": sizes["rollouts"],
         "asked": asked["problems"] * asked["samples"],
         "finished": snapshot.finished,

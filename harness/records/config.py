@@ -31,15 +31,13 @@ def _check_source(source: dict[str, Any]) -> dict[str, Any]:
 class RecordConfig(Spec, frozen=True):
     """The settings behind a record. Its `hash()` names the record's folder, so a changed setting is another record.
 
-    `base`, `rl` and `target` identify weights, not places: the fingerprint of a local checkpoint, or hub id and commit.
+    `weights` identify models, not places: by role, the fingerprint of a local checkpoint, or hub id and commit.
     `prompt` is the digest of the first problem's prompt as the models read it, which stands for how prompts are made.
     `imported` records hold other people's rollouts; `source` then says what is known of them.
     """
 
     kind: Literal["decoded", "imported"] = "decoded"
-    base: str | None = None
-    rl: str | None = None
-    target: str | None = None
+    weights: dict[str, str] = Field(default_factory=dict)
     decoding: Decoding | None = None
     sampling: Drawing | None = None
     stop: tuple[str, ...] = ()
@@ -63,9 +61,7 @@ class RecordConfig(Spec, frozen=True):
     ) -> "RecordConfig":
         """Return the config of what an open engine makes; `info` is its `info()`, `prompt` and `data` are digests."""
         return cls(
-            base=fingerprint(pair.base, pair.base_revision),
-            rl=fingerprint(pair.rl, pair.rl_revision),
-            target=None if pair.target is None else fingerprint(pair.target, pair.target_revision),
+            weights={role: fingerprint(*model) for role, model in pair.models.items()},
             decoding=decoding,
             sampling=sampling.drawing,
             stop=stop,
@@ -81,8 +77,7 @@ class RecordConfig(Spec, frozen=True):
         `shared` is the digest of all that can change a token but weights, decoding and seed. Imported records have
         none. How long a context may be depends on the decoding, and is no part of it.
         """
-        weights = {role: name for role in ("base", "rl", "target") if (name := getattr(self, role)) is not None}
-        facts: dict[str, Any] = {"weights": weights} if weights else {}
+        facts: dict[str, Any] = {"weights": self.weights} if self.weights else {}
         if self.sampling is not None:
             engine = {name: value for name, value in self.engine.items() if name != "max_model_len"}
             drawing = self.sampling.replace(seed=0).model_dump(mode="json")

@@ -51,7 +51,7 @@ class ServedPair(VllmPair):
 
     def plans(self, requests: Iterable[Request]) -> list[Plan]:
         """Plan requests; raises UserError for what cannot be served."""
-        return plan_requests(requests, self.checkpoints, self.context)
+        return plan_requests(requests, self.checkpoints)
 
 
 class Bridge:

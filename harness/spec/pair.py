@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -13,12 +13,19 @@ from harness.spec.base import Place, Spec, parse
 from harness.spec.zoo import zoo
 
 
+class Model(NamedTuple):
+    """Where a model is: a directory or hub id, and a revision of the hub's."""
+
+    place: str
+    revision: str | None = None
+
+
 class Pair(Spec, frozen=True):
     """A base checkpoint and its RLVR-trained successor: hub ids or local directories, with optional revisions.
 
     `rl` may hold a LoRA adapter of base, as PEFT writes it, instead of weights.
-    `target` is a third model that the pair's change is carried over to: it then has base's place in every rule, and
-    target times RL / base has RL's.
+    `recipient` is a third model that the pair's change is carried over to: it then has base's place in every rule, and
+    recipient times RL / base has RL's.
     `trust_remote_code` stays off unless the user says otherwise.
     """
 
@@ -26,29 +33,34 @@ class Pair(Spec, frozen=True):
     rl: Place = Field(min_length=1, description="RL checkpoint, or LoRA adapter of base: hub id or directory.")
     base_revision: str | None = Field(default=None, description="Branch, tag or commit of base on the hub.")
     rl_revision: str | None = Field(default=None, description="Branch, tag or commit of the RL checkpoint on the hub.")
-    target: Place | None = Field(
+    recipient: Place | None = Field(
         default=None, min_length=1,
         description="Another model that takes base's place, and with the pair's change RL's: hub id or directory.",
     )  # fmt: skip
-    target_revision: str | None = Field(default=None, description="Branch, tag or commit of the target on the hub.")
+    recipient_revision: str | None = Field(default=None, description="Branch, tag or commit of it on the hub.")
     trust_remote_code: bool = Field(default=False, description="Run code that a checkpoint brings along.")
 
     @model_validator(mode="after")
     def _check(self) -> "Pair":
-        if self.target is not None and (self.base, self.base_revision) == (self.rl, self.rl_revision):
-            raise ValueError(f"target={self.target!r} has nothing to take over where base and rl are one model")
-        if self.target is None and self.target_revision is not None:
-            raise ValueError(f"target_revision={self.target_revision!r} has no effect without target")
+        if self.recipient is not None and self.single:
+            raise ValueError(f"recipient={self.recipient!r} has nothing to take over where base and rl are one model")
+        if self.recipient is None and self.recipient_revision is not None:
+            raise ValueError(f"recipient_revision={self.recipient_revision!r} has no effect without recipient")
         return self
 
     @property
-    def roles(self) -> tuple[str, ...]:
-        """Return the names of the models: base, rl, and target where there is one."""
-        return ("base", "rl") if self.target is None else ("base", "rl", "target")
+    def models(self) -> "dict[str, Model]":
+        """Map the role of each model that there is to its place and revision."""
+        return {role: Model(place, getattr(self, f"{role}_revision")) for role, place in places_of(dict(self)).items()}
 
-    def of(self, role: str) -> tuple[str, str | None]:
-        """Return a model's place and revision."""
-        return getattr(self, role), getattr(self, f"{role}_revision")
+    @property
+    def single(self) -> bool:
+        """Whether base and RL are one model: then it is loaded once, and read once a token."""
+        return (self.base, self.base_revision) == (self.rl, self.rl_revision)
+
+    def named(self, role: str) -> str:
+        """Return what the user called a model, as sentences begin: `rl='org/model'`."""
+        return f"{role}={self.models[role].place!r}"
 
     @classmethod
     def preset(cls, name: str) -> "Pair":
@@ -79,7 +91,7 @@ class Pair(Spec, frozen=True):
             raise UserError(f"pair={str(folder)!r}: its pair.json cannot be read ({error})") from None
         if not isinstance(named, dict):
             raise UserError(f"pair={str(folder)!r}: its pair.json is no object; accepted: base and rl, as in Pair")
-        for role in ("base", "rl", *(("target",) if named.get("target") else ())):
+        for role in dict.fromkeys(("base", "rl", *places_of(named))):
             if (inside := folder / str(named.get(role, role))).is_dir():
                 named[role] = str(inside.resolve())
             elif named.get(role) == role:
@@ -93,6 +105,15 @@ class Pair(Spec, frozen=True):
                     "accepted: a folder with base/ and rl/, or with a pair.json that names them"
                 )
         return parse(cls, named, where="pair.json ")
+
+
+# The models that there may be; `harness.policy.combine` says what each is for.
+ROLES = tuple(name for name in Pair.model_fields if f"{name}_revision" in Pair.model_fields)
+
+
+def places_of(facts: Any) -> dict[str, str]:
+    """Return the place of each model, by role, that a pair's JSON names, or a record's; none where it is no object."""
+    return {role: str(facts[role]) for role in ROLES if isinstance(facts, Mapping) and facts.get(role)}
 
 
 def preset(named: Any) -> Pair | None:

@@ -53,7 +53,7 @@ def trajectory_of(
     pairs = [_pair(name, given) for name in names]
     if "base" in given and pairs[0].base != parse(Pair, {"base": given["base"], "rl": "rl"}).base:
         raise UserError(f"base={given['base']!r} is not that of {names[0]!r}, {pairs[0].base!r}; leave it out")
-    if others := [pair.base for pair in pairs if pair.of("base") != pairs[0].of("base")]:
+    if others := [pair.base for pair in pairs if pair.models["base"] != pairs[0].models["base"]]:
         raise UserError(
             f"checkpoints: they have two bases, {pairs[0].base!r} and {others[0]!r}; accepted: those of one training"
         )

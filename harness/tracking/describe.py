@@ -106,13 +106,13 @@ def tags_of(result: EvalResult) -> dict[str, str]:
 def pair_title(result: EvalResult) -> str:
     """Write `Qwen2.5-32B → DAPO-Qwen-32B`; of two directories side by side also where: `tiny/weights: base → rl`.
 
-    A target, which the change is carried over to, stands behind it.
+    A third model, which the change is carried over to, stands behind it.
     """
     pair = _pair(result)
     base, rl = (Path(str(pair.get(key, ""))) for key in ("base", "rl"))
     if not base.name or not rl.name:
         return str(pair.get("pair", ""))
-    on = f", on {model_name(str(pair['target']))}" if pair.get("target") else ""
+    on = "".join(f", on {model_name(name)}" for role, name in result.models.items() if role not in ("base", "rl"))
     if base.is_absolute() and base.parent == rl.parent:
         return f"{'/'.join(base.parent.parts[-2:])}: {base.name} → {rl.name}{on}"
     return f"{model_name(str(base))} → {model_name(str(rl))}{on}"

@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.decode.memory import VLLM_OWN, ModelShape, gib, vllm_bytes
 from harness.errors import UserError
 from harness.train.spec import TrainSpec, Vllm
 
-GIB = 2**30
 USABLE = 0.9  # of the GPU: the rest is CUDA's own, the allocator's waste and what this estimate does not know
 _LOGIT = 16  # bytes for a logit of the loss: itself in float32, over the temperature, and the gradient of both
-VLLM_OWN = 2 * GIB  # CUDA graphs, and the activations of a step of 4096 tokens (TRL's max_num_batched_tokens)
 
 
 @dataclass(frozen=True)
@@ -36,45 +35,6 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Hold what a model's memory depends on."""
-
-    parameters: int
-    layers: int
-    hidden: int
-    intermediate: int
-    kv: int  # numbers a token in all layers: keys and values
-    vocab: int
-    context: int
-    heads: int  # of a layer's attention
-    kv_heads: int  # of its keys and values
-
-    @classmethod
-    def of(cls, config: Any, trust_remote_code: bool = False) -> "Sizes":
-        """Read them from a transformers configuration; parameters are counted without making any."""
-        import torch
-        from transformers import AutoModelForCausalLM
-
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
-        text = config.get_text_config()
-        heads = text.num_attention_heads
-        kv_heads = getattr(text, "num_key_value_heads", None) or heads
-        head = getattr(text, "head_dim", None) or text.hidden_size // heads
-        return cls(
-            parameters=sum(parameter.numel() for parameter in model.parameters()),
-            layers=text.num_hidden_layers,
-            hidden=text.hidden_size,
-            intermediate=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
-            kv=2 * text.num_hidden_layers * kv_heads * head,
-            vocab=text.vocab_size,
-            context=getattr(text, "max_position_embeddings", None) or 2**31,
-            heads=heads,
-            kv_heads=kv_heads,
-        )
-
-
-@dataclass(frozen=True)
 class Fit:
     """Hold the settings with which a training fits a GPU, and what was changed to make it."""
 
@@ -86,7 +46,7 @@ class Fit:
     said: tuple[str, ...] = ()
 
 
-def fit_gpu(spec: TrainSpec, sizes: Sizes, prompt_tokens: int, gpu: Gpu) -> Fit:
+def fit_gpu(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, gpu: Gpu) -> Fit:
     """Return the settings with which `spec` fits a GPU; what was asked for is changed only where it must be.
 
     An update is computed in more pieces, and in the end without keeping activations (`gradient_checkpointing`): the
@@ -101,41 +61,41 @@ def fit_gpu(spec: TrainSpec, sizes: Sizes, prompt_tokens: int, gpu: Gpu) -> Fit:
     dapo = spec.dapo
     bf16 = gpu.bf16 if spec.bf16 is None else spec.bf16
     length = prompt_tokens + dapo.max_response_tokens
-    if length > sizes.context:
+    if length > shape.context:
         raise UserError(
             f"dapo.max_response_tokens={dapo.max_response_tokens} is refused: with the longest prompt, {prompt_tokens} "
-            f"tokens, that is beyond the {sizes.context} positions of base={spec.base!r}; accepted: up to "
-            f"{max(0, sizes.context - prompt_tokens)}"
+            f"tokens, that is beyond the {shape.context} positions of base={spec.base!r}; accepted: up to "
+            f"{max(0, shape.context - prompt_tokens)}"
         )
     usable = min(int(USABLE * gpu.total), gpu.free)
-    trained = sizes.parameters if spec.lora is None else _adapter(sizes, spec.lora.rank)
+    trained = shape.parameters if spec.lora is None else _adapter(shape, spec.lora.rank)
     # float32 weights, with Adam's two moments; gradients, and the copies that autocast makes, while an update is made
-    kept = 4 * sizes.parameters + 8 * trained + (4 * trained if spec.lora else 0)
-    kept += 4 * sizes.parameters if dapo.beta else 0  # the reference of the KL term
-    updating = kept + 4 * trained + (2 * sizes.parameters if bf16 else 0)
+    kept = 4 * shape.parameters + 8 * trained + (4 * trained if spec.lora else 0)
+    kept += 4 * shape.parameters if dapo.beta else 0  # the reference of the KL term
+    updating = kept + 4 * trained + (2 * shape.parameters if bf16 else 0)
     if updating > usable:
         what = "all weights with" if spec.lora is None else "adapters beside the weights, with"
         raise UserError(
             f"base={spec.base!r} is refused on this GPU: training {what} gradients and Adam's moments takes "
-            f"{_gib(updating)} GiB of its {_gib(usable)}; accepted: "
+            f"{gib(updating)} GiB of its {gib(usable)}; accepted: "
             + ("lora: {rank: 16}, " if spec.lora is None else "")
             + "a smaller base, or backend: verl, on several GPUs"
         )
     fit = Fit(bf16, dapo.accumulation, dapo.gradient_checkpointing)
     if spec.vllm is None:
-        _check_generation(spec, sizes, length, usable - kept)
+        _check_generation(spec, shape, length, usable - kept)
     elif spec.vllm.mode == "colocate":
-        fit = _beside_vllm(spec, spec.vllm, sizes, length, kept, usable, gpu, fit)
+        fit = _beside_vllm(spec, spec.vllm, shape, length, kept, usable, gpu, fit)
         if not spec.vllm.enable_sleep_mode:
             usable -= int((fit.gpu_memory_utilization or 0.0) * gpu.total)
-    validating = kept + 2 * 4 * sizes.parameters  # base and the trained model, as they are saved
+    validating = kept + 2 * 4 * shape.parameters  # base and the trained model, as they are saved
     if spec.validation.every and spec.validation.engine.device != "cpu" and validating > usable:
         raise UserError(
             f"validation.every={spec.validation.every} is refused on this GPU: two models more take "
-            f"{_gib(validating - kept)} GiB, and {_gib(usable - kept)} are left beside the training; accepted: 0, or "
+            f"{gib(validating - kept)} GiB, and {gib(usable - kept)} are left beside the training; accepted: 0, or "
             "validation.engine.device: cpu"
         )
-    return _pieces(spec, sizes, prompt_tokens, usable - updating, fit)
+    return _pieces(spec, shape, prompt_tokens, usable - updating, fit)
 
 
 def fit_here(spec: TrainSpec, base: str, prompts: Iterable[Any]) -> Fit | None:
@@ -153,7 +113,7 @@ def fit_here(spec: TrainSpec, base: str, prompts: Iterable[Any]) -> Fit | None:
         return None
     config = AutoConfig.from_pretrained(base, trust_remote_code=spec.trust_remote_code)
     tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=spec.trust_remote_code)
-    return fit_gpu(spec, Sizes.of(config, spec.trust_remote_code), longest(tokenizer, prompts), Gpu.here())
+    return fit_gpu(spec, ModelShape.of(config, spec.trust_remote_code), longest(tokenizer, prompts), Gpu.here())
 
 
 def longest(tokenizer: Any, prompts: Iterable[Any]) -> int:
@@ -167,16 +127,16 @@ def longest(tokenizer: Any, prompts: Iterable[Any]) -> int:
     return max(len(ids) for ids in tokenizer(sorted(texts), add_special_tokens=True)["input_ids"])
 
 
-def _pieces(spec: TrainSpec, sizes: Sizes, prompt_tokens: int, room: int, fit: Fit) -> Fit:
+def _pieces(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, room: int, fit: Fit) -> Fit:
     """Find the fewest pieces of an update whose activations and logits fit."""
     dapo = spec.dapo
     width = 2 if fit.bf16 else 4
 
     def piece(rows: int, checkpointing: bool) -> int:
-        inside = width * (10 * sizes.hidden + 4 * sizes.intermediate)  # what a layer keeps of a token
-        layers = inside + width * sizes.hidden * sizes.layers if checkpointing else inside * sizes.layers
+        inside = width * shape.layer_activations
+        layers = inside + width * shape.hidden * shape.layers if checkpointing else inside * shape.layers
         tokens = prompt_tokens + dapo.max_response_tokens
-        return rows * (tokens * layers + (dapo.max_response_tokens + 1) * sizes.vocab * _LOGIT)
+        return rows * (tokens * layers + (dapo.max_response_tokens + 1) * shape.vocab * _LOGIT)
 
     asked = fit.accumulation
     steps = [n for n in range(asked, dapo.minibatch + 1) if dapo.minibatch % n == 0]
@@ -195,13 +155,13 @@ def _pieces(spec: TrainSpec, sizes: Sizes, prompt_tokens: int, room: int, fit: F
                 )
     raise UserError(
         f"dapo.max_response_tokens={dapo.max_response_tokens} is refused on this GPU: the update of a single response "
-        f"takes {_gib(piece(1, True))} GiB and {_gib(room)} are left beside the weights; accepted: fewer of them, or "
+        f"takes {gib(piece(1, True))} GiB and {gib(room)} are left beside the weights; accepted: fewer of them, or "
         "backend: verl, on several GPUs"
     )
 
 
 def _beside_vllm(
-    spec: TrainSpec, vllm: Vllm, sizes: Sizes, length: int, kept: int, usable: int, gpu: Gpu, fit: Fit
+    spec: TrainSpec, vllm: Vllm, shape: ModelShape, length: int, kept: int, usable: int, gpu: Gpu, fit: Fit
 ) -> Fit:
     """Find vLLM's share of the GPU, with a context of a prompt and a response."""
     context = vllm.max_model_length or length
@@ -210,10 +170,10 @@ def _beside_vllm(
             f"vllm.max_model_length={context} is less than the longest prompt and a response, {length} tokens; "
             "accepted: at least that, or leave it out"
         )
-    least = (2 * sizes.parameters + 2 * sizes.kv * context + VLLM_OWN) / gpu.total  # bfloat16, a single response
+    least = (vllm_bytes([shape], [shape], 2, context) + VLLM_OWN) / gpu.total  # bfloat16, a single response
     most = (usable - kept) / gpu.total
     # all responses of a step at once, if there is room; without sleep mode vLLM keeps its share while an update is made
-    wanted = least + 2 * sizes.kv * context * (spec.dapo.responses - 1) / gpu.total
+    wanted = least + 2 * shape.kv * context * (spec.dapo.responses - 1) / gpu.total
     share = vllm.gpu_memory_utilization
     if share is None:
         share = min(wanted, most if vllm.enable_sleep_mode else max(least, most / 2))
@@ -227,26 +187,19 @@ def _beside_vllm(
     return replace(fit, gpu_memory_utilization=share, max_model_length=context)
 
 
-def _check_generation(spec: TrainSpec, sizes: Sizes, length: int, room: int) -> None:
+def _check_generation(spec: TrainSpec, shape: ModelShape, length: int, room: int) -> None:
     """Check that transformers, which decodes all responses of a step at once, has room for their keys and values."""
-    each = length * sizes.kv * 4 * 2 + sizes.vocab * 8  # a cache that is copied as it grows
+    each = length * shape.kv * 4 * 2 + shape.vocab * 8  # a cache that is copied as it grows
     if spec.dapo.responses * each > room:
         raise UserError(
             f"dapo.prompts x samples={spec.dapo.responses} is refused on this GPU: transformers decodes them at once, "
-            f"which takes {_gib(spec.dapo.responses * each)} GiB, and {_gib(room)} are left beside the weights; "
+            f"which takes {gib(spec.dapo.responses * each)} GiB, and {gib(room)} are left beside the weights; "
             f"accepted: up to {max(0, room // each)}, fewer max_response_tokens, or vllm: {{}}"
         )
 
 
-def _adapter(sizes: Sizes, rank: int) -> int:
+def _adapter(shape: ModelShape, rank: int) -> int:
     """Count the parameters of an adapter of all projections, roughly."""
-    heads = sizes.kv // (2 * sizes.layers)
-    return (
-        rank
-        * sizes.layers
-        * (2 * 2 * sizes.hidden + 2 * (sizes.hidden + heads) + 3 * (sizes.hidden + sizes.intermediate))
-    )
-
-
-def _gib(size: float) -> str:
-    return f"{max(size, 0) / GIB:.3g}"
+    keys = shape.kv_heads * shape.head_dim
+    inputs_and_outputs = 4 * shape.hidden + 2 * (shape.hidden + keys) + 3 * (shape.hidden + shape.intermediate)
+    return rank * shape.layers * inputs_and_outputs

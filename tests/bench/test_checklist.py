@@ -15,7 +15,7 @@ import torch
 
 from harness.bench import checklist, checks, random_weights
 from harness.bench.steps import STEPS
-from harness.decode.checkpoints import read_checkpoints
+from harness.decode.compat import check_pair
 from harness.decode.plan import rule_of
 from harness.errors import UserError
 from harness.policy.gates import gates
@@ -74,7 +74,7 @@ from harness.spec import Pair
 forward = Both.forward
 def overwritten(self, input_ids, *args, **more):
     hidden = forward(self, input_ids, *args, **more)
-    width = self.hidden_size
+    width = self.widths["rl"]
     if 76 <= len(input_ids) <= 512:
         hidden[:, :width] = hidden[:, width:]
     return hidden
@@ -166,9 +166,9 @@ def test_what_is_measured_twice_is_compared():
 
 def test_shapes_are_those_of_the_models_with_a_whole_vocabulary(tmp_path):
     pair = random_weights.write_shape(tmp_path, "tiny")
-    found = read_checkpoints(pair)
+    found = check_pair(pair)
     assert found.vocab_size == random_weights.VOCAB
-    assert found.config.num_hidden_layers == random_weights.SHAPES["tiny"][1]
+    assert found.configs["rl"].num_hidden_layers == random_weights.SHAPES["tiny"][1]
 
 
 def test_random_weights_have_the_nuclei_of_a_language_model():

@@ -82,7 +82,7 @@ def logits(engine):
 
     def recording(hidden_states):
         rl = compute(model, hidden_states)
-        rows.append((model.base_logits.clone(), rl.clone()))
+        rows.append((model.logits["base"].clone(), rl.clone()))
         return rl
 
     model.compute_logits = recording

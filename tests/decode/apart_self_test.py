@@ -22,7 +22,7 @@ def requests_of(positions):
 @contextmanager
 def forward(model, change):
     """Changes what the pair's forward returns; `change` gets the two halves and the positions."""
-    compute, half = type(model).forward, model.hidden_size
+    compute, half = type(model).forward, model.widths["rl"]
 
     def changed(input_ids, positions, *args, **kwargs):
         both = compute(model, input_ids, positions, *args, **kwargs)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from harness import cli
 from harness.bench.random_pair import random_pair
 from harness.decode import open_engine
-from harness.decode.checkpoints import read_checkpoints
+from harness.decode.compat import check_pair
 from harness.decode.types import BrokenLogits
 from harness.decode.weights import PICKLE
 from harness.errors import UserError
@@ -256,7 +256,7 @@ def hub(monkeypatch):
 
 def refusal(name):
     with pytest.raises(UserError) as error:
-        read_checkpoints(tiny_pair().replace(rl=name))
+        check_pair(tiny_pair().replace(rl=name))
     return str(error.value)
 
 
@@ -299,7 +299,7 @@ def test_nan_in_mid_run_names_model_request_and_position(breakable, role):
     requests = make_requests(12, samples=1, max_tokens=24)
     with open_engine(breakable, EngineSpec(backend="transformers")) as engine:
         token, broken, at = read_once(engine.generate(requests))
-        model = {"base": engine.base_model, "rl": engine.rl_model}[role]
+        model = engine.models[role]
         model.get_input_embeddings().weight.data[token] = float("nan")
         with pytest.raises(BrokenLogits) as error:
             list(engine.generate(requests))
@@ -322,7 +322,7 @@ def test_what_was_finished_is_kept_and_a_mended_model_does_the_rest(breakable, t
     with open_engine(breakable, EngineSpec(backend="transformers", max_num_seqs=2)) as engine:
         [whole] = evaluate(engine, *asked, limit=8, records=tmp_path / "whole")
         token, broken, _ = read_once(stored(tmp_path / "whole").rollouts())
-        embeddings = engine.rl_model.get_input_embeddings().weight.data
+        embeddings = engine.models["rl"].get_input_embeddings().weight.data
         sound = embeddings[token].clone()
         embeddings[token] = float("nan")
         with pytest.raises(BrokenLogits, match=re.escape(f"problem={broken.problem!r}")):

@@ -113,7 +113,7 @@ def test_both_engines_agree_beyond_the_positions(narrow):
 def test_the_warning_counts_prompts_and_tells_the_rooms(narrow):
     engine = open_engine(narrow(), EngineSpec(backend="transformers"), lazily=True)
     requests = [asked("base", PROMPT[:n], Sampling(max_tokens=20)) for n in (8, 15, 25, 25, 30)]
-    plans = plan_requests(requests, engine.checkpoints, engine.context)
+    plans = plan_requests(requests, engine.checkpoints)
     with pytest.warns(UserWarning, match="no room after 2 of 4 prompts: responses are cut after 10 to 15 tokens"):
         engine.context.warn_of_cuts(plans)
     with warnings.catch_warnings():

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from harness.decode import Request, open_engine
-from harness.decode.vllm_pair import batch_invariance, engine
+from harness.decode.compat import check_pair, heads_of_two_sizes
+from harness.decode.vllm_pair import batch_invariance, engine, start
 from harness.errors import UserError
 from harness.progress import showing
 from harness.records.config import RecordConfig
@@ -21,7 +22,8 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 @pytest.fixture
 def on_a_gpu(monkeypatch):
     """As far as the arguments of the engine are concerned."""
-    monkeypatch.setattr(engine, "on_cpu", lambda: False)
+    for module in (engine, start):
+        monkeypatch.setattr(module, "on_cpu", lambda: False)
 
 
 def largest_graph(pair, **settings):
@@ -164,24 +166,27 @@ def test_an_engine_is_not_opened_among_the_other_kinds_kernels(monkeypatch):
 HEADS = ((32, 64, True), (64, 128, True), (128, 64, True), (96, 128, False), (64, 64, False))
 
 
+def said_of_heads(pair, rl, base, **settings):
+    """What the check says of the pair, were its heads of these sizes."""
+    spec = EngineSpec(backend="vllm", **settings)
+    found = check_pair(pair, spec)
+    for role, size in (("rl", rl), ("base", base)):
+        found.configs[role].head_dim = size
+    return list(heads_of_two_sizes(found, spec))
+
+
 @pytest.mark.parametrize(("rl", "base", "unequal"), HEADS)
 def test_heads_of_two_sizes_are_refused_where_tritons_attention_runs(peaked_pair, on_a_gpu, rl, base, unequal):
     triton = {"attention_backend": "TRITON_ATTN"}
-    for settings, runs in (({"dtype": "float32"}, True), ({"dtype": "bfloat16"}, False),
-                           ({"dtype": "bfloat16", "vllm_args": triton}, True)):  # fmt: skip
-        made = open_engine(peaked_pair, EngineSpec(backend="vllm", **settings), lazily=True)
-        made.checkpoints.config.head_dim, made.checkpoints.base_config.head_dim = rl, base
-        if runs and unequal:
-            with pytest.raises(UserError, match=rf"base: {base}, rl: {rl}\).*; accepted: dtype=bfloat16"):
-                made._refuse_unequal_heads()
-        else:
-            made._refuse_unequal_heads()
+    assert not said_of_heads(peaked_pair, rl, base, dtype="bfloat16")
+    for settings in ({"dtype": "float32"}, {"dtype": "bfloat16", "vllm_args": triton}):
+        said = said_of_heads(peaked_pair, rl, base, **settings)
+        assert len(said) == unequal
+        assert not said or f"base: {base}, rl: {rl}): " in said[0]
 
 
 def test_a_cpu_takes_heads_of_two_sizes(peaked_pair):
-    made = open_engine(peaked_pair, EngineSpec(backend="vllm", dtype="float32"), lazily=True)
-    made.checkpoints.base_config.head_dim = 128
-    made._refuse_unequal_heads()
+    assert not said_of_heads(peaked_pair, 32, 128, dtype="float32")
 
 
 def test_ranks_do_not_fuse_their_sums_where_the_models_widths_differ(peaked_pair):
@@ -193,7 +198,7 @@ def test_ranks_do_not_fuse_their_sums_where_the_models_widths_differ(peaked_pair
             peaked_pair, EngineSpec(backend="vllm", tensor_parallel_size=ranks, vllm_args=own), lazily=True
         )
         for each in (made, asked):
-            each.checkpoints.base_config.hidden_size = width or each.checkpoints.config.hidden_size
+            each.checkpoints.configs["base"].hidden_size = width or each.checkpoints.configs["rl"].hidden_size
         without = {"pass_config": {"fuse_allreduce_rms": False}}
         assert made._arguments().get("compilation_config") == (None if fuses else without)
         passes = {"fuse_norm_quant": True, "fuse_allreduce_rms": fuses}

@@ -11,7 +11,7 @@ from harness.spec import EngineSpec
 def test_the_head_is_computed_in_float32(peaked_pair, dtype):
     ids = list(range(5, 45))
     with open_engine(peaked_pair, EngineSpec(backend="transformers", dtype=dtype)) as engine:
-        for logits, model in zip(engine.logits(ids), (engine.base_model, engine.rl_model), strict=True):
+        for logits, model in zip(engine.logits(ids), engine.models.values(), strict=True):
             hidden = model.model(torch.tensor([ids])).last_hidden_state[0]
             assert hidden.dtype == getattr(torch, dtype)
             exact = hidden.double() @ model.lm_head.weight.double().T

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from harness.bench.random_pair import random_adapter, random_pair
 from harness.decode import Request, open_engine
-from harness.decode.checkpoints import read_checkpoints
+from harness.decode.compat import check_pair
 from harness.decode.plan import DELTA_LIMIT
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair, Sampling
@@ -108,7 +108,7 @@ def pairs(tmp_path_factory):
     whole = variant(untied.base, place / "adapted", tied=True)
     found[SIZES] = of_two_sizes(place / "sizes")
     found[THREE] = found[SIZES].replace(
-        rl=variant(found[SIZES].base, place / "three", change=moved), target=found[SIZES].rl
+        rl=variant(found[SIZES].base, place / "three", change=moved), recipient=found[SIZES].rl
     )
     found[ADDED] = of_two_vocabularies(place / "added")
     found["adapter on another head"] = Pair(base=other, rl=random_adapter(place / "adapter", whole, step=0.01).rl)
@@ -167,7 +167,7 @@ def test_whoever_ties_its_head_and_of_any_size_both_engines_give_the_same_tokens
 @pytest.mark.vllm
 @pytest.mark.filterwarnings("ignore:.*only rl has 4 tokens")
 def test_only_rl_alone_writes_the_tokens_that_rl_alone_has(pairs, opened):
-    known = read_checkpoints(pairs[ADDED])
+    known = check_pair(pairs[ADDED])
     assert known.vocab_size == known.shared + 4
     own = {rollout.request.decoding.label(): max(rollout.token_ids) >= known.shared for rollout in opened[ADDED]}
     assert own == {label: label == "rl" for label in own}
@@ -188,14 +188,14 @@ def test_what_a_token_of_rls_own_rules_out_is_refused(pairs):
         [one] = engine.generate([replace(prompt, decoding=DECODINGS[3])])  # base reads the prompt with a stand-in
         assert np.isfinite(one.trace.table).all()
         assert max(one.prompt_token_ids) >= engine.checkpoints.shared > max(one.token_ids)
-    with pytest.raises(UserError, match=r"has 4 ids that base=.* does not know, which is refused with target="):
-        read_checkpoints(pairs[ADDED].replace(target=pairs[ADDED].rl))
+    with pytest.raises(UserError, match=r"has 4 ids that base=.* does not know, which is refused with recipient="):
+        check_pair(pairs[ADDED].replace(recipient=pairs[ADDED].rl))
 
 
 def test_tokens_that_base_alone_has_are_named_and_never_written(pairs):
     turned = Pair(base=pairs[ADDED].rl, rl=pairs[ADDED].base)
     with pytest.warns(UserWarning, match=r"only base has 4 tokens \('</think>', .*\); rules of both decode over the"):
-        found = read_checkpoints(turned)
+        found = check_pair(turned)
     assert found.shared == found.vocab_size
 
 
@@ -203,7 +203,7 @@ def test_the_reference_takes_the_head_that_is_in_the_file(pairs):
     """The oracle of the oracle: logits = head x hidden state, with the tensors as they were saved."""
     for name in ("base tied, rl other", "base equal, rl untied"):
         with open_engine(pairs[name], EngineSpec(backend="transformers")) as engine:
-            for role, model in (("base", engine.base_model), ("rl", engine.rl_model)):
+            for role, model in engine.models.items():
                 saved = load_file(Path(getattr(pairs[name], role), "model.safetensors"))
                 hidden = model.model(torch.arange(5, 25)[None]).last_hidden_state[0]
                 logits = engine.logits(list(range(5, 25)))[role == "rl"]

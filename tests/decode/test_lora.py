@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from harness.bench.random_pair import random_adapter
 from harness.decode import open_engine
-from harness.decode.checkpoints import read_checkpoints
+from harness.decode.compat import check_pair
 from harness.errors import UserError
 from harness.records.config import fingerprint
 from harness.spec import EngineSpec, Pair
@@ -159,7 +159,7 @@ def copy_of(adapted, tmp_path):
 
 def refused(pair, *words):
     with pytest.raises(UserError) as error:
-        read_checkpoints(pair)
+        check_pair(pair)
     assert "\n" not in str(error.value)
     for word in (*words, "accepted"):
         assert word in str(error.value)
@@ -197,8 +197,11 @@ def one(name, shape):
         (rename("lora_A", "lora_magnitude_vector"), "lora_magnitude_vector"),
         (one("model.layers.0.mlp.up_proj.lora_A", (3, 64)), "lora_A of shape (3, 64) and lora_B of shape (192, 4)"),
         (one("model.layers.1.self_attn.k_proj.lora_A", (4, 64)), "lora_B of shape ()"),
-        (rename("layers.1", "layers.7"), "has 2 layers"),
-        (rename("up_proj", "k_proj"), "do not fit: the adapter's model.layers.0.mlp.k_proj is 64 to 192"),
+        (
+            rename("layers.1", "layers.7"),
+            "the adapter's model.layers.7.mlp.down_proj is (64, 192), the model's is not there",
+        ),
+        (rename("up_proj", "k_proj"), "do not fit: the adapter's model.layers.0.mlp.k_proj is (192, 64)"),
         (lambda tensors: tensors.clear(), "without a single tensor"),
     ],
     ids=["lm_head", "dora", "ranks", "half", "layer", "size", "nothing"],
@@ -242,18 +245,18 @@ def test_a_base_whose_adapters_cannot_be_served(copy_of, tmp_path, entry, value,
 
 def test_another_base_is_a_warning(copy_of, adapted):
     with pytest.warns(UserWarning, match=r"says it was trained on 'Qwen/Qwen3-4B'; it is applied to base="):
-        read_checkpoints(copy_of(base_model_name_or_path="Qwen/Qwen3-4B"))
+        check_pair(copy_of(base_model_name_or_path="Qwen/Qwen3-4B"))
 
 
 def test_the_adapters_own_tokenizer_is_used_and_checked(copy_of, peaked_pair):
     pair = copy_of()
-    assert read_checkpoints(pair).tokenizer.name_or_path == pair.base
+    assert check_pair(pair).tokenizer.name_or_path == pair.base
     for file in Path(peaked_pair.rl).glob("*token*"):
         shutil.copy(file, pair.rl)
     place = Path(pair.rl, "tokenizer_config.json")
     config = json.loads(place.read_text())
     place.write_text(json.dumps({**config, "eos_token": "<|im_end|>", "chat_template": "mine"}))
-    found = read_checkpoints(pair)
+    found = check_pair(pair)
     assert (found.tokenizer.name_or_path, found.tokenizer.chat_template) == (pair.rl, "mine")
     assert found.eos_token_ids == {1, 3}
     tokens = json.loads(Path(pair.rl, "tokenizer.json").read_text())
@@ -270,9 +273,9 @@ def test_an_adapter_on_the_hub(adapted, tmp_path, monkeypatch):
     (place / "refs").mkdir()
     (place / "refs" / "main").write_text(commit)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    found = read_checkpoints(adapted.replace(rl="someone/adapter"))
+    found = check_pair(adapted.replace(rl="someone/adapter"))
     assert found.adapter.name == "someone/adapter"
-    assert found.adapter.scales == read_checkpoints(adapted).adapter.scales
+    assert found.adapter.scales == check_pair(adapted).adapter.scales
     assert not found.small
 
 

@@ -57,7 +57,7 @@ def plans_of(n, **fields):
     decoding = Decoding(mode="power", **fields)
     requests = [Request("", "little", i, decoding, OWN, prompt_token_ids=(9,)) for i in range(n)]
     row = Rule(primary="rl")
-    return [Plan(request, (9,), LENGTH, row, request_key(0, "little", request.sample)) for request in requests]
+    return [Plan(row, request_key(0, "little", request.sample), 1, None, request, (9,), LENGTH) for request in requests]
 
 
 def log_p(tokens, since=0, temperature=1.0):
@@ -175,7 +175,7 @@ def test_both_engines_give_the_same_chains(vllm_engine, transformers_engine):
         list(transformers_engine.generate([replace(requests[0], stop=("x",))]))
     with pytest.raises(UserError, match="trace=0 is refused with mode=power"):
         list(transformers_engine.generate([replace(requests[0], trace=0)]))
-    with pytest.raises(UserError, match=r"mode=power is refused with temperature=1 and top-p 0\.7"):
+    with pytest.raises(UserError, match=r"mode=power is refused with T = 1, top-p 0\.7"):
         list(transformers_engine.generate([replace(requests[0], sampling=Sampling())]))
 
 

@@ -73,7 +73,7 @@ def processor_and_logits(vocab=40, padded=48):
     generator = torch.Generator().manual_seed(1)
     base = torch.randn(6, padded, generator=generator) * 2
     rl = base + torch.randn(6, padded, generator=generator) * 0.3
-    context = {CONTEXT_KEY: SimpleNamespace(base_logits=base, combination=Pair(vocab))}
+    context = {CONTEXT_KEY: SimpleNamespace(logits={"base": base}, combination=Pair(vocab))}
     config = SimpleNamespace(
         compilation_config=SimpleNamespace(static_forward_context=context),
         scheduler_config=SimpleNamespace(max_num_seqs=16),
@@ -96,9 +96,12 @@ def v2_context(slots, position):
 def params(row, key, start=0, **others):
     from vllm import SamplingParams
 
-    from harness.decode.vllm_pair.processor import extra_args
+    from harness.decode.types import Plan
+    from harness.decode.vllm_pair.processor import EXTRA_ARG
 
-    return SamplingParams(temperature=0.0, extra_args=extra_args(row, key, start, **others))
+    return SamplingParams(
+        temperature=0.0, extra_args={EXTRA_ARG: Plan(row, key, start, **{"end": None, **others}).plain()}
+    )
 
 
 def expected(base, rl, rows, keys, positions, vocab, memory=None, starts=None):
@@ -182,7 +185,7 @@ def test_v1_follows_requests_through_removals_moves_and_swaps():
         )
     )
     order = [2, 3, 0]  # which request now sits in batch rows 0, 1, 2
-    config.compilation_config.static_forward_context["rlvr_pair"].base_logits = base[:3]
+    config.compilation_config.static_forward_context["rlvr_pair"].logits["base"] = base[:3]
     got = forced(processor.apply(rl[:3].clone()))
     want = expected(base[:3], rl[:3], [ROWS[k] for k in order], [keys[k] for k in order], [4] * 3, vocab)
     assert [token for token, _ in got] == want.token.tolist()
@@ -345,7 +348,7 @@ def test_a_preempted_request_looks_back_at_what_it_wrote_before(interface, seed)
             for slot in order
         ]
         base, rl = (torch.stack(each) for each in zip(*logits, strict=True))
-        config.compilation_config.static_forward_context["rlvr_pair"].base_logits = base
+        config.compilation_config.static_forward_context["rlvr_pair"].logits["base"] = base
         if interface == "V1":
             got = forced(processor.apply(rl))
         else:
@@ -366,7 +369,7 @@ def test_a_request_whose_past_was_given_away_is_refused():
     states = SimpleNamespace(max_num_reqs=1, device=torch.device("cpu"))
     processor = make(config, states)
     requests = [params(SPIKE, i, START) for i in range(3)]
-    config.compilation_config.static_forward_context["rlvr_pair"].base_logits = base[:1]
+    config.compilation_config.static_forward_context["rlvr_pair"].logits["base"] = base[:1]
     for given, position, known in (
         (requests[0], 10, True), (requests[0], 11, True), (requests[1], 10, True), (requests[0], 12, True),
         (requests[2], 10, True), (requests[2], 11, True), (requests[0], 13, True), (requests[1], 11, False),

@@ -56,13 +56,14 @@ def processor_of(model, rows):
     """Runner V2's processor with these rows in its slots."""
     from vllm import SamplingParams
 
+    from harness.decode.types import Plan
     from harness.decode.vllm_pair.plugin import CONTEXT_KEY
-    from harness.decode.vllm_pair.processor import PairProcessor, extra_args
+    from harness.decode.vllm_pair.processor import EXTRA_ARG, PairProcessor
 
     config = SimpleNamespace(compilation_config=SimpleNamespace(static_forward_context={CONTEXT_KEY: model}))
     made = PairProcessor(config, SimpleNamespace(max_num_reqs=64, device=torch.device("cpu")))
     for slot, row in enumerate(rows):
-        fields = {} if row is None else extra_args(row, slot, 3)
+        fields = {} if row is None else {EXTRA_ARG: Plan(row, slot, 3, None).plain()}
         made.add_request(slot, SamplingParams(temperature=0.0, extra_args=fields))
     n = len(rows)
     slots = torch.arange(n, dtype=torch.int32)
@@ -72,15 +73,9 @@ def processor_of(model, rows):
 @pytest.mark.parametrize("shared", [None, 151_643])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_step_finds_every_kernel_compiled_that_the_rehearsal_has_run(keys, shared, dtype):
-    from harness.decode.vllm_pair.model import RLVRPairForCausalLM
-
     base, rl = (torch.zeros(3, WIDTH, dtype=dtype) for _ in range(2))
-    model = SimpleNamespace(
-        combination=AddedTokens(VOCAB, shared) if shared else Pair(VOCAB), base_logits=base, _rehearsed=False
-    )
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("harness.decode.vllm_pair.model.PROFILED", ("cpu",))
-        RLVRPairForCausalLM._hand_over(model, base, rl)
+    model = SimpleNamespace(combination=AddedTokens(VOCAB, shared) if shared else Pair(VOCAB), logits={"base": base})
+    step.rehearse({"base": base, "rl": rl}, model.combination)
     rehearsed = set(keys)
     assert {name for name, *_ in rehearsed} == {"summarise", "normalise", "gather", "decide", "force"}
     for rows in ([rule("kl", tau=0.1)] * 3, [rule(None), None, rule("coupling")]):
@@ -96,7 +91,7 @@ def test_no_step_holds_more_than_the_rehearsal(keys):
     n, vocab = 48, 20_000
     base, rl = (torch.randn(n, vocab, generator=torch.Generator().manual_seed(i)) for i in range(2))
     numbers = torch.arange(n)
-    held = _growth(lambda: step.rehearse(base, rl, Pair(vocab)))
+    held = _growth(lambda: step.rehearse({"base": base, "rl": rl}, Pair(vocab)))
     ways = {
         "trace": rule("kl", tau=0.1, trace=10), "coupling": rule("coupling", gamma=0.1, temperature=0.9, top_p=0.9),
         "js": rule("js", tau=0.1, gamma=0.1, plausibility=0.1),

@@ -26,46 +26,47 @@ class InPool(torch.nn.Module):
         return hidden[:, :1].expand(-1, VOCAB) * 1.0
 
 
-def classes():
-    from harness.decode.vllm_pair.lora import RLVRLoRAPairForCausalLM
-    from harness.decode.vllm_pair.model import RLVRPairForCausalLM, RLVRPairOnTargetForCausalLM
+def made(monkeypatch, *roles):
+    """Our model of submodels whose outputs are 100, 200 and 400 more than what they read, in one pool."""
+    from harness.decode.vllm_pair.model import RLVRPairForCausalLM
 
-    return [RLVRPairForCausalLM, RLVRLoRAPairForCausalLM, RLVRPairOnTargetForCausalLM]
-
-
-@pytest.mark.parametrize("which", [0, 1, 2], ids=["pair", "LoRA pair", "pair on target"])
-def test_rls_hidden_states_survive_bases_forward(which, monkeypatch):
-    made = classes()[which]
     pool = torch.zeros(8, HIDDEN)
 
-    def build(self, vllm_config, prefix):
-        self.rl, self.base, self.target = (InPool(pool, value) for value in (100.0, 200.0, 400.0))
+    def build(self, role, vllm_config, prefix):
+        setattr(self, role, InPool(pool, {"rl": 100.0, "base": 200.0, "recipient": 400.0}[role]))
+        self.widths[role] = HIDDEN
 
-    monkeypatch.setattr(made, "build", build)
+    monkeypatch.setattr(RLVRPairForCausalLM, "build", build)
+    facts = {"models": dict.fromkeys(roles), "adapter": False, "vocab": VOCAB - 1, "shared": VOCAB - 1}
     config = SimpleNamespace(
-        model_config=SimpleNamespace(hf_config=SimpleNamespace(hidden_size=HIDDEN, rlvr_vocab=VOCAB - 1)),
+        model_config=SimpleNamespace(hf_config=SimpleNamespace(rlvr=facts)),
         compilation_config=SimpleNamespace(static_forward_context={}),
     )
-    model = made(vllm_config=config)
+    return RLVRPairForCausalLM(vllm_config=config), pool
+
+
+@pytest.mark.parametrize("roles", [("rl", "base"), ("base", "rl"), ("rl", "base", "recipient")])
+def test_hidden_states_survive_the_forward_of_the_next_model(roles, monkeypatch):
+    model, pool = made(monkeypatch, *roles)
     ids = torch.arange(3)
     hidden = model(ids, ids)
     assert hidden.data_ptr() != pool.data_ptr()
-    pool.fill_(-1.0)  # what runs next reuses base's output as well
+    pool.fill_(-1.0)  # what runs next reuses the last output as well
     rl = model.compute_logits(hidden)
-    ours, theirs = (400.0, 300.0) if which == 2 else (200.0, 100.0)  # target and target + RL - base; or base and RL
-    assert rl[:, 0].tolist() == [theirs, theirs + 1, theirs + 2]
-    assert model.base_logits[:, 0].tolist() == [ours, ours + 1, ours + 2]
+    ours, theirs = model.combination.policies({**model.logits, "rl": rl})
+    low, high = (400.0, 300.0) if len(roles) == 3 else (200.0, 100.0)  # recipient, recipient + RL - base; or base, RL
+    assert ours[:, 0].tolist() == [low, low + 1, low + 2]
+    assert theirs[:, 0].tolist() == [high, high + 1, high + 2]
 
 
-def test_every_class_that_runs_several_submodels_is_tested_here():
-    from harness.decode.vllm_pair import plugin
-    from harness.decode.vllm_pair.model import RLVRPairForCausalLM, RLVRSingleForCausalLM
-
-    known = {RLVRPairForCausalLM, *RLVRPairForCausalLM.__subclasses__()}
-    assert known == {*classes(), RLVRSingleForCausalLM}  # the last runs one
-    assert {each.__name__ for each in known} == {
-        plugin.ARCHITECTURE, plugin.LORA_ARCHITECTURE, plugin.SINGLE_ARCHITECTURE, plugin.TARGET_ARCHITECTURE
-    }  # fmt: skip
+def test_a_model_paired_with_itself_is_read_once(monkeypatch):
+    model, pool = made(monkeypatch, "rl")
+    ids = torch.arange(3)
+    hidden = model(ids, ids)
+    assert hidden.data_ptr() == pool.data_ptr()
+    rl = model.compute_logits(hidden)
+    assert model.logits == {}
+    assert [each.data_ptr() for each in model.combination.policies({"rl": rl})] == [rl.data_ptr()] * 2
 
 
 def test_the_first_step_rehearses_the_decision_where_memory_is_measured(monkeypatch):
@@ -74,22 +75,14 @@ def test_the_first_step_rehearses_the_decision_where_memory_is_measured(monkeypa
 
     seen = []
 
-    def noted(base, rl, combination):
-        seen.append((base.shape, rl.shape, combination.vocab))
-        rehearse(base, rl, combination)
-
-    def build(self, vllm_config, prefix):
-        self.rl, self.base = InPool(torch.zeros(8, HIDDEN), 1.0), InPool(torch.zeros(8, HIDDEN), 2.0)
+    def noted(logits, combination):
+        seen.append(({role: each.shape for role, each in logits.items()}, combination.vocab))
+        rehearse(logits, combination)
 
     monkeypatch.setattr(module, "rehearse", noted)
-    monkeypatch.setattr(module.RLVRPairForCausalLM, "build", build)
-    config = SimpleNamespace(
-        model_config=SimpleNamespace(hf_config=SimpleNamespace(hidden_size=HIDDEN, rlvr_vocab=VOCAB - 1)),
-        compilation_config=SimpleNamespace(static_forward_context={}),
-    )
     for profiled, times in (((), 0), (("cpu",), 1)):
         monkeypatch.setattr(module, "PROFILED", profiled)
-        model = module.RLVRPairForCausalLM(vllm_config=config)
+        model, _ = made(monkeypatch, "rl", "base")
         for _ in range(2):
             model.compute_logits(torch.zeros(5, 2 * HIDDEN))
-        assert seen == [((5, VOCAB), (5, VOCAB), VOCAB - 1)] * times
+        assert seen == [({"rl": (5, VOCAB), "base": (5, VOCAB)}, VOCAB - 1)] * times

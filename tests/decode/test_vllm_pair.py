@@ -132,7 +132,7 @@ def test_both_submodels_give_the_logits_of_transformers_under_chunked_prefill(vl
 
     def recording(hidden_states):
         rl = compute(model, hidden_states)
-        rows.append((model.base_logits.clone(), rl.clone()))
+        rows.append((model.logits["base"].clone(), rl.clone()))
         return rl
 
     model.compute_logits = recording

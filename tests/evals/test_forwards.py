@@ -40,7 +40,7 @@ def lot_of(*results, across=()):
 @pytest.mark.parametrize(("decoding", "two", "three"), [(BASE, 1, 1), (RL, 1, 3), (CONTROL, 2, 3), (EXTRA, 2, 3)])
 def test_a_token_costs_the_models_that_it_needs(decoding, two, three):
     assert (decoding.forwards(), decoding.forwards(3)) == (two, three)
-    for pair, models in (((), two), ({"target": "big"}, three)):
+    for pair, models in (((), two), ({"recipient": "big"}, three)):
         [setting] = settings_of([result(decoding, 1, pair=pair)])
         assert models_of(setting) == models
 

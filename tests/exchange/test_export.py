@@ -96,7 +96,7 @@ def test_two_models_are_never_one_models_name(found, tmp_path):
         "rlvr-dir/DAPO-Qwen-32B-with-Qwen2.5-32B-extrapolate-tau-0.3-gamma0.1",
     ]
     assert [system.single for system in systems] == [True, True, False, False]
-    target = result(Decoding(mode="rl"), pair={**HUB, "target": "org/Big"})
+    target = result(Decoding(mode="rl"), pair={**HUB, "recipient": "org/Big"})
     assert system_of(target).id == "rlvr-dir/DAPO-Qwen-32B-with-Qwen2.5-32B-on-Big-rl"
     assert not system_of(target).single
     power = system_of(result(Decoding(mode="power", primary="rl"), pair=HUB))

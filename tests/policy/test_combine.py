@@ -30,7 +30,7 @@ def test_the_laws_of_a_carried_change_are_those_of_the_formula():
 
 
 def test_carried_over_to_base_a_change_is_the_pair_itself():
-    ours, theirs = Carried().policies({**three(), "target": some(0)})
+    ours, theirs = Carried().policies({**three(), "recipient": some(0)})
     assert ours.equal(some(0))
     assert torch.allclose(theirs, some(1), atol=1e-6)
 

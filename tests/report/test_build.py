@@ -386,7 +386,7 @@ def test_more_gates_than_a_figure_can_hold_are_in_two_the_papers_first():
 def test_a_change_on_another_model_is_not_taken_for_the_papers_pair():
     """By no place of the three, not even where the target is the paper's own RL model."""
     for target in ("Qwen/Qwen2.5-72B", DAPO["rl"], f"/models/{DAPO['rl'].rpartition('/')[2]}"):
-        results = [result(one, pair={**DAPO, "target": target}) for one in GRID]
+        results = [result(one, pair={**DAPO, "recipient": target}) for one in GRID]
         made = build([*results, result(Decoding())])
         assert "beside-the-paper" not in tables(build(results))
         titles = {section.title for section in made.sections if section.title.startswith("Scores")}

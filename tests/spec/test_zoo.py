@@ -2,8 +2,8 @@
 
 import pytest
 
+from harness.decode.memory import shape_of
 from harness.errors import UserError
-from harness.price import sizes_of
 from harness.spec import Pair, find_pair, load_eval, parse, preset, zoo
 from harness.spec.pair import pair_of
 from harness.spec.published import KNOWN
@@ -45,7 +45,7 @@ def test_sizes_context_and_vocabulary_are_those_of_the_configuration_that_is_kno
     if pair.base not in KNOWN:
         assert "size" in pair.unverified
         return
-    sizes, _ = sizes_of(pair.base)
+    sizes = shape_of(pair.base)
     assert round(sizes.parameters / 1e9, 1) == pair.size
     assert KNOWN[pair.base][0] == pair.type
     assert (pair.context or [None])[0] in (None, sizes.context)

@@ -3,11 +3,12 @@
 import pytest
 from transformers import AutoTokenizer, Qwen2Config
 
+from harness.decode.memory import GIB, ModelShape
 from harness.errors import UserError
 from harness.tiny import tiny_pair
 from harness.train import load_train
 from harness.train.dapo import grpo_config
-from harness.train.gpu import GIB, Gpu, Sizes, fit_gpu, fit_here, longest
+from harness.train.gpu import Gpu, fit_gpu, fit_here, longest
 from harness.train.run import fitted, trl_arguments
 
 MATH_7B = Qwen2Config(
@@ -24,7 +25,7 @@ PROMPT = 512
 
 @pytest.fixture(scope="module")
 def sizes():
-    return {"7B": Sizes.of(MATH_7B), "1.5B": Sizes.of(MATH_1B)}
+    return {"7B": ModelShape.of(MATH_7B), "1.5B": ModelShape.of(MATH_1B)}
 
 
 def training(**changes):
@@ -127,7 +128,7 @@ def test_what_does_not_fit_is_refused_with_what_would(sizes, model, gpu, changes
 
 
 def test_a_response_that_no_update_has_room_for(sizes):
-    long = Sizes(**{**vars(sizes["1.5B"]), "context": 2**20})
+    long = ModelShape(**{**vars(sizes["1.5B"]), "context": 2**20})
     with pytest.raises(UserError, match=r"max_response_tokens=32768 is refused on this GPU: the update of a single"):
         fit_gpu(training(vllm={}, dapo={"max_response_tokens": 32_768}), long, PROMPT, H100)
 

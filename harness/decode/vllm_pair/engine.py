@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.decode.checkpoints import ties_head
-from harness.decode.context import positions
+from harness.decode.compat import ties_head
 from harness.decode.expo import groups_of_expo
 from harness.decode.plan import Plan, broken_logits, plan_requests, rollout
 from harness.decode.power import is_power
@@ -22,12 +21,7 @@ from harness.decode.trace import MAX_TOP, columns
 from harness.decode.types import BrokenLogits, Request, Rollout
 from harness.decode.vllm_pair import batch_invariance, channel
 from harness.decode.vllm_pair.output import Output
-from harness.decode.vllm_pair.plugin import (
-    ARCHITECTURE,
-    LORA_ARCHITECTURE,
-    SINGLE_ARCHITECTURE,
-    TARGET_ARCHITECTURE,
-)
+from harness.decode.vllm_pair.plugin import ARCHITECTURE
 from harness.decode.vllm_pair.self_test import TestedPair, self_test
 from harness.decode.vllm_pair.start import LEVEL, QUIET, clean_up, in_process, lost, on_cpu, prepare, start_vllm
 from harness.errors import UserError
@@ -107,7 +101,6 @@ class VllmPair(TestedPair):
         batch_invariance.switch(self.spec.deterministic)
         if self.dtype == "float32":
             exact_float32()
-        self._refuse_unequal_heads()
         self._eager = self._starts_eager()
         arguments = self._arguments()
         with phase("loading vLLM"):
@@ -132,28 +125,6 @@ class VllmPair(TestedPair):
             except BaseException:
                 self.close()
                 raise
-
-    def _refuse_unequal_heads(self) -> None:
-        """Turn down heads of two sizes where Triton's attention would run: its scratch has room for RL's alone.
-
-        FlashAttention and FlashInfer, which run the 16-bit types, plan with each layer's own heads (vLLM 0.32.0).
-
-        Raises:
-            UserError: naming the sizes.
-        """
-        if on_cpu() or (self.dtype != "float32" and "TRITON_ATTN" not in str(self.spec.vllm_args)):
-            return
-        sizes = {
-            role: getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-            for role, config in self.checkpoints.configs.items()
-            if (text := config.get_text_config())
-        }
-        if len({(size - 1).bit_length() for size in sizes.values()}) > 1:  # padded to powers of two
-            raise UserError(
-                f"dtype={self.dtype} is refused on a GPU for models whose attention heads differ in size "
-                f"({', '.join(f'{role}: {size}' for role, size in sizes.items())}): vLLM's Triton attention would "
-                "write beyond its memory; accepted: dtype=bfloat16 without TRITON_ATTN, or heads of one size"
-            )
 
     def _tell_room(self) -> None:
         """Tell how many responses of full length the KV cache holds; what is beyond is preempted and read again."""
@@ -238,46 +209,41 @@ class VllmPair(TestedPair):
         return self.spec.replace(enforce_eager=self._starts_eager())
 
     def _models(self) -> dict[str, Any]:
-        """Return what vLLM is opened on: RL, with base's weights beside it; or base, where RL is an adapter of it."""
+        """Return what vLLM is opened on: RL, with the others' weights beside it; or base, where RL is its adapter."""
         pair, found = self.pair, self.checkpoints
-        named: dict[str, Any] = {
-            "rlvr_architecture": found.architecture,
-            "rlvr_tied": ties_head(found.config),
-            "rlvr_base_tied": ties_head(found.base_config),
-            "rlvr_vocab": found.vocab_size,
-            **(
-                {"rlvr_shared": found.shared, "rlvr_stand_in": found.stand_in}
-                if found.shared < found.vocab_size
-                else {}
-            ),
-            **({"head_dtype": self.head_dtype} if self.head_dtype != self.dtype else {}),
-        }
         longest = max(self.context.length, self.context.rl_alone)  # base is computed where RL alone is read, too
-        if (built := positions(found.config)) and longest > built:
-            named["max_position_embeddings"] = longest  # else the table of rotary angles ends before
-        for role in pair.roles:
-            if (built := positions(found.configs[role])) and longest > built:
-                named[f"rlvr_{role}_positions"] = longest
-        if self.single:
-            overrides = {"architectures": [SINGLE_ARCHITECTURE], **named}
-            return {"model": pair.rl, "revision": pair.rl_revision, "hf_overrides": overrides}
-        if found.adapter is None:
-            named |= {"rlvr_base": pair.base, "rlvr_base_revision": pair.base_revision}
-            architecture = ARCHITECTURE
-            if pair.target is not None:
-                named |= {"rlvr_target": pair.target, "rlvr_target_revision": pair.target_revision}
-                named["rlvr_target_tied"] = ties_head(found.target_config)
-                architecture = TARGET_ARCHITECTURE
-            overrides = {"architectures": [architecture], **named}
-            return {"model": pair.rl, "revision": pair.rl_revision, "hf_overrides": overrides}
-        named |= {"rlvr_adapter": pair.rl, "rlvr_adapter_revision": pair.rl_revision}
-        own = found.tokenizer.name_or_path == pair.rl
+        first = "rl" if found.adapter is None else "base"
+        models = {}
+        for role in sorted(self.roles, key=lambda role: role != first):
+            config, (place, revision) = found.configs[role], pair.models[role]
+            models[role] = {
+                "place": place,
+                "revision": revision,
+                "tied": ties_head(config),
+                "positions": longest if role in self.context.beyond else None,  # else rotary angles end before
+            }
+        named: dict[str, Any] = {
+            "architectures": [ARCHITECTURE],
+            "rlvr": {
+                "models": models,
+                "adapter": found.adapter is not None,
+                "architecture": (found.configs["rl"].architectures or ["unknown"])[0],
+                "vocab": found.vocab_size,
+                "shared": found.shared,
+                "stand_in": found.stand_in,
+            },
+        }
+        if self.head_dtype != self.dtype:
+            named["head_dtype"] = self.head_dtype
+        if models[first]["positions"]:
+            named["max_position_embeddings"] = longest
+        tokenizer = pair.models["rl" if found.tokenizer.name_or_path == pair.rl else first]
         return {
-            "model": pair.base,
-            "revision": pair.base_revision,
-            "tokenizer": pair.rl if own else pair.base,
-            "tokenizer_revision": pair.rl_revision if own else pair.base_revision,
-            "hf_overrides": {"architectures": [LORA_ARCHITECTURE], **named},
+            "model": pair.models[first].place,
+            "revision": pair.models[first].revision,
+            "tokenizer": tokenizer.place,
+            "tokenizer_revision": tokenizer.revision,
+            "hf_overrides": named,
         }
 
     @property
@@ -303,8 +269,8 @@ class VllmPair(TestedPair):
         return self._generate(map(self._plan, waiting), 0, progress)  # a generator would not go on once it has ended
 
     def _plan(self, request: Request) -> Plan:
-        plan = plan_requests([request], self.checkpoints, self.context)[0]
-        if groups_of_expo([plan]) and not self.single:
+        plan = plan_requests([request], self.checkpoints)[0]
+        if groups_of_expo([plan]) and not self.pair.single:
             raise UserError("mode=expo is refused among requests that keep coming; accepted: generate")
         if is_power(plan):
             raise UserError("mode=power is refused among requests that keep coming; accepted: generate")
@@ -324,6 +290,7 @@ class VllmPair(TestedPair):
                 plan,
                 request=replace(plan.request, trace=0),
                 rule=replace(plan.rule, trace=0),
+                start=plan.start + len(broken.token_ids),
                 prompt_token_ids=(*plan.prompt_token_ids, *broken.token_ids),
                 max_new_tokens=1,
             )
@@ -335,7 +302,7 @@ class VllmPair(TestedPair):
             with suppress(UserError):
                 self.forget_prompts()
             self.ask_worker("rlvr_clear")
-        if self.pair.target is not None:
+        if len(self.roles) > 2:
             roles = None  # what was traced are the two policies that are decided between, each made of several models
         return broken_logits(plan, self.pair, self.dtype, len(broken.token_ids), roles or ())
 
@@ -414,13 +381,12 @@ class VllmPair(TestedPair):
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        from harness.decode.vllm_pair.processor import extra_args
+        from harness.decode.vllm_pair.processor import EXTRA_ARG
 
-        ends = self.checkpoints.eos_token_ids
         return SamplingParams(
             temperature=0.0,  # greedy over the forced row picks the decided token
             max_tokens=plan.max_new_tokens,
-            stop_token_ids=sorted(ends),
+            stop_token_ids=sorted(self.checkpoints.eos_token_ids),
             stop=list(plan.request.stop) or None,
             detokenize=kind is not None or bool(plan.request.stop),
             skip_special_tokens=True,
@@ -428,7 +394,7 @@ class VllmPair(TestedPair):
             logprobs=0 if plan.request.trace is None else 1 + columns(plan.request.trace),
             flat_logprobs=True,
             output_kind=kind or RequestOutputKind.FINAL_ONLY,
-            extra_args=extra_args(plan.rule, plan.key, len(plan.prompt_token_ids), min(ends, default=None)),
+            extra_args={EXTRA_ARG: plan.plain()},
         )
 
     def _submit(self, plan: Plan) -> str:
@@ -457,8 +423,8 @@ class VllmPair(TestedPair):
             first = int(broken.argmax())
             roles = None
             if trace is not None:
-                logp = {role: trace[first, FACTS.index(f"logp_{role}")] for role in ("base", "rl")}
-                roles = ("rl",) if self.single else tuple(role for role in logp if np.isnan(logp[role]))
+                logp = {role: trace[first, FACTS.index(f"logp_{role}")] for role in self.roles[:2]}
+                roles = tuple(role for role in logp if np.isnan(logp[role]))
             raise _Broken(plan, token_ids[:first], roles)
         return rollout(plan, self.tokenizer, token_ids, replaced, changed, delta_logp, reason, trace)
 

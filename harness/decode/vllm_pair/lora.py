@@ -5,7 +5,7 @@ the shells around them stay its own. Modules are shared, not parameters: backend
 and empty the parameter.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from itertools import chain
 from typing import Any
@@ -14,39 +14,25 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
-from vllm.config import VllmConfig
 from vllm.distributed import tensor_model_parallel_all_reduce
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 from vllm.model_executor.layers.linear import LinearBase, RowParallelLinear
-from vllm.model_executor.models.utils import maybe_prefix
 
-from harness.decode.adapter import read_adapter
-from harness.decode.vllm_pair.loading import load_whole
-from harness.decode.vllm_pair.model import RLVRPairForCausalLM, submodel
+from harness.decode.adapter import Adapter
 
 Terms = Mapping[str, tuple[torch.Tensor, torch.Tensor]]  # projection -> A (rank, inputs), B (outputs, rank)
 
 
-class RLVRLoRAPairForCausalLM(RLVRPairForCausalLM):
-    """`RLVRPairForCausalLM` opened on base; `config.rlvr_adapter` names the adapter that makes RL of it."""
+def lora_of(base: nn.Module, adapter: Adapter, make: Callable[..., nn.Module]) -> nn.Module:
+    """Return RL made out of base's modules and the adapter's terms; `make` builds a model like base.
 
-    def build(self, vllm_config: VllmConfig, prefix: str) -> None:
-        """Make `base`, and `rl` out of base's modules and the adapter's terms."""
-        config = self.config
-        adapter = read_adapter(config.rlvr_adapter, config.rlvr_adapter_revision)
-        if adapter is None:
-            raise ValueError(f"{config.rlvr_adapter} is no adapter")
-        shape = sha256(repr(sorted(adapter.shapes.items())).encode()).hexdigest()  # other terms, other compiled code
-        tied = config.rlvr_base_tied
-        self.checkpoints = {"base": vllm_config.model_config.model}
-        self.base = submodel(vllm_config, maybe_prefix(prefix, "base"), tied, rlvr_role="base")
-        with _Weightless():
-            self.rl = submodel(vllm_config, maybe_prefix(prefix, "rl"), tied, rlvr_role="rl", rlvr_adapter=shape)
-        share(self.rl, self.base, adapter.terms())
-
-    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        """Load all weights as base's; RL has none to load."""
-        return load_whole(self, self.checkpoints, ((f"base.{name}", weight) for name, weight in weights))
+    It is told what tells its compiled code from that of other terms.
+    """
+    shape = sha256(repr(sorted(adapter.shapes.items())).encode()).hexdigest()
+    with _Weightless():
+        rl = make(rlvr_adapter=shape)
+    share(rl, base, adapter.terms())
+    return rl
 
 
 class LoRALinear(nn.Module):

@@ -1,11 +1,12 @@
-"""The pair as one vLLM model: two complete submodels of any architecture vLLM knows, run side by side.
+"""The models of a pair as one vLLM model: complete submodels of any architecture vLLM knows, run side by side.
 
-Both submodels' attention layers land in the same KV cache manager, so paging, prefix cache, chunked prefill and
-preemption serve them together. The engine is opened on the RL checkpoint; base's weights are a secondary source.
+All submodels' attention layers land in the same KV cache manager, so paging, prefix cache, chunked prefill and
+preemption serve them together. vLLM is opened on one checkpoint; the others' weights are secondary sources.
 """
 
 import copy
 from collections.abc import Iterable
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -18,63 +19,71 @@ from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.model_executor.models.utils import init_vllm_registered_model, maybe_prefix
 from vllm.transformers_utils.config import get_config
 
+from harness.decode.adapter import read_adapter
 from harness.decode.vllm_pair.loading import load_whole
+from harness.decode.vllm_pair.lora import lora_of
 from harness.decode.vllm_pair.plugin import CONTEXT_KEY
 from harness.decode.vllm_pair.step import rehearse
-from harness.policy.combine import AddedTokens, Carried, Pair
+from harness.policy.combine import combination_of
 
 PROFILED = ("cuda", "xpu")  # devices whose memory vLLM measures in a dummy step before it sizes the KV cache
 
 
 class RLVRPairForCausalLM(nn.Module):
-    """Runs RL and base on the same tokens; `compute_logits` returns RL's logits and keeps base's beside them.
+    """Runs its models on the same tokens; `compute_logits` returns RL's logits and keeps the others' beside them.
 
-    `config.rlvr_architecture` names the submodels' class and `config.rlvr_base` the base checkpoint, whose own
-    configuration says how base is built; `config.rlvr_tied` and `config.rlvr_base_tied` say whose configuration ties
-    the output layer to the input embeddings.
+    `config.rlvr` says what they are:
+
+    - `models`: role -> `place`, `revision`, whether its own configuration ties the output layer to the input embeddings
+      (`tied`) and how many `positions` it is read at. vLLM was opened on the first of them. A model that is paired with
+      itself is `rl` alone: one set of weights, one forward.
+    - `adapter`: whether `rl` is a LoRA adapter, which makes RL of the first one, base.
+    - `architecture` names the submodels' class.
+    - `vocab` real tokens, of which all models know the first `shared`; base reads `stand_in` in place of another.
     """
 
-    checkpoints: dict[str, str]  # role -> what its weights are loaded from
-    secondary_weights: list[DefaultModelLoader.Source]  # of the submodels that vLLM was not opened on
     base_ids: torch.Tensor  # what base reads of a step, where it does not know all of RL's tokens
-    rl: Any  # vLLM's model, as `submodel` gives it
+    rl: Any  # vLLM's models, as `_submodel` gives them; and one of each other role
     base: Any
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         super().__init__()
-        self.config = vllm_config.model_config.hf_config
-        self.hidden_size = self.base_hidden_size = self.config.hidden_size
-        self.shared: int | None = getattr(self.config, "rlvr_shared", None)  # ids of both, where RL has its own too
-        vocab = self.config.rlvr_vocab
-        self.combination = Pair(vocab) if self.shared is None else AddedTokens(vocab, self.shared)
-        self.build(vllm_config, prefix)
-        if self.shared is not None:
+        self.facts = vllm_config.model_config.hf_config.rlvr
+        self.shared: int = self.facts["shared"]
+        self.combination = combination_of(self.facts["models"], self.facts["vocab"], self.shared)
+        self.checkpoints: dict[str, str] = {}  # role -> what its weights are loaded from
+        self.secondary_weights: list[DefaultModelLoader.Source] = []
+        self.widths: dict[str, int] = {}  # role -> its hidden size
+        for role in self.facts["models"]:
+            self.build(role, vllm_config, maybe_prefix(prefix, role))
+        if self.shared < self.facts["vocab"]:
             tokens = vllm_config.scheduler_config.max_num_batched_tokens
             self.base_ids = torch.zeros(tokens, dtype=torch.long)  # on vLLM's default device, as its models are built
-        self.base_logits: torch.Tensor | None = None  # of the step in hand: same rows, same stream
+        self.logits: dict[str, torch.Tensor | None] = {}  # beside RL's, of the step in hand: same rows, same stream
         self.watched: list[tuple[int, int]] | None = None  # of each step: rows, and rows whose two halves are the same
         self._rehearsed = False
         vllm_config.compilation_config.static_forward_context[CONTEXT_KEY] = self
 
-    def build(self, vllm_config: VllmConfig, prefix: str) -> None:
-        """Make `rl` and `base`, and say where base's weights come from."""
-        config = self.config
-        self.checkpoints = {"rl": vllm_config.model_config.model, "base": config.rlvr_base}
-        self.rl = submodel(vllm_config, maybe_prefix(prefix, "rl"), config.rlvr_tied, rlvr_role="rl")
-        self.secondary_weights = []
-        self.base, self.base_hidden_size = self._beside(vllm_config, prefix, "base")
-
-    def _beside(self, vllm_config: VllmConfig, prefix: str, role: str) -> tuple[nn.Module, int]:
-        """Make a submodel of another checkpoint than vLLM was opened on, whose weights are a second source.
-
-        Return it and its hidden size.
-        """
-        place, revision, tied = (getattr(self.config, f"rlvr_{role}{end}") for end in ("", "_revision", "_tied"))
-        source = DefaultModelLoader.Source(model_or_path=place, revision=revision, prefix=f"{role}.")
-        self.secondary_weights = [*self.secondary_weights, source]
-        own = own_config(vllm_config, role)
-        model = submodel(vllm_config, maybe_prefix(prefix, role), tied, own, rlvr_role=role)
-        return model, own.get_text_config().hidden_size
+    def build(self, role: str, vllm_config: VllmConfig, prefix: str) -> None:
+        """Make a submodel, and say where its weights come from: the first one's are what vLLM was opened on."""
+        model, first = self.facts["models"][role], not self.widths
+        place, revision = model["place"], model["revision"]
+        opened = first or self.facts["adapter"]
+        config = vllm_config.model_config.hf_config if opened else own_config(vllm_config, model)
+        make = partial(submodel, vllm_config, prefix, model["tied"], None if opened else config, rlvr_role=role)
+        if not first and self.facts["adapter"]:
+            adapter = read_adapter(place, revision)
+            if adapter is None:
+                raise ValueError(f"{place} is no adapter")
+            made = lora_of(self.base, adapter, make)
+        else:
+            made = make()
+            self.checkpoints[role] = place
+            if not first:
+                source = DefaultModelLoader.Source(model_or_path=place, revision=revision, prefix=f"{role}.")
+                self.secondary_weights.append(source)
+        setattr(self, role, made)
+        self.widths[role] = config.get_text_config().hidden_size
 
     def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor:
         """Return RL's input embeddings, (tokens,) -> (tokens, hidden); part of vLLM's model interface."""
@@ -88,148 +97,87 @@ class RLVRPairForCausalLM(nn.Module):
         inputs_embeds: torch.Tensor | None = None,
         **_: Any,
     ) -> torch.Tensor:
-        """Return hidden states of RL and base side by side: (tokens,) -> (tokens, RL's hidden + base's hidden).
+        """Return the models' hidden states side by side: (tokens,) -> (tokens, sum of their hidden sizes).
 
-        RL's half is copied out before base runs. Under piecewise CUDA graphs a submodel's output lies in memory that
-        vLLM's graph pool hands to the next submodel ("only safe for the last graph"): read after base has run, it is
+        Each is copied out before the next one runs. Under piecewise CUDA graphs a submodel's output lies in memory that
+        vLLM's graph pool hands to the next submodel ("only safe for the last graph"): RL's, read after base has run, is
         base's own hidden state, and every Delta log p is 0 without a word.
         """
-        rl = self.rl(input_ids, positions, intermediate_tensors, None)
-        both = rl.new_empty((rl.shape[0], self.hidden_size + self.base_hidden_size))
-        both[:, : self.hidden_size] = rl
-        both[:, self.hidden_size :] = self.base(self._as_base_knows(input_ids), positions, intermediate_tensors, None)
-        return both
+        if len(self.widths) == 1:
+            return self.rl(input_ids, positions, intermediate_tensors, None)
+        side_by_side, start = torch.empty(0), 0
+        for role, width in self.widths.items():
+            hidden = getattr(self, role)(self._as_known(role, input_ids), positions, intermediate_tensors, None)
+            if not start:
+                side_by_side = hidden.new_empty((hidden.shape[0], sum(self.widths.values())))
+            side_by_side[:, start : start + width] = hidden
+            start += width
+        return side_by_side
 
-    def _as_base_knows(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """Return the tokens with `config.rlvr_stand_in` in place of each that base does not know: (tokens,), (tokens,).
+    def _as_known(self, role: str, input_ids: torch.Tensor) -> torch.Tensor:
+        """Return the tokens as a model reads them, (tokens,), (tokens,): base a stand-in for each it does not know.
 
         They lie where they lay before: a CUDA graph of base reads its input at the place where it was captured.
         """
-        if self.shared is None or input_ids is None:
+        if role != "base" or self.shared == self.facts["vocab"] or input_ids is None:
             return input_ids
         known = self.base_ids[: input_ids.shape[0]]
-        known.copy_(input_ids.where(input_ids < self.shared, self.config.rlvr_stand_in))
+        known.copy_(input_ids.where(input_ids < self.shared, self.facts["stand_in"]))
         return known
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
-        """Return RL's logits, (rows, both hidden) -> (rows, vocab); base's of the same rows stay on `base_logits`."""
-        rl, base = self._logits_of_pair(hidden_states)
-        return self._hand_over(base, rl)
+        """Return RL's logits, (rows, all hidden) -> (rows, vocab); the others' of the same rows stay on `logits`.
 
-    def _logits_of_pair(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Return RL's and base's logits of the same rows; None on ranks that do not sample."""
-        rl, base = hidden_states.split([self.hidden_size, self.base_hidden_size], dim=-1)
+        All are None on ranks that do not sample. The first step is the one whose memory is measured.
+        """
+        halves = dict(zip(self.widths, hidden_states.split(list(self.widths.values()), dim=-1), strict=True))
         if self.watched is not None:  # by the self-test alone: it waits for the device
+            rl, base = halves["rl"], halves["base"]
             same = int((rl == base).all(dim=-1).sum()) if rl.shape == base.shape else 0
             self.watched.append((len(rl), same))
-        return self.rl.compute_logits(rl.contiguous()), self.base.compute_logits(base.contiguous())
-
-    def _hand_over(self, base: torch.Tensor | None, rl: torch.Tensor | None) -> torch.Tensor | None:
-        """Keep base's logits for the processor and return RL's; the first step is the one whose memory is measured."""
-        self.base_logits = base
-        if not self._rehearsed and base is not None and rl is not None and rl.device.type in PROFILED:
-            rehearse(base, rl, self.combination)
+        logits = {role: getattr(self, role).compute_logits(half.contiguous()) for role, half in halves.items()}
+        if not self._rehearsed and logits["rl"] is not None and logits["rl"].device.type in PROFILED:
+            rehearse(logits, self.combination)
         self._rehearsed = True
+        rl = logits.pop("rl")
+        self.logits = logits
         return rl
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        """Load RL's weights from names without another submodel's prefix (`base.`). See `load_whole`."""
-        others = tuple(f"{role}." for role in self.checkpoints if role != "rl")
-        named = ((name if name.startswith(others) else f"rl.{name}", weight) for name, weight in weights)
+        """Load the first model's weights from names without another one's prefix (`base.`). See `load_whole`."""
+        first, *others = self.checkpoints
+        prefixes = tuple(f"{role}." for role in others)
+        named = ((name if name.startswith(prefixes) else f"{first}.{name}", weight) for name, weight in weights)
         return load_whole(self, self.checkpoints, named)
 
 
-class RLVRPairOnTargetForCausalLM(RLVRPairForCausalLM):
-    """Carries the pair's change over to a third model, `config.rlvr_target`; see `harness.policy.combine`.
-
-    `compute_logits` returns the target's logits with the change, and keeps the target's own where base's are kept.
-    """
-
-    target: Any
-
-    def build(self, vllm_config: VllmConfig, prefix: str) -> None:
-        """Make `rl`, `base` and `target`."""
-        super().build(vllm_config, prefix)
-        self.checkpoints["target"] = self.config.rlvr_target
-        self.target, self.target_hidden_size = self._beside(vllm_config, prefix, "target")
-
-    def forward(
-        self,
-        input_ids: torch.Tensor,
-        positions: torch.Tensor,
-        intermediate_tensors: Any = None,
-        inputs_embeds: torch.Tensor | None = None,
-        **_: Any,
-    ) -> torch.Tensor:
-        """Return all hidden states side by side: (tokens,) -> (tokens, hidden of RL + base + target)."""
-        pair = super().forward(input_ids, positions, intermediate_tensors)
-        target = self.target(input_ids, positions, intermediate_tensors, None)
-        return torch.cat([pair, target], dim=-1)  # `pair` is memory of its own: the target's forward leaves it alone
-
-    def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
-        """Return the target's logits with the pair's change: (rows, all hidden) -> (rows, vocab)."""
-        pair, target = hidden_states.tensor_split([self.hidden_size + self.base_hidden_size], dim=-1)
-        rl, base = self._logits_of_pair(pair)
-        target = self.target.compute_logits(target.contiguous())
-        if rl is None or base is None or target is None:
-            return self._hand_over(base, rl)
-        return self._hand_over(*Carried().policies({"base": base, "rl": rl, "target": target}))
-
-
-class RLVRSingleForCausalLM(RLVRPairForCausalLM):
-    """A model that is paired with itself, decided by the same rules: one set of weights, one forward, delta log p 0."""
-
-    def build(self, vllm_config: VllmConfig, prefix: str) -> None:
-        """Make `rl` alone."""
-        self.checkpoints = {"rl": vllm_config.model_config.model}
-        self.rl = submodel(vllm_config, maybe_prefix(prefix, "rl"), self.config.rlvr_tied, rlvr_role="rl")
-
-    def forward(
-        self,
-        input_ids: torch.Tensor,
-        positions: torch.Tensor,
-        intermediate_tensors: Any = None,
-        inputs_embeds: torch.Tensor | None = None,
-        **_: Any,
-    ) -> torch.Tensor:
-        """Return the model's hidden states: (tokens,) -> (tokens, hidden)."""
-        return self.rl(input_ids, positions, intermediate_tensors, None)
-
-    def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
-        """Return the model's logits, (rows, hidden) -> (rows, vocab), which are base's as well."""
-        logits = self.rl.compute_logits(hidden_states)
-        return self._hand_over(logits, logits)
-
-
-def own_config(vllm_config: VllmConfig, role: str) -> Any:
+def own_config(vllm_config: VllmConfig, model: dict[str, Any]) -> Any:
     """Return a submodel's own configuration, with what was settled for all: where logits are computed, positions."""
-    model = vllm_config.model_config
-    given = model.hf_config
-    place, revision = (getattr(given, f"rlvr_{role}{end}") for end in ("", "_revision"))
-    config = get_config(place, model.trust_remote_code, revision=revision)
-    if (dtype := getattr(given, "head_dtype", None)) is not None:
+    given = vllm_config.model_config
+    config = get_config(model["place"], given.trust_remote_code, revision=model["revision"])
+    if (dtype := getattr(given.hf_config, "head_dtype", None)) is not None:
         config.head_dtype = dtype
-    if positions := getattr(given, f"rlvr_{role}_positions", None):
-        config.max_position_embeddings = positions
+    if model["positions"]:
+        config.max_position_embeddings = model["positions"]
     return config
 
 
 def submodel(vllm_config: VllmConfig, prefix: str, tied: bool, own: Any = None, **facts: str) -> nn.Module:
     """Make one submodel, its compile cache named by the `facts` that tell its code from others', `rlvr_role` first.
 
-    `own` is its configuration where that is not vLLM's, which is RL's.
+    `own` is its configuration where that is not the one that vLLM was opened on.
 
-    Without the role in its configuration both submodels would share one cache key, and with some settings the second
+    Without the role in its configuration two submodels would share one cache key, and with some settings the second
     would load the first one's compiled code, KV cache and all (logits off by whole units).
 
-    `tied` is what the submodel's own configuration says: vLLM's is RL's, and newer versions untie it, for both, where
-    RL's files hold an `lm_head.weight`.
+    `tied` is what the submodel's own configuration says: vLLM's is the first one's, and newer versions untie it, for
+    all, where its files hold an `lm_head.weight`.
     """
     given = vllm_config.additional_config
     if own is not None:
         facts["rlvr_config"] = sha256(own.to_json_string(use_diff=False).encode()).hexdigest()
     tagged = replace(vllm_config, additional_config={**(given if isinstance(given, dict) else {}), **facts})
-    architecture = vllm_config.model_config.hf_config.rlvr_architecture
+    architecture = vllm_config.model_config.hf_config.rlvr["architecture"]
     config = copy.deepcopy(own or vllm_config.model_config.hf_config)
     config.tie_word_embeddings = config.get_text_config().tie_word_embeddings = tied
     with set_model_tag(f"rlvr_{facts['rlvr_role']}"):

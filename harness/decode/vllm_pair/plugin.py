@@ -3,14 +3,11 @@
 from harness.watch import end_with_parent
 
 ARCHITECTURE = "RLVRPairForCausalLM"
-TARGET_ARCHITECTURE = "RLVRPairOnTargetForCausalLM"
-LORA_ARCHITECTURE = "RLVRLoRAPairForCausalLM"
-SINGLE_ARCHITECTURE = "RLVRSingleForCausalLM"
 CONTEXT_KEY = "rlvr_pair"  # where the logits processor finds the model, in the engine's own forward context
 
 
 def register() -> None:
-    """Make the pair models known by name; a class itself is imported only by an engine that uses it.
+    """Make the pair's model known by name; the class itself is imported only by an engine that uses it.
 
     A process that an engine of ours has started begins here to watch its parent.
     """
@@ -18,6 +15,3 @@ def register() -> None:
     from vllm import ModelRegistry
 
     ModelRegistry.register_model(ARCHITECTURE, "harness.decode.vllm_pair.model:RLVRPairForCausalLM")
-    ModelRegistry.register_model(TARGET_ARCHITECTURE, "harness.decode.vllm_pair.model:RLVRPairOnTargetForCausalLM")
-    ModelRegistry.register_model(SINGLE_ARCHITECTURE, "harness.decode.vllm_pair.model:RLVRSingleForCausalLM")
-    ModelRegistry.register_model(LORA_ARCHITECTURE, "harness.decode.vllm_pair.lora:RLVRLoRAPairForCausalLM")

@@ -8,18 +8,18 @@ the RL model as in any vLLM engine.
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import torch
 from vllm.v1.sample.logits_processor import LogitsProcessor as RunnerV1Processor
 from vllm.v1.sample.logits_processor import MoveDirectionality
 
+from harness.decode.types import Plan
 from harness.decode.vllm_pair import channel
 from harness.decode.vllm_pair.plugin import CONTEXT_KEY
-from harness.decode.vllm_pair.slots import SlotRow, SlotTable, StepBatch
+from harness.decode.vllm_pair.slots import SlotTable, StepBatch
 from harness.decode.vllm_pair.step import decide_step, force
-from harness.policy.rule import Rule, to_device
+from harness.policy.rule import to_device
 from harness.policy.trace import columns
 
 try:
@@ -32,17 +32,10 @@ except ModuleNotFoundError:  # vLLM 0.25: its runner V2 takes no processors, and
 EXTRA_ARG = "rlvr"
 
 
-def extra_args(rule: Rule, key: int, start: int, end: int | None = None) -> dict[str, Any]:
-    """Return `SamplingParams.extra_args` of one request: plain values, since they cross process boundaries.
-
-    Args:
-        key: of the noise.
-        start: tokens of the prompt.
-        end: a token at which vLLM ends a response: the one written where no model gives a distribution to draw from.
-    """
-    looks_back = rule.gate is not None and rule.gate.memory > 0
-    request = uuid4().hex if looks_back else None  # by which the request is known again after it was preempted
-    return {EXTRA_ARG: {"rule": rule.plain(), "key": key, "start": start, "end": end, "request": request}}
+def plan_of(sampling_params: Any, output: Sequence[int] = ()) -> Plan | None:
+    """Return what a step needs to know of a request; None where it is not one of ours."""
+    fields = (sampling_params.extra_args or {}).get(EXTRA_ARG)
+    return None if fields is None else Plan.of_plain(fields, output)
 
 
 class PairProcessor(*_INTERFACES):
@@ -55,10 +48,8 @@ class PairProcessor(*_INTERFACES):
         Raises:
             ValueError: naming the parameter.
         """
-        fields = (sampling_params.extra_args or {}).get(EXTRA_ARG)
-        if fields is None:
+        if plan_of(sampling_params) is None:
             return
-        SlotRow(fields)
         neutral = {
             "n": 1, "temperature": 0.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0,
             "min_tokens": 0, "min_p": 0.0, "seed": None, "logit_bias": None, "bad_words": None,
@@ -92,9 +83,7 @@ class PairProcessor(*_INTERFACES):
         for index in batch_update.removed:
             table.put(index, None)
         for index, params, _, output_token_ids in batch_update.added:
-            fields = (params.extra_args or {}).get(EXTRA_ARG)
-            known = None if fields is None else SlotRow(fields, output_token_ids)
-            table.put(index, known)
+            table.put(index, plan_of(params, output_token_ids))
         for source, target, direction in batch_update.moved:
             moved, displaced = table.rows.get(source), table.rows.get(target)
             table.put(target, moved)
@@ -121,9 +110,9 @@ class PairProcessor(*_INTERFACES):
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
         """Take over a recycled slot; return whether the request's logits are changed here."""
-        fields = (sampling_params.extra_args or {}).get(EXTRA_ARG)
-        self._table.put(req_idx, None if fields is None else SlotRow(fields))
-        return fields is not None
+        plan = plan_of(sampling_params)
+        self._table.put(req_idx, plan)
+        return plan is not None
 
     def apply_staged_writes(self) -> None:
         """Do nothing: what `add_request` was told goes to the device with the next batch."""
@@ -142,8 +131,7 @@ class PairProcessor(*_INTERFACES):
             return logits
         model = self._context[CONTEXT_KEY]
         requests = batch.at(self._written(batch) if ctx is None else ctx.pos.long() + 1)
-        both = {"base": model.base_logits, "rl": logits}
-        decision = decide_step(both, batch.rules, requests, model.combination)
+        decision = decide_step({**model.logits, "rl": logits}, batch.rules, requests, model.combination)
         if batch.end is not None:  # so that the host hears at once of a response that cannot go on
             decision = replace(decision, token=decision.token.masked_fill(decision.delta_logp.isnan(), batch.end))
         force(logits, decision, batch.decided)

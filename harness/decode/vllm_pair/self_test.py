@@ -31,7 +31,7 @@ from harness.decode.progress import Progress
 from harness.decode.types import BrokenLogits, Request, Rollout
 from harness.decode.weights import corners, tensor_files
 from harness.errors import UserError
-from harness.policy.combine import Carried
+from harness.policy.combine import combination_of
 from harness.spec import Decoding, EngineSpec, Sampling
 
 PROMPTS = ("1 + 1 = 2, 2 + 2 =", "Find all real x such that", "The capital of", "def f(n):")
@@ -250,7 +250,7 @@ def _wrong(role: str, how: str) -> UserError:
 
 
 def _roles(engine: TestedPair) -> tuple[str, ...]:
-    return ("rl",) if engine.single else ("base", "rl")
+    return engine.roles[:2]
 
 
 # Each submodel by itself -------------------------------------------------------------------------------------------
@@ -283,26 +283,25 @@ def _distinct(engine: TestedPair) -> bool:
         UserError: a submodel holds another checkpoint's numbers.
     """
     pair, adapter = engine.pair, engine.checkpoints.adapter
-    if engine.single:
+    if pair.single:
         return False
     if adapter is not None:
         return any(bool(b.any()) for _, b in adapter.terms().values())
-    files = {role: tensor_files(*pair.of(role)) for role in pair.roles}
+    files = {role: tensor_files(*model) for role, model in pair.models.items()}
     names = sorted(set.intersection(*(set(each) for each in files.values())), key=lambda name: crc32(name.encode()))
     numbers: dict[str, dict[str, list[float]]] = {}
     dtype = getattr(torch, engine.dtype)
-    for name, *found in zip(names, *(corners(files[role], names) for role in pair.roles), strict=True):
+    for name, *found in zip(names, *(corners(each, names) for each in files.values()), strict=True):
         own = {
-            role: tensor.to(dtype).float().flatten().tolist()
-            for role, (_, tensor) in zip(pair.roles, found, strict=True)
+            role: tensor.to(dtype).float().flatten().tolist() for role, (_, tensor) in zip(files, found, strict=True)
         }
         if own["base"] != own["rl"]:
             numbers[name] = own
         if len(numbers) == SAMPLED:
             break
-    held = engine.ask_worker("rlvr_corners", [f"{role}.{name}" for name in numbers for role in pair.roles])
+    held = engine.ask_worker("rlvr_corners", [f"{role}.{name}" for name in numbers for role in files])
     for name, own in numbers.items():
-        for role, other in permutations(pair.roles, 2):
+        for role, other in permutations(files, 2):
             if own[role] != own[other] and held.get(f"{role}.{name}") == own[other]:
                 raise UserError(f"self-test: the {role} submodel holds {other}'s {name} and not its own; {_ADVICE}")
     return bool(numbers.keys() - {HEAD})
@@ -322,19 +321,18 @@ def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], ful
     device = _device(engine) if full else "cpu"
     reference = TransformersPair(engine.pair, EngineSpec().replace(dtype=engine.dtype, device=device))
     logits: dict[str, list[torch.Tensor]] = {}
-    for role in ("rl",) if engine.single else engine.pair.roles:
+    for role in engine.roles:
         model: Any = reference.load_model(role)
         logits[role] = [_reference_logits(engine, model, text, role) for text in texts]
         del model
         gc.collect()
         if device == "cuda":
             torch.cuda.empty_cache()
-    if "target" in logits:
-        texts_of = zip(*logits.values(), strict=True)
-        both = [Carried().policies(dict(zip(logits, each, strict=True))) for each in texts_of]
-        logits = {role: [each[i] for each in both] for i, role in enumerate(("base", "rl"))}
+    by_text = zip(*logits.values(), strict=True)
+    policies = [combination_of(logits).policies(dict(zip(logits, each, strict=True))) for each in by_text]
+    both: dict[str, Any] = dict(zip(("base", "rl"), zip(*policies, strict=True), strict=True))
     expected = {
-        role: np.concatenate([_facts_of(*each) for each in zip(logits[role], texts, strict=True)])
+        role: np.concatenate([_facts_of(*each) for each in zip(both[role], texts, strict=True)])
         for role in _roles(engine)
     }
     apart = expected["rl"][:, 0] - expected.get("base", expected["rl"])[:, 0]

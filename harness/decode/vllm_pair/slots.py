@@ -7,32 +7,16 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 
+from harness.decode.types import Plan
 from harness.policy.memory import Memory
 from harness.policy.rule import Rule, Rules, to_device
 from harness.policy.step import Requests
 
 _NOTHING = Rule()  # the rule of a slot whose request is not ours: decided like any other, and then not written
-
-
-class SlotRow:
-    """Hold one request: its rule, its noise key, where its response starts, and the token that ends it.
-
-    Model runner V1 says where a request is by the list of what it has written.
-    """
-
-    __slots__ = ("end", "key", "output", "request", "rule", "start")
-
-    def __init__(self, fields: dict[str, Any], output: Sequence[int] = ()) -> None:
-        """Read the fields that `extra_args` wrote; raises KeyError or ValueError where they make no rule."""
-        self.rule = Rule.of_plain(fields["rule"])
-        self.key, self.start, self.end = fields["key"], fields["start"], fields["end"]
-        self.request: str | None = fields["request"]  # of those that look back
-        self.output = output
 
 
 @dataclass(frozen=True)
@@ -43,7 +27,7 @@ class StepBatch:
     keys: torch.Tensor  # (n,) int64, of the noise
     starts: torch.Tensor  # (n,) int64, absolute
     decided: torch.Tensor | None  # (n,) bool, which rows are ours; None: all of them
-    rows: list[SlotRow | None]
+    rows: list[Plan | None]
     memory: Memory | None = None  # where a rule looks back
     cells: torch.Tensor | None = None
 
@@ -109,15 +93,15 @@ class SlotTable:
 
     def __init__(self, capacity: int, device: torch.device | str) -> None:
         self.device, self._capacity = torch.device(device), capacity
-        self.rows: dict[int, SlotRow] = {}  # slot -> request; V2 never says that one has ended
+        self.rows: dict[int, Plan] = {}  # slot -> request; V2 never says that one has ended
         self._cells: Cells | None = None  # made when a rule first looks back
         self._batch: tuple[np.ndarray, StepBatch] | None = None
 
-    def put(self, slot: int, row: SlotRow | None) -> None:
+    def put(self, slot: int, row: Plan | None) -> None:
         """Give a slot to a request, or to one that is not ours (None)."""
         before = self.rows.pop(slot, None)
         if before is not None and self._cells is not None:
-            self._cells.leave(before.request)
+            self._cells.leave(before.memory)
         if row is not None:
             self.rows[slot] = row
         self._batch = None
@@ -134,10 +118,10 @@ class SlotTable:
         numbers = [(row.key, row.start) if row else (0, 0) for row in rows]
         keys, starts = to_device(numbers, torch.long, self.device).reshape(len(rows), 2).unbind(1)
         memory = cells = None
-        if any(row and row.request for row in rows):
+        if any(row and row.memory for row in rows):
             self._cells = self._cells or Cells(self._capacity, self.device)
             memory = self._cells.memory
-            held = self._cells.of([row and row.request for row in rows], (row.request for row in self.rows.values()))
+            held = self._cells.of([row and row.memory for row in rows], (row.memory for row in self.rows.values()))
             cells = to_device(held, torch.long, self.device)
         batch = StepBatch(
             rules=Rules.compile([row.rule if row else _NOTHING for row in rows], self.device),

@@ -76,7 +76,7 @@ def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None
     logits.scatter_(1, token, facts)
 
 
-def rehearse(base_logits: torch.Tensor, rl_logits: torch.Tensor, combination: Pair) -> None:
+def rehearse(logits: Mapping[str, torch.Tensor], combination: Pair) -> None:
     """Decide and force once, as a step does, and forget it: vLLM's memory profile then knows the peak.
 
     Its own dummy run of the sampler leaves out custom processors (V1 passes an empty list, V2 returns before them). The
@@ -84,12 +84,13 @@ def rehearse(base_logits: torch.Tensor, rl_logits: torch.Tensor, combination: Pa
     at once with a gate that sorts both policies. The kernels get the numbers that a step gives them, and so are
     compiled here and not in the first request.
     """
-    n, device = rl_logits.shape[0], rl_logits.device
+    rl = logits["rl"].to(torch.float32, copy=True)  # V2 has such a copy
+    n, device = rl.shape[0], rl.device
     plain, sorting = gate_of({"criterion": "kl", "tau": 0.0}), next(each() for each in gates().values() if each.redraws)
     asked = [sorting if i < AT_ONCE else plain for i in range(n)]
     rules = [Rule(gate, gamma=0.1, temperature=0.9, truncation=TopP(top_p=0.95)) for gate in asked]
-    numbers, logits = torch.arange(n, device=device), rl_logits.to(torch.float32, copy=True)  # V2 has such a copy
-    both, requests = {"base": base_logits, "rl": logits}, Requests(numbers, numbers, numbers)
-    decision = decide_step(both, Rules.compile(rules, device), requests, combination)
+    numbers = torch.arange(n, device=device)
+    requests = Requests(numbers, numbers, numbers)
+    decision = decide_step({**logits, "rl": rl}, Rules.compile(rules, device), requests, combination)
     for decided in (None, numbers >= 0):
-        force(logits, decision, decided)
+        force(rl, decision, decided)

@@ -8,8 +8,7 @@ from pydantic import ValidationError
 
 from harness.bench.random_pair import random_adapter
 from harness.decode import Request, open_engine
-from harness.decode.checkpoints import read_checkpoints
-from harness.decode.context import Context
+from harness.decode.compat import check_pair
 from harness.decode.plan import broken_logits, plan_requests
 from harness.errors import UserError
 from harness.evals.from_records import result_of_record
@@ -24,8 +23,8 @@ from tests.decode.requests import assert_same, make_requests
 TRANSFORMERS = EngineSpec(backend="transformers")
 
 
-def on(pair, target):
-    return pair.replace(target=target)
+def on(pair, recipient):
+    return pair.replace(recipient=recipient)
 
 
 def test_carried_over_to_base_it_is_the_pair(peaked_pair, transformers_engine):
@@ -51,24 +50,24 @@ def test_carried_over_to_rl_it_is_extrapolation_without_a_gate(peaked_pair, tran
 def test_what_cannot_be_is_refused_in_one_sentence(peaked_pair, tmp_path):
     three = on(peaked_pair, peaked_pair.rl)
     adapter = random_adapter(tmp_path / "adapter", peaked_pair.base)
-    with pytest.raises(UserError, match=r"^target=.* is refused where rl=.* is an adapter; accepted: RL with its adap"):
-        read_checkpoints(on(adapter, peaked_pair.rl))
-    with pytest.raises(UserError, match=r"^target=.* and rl=.* have different tokenizers: .*accepted: two checkpoints"):
-        read_checkpoints(on(peaked_pair, tiny_pair().rl))
-    with pytest.raises(UserError, match=r"^target='nowhere/here/it is' does not exist; accepted: "):
-        read_checkpoints(on(peaked_pair, "nowhere/here/it is"))
+    with pytest.raises(UserError, match=r"^recipient=.* is refused where rl=.* is an adapter; accepted: RL with"):
+        check_pair(on(adapter, peaked_pair.rl))
+    with pytest.raises(UserError, match=r"^recipient=.* and rl=.* have different tokenizers: .*accepted: two check"):
+        check_pair(on(peaked_pair, tiny_pair().rl))
+    with pytest.raises(UserError, match=r"^recipient='nowhere/here/it is' does not exist; accepted: "):
+        check_pair(on(peaked_pair, "nowhere/here/it is"))
     with (
         open_engine(three, TRANSFORMERS) as engine,
-        pytest.raises(UserError, match=r"^mode=expo is refused with target=.*; accepted: mode=extrapolate$"),
+        pytest.raises(UserError, match=r"^mode=expo is refused with recipient=.*; accepted: mode=extrapolate$"),
     ):
         list(engine.generate([Request("1", "a", 0, Decoding(mode="expo", gamma=0.5), Sampling(max_tokens=9))]))
     with pytest.raises((ValidationError, UserError), match="has nothing to take over where base and rl are one model"):
-        Pair(base="a/b", rl="a/b", target="a/c")
-    with pytest.raises((ValidationError, UserError), match="target_revision='main' has no effect without target"):
-        Pair(base="a/b", rl="a/c", target_revision="main")
+        Pair(base="a/b", rl="a/b", recipient="a/c")
+    with pytest.raises((ValidationError, UserError), match="recipient_revision='main' has no effect without recipient"):
+        Pair(base="a/b", rl="a/c", recipient_revision="main")
 
 
-def test_records_and_prices_know_the_target(peaked_pair):
+def test_records_and_prices_know_the_recipient(peaked_pair):
     three = on(peaked_pair, peaked_pair.rl)
     configs = [RecordConfig.of(pair, Decoding(mode="rl"), Sampling(), {}) for pair in (peaked_pair, three)]
     assert configs[0].hash() != configs[1].hash()
@@ -79,16 +78,16 @@ def test_records_and_prices_know_the_target(peaked_pair):
     assert prices[1].cache == 1.5 * prices[0].cache
 
 
-def test_a_folder_names_a_target_and_all_contexts_count(peaked_pair, tmp_path):
+def test_a_folder_names_a_recipient_and_all_contexts_count(peaked_pair, tmp_path):
     short = Path(shutil.copytree(peaked_pair.rl, tmp_path / "short"))
     config = short / "config.json"
     config.write_text(config.read_text().replace('"max_position_embeddings": 1024', '"max_position_embeddings": 256'))
     (tmp_path / "pair.json").write_text(
-        f'{{"base": "{peaked_pair.base}", "rl": "{peaked_pair.rl}", "target": "short"}}'
+        f'{{"base": "{peaked_pair.base}", "rl": "{peaked_pair.rl}", "recipient": "short"}}'
     )
     pair = Pair.of_folder(tmp_path)
-    assert pair.target == str(short.resolve())
-    context = Context.of(read_checkpoints(pair))
+    assert pair.recipient == str(short.resolve())
+    context = check_pair(pair).context
     assert (context.length, context.rl_alone) == (256, 256)
 
 
@@ -99,17 +98,21 @@ def test_a_result_and_its_record_are_of_the_three(tmp_path):
         sampling=Sampling(samples=1, max_tokens=16),
     )  # fmt: skip
     [result] = evaluate(spec, records=tmp_path)
-    assert result.pair == (f"{pair.base} (on {pair.target.replace('/', STROKE)})", f"{pair.rl} (on tiny pair)")
+    assert result.pair == (f"{pair.base} (on {pair.recipient.replace('/', STROKE)})", f"{pair.rl} (on tiny pair)")
     store = RecordStore(tmp_path)
     [name] = store.names()
     record = store.read(*name)
-    assert record.about["target"] == pair.target
+    assert record.about["recipient"] == pair.recipient
     assert result_of_record(record).pair == result.pair
 
 
 def test_where_nobody_knows_whose_logits_broke_all_three_are_named(peaked_pair):
     three = on(peaked_pair, peaked_pair.rl)
-    [plan] = plan_requests(make_requests(1, samples=1), read_checkpoints(three), Context.of(read_checkpoints(three)))
+    [plan] = plan_requests(make_requests(1, samples=1), check_pair(three))
     said = str(broken_logits(plan, three, "float32", 3, ()))
-    assert said.startswith(f"one of base={three.base!r} and rl={three.rl!r} and target={three.target!r}: NaN or infin")
-    assert str(broken_logits(plan, three, "float32", 3, ["target"])).startswith(f"target={three.target!r}: NaN or inf")
+    assert said.startswith(
+        f"one of base={three.base!r} and rl={three.rl!r} and recipient={three.recipient!r}: NaN or infin"
+    )
+    assert str(broken_logits(plan, three, "float32", 3, ["recipient"])).startswith(
+        f"recipient={three.recipient!r}: NaN or inf"
+    )
