@@ -37,9 +37,10 @@ from harness.evals.settings import settings_of
 from harness.exchange.export import export
 from harness.exchange.imported import import_foreign, read_foreign
 from harness.exchange.target import Target
-from harness.records import RecordStore, lines
+from harness.records import RecordStore
 from harness.records.commands import gc_records, import_official, list_records, show_record, verify_records
 from harness.records.official import read_official
+from harness.records.record import decode, encode
 from harness.report.build import build
 from harness.report.sections import analysis_sections
 from harness.report.viewer import common_problems, stored_answers, viewer_data
@@ -164,10 +165,9 @@ def damage(data, change):
         return deep().encode() if how == "deep" else json.dumps(changed(text, how, rng, put)).encode()
     rows = data.split(b"\n")
     number = rng.randrange(len(rows))
-    row = lines.decode(rows[number] + b"\n")
-    if row is not None:
+    if (entry := decode(rows[number] + b"\n")) is not None:
         with suppress(ValueError):
-            rows[number] = lines.encode(new)[:-1] if isinstance(new := changed(row, how, rng, put), dict) else b"{}"
+            rows[number] = encode(changed({entry[0]: entry[1]}, how, rng, put))[:-1]
     else:
         with suppress(ValueError):
             row = json.loads(rows[number])
@@ -310,13 +310,17 @@ def test_no_file_is_read_because_a_record_names_it(tmp_path, monkeypatch):
     for number, file in enumerate((secret, link, tmp_path / "here/../secret.jsonl")):
         store = RecordStore(tmp_path / f"store-{number}")
         with store.open(made.config(), "mine", ["mine/0"], 1, about={"file": str(file)}) as record:
-            record.add(made.made("mine/0", 0))
+            record.add(made.row("mine/0", 0))
             record.finish()
         monkeypatch.chdir(tmp_path / "here")
         with pytest.raises(UserError, match="which it names, is not below the current folder, so it is not read"):
             read_results([store.folder])
         assert file == link or read_results([store.folder], data_dir=str(tmp_path))  # there, by the name it had
         monkeypatch.chdir(tmp_path)
+        assert len(read_results([store.folder])) == 1
+        with store.read(*store.names()[0]).lock() as record:  # once graded, it needs no file
+            record.grade({"mine/0": "1"})
+        monkeypatch.chdir(tmp_path / "here")
         assert len(read_results([store.folder])) == 1
 
 
@@ -339,9 +343,7 @@ def store(begun, tmp_path_factory):
     problems = [f"tiny_easy/{row['id']}" for row in find_benchmark("tiny_easy").problems[:4]]
     settings = {"about": {"base": "org/base", "rl": "org/rl"}}
     with RecordStore(path).open(made.config(), "tiny_easy", problems, 2, **settings) as record:
-        for key in record.missing():
-            record.add(made.made(*key))
-        record.finish()
+        made.resume(record)
     import_official(path, fixture_official.write(path / "theirs"), graders=("plain",))
     shutil.rmtree(path / "theirs")
     for name in RecordStore(path).names():

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.errors import UserError
 from harness.files import LONGEST_NAME, check_writable, folder_name, write_file
-from harness.records.journal import contents
+from harness.records import Record
 from harness.spec import Decoding
 from harness.sweep.base import Places
 from harness.sweep.run import run_sweep
@@ -161,9 +161,9 @@ def test_a_disk_that_fills_while_eval_decodes_loses_nothing_and_the_same_command
         assert re.fullmatch(r".*journal\.bin cannot be written \(no space is left for it\); .*", str(done.exception))
         [journal] = folder.rglob("journal.bin")
         before = journal.read_bytes()
-        held = contents(journal, journal.parents[1].name, "tiny_easy", whole=True)
+        held = Record(journal.parent).read(whole=True)
         assert (held.bad, held.tail) == (0, 0)
-        assert 20 < len(held.entries) < 160
+        assert 20 < len(held.rows) < 160
         assert not [path for path in folder.rglob("*") if path.name.endswith(".new") or path.suffix == ".tmp"]
         assert not list((folder / "out").iterdir())
         if disk is not None:

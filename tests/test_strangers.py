@@ -17,7 +17,7 @@ from harness.markdown import markdown_table
 from harness.records import RecordStore
 from harness.spec import Decoding
 from harness.text import visible
-from tests.records.made import fill
+from tests.records.made import fill, say
 from tests.report.made import GRID, result
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jrl\u202e%9.99\u2066\nall good\r\x9b1m\u200b\udcff<script>|&"
@@ -78,8 +78,7 @@ def test_hostile_results_reach_no_terminal_and_no_file_of_a_report(tmp_path):
 def test_hostile_folders_of_records_are_listed_harmless(tmp_path):
     folder = fill(tmp_path / "store")
     name = HOSTILE.replace("/", "").encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
-    about = json.loads((folder / "about.json").read_text())
-    (folder / "about.json").write_text(json.dumps({**about, "base": HOSTILE, "rl": HOSTILE}))
+    say(folder, base=HOSTILE, rl=HOSTILE)
     folder.rename(folder.with_name(name))
     for command in (
         ["list"],
@@ -116,8 +115,7 @@ def trap(tmp_path):
 def foreign(store, rl):
     """A finished record that says its RL model is `rl`, and a result that names the record."""
     folder = fill(store)
-    about = json.loads((folder / "about.json").read_text())
-    (folder / "about.json").write_text(json.dumps({**about, "base": rl, "rl": rl}))
+    say(folder, base=rl, rl=rl)
     one = result(
         Decoding(mode="replace", tau=-0.3), task="tiny_easy", problems=12, samples=3, ids=tuple(map(str, range(12))),
         records=str(store), record=RecordStore(store).one(folder.parent.name).name,

@@ -16,7 +16,7 @@ from harness.errors import UserError
 from harness.evals.loop import opened
 from harness.evals.traces import rollouts, trace_of, traced
 from harness.progress import phase, showing
-from harness.records import StoredRollout
+from harness.records import Row
 from harness.spec import Decoding, EvalSpec
 from harness.stats import token_mean, token_share
 
@@ -33,7 +33,7 @@ class Gated:
         self.problems: dict[str, dict[str, np.ndarray]] = {}
         self.runs = np.zeros(RUNS, dtype=np.int64)
 
-    def add(self, rollout: StoredRollout) -> None:
+    def add(self, rollout: Row) -> None:
         """Count one rollout.
 
         Raises:
@@ -62,7 +62,7 @@ class Gated:
                 mine["after"][column, k] += value[follows].sum(), follows.size
         self.runs += np.bincount(np.minimum(_runs(replaced), RUNS) - 1, minlength=RUNS)
 
-    def add_all(self, rollouts: Iterable[StoredRollout]) -> "Gated":
+    def add_all(self, rollouts: Iterable[Row]) -> "Gated":
         """Count many rollouts; return this."""
         for rollout in rollouts:
             self.add(rollout)

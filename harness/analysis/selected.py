@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from harness.evals.traces import trace_of
-from harness.records import StoredRollout
+from harness.records import Row
 
 CRITERIA = ("entropy_base", "kl", "delta_logp")  # those the paper compares
 BELOW = ("delta_logp",)
@@ -27,7 +27,7 @@ class Selection:
     placed: Counter[int] = field(default_factory=Counter)
 
 
-def selections(read: Callable[[], Iterable[StoredRollout]], ratio: float, top_p: float) -> tuple[list[Selection], int]:
+def selections(read: Callable[[], Iterable[Row]], ratio: float, top_p: float) -> tuple[list[Selection], int]:
     """Select base's own tokens at one ratio by every criterion; return the selections and the number of tokens.
 
     `read` is called twice, for the thresholds and for the tokens: it must give the same rollouts, with traces that list

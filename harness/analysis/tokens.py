@@ -16,7 +16,7 @@ import torch
 from harness.analysis.histogram import Histogram
 from harness.evals.traces import trace_of
 from harness.policy.advantages import gradient_coefficient
-from harness.records import StoredRollout
+from harness.records import Row
 
 # The bins of each fact, in nats.
 BINS = {
@@ -50,7 +50,7 @@ class Generation:
         self.problems: dict[str, ProblemCounts] = {}
         self.words: dict[int, np.ndarray] = {}  # id -> count, sums of delta log p, p of base, p of RL
 
-    def add(self, rollout: StoredRollout) -> None:
+    def add(self, rollout: Row) -> None:
         """Count one rollout.
 
         Raises:
@@ -70,7 +70,7 @@ class Generation:
             else:
                 self.words[token] = value.copy()
 
-    def add_all(self, rollouts: Iterable[StoredRollout]) -> "Generation":
+    def add_all(self, rollouts: Iterable[Row]) -> "Generation":
         """Count many rollouts; return this generation."""
         for rollout in rollouts:
             self.add(rollout)

@@ -19,7 +19,7 @@ from harness.errors import UserError
 from harness.evals.loop import Job, opened
 from harness.evals.traces import rollouts, traced
 from harness.progress import phase, showing
-from harness.records import StoredRollout
+from harness.records import Row
 from harness.spec import Decoding, EvalSpec, Sampling
 from harness.stats import Share, share_ratio, token_share
 
@@ -50,7 +50,7 @@ def token_statistics(
         tokenizer, info = engine.tokenizer, engine.info()
     _check_nucleus(jobs[0].sampling)
 
-    def read(mode: str) -> Iterator[StoredRollout]:
+    def read(mode: str) -> Iterator[Row]:
         for job in jobs:
             if job.decoding.mode == mode:
                 yield from rollouts(job, records)

@@ -165,14 +165,13 @@ def _texts(jobs: Sequence[Job], records: str | Path, samples: int) -> list[Text]
     """Read the responses that are scored: the first samples of each problem, of base and of the last checkpoint."""
     store, found = RecordStore(records), []
     for job in jobs:
-        snapshot = store.read(*job.record.split("/"))
+        record = store.read(*job.record.split("/"))
         for request in job.requests:
             if request.sample >= samples:
                 continue
-            rollout = snapshot.rollout((request.problem, request.sample))
-            if rollout.token_ids and rollout.prompt_token_ids:
-                who = str(job.decoding.mode)
-                found.append(Text(who, request.problem, rollout.prompt_token_ids, rollout.token_ids))
+            row = record.rows[request.problem, request.sample].load()
+            if (prompt := row.prompt_token_ids) and (tokens := row.token_ids):
+                found.append(Text(str(job.decoding.mode), request.problem, prompt, tokens))
     if not found:
         raise UserError(f"records={str(records)!r}: none of the responses has its tokens, so none can be scored")
     return found

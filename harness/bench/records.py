@@ -30,9 +30,8 @@ import numpy as np
 
 from harness.errors import UserError
 from harness.evals.data import find_benchmark, gold_answers
-from harness.records import Record, RecordConfig, RecordStore, StoredRollout
-from harness.records.journal import JOURNAL, header
-from harness.records.lines import encode
+from harness.records import Record, RecordConfig, RecordStore, Row
+from harness.records.record import JOURNAL
 from harness.spec import Decoding, Pair, Sampling
 
 TASK, SAMPLES, VOCABULARY = "tiny_medium", 32, 151_936
@@ -86,7 +85,7 @@ def bench_records(
             if stage == "verify":
                 size = sum(path.stat().st_size for path in _folder(store, 0).iterdir())
                 for index in range(1, decodings):
-                    _copy(store, index)
+                    _copy(store, index, settings)
     return {
         "stages": stages,
         "bytes": size,
@@ -128,8 +127,8 @@ def _piece(token: int) -> bytes:
     return rng.choice(_LETTERS, size=length).tobytes()
 
 
-def made_rollout(problem: str, sample: int, tokens: int, gold: str) -> StoredRollout:
-    """Return a response of so many tokens, the same for the same key; every second one is right."""
+def made_values(problem: str, sample: int, tokens: int, gold: str) -> dict[str, Any]:
+    """Return what a response of so many tokens is made of, the same for the same key; every second one is right."""
     rng = np.random.default_rng([sample, *problem.encode()])
     fresh = _shuffled()[np.searchsorted(_ranks(), rng.random(tokens))]
     ids, used = np.empty(tokens, dtype=np.int64), 0
@@ -142,18 +141,18 @@ def made_rollout(problem: str, sample: int, tokens: int, gold: str) -> StoredRol
     delta = np.where(rng.random(tokens) < 0.6, small, rng.laplace(size=tokens) * 0.25).astype(np.float32)
     replaced = delta < np.quantile(delta, 0.07)
     answer = gold if sample % 2 else "no answer"
-    return StoredRollout(
-        problem=problem,
-        sample=sample,
-        text=b"".join(map(_piece, ids.tolist())).decode() + rf" \boxed{{{answer}}}",
-        finish_reason="stop",
-        replaced=replaced,
-        changed=replaced & (rng.random(tokens) < 0.5),
-        token_ids=tuple(ids.tolist()),
-        prompt_token_ids=tuple(range(200)),
-        prompt="0" * 16,
-        delta_logp=delta,
-    )
+    return {
+        "problem": problem,
+        "sample": sample,
+        "text": b"".join(map(_piece, ids.tolist())).decode() + rf" \boxed{{{answer}}}",
+        "finish_reason": "stop",
+        "replaced": replaced,
+        "changed": replaced & (rng.random(tokens) < 0.5),
+        "token_ids": ids,
+        "prompt_token_ids": range(200),
+        "prompt": "0" * 16,
+        "delta_logp": delta,
+    }
 
 
 # The stages, each in a process of its own
@@ -178,16 +177,11 @@ def _open(store: Path, responses: int, index: int = 0) -> Record:
     return RecordStore(store).open(_config(index), TASK, [*_golds(responses)], SAMPLES)
 
 
-def _copy(store: Path, index: int) -> None:
-    """Copy the first record under another decoding's name: a journal says whose it is in its first line only."""
-    source, folder = _folder(store, 0), _folder(store, index)
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(_config(index).canonical() + "\n")
-    shutil.copyfile(source / "about.json", folder / "about.json")
-    with (source / JOURNAL).open("rb") as theirs, (folder / JOURNAL).open("wb") as ours:
-        theirs.readline()
-        ours.write(encode(header(_config(index).hash(), TASK, 2)))
-        shutil.copyfileobj(theirs, ours, 1 << 20)
+def _copy(store: Path, index: int, settings: dict[str, int]) -> None:
+    """Copy the first record under another decoding's name."""
+    with _open(store, settings["responses"], index) as record:
+        record.add(*Record(_folder(store, 0)).read())
+        record.finish()
 
 
 def _write(store: Path, settings: dict[str, int]) -> dict[str, Any]:
@@ -195,9 +189,9 @@ def _write(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     told, seconds, slowest = _golds(settings["responses"]), 0.0, 0.0
     with _open(store, settings["responses"]) as record:
         for problem, sample in record.missing():
-            rollout = made_rollout(problem, sample, settings["tokens"], str(told[problem]))
+            values = made_values(problem, sample, settings["tokens"], str(told[problem]))
             began = time.perf_counter()
-            record.add(rollout)
+            record.add(Row.make(**values))
             took = time.perf_counter() - began
             seconds, slowest = seconds + took, max(slowest, took)
         began = time.perf_counter()
@@ -209,9 +203,9 @@ def _write(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 def _read(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Read without a lock: whether it is finished, and the counts of every response."""
     began = time.perf_counter()
-    snapshot = RecordStore(store).read(_config(0).hash(), TASK)
-    counted = sum(entry.n_tokens for entry in snapshot.entries())
-    assert snapshot.finished
+    record = RecordStore(store).read(_config(0).hash(), TASK)
+    counted = sum(row.n_tokens for row in record)
+    assert record.finished
     assert counted == settings["responses"] * settings["tokens"]
     return {"seconds": time.perf_counter() - began}
 
@@ -223,14 +217,14 @@ def _resume(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     began = time.perf_counter()
     with warnings.catch_warnings(action="ignore"), _open(store, settings["responses"]) as record:
         missing = record.missing()
-        held = sum(entry.n_tokens for entry in record.entries())
+        held = sum(row.n_tokens for row in record)
         seconds = time.perf_counter() - began
         peak = _peak()
         assert len(missing) == 1
         assert held == (settings["responses"] - 1) * settings["tokens"]
         [(problem, sample)] = missing
         gold = str(_golds(settings["responses"])[problem])
-        record.add(made_rollout(problem, sample, settings["tokens"], gold))
+        record.add(Row.make(**made_values(problem, sample, settings["tokens"], gold)))
         record.finish()
     return {"seconds": seconds, "peak_mib": peak}
 
@@ -238,8 +232,11 @@ def _resume(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 def _verify(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Read every response back whole: tokens, text, flags and delta log p."""
     began = time.perf_counter()
-    snapshot = RecordStore(store).read(_config(0).hash(), TASK, whole=True)
-    counted = sum(rollout.n_tokens for rollout in snapshot.rollouts())
+    record, counted = RecordStore(store).read(_config(0).hash(), TASK, whole=True), 0
+    for row in map(Row.load, record):
+        assert len(row.text) > len(row.token_ids or ())
+        assert row.delta_logp is not None
+        counted += len(row.changed)
     assert counted == settings["responses"] * settings["tokens"]
     return {"seconds": time.perf_counter() - began}
 

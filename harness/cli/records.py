@@ -116,8 +116,8 @@ def records_grade(
     records, failed = RecordStore(store), 0
     for each in records.find(name or ""):
         try:
-            snapshot = records.read(*each)
-            judge, count, changes = grade_again(snapshot, **options)
+            record = records.read(*each)
+            judge, count, changes = grade_again(record, **options)
         except UserError as error:
             echo(f"{'/'.join(each)}: not graded: {error}", err=True)
             failed += 1
@@ -125,10 +125,10 @@ def records_grade(
         changed = [change for change in changes if change.before is not None]
         for change in changed:
             gold, answer = (json.dumps(text, ensure_ascii=False) for text in (change.gold, change.answer))
-            where = f"{snapshot.name} {change.problem} sample {change.sample}"
+            where = f"{record.name} {change.problem} sample {change.sample}"
             echo(f"{where}: {change.before} -> {change.now}  gold {gold}  answer {answer}")
         new = len(changes) - len(changed)
-        echo(f"{snapshot.name}: {count} graded by {judge}, {len(changed)} changed, {new} for the first time")
+        echo(f"{record.name}: {count} graded by {judge}, {len(changed)} changed, {new} for the first time")
     raise typer.Exit(1 if failed else 0)
 
 

@@ -15,7 +15,7 @@ from harness.progress import phase
 from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 
 if TYPE_CHECKING:
-    from harness.records import Snapshot
+    from harness.records import Record
 
 NAMED_THERE = "records"  # as --tokenizer: where the records say that their models are
 Tokenizer = Annotated[
@@ -73,45 +73,45 @@ def view(
         load = tokenizers(tokenizer)
         many = [_read(records or [], store)]
     answers: dict[str, Any] = {}
-    for snapshots in many:
-        found = problem or common_problems(snapshots, sample)[:limit]
+    for shown in many:
+        found = problem or common_problems(shown, sample)[:limit]
         if not found:
             raise UserError(f"the records share no problem with a sample {sample}; accepted: records of one benchmark")
-        answers |= stored_answers(snapshots, found, sample)
+        answers |= stored_answers(shown, found, sample)
     if not all(one.rollout.trace is not None for row in answers.values() for one in row):
         echo("Some responses were kept without every token's facts; --tasks decodes with them.", err=True)
-    name = ", ".join(dict.fromkeys(snapshots[0].task for snapshots in many))
+    name = ", ".join(dict.fromkeys(shown[0].task for shown in many))
     page = viewer_html(viewer_data(answers, load(many[0])), f"Tokens: {name}")
     make_folder(out.parent)
     write_file(out, page)
     echo(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
-def _decoded(asked: EvalSpec, store: Path, top: int) -> "list[list[Snapshot]]":
+def _decoded(asked: EvalSpec, store: Path, top: int) -> "list[list[Record]]":
     """Return the records of each task, completed with traces."""
     from harness.evals.traces import traced
     from harness.records import RecordStore
 
     announce_tiny(asked)
-    by_task: dict[str, list[Snapshot]] = {}
+    by_task: dict[str, list[Record]] = {}
     for job in traced(asked, store, top=top, looked=True):
         by_task.setdefault(job.task, []).append(RecordStore(store).read(job.config.hash(), job.task))
     return list(by_task.values())
 
 
-def _read(names: list[str], store: Path) -> "list[Snapshot]":
+def _read(names: list[str], store: Path) -> "list[Record]":
     """Return the records of one benchmark, by folder or by the beginning of a hash."""
-    from harness.records import RecordStore
+    from harness.records import Record, RecordStore
     from harness.records.store import is_record
 
     found = []
     for name in dict.fromkeys(names):
         folder = Path(name).resolve()
         if is_record(folder):
-            found.append(RecordStore(folder.parents[1]).read(folder.parent.name, folder.name))
+            found.append(Record(folder).read())
         else:
             found.append(RecordStore(store).one(name))
-    tasks = list(dict.fromkeys(snapshot.task for snapshot in found))
+    tasks = list(dict.fromkeys(record.task for record in found))
     if len(tasks) > 1:
         raise UserError(f"records of {' and '.join(tasks)} have no problem in common; give records of one benchmark")
     data = {one.config.data: one.name for one in found if one.config is not None and one.config.data is not None}
@@ -124,7 +124,7 @@ def _read(names: list[str], store: Path) -> "list[Snapshot]":
     return found
 
 
-def tokenizers(named: str | None, pair: Pair | None = None) -> "Callable[[Sequence[Snapshot]], Any]":
+def tokenizers(named: str | None, pair: Pair | None = None) -> "Callable[[Sequence[Record]], Any]":
     """Return what loads the tokenizer of some records, or gives None, with a word on it, where it cannot be had.
 
     It comes from where the user says: `named`, else the `pair` that the command itself decodes. What a record says of
@@ -134,18 +134,18 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> "Callable[[Sequen
 
     told: list[bool] = []  # a report asks for many records, and is told once
 
-    def load(snapshots: "Sequence[Snapshot]") -> Any:
+    def load(records: "Sequence[Record]") -> Any:
         how: dict[str, Any] = {"trust_remote_code": False, "local_files_only": named in (None, NAMED_THERE)}
         place = named
         if named == NAMED_THERE:
-            place = next((str(one.about["rl"]) for one in snapshots if one.about.get("rl")), None)
+            place = next((one.about.rl for one in records if one.about.rl), None)
         elif named is None and pair is not None:
             place = pair.rl
             how |= {"revision": pair.rl_revision, "trust_remote_code": pair.trust_remote_code}
         elif named is None:
-            place = _tiny(snapshots)
+            place = _tiny(records)
         if place is None:
-            if any(one.about.get("rl") for one in snapshots) and not told:
+            if any(one.about.rl for one in records) and not told:
                 told.append(True)
                 echo("Some tokens are shown by their ids; --tokenizer says where their tokenizer is.", err=True)
             return None
@@ -163,11 +163,11 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> "Callable[[Sequen
     return load
 
 
-def _tiny(snapshots: "Sequence[Snapshot]") -> str | None:
+def _tiny(records: "Sequence[Record]") -> str | None:
     """Return where the tiny pair is if these are its records, by the digest of the weights that decoded them."""
     from harness.records.config import fingerprint
     from harness.tiny import tiny_pair
 
     tiny = tiny_pair().rl
-    known = {one.config.weights.get("rl") for one in snapshots if one.config is not None}
+    known = {one.config.weights.get("rl") for one in records if one.config is not None}
     return tiny if known == {fingerprint(tiny)} else None

@@ -1,4 +1,8 @@
-"""A result is a function of records and a grader: made again from the store, by any grader, without an engine."""
+"""A result is a function of records and a grader: made again from the store, by any grader, without an engine.
+
+A record holds its verdicts, so its own result needs nothing else. Gold answers are looked for only where another judge
+is asked for, or something was never graded.
+"""
 
 import os
 import re
@@ -7,20 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import DamagedError, UserError
+from harness.errors import DamagedError, UserError, unknown
 from harness.evals.benchmark import Benchmark, BenchmarkFacts
-from harness.evals.data import GOLDS, PUBLISHED, all_golds, find_benchmark, golds_name
+from harness.evals.data import GOLD_VERSIONS, GOLDS, PUBLISHED, all_golds, find_benchmark, golds_name
 from harness.evals.foreign import LmEvalResult
 from harness.evals.lm_task import StoredScores, stored_scores
-from harness.evals.metrics import verdict_facts
+from harness.evals.metrics import sample_facts
 from harness.evals.result import EvalResult
 from harness.evals.task_file import GRADER, is_task_file
 from harness.grading import DEFAULT_GRADER, Gold, Verdict, grader_name
-from harness.records import Key, RecordStore, Snapshot, judge_name
-from harness.records.journal import header
-from harness.records.verdicts import OFFICIAL, grade_record, judges, latest_verdicts, read_verdicts, versions
+from harness.records import Key, Record, RecordStore, judge_name
+from harness.records.verdicts import OFFICIAL, versions
 from harness.spec import Decoding, Presentation, Sampling, parse
-from harness.spec.pair import places_of
 from harness.spec.sampling import Drawing
 
 _RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
@@ -30,12 +32,8 @@ class NoResultError(UserError):
     """No result can be made of a record: it is unfinished, or its right answers or decoding are not known here."""
 
 
-class _AbsentError(NoResultError):
-    """The file of a record's benchmark is not here."""
-
-
 def result_of_record(
-    snapshot: Snapshot,
+    record: Record,
     *,
     grader: str | None = None,
     golds: str = PUBLISHED,
@@ -44,9 +42,9 @@ def result_of_record(
     problems: Sequence[str] | None = None,
     samples: int | None = None,
 ) -> EvalResult:
-    """Return the result of a record, by stored verdicts where they hold and graded now where not; changes nothing.
+    """Return the result of a record, by the verdicts that it holds; graded now where it has none. It changes nothing.
 
-    `grader` None is what the benchmark's own file says, else the default.
+    `grader` None is who was asked to grade it last.
 
     `problems` (ids) and `samples` say what of it is asked; by default all that its commands finished, or where that is
     not the same samples of every problem, what the last one asked. What an interrupted command left beside it does not
@@ -56,18 +54,38 @@ def result_of_record(
 
     Raises:
         UserError: samples are missing and `partial` was not asked for (or not one sample of every problem is there),
-            or the gold answers are not known (`NoResultError`).
+            or something has to be graded and the gold answers are not known (`NoResultError`).
     """
-    if snapshot.config is None or snapshot.damaged:
-        raise DamagedError(f"record {snapshot.name}: {'; '.join(snapshot.damaged)}; run its command again")
-    if kept := stored_scores(snapshot):
-        return _by_lm_eval(snapshot, kept, problems, samples, partial)
-    answers, facts = _golds(snapshot, golds, data_dir)
-    names, width, part = _extent(snapshot, [*next(iter(answers.values()))], problems, samples, partial)
-    return _result(snapshot, names, width, answers, facts, _name(grader or facts.grader or DEFAULT_GRADER), part)
+    if record.config is None:
+        raise DamagedError(f"record {record.name}: {'; '.join(record.damage)}; run its command again")
+    if golds not in GOLD_VERSIONS:
+        raise unknown("golds", golds, GOLD_VERSIONS)
+    if kept := stored_scores(record):
+        return _by_lm_eval(record, kept, problems, samples, partial)
+    names, width, part = _extent(record, problems, samples, partial)
+    keys = [(name, sample) for name in names for sample in range(width)]
+    judge = _name(grader or record.about.grader or DEFAULT_GRADER)
+    verdicts, answers = _verdicts(record, keys, judge, golds, data_dir)
+    config, facts, version = record.config, _facts(record), next(iter(verdicts))
+    used = {name.removeprefix(f"{record.task}/"): answers[name] for name in names}
+    provenance = {
+        **_provenance(record, facts),
+        "grader": judge,
+        "graded_with": record.about.graded_with.get(judge_name(judge, version), versions(judge)),
+        "golds": golds_name(version, used),
+        **({"partial": part} if part else {}),
+        **({"source": config.source, "lacks": [*config.lacks]} if config.source else {}),
+    }
+    if judge == OFFICIAL:
+        provenance["graded_with"] |= {"judge": str(config.source.get("judge") or judge)}
+        if all(verdict.answer is None for verdict in verdicts[version].values()):
+            provenance["lacks"] = [*config.lacks, "no_box", "votes"]
+    rows = sample_facts(record.task, names, width, record.rows, verdicts)
+    sampling = _sampling(config, width)
+    return EvalResult.from_samples(record.task, _decoding(record), sampling, rows, provenance=provenance)
 
 
-def record_of(result: EvalResult) -> Snapshot | None:
+def record_of(result: EvalResult) -> Record | None:
     """Return the record that a result was made from; None where it was kept in none, or that is gone."""
     folder, name = result.provenance.get("records"), result.provenance.get("record")
     if not folder or not _RECORD.fullmatch(str(name)):
@@ -92,71 +110,29 @@ def regraded(
     wanted = version if golds is None else golds if golds in GOLDS.get(result.task, ()) else PUBLISHED
     if (_name(grader) if grader else own, wanted) == (own, version):
         return result
-    snapshot = record_of(result)
-    if snapshot is None:
+    record = record_of(result)
+    if record is None:
         raise UserError(
             f"{result.task}, {result.label}: graded by {judge_name(str(own), version)}, and its responses are not at "
             f"hand to be graded by {judge_name(grader or str(own), wanted)}: it has no record; accepted: its own grader"
         )
     how: dict[str, Any] = {"grader": grader or own, "golds": wanted, "data_dir": data_dir}
-    return result_of_record(snapshot, **how, problems=result.problem_ids, samples=result.samples)
-
-
-def _result(
-    snapshot: Snapshot,
-    names: Sequence[str],
-    width: int,
-    answers: Mapping[str, Mapping[str, Gold]],
-    facts: BenchmarkFacts,
-    grader: str,
-    part: str | None = None,
-) -> EvalResult:
-    """Put together the first `width` samples of some problems; of the versions of the gold answers the first counts."""
-    config, prefix = snapshot.config, f"{snapshot.task}/"
-    assert config is not None
-    keys = {name: [(name, sample) for sample in range(width)] for name in names}
-    every = [key for row in keys.values() for key in row]
-    verdicts = {version: _verdicts(snapshot, every, version, gold, grader) for version, gold in answers.items()}
-    rows = {
-        name.removeprefix(prefix): [
-            {**snapshot.entry(key).counts(), **verdict_facts({version: verdicts[version][key] for version in verdicts})}
-            for key in row
-        ]
-        for name, row in keys.items()
-    }
-    version, gold = next(iter(answers.items()))
-    provenance = {
-        **_provenance(snapshot, facts),
-        "grader": grader,
-        "graded_with": versions(grader),
-        "golds": golds_name(version, {name.removeprefix(prefix): gold[name] for name in names}),
-        **({"partial": part} if part else {}),
-        **({"source": config.source} if config.source else {}),
-    }
-    if grader == OFFICIAL:
-        answered = any(verdict.answer is not None for verdict in verdicts[version].values())
-        provenance["graded_with"] = {**versions(grader), "judge": str(config.source.get("judge") or grader)}
-        provenance["lacks"] = [*config.lacks, *([] if answered else ["no_box", "votes"])]
-    elif config.source:
-        provenance["lacks"] = [*config.lacks]
-    decoding = config.decoding or _imported(config.source)
-    return EvalResult.from_samples(snapshot.task, decoding, _sampling(config, width), rows, provenance=provenance)
+    return result_of_record(record, **how, problems=result.problem_ids, samples=result.samples)
 
 
 def _by_lm_eval(
-    snapshot: Snapshot, kept: Sequence[StoredScores], problems: Sequence[str] | None, samples: int | None, partial: bool
+    record: Record, kept: Sequence[StoredScores], problems: Sequence[str] | None, samples: int | None, partial: bool
 ) -> LmEvalResult:
     """Return the result of a task of lm-eval: by the scores that were kept of what is asked, by default of the most.
 
     Scores by the task's code as it was last count alone. With `partial`, those stand for a larger lot that is asked.
     """
-    config, asked, prefix = snapshot.config, snapshot.about.get("asked") or {}, f"{snapshot.task}/"
-    assert config is not None
+    asked, prefix = record.about.asked, f"{record.task}/"
     now = [one for one in kept if one.graded_with == kept[0].graded_with]
     now.sort(key=lambda one: (-len(one.problems), -one.samples))
-    width = samples or asked.get("samples", 1)
+    width = samples or (asked.samples if asked else 1)
     if problems is None:
-        number = asked.get("problems", 1)
+        number = asked.problems if asked else 1
         fits = [one for one in now if len(one.problems) >= number and one.samples >= width]
     else:
         number = len(problems)
@@ -164,95 +140,91 @@ def _by_lm_eval(
         fits = [one for one, told in zip(now, each, strict=True) if told == (set(problems), width)]
     if not fits and (not partial or problems is not None):
         raise NoResultError(
-            f"record {snapshot.name} holds lm-eval's scores of {len(now[0].problems)} problems x {now[0].samples} "
+            f"record {record.name} holds lm-eval's scores of {len(now[0].problems)} problems x {now[0].samples} "
             f"samples, and {number} x {width} are asked; run its command again, or take those (--partial)"
         )
     found = (fits or now)[0]
-    rows = {
-        name.removeprefix(prefix): [snapshot.entry((name, sample)).counts() for sample in range(found.samples)]
-        for name in found.problems
-    }
-    provenance = {**_provenance(snapshot, found.facts), "grader": GRADER, "graded_with": found.graded_with}
-    sampling = _sampling(config, found.samples)
-    decoding = config.decoding or _imported(config.source)
-    return LmEvalResult.of(snapshot.task, decoding, sampling, rows, found.scored, provenance=provenance)
+    rows = sample_facts(record.task, found.problems, found.samples, record.rows, {})
+    provenance = {**_provenance(record, found.facts), "grader": GRADER, "graded_with": found.graded_with}
+    sampling = _sampling(record.config, found.samples)
+    return LmEvalResult.of(record.task, _decoding(record), sampling, rows, found.scored, provenance=provenance)
 
 
-def _provenance(snapshot: Snapshot, facts: BenchmarkFacts) -> dict[str, Any]:
+def _facts(record: Record) -> BenchmarkFacts:
+    """Return what a record says of its benchmark; of an imported one nothing is known."""
+    about, config = record.about, record.config
+    if config is None or config.source:
+        return BenchmarkFacts()
+    shown = about.presentation.model_dump(mode="json", exclude_none=True) if about.presentation else None
+    return BenchmarkFacts(config.data, about.problems, about.file, shown, about.grader or DEFAULT_GRADER)
+
+
+def _provenance(record: Record, facts: BenchmarkFacts) -> dict[str, Any]:
     """Return what a record says of where a result's tokens and problems come from."""
-    engine = snapshot.config.engine if snapshot.config else {}
+    config, about = record.config, record.about
+    engine = config.engine if config else {}
     return {
-        "settings": snapshot.record_hash,
-        **({} if snapshot.config is None else snapshot.config.facts),
-        "record": snapshot.name,
-        "records": str(snapshot.folder.parents[1]),
-        **({"chat": chat} if (chat := snapshot.about.get("chat")) else {}),
+        "settings": record.record_hash,
+        **({} if config is None else config.facts),
+        "record": record.name,
+        "records": str(record.folder.parents[1]),
+        **({"chat": about.chat} if about.chat else {}),
         **facts.provenance(),
-        "engine": {**engine, "pair": _pair(snapshot)},
+        "engine": {**engine, "pair": {"base": None, "rl": None, **about.models}},
     }
-
-
-def _pair(snapshot: Snapshot) -> dict[str, Any]:
-    """Return the places of the models, as the record was told of them."""
-    return {"base": None, "rl": None, **places_of(snapshot.about)}
 
 
 def _extent(
-    snapshot: Snapshot, order: Sequence[str], problems: Sequence[str] | None, samples: int | None, partial: bool
+    record: Record, problems: Sequence[str] | None, samples: int | None, partial: bool
 ) -> tuple[list[str], int, str | None]:
-    """Return which problems there are, how many samples of each, and of what that is a part.
-
-    `order` has all problems of the benchmark.
-    """
-    held: dict[str, set[int]] = {}
-    for problem, sample in snapshot.held:
-        held.setdefault(problem, set()).add(sample)
-    first = {name: next(k for k in range(len(row) + 1) if k not in row) for name, row in held.items()}  # before a gap
-    asked: dict[str, Any] = snapshot.about.get("asked") or {}
-    wanted = samples or asked.get("samples", 1)
-    if problems is None:
-        if not asked and snapshot.about.get("complete") == {}:
-            raise NoResultError(f"record {snapshot.name} holds only what `rlvr-dir view` decoded to be looked at")
-        if not asked and not snapshot.finished:
-            raise NoResultError(
-                f"record {snapshot.name}: its about.json is lost and it is not finished; run its command"
-            )
-        done = snapshot.complete if asked else first
-        names = [*(name for name in order if name in done), *(name for name in done if name not in set(order))]
-        latest = list(asked.get("names") or (order[: asked["problems"]] if asked else names))
-        width = min(done.values(), default=0)
-        if set(latest) <= set(names) and width >= wanted:
-            return names, samples or width, None
+    """Return which problems there are, how many samples of each, and of what that is a part."""
+    asked, first, done = record.about.asked, record.first, record.complete
+    wanted = samples or (asked.samples if asked else 1)
+    if problems is not None:
+        latest = [name if name in first else f"{record.task}/{name}" for name in problems]
+    elif asked is None:
+        raise NoResultError(
+            f"record {record.name} holds nothing that was asked to be scored (`rlvr-dir view` decodes to look only); "
+            "run its command"
+        )
     else:
-        latest = [name if name in held else f"{snapshot.task}/{name}" for name in problems]
+        latest, width = list(asked.names), min(done.values(), default=0)
+        if set(latest) <= done.keys() and width >= wanted:
+            return list(dict.fromkeys((*latest, *done))), samples or width, None
     width = min((first.get(name, 0) for name in latest), default=0)
     if latest and width >= wanted:
         return latest, wanted, None
     if not partial or problems is not None:
-        there = sum(sample < wanted for name in latest for sample in held.get(name, ()))
+        there = sum(sample < wanted for name, sample in record.rows if name in set(latest))
         raise NoResultError(
-            f"record {snapshot.name} has {there} of {len(latest) * wanted} rollouts, and an average of them would be "
+            f"record {record.name} has {there} of {len(latest) * wanted} rollouts, and an average of them would be "
             "of the short ones; run its command again, or ask for partial results (--partial), which are marked"
         )
     if not width:
         lacking = sum(not first.get(name) for name in latest)
         raise NoResultError(
-            f"record {snapshot.name} has no sample yet of {lacking} of {len(latest)} problems, so not even a partial "
+            f"record {record.name} has no sample yet of {lacking} of {len(latest)} problems, so not even a partial "
             "result; run its command again"
         )
     return latest, width, f"first {width} of {wanted} samples"
 
 
 def _verdicts(
-    snapshot: Snapshot, keys: Sequence[Key], version: str, gold: Mapping[str, Gold], grader: str
-) -> Mapping[Key, Verdict]:
+    record: Record, keys: Sequence[Key], grader: str, golds: str, data_dir: str | None
+) -> tuple[dict[str, dict[Key, Verdict]], dict[str, Gold]]:
+    """Return the verdicts by version of the gold answers, the one asked for first, and the answers of that one."""
+    there = GOLDS.get(record.task, (PUBLISHED,))
+    wanted = golds if golds in there else PUBLISHED
+    held = {version: record.verdicts(judge_name(grader, version)) for version in dict.fromkeys((wanted, *there))}
+    held = {version: given for version, given in held.items() if given.keys() >= set(keys)}
+    if wanted in held:
+        answers = {key[0]: held[wanted][key].gold for key in keys}
+        return {version: {key: given[key].verdict for key in keys} for version, given in held.items()}, answers
     if grader == OFFICIAL:
-        stored = read_verdicts(snapshot.folder, OFFICIAL)
-        if lacking := [key for key in keys if key not in stored]:
-            raise UserError(f"record {snapshot.name} has no verdict by grader={grader!r} on {lacking[0]}")
-        return {key: Verdict(stored[key]["kind"], stored[key].get("answer"), grader) for key in keys}
-    head, judge = header(snapshot.record_hash, snapshot.task), judge_name(grader, version)
-    return grade_record(snapshot.folder, head, map(snapshot.entry, keys), gold, judge, keep=False)
+        raise UserError(f"record {record.name} has no verdict by grader={grader!r} on each response")
+    by_version = _golds(record, golds, data_dir)
+    found = {v: record.grade(gold, judge_name(grader, v), keys) for v, gold in by_version.items()}
+    return found, dict(by_version[wanted])
 
 
 def _name(grader: str) -> str:
@@ -273,80 +245,45 @@ class Change:
 
 
 def grade_again(
-    snapshot: Snapshot, *, grader: str = DEFAULT_GRADER, golds: str = PUBLISHED, data_dir: str | None = None
+    record: Record, *, grader: str = DEFAULT_GRADER, golds: str = PUBLISHED, data_dir: str | None = None
 ) -> tuple[str, int, list[Change]]:
     """Grade all that a record holds, store the verdicts, and return the judge, how many, and the changed ones.
 
-    Compared with the verdicts that the same judge gave last, by whatever version or code; those stay as they are, in
-    the file of their name.
+    Compared with the verdicts that the same judge gave last, by whatever version; an older version's stay as they are.
 
     Raises:
-        UserError: the gold answers are not known, no grader has that name, or the disk is full.
+        UserError: the gold answers are not known, no grader has that name, another process writes the record, or the
+            disk is full.
     """
-    name = grader_name(grader)
-    version, gold = next(iter(_golds(snapshot, golds, data_dir)[0].items()))
-    judge = judge_name(name, version)
-    before = latest_verdicts(snapshot.folder, judge)
-    head = header(snapshot.record_hash, snapshot.task)
-    now = grade_record(snapshot.folder, head, map(snapshot.entry, snapshot.held), gold, judge)
+    version, gold = next(iter(_golds(record, golds, data_dir).items()))
+    judge = judge_name(grader_name(grader), version)
+    with record.lock():
+        before = record.latest_verdicts(judge)
+        now = record.grade(gold, judge)
+    kinds = {key: before[key].kind if key in before else None for key in now}
     changes = [
-        Change(*key, gold[key[0]], verdict.answer, before[key]["kind"] if key in before else None, verdict.kind)
+        Change(*key, gold[key[0]], verdict.answer, kinds[key], verdict.kind)
         for key, verdict in now.items()
-        if not (key in before and before[key]["kind"] == verdict.kind)
+        if kinds[key] != verdict.kind
     ]
     return judge, len(now), sorted(changes, key=lambda change: (change.problem, change.sample))
 
 
-def _place(task: str, file: str, data_dir: str | None) -> Path | None:
-    """Return where the file that a record names is read: in `data_dir`, or below the current folder.
-
-    Others are not looked up because a record, perhaps a stranger's, names them. None: by the name of the task.
-    """
-    if data_dir:
-        folder = Path(data_dir).expanduser()
-        found = folder / Path(file).name
-        return found if found.is_file() and not (folder / f"{task}.jsonl").is_file() else None
-    here = Path.cwd()
-    found = Path(os.path.normpath(here / file))
-    return found if found.is_relative_to(here) and found.resolve().is_relative_to(here.resolve()) else None
-
-
-def _golds(
-    snapshot: Snapshot, golds: str, data_dir: str | None
-) -> tuple[dict[str, Mapping[str, Gold]], BenchmarkFacts]:
-    """Return the gold answers by version, the one asked for first, and the facts of their benchmark.
-
-    Of an imported record they are those that it came with; of a user's benchmark they are in the file that the record
-    names, unless `data_dir` says where else it is. Where that file is not here, they are those that its verdicts keep.
-    """
-    config, task = snapshot.config, snapshot.task
-    if config is not None and config.source:
-        if golds != PUBLISHED:
-            raise UserError(f"golds={golds!r}: the imported record {snapshot.name} has the answers it came with only")
-        return {PUBLISHED: _kept_golds(snapshot)[1]}, BenchmarkFacts()
+def _golds(record: Record, golds: str, data_dir: str | None) -> dict[str, Mapping[str, Gold]]:
+    """Return the gold answers by version, the one asked for first: the benchmark's, else those of the verdicts."""
+    published = [record.verdicts(judge) for judge in record.judges if "+" not in judge]
+    kept = {one.problem: one.gold for given in published for one in given.values()}
+    whole = golds == PUBLISHED and {problem for problem, _ in record.rows} <= kept.keys()
     try:
-        benchmark = benchmark_of(snapshot, data_dir=data_dir)
-    except _AbsentError:
-        judge, kept = _kept_golds(snapshot)
-        every = {problem for problem, _ in snapshot.held} <= kept.keys()
-        if golds != PUBLISHED or config is None or judge == OFFICIAL or not every:
+        benchmark = benchmark_of(record, data_dir=data_dir)
+    except NoResultError:
+        if not whole:
             raise
-        shown = Presentation.kept(snapshot.about.get("presentation", {})).shown()
-        return {PUBLISHED: kept}, BenchmarkFacts(config.data, snapshot.about.get("problems"), None, shown, judge)
-    found: dict[str, Mapping[str, Gold]] = {
-        version: {f"{task}/{key}": gold for key, gold in answers.items()}
+        return {PUBLISHED: kept}
+    return {
+        version: {f"{record.task}/{key}": gold for key, gold in answers.items()}
         for version, answers in all_golds(benchmark, golds).items()
     }
-    return found, benchmark.facts
-
-
-def _kept_golds(snapshot: Snapshot) -> tuple[str | None, dict[str, Gold]]:
-    """Return the gold answers that verdicts beside a record were given for, and whose: the usual grader's first."""
-    there = [judge for judge in judges(snapshot.folder) if "+" not in judge]
-    for judge in sorted(there, key=[OFFICIAL, _name(DEFAULT_GRADER), *there].index):
-        if rows := read_verdicts(snapshot.folder, judge).values():
-            return judge, {r["problem"]: r["gold"] if isinstance(r["gold"], str) else tuple(r["gold"]) for r in rows}
-    return None, {}
 
 
 def _sampling(config: Any, samples: int) -> Sampling:
@@ -357,12 +294,16 @@ def _sampling(config: Any, samples: int) -> Sampling:
     return parse(Sampling, {"samples": samples, **known})
 
 
-def _imported(source: Mapping[str, Any]) -> Decoding:
-    """Return the decoding of an imported record, by what its folder's name says of it (w0 = -gamma).
+def _decoding(record: Record) -> Decoding:
+    """Return how a record was decoded; an imported one by what its folder's name says of it (w0 = -gamma).
 
     Raises:
         UserError: it does not say, or names a criterion whose counterpart here is not known.
     """
+    assert record.config is not None
+    if record.config.decoding is not None:
+        return record.config.decoding
+    source = record.config.source
     try:
         criterion, gamma = source.get("criterion"), -float(source.get("w0") or 0.0)
         tau = float(source.get("tau") or 0.0)
@@ -381,33 +322,46 @@ def _imported(source: Mapping[str, Any]) -> Decoding:
     )
 
 
-def benchmark_of(snapshot: Snapshot, *, data_dir: str | None = None) -> Benchmark:
-    """Return the benchmark that a record was decoded from, found as `_golds` says.
+def benchmark_of(record: Record, *, data_dir: str | None = None) -> Benchmark:
+    """Return the benchmark that a record was decoded from.
+
+    The file of a user's own is read where the record names it below the current folder, or in `data_dir`: others are
+    not looked up because a record, perhaps a stranger's, names them.
 
     Raises:
         NoResultError: it is not at hand, is not the one the record was decoded from, or would take code to be read.
     """
-    task, config = snapshot.task, snapshot.config
+    task, config, file = record.task, record.config, record.about.file
     if config is not None and config.source:
-        raise NoResultError(f"the imported record {snapshot.name} came without its benchmark")
-    file = snapshot.about.get("file")
-    place = _place(task, file, data_dir) if file else None
-    asked = f"{task}={place}" if place else task
+        raise NoResultError(f"the imported record {record.name} came without its benchmark")
     if is_task_file(str(file or task)):
-        raise NoResultError(f"record {snapshot.name}: no code is run because a record names it; run its command again")
+        raise NoResultError(f"record {record.name}: no code is run because a record names it; run its command again")
     try:
-        shown = Presentation.kept(snapshot.about.get("presentation", {}))
-        benchmark = find_benchmark(asked, data_dir, shown)
+        asked = f"{task}={place}" if file and (place := _place(task, file, data_dir)) else task
+        shown = record.about.presentation
+        benchmark = find_benchmark(asked, data_dir, Presentation.kept(shown.model_dump(mode="json") if shown else {}))
     except UserError as error:
-        reason, kind = str(error), NoResultError
-        if file and not place and not data_dir:
-            reason = f"{file}, which it names, is not below the current folder, so it is not read; give --data-dir"
-        if file and not data_dir and not (place and place.is_file()):
-            kind = _AbsentError
-        raise kind(f"record {snapshot.name}: its right answers are not at hand ({reason})") from None
+        raise NoResultError(f"record {record.name}: its right answers are not at hand ({error})") from None
     if config is not None and config.data not in (None, here := benchmark.data):
         raise NoResultError(
-            f"record {snapshot.name} was decoded from other questions of {task} than are here (data {config.data} and "
+            f"record {record.name} was decoded from other questions of {task} than are here (data {config.data} and "
             f"{here}), so these gold answers are not its own; give the folder of its data as --data-dir"
         )
     return benchmark
+
+
+def _place(task: str, file: str, data_dir: str | None) -> Path | None:
+    """Return where the file that a record names is read; None: by the name of the task.
+
+    Raises:
+        UserError: it is not below the current folder.
+    """
+    if data_dir:
+        folder = Path(data_dir).expanduser()
+        found = folder / Path(file).name
+        return found if found.is_file() and not (folder / f"{task}.jsonl").is_file() else None
+    here = Path.cwd()
+    found = Path(os.path.normpath(here / file))
+    if found.is_relative_to(here) and found.resolve().is_relative_to(here.resolve()):
+        return found
+    raise UserError(f"{file}, which it names, is not below the current folder, so it is not read; give --data-dir")

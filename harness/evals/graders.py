@@ -1,66 +1,19 @@
 """Grading beside decoding: each response once, in a thread of its own, so that the engine waits for hard ones only."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Condition, Thread
-from typing import Any
 
 from harness.decode import Rollout
 from harness.decode.progress import Progress
-from harness.digest import digest
-from harness.evals.metrics import verdict_facts
 from harness.grading import Gold, Verdict, grade_many
-from harness.records import Entry, Record, StoredRollout, judge_name
-from harness.records.verdicts import StoredVerdicts
+from harness.records import Key, Record, Row, judge_name
 
 Golds = Mapping[str, Mapping[str, Gold]]  # by version of the gold answers, the one that counts first; by problem
 
 
-@dataclass(slots=True)
-class GradedResponse:
-    """A response as it is scored: its text and counts, and a verdict by each version of the gold answers.
-
-    A long run must not keep the tokens of all of them, so this holds none; a stored text is read when asked for.
-    """
-
-    source: str | Entry
-    finish_reason: str
-    n_tokens: int
-    n_replaced: int
-    n_changed: int
-    n_forwards: int | None = None
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, rollout: Rollout | StoredRollout | Entry) -> "GradedResponse":
-        """Make it from a rollout, decoded or stored."""
-        source = rollout if isinstance(rollout, Entry) else rollout.text
-        counts = (rollout.n_tokens, rollout.n_replaced, rollout.n_changed, rollout.n_forwards)
-        return cls(source, rollout.finish_reason, *counts)
-
-    @property
-    def text(self) -> str:
-        """Return the response.
-
-        Raises:
-            UserError: its record was damaged, or deleted, since it was opened.
-        """
-        return self.source if isinstance(self.source, str) else self.source.text
-
-    @property
-    def text_digest(self) -> str:
-        """Return the digest of the response, by which verdicts and scores know it."""
-        return digest(self.source) if isinstance(self.source, str) else self.source.text_digest
-
-    def counts(self) -> dict[str, Any]:
-        """Return what the engine counted, by the names of lm-eval's samples file."""
-        found = {name: getattr(self, name) for name in ("n_tokens", "n_replaced", "n_changed", "finish_reason")}
-        return found | ({} if self.n_forwards is None else {"n_forwards": self.n_forwards})
-
-    def facts(self, versions: Sequence[str]) -> dict[str, Any]:
-        """Return the counts and the verdicts; the first version of the gold answers is the one that counts."""
-        return {**self.counts(), **verdict_facts({version: self.verdicts[version] for version in versions})}
+Verdicts = dict[str, dict[Key, Verdict]]  # by version of the gold answers; by response
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +23,19 @@ class _Waiting:
     job: int
     version: str
     gold: Gold
-    rollout: Rollout | StoredRollout | Entry
-    response: GradedResponse
+    row: Row
 
 
 class Graders:
-    """Grades what `add` is given, job by job; `finish` waits for a job's verdicts and stores them beside its record.
+    """Grades what `add` is given, job by job; `finish` waits for a job's verdicts and stores them in its record.
 
-    A verdict that is stored and still holds is taken as it is. What fails, fails in `finish`: rollouts are safe then.
+    A verdict that is stored and still holds is taken as it is. What fails, fails in `finish`: responses are safe then.
     """
 
     def __init__(self, golds: Sequence[Golds], records: Sequence[Record] | None, graders: Sequence[str]) -> None:
-        self._golds, self._graders = golds, graders  # of each job
-        self._stored: list[dict[str, StoredVerdicts]] = [{} for _ in golds]
-        for stored, versions, record, grader in zip(self._stored, golds, records or [], graders, strict=False):
-            for version in versions:
-                judge = judge_name(grader, version)
-                stored[version] = StoredVerdicts(record.folder, record.header(), judge)
+        self._golds, self._records, self._graders = golds, records, graders  # of each job
+        self.verdicts: list[Verdicts] = [{version: {} for version in versions} for versions in golds]
+        self._new: list[list[tuple[_Waiting, Verdict]]] = [[] for _ in golds]
         self.graded, self.right = [0] * len(golds), [0] * len(golds)  # by the version that counts
         self._waiting = [0] * len(golds)
         self._changed = Condition()
@@ -94,19 +43,17 @@ class Graders:
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         Thread(target=self._work, daemon=True).start()
 
-    def add(self, job: int, problem: str, rollout: Rollout | StoredRollout | Entry) -> GradedResponse:
-        """Take one rollout of a job; its verdicts appear in the response that is given back."""
-        response = GradedResponse.of(rollout)
+    def add(self, job: int, row: Row) -> None:
+        """Take one response of a job; its verdicts appear in `verdicts`."""
         for version, answers in self._golds[job].items():
-            gold, stored = answers[problem], self._stored[job].get(version)
-            verdict = None if stored is None or isinstance(rollout, Rollout) else stored.get(rollout, gold)
+            gold, judge = answers[row.problem], judge_name(self._graders[job], version)
+            verdict = self._records[job].verdict(judge, row, gold) if self._records else None
             with self._changed:
                 if verdict is not None:
-                    self._take(job, version, response, verdict)
+                    self._take(job, version, row.key, verdict)
                 else:
                     self._waiting[job] += 1
-                    self._queue.put(_Waiting(job, version, gold, rollout, response))
-        return response
+                    self._queue.put(_Waiting(job, version, gold, row))
 
     def finish(self, job: int) -> None:
         """Wait until all of a job is graded, and store its verdicts.
@@ -119,15 +66,18 @@ class Graders:
             self._changed.wait_for(lambda: self._failure is not None or not self._waiting[job])
         if self._failure is not None:
             raise self._failure
-        for stored in self._stored[job].values():
-            stored.write()
+        if self._records is not None:
+            for version in self._golds[job]:
+                new = [(each.row, each.gold, verdict) for each, verdict in self._new[job] if each.version == version]
+                self._records[job].judge(judge_name(self._graders[job], version), new)
+        self._new[job] = []
 
     def close(self) -> None:
         """End the thread."""
         self._queue.put(None)
 
-    def _take(self, job: int, version: str, response: GradedResponse, verdict: Verdict) -> None:
-        response.verdicts[version] = verdict
+    def _take(self, job: int, version: str, key: Key, verdict: Verdict) -> None:
+        self.verdicts[job][version][key] = verdict
         if version == next(iter(self._golds[job])):
             self.graded[job] += 1
             self.right[job] += verdict.correct
@@ -136,9 +86,9 @@ class Graders:
         """Grade each by its job's grader."""
         found: list[tuple[_Waiting, Verdict]] = []
         for grader in dict.fromkeys(self._graders[each.job] for each in todo):
-            mine = [each for each in todo if self._graders[each.job] == grader]
-            items = [(each.gold, each.rollout.text, each.rollout.finish_reason) for each in mine]
-            found += zip(mine, grade_many(items, grader=grader), strict=True)
+            own = [each for each in todo if self._graders[each.job] == grader]
+            items = [(each.gold, each.row.text, each.row.finish_reason) for each in own]
+            found += zip(own, grade_many(items, grader=grader), strict=True)
         return found
 
     def _work(self) -> None:
@@ -157,10 +107,8 @@ class Graders:
                 return
             with self._changed:
                 for each, verdict in verdicts:
-                    stored = self._stored[each.job].get(each.version)
-                    if stored is not None and not isinstance(each.rollout, Rollout):
-                        stored.add(each.rollout, each.gold, verdict)
-                    self._take(each.job, each.version, each.response, verdict)
+                    self._new[each.job].append((each, verdict))
+                    self._take(each.job, each.version, each.row.key, verdict)
                     self._waiting[each.job] -= 1
                 self._changed.notify_all()
             if None in batch:

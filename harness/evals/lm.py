@@ -24,14 +24,14 @@ from harness.evals.args import CACHE_REFUSAL, announce_tiny, parse_model_args
 from harness.evals.benchmark import OURS, BenchmarkFacts
 from harness.evals.chat import has_template, template_name
 from harness.evals.data import GOLD_VERSIONS, GOLDS, PUBLISHED, SOURCES, TINY_TASKS
-from harness.evals.graders import GradedResponse
 from harness.evals.loop import Done, Job, make_job, run_jobs
 from harness.evals.response import Response
 from harness.evals.sampling import NO_LENGTH, names_length, sampling_of
 from harness.evals.scoring import gold_of
 from harness.evals.task_file import ScoredTask, instance_key
+from harness.grading import Verdict
 from harness.progress import showing
-from harness.records import RecordStore
+from harness.records import RecordStore, Row
 from harness.spec import Decoding
 from harness.tiny import WEIGHTS, checkpoints
 
@@ -128,8 +128,9 @@ class RlvrDirLM(LM):
                     listener(done)
                 if self.records is not None:
                     self.record_names[done.job.task] = done.job.record
-                for key, response in done.responses.items():
-                    responses[index[key]] = self._response(response)
+                for key, row in done.responses.items():
+                    verdicts = {version: given[key] for version, given in done.verdicts.items()}
+                    responses[index[key]] = self._response(row, verdicts)
         self.seconds += time.perf_counter() - start
         if missing := len(work) - len(responses):
             raise RuntimeError(f"the engine returned no response to {missing} of {len(work)} requests")
@@ -176,10 +177,10 @@ class RlvrDirLM(LM):
             jobs.append(replace(job, chat=self._chat))
         return jobs
 
-    def _response(self, response: GradedResponse) -> Response:
-        counts = response.counts()
+    def _response(self, row: Row, verdicts: dict[str, Verdict]) -> Response:
+        counts = row.counts()
         self._totals.update({name: counts[name] for name in ("n_tokens", "n_replaced", "n_changed")}, responses=1)
-        return Response(response.text, {**counts, "verdicts": response.verdicts} if response.verdicts else counts)
+        return Response(row.text, {**counts, "verdicts": verdicts} if verdicts else counts)
 
     @property
     def _chat(self) -> str:

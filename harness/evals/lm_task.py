@@ -1,20 +1,17 @@
-"""Scores responses to a task that is not ours as lm-eval does, and keeps the scores beside the record.
+"""Scores responses to a task that is not ours as lm-eval does, and keeps the scores in the record.
 
 A score is what lm-eval's own `evaluate` computes from the responses: its filters, `process_results`, metrics and
-aggregation. It is kept beside the record as `lm-eval-<digest>.json`, a file for each lot of problems and number of
-samples that was asked, under the digest of what the task scores by; so a record is read again without lm-eval, and
-without running any code that its task names.
+aggregation. It is kept in the record for each set of problems and number of samples that was asked, with what the task
+scores by; so a record is read again without lm-eval, and without running any code that its task names.
 """
 
 import io
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
 from pydantic import Field
@@ -24,13 +21,9 @@ from harness.errors import DamagedError, UserError
 from harness.evals.benchmark import BenchmarkFacts
 from harness.evals.foreign import TaskScores, TaskScoresFile, plain
 from harness.evals.task_file import ScoredTask, score_name
-from harness.files import write_file
-from harness.records import Key, Snapshot
-from harness.spec.stored import Count, Text, read_stored
+from harness.records import Key, Record, Row
+from harness.spec.stored import Count, Text, check_stored
 from harness.stats import standard_error
-
-if TYPE_CHECKING:
-    from harness.evals.graders import GradedResponse
 
 _NUMBERS = (int, float, np.number, np.bool_)
 
@@ -64,7 +57,7 @@ def task_scores(task: Any, reported: Mapping[str, Any], samples: Sequence[Mappin
     return TaskScores(scores, by_problem, tuple(lower))
 
 
-def computed_scores(task: ScoredTask, responses: Mapping[Key, "GradedResponse"]) -> TaskScores:
+def computed_scores(task: ScoredTask, responses: Mapping[Key, Row]) -> TaskScores:
     """Let lm-eval score the responses to some documents of a task, as many samples of each as there are.
 
     Raises:
@@ -108,27 +101,25 @@ def computed_scores(task: ScoredTask, responses: Mapping[Key, "GradedResponse"])
     return task_scores(task.task, found["results"][name], found["samples"][name])
 
 
-def keep_scores(
-    folder: Path,
-    task: ScoredTask,
-    scored: TaskScores,
-    problems: Sequence[str],
-    samples: int,
-    responses: Mapping[Key, "GradedResponse"],
-) -> None:
-    """Keep the scores of some problems' first samples beside their record, which is in `folder`.
+def keep_scores(folder: Path, task: ScoredTask, scored: TaskScores, problems: Sequence[str], samples: int) -> None:
+    """Keep the scores of some problems' first samples in their record.
 
     Raises:
-        UserError: the disk is full.
+        UserError: the disk is full, or another process writes the record.
     """
-    texts = digest_of([responses[name, sample].text_digest for name in problems for sample in range(samples)])
-    head = {"graded_with": task.graded_with, "problems": list(problems), "samples": samples}
-    data = {**head, "data": task.facts.data, "documents": task.facts.problems, "texts": texts, **plain(scored)}
-    write_file(folder / f"lm-eval-{digest_of(head)}.json", json.dumps(data).encode() + b"\n")
+    with Record(folder).lock() as record:
+        texts = _texts(record, problems, samples)
+        head = {"graded_with": task.graded_with, "problems": list(problems), "samples": samples, "texts": texts}
+        record.keep_scores({**head, "data": task.facts.data, "documents": task.facts.problems, **plain(scored)})
 
 
-class StoredScoresFile(TaskScoresFile, frozen=True):
-    """Hold what `keep_scores` writes."""
+def _texts(record: Record, problems: Sequence[str], samples: int) -> str:
+    """Return the digest of some problems' first responses."""
+    return digest_of([record.rows[name, sample].text_digest for name in problems for sample in range(samples)])
+
+
+class StoredScores(TaskScoresFile, frozen=True):
+    """Scores in a record, of its first `samples` samples of some `problems`."""
 
     graded_with: dict[str, Text]
     problems: Annotated[tuple[Text, ...], Field(min_length=1)]
@@ -137,34 +128,22 @@ class StoredScoresFile(TaskScoresFile, frozen=True):
     documents: Count | None
     texts: Text
 
-
-@dataclass(frozen=True, slots=True)
-class StoredScores:
-    """Scores that were kept beside a record, for its first `samples` samples of some `problems`."""
-
-    problems: tuple[str, ...]
-    samples: int
-    facts: BenchmarkFacts
-    graded_with: dict[str, str]
-    scored: TaskScores
+    @property
+    def facts(self) -> BenchmarkFacts:
+        """Return what is known of the task's documents."""
+        return BenchmarkFacts(self.data, self.documents)
 
 
-def stored_scores(snapshot: Snapshot) -> list[StoredScores]:
-    """Return the scores beside a record that are those of its responses, the latest first; no code of a task is run."""
-    files = sorted(snapshot.folder.glob("lm-eval-*.json"), key=lambda file: file.lstat().st_mtime_ns, reverse=True)
-    found = []
-    for file in files:
+def stored_scores(record: Record) -> list[StoredScores]:
+    """Return the scores in a record that are those of its responses, the latest first; no code of a task is run."""
+    found: dict[tuple[Any, ...], StoredScores] = {}
+    first = record.first
+    for each in reversed(record.scores):
         try:
-            kept = read_stored(file, StoredScoresFile)
-        except DamagedError:  # `rlvr-dir records verify` names it
+            kept = check_stored(each, StoredScores, record.path)
+        except DamagedError:
             continue
-        if len(kept.problems) * kept.samples > len(snapshot.held):
-            continue
-        keys: list[Key] = [(name, sample) for name in kept.problems for sample in range(kept.samples)]
-        if not all(key in snapshot for key in keys):
-            continue
-        if digest_of([snapshot.entry(key).text_digest for key in keys]) != kept.texts:
-            continue
-        facts = BenchmarkFacts(kept.data, kept.documents)
-        found.append(StoredScores(kept.problems, kept.samples, facts, kept.graded_with, kept.scored))
-    return found
+        here = all(first.get(name, 0) >= kept.samples for name in kept.problems)
+        if here and _texts(record, kept.problems, kept.samples) == kept.texts:
+            found.setdefault((str(kept.graded_with), kept.problems, kept.samples), kept)
+    return list(found.values())

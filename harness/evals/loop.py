@@ -28,15 +28,15 @@ from harness.evals.benchmark import BenchmarkFacts
 from harness.evals.chat import template_name
 from harness.evals.data import golds_name, preflight_of
 from harness.evals.foreign import LmEvalResult, TaskScores
-from harness.evals.graders import Board, Golds, GradedResponse, Graders
+from harness.evals.graders import Board, Golds, Graders
 from harness.evals.lm_task import computed_scores, keep_scores
+from harness.evals.metrics import sample_facts
 from harness.evals.prompts import PromptSet, prompt_sets
 from harness.evals.result import EvalResult
 from harness.evals.task_file import GRADER, ScoredTask
-from harness.files import folder_name
-from harness.grading import DEFAULT_GRADER, grader_name
+from harness.grading import DEFAULT_GRADER, Verdict, grader_name
 from harness.progress import phase, showing
-from harness.records import Entry, Key, Record, RecordConfig, RecordStore, Snapshot
+from harness.records import Key, Record, RecordConfig, RecordStore, Row
 from harness.records.config import engine_facts
 from harness.records.verdicts import versions as grading_versions
 from harness.spec import Decoding, EvalSpec, Pair, Sampling
@@ -80,6 +80,8 @@ def evaluate(
 
 # 1. What is asked
 
+_KEPT = ("file", "problems", "presentation", "grader")  # of a benchmark's facts, in its records
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
@@ -120,39 +122,32 @@ class Job:
         """Return the name of its record, `<record hash>/<task>`."""
         return f"{self.config.hash()}/{self.task}"
 
-    def read(self, store: RecordStore) -> Snapshot | None:
+    def read(self, store: RecordStore) -> Record | None:
         """Return its record as it is now, without a lock; None where there is none."""
         try:
             return store.read(*self.record.split("/"))
         except UserError:
             return None
 
-    def held(self, snapshot: Snapshot | None) -> list[Entry]:
-        """Return what its record holds of what is asked: as many entries as requests when it is done."""
+    def held(self, record: Record | None) -> list[Row]:
+        """Return what its record holds of what is asked: as many responses as requests when it is done."""
         keys = {(request.problem, request.sample): digest(request.prompt) for request in self.requests}
-        found = [(snapshot.entry(key), prompt) for key, prompt in keys.items() if key in snapshot] if snapshot else []
-        fits = [entry for entry, prompt in found if entry.prompt in (None, prompt)]
-        return [entry for entry in fits if entry.trace_columns >= self._trace_columns]
+        found = [(record.get(key), prompt) for key, prompt in keys.items()] if record else []
+        fits = [row for row, prompt in found if row is not None and row.prompt in (None, prompt)]
+        return [row for row in fits if row.trace_columns >= self._trace_columns]
 
     def open(self, store: RecordStore) -> Record:
-        """Open its record for writing.
+        """Open its record for writing, and note what its results need to be made again.
 
         Raises:
             UserError: another process writes it, or the disk is full.
         """
         prompts = {request.problem: digest(request.prompt) for request in self.requests}
-        names = ("file", "presentation", *(("problems",) if self.benchmark.file else ()))  # to find the answers again
-        found = {name: value for name in names if (value := getattr(self.benchmark, name))}
-        return Record(
-            store.folder / self.config.hash() / folder_name("task", self.task),
-            self.config,
-            self.task,
-            prompts,
-            self.sampling.samples,
-            about={**{role: place for role, (place, _) in self.pair.models.items()}, "chat": self.chat, **found},
-            trace_columns=self._trace_columns,
-            looked=self.looked,
-        )
+        known = {name: value for name in _KEPT if (value := getattr(self.benchmark, name)) is not None}
+        places = {role: place for role, (place, _) in self.pair.models.items()}
+        about = {**places, "chat": self.chat, **known}
+        how = {"about": about, "trace_columns": self._trace_columns, "looked": self.looked}
+        return store.open(self.config, self.task, prompts, self.sampling.samples, **how)
 
     @property
     def _trace_columns(self) -> int:
@@ -222,7 +217,8 @@ class Done:
     """
 
     job: Job
-    responses: Mapping[Key, GradedResponse]
+    responses: Mapping[Key, Row]
+    verdicts: Mapping[str, Mapping[Key, Verdict]]
     engine: dict[str, Any]
     store: Path | None
     decoded: int
@@ -253,18 +249,12 @@ class Done:
         return {**found, **about, **stored, "engine": self.engine}
 
     def scored(self, task: ScoredTask, scored: TaskScores, about: Mapping[str, Any]) -> LmEvalResult:
-        """Return the result by lm-eval's scores, and keep those beside the record."""
-        job, prefix = self.job, f"{self.job.task}/"
-        names, samples = list(dict.fromkeys(request.problem for request in job.requests)), job.sampling.samples
+        """Return the result by lm-eval's scores, and keep those in the record."""
         if self.store is not None:
-            keep_scores(self.store / job.record, task, scored, names, samples, self.responses)
-        rows = {
-            name.removeprefix(prefix): [self.responses[name, sample].counts() for sample in range(samples)]
-            for name in names
-        }
+            keep_scores(self.store / self.job.record, task, scored, self._names, self.job.sampling.samples)
         provenance = {**self.provenance(about), "grader": GRADER, "graded_with": task.graded_with}
         how = {"seconds": self.seconds, "provenance": provenance}
-        return LmEvalResult.of(job.task, job.decoding, job.sampling, rows, scored, **how)
+        return LmEvalResult.of(self.job.task, self.job.decoding, self.job.sampling, self._rows({}), scored, **how)
 
     def result(self, about: Mapping[str, Any]) -> EvalResult:
         """Return the numbers of a job whose gold answers are known, or which lm-eval scores, and keeps its scores.
@@ -273,15 +263,16 @@ class Done:
         """
         if (theirs := self.job.theirs) is not None:
             return self.scored(theirs, computed_scores(theirs, self.responses), about)
-        job, prefix = self.job, f"{self.job.task}/"
-        ids = list(dict.fromkeys(request.problem for request in job.requests))
-        rows: dict[str, list[dict[str, Any]]] = {key.removeprefix(prefix): [] for key in ids}
-        for problem, sample in sorted(self.responses, key=lambda key: key[1]):
-            facts = self.responses[problem, sample].facts(list(job.golds))
-            rows[problem.removeprefix(prefix)].append(facts)
-        return EvalResult.from_samples(
-            job.task, job.decoding, job.sampling, rows, seconds=self.seconds, provenance=self.provenance(about)
-        )
+        how = {"seconds": self.seconds, "provenance": self.provenance(about)}
+        rows = self._rows(self.verdicts)
+        return EvalResult.from_samples(self.job.task, self.job.decoding, self.job.sampling, rows, **how)
+
+    @property
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys(request.problem for request in self.job.requests))
+
+    def _rows(self, verdicts: Mapping[str, Mapping[Key, Verdict]]) -> dict[str, list[dict[str, Any]]]:
+        return sample_facts(self.job.task, self._names, self.job.sampling.samples, self.responses, verdicts)
 
 
 def run_jobs(
@@ -304,22 +295,26 @@ def run_jobs(
         )
         names = [(f"{job.task} {job.decoding.label()}", len(job.requests)) for job in jobs]
         board = stack.enter_context(closing(Board(graders, names, len(missing), progress and bool(missing))))
-        responses: list[dict[Key, GradedResponse]] = [{} for _ in jobs]
+        responses: list[dict[Key, Row]] = [{} for _ in jobs]
         decoded, complete = [0] * len(jobs), [False] * len(jobs)
 
-        def rollouts() -> Iterator[tuple[Request, Any]]:
+        def rows() -> Iterator[tuple[Request, Row]]:
             """Yield what is held, then what is decoded, stored before anybody sees it."""
             absent = {(request.tag, request.problem, request.sample) for request in missing}
             for request in requests:
                 if records is not None and (request.tag, request.problem, request.sample) not in absent:
-                    yield request, records[request.tag].held(request.problem, request.sample)
+                    yield request, records[request.tag].rows[request.problem, request.sample]
             for rollout in engine.generate(missing, progress=board) if missing else ():
-                decoded[rollout.request.tag] += 1
-                yield rollout.request, rollout if records is None else records[rollout.request.tag].add(rollout)
+                row, index = Row.from_rollout(rollout), rollout.request.tag
+                decoded[index] += 1
+                if records is not None:
+                    records[index].add(row)
+                yield rollout.request, row
 
-        for request, rollout in rollouts():
+        for request, row in rows():
             index, job = request.tag, jobs[request.tag]
-            responses[index][request.problem, request.sample] = graders.add(index, request.problem, rollout)
+            responses[index][row.key] = row
+            graders.add(index, row)
             if len(responses[index]) < len(job.requests):
                 continue
             if records is not None:
@@ -330,7 +325,7 @@ def run_jobs(
                 records[index].close()
             speed = board.speed if decoded[index] else None
             folder = store.folder if store else None
-            yield Done(job, responses[index], engine.info(), folder, decoded[index], speed)
+            yield Done(job, responses[index], graders.verdicts[index], engine.info(), folder, decoded[index], speed)
             responses[index], complete[index] = {}, True
         if lacking := [name for (name, _), whole in zip(names, complete, strict=True) if not whole]:
             raise RuntimeError(f"the engine did not return every response of {', '.join(lacking)}")

@@ -1,9 +1,10 @@
 """The metrics of `harness.stats` as lm-eval's task files declare them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.grading import Verdict
+from harness.records import Key, Row
 from harness.stats import Responses, problem_metrics, ratio
 from harness.stats.metrics import pass_ks
 
@@ -34,8 +35,29 @@ def responses_of(samples: Sequence[Mapping[str, Any]]) -> Responses:
     )
 
 
-def verdict_facts(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
-    """Return what `responses_of` reads of the verdicts on a response; the first version of the answers counts."""
+def sample_facts(
+    task: str,
+    names: Iterable[str],
+    samples: int,
+    rows: Mapping[Key, Row],
+    verdicts: Mapping[str, Mapping[Key, Verdict]],
+) -> dict[str, list[dict[str, Any]]]:
+    """Return what `responses_of` reads of some problems' first samples, by the problem's id.
+
+    `verdicts` are by version of the gold answers, of which the first counts.
+    """
+    return {
+        name.removeprefix(f"{task}/"): [
+            {**rows[name, k].counts(), **_judged({version: given[name, k] for version, given in verdicts.items()})}
+            for k in range(samples)
+        ]
+        for name in names
+    }
+
+
+def _judged(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
+    if not verdicts:
+        return {}
     (_, verdict), *others = verdicts.items()
     beside = {f"verdict_{version}": other.kind for version, other in others}
     return {"verdict": verdict.kind, "answer": verdict.answer, **beside}

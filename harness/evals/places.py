@@ -15,7 +15,7 @@ from harness.evals.foreign import read_result
 from harness.evals.from_records import NoResultError, regraded, result_of_record
 from harness.evals.result import EvalResult, config_hash_of
 from harness.evals.trainings import TrainingPlace, trainings_at
-from harness.records import RecordStore
+from harness.records import Record, RecordStore
 from harness.records.store import is_record
 from harness.spec.stored import Count, Stored, read_stored
 from harness.text import visible
@@ -94,8 +94,7 @@ def _read(
         return [regraded(read_result(path), **how)]
     if path.is_dir():
         if is_record(path):
-            path = path.resolve()
-            return [result_of_record(RecordStore(path.parents[1]).read(path.parent.name, path.name), **how)]
+            return [result_of_record(Record(path.resolve()).read(), **how)]
         path = path / "results" if (path / "results").is_dir() else path
         if files := sorted(path.glob("*.json"), key=lambda file: (file.lstat().st_mtime, file.name)):
             pruned = {str(path.resolve()): _pruned(path.parent / "summary.json")}

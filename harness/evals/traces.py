@@ -10,7 +10,7 @@ from harness.decode import Engine, Trace
 from harness.evals.loop import Job, jobs_of, opened, run_jobs
 from harness.policy.gates import Gate
 from harness.progress import showing
-from harness.records import RecordStore, StoredRollout
+from harness.records import RecordStore, Row
 from harness.spec import Decoding, EvalSpec
 
 
@@ -39,22 +39,22 @@ def traced(
     return jobs
 
 
-def rollouts(job: Job, records: str | Path) -> Iterator[StoredRollout]:
+def rollouts(job: Job, records: str | Path) -> Iterator[Row]:
     """Yield the stored rollouts of a finished job, in the order of its requests."""
-    snapshot = RecordStore(records).read(job.config.hash(), job.task)
+    record = RecordStore(records).read(job.config.hash(), job.task)
     for request in job.requests:
-        yield snapshot.rollout((request.problem, request.sample))
+        yield record.rows[request.problem, request.sample].load()
 
 
-def trace_of(rollout: StoredRollout) -> Trace:
+def trace_of(rollout: Row) -> Trace:
     """Return the trace that a rollout was stored with.
 
     Raises:
         ValueError: it was stored without one.
     """
-    if rollout.trace is None:
+    if (table := rollout.trace) is None:
         raise ValueError(f"{rollout.problem} sample {rollout.sample} has no trace")
-    return Trace(rollout.trace)
+    return Trace(table)
 
 
 def criterion_values(

@@ -130,7 +130,7 @@ def _source(material: Material) -> dict[str, Any]:
     if result.limited:
         more["part"] = result.limited
     found: dict[str, Any] = {"dataset_name": result.task, "source_type": "other"}
-    if (hub := SOURCES.get(result.task)) and not (material.snapshot and material.snapshot.about.get("file")):
+    if (hub := SOURCES.get(result.task)) and not (material.record and material.record.about.file):
         ids = list(result.problem_ids)
         found |= {"source_type": "hf_dataset", "hf_repo": hub.hub, "hf_split": hub.split}
         found |= {"samples_number": hub.rows, "sample_ids": ids}

@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.errors import DamagedError, UserError
 from harness.records.official import MOST_TOKENS
-from harness.records.rollout import FinishReason
+from harness.records.row import FinishReason
 from harness.spec import Decoding, Sampling, parse
 from harness.spec.sampling import Drawing
 from harness.spec.stored import MOST_BYTES, is_number, parse_json

@@ -18,10 +18,10 @@ from harness.exchange.read_eee import is_eee, read_eee
 from harness.exchange.read_inspect import is_inspect, read_inspect, unzipped
 from harness.exchange.read_lm_eval import is_lm_eval, read_lm_eval
 from harness.files import folder_name
-from harness.grading import Gold, grader_name
-from harness.records import RecordConfig, RecordStore, StoredRollout
+from harness.grading import Gold, Verdict, grader_name
+from harness.records import RecordConfig, RecordStore, Row
 from harness.records.summary import agreement, counts, scores
-from harness.records.verdicts import OFFICIAL, verdict_row, versions, write_verdicts
+from harness.records.verdicts import OFFICIAL
 from harness.spec import Decoding, Sampling, parse
 from harness.spec.sampling import TRUNCATIONS
 from harness.spec.stored import parse_json
@@ -105,40 +105,30 @@ def import_foreign(
         **drawn,
     }
     config = RecordConfig(kind="imported", decoding=how, source=source)
-    about = {"from": ", ".join(map(str, paths)), **_pair(run, how, base, rl)}
     gold: dict[str, Gold] = {each.problem: each.gold[0] if len(each.gold) == 1 else each.gold for each in responses}
-    records, asked = RecordStore(store), max(each.sample for each in responses) + 1
-    with records.open(config, name, list(gold), asked, about=about, sync_seconds=3600.0) as record:
-        rollouts = [_rollout(each) for each in responses]
-        for rollout in rollouts:
-            if record.add(rollout).text_digest != rollout.text_digest:  # imported in another order, before 2026-11-23
-                raise UserError(
-                    f"record {config.hash()}/{name} holds other responses under these numbers; move {record.folder} "
-                    "away, and import the files again"
-                )
+    asked = max(each.sample for each in responses) + 1
+    with RecordStore(store).open(config, name, list(gold), asked, about=_pair(run, how, base, rl)) as record:
+        rows = [_row(each) for each in responses]
+        record.add(*rows)
         record.finish()
         if run.judge is not None:
-            head = {**record.header(), **versions(OFFICIAL)}
-            verdicts = [
-                verdict_row(rollout, gold[each.problem], "correct" if each.correct else "wrong", each.answer)
-                for rollout, each in zip(rollouts, responses, strict=True)
-            ]
-            write_verdicts(record.folder, OFFICIAL, head, verdicts)
+            theirs = [Verdict("correct" if each.correct else "wrong", each.answer) for each in responses]
+            told = zip(rows, theirs, strict=True)
+            record.judge(OFFICIAL, [(row, gold[row.problem], verdict) for row, verdict in told])
         for grader in graders:
             record.grade(gold, grader)
-    snapshot = records.read(config.hash(), name)
     judges = [*([OFFICIAL] if run.judge else []), *graders]
     found: dict[str, Any] = {
-        "record": snapshot.name,
+        "record": record.name,
         "decoding": how.label(),
         "judge": run.judge,
-        "counts": counts(snapshot),
-        "scores": {judge: _finite(scores(snapshot, judge)) for judge in judges},
+        "counts": counts(record),
+        "scores": {judge: _finite(scores(record, judge)) for judge in judges},
         "lacks": list(config.lacks),
         "remarks": [*run.remarks, *remarks],
     }
     if run.judge:
-        found["agreement"] = {grader: agreement(snapshot, OFFICIAL, grader) for grader in graders}
+        found["agreement"] = {grader: agreement(record, OFFICIAL, grader) for grader in graders}
     return found
 
 
@@ -242,10 +232,10 @@ def _pair(run: ForeignRun, how: Decoding, base: str | None, rl: str | None) -> d
     return {role: name for role, name in found.items() if name}
 
 
-def _rollout(each: ForeignResponse) -> StoredRollout:
+def _row(each: ForeignResponse) -> Row:
     tokens = each.n_tokens or 0
     replaced, changed = np.zeros(tokens, dtype=bool), np.zeros(tokens, dtype=bool)
     replaced[list(each.replaced)] = True
     changed[list(each.changed)] = True
     prompt = None if each.question is None else digest(each.question)
-    return StoredRollout(each.problem, each.sample, each.text, each.finish_reason, replaced, changed, prompt=prompt)
+    return Row.make(each.problem, each.sample, each.text, each.finish_reason, replaced, changed, prompt=prompt)

@@ -14,8 +14,8 @@ from harness.evals.from_records import benchmark_of, record_of
 from harness.evals.result import EvalResult
 from harness.exchange.system import System, system_of
 from harness.grading import Gold
-from harness.records import Snapshot, StoredRollout, judge_name
-from harness.records.verdicts import read_verdicts
+from harness.records import Key, Record, Row, judge_name
+from harness.records.verdicts import StoredVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Response:
     sample: int
     question: str
     gold: tuple[str, ...]
-    rollout: StoredRollout
+    rollout: Row
     correct: bool
     kind: str
     answer: str | None
@@ -41,7 +41,7 @@ class Material:
 
     result: EvalResult
     system: System
-    snapshot: Snapshot | None = None
+    record: Record | None = None
     questions: Mapping[str, str] = field(default_factory=dict)
     golds: Mapping[str, Gold] = field(default_factory=dict)
     why_none: str = ""
@@ -54,7 +54,7 @@ class Material:
     @cached_property
     def when(self) -> datetime | None:
         """Return when its record was begun, in UTC; None where nobody knows."""
-        told = self.snapshot.about.get("created") if self.snapshot else None
+        told = self.record.about.created if self.record else None
         try:
             return datetime.strptime(str(told), "%Y-%m-%d %H:%M:%S").astimezone(UTC)
         except (ValueError, OverflowError, OSError):
@@ -62,26 +62,24 @@ class Material:
 
     def responses(self) -> Iterator[Response]:
         """Yield every response of the result, problem by problem; none where `why_none` says so."""
-        if self.snapshot is None or self.why_none:
+        if self.record is None or self.why_none:
             return
-        rows, result = self._verdicts, self.result
+        given, result = self._verdicts, self.result
         for i, problem in enumerate(result.problem_ids):
-            key = f"{self.snapshot.task}/{problem}"
             for sample in range(result.samples):
-                entry, correct = self.snapshot.entry((key, sample)), bool(result.correct[i, sample])
-                row = rows.get((key, sample), {})
-                if row.get("text") != entry.text_digest or (row.get("kind") == "correct") != correct:
-                    row = {"kind": "correct" if correct else "wrong"}  # another version's verdict: of no use here
-                gold = row.get("gold", self.golds.get(problem, ()))
+                key, correct = (f"{self.record.task}/{problem}", sample), bool(result.correct[i, sample])
+                kind, answer, gold = "correct" if correct else "wrong", None, self.golds.get(problem, ())
+                if (one := given.get(key)) and one.verdict.correct == correct:  # else another version's: of no use here
+                    kind, answer, gold = one.kind, one.answer, one.gold
                 golds = (gold,) if isinstance(gold, str) else tuple(gold)
-                kind, answer = str(row["kind"]), row.get("answer")
-                yield Response(problem, sample, self.questions[problem], golds, entry.load(), correct, kind, answer)
+                row = self.record.rows[key].load()
+                yield Response(problem, sample, self.questions[problem], golds, row, correct, kind, answer)
 
     @cached_property
-    def _verdicts(self) -> dict[Any, dict[str, Any]]:
+    def _verdicts(self) -> dict[Key, StoredVerdict]:
         told = self.result.provenance
         judge = judge_name(str(told.get("grader")), str(told.get("golds") or "published").split()[0])
-        return read_verdicts(self.snapshot.folder, judge) if self.snapshot else {}
+        return self.record.verdicts(judge) if self.record else {}
 
     @property
     def drawn(self) -> dict[str, Any]:
@@ -92,7 +90,7 @@ class Material:
     def facts(self) -> dict[str, str]:
         """Return what is known of how it was made, as text by name; nothing that names a place on this machine."""
         told = self.result.provenance
-        config = self.snapshot.config if self.snapshot else None
+        config = self.record.config if self.record else None
         found: dict[str, Any] = {
             "decoded_by": self.system.kind,
             "rule": self.result.decoding.label(),
@@ -118,21 +116,21 @@ class Material:
 
 def material_of(result: EvalResult, data_dir: str | None = None) -> Material:
     """Return a result with its responses, where they, their questions and the right answers are at hand."""
-    system, snapshot = system_of(result), record_of(result)
+    system, record = system_of(result), record_of(result)
     if isinstance(result, LmEvalResult):
         why = "lm-eval's metrics judge a problem, so no single response has a verdict to hand on"
-        return Material(result, system, snapshot, why_none=why)
-    if snapshot is None:
+        return Material(result, system, record, why_none=why)
+    if record is None:
         return Material(result, system, why_none="its record is not at hand")
     try:
-        problems: Mapping[str, Problem] = {row["id"]: row for row in benchmark_of(snapshot, data_dir=data_dir).problems}
+        problems: Mapping[str, Problem] = {row["id"]: row for row in benchmark_of(record, data_dir=data_dir).problems}
     except UserError as error:
-        return Material(result, system, snapshot, why_none=f"its questions are not at hand: {error}")
+        return Material(result, system, record, why_none=f"its questions are not at hand: {error}")
     if lacking := [key for key in result.problem_ids if key not in problems]:
-        return Material(result, system, snapshot, why_none=f"the question of {lacking[0]} is not at hand")
+        return Material(result, system, record, why_none=f"the question of {lacking[0]} is not at hand")
     questions = {key: str(problems[key]["problem"]) for key in result.problem_ids}
     golds = {key: str(problems[key]["answer"]) for key in result.problem_ids}
-    return Material(result, system, snapshot, questions, golds)
+    return Material(result, system, record, questions, golds)
 
 
 def _compact(value: Any) -> str | None:

@@ -19,7 +19,7 @@ from harness.exchange.foreign_run import (
     texts,
     told_by_ours,
 )
-from harness.records.rollout import FinishReason
+from harness.records.row import FinishReason
 from harness.spec.stored import read_json
 
 _Rows = Sequence[tuple[str, dict[str, Any]]]

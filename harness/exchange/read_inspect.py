@@ -18,7 +18,7 @@ from harness.exchange.foreign_run import (
     texts,
     told_by_ours,
 )
-from harness.records.rollout import FinishReason
+from harness.records.row import FinishReason
 from harness.spec.stored import MOST_BYTES, is_number, parse_json
 
 _STOPPED: dict[Any, FinishReason] = {"stop": "stop", "max_tokens": "length", "model_length": "length"}

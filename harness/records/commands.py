@@ -8,25 +8,14 @@ from typing import Any
 
 from harness.errors import DamagedError, UserError, unknown
 from harness.files import folder_name, write_file
-from harness.grading import grader_name
+from harness.grading import Verdict, grader_name
 from harness.records.config import RecordConfig
-from harness.records.journal import Entry
 from harness.records.lock import Lock, check_free
 from harness.records.official import read_official
-from harness.records.record import LOCK, RECORD
-from harness.records.store import RecordStore, Snapshot
+from harness.records.record import LOCK, Record
+from harness.records.store import RecordStore
 from harness.records.summary import agreement, counts, scores
-from harness.records.verdicts import (
-    OFFICIAL,
-    judges,
-    read_verdicts,
-    verdict_damage,
-    verdict_row,
-    versions,
-    write_verdicts,
-)
-from harness.spec.pair import places_of
-from harness.spec.stored import read_json
+from harness.records.verdicts import OFFICIAL
 
 FORMATS = ("jsonl", "texts", "summary")
 
@@ -34,7 +23,7 @@ FORMATS = ("jsonl", "texts", "summary")
 def list_records(store: str | Path) -> list[dict[str, Any]]:
     """Return a row for each record: what it is, how much of what was asked last is held, whether it is finished.
 
-    `damage` says which of its files could not be read; of a record whose journal could not, there is nothing else.
+    `damage` says what is wrong with it; of a record that cannot be read at all there is nothing else.
     """
     records, rows = RecordStore(store), []
     for name in records.names():
@@ -45,73 +34,72 @@ def list_records(store: str | Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(snapshot: Snapshot) -> dict[str, Any]:
-    asked = snapshot.about.get("asked") or {"problems": 0, "samples": 0}
-    sizes = counts(snapshot)
+def _row(record: Record) -> dict[str, Any]:
+    about, sizes = record.about, counts(record)
     return {
-        "record": snapshot.name,
-        "decoding": snapshot.config.label() if snapshot.config else "config.json is damaged",
-        "pair": " / ".join(places_of(snapshot.about).values()),
+        "record": record.name,
+        "decoding": record.config.label() if record.config else "unknown",
+        "pair": " / ".join(about.models.values()),
         "held": sizes["rollouts"],
-        "asked": asked["problems"] * asked["samples"],
-        "finished": snapshot.finished,
+        "asked": about.asked.problems * about.asked.samples if about.asked else 0,
+        "finished": record.finished,
         "tokens": sizes.get("tokens", 0),
         "replaced": sizes.get("replacement_ratio"),  # of the tokens; None where a source does not tell
         "changed": sizes.get("changed_ratio"),
-        "graders": judges(snapshot.folder),
-        "damage": list(snapshot.damaged),
+        "graders": record.judges,
+        "damage": record.damage,
     }
 
 
 def show_record(store: str | Path, name: str) -> dict[str, Any]:
-    """Return everything about one record but its rollouts: settings, sizes, damage, and each grader's scores."""
-    records = RecordStore(store)
-    snapshot = records.one(name)
+    """Return everything about one record but its responses: settings, sizes, damage, and each grader's scores."""
+    record = RecordStore(store).one(name)
     found: dict[str, Any] = {
-        **_row(snapshot),
-        "config": snapshot.config.model_dump(mode="json") if snapshot.config else None,
-        "about": snapshot.about,
-        "counts": counts(snapshot),
+        **_row(record),
+        "config": record.config.model_dump(mode="json") if record.config else None,
+        "about": record.about.model_dump(mode="json", exclude={"config"}, exclude_none=True),
+        "counts": counts(record),
         "scores": {},
-        "damage": _findings(records.read(snapshot.record_hash, snapshot.task, whole=True)),
     }
-    for grader in judges(snapshot.folder):
+    for judge in record.judges:
         try:
-            found["scores"][grader] = scores(snapshot, grader)
+            found["scores"][judge] = scores(record, judge)
         except UserError as error:  # not complete, or not graded to the end: said, never averaged
-            found["scores"][grader] = str(error)
-    return found
+            found["scores"][judge] = str(error)
+    return found | {"damage": _findings(record.read(whole=True))}
 
 
 def export_record(store: str | Path, name: str, out: str | Path, form: str = "jsonl") -> Path:
     """Write one record to a file.
 
-    `jsonl`: everything exact, a checksummed line a rollout, the same bytes however the record came about; `texts`: one
-    plain object a rollout (key, text, counts, verdicts) for other programs; `summary`: the JSON of `show_record`.
+    `jsonl`: everything exact, a line a response, the same bytes however the record came about; `texts`: one plain
+    object a response (key, text, counts, verdicts) for other programs; `summary`: the JSON of `show_record`.
 
     Raises:
         UserError: the record is not finished (for `jsonl`), or there is no such form.
     """
     if form not in FORMATS:
         raise unknown("form", form, FORMATS)
-    snapshot = RecordStore(store).one(name)
-    if form == "jsonl" and not snapshot.finished:
-        raise UserError(f"record {snapshot.name} is not finished: run its command again, or export form=texts")
+    record = RecordStore(store).one(name)
+    if form == "jsonl" and not record.finished:
+        raise UserError(f"record {record.name} is not finished: run its command again, or export form=texts")
     if form == "summary":
         data: Any = json.dumps(show_record(store, name), indent=1).encode() + b"\n"
     elif form == "jsonl":
-        data = snapshot.export()
+        data = record.export()
     else:
-        verdicts = {grader: read_verdicts(snapshot.folder, grader) for grader in judges(snapshot.folder)}
-        data = (_plain(entry, verdicts) for entry in snapshot.entries())
+        verdicts = {judge: record.verdicts(judge) for judge in record.judges}
+        names = ("problem", "sample", "text", "finish_reason", "n_tokens", "n_replaced", "n_changed")
+        data = (
+            json.dumps(
+                {name: getattr(row, name) for name in names}
+                | {"verdicts": {judge: given[row.key].kind for judge, given in verdicts.items() if row.key in given}}
+            ).encode()
+            + b"\n"
+            for row in record
+        )
     write_file(Path(out).expanduser(), data)
     return Path(out)
-
-
-def _plain(entry: Entry, verdicts: dict[str, dict[Any, dict[str, Any]]]) -> bytes:
-    names = ("problem", "sample", "text", "finish_reason", "n_tokens", "n_replaced", "n_changed")
-    given = {grader: rows[entry.key]["kind"] for grader, rows in verdicts.items() if entry.key in rows}
-    return json.dumps({**{name: getattr(entry, name) for name in names}, "verdicts": given}).encode() + b"\n"
 
 
 def verify_records(store: str | Path, name: str | None = None) -> dict[str, list[str]]:
@@ -123,9 +111,8 @@ def verify_records(store: str | Path, name: str | None = None) -> dict[str, list
     records = RecordStore(store)
     if not records.folder.is_dir():
         raise UserError(f"store: {records.emptiness()}; accepted: a folder of records")
-    names = records.find(name) if name else records.names()
     found = {}
-    for each in names:
+    for each in records.find(name) if name else records.names():
         try:
             found["/".join(each)] = _findings(records.read(*each, whole=True))
         except DamagedError as error:
@@ -133,57 +120,37 @@ def verify_records(store: str | Path, name: str | None = None) -> dict[str, list
     return found
 
 
-def _findings(snapshot: Snapshot) -> list[str]:
-    found = snapshot.contents
-    damage = list(snapshot.damaged)
-    if found.foreign:
-        damage.append("the journal belongs to another record")
-    elif not found.header:
-        damage.append("the journal's first line is missing")
-    if found.bad:
-        damage.append(f"{found.bad} damaged entries in the journal: their samples will be decoded again")
-    if found.tail:
-        damage.append(f"a torn last entry of {found.tail} bytes (an interrupted write, or one going on now)")
-    if (snapshot.folder / RECORD).is_file() and not snapshot.finished:
-        damage.append("record.jsonl is not what the journal says: damaged, or more was decoded since")
-    damage += verdict_damage(snapshot.folder)
-    for path in sorted(snapshot.folder.glob("lm-eval-*.json")):
-        try:
-            read_json(path)
-        except DamagedError as error:
-            damage.append(str(error))
-    damage += [f"set aside earlier: {path.name}" for path in sorted(snapshot.folder.glob("*.corrupt-*"))]
-    return damage
+def _findings(record: Record) -> list[str]:
+    found = record.damage
+    if record.tail:
+        found.append(f"a torn last entry of {record.tail} bytes (an interrupted write, or one going on now)")
+    return found + [f"set aside earlier: {path.name}" for path in sorted(record.folder.glob("*.corrupt-*"))]
 
 
 def gc_records(store: str | Path, drop: Sequence[str] = (), *, delete: bool = False) -> list[dict[str, Any]]:
     """Return path, bytes and reason of each file that nothing needs, and delete them only if told to.
 
-    They are damaged files that were set aside, half-written ones, records without a rollout, and the records named in
+    They are damaged files that were set aside, half-written ones, records without a response, and the records named in
     `drop`, one each. Records in use are passed over. Unless told to delete, nothing is changed, not even a lock made.
 
     Raises:
         UserError: a name in `drop` is empty, or means no record or several, or one in use.
     """
     records = RecordStore(store)
-    dropped = [_one(records, name) for name in drop]
+    if nameless := [name for name in drop if not name.partition("/")[0]]:  # an empty one begins every hash
+        raise UserError(f"drop={nameless[0]!r} names no record; accepted: the beginning of one record's hash")
+    dropped = {records.one(name).name for name in drop}
     found: list[dict[str, Any]] = []
-    for name in records.names():
-        lock = records.folder.joinpath(*name) / LOCK
+    for name in map("/".join, records.names()):
+        lock = records.folder / name / LOCK
         try:
-            held = Lock(lock, f"record {'/'.join(name)}") if delete else check_free(lock, f"record {'/'.join(name)}")
+            held = Lock(lock, f"record {name}") if delete else check_free(lock, f"record {name}")
         except UserError:
             if name in dropped:
                 raise
             continue
         try:
-            snapshot = records.read(*name)
-            if name in dropped or not (snapshot.contents.entries or snapshot.contents.damaged):
-                reason = "named" if name in dropped else "no rollouts"
-                garbage = [(snapshot.folder, reason)]
-            else:
-                garbage = [(path, "damaged, set aside") for path in sorted(snapshot.folder.glob("*.corrupt-*"))]
-                garbage += [(path, "half-written") for path in sorted(snapshot.folder.glob(".*.new"))]
+            garbage = _garbage(records.read(*name.split("/")), name in dropped)
             found += [{"path": str(path), "bytes": _bytes(path), "reason": reason} for path, reason in garbage]
             for path, _ in garbage if delete else ():
                 _remove(path)
@@ -195,12 +162,13 @@ def gc_records(store: str | Path, drop: Sequence[str] = (), *, delete: bool = Fa
     return found
 
 
-def _one(records: RecordStore, name: str) -> tuple[str, str]:
-    """Return the one record that a name means; an empty one begins every hash."""
-    if not name.partition("/")[0]:
-        raise UserError(f"drop={name!r} names no record; accepted: the beginning of one record's hash")
-    snapshot = records.one(name)
-    return snapshot.record_hash, snapshot.task
+def _garbage(record: Record, dropped: bool) -> list[tuple[Path, str]]:
+    if dropped:
+        return [(record.folder, "named")]
+    if not record.rows and (record.config is not None or not record.path.stat().st_size):
+        return [(record.folder, "no rollouts")]
+    aside = [(path, "damaged, set aside") for path in sorted(record.folder.glob("*.corrupt-*"))]
+    return aside + [(path, "half-written") for path in sorted(record.folder.glob(".*.new"))]
 
 
 def _bytes(path: Path) -> int:
@@ -240,32 +208,21 @@ def import_official(
     graders = [grader_name(grader) for grader in graders]
     name = folder_name("task", str(task or run.task))
     config = RecordConfig(kind="imported", source={**run.source, "ids": list(ids) if ids is not None else None})
-    records = RecordStore(store)
-    prompts = {rollout.problem: str(rollout.prompt) for rollout in run.rollouts}
-    asked = len(run.seeds) * run.per_seed
-    with records.open(config, name, prompts, asked, about={"from": str(folder)}, sync_seconds=3600.0) as record:
-        for rollout in run.rollouts:
-            record.add(rollout)
+    prompts = {row.problem: str(row.prompt) for row in run.rows}
+    with RecordStore(store).open(config, name, prompts, len(run.seeds) * run.per_seed) as record:
+        record.add(*run.rows)
         record.finish()
-        head = {**record.header(), **versions(OFFICIAL)}
-        rows = [
-            verdict_row(rollout, run.gold[rollout.problem], "correct" if acc else "wrong")
-            for rollout, acc in zip(run.rollouts, run.accs, strict=True)
-        ]
-        write_verdicts(record.folder, OFFICIAL, head, rows)
+        theirs = [Verdict("correct" if acc else "wrong") for acc in run.accs]
+        record.judge(OFFICIAL, [(row, run.gold[row.problem], one) for row, one in zip(run.rows, theirs, strict=True)])
         for grader in graders:
             record.grade(run.gold, grader)
-    snapshot = records.read(config.hash(), name)
-    found: dict[str, Any] = {
-        "record": snapshot.name,
-        "counts": counts(snapshot),
-        "scores": {OFFICIAL: scores(snapshot, OFFICIAL)},
+    return {
+        "record": record.name,
+        "counts": counts(record),
+        "scores": {judge: scores(record, judge) for judge in (OFFICIAL, *graders)},
+        "agreement": {grader: agreement(record, OFFICIAL, grader) for grader in graders},
         "remarks": _remarks(run.seeds, run.source),
     }
-    for grader in graders:
-        found["scores"][grader] = scores(snapshot, grader)
-        found.setdefault("agreement", {})[grader] = agreement(snapshot, OFFICIAL, grader)
-    return found
 
 
 def _remarks(seeds: tuple[int, ...], source: dict[str, Any]) -> list[str]:

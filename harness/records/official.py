@@ -20,7 +20,7 @@ from pydantic import Field
 
 from harness.digest import digest
 from harness.errors import UserError
-from harness.records.rollout import StoredRollout
+from harness.records.row import Row
 from harness.spec.stored import Count, Flag, Number, Stored, Text, check_stored, is_number, read_json
 
 _FOLDER = re.compile(
@@ -57,8 +57,8 @@ class OfficialRun:
     source: dict[str, Any]
     seeds: tuple[int, ...]
     per_seed: int
-    rollouts: tuple[StoredRollout, ...]
-    accs: tuple[bool, ...]  # their verdicts, one a rollout
+    rows: tuple[Row, ...]
+    accs: tuple[bool, ...]  # their verdicts, one a response
     gold: dict[str, str]
 
     @property
@@ -99,11 +99,11 @@ def read_official(folder: str | Path, ids: Sequence[str] | None = None, task: st
     if ids is not None and len(ids) != len(first):
         raise UserError(f"ids has {len(ids)} entries, but {folder} has {len(first)} problems")
     keys = [f"{name}/{key}" for key in (ids if ids is not None else range(len(first)))]
-    rollouts, accs = [], []
+    rows, accs = [], []
     for turn, path in enumerate(paths):
         for key, problem in zip(keys, runs[path], strict=True):
             for i in range(per_seed):
-                rollouts.append(_rollout(path, key, turn * per_seed + i, problem, i))
+                rows.append(_row(path, key, turn * per_seed + i, problem, i))
                 accs.append(bool(problem["accs"][i]))
     files = {path.name: digest(path.read_bytes()) for path in paths}
     seeds = tuple(int(path.stem[4:]) for path in paths)
@@ -111,7 +111,7 @@ def read_official(folder: str | Path, ids: Sequence[str] | None = None, task: st
         source={"folder": folder.name, **source, "dataset": name, "seeds": seeds, "per_seed": per_seed, "files": files},
         seeds=seeds,
         per_seed=per_seed,
-        rollouts=tuple(rollouts),
+        rows=tuple(rows),
         accs=tuple(accs),
         gold={key: str(problem["gt"]) for key, problem in zip(keys, first, strict=True)},
     )
@@ -145,7 +145,7 @@ def _load(path: Path) -> list[dict[str, Any]]:
     return problems
 
 
-def _rollout(path: Path, key: str, sample: int, problem: dict[str, Any], i: int) -> StoredRollout:
+def _row(path: Path, key: str, sample: int, problem: dict[str, Any], i: int) -> Row:
     n = int(problem["lengths"][i])
     replaced, changed = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
     for position, tokens in problem["resample_infos"][i].items():
@@ -156,7 +156,7 @@ def _rollout(path: Path, key: str, sample: int, problem: dict[str, Any], i: int)
     told = problem["resample_rates"][i]
     if abs(replaced.sum() - told * n) > 1e-6 * max(1, n):
         raise UserError(f"{path} {key} response {i} tells a ratio of {told}, but flags {replaced.sum()} of {n} tokens")
-    return StoredRollout(
+    return Row.make(
         problem=key,
         sample=sample,
         text=problem["generated_texts"][i],

@@ -1,77 +1,155 @@
-"""One record, open for writing: what is asked, what is held, what is missing, and the finished file.
+"""A record: one append-only file of responses, their verdicts, and what is known of them (docs/records.md).
 
-A record is the folder `<store>/<record hash>/<task>`:
+`<store>/<record hash>/<task>/journal.bin` is a sequence of entries, each a line of JSON with its checksum,
 
-    config.json            the settings, canonically (`RecordConfig`)
-    journal.bin            every rollout as it finished (`harness.records.journal`): the truth, all else follows
-    record.jsonl           once finished: a line a rollout, in order: its counts and the digest of all that is exact in
-                           it, so the same bytes however it came about
-    verdicts-<judge>.jsonl  what a grader said; apart, because graders change and tokens do not
-    about.json             names and dates for people; what was asked last, and what was finished (`Snapshot.complete`)
-    lock                   held by the one process that writes
+    {"crc":1234567890,"entry":{"rollout":{"problem":"aime24/3","sample":0,...,"columns":{"text":812,...},"crc":...}}}
+
+and, of a response, the compressed columns whose sizes the line names, and a newline. Entries are `rollout` (a `Row`),
+`verdict` (a `StoredVerdict`), `scores` (lm-eval's, of its own tasks) and `about` (`About`: the first of these says
+which record it is). The last of a key counts. So facts are read by skipping from line to line, and a damaged stretch
+ends where the next line begins.
+
+Whoever reads needs no lock. The one process that writes holds `lock`, and repairs what it finds on opening: a torn tail
+is cut off; a damaged file is kept under another name, and its good entries are carried over, so that only what was
+damaged is decoded again.
 """
 
 import json
+import os
 import re
 import time
 import warnings
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, Self
 
+from pydantic import Field
+
+from harness.digest import digest_of
 from harness.errors import DamagedError, UserError
-from harness.files import make_folder, set_aside, write_file
-from harness.grading import DEFAULT_GRADER, Gold, Verdict
-from harness.records import lines
+from harness.files import disk_error, make_folder, set_aside, write_file
+from harness.grading import DEFAULT_GRADER, OLDER, Gold, Verdict, grade_many, grader_name
 from harness.records.config import RecordConfig
-from harness.records.journal import JOURNAL, Entry, Journal, header, journal_path
 from harness.records.lock import Lock
-from harness.records.rollout import Key, StoredRollout
-from harness.records.verdicts import grade_record
-from harness.spec.stored import Count, Stored, Text, check_stored, read_json
+from harness.records.row import Key, Row
+from harness.records.verdicts import StoredVerdict, versions
+from harness.spec import parse
+from harness.spec.pair import places_of
+from harness.spec.stored import Count, Plain, Stored, Text
 
-CONFIG, RECORD, ABOUT, LOCK = "config.json", "record.jsonl", "about.json", "lock"
+JOURNAL, LOCK = "journal.bin", "lock"
+FORMAT = 3
+_LONGEST = 1 << 28  # bytes of a line
+_START = b'{"crc":'
+_LINE = re.compile(rb'\{"crc":([0-9]{1,10}),"entry":(\{.*\})\}\n', re.DOTALL)
 _DIGITS = re.compile(r"([0-9]+)")
 
 
 class Asked(Stored, frozen=True):
-    """What was asked of a record last: the first problems of the benchmark, or those with these names."""
+    """What was asked of a record last: the first samples of the problems with these names."""
 
     problems: Count
     samples: Count
-    names: tuple[Text, ...] | None = None
+    names: tuple[Text, ...]
+
+
+class Shown(Stored, frozen=True):
+    """How a benchmark was put to the models otherwise than by default."""
+
+    prompt: Text | None = None
+    examples: tuple[Plain, ...] | None = None
 
 
 class About(Stored, frozen=True):
-    """What is read of `about.json`, all of which earlier versions may have left out."""
+    """What is known of a record: names and dates for people, the benchmark, what was asked and what was finished."""
 
-    called: ClassVar[str] = "about.json"
-
+    format: Count = FORMAT
+    config: Plain | None = None
+    task: Text | None = None
+    created: Text | None = None
     base: Text | None = None
     rl: Text | None = None
-    file: Text | None = None
+    recipient: Text | None = None
+    chat: Text | None = None
+    file: Text | None = None  # of a benchmark of the user's own
+    problems: Count | None = None  # of the benchmark, all of them
+    presentation: Shown | None = None
+    grader: Text | None = None  # who was asked to grade it last
     asked: Asked | None = None
-    complete: dict[str, Count] | None = None
-    problems: Count | None = None  # of a benchmark of the user's own, all of them
+    complete: dict[str, Count] = Field(default_factory=dict)  # samples of each problem that were asked and finished
+    finished: Text | None = None  # the digest of all responses when it was finished last
+    graded_with: dict[str, dict[str, Text]] = Field(default_factory=dict)  # by judge
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The places of the models, by role."""
+        return places_of(dict(self))
 
 
-def read_about(path: Path) -> dict[str, Any]:
-    """Read `about.json`, all of it; empty where there is none.
+KINDS: dict[str, Any] = {"rollout": Row, "verdict": StoredVerdict, "about": About, "scores": dict}
 
-    Raises:
-        DamagedError: it is no JSON, or something that is read of it is of another type.
+
+def encode(entry: Mapping[str, Any], payload: bytes = b"") -> bytes:
+    """Return the bytes of an entry."""
+    line = json.dumps(entry, separators=(",", ":")).encode()
+    return b'{"crc":%d,"entry":%s}\n' % (zlib.crc32(line), line) + (payload + b"\n" if payload else b"")
+
+
+def decode(line: bytes) -> tuple[str, Any, Any] | None:
+    """Return the kind of the entry that a line (newline included) has, its plain and its checked value; else None."""
+    match = _LINE.fullmatch(line)
+    if match is None or zlib.crc32(match[2]) != int(match[1]):
+        return None
+    try:
+        [(kind, plain)] = json.loads(match[2]).items()
+        return kind, plain, (dict(plain) if kind == "scores" else KINDS[kind].model_validate(plain))
+    except (ValueError, KeyError, TypeError, RecursionError):  # made by somebody else
+        return None
+
+
+def scan(file: BinaryIO, *, whole: bool) -> Iterator[tuple[int, int, tuple[str, Any, Any] | None]]:
+    """Yield (offset, end, entry) of all stretches of a file, in order; never fails, whatever the bytes are.
+
+    The entry is None where the stretch is damaged, and () for a torn tail: the beginning of an entry, and the file's
+    end. The columns of responses are checked if `whole`, else skipped.
     """
-    if not path.exists():
-        return {}
-    data = read_json(path)
-    check_stored(data, About, path)
-    return data
+    size, at = os.fstat(file.fileno()).st_size, 0
+    while at < size:
+        file.seek(at)
+        line = file.readline(_LONGEST)
+        entry, end, short = decode(line), at + len(line), not line.endswith(b"\n")
+        if entry is not None and entry[0] == "rollout":
+            row, end = entry[2], end + entry[2].size + 1
+            short = end > size
+            if not short:
+                good = not whole or zlib.crc32(file.read(row.size)) == row.crc
+                file.seek(end - 1)
+                entry = entry if file.read(1) == b"\n" and good else None
+        if entry is None or short:
+            end = _find(file, at, size)
+            entry = () if short and end == size else None
+        yield at, end, entry  # pyright: ignore[reportReturnType]
+        at = end
+
+
+def _find(file: BinaryIO, at: int, size: int) -> int:
+    """Return where the next entry after `at` begins, in the middle of anything; `size` if there is none."""
+    step = 1 << 20
+    while at < size:
+        file.seek(at)
+        found = file.read(step + len(_START) + 1).find(b"\n" + _START)
+        if found >= 0:
+            return at + found + 1
+        at += step
+    return size
 
 
 def in_order(keys: Iterable[Key]) -> list[Key]:
     """Sort problems by their names, numbers in them as numbers (`aime24/2` before `aime24/10`), then by samples.
 
-    It needs no memory of what was asked when, so any history of limits and samples ends in the same bytes.
+    It needs no memory of what was asked when, so any history of limits and samples ends in the same order.
     """
 
     def name(problem: str) -> tuple[list[Any], str]:
@@ -81,206 +159,402 @@ def in_order(keys: Iterable[Key]) -> list[Key]:
     return sorted(keys, key=lambda key: (name(key[0]), key[1]))
 
 
-def complete(about: Mapping[str, Any], held: Iterable[Key]) -> dict[str, int]:
-    """Return how many samples of each problem, from the first on, belong to something that was asked and finished.
-
-    Whatever else is held came of interruptions, and is there because it was short: no average may be of it. Records of
-    before 2026-11-22 do not note what was finished; of them it is all that is held, or nothing.
-    """
-    samples: dict[str, set[int]] = {}
-    for problem, sample in held:
-        samples.setdefault(problem, set()).add(sample)
-    first = {name: next(k for k in range(len(mine) + 1) if k not in mine) for name, mine in samples.items()}
-    if about.get("complete") is not None:
-        return {name: k for name, noted in about["complete"].items() if (k := min(noted, first.get(name, 0)))}
-    asked = about.get("asked") or {}
-    whole = len(first) == asked.get("problems") and min(first.values(), default=0) >= asked.get("samples", 1)
-    return first if whole else {}
-
-
-def manifest(record_hash: str, task: str, entries: Mapping[Key, Entry]) -> Iterator[bytes]:
-    """Yield the lines of `record.jsonl`."""
-    yield lines.encode(header(record_hash, task, 2))
-    for key in in_order(entries):
-        yield lines.encode(entries[key].manifest_row())
-
-
 class Record:
-    """Opens and locks a record; use it as a context manager. `RecordStore.open` makes it.
+    """A record as it is on the disk; `RecordStore.read` makes one to read, `RecordStore.open` one that writes as well.
 
-    `problems` are the keys that are asked, in order, each with `samples` samples; a mapping gives the digest of each
-    prompt as well, and rollouts held for another prompt are then refused. More than is asked may be held: a run of
-    32 samples serves one of 8. With `trace_columns`, rollouts held without a trace of so many columns count as missing.
-    `repairs` says what was wrong on opening. What is only `looked` at is held and counts in no result: `about.json`
-    goes on saying what was asked and finished before.
+    The facts of all responses are at hand; texts and tokens are read when asked for, and checked then. `damage` has a
+    sentence for each thing that is wrong with the file; `repairs` says what was wrong when it was opened to write.
     """
 
-    def __init__(
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path = folder, folder / JOURNAL
+        self.record_hash, self.task = folder.parent.name, folder.name
+        self.name = f"{self.record_hash}/{self.task}"
+        self.trace_columns, self.looked = 0, False
+        self.repairs: list[str] = []
+        self._asked: dict[Key, None] = {}
+        self._fd, self._lock = -1, None
+
+    # Reading
+
+    def read(self, *, whole: bool = False) -> Self:
+        """Read the file; every byte of it is checked if `whole`.
+
+        Raises:
+            DamagedError: it cannot be read, or a later version of this program wrote it.
+        """
+        self.rows: dict[Key, Row] = {}
+        self.scores: list[dict[str, Any]] = []  # of lm-eval's own tasks, the latest last
+        self.config: RecordConfig | None = None
+        self.bad, self.tail, self._size, self._foreign = 0, 0, 0, False
+        self._verdicts: dict[str, dict[Key, StoredVerdict]] = {}
+        self._about: dict[str, Any] = {}
+        if os.path.lexists(self.path) and not self.path.is_file():  # a pipe would be waited for, a device never ends
+            raise DamagedError(f"{self.path} is no plain file; the other records can be read")
+        try:
+            with self.path.open("rb") as file:
+                for at, end, entry in scan(file, whole=whole):
+                    if entry is None:
+                        self.bad += 1
+                    elif entry:
+                        self._take(end, *entry)
+                    else:
+                        self.tail = end - at
+                        break
+                    self._size = end
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise DamagedError(f"{self.path} cannot be read ({error.strerror})") from None
+        if self._foreign:  # nothing in it can be trusted to be of this record
+            self.rows, self._verdicts, self.scores, self._about = {}, {}, [], {}
+        return self
+
+    def _take(self, end: int, kind: str, plain: Any, value: Any) -> None:
+        if kind == "rollout":
+            value.place((self.path, end - 1 - value.size))
+            self.rows[value.key] = value
+        elif kind == "verdict":
+            self._verdicts.setdefault(value.judge, {})[value.key] = value
+        elif kind == "scores":
+            self.scores.append(value)
+        else:
+            if value.format != FORMAT:
+                raise DamagedError(
+                    f"{self.path} is of format {value.format}, which this version of rlvr-dir does not read; "
+                    f"accepted: {FORMAT}"
+                )
+            if value.config is not None:
+                self._identify(value)
+            self._about |= plain
+
+    def _identify(self, about: About) -> None:
+        """Take the config, if it is the one that the folder is named after."""
+        try:
+            config = parse(RecordConfig, about.config)
+        except (UserError, RecursionError):
+            config = None
+        ours = config is not None and (config.hash(), about.task) == (self.record_hash, self.task)
+        self.config, self._foreign = (config if ours else None), self._foreign or not ours
+
+    @property
+    def about(self) -> About:
+        """Return what is known of it."""
+        return About.model_validate(self._about)
+
+    @property
+    def damage(self) -> list[str]:
+        """Return a sentence for each thing that is wrong with the file; the rest of it can be read."""
+        found = []
+        if self._foreign:
+            found.append(f"{self.path} is damaged, or is not of the record that its folder is named after")
+        elif self.config is None:
+            found.append(f"{self.path} has no first entry, which says what it is")
+        if self.bad:
+            found.append(f"{self.bad} damaged entries in {self.path}: what they held is made again by its command")
+        return found
+
+    @property
+    def held(self) -> list[Key]:
+        """The keys of all good responses, in the record's order."""
+        return in_order(self.rows)
+
+    def get(self, key: Key) -> Row | None:
+        """Return a response; None where it is not held, or not with the trace that is asked."""
+        row = self.rows.get(key)
+        return row if row is not None and row.trace_columns >= self.trace_columns else None
+
+    def __contains__(self, key: Key) -> bool:
+        return self.get(key) is not None
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield all good responses, in the record's order."""
+        return (self.rows[key] for key in self.held)
+
+    def digest(self) -> str:
+        """Return the digest of everything exact: the same however the record came about."""
+        return digest_of([self.rows[key].digest for key in self.held])
+
+    @property
+    def finished(self) -> bool:
+        """Whether it holds exactly what it held when a command was done with it."""
+        return self.about.finished == self.digest()
+
+    @property
+    def first(self) -> dict[str, int]:
+        """Return how many samples of each problem are held, from the first on, before a gap."""
+        samples: dict[str, set[int]] = {}
+        for problem, sample in self.held:
+            samples.setdefault(problem, set()).add(sample)
+        return {name: next(k for k in range(len(own) + 1) if k not in own) for name, own in samples.items()}
+
+    @property
+    def complete(self) -> dict[str, int]:
+        """Return how many samples of each problem, from the first on, belong to something that was asked and finished.
+
+        Whatever else is held came of interruptions, and is there because it was short: no average may be of it.
+        """
+        first = self.first
+        return {name: k for name, noted in self.about.complete.items() if (k := min(noted, first.get(name, 0)))}
+
+    @property
+    def judges(self) -> list[str]:
+        """Return who has given verdicts."""
+        return sorted(self._verdicts)
+
+    def verdicts(self, judge: str) -> dict[Key, StoredVerdict]:
+        """Return the verdicts of a judge on the responses that are held."""
+        given = self._verdicts.get(judge, {})
+        return {key: one for key, one in given.items() if key in self.rows and self.rows[key].text_digest == one.text}
+
+    def latest_verdicts(self, judge: str) -> dict[Key, StoredVerdict]:
+        """Return the verdicts of the newest version of a judge that has given any."""
+        grader, *golds = judge.split("+")
+        names = (grader_name(grader), *OLDER.get(grader_name(grader), ()))
+        return next(filter(None, (self.verdicts("+".join((name, *golds))) for name in names)), {})
+
+    def verdict(self, judge: str, row: Row, gold: Gold) -> Verdict | None:
+        """Return the verdict that a judge has given on a response and would give again, None where there is none."""
+        stored = self._verdicts.get(judge, {}).get(row.key)
+        if stored is None or not stored.holds(row.text_digest, gold):
+            return None
+        return stored.verdict if self._about.get("graded_with", {}).get(judge) == versions(judge) else None
+
+    def export(self) -> Iterator[bytes]:
+        """Yield the lines of `rlvr-dir records export`: everything exact, in the record's order."""
+        encoded = partial(json.dumps, separators=(",", ":"))
+        yield encoded({"config": self.record_hash, "task": self.task}).encode() + b"\n"
+        for row in self:
+            yield encoded(row.exact_row()).encode() + b"\n"
+
+    # Writing
+
+    def lock(self, config: RecordConfig | None = None) -> Self:
+        """Become the one writer: repair the file, or begin it where there is none and a config is given.
+
+        Raises:
+            UserError: another process writes it, the disk is full, or it does not say what it is.
+        """
+        make_folder(self.folder)
+        self._lock = Lock(self.folder / LOCK, f"record {self.name}")
+        try:
+            for half in self.folder.glob(".*.new"):  # what a killed writer has left
+                half.unlink(missing_ok=True)
+            config = config or self.read().config
+            if config is None:
+                raise DamagedError(f"record {self.name}: {'; '.join(self.damage)}; run its command again")
+            self._repair(config)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except BaseException:
+            self.close()
+            raise
+        for repair in self.repairs:
+            warnings.warn(repair, stacklevel=3)
+        return self
+
+    def _repair(self, config: RecordConfig) -> None:
+        self.read(whole=True)
+        begun = {"format": FORMAT, "config": config.model_dump(mode="json"), "task": self.task}
+        if self.bad or self._foreign or (self.rows and self.config is None):
+            aside = set_aside(self.path)
+            what = "belongs to another record" if self._foreign else f"has {self.bad} damaged entries"
+            self.repairs.append(
+                f"{self.path} {what}: set aside as {aside.name}; {len(self.rows)} good rollouts kept, the others are "
+                "redone"
+            )
+            kept = f"the damaged journal is as it was ({aside.name} is another name of it)"
+            write_file(self.path, self._entries(begun), kept)
+        elif self.tail:
+            self.repairs.append(f"{self.path}: a torn last entry of {self.tail} bytes was cut off")
+            try:
+                os.truncate(self.path, self._size)
+            except OSError as error:
+                raise disk_error(error, self.path, "its torn last entry is still there") from None
+            self.tail = 0
+        if not self._size:  # new, or torn before its first line was whole
+            created = {"created": time.strftime("%Y-%m-%d %H:%M:%S")}
+            write_file(self.path, encode({"about": begun | created}), "nothing was written")
+        if not self._size or self.bad or self._foreign or self.config is None:
+            self.read(whole=True)
+
+    def _entries(self, begun: dict[str, Any]) -> Iterator[bytes]:
+        """Yield all that is good, written anew."""
+        yield encode({"about": self._about | begun})
+        for row in self.rows.values():
+            yield _rollout(row)
+        for given in self._verdicts.values():
+            yield from (encode({"verdict": one.model_dump()}) for one in given.values())
+        yield from (encode({"scores": each}) for each in self.scores)
+
+    def _append(self, data: bytes, kept: str) -> int:
+        """Append entries, force them to the disk, and return where they begin; of what fails nothing stays."""
+        view, at = memoryview(data), self._size
+        try:
+            while view:
+                written = os.pwrite(self._fd, view, at)
+                view, at = view[written:], at + written
+            os.fsync(self._fd)
+        except BaseException as error:  # Ctrl-C between two writes included
+            os.ftruncate(self._fd, self._size)
+            if isinstance(error, OSError):
+                raise disk_error(error, self.path, kept) from None
+            raise
+        began, self._size = self._size, at
+        return began
+
+    def note(self, **facts: Any) -> None:
+        """Store facts of `About`, where they are new."""
+        plain = json.loads(json.dumps(facts))
+        if new := {name: value for name, value in plain.items() if self._about.get(name) != value}:
+            self._append(encode({"about": new}), "the rollouts are safe, and the same command finishes the record")
+            self._about |= new
+
+    def ask(
         self,
-        folder: Path,
-        config: RecordConfig,
-        task: str,
         problems: Sequence[str] | Mapping[str, str],
         samples: int,
         *,
         about: Mapping[str, Any] | None = None,
-        sync_seconds: float = 0.0,
         trace_columns: int = 0,
         looked: bool = False,
-    ) -> None:
+    ) -> Self:
+        """Ask for the first samples of some problems; a mapping of problems gives the digest of each prompt as well.
+
+        More may be held: a run of 32 samples serves one of 8. With `trace_columns`, responses held without a trace of
+        so many columns count as missing. What is only `looked` at is held and counts in no result.
+
+        Raises:
+            UserError: what is held was decoded from another prompt, or the disk is full.
+        """
         if len(set(problems)) != len(problems) or not problems or samples < 1:
             raise ValueError("a record is asked for distinct problems, one at least, and samples >= 1")
-        self.folder, self.config, self.task, self.samples = folder, config, task, samples
-        self.problems, self.trace_columns, self.looked = list(problems), trace_columns, looked
-        self._hash = config.hash()
+        self.trace_columns, self.looked = trace_columns, looked
         self._asked = {(problem, sample): None for problem in problems for sample in range(samples)}
-        make_folder(folder)
-        self._lock = Lock(folder / LOCK, f"record {self._hash}/{task}")
-        try:
-            for name in (CONFIG, ABOUT, RECORD, JOURNAL):  # what a killed writer of these has left
-                for half in folder.glob(f".{name}*.new"):
-                    half.unlink(missing_ok=True)
-            self.repairs = self._settle_config()
-            self._journal = Journal(journal_path(folder), self._hash, task, sync_seconds)
-            self.repairs += self._journal.repairs
-            if isinstance(problems, Mapping):
-                self._check_prompts(problems)
-            self._write_about(about or {})
-        except BaseException:
-            if hasattr(self, "_journal"):
-                self._journal.close()
-            self._lock.release()
-            raise
-        for repair in self.repairs:
-            warnings.warn(repair, stacklevel=3)
-
-    def _settle_config(self) -> list[str]:
-        path, data = self.folder / CONFIG, self.config.canonical().encode() + b"\n"
-        if path.exists() and path.read_bytes() == data:
-            return []
-        repairs = []
-        if path.exists():
-            repairs.append(f"{path} did not say what its folder's name says: set aside as {set_aside(path).name}")
-        write_file(path, data, "nothing was written")
-        return repairs
-
-    def _check_prompts(self, prompts: Mapping[str, str]) -> None:
-        for key in self._asked:
-            held = self._journal.entries.get(key)
-            if held is not None and held.prompt is not None and held.prompt != prompts[held.problem]:
+        for problem, prompt in problems.items() if isinstance(problems, Mapping) else ():
+            if any(
+                row is not None and row.prompt not in (None, prompt)
+                for row in (self.rows.get((problem, sample)) for sample in range(samples))
+            ):
                 raise UserError(
-                    f"record {self._hash}/{self.task}: {held.problem} was decoded from another prompt, so it is "
-                    "another record; give the config the digest of the prompts"
+                    f"record {self.name}: {problem} was decoded from another prompt, so it is another record; give the "
+                    "config the digest of the prompts"
                 )
-
-    def _write_about(self, about: Mapping[str, Any]) -> None:
-        path = self.folder / ABOUT
-        try:
-            old = read_about(path)
-        except DamagedError as error:
-            old = {}
-            self.repairs.append(f"{error}: set aside as {set_aside(path).name}")
-        old = old or {"created": time.strftime("%Y-%m-%d %H:%M:%S")}
-        asked = {"problems": len(self.problems), "samples": self.samples, "names": self.problems}
-        new = {**old, **about, "complete": complete(old, self._journal.entries)}
-        new |= {} if self.looked else {"asked": asked}
-        if new != old:
-            write_file(path, json.dumps(new, indent=1).encode() + b"\n")
-
-    def _write_complete(self) -> None:
-        """Note of each problem asked how many of its samples are finished: what else is held came of interruptions."""
-        path = self.folder / ABOUT
-        about = read_about(path)
-        now = {name: max(self.samples, about["complete"].get(name, 0)) for name in self.problems}
-        if now.items() - about["complete"].items():
-            new = {**about, "complete": {**about["complete"], **now}}
-            write_file(path, json.dumps(new, indent=1).encode() + b"\n", "the same command finishes the record")
-
-    def __contains__(self, key: Key) -> bool:
-        return self.held(*key) is not None
-
-    def held(self, problem: str, sample: int) -> Entry | None:
-        """Return the facts of a rollout, None where it is not held as asked; its text and tokens are not read yet."""
-        entry = self._journal.entries.get((problem, sample))
-        return entry if entry is not None and entry.trace_columns >= self.trace_columns else None
+        asked = {"problems": len(problems), "samples": samples, "names": list(problems)}
+        self.note(**(about or {}), **({} if looked else {"asked": asked}))
+        return self
 
     def missing(self) -> list[Key]:
         """Return the keys that are asked and not held as asked, in the order they were asked."""
         return [key for key in self._asked if key not in self]
 
-    def get(self, problem: str, sample: int) -> StoredRollout | None:
-        """Return the rollout of a key, or None where it is not held as asked."""
-        entry = self.held(problem, sample)
-        return None if entry is None else entry.load()
-
-    def add(self, rollout: Any) -> StoredRollout:
-        """Store a rollout (anything like `harness.decode.Rollout`) durably; one that is held already stays, but for
-        a trace that it lacks.
+    def add(self, *rows: Row) -> None:
+        """Store responses durably, all with one sync; one that is held already stays, but for a trace that it lacks.
 
         Raises:
-            UserError: the disk is full or fails; the rollouts before are safe.
+            UserError: the disk is full or fails; the responses before are safe.
             RuntimeError: the same key was decoded again, for its trace, to other tokens.
         """
-        stored = StoredRollout.of(rollout)
-        if stored.key not in self._asked:
-            raise ValueError(f"{stored.key} is not asked of this record")
-        if entry := self.held(*stored.key):
-            return entry.load()
-        self._journal.append(stored)
-        return stored
+        new = [row for row in rows if row.key not in self]
+        for row in new:
+            if row.key not in self._asked:
+                raise ValueError(f"{row.key} is not asked of this record")
+            if row.key in self.rows and self.rows[row.key].digest != row.digest:
+                raise RuntimeError(f"{row.key} was decoded again, for its trace, and came out with other tokens")
+        data = [_rollout(row) for row in new]
+        end = self._append(b"".join(data), f"the {len(self.rows)} rollouts before it are safe")
+        for row, entry in zip(new, data, strict=True):
+            end += len(entry)
+            row.place((self.path, end - 1 - row.size))
+            self.rows[row.key] = row
 
-    def entries(self) -> Iterator[Entry]:
-        """Yield the facts of what is asked and held, problem by problem."""
-        return (self._journal.entries[key] for key in self._asked if key in self._journal.entries)
-
-    def rollouts(self) -> Iterator[StoredRollout]:
-        """Yield what is asked and held, problem by problem."""
-        return (entry.load() for entry in self.entries())
-
-    def finish(self) -> Path:
-        """Write `record.jsonl` of everything held and return its path; nothing is done where it is right already.
+    def finish(self) -> None:
+        """Note that everything asked is there.
 
         Raises:
-            UserError: something asked is missing, or the disk is full (the journal is safe then).
+            UserError: something is missing, or the disk is full.
         """
         if missing := self.missing():
             raise UserError(
-                f"record {self._hash}/{self.task} lacks {len(missing)} of {len(self._asked)} rollouts: "
-                "a record is complete or it is none"
+                f"record {self.name} lacks {len(missing)} of {len(self._asked)} rollouts: a record is complete or it "
+                "is none"
             )
-        self._journal.sync()
-        path, data = self.folder / RECORD, b"".join(manifest(self._hash, self.task, self._journal.entries))
-        if not same_bytes(path, (data,)):
-            write_file(path, data, "the journal is safe, and the same command finishes the record")
-        if not self.looked:
-            self._write_complete()
-        return path
+        complete: dict[str, int] = dict(self._about.get("complete", {}))
+        for problem, sample in () if self.looked else self._asked:
+            complete[problem] = max(sample + 1, complete.get(problem, 0))
+        self.note(finished=self.digest(), complete=complete)
 
-    def grade(self, gold: Mapping[str, Gold], judge: str = DEFAULT_GRADER) -> dict[Key, Verdict]:
-        """Return a verdict a rollout asked and held, `gold` being the answers of each problem; they are stored."""
-        return grade_record(self.folder, self.header(), self.entries(), gold, judge)
+    def judge(self, judge: str, given: Iterable[tuple[Row, Gold, Verdict]]) -> None:
+        """Store the verdicts of a judge.
 
-    def header(self) -> dict[str, Any]:
-        """Return the first line of this record's verdicts."""
-        return header(self._hash, self.task)
+        Raises:
+            UserError: the disk is full.
+        """
+        new = [
+            StoredVerdict(
+                judge=judge,
+                problem=row.problem,
+                sample=row.sample,
+                text=row.text_digest,
+                gold=gold if isinstance(gold, str) else tuple(gold),
+                kind=verdict.kind,
+                answer=verdict.answer,
+            )
+            for row, gold, verdict in given
+        ]
+        old = self._verdicts.setdefault(judge, {})
+        new = [one for one in new if old.get(one.key) != one]
+        if new:
+            self._append(b"".join(encode({"verdict": one.model_dump()}) for one in new), "the rollouts are safe")
+            old |= {one.key: one for one in new}
+        self.note(graded_with={**self._about.get("graded_with", {}), judge: versions(judge)})
+
+    def keep_scores(self, scores: Mapping[str, Any]) -> None:
+        """Store lm-eval's scores of some responses, where they are new."""
+        plain = json.loads(json.dumps(scores))
+        if plain not in self.scores:
+            self._append(encode({"scores": plain}), "the rollouts are safe")
+            self.scores.append(plain)
+
+    def grade(
+        self, gold: Mapping[str, Gold], judge: str = DEFAULT_GRADER, keys: Iterable[Key] | None = None
+    ) -> dict[Key, Verdict]:
+        """Return verdicts on the responses that are held: the stored ones where they hold, the rest graded now.
+
+        `gold` has the answers of each problem. What is graded now is stored if the record is open for writing.
+
+        Raises:
+            UserError: a problem has no gold answer, no grader has that name, or the disk is full.
+        """
+        grader, *golds = judge.split("+")
+        judge = "+".join((grader_name(grader), *golds))
+        rows = [self.rows[key] for key in (self.held if keys is None else keys)]
+        if unknown := [row.problem for row in rows if row.problem not in gold]:
+            raise UserError(f"gold has no answer of {unknown[0]!r}")
+        stored = {row.key: self.verdict(judge, row, gold[row.problem]) for row in rows}
+        todo = [row for row in rows if stored[row.key] is None]
+        items = ((gold[row.problem], row.text, row.finish_reason) for row in todo)  # one text at a time
+        fresh = grade_many(items, grader=grader_name(grader))
+        if self._fd >= 0 and todo:
+            self.judge(judge, [(row, gold[row.problem], one) for row, one in zip(todo, fresh, strict=True)])
+        found = {key: verdict for key, verdict in stored.items() if verdict is not None}
+        return found | {row.key: verdict for row, verdict in zip(todo, fresh, strict=True)}
 
     def close(self) -> None:
-        """Close the journal and let the next process in."""
-        try:
-            self._journal.close()
-        finally:
+        """Let the next process write."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        if self._lock is not None:
             self._lock.release()
 
-    def __enter__(self) -> "Record":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def same_bytes(path: Path, pieces: Iterable[bytes]) -> bool:
-    """Tell whether a file exists and holds exactly these pieces."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return all(file.read(len(piece)) == piece for piece in pieces) and not file.read(1)
+def _rollout(row: Row) -> bytes:
+    """Return the entry of a response."""
+    facts = row.model_dump(exclude_defaults=True)
+    return encode({"rollout": facts}, row.payload())

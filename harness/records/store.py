@@ -1,82 +1,14 @@
 """A store: a folder of records, `<store>/<record hash>/<task>`; opening one for writing, reading any without a lock."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.errors import DamagedError, UserError
+from harness.errors import UserError
 from harness.files import folder_name
-from harness.records import lines
 from harness.records.config import RecordConfig
-from harness.records.journal import JOURNAL, Contents, Entry, contents, header, journal_path
-from harness.records.record import ABOUT, CONFIG, RECORD, Record, complete, in_order, manifest, read_about, same_bytes
-from harness.records.rollout import Key, StoredRollout
-from harness.spec import parse
-from harness.spec.stored import read_json
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A record as it is on the disk now, perhaps while another process writes it.
-
-    The facts of all rollouts are at hand; texts and tokens are read when asked for, and checked then.
-    """
-
-    folder: Path
-    record_hash: str
-    task: str
-    config: RecordConfig | None  # None where config.json is damaged
-    about: dict[str, Any]
-    contents: Contents
-    damaged: tuple[str, ...] = ()  # a sentence for each file that could not be read
-
-    @property
-    def name(self) -> str:
-        """`<record hash>/<task>`"""
-        return f"{self.record_hash}/{self.task}"
-
-    @cached_property
-    def held(self) -> list[Key]:
-        """The keys of all good rollouts, in the record's order."""
-        return in_order(self.contents.entries)
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self.contents.entries
-
-    def entry(self, key: Key) -> Entry:
-        """Return the facts of a rollout that is held."""
-        return self.contents.entries[key]
-
-    def entries(self) -> Iterator[Entry]:
-        """Yield the facts of all good rollouts, in the record's order."""
-        return (self.contents.entries[key] for key in self.held)
-
-    def rollout(self, key: Key) -> StoredRollout:
-        """Return a rollout that is held."""
-        return self.contents.entries[key].load()
-
-    def rollouts(self) -> Iterator[StoredRollout]:
-        """Yield all good rollouts, in the record's order."""
-        return (entry.load() for entry in self.entries())
-
-    @cached_property
-    def complete(self) -> dict[str, int]:
-        """How many first samples of each problem were asked and finished; see `harness.records.record.complete`."""
-        return complete(self.about, self.held)
-
-    def export(self) -> Iterator[bytes]:
-        """Yield the lines of `rlvr-dir records export`: everything exact, in the record's order."""
-        yield lines.encode(header(self.record_hash, self.task))
-        for rollout in self.rollouts():
-            yield lines.encode(rollout.exact_row())
-
-    @property
-    def finished(self) -> bool:
-        """Whether `record.jsonl` is there and is, byte for byte, what the journal says."""
-        return same_bytes(self.folder / RECORD, manifest(self.record_hash, self.task, self.contents.entries))
+from harness.records.record import JOURNAL, Record
 
 
 class RecordStore:
@@ -97,19 +29,19 @@ class RecordStore:
         task: str,
         problems: Sequence[str] | Mapping[str, str],
         samples: int,
-        *,
-        about: Mapping[str, Any] | None = None,
-        sync_seconds: float = 0.0,
-        trace_columns: int = 0,
+        **how: Any,
     ) -> Record:
-        """Return the record of `config` and `task`, made if need be, locked and repaired; see `Record`.
+        """Return the record of `config` and `task`, made if need be, locked and repaired; `how` is that of `ask`.
 
         Raises:
             UserError: another process writes it, or the disk is full.
         """
-        folder = self.folder / config.hash() / folder_name("task", task)
-        how = {"about": about, "sync_seconds": sync_seconds, "trace_columns": trace_columns}
-        return Record(folder, config, task, problems, samples, **how)
+        record = Record(self.folder / config.hash() / folder_name("task", task)).lock(config)
+        try:
+            return record.ask(problems, samples, **how)
+        except BaseException:
+            record.close()
+            raise
 
     def names(self) -> list[tuple[str, str]]:
         """Return (record hash, task) of every record, sorted."""
@@ -139,7 +71,7 @@ class RecordStore:
             )
         return found
 
-    def one(self, name: str) -> Snapshot:
+    def one(self, name: str) -> Record:
         """Return the one record that `name` means.
 
         Raises:
@@ -151,43 +83,18 @@ class RecordStore:
             raise UserError(f"record={name!r} means {len(found)} records ({names}); give more of the hash, or /TASK")
         return self.read(*found[0])
 
-    def read(self, record_hash: str, task: str, *, whole: bool = False) -> Snapshot:
-        """Return a record without locking or changing it; every byte of its journal is checked if `whole`.
+    def read(self, record_hash: str, task: str, *, whole: bool = False) -> Record:
+        """Return a record without locking or changing it; every byte of it is checked if `whole`.
 
         Raises:
             UserError: there is none.
         """
-        folder = self.folder / record_hash / task
-        if not os.path.lexists(journal_path(folder)):
-            raise UserError(f"there is no record {record_hash}/{task} in {str(self.folder)!r}")
-        found = contents(journal_path(folder), record_hash, task, whole=whole)
-        damaged: list[str] = []
-        config: RecordConfig | None = None
-        about: dict[str, Any] = {}
-        try:
-            config = _config(folder / CONFIG, record_hash)
-        except DamagedError as error:
-            damaged.append(str(error))
-        try:
-            about = read_about(folder / ABOUT)
-        except DamagedError as error:
-            damaged.append(str(error))
-        return Snapshot(folder, record_hash, task, config, about, found, tuple(damaged))
+        record = Record(self.folder / record_hash / task)
+        if not os.path.lexists(record.path):
+            raise UserError(f"there is no record {record.name} in {str(self.folder)!r}")
+        return record.read(whole=whole)
 
 
 def is_record(folder: Path) -> bool:
     """Tell whether a folder is that of a record."""
-    return journal_path(folder).is_file()
-
-
-def _config(path: Path, record_hash: str) -> RecordConfig:
-    try:
-        config = parse(RecordConfig, read_json(path))
-        found = config.hash()
-    except DamagedError:
-        raise
-    except (UserError, RecursionError) as error:
-        raise DamagedError(f"{path}: {error}") from None
-    if found != record_hash:
-        raise DamagedError(f"{path} is damaged, or is not the one that the folder {record_hash} is named after")
-    return config
+    return (folder / JOURNAL).is_file()

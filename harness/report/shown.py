@@ -6,13 +6,13 @@ from typing import Any
 from harness.evals.from_records import record_of
 from harness.evals.result import EvalResult
 from harness.evals.trainings import called, of_training, run_of
-from harness.records import Snapshot
+from harness.records import Record
 from harness.report.groups import grouped
 from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_fragment
 
 
 def token_viewers(
-    results: Sequence[EvalResult], problems: int, tokenizer: Callable[[Sequence[Snapshot]], Any]
+    results: Sequence[EvalResult], problems: int, tokenizer: Callable[[Sequence[Record]], Any]
 ) -> list[tuple[str, str]]:
     """Return (title, HTML) of a viewer for each pair and benchmark whose records are at hand.
 
@@ -30,11 +30,11 @@ def token_viewers(
             pairs = [(result, record) for result in chosen if (record := record_of(result)) is not None]
             if not pairs:
                 continue
-            snapshots = [record for _, record in pairs]
-            keys = _telling(task, [result for result, _ in pairs], common_problems(snapshots))[:problems]
+            stored = [record for _, record in pairs]
+            keys = _telling(task, [result for result, _ in pairs], common_problems(stored))[:problems]
             if not keys:
                 continue
-            data = viewer_data(stored_answers(snapshots, keys), tokenizer(snapshots))
+            data = viewer_data(stored_answers(stored, keys), tokenizer(stored))
             name = f"tokens-{len(found)}"
             found.append((f"{task}, {group.pair}", viewer_fragment(data, name, assets=not found)))
     return found

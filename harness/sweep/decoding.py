@@ -213,9 +213,8 @@ class Decodings(Sweep[SweepSpec]):
         ]
         rights: dict[Decoding, dict[str, list[bool]]] = {part.decoding: {} for part in parts if part.requests}
         for done in run_jobs(engine, [part for part in parts if part.requests], RecordStore(self.store)):
-            version = next(iter(done.job.golds))
-            for (problem, _), response in done.responses.items():
-                rights[done.job.decoding].setdefault(problem, []).append(response.verdicts[version].correct)
+            for (problem, _), verdict in next(iter(done.verdicts.values())).items():
+                rights[done.job.decoding].setdefault(problem, []).append(verdict.correct)
         return {
             decoding: {problem: float(np.mean(right)) for problem, right in mine.items()}
             for decoding, mine in rights.items()

@@ -193,12 +193,9 @@ def _responses(spec: SweepSpec) -> int:
 
 def _held(store: RecordStore, job: Job) -> list[int]:
     """Return the lengths of the responses of a job that are in the records."""
-    try:
-        snapshot = store.read(job.config.hash(), job.task)
-    except UserError:
-        return []
+    record = job.read(store)
     asked = {(request.problem, request.sample) for request in job.requests}
-    return [entry.n_tokens for entry in snapshot.entries() if entry.key in asked]
+    return [row.n_tokens for row in record or () if row.key in asked]
 
 
 class _Speed(Stored, frozen=True):

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from harness.analysis.histogram import Histogram, as_json
 from harness.evals.foreign import COUNTED, LmEvalResult
 from harness.evals.from_records import record_of
 from harness.evals.result import EvalResult
-from harness.records import Key, Snapshot, judge_name
-from harness.records.verdicts import read_verdicts
+from harness.records import Key, Record, judge_name
+from harness.records.verdicts import StoredVerdict
 
 RESULT, TABLE = "result.json", "per_problem.json"
 
@@ -40,45 +39,43 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", errors="backslashreplace")  # a lone surrogate becomes JSON's escape of it
 
 
-def _write_samples(result: EvalResult, snapshot: Snapshot, keys: list[list[Key]], folder: Path) -> None:
+def _write_samples(result: EvalResult, stored: Record, keys: list[list[Key]], folder: Path) -> None:
     path = folder / "samples.jsonl.gz"
     everywhere, replaced = Histogram(), Histogram()
     told = {"n_tokens", "n_replaced"}.isdisjoint(result.lacks)
     version = str(result.provenance.get("golds", "published")).split()[0]  # `r1zero (3f2a…)` names its digest
-    verdicts = read_verdicts(snapshot.folder, judge_name(str(result.provenance.get("grader", "robust")), version))
+    verdicts = stored.verdicts(judge_name(str(result.provenance.get("grader", "robust")), version))
     # Level 1 takes half the time of gzip's default and a few percent more space.
     with gzip.open(path, "wt", compresslevel=1, encoding="ascii") as out:
         for row, problem in enumerate(result.problem_ids):
             for column, key in enumerate(keys[row]):
-                rollout = snapshot.rollout(key)
+                rollout = stored.rows[key].load()
                 if rollout.n_tokens != result.n_tokens[row, column]:
                     path.unlink()
                     return
-                verdict = verdicts.get(key, {})
-                if verdict.get("text") != rollout.text_digest:
-                    verdict = {}
                 line = {
                     "problem": problem,
                     "sample": column,
-                    **_judged(result, row, column, verdict),
+                    **_judged(result, row, column, verdicts.get(key)),
                     "finish_reason": rollout.finish_reason,
                     **{name: getattr(rollout, name) if told else None for name in COUNTED[:3]},
                     "text": rollout.text,
                 }
                 out.write(json.dumps(line) + "\n")
-                if rollout.delta_logp is not None:
-                    everywhere.add(rollout.delta_logp)
-                    replaced.add(rollout.delta_logp[rollout.replaced])
+                if (delta := rollout.delta_logp) is not None:
+                    everywhere.add(delta)
+                    replaced.add(delta[rollout.replaced])
     if everywhere.tokens:
         _write(folder / "delta_logp_hist.json", json.dumps(as_json({"all": everywhere, "replaced": replaced})))
 
 
-def _judged(result: EvalResult, row: int, column: int, verdict: Mapping[str, Any]) -> dict[str, Any]:
+def _judged(result: EvalResult, row: int, column: int, verdict: StoredVerdict | None) -> dict[str, Any]:
     """Return what was said of a response; of lm-eval's tasks what its metrics say of the problem."""
     if isinstance(result, LmEvalResult):
         return {name: values[row] for name, values in result.scored.by_problem.items()}
     judged = bool(result.correct[row, column])
-    return {"correct": judged, "verdict": verdict.get("kind"), "answer": verdict.get("answer")}  # None: not at hand
+    kind, answer = (verdict.kind, verdict.answer) if verdict else (None, None)  # not at hand
+    return {"correct": judged, "verdict": kind, "answer": answer}
 
 
 def _config(result: EvalResult) -> str:
@@ -123,14 +120,14 @@ def _table(result: EvalResult) -> dict[str, Any]:
     return {"columns": list(columns), "data": [list(row) for row in zip(*columns.values(), strict=True)]}
 
 
-def _record(result: EvalResult) -> tuple[Snapshot, list[list[Key]]] | None:
+def _record(result: EvalResult) -> tuple[Record, list[list[Key]]] | None:
     """Return the record behind a result and its rollouts' keys, (problems, samples); None where one is missing."""
-    snapshot = record_of(result)
-    if snapshot is None:
+    stored = record_of(result)
+    if stored is None:
         return None
     # Our language model names a problem `<task>/<id>`; imported records keep their own names.
     for prefix in (f"{result.task}/", ""):
         keys = [[(prefix + problem, column) for column in range(result.samples)] for problem in result.problem_ids]
-        if all(key in snapshot for row in keys for key in row):
-            return snapshot, keys
+        if all(key in stored for row in keys for key in row):
+            return stored, keys
     return None

@@ -8,7 +8,7 @@ from harness.evals.foreign import read_result
 from harness.evals.from_records import result_of_record
 from harness.evals.result import EvalResult
 from harness.records import RecordStore
-from harness.records.verdicts import OFFICIAL, judges
+from harness.records.verdicts import OFFICIAL
 from harness.text import visible
 from harness.tracking.log import write_run
 from harness.tracking.owner import is_dead
@@ -79,15 +79,15 @@ def _log(path: Path, place: TrackingStore, experiment: str | None, report: SyncR
 def _log_imported(records: RecordStore, place: TrackingStore, experiment: str | None, report: SyncReport) -> None:
     for name in records.names():
         try:
-            snapshot = records.read(*name)
-            if snapshot.config is None or snapshot.config.kind != "imported":
+            record = records.read(*name)
+            if record.config is None or record.config.kind != "imported":
                 continue
-            grader = OFFICIAL if OFFICIAL in judges(snapshot.folder) else None
-            result = result_of_record(snapshot, grader=grader)
+            grader = OFFICIAL if OFFICIAL in record.judges else None
+            result = result_of_record(record, grader=grader)
         except UserError:
             report.skipped.append("/".join(name))
             continue
-        _write(result, snapshot.name, snapshot.contents.path.stat().st_mtime, place, experiment, report)
+        _write(result, record.name, record.path.stat().st_mtime, place, experiment, report)
 
 
 def _write(

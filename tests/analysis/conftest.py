@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from harness.policy.trace import trace
-from harness.records import StoredRollout
+from harness.records import Row
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +32,6 @@ def made():
         proposed = torch.multinomial(lb.exp(), 1, generator=random)[:, 0]
         flags = np.zeros(n, bool)
         table = trace(lb, lr, proposed, 10).numpy()
-        rollout = StoredRollout(f"t/p{i % 4}", i // 4, "", "stop", flags, flags, tuple(proposed.tolist()), trace=table)
+        rollout = Row.make(f"t/p{i % 4}", i // 4, "", "stop", flags, flags, tuple(proposed.tolist()), trace=table)
         rows.append((rollout, lb, lr, proposed))
     return rows

@@ -1,7 +1,6 @@
 """What is counted of gated decodings, against loops over every token; and the whole command on the tiny pair."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from harness.analysis.gated import AFTER, RUNS, TOKENS, Gated
 from harness.cli import app
 from harness.decode import Trace
 from harness.errors import UserError
+from harness.records import Row
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,9 @@ def gated(made):
     for rollout, *_ in made:
         replaced = random.random(len(rollout.token_ids)) < 0.4
         changed = replaced & (random.random(replaced.size) < 0.6)
-        rollouts.append(replace(rollout, replaced=replaced, changed=changed))
+        rollouts.append(
+            Row.make(*rollout.key, "", "stop", replaced, changed, token_ids=rollout.token_ids, trace=rollout.trace)
+        )
     return rollouts
 
 

@@ -76,7 +76,7 @@ def test_every_sum_is_that_of_a_loop_over_tokens(followed):
     texts = {}
     for who, record in zip(("base", "rl"), found["records"], strict=True):
         snapshot = store.read(*record.split("/"))
-        texts[who] = [snapshot.rollout(key) for key in snapshot.held if key[1] < 2]
+        texts[who] = [snapshot.rows[key] for key in snapshot.held if key[1] < 2]
         assert found["texts"][who]["tokens"] == sum(len(each.token_ids) for each in texts[who])
     for one in found["checkpoints"]:
         engine = open_engine(checkpoints(find_pair(one["name"])), EngineSpec(backend="transformers"))
@@ -126,7 +126,7 @@ def test_extrapolated_logits_are_compared_at_the_tokens_of_the_text(followed):
         snapshot = RecordStore(path / "records").read(*record.split("/"))
         for key in snapshot.held:
             if key[1] < 2:
-                rollout = snapshot.rollout(key)
+                rollout = snapshot.rows[key]
                 ids, n = [*rollout.prompt_token_ids, *rollout.token_ids], len(rollout.prompt_token_ids)
                 base, late = (each[n - 1 : -1].double() for each in two.logits(ids))
                 real = eight.logits(ids)[1][n - 1 : -1].double()

@@ -5,8 +5,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from harness.bench.records import STAGES, bench_records, made_rollout
+from harness.bench.records import STAGES, bench_records, made_values
 from harness.errors import UserError
+from harness.records import Row
 
 
 def test_every_stage_runs_and_leaves_nothing(tmp_path):
@@ -21,14 +22,14 @@ def test_every_stage_runs_and_leaves_nothing(tmp_path):
 
 
 def test_a_made_up_response_is_the_same_for_the_same_key_and_has_the_statistics_it_claims():
-    one, same, other = (made_rollout("p/1", sample, 20_000, "7") for sample in (1, 1, 3))
+    one, same, other = (Row.make(**made_values("p/1", sample, 20_000, "7")) for sample in (1, 1, 3))
     assert one.exact_row() == same.exact_row()
     assert one.token_ids != other.token_ids
     assert 3.5 < len(one.text) / one.n_tokens < 5
     assert one.n_replaced / one.n_tokens == pytest.approx(0.07, abs=0.001)
     assert max(one.token_ids) < 151_936
     assert len(set(one.token_ids)) > 3000
-    _, packed = one.pack()
+    packed = one.payload()
     assert len(packed) / one.n_tokens < 6
 
 

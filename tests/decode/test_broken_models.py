@@ -321,7 +321,7 @@ def test_what_was_finished_is_kept_and_a_mended_model_does_the_rest(breakable, t
 
     with open_engine(breakable, EngineSpec(backend="transformers", max_num_seqs=2)) as engine:
         [whole] = evaluate(engine, *asked, limit=8, records=tmp_path / "whole")
-        token, broken, _ = read_once(stored(tmp_path / "whole").rollouts())
+        token, broken, _ = read_once(stored(tmp_path / "whole"))
         embeddings = engine.models["rl"].get_input_embeddings().weight.data
         sound = embeddings[token].clone()
         embeddings[token] = float("nan")
@@ -333,5 +333,5 @@ def test_what_was_finished_is_kept_and_a_mended_model_does_the_rest(breakable, t
         embeddings[token] = sound
         [mended] = evaluate(engine, *asked, limit=8, records=tmp_path / "broken")
     assert mended.n_tokens.tolist() == whole.n_tokens.tolist()
-    rollouts = {each.key: each.token_ids for each in stored(tmp_path / "whole").rollouts()}
-    assert {each.key: each.token_ids for each in stored(tmp_path / "broken").rollouts()} == rollouts
+    rollouts = {each.key: each.token_ids for each in stored(tmp_path / "whole")}
+    assert {each.key: each.token_ids for each in stored(tmp_path / "broken")} == rollouts

@@ -15,13 +15,16 @@ from harness.errors import UserError
 from harness.evals import data as data_module
 from harness.evals import preflight
 from harness.evals.data import find_benchmark
+from harness.evals.from_records import benchmark_of
 from harness.evals.places import read_results
-from harness.records import RecordStore
+from harness.records import Record, RecordStore
 from harness.records.commands import list_records
+from harness.records.record import scan
 from harness.spec import Decoding, load_eval
 from harness.sweep.specs import load
 from harness.tiny import tiny_pair
 from harness.train.spec import load_train
+from tests.records.made import say
 
 FAST = ["--samples", "2", "--max-tokens", "60", "--backend", "transformers"]
 YAML = """
@@ -153,7 +156,7 @@ def test_options_put_it_as_its_yaml_would_and_choose_the_grader(where, tmp_path)
     run(*eval_it, "--examples", "none")
     [config] = {config for config, task in set(RecordStore(store).names()) - set(before)}
     record = RecordStore(store).read(config, "shown")
-    assert record.about["presentation"] == {"prompt": yaml["prompt"], "examples": []}
+    assert record.about.presentation.model_dump(mode="json") == {"prompt": yaml["prompt"], "examples": []}
     [unshown] = read_results([store / config / "shown"])
     assert unshown.unlike(result) == ["data"]
     assert unshown.provenance["grader"] == "plain"
@@ -169,17 +172,21 @@ def test_what_a_strangers_record_says_of_its_prompt_is_compared_and_no_more(wher
     name = result.provenance["record"]
     record = Path(copytree(where / "runs/records" / name, tmp_path / name))
     monkeypatch.setattr(Environment, "parse", lambda self, source, *_: compiled.append(source))
-    about = json.loads((record / "about.json").read_text())
-    assert about["presentation"]["prompt"] == shown
+    assert Record(record).read().about.presentation.prompt == shown
     (tmp_path / "prompt.txt").write_text(shown)
     [again] = read_results([record])  # shown an example, the tiny pair has no answer right
     assert (again.n_tokens == result.n_tokens).all()
     assert again.problem_ids == result.problem_ids == tuple(f"sum-{i}" for i in range(5))
     for said in ({"prompt": str(tmp_path / "prompt.txt")}, {"prompt": "{{ 9**9**9 }}{{problem}}"}, "{{", 3):
-        whole = {**about["presentation"], **said} if isinstance(said, dict) else said
-        (record / "about.json").write_text(json.dumps({**about, "presentation": whole}))
-        with pytest.raises(UserError, match=f"record {name}"):
-            read_results([record])
+        say(record, presentation=said)
+        [again] = read_results([record])
+        assert (again.n_tokens == result.n_tokens).all()
+        found = Record(record).read()
+        if isinstance(said, dict):
+            with pytest.raises(UserError, match=f"record {name}"):
+                benchmark_of(found)
+        else:
+            assert "damaged entries" in found.damage[0]
     assert compiled == []
 
 
@@ -219,23 +226,44 @@ def test_a_limited_run_says_of_what(where):
     assert (name[1], result.benchmark) == ("sums", "sums (3 of 5 problems)")
 
 
-def test_a_record_whose_file_has_changed_has_no_answers_and_whose_file_is_gone_those_of_its_verdicts(where, tmp_path):
+def test_a_record_is_compared_reported_and_viewed_without_the_file_it_was_made_of(where, tmp_path, monkeypatch):
+    file = write(tmp_path / "mine.jsonl", [json.loads(line) for line in (where / "sums.jsonl").open()])
+    rows, store = file.read_text(), tmp_path / "runs/records"
+    run(
+        "eval", "--tasks", file, *FAST, "-d", "base", "-d", "rl", "--limit", 3, "--no-track", "--out", tmp_path / "runs"
+    )
+    wanted, [before, *_] = run("compare", store), read_results([store])
+    assert "mine (3 of 5 problems)" in wanted
+    monkeypatch.chdir(where)
+    for change in (lambda: file.write_text(rows.replace("how many", "how much")), file.unlink):
+        change()
+        data_module._own.cache_clear()
+        assert run("compare", store) == wanted
+        assert read_results([store])[0].config_hash == before.config_hash
+        run("report", store, "--out", tmp_path / "report", "--tokens", "1")
+        assert "mine (3 of 5 problems)" in (tmp_path / "report/report.md").read_text()
+        name = before.provenance["settings"]
+        run("view", name, "--store", store, "--out", tmp_path / "view.html")
+        assert "mine/0" in (tmp_path / "view.html").read_text()
+    write(tmp_path / "moved/mine.jsonl", [json.loads(line) for line in rows.splitlines()])
+    [again, *_] = read_results([store], data_dir=str(tmp_path / "moved"), grader="plain")
+    assert again.provenance["grader"] == "plain"
+    assert (again.correct == before.correct).all()
+
+
+def test_what_was_never_graded_needs_the_gold_answers_of_its_own_questions(where, tmp_path):
     file = write(tmp_path / "mine.jsonl", [json.loads(line) for line in (where / "sums.jsonl").open()])
     run("eval", "--tasks", file, *FAST, "--limit", 1, "--no-track", "--out", tmp_path / "runs")
     store = tmp_path / "runs/records"
-    rows = file.read_text()
-    file.write_text(rows.replace("how many", "how much"))
+    for path in store.glob("*/*/journal.bin"):
+        with path.open("rb") as found:
+            verdicts = [(at, end) for at, end, entry in scan(found, whole=False) if entry[0] == "verdict"]
+        data = path.read_bytes()
+        path.write_bytes(data[: verdicts[0][0]] + data[verdicts[-1][1] :])
+    file.write_text(file.read_text().replace("how many", "how much"))
     data_module._own.cache_clear()
     assert "was decoded from other questions of mine than are here" in refused("compare", store)
     file.unlink()
-    [gone] = read_results([store])
-    write(tmp_path / "moved/mine.jsonl", [json.loads(line) for line in rows.splitlines()])
-    [result] = read_results([store], data_dir=str(tmp_path / "moved"))
-    assert result.benchmark == gone.benchmark == "mine (1 of 5 problems)"
-    assert result.unlike(gone) == []
-    assert (result.correct == gone.correct).all()
-    for path in store.glob("*/mine/verdicts-*.jsonl"):
-        path.unlink()
     assert f"its right answers are not at hand (task='mine={file}': {file} does not exist" in refused("compare", store)
 
 

@@ -12,14 +12,15 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.errors import UserError
 from harness.evals.compare import compare, markdown
+from harness.evals.data import find_benchmark, gold_answers
 from harness.evals.from_records import record_of, regraded, result_of_record
 from harness.evals.loop import jobs_of
 from harness.evals.places import read_results
 from harness.evals.settings import settings_of
-from harness.records import RecordStore
+from harness.grading import Verdict
+from harness.records import Record, RecordStore
 from harness.records.commands import list_records, show_record, verify_records
-from harness.records.journal import JOURNAL
-from harness.records.verdicts import read_verdicts, write_verdicts
+from harness.records.record import JOURNAL
 from harness.spec import Decoding, Sampling
 from tests.evals.asked import asked, criterion_values, evaluate
 from tests.records import made
@@ -63,8 +64,8 @@ def test_an_interrupted_evaluation_goes_on_and_ends_in_the_same_bytes(engine, da
     for one, other in zip(whole, resumed, strict=True):
         assert one.metrics() == other.metrics()
         assert one.provenance["record"] == other.provenance["record"]
-        paths = [tmp_path / where / one.provenance["record"] / "record.jsonl" for where in ("whole", "cut")]
-        assert paths[0].read_bytes() == paths[1].read_bytes()
+        whole_one, cut = (Record(tmp_path / where / one.provenance["record"]).read() for where in ("whole", "cut"))
+        assert whole_one.digest() == cut.digest()
     _, again, counting = run("whole")
     assert counting.decoded == 0
     assert [r.metrics() for r in again] == [r.metrics() for r in whole]
@@ -101,9 +102,9 @@ def test_a_record_without_right_answers_is_left_out_of_a_store_and_named(engine,
     evaluate(engine, [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path, progress=False)
     [(record_hash, _)] = RecordStore(tmp_path).names()
     config = RecordStore(tmp_path).read(record_hash, "amc").config.replace(stop=("\n",))
-    rollout = next(RecordStore(tmp_path).read(record_hash, "amc").rollouts())
+    row = next(iter(RecordStore(tmp_path).read(record_hash, "amc"))).load()
     with RecordStore(tmp_path).open(config, "theirs", ["theirs/0.0"], 1) as record:
-        record.add(replace(rollout, problem="theirs/0.0"))
+        record.add(row.model_copy(update={"problem": "theirs/0.0"}))
         record.finish()
     [result] = read_results([tmp_path], data_dir=data_dir)
     assert result.task == "amc"
@@ -143,7 +144,7 @@ def test_no_code_is_run_because_a_record_names_it(tmp_path, monkeypatch):
     (tmp_path / "theirs.yaml").write_text("task: theirs\ndoc_to_text: !function judge.text\n")
     (tmp_path / "judge.py").write_text("raise SystemExit('code was run')")
     with RecordStore(tmp_path / "store").open(made.config(), "theirs.yaml", ["theirs.yaml/0.0"], 1) as record:
-        record.add(made.made("theirs.yaml/0.0", 0))
+        record.add(made.row("theirs.yaml/0.0", 0))
         record.finish()
     with pytest.raises(UserError, match="no code is run because a record names it; run its command again"):
         read_results([tmp_path / "store"])
@@ -235,16 +236,19 @@ def test_an_imported_run_compares_with_ours(tmp_path):
         assert result.metrics()["replacement_ratio"] == found["counts"]["replacement_ratio"]
 
 
-def test_stored_verdicts_of_other_code_are_not_believed(engine, data_dir, tmp_path):
-    """Another grader's code gave them: they are graded again."""
+def test_verdicts_by_other_versions_are_shown_as_they_are_and_given_again_by_eval(engine, data_dir, tmp_path):
     arguments = {"limit": 2, "data_dir": data_dir, "records": tmp_path, "progress": False}
     [result] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, **arguments)
-    folder = tmp_path / result.provenance["record"]
-    rows = read_verdicts(folder, "robust-2")
-    head = {"config": "x", "graded_with": "other"}
-    write_verdicts(folder, "robust-2", head, [{**row, "kind": "correct"} for row in rows.values()])
-    [again] = read_results([folder], data_dir=data_dir)
-    assert again.avg == result.avg
+    record = record_of(result)
+    with record.lock():
+        rows = [(row, record.verdicts("robust-2")[row.key].gold, Verdict("correct", "7")) for row in record]
+        record.judge("robust-2", rows)
+        record.note(graded_with={"robust-2": {"grader": "robust-2", "sympy": "0.1"}})
+    [shown] = read_results([record.folder])
+    assert (shown.avg, shown.provenance["graded_with"]["sympy"]) == (1.0, "0.1")
+    [again] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, **arguments)
+    assert_equal(again, result)
+    assert_equal(read_results([record.folder])[0], result)
 
 
 def test_criterion_values_of_one_recorded_generation(engine, data_dir, tmp_path):
@@ -348,15 +352,6 @@ def test_a_job_is_done_when_the_store_says_so(engine, data_dir, tmp_path):
     assert with_trace.held(with_trace.read(store)) == []
 
 
-def test_gold_answers_of_other_questions_are_refused(engine, data_dir, tmp_path):
-    [made] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path / "records")
-    shutil.copytree(data_dir, tmp_path / "data")
-    file = tmp_path / "data" / "amc.jsonl"
-    file.write_text(file.read_text().replace('"answer": "2"', '"answer": "3"'))
-    with pytest.raises(UserError, match="was decoded from other questions of amc than are here"):
-        result_of_record(record_of(made), data_dir=str(tmp_path / "data"))
-
-
 def test_result_files_are_made_again_by_a_command(engine, data_dir, tmp_path):
     results = evaluate(engine, [REPLACE], ["amc", "aime24"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
     out, store = str(tmp_path / "out"), str(tmp_path)
@@ -368,7 +363,8 @@ def test_result_files_are_made_again_by_a_command(engine, data_dir, tmp_path):
         assert f"{result.config_hash}.json" in done.output
     for name, _ in RecordStore(tmp_path).names():
         for folder in (tmp_path / name).iterdir():
-            (folder / "journal.bin").write_bytes((folder / "journal.bin").read_bytes()[:-300])
+            torn = next(iter(Record(folder).read())).payload()
+            (folder / JOURNAL).write_bytes((folder / JOURNAL).read_bytes().replace(torn, b""))
     done = CliRunner().invoke(app, ["records", "results", "--store", store, "--out", out, "--data-dir", data_dir])
     assert done.exit_code == 1
     assert done.stderr.count("of 8 rollouts, and an average of them would be of the short ones") == 2
@@ -376,21 +372,25 @@ def test_result_files_are_made_again_by_a_command(engine, data_dir, tmp_path):
 
 def test_a_record_is_graded_again_and_each_changed_answer_is_printed(engine, data_dir, tmp_path):
     """The verdicts of the first version stay where they are, and are what the new ones are compared with."""
-    [result] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
-    folder = tmp_path / result.provenance["record"]
-    rows = read_verdicts(folder, "robust-2")
-    (folder / "verdicts-robust-2.jsonl").unlink()
-    first = min(rows)
-    old = {**rows, first: {**rows[first], "kind": "correct" if rows[first]["kind"] != "correct" else "wrong"}}
-    write_verdicts(folder, "robust", {"config": "x"}, old.values())
-    command = ["records", "grade", "--store", str(tmp_path), "--data-dir", str(data_dir)]
+    store = tmp_path / "records"
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(Counting(engine, 7), [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=store)
+    [name] = RecordStore(store).names()
+    record = RecordStore(store).read(*name)
+    golds = {f"amc/{key}": gold for key, gold in gold_answers(find_benchmark("amc", str(data_dir))).items()}
+    right = record.grade(golds)
+    first = min(right)
+    kinds = {key: verdict.kind for key, verdict in right.items()}
+    old = {**kinds, first: "correct" if kinds[first] != "correct" else "wrong"}
+    with record.lock():
+        record.judge("robust", [(row, golds[row.problem], Verdict(old[row.key])) for row in record])
+    command = ["records", "grade", "--store", str(store), "--data-dir", str(data_dir)]
     told = CliRunner().invoke(app, command)
     assert told.exit_code == 0, told.output
     changed, total = told.output.splitlines()
-    assert f"{first[0]} sample {first[1]}: {old[first]['kind']} -> {rows[first]['kind']}  gold " in changed
-    assert f"{len(rows)} graded by robust-2, 1 changed, 0 for the first time" in total
-    assert read_verdicts(folder, "robust-2") == rows
-    assert {key: row["kind"] for key, row in read_verdicts(folder, "robust").items()} == {
-        key: row["kind"] for key, row in old.items()
-    }
+    assert f"{first[0]} sample {first[1]}: {old[first]} -> {kinds[first]}  gold " in changed
+    assert f"{len(kinds)} graded by robust-2, 1 changed, 0 for the first time" in total
+    record.read()
+    assert {key: one.kind for key, one in record.verdicts("robust-2").items()} == kinds
+    assert {key: one.kind for key, one in record.verdicts("robust").items()} == old
     assert ", 0 changed, 0 for" in CliRunner().invoke(app, command).output

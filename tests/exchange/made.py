@@ -1,12 +1,10 @@
 """Records and results without an engine, of several decodings of one pair, graded; and files of other programs."""
 
-from types import SimpleNamespace
-
 import numpy as np
 
 from harness.evals.data import find_benchmark
 from harness.evals.from_records import grade_again, result_of_record
-from harness.records import RecordStore
+from harness.records import RecordStore, Row
 from harness.spec import Decoding, Sampling
 from tests.records.made import config
 
@@ -25,17 +23,17 @@ def rollout(problem, gold, sample, decoding):
     rng = np.random.default_rng([sample, *problem.encode()])
     n = int(rng.integers(2, 30))
     replaced = (rng.random(n) < 0.3) & decoding.gated
-    return SimpleNamespace(
-        request=SimpleNamespace(problem=problem, sample=sample, prompt=f"Q {problem}", prompt_token_ids=None),
+    return Row.make(
+        problem,
+        sample,
+        prompt=f"Q {problem}",
         prompt_token_ids=(5, 6, 7),
-        token_ids=tuple(int(t) for t in rng.integers(0, 300, n)),
+        token_ids=rng.integers(0, 300, n),
         text=rf"naïve 数 so it is \boxed{{{gold if rng.random() < 0.66 else 'x'}}}." if n % 5 else "\u2028 no box",
         finish_reason=("stop", "length")[n % 2],
-        n_forwards=None,
         replaced=replaced,
         changed=replaced & (rng.random(n) < 0.5),
         delta_logp=rng.normal(size=n).astype(np.float32),
-        trace=None,
     )
 
 
@@ -47,8 +45,7 @@ def results(folder, modes=MODES, problems=4, samples=3, about=HUB, **sampling):
     for decoding in modes:
         how = config(decoding=decoding, sampling=Sampling(max_tokens=64, **sampling), data=benchmark.data)
         with store.open(how, TASK, list(rows), samples, about={**about}) as record:
-            for problem, sample in record.missing():
-                record.add(rollout(problem, rows[problem], sample, decoding))
+            record.add(*(rollout(problem, rows[problem], k, decoding) for problem, k in record.missing()))
             record.finish()
         snapshot = store.read(how.hash(), TASK)
         grade_again(snapshot)

@@ -54,7 +54,7 @@ def test_what_is_exported_comes_back(found, tmp_path, form):
         assert again.metrics() == pytest.approx(one.metrics())
         assert told["lacks"] == ["token_ids", "delta_logp"]
         theirs = RecordStore(one.provenance["records"]).one(one.provenance["record"])
-        for mine, other in zip(snapshot.rollouts(), theirs.rollouts(), strict=True):
+        for mine, other in zip(snapshot, theirs, strict=True):
             assert (mine.key, mine.text, mine.finish_reason) == (other.key, other.text, other.finish_reason)
             assert (mine.replaced == other.replaced).all()
             assert (mine.changed == other.changed).all()

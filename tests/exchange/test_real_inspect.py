@@ -31,7 +31,7 @@ def test_its_reader_finds_our_numbers_texts_and_verdicts(exported):
     [mean, *others] = log["scores"].values()
     assert mean == pytest.approx({"mean": one.avg, "stderr": one.standard_error})
     assert others
-    rollouts = list(RecordStore(one.provenance["records"]).one(one.provenance["record"]).rollouts())
+    rollouts = list(RecordStore(one.provenance["records"]).one(one.provenance["record"]))
     found = {tuple(sample["key"]): sample for sample in log["samples"]}
     assert len(found) == len(log["samples"]) == len(rollouts)
     for rollout in rollouts:

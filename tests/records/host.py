@@ -36,8 +36,7 @@ def decode(engine, folder):
 
     config = RecordConfig.of(engine.pair, decoding, sampling, engine.info())
     with RecordStore(folder).open(config, TASK, PROBLEMS, SAMPLES) as record:
-        for _ in resume(record, generate):
-            pass
+        resume(record, generate)
 
 
 def main(backend, base, rl):

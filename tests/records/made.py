@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from harness.records import RecordConfig, RecordStore
-from harness.records.journal import JOURNAL, scan
+from harness.records import RecordConfig, RecordStore, Row
+from harness.records.record import JOURNAL, encode, scan
 from harness.spec import Decoding, Pair, Sampling
 
 TASK = "tiny_easy"
@@ -39,28 +39,42 @@ def made(problem, sample, length=None):
     )
 
 
+def row(problem, sample, length=None, **changes):
+    """The same as it is kept, with some of its values changed."""
+    rollout = made(problem, sample, length)
+    vars(rollout).update(changes)
+    return Row.from_rollout(rollout)
+
+
 def open_record(folder, samples=3, problems=PROBLEMS, **options):
     return RecordStore(folder).open(config(), TASK, problems, samples, **options)
 
 
-def fill(folder, samples=3, problems=PROBLEMS):
+def fill(folder, samples=3, problems=PROBLEMS, **options):
     """A finished record; gives its folder."""
-    with open_record(folder, samples, problems) as record:
-        for key in record.missing():
-            record.add(made(*key))
-        record.finish()
+    with open_record(folder, samples, problems, **options) as record:
+        resume(record)
         return record.folder
 
 
-def resume(record, generate):
-    """Yields every rollout asked of `record`, facts of the held ones first; `generate` makes the rest; finishes it."""
+def resume(record, generate=None):
+    """Decodes what is missing, by `generate` of the missing keys, and finishes the record."""
     missing = record.missing()
-    yield from record.entries()
-    for rollout in generate(missing) if missing else ():
-        yield record.add(rollout)
-    if left := record.missing():
-        raise RuntimeError(f"no rollout came back for {len(left)} of {len(missing)} missing keys, {left[0]} first")
+    for rollout in (generate or (lambda keys: (made(*key) for key in keys)))(missing) if missing else ():
+        record.add(Row.from_rollout(rollout))
     record.finish()
+
+
+def say(folder, **about):
+    """Writes into a record what a stranger would have it say of itself."""
+    with (folder / JOURNAL).open("ab") as file:
+        file.write(encode({"about": about}))
+
+
+def read(folder, *, whole=False):
+    """The one record of a store."""
+    [name] = RecordStore(folder).names()
+    return RecordStore(folder).read(*name, whole=whole)
 
 
 def stored(records):
@@ -68,8 +82,8 @@ def stored(records):
     found = {}
     for path in Path(records).glob(f"*/*/{JOURNAL}"):
         with path.open("rb") as file:
-            rows = [row for _, _, row in scan(file, whole=False) if row and "problem" in row]
-        found[path.parent.parent.name] = [(row["problem"], row["sample"]) for row in rows]
+            entries = [entry for _, _, entry in scan(file, whole=False) if entry]
+        found[path.parent.parent.name] = [value.key for kind, _, value in entries if kind == "rollout"]
     return found
 
 

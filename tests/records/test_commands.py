@@ -18,10 +18,10 @@ from harness.records.commands import (
     show_record,
     verify_records,
 )
-from harness.records.journal import JOURNAL
 from harness.records.official import read_official
+from harness.records.record import JOURNAL
 from tests.records.fixture_official import FOLDER, notebook, write
-from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record
+from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, row
 
 NAME = f"{config().hash()}/{TASK}"
 
@@ -44,19 +44,18 @@ def test_import_gives_the_notebooks_plain_means_and_our_verdicts_beside_theirs(t
 def test_an_import_keeps_settings_keys_and_seeds_and_is_the_same_twice(tmp_path):
     run, store = write(tmp_path), RecordStore(tmp_path / "store")
     name = import_official(store.folder, run, graders=())["record"]
-    snapshot = store.one(name)
-    source = snapshot.config.source
-    assert snapshot.config.kind == "imported"
+    record = store.one(name)
+    source = record.config.source
+    assert record.config.kind == "imported"
     expected = {"folder": FOLDER, "dataset": "aime24", "w0": -0.05, "criterion": "neg_logp", "tau": -0.3, "n": 2}
     assert expected.items() <= source.items()
-    rollouts = {rollout.key: rollout for rollout in snapshot.rollouts()}
+    rollouts = {one.key: one for one in record}
     assert rollouts["aime24/1", 3].text == "no box"  # seed 1, second response
     assert np.flatnonzero(rollouts["aime24/1", 1].replaced).tolist() == [0, 1, 2]
     assert np.flatnonzero(rollouts["aime24/1", 1].changed).tolist() == [1]
     assert rollouts["aime24/0", 0].token_ids is None
-    data = (snapshot.folder / "record.jsonl").read_bytes()
     assert import_official(store.folder, run, graders=())["record"] == name
-    assert (snapshot.folder / "record.jsonl").read_bytes() == data
+    assert store.one(name).digest() == record.digest()
     other = import_official(store.folder, run, ids=("60", "61"), graders=())["record"]
     assert other != name
     assert store.one(other).held[0] == ("aime24/60", 0)
@@ -130,7 +129,7 @@ def test_list_and_show(tmp_path):
     with RecordStore(tmp_path).open(
         config(prompt="0" * 16), TASK, PROBLEMS, 3, about={"base": "B", "rl": "R"}
     ) as other:
-        other.add(made(PROBLEMS[0], 0))
+        other.add(row(PROBLEMS[0], 0))
     rows = {row["record"]: row for row in list_records(tmp_path)}
     assert len(rows) == 2
     mine = rows.pop(NAME)
@@ -144,7 +143,7 @@ def test_list_and_show(tmp_path):
         "B / R",
     )
     listed = CliRunner().invoke(app, ["records", "list", "--store", str(tmp_path)]).stdout
-    entries = [*RecordStore(tmp_path).read(*NAME.split("/")).entries()]
+    entries = [*RecordStore(tmp_path).read(*NAME.split("/"))]
     tokens, *counted = (sum(getattr(one, f"n_{name}") for one in entries) for name in ("tokens", "replaced", "changed"))
     replaced, changed = (100 * number / tokens for number in counted)
     assert changed < replaced
@@ -162,24 +161,24 @@ def test_list_and_show(tmp_path):
 def test_scores_of_an_incomplete_record_are_a_sentence(tmp_path):
     with open_record(tmp_path) as record:
         for sample in (0, 2):
-            record.add(made(PROBLEMS[0], sample))
+            record.add(row(PROBLEMS[0], sample))
         record.grade(dict.fromkeys(PROBLEMS, "1"))
     assert "nothing that is complete" in show_record(tmp_path, NAME)["scores"]["robust-2"]
 
 
 def test_export(tmp_path):
     with open_record(tmp_path / "s") as record:
-        record.add(made(PROBLEMS[0], 0))
+        record.add(row(PROBLEMS[0], 0))
     with pytest.raises(UserError, match="not finished"):
         export_record(tmp_path / "s", NAME, tmp_path / "out")
-    folder = fill(tmp_path / "s")
+    fill(tmp_path / "s")
     with open_record(tmp_path / "s") as record:
         record.grade(dict.fromkeys(PROBLEMS, "1"))
     export_record(tmp_path / "s", NAME, tmp_path / "out")
-    told = [json.loads(line)["row"] for line in (folder / "record.jsonl").read_text().splitlines()]
-    lines = (tmp_path / "out").read_text().splitlines()
-    assert [json.loads(line)["sha"] for line in lines[1:]] == [row["digest"] for row in told[1:]]
-    assert json.loads(lines[1])["row"]["token_ids"] == list(made(PROBLEMS[0], 0).token_ids)
+    head, *lines = map(json.loads, (tmp_path / "out").read_text().splitlines())
+    assert head == {"config": config().hash(), "task": TASK}
+    assert [line["digest"] for line in lines] == [one.digest for one in record]
+    assert lines[0]["token_ids"] == list(made(PROBLEMS[0], 0).token_ids)
     rows = [
         json.loads(line)
         for line in export_record(tmp_path / "s", NAME, tmp_path / "t", "texts").read_text().splitlines()
@@ -197,17 +196,20 @@ def test_verify_names_damage_and_changes_nothing(tmp_path):
     journal = (folder / JOURNAL).read_bytes()
     damaged = journal.replace(b'"sample":1', b'"sample":2', 2) + b"torn"
     (folder / JOURNAL).write_bytes(damaged)
-    (folder / "config.json").write_text("{}")
     text = " | ".join(verify_records(tmp_path, NAME)[NAME])
-    for words in ("config.json is damaged", "2 damaged entries", "torn last entry of 4 bytes", "record.jsonl is not"):
+    for words in ("2 damaged entries", "torn last entry of 4 bytes"):
         assert words in text
     assert (folder / JOURNAL).read_bytes() == damaged
+    (folder / JOURNAL).write_bytes(journal.replace(b'"tau":-0.3', b'"tau":-0.4', 1))
+    assert "has no first entry, which says what it is" in verify_records(tmp_path, NAME)[NAME][0]
+    [listed] = list_records(tmp_path)
+    assert (listed["decoding"], listed["held"], len(listed["damage"])) == ("unknown", 36, 2)
 
 
 def test_gc_takes_what_nothing_needs_and_only_when_told(tmp_path):
     folder = fill(tmp_path)
     (folder / "journal.corrupt-1.bin").write_text("x" * 10)
-    (folder / ".record.jsonl.new").write_text("x")
+    (folder / ".journal.bin.new").write_text("x")
     with RecordStore(tmp_path).open(config(prompt="0" * 16), TASK, PROBLEMS, 3) as busy:
         assert [row["reason"] for row in gc_records(tmp_path)] == ["damaged, set aside", "half-written"]
     empty = busy.folder
@@ -222,7 +224,7 @@ def test_gc_takes_what_nothing_needs_and_only_when_told(tmp_path):
 def test_gc_drops_the_one_record_that_is_named_and_says_so_first(tmp_path):
     folder = fill(tmp_path)
     with RecordStore(tmp_path).open(config(prompt="0" * 16), TASK, PROBLEMS, 3) as other:
-        other.add(made(PROBLEMS[0], 0))
+        other.add(row(PROBLEMS[0], 0))
         with pytest.raises(UserError, match="is being written by process"):
             gc_records(tmp_path, drop=[other.folder.parent.name])
     (folder / "lock").unlink()  # a store that somebody copied has none

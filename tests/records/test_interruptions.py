@@ -14,17 +14,18 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
-from harness.records import journal as journal_module
-from harness.records.journal import JOURNAL, contents
+from harness.records import Record
+from harness.records import record as module
+from harness.records.record import JOURNAL
 from tests.broken import die_at, files_at_most, in_child
-from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, resume
+from tests.records.made import PROBLEMS, fill, made, open_record, read, resume, row
 
 ROOT = Path(__file__).parents[2]
 HOLDER = """
 import sys, time
-from tests.records.made import open_record, made, PROBLEMS
+from tests.records.made import open_record, row, PROBLEMS
 with open_record(sys.argv[1]) as record:
-    record.add(made(PROBLEMS[0], 0))
+    record.add(row(PROBLEMS[0], 0))
     print("held", flush=True)
     time.sleep(60)
 """
@@ -74,13 +75,12 @@ def run_slowly(folder, seed):
             yield made(*key, length=400)
 
     with open_record(folder, samples=8) as record:
-        for _ in resume(record, generate):
-            pass
+        resume(record, generate)
 
 
 def test_killed_at_a_hundred_random_moments_the_record_is_the_same(tmp_path):
     run_slowly(tmp_path / "whole", 0)
-    whole = next((tmp_path / "whole").glob("*/*/record.jsonl")).read_bytes()
+    whole = read(tmp_path / "whole").digest()
     rng = random.Random(7)
     kills = rounds = 0
     while kills < 100:
@@ -95,31 +95,73 @@ def test_killed_at_a_hundred_random_moments_the_record_is_the_same(tmp_path):
                 assert status == 0
                 break
             kills += 1
-        assert next(folder.glob("*/*/record.jsonl")).read_bytes() == whole
+        record = read(folder, whole=True)
+        assert (record.digest(), record.finished, record.damage) == (whole, True, [])
     assert rounds < 50
 
 
-def test_killed_at_every_single_step_the_record_is_whole_or_absent_and_ends_the_same(tmp_path):
-    problems = PROBLEMS[:2]
-    whole = (fill(tmp_path / "whole", 1, problems) / "record.jsonl").read_bytes()
+def test_killed_at_every_single_step_it_is_finished_or_not_and_ends_the_same(tmp_path):
+    problems, gold = PROBLEMS[:2], dict.fromkeys(PROBLEMS, "1")
+
+    def work(folder):
+        fill(folder, 1, problems)
+        with open_record(folder, 1, problems) as record:
+            return record.grade(gold)
+
+    verdicts, whole = work(tmp_path / "whole"), read(tmp_path / "whole").digest()
     for step in itertools.count():
         folder = tmp_path / str(step)
-        child = in_child(lambda folder=folder, step=step: (die_at(step), fill(folder, 1, problems)))
+        child = in_child(lambda folder=folder, step=step: (die_at(step), work(folder)))
         _, status = os.waitpid(child, 0)
-        for path in folder.glob("*/*/record.jsonl"):
-            assert path.read_bytes() == whole
+        if next(folder.glob(f"*/*/{JOURNAL}"), None) and (record := read(folder)).finished:
+            assert record.digest() == whole
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            again = fill(folder, 1, problems)
-        assert (again / "record.jsonl").read_bytes() == whole
-        assert not list(again.glob(".*.new"))
+            assert work(folder) == verdicts
+        assert read(folder, whole=True).digest() == whole
+        assert not list(folder.glob("*/*/.*.new"))
         if not os.WIFSIGNALED(status):
             break
-    assert step > 30
+    assert step > 20
 
 
-def test_ctrl_c_in_the_middle_of_a_write_leaves_whole_lines(tmp_path, monkeypatch):
-    whole = (fill(tmp_path / "whole") / "record.jsonl").read_bytes()
+def test_what_was_acknowledged_before_a_kill_is_there_after_it(tmp_path):
+    """Each key is written into a file of its own once `add` has come back."""
+    rng = random.Random(3)
+
+    def work():
+        with open_record(tmp_path / "s", samples=8) as record:
+            for key in record.missing():
+                record.add(row(*key, length=400))
+                with (tmp_path / "said").open("a") as said:
+                    said.write(f"{key}\n")
+
+    for _ in range(20):
+        child = in_child(work)
+        time.sleep(0.02 + rng.random() * 0.05)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        said = (tmp_path / "said").read_text().splitlines() if (tmp_path / "said").exists() else []
+        assert len(set(said)) == len(said)  # none was decoded twice
+        assert set(said) <= {str(key) for key in (read(tmp_path / "s").held if said else ())}
+    assert said
+
+
+def test_a_copy_of_a_record_that_is_being_written_can_be_read(tmp_path):
+    child = in_child(lambda: run_slowly(tmp_path / "s", 1))
+    rounds = held = 0
+    while not os.waitpid(child, os.WNOHANG)[0]:
+        if paths := list((tmp_path / "s").glob(f"*/*/{JOURNAL}")):
+            (tmp_path / "copy" / paths[0].relative_to(tmp_path / "s")).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "copy" / paths[0].relative_to(tmp_path / "s")).write_bytes(paths[0].read_bytes())
+            record = read(tmp_path / "copy", whole=True)
+            assert record.damage == []
+            assert len(record.held) >= held
+            rounds, held = rounds + 1, len(record.held)
+    assert rounds > 3
+
+
+def test_ctrl_c_in_the_middle_of_a_write_leaves_whole_entries(tmp_path, monkeypatch):
     write = os.pwrite
 
     def interrupted(fd, data, at):
@@ -128,57 +170,52 @@ def test_ctrl_c_in_the_middle_of_a_write_leaves_whole_lines(tmp_path, monkeypatc
 
     with open_record(tmp_path / "cut") as record:
         keys = record.missing()
-        record.add(made(*keys[0]))
+        record.add(row(*keys[0]))
         with monkeypatch.context() as patch:
-            patch.setattr(journal_module.os, "pwrite", interrupted)
+            patch.setattr(module.os, "pwrite", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                record.add(made(*keys[1]))
+                record.add(row(*keys[1]))
         assert len(record.missing()) == 35
-        record.add(made(*keys[2]))  # the same object goes on
+        record.add(row(*keys[2]))  # the same object goes on
     with open_record(tmp_path / "cut") as record:
         assert record.repairs == []
         assert len(record.missing()) == 34
-    assert (fill(tmp_path / "cut") / "record.jsonl").read_bytes() == whole
 
 
 def test_writes_that_the_system_cuts_short_are_completed(tmp_path, monkeypatch):
-    whole = (fill(tmp_path / "whole") / JOURNAL).read_bytes()
+    whole = Record(fill(tmp_path / "whole")).read().digest()
     write = os.pwrite
-    monkeypatch.setattr(journal_module.os, "pwrite", lambda fd, data, at: write(fd, bytes(data)[:100], at))
-    assert (fill(tmp_path / "short") / JOURNAL).read_bytes() == whole
+    monkeypatch.setattr(module.os, "pwrite", lambda fd, data, at: write(fd, bytes(data)[:100], at))
+    record = Record(fill(tmp_path / "short")).read(whole=True)
+    assert (record.digest(), record.damage) == (whole, [])
 
 
 def test_a_full_disk_is_one_sentence_and_nothing_is_torn(tmp_path):
-    whole = (fill(tmp_path / "whole") / "record.jsonl").read_bytes()
     with open_record(tmp_path / "full") as record:
-        path = record.folder / JOURNAL
         with files_at_most(4000), pytest.raises(UserError, match=r"no space is left for it\); the \d+ rollouts before"):
-            list(resume(record, lambda missing: (made(*key) for key in missing)))
-        assert path.stat().st_size <= 4000
-        on_disk = contents(path, config().hash(), TASK, whole=True)
+            resume(record)
+        assert record.path.stat().st_size <= 4000
+        on_disk = read(tmp_path / "full", whole=True)
         assert (on_disk.bad, on_disk.tail) == (0, 0)
-        held = len(list(record.rollouts()))
-        assert held == len(on_disk.entries) > 2
+        assert len(record.held) == len(on_disk.held) > 2
     with open_record(tmp_path / "full") as record:
         assert record.repairs == []
-        assert len(record.missing()) == 36 - held
-    assert (fill(tmp_path / "full") / "record.jsonl").read_bytes() == whole
+        assert len(record.missing()) == 36 - len(on_disk.held)
+        resume(record)
 
 
-def test_a_disk_that_fills_while_finishing_leaves_the_journal_and_no_half_record(tmp_path):
-    whole = (fill(tmp_path / "whole") / "record.jsonl").read_bytes()
-    with open_record(tmp_path / "full") as record:
-        for key in record.missing():
-            record.add(made(*key))
-        with files_at_most(len(whole) - 10), pytest.raises(UserError, match="the journal is safe"):
+def test_a_disk_that_fills_while_finishing_or_grading_loses_no_rollout(tmp_path):
+    with open_record(tmp_path) as record:
+        record.add(*(row(*key) for key in record.missing()))
+        size = record.path.stat().st_size
+        with files_at_most(size + 10), pytest.raises(UserError, match="the rollouts are safe, and the same command"):
             record.finish()
-        assert sorted(path.name for path in record.folder.iterdir()) == [
-            "about.json",
-            "config.json",
-            JOURNAL,
-            "lock",
-        ]
-    assert (fill(tmp_path / "full") / "record.jsonl").read_bytes() == whole
+        with files_at_most(size + 10), pytest.raises(UserError, match="the rollouts are safe"):
+            record.grade(dict.fromkeys(PROBLEMS, "1"))
+        assert (read(tmp_path, whole=True).damage, read(tmp_path).finished, len(read(tmp_path).held)) == ([], False, 36)
+        record.finish()
+        assert len(record.grade(dict.fromkeys(PROBLEMS, "1"))) == 36
+    assert (read(tmp_path).finished, read(tmp_path).judges) == (True, ["robust-2"])
 
 
 def test_a_disk_that_is_full_from_the_start_is_one_sentence(tmp_path):
@@ -195,7 +232,7 @@ def test_a_disk_that_fails_to_sync_is_one_sentence(tmp_path, monkeypatch):
     with open_record(tmp_path) as record:
         key = record.missing()[0]
         with monkeypatch.context() as patch:
-            patch.setattr(journal_module.os, "fsync", fail)
+            patch.setattr(module.os, "fsync", fail)
             with pytest.raises(UserError, match="Input/output error"):
-                record.add(made(*key))
+                record.add(row(*key))
         assert key in record.missing()

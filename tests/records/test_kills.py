@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.records import RecordStore
 from tests.records.host import PROBLEMS, SAMPLES
-from tests.records.made import stored_count
+from tests.records.made import read, stored_count
 from tests.said import started
 
 ROOT = Path(__file__).parents[2]
@@ -61,11 +60,6 @@ def alive(pid):
         return False
 
 
-def only(folder):
-    store = RecordStore(folder)
-    return store.read(*store.names()[0])
-
-
 def kill_until_done(host, folder, seconds, rng, most):
     """Starts and kills decoding processes (at most so often) until one lives to finish; what was stored after each."""
     progress = []
@@ -89,28 +83,27 @@ def kill_until_done(host, folder, seconds, rng, most):
         progress.append(stored_count(folder))
 
 
-def test_killed_again_and_again_the_record_is_the_uninterrupted_runs_byte_for_byte(host, tmp_path):
+def test_killed_again_and_again_the_record_is_the_uninterrupted_runs(host, tmp_path):
     began = time.monotonic()
     host.start(tmp_path / "whole")
     assert host.answer() == "0"
     seconds = time.monotonic() - began
-    whole = only(tmp_path / "whole")
+    whole = read(tmp_path / "whole")
     assert len(whole.held) == len(PROBLEMS) * SAMPLES
-    assert sum(rollout.n_changed for rollout in whole.rollouts()) > 0
+    assert sum(rollout.n_changed for rollout in whole) > 0
 
     rng, kills, worst = random.Random(11), 0, 0.0
     for turn in range(KILLS):
         folder = tmp_path / f"killed{turn}"
         progress = kill_until_done(host, folder, seconds, rng, KILLS - kills)
         kills += len(progress)
-        ours = only(folder)
-        for name in ("record.jsonl", "config.json"):
-            assert (ours.folder / name).read_bytes() == (whole.folder / name).read_bytes()
-        pairs = zip(ours.rollouts(), whole.rollouts(), strict=True)
+        ours = read(folder)
+        assert (ours.digest(), ours.config, ours.finished) == (whole.digest(), whole.config, True)
+        pairs = zip(ours, whole, strict=True)
         worst = max(worst, *(float(np.abs(mine.delta_logp - theirs.delta_logp).max()) for mine, theirs in pairs))
         print(f"record {turn}: {len(progress)} kills, rollouts on the disk after each {progress}, then finished")
         if kills >= KILLS:
             break
     print(f"{kills} kills; {seconds:.2f} s uninterrupted; largest difference of delta log p {worst:.1e}")
     assert kills >= 20
-    assert worst < 1e-3  # float32 in other batches: why it is not in the bytes that are compared
+    assert worst < 1e-3  # float32 in other batches: why it is not in the digest

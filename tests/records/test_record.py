@@ -1,92 +1,161 @@
-"""A record kept in one piece: what goes in comes out, damage is found, named and redone, the end is always the same."""
+"""A record in one file: what goes in comes out, damage is found, named and redone, the end is always the same."""
 
-import json
 import os
 import random
+import re
 import warnings
+import zlib
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from harness.errors import UserError
-from harness.records import RecordStore, StoredRollout, fingerprint, lines
-from harness.records.journal import JOURNAL
-from harness.records.record import in_order
-from harness.records.rollout import DELTA_ERROR
+from harness.grading import Verdict
+from harness.records import Record, RecordStore, Row, fingerprint
+from harness.records.commands import verify_records
+from harness.records.record import JOURNAL, decode, encode, in_order
+from harness.records.row import DELTA_ERROR
 from harness.spec import Decoding, Sampling
-from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, resume
+from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, read, resume, row
+
+DOCS = Path(__file__).parents[2] / "docs" / "records.md"
+HASH = config().hash()
 
 
 @pytest.fixture
 def whole(tmp_path):
-    """The bytes of an uninterrupted run's record."""
-    return (fill(tmp_path / "whole") / "record.jsonl").read_bytes()
+    """The digest of an uninterrupted run's record."""
+    return Record(fill(tmp_path / "whole")).read().digest()
+
+
+def entries(path):
+    """The bytes of each entry of a file, and what kind it is."""
+    found, data, at = [], path.read_bytes(), 0
+    while at < len(data):
+        end = data.index(b"\n", at) + 1
+        kind, _, value = decode(data[at:end])
+        end += value.size + 1 if kind == "rollout" else 0
+        found.append((kind, data[at:end]))
+        at = end
+    return found
+
+
+def delta(values, **fields):
+    flags = np.zeros(len(values), bool)
+    return Row.make("p/0", 0, "", "stop", flags, flags, delta_logp=np.asarray(values, np.float32), **fields)
+
+
+# A response
+
+
+def test_delta_logp_is_kept_within_its_bound_at_every_size():
+    values = np.concatenate([sign * np.logspace(-30, 4.8, 20_001) for sign in (1, -1)])
+    kept = delta(values).delta_logp
+    assert (np.abs(kept - np.float32(values)) <= np.maximum(DELTA_ERROR * np.abs(values), 2.0**-25)).all()
+    assert np.abs(kept - values)[np.abs(values) < 0.125].max() <= 2.0**-14 / 2 < 3.1e-5
+    odd = delta([np.inf, -np.inf, np.nan, 1e30, -1e30, 0.0]).delta_logp
+    assert np.array_equal(odd, np.float32([np.inf, -np.inf, np.nan, 65504, -65504, 0]), equal_nan=True)
+
+
+def test_beside_a_trace_delta_logp_is_kept_to_the_bit():
+    values = np.random.default_rng(0).normal(size=500).astype(np.float32)
+    trace = np.random.default_rng(1).normal(size=(500, 9)).astype(np.float32)
+    kept = delta(values, trace=trace)
+    assert kept.delta_logp.tobytes() == values.tobytes()
+    assert kept.trace.tobytes() == trace.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("text", 1 << 22), ("delta_logp", 2 * 5), ("prompt_token_ids", 1 << 24), ("replaced", 1)]
+)
+def test_a_few_bytes_never_unpack_to_more_than_their_tokens_could_have(name, most):
+    """Eight rollouts with 1 MB of compressed zeros for a text had cost 3 GiB."""
+    one = delta([0.0] * 5, prompt_token_ids=(1, 2))
+    names = list(one.columns)
+    at = sum(one.columns[each] for each in names[: names.index(name)])
+    for size in (most, most + 1):
+        bomb = zlib.compress(bytes(size))
+        payload = one.payload()[:at] + bomb + one.payload()[at + one.columns[name] :]
+        changed = one.model_copy(update={"columns": {**one.columns, name: len(bomb)}, "crc": zlib.crc32(payload)})
+        changed.place(payload)
+        if size > most:
+            with pytest.raises(UserError, match=f"column {name} is cut short, or too large"):
+                getattr(changed, name)
+        else:
+            assert len(getattr(changed, name))
+
+
+def test_tokens_text_and_flags_are_exact():
+    rng = np.random.default_rng(2)
+    ids = tuple(rng.integers(0, 151_936, 999).tolist())
+    flags = rng.random(999) < 0.5
+    text = "naïve 数 \u2028 \r\n\0 \ud800" * 50
+    one = Row.make("p/0", 0, text, "length", flags, ~flags, ids, (1, 2**32 - 1))
+    assert (one.text, one.token_ids, one.prompt_token_ids) == (text, ids, (1, 2**32 - 1))
+    assert (one.replaced == flags).all()
+    assert (one.changed == ~flags).all()
+    assert one.delta_logp is one.trace is None
+    assert (delta([]).text, delta([]).n_tokens, len(delta([]).replaced)) == ("", 0, 0)
+
+
+def test_a_response_that_contradicts_itself_is_not_made():
+    with pytest.raises(ValueError, match="3 entries, not 2"):
+        Row.make("p", 0, "", "stop", np.zeros(2, bool), np.zeros(2, bool), token_ids=(1, 2, 3))
+
+
+# A record
 
 
 def test_a_rollout_comes_back_to_the_bit(tmp_path):
-    with open_record(tmp_path) as record:
-        for key in record.missing():
-            record.add(made(*key))
+    fill(tmp_path)
     with open_record(tmp_path) as record:
         assert not record.missing()
-        for rollout in record.rollouts():
-            theirs = made(*rollout.key)
+        for one in record:
+            theirs = made(*one.key)
             for name in ("token_ids", "prompt_token_ids", "text", "finish_reason"):
-                assert getattr(rollout, name) == getattr(theirs, name)
+                assert getattr(one, name) == getattr(theirs, name)
             for name in ("replaced", "changed"):
-                assert np.array_equal(getattr(rollout, name), getattr(theirs, name))
-            assert np.abs(rollout.delta_logp - theirs.delta_logp).max() <= DELTA_ERROR * np.abs(theirs.delta_logp).max()
-            assert rollout.n_replaced == theirs.replaced.sum()
+                assert np.array_equal(getattr(one, name), getattr(theirs, name))
+            assert np.abs(one.delta_logp - theirs.delta_logp).max() <= DELTA_ERROR * np.abs(theirs.delta_logp).max()
+            assert one.n_replaced == theirs.replaced.sum()
 
 
-def test_forwards_that_were_counted_come_back_and_rows_of_others_are_as_they_were(tmp_path):
-    keys = [(problem, sample) for problem in PROBLEMS[:2] for sample in range(3)]
+def test_forwards_that_were_counted_come_back(tmp_path):
     with open_record(tmp_path, problems=PROBLEMS[:2]) as record:
-        for key in keys:
-            rollout = made(*key)
-            rollout.n_forwards = 40 + key[1] if key[1] else None
-            record.add(rollout)
-        record.finish()
-        folder = record.folder
-    with open_record(tmp_path, problems=PROBLEMS[:2]) as record:
-        assert [each.n_forwards for each in record.rollouts()] == [None, 41, 42] * 2
-        held = [record.held(*key) for key in keys]
-        assert [each.counts().get("n_forwards") for each in held] == [None, 41, 42] * 2
-    rows = [json.loads(line)["row"] for line in (folder / "record.jsonl").read_text().splitlines()[1:]]
-    assert [("n_forwards" in row) == (row["sample"] > 0) for row in rows] == [True] * 6
+        record.add(*(row(*key, n_forwards=40 + key[1] if key[1] else None) for key in record.missing()))
+    assert [one.n_forwards for one in read(tmp_path)] == [None, 41, 42] * 2
+    assert [one.counts().get("n_forwards") for one in read(tmp_path)] == [None, 41, 42] * 2
 
 
 def test_record_is_the_same_in_any_order_of_arrival_and_with_any_history_of_limits(tmp_path, whole):
     for seed in range(5):
         rng = random.Random(seed)
-        folder = tmp_path / str(seed)
         for problems, samples in ((PROBLEMS[:4], 1), (PROBLEMS[:9], 2), (PROBLEMS, 3)):
-            with open_record(folder, samples, problems) as record:
+            with open_record(tmp_path / str(seed), samples, problems) as record:
                 missing = record.missing()
                 rng.shuffle(missing)
-                for key in missing:
-                    record.add(made(*key))
-                path = record.finish()
-        assert path.read_bytes() == whole
+                resume(record, lambda _, keys=missing: (made(*key) for key in keys))
+        record = read(tmp_path / str(seed))
+        assert record.finished
+        assert record.digest() == whole
 
 
 def test_the_last_bits_of_delta_logp_are_kept_but_not_compared(tmp_path, whole):
-    """Another batch changes them: the journal keeps what was measured, the record has only what never varies."""
+    """Another batch changes them: what was measured is kept, the digest has only what never varies."""
     with open_record(tmp_path / "noisy") as record:
         for key in record.missing():
-            rollout = made(*key)
-            rollout.delta_logp = rollout.delta_logp * np.float32(1 + 1e-6)
-            record.add(rollout)
-        assert record.finish().read_bytes() == whole
-        kept = record.get(*key).delta_logp
-        assert np.array_equal(kept, rollout.delta_logp.astype(np.float16).astype(np.float32))
+            measured = made(*key).delta_logp * np.float32(1 + 1e-6)
+            record.add(row(*key, delta_logp=measured))
+        assert record.digest() == whole
+        assert np.array_equal(record.get(key).delta_logp, measured.astype(np.float16).astype(np.float32))
 
 
-def test_fewer_samples_are_served_from_more_and_nothing_is_decoded(tmp_path):
+def test_fewer_samples_are_served_from_more(tmp_path):
     fill(tmp_path, samples=3)
     with open_record(tmp_path, samples=2) as record:
-        assert len(list(resume(record, lambda missing: pytest.fail("decodes")))) == 2 * len(PROBLEMS)
+        assert not record.missing()
 
 
 def test_a_problem_order_counts_numbers_as_numbers():
@@ -94,25 +163,127 @@ def test_a_problem_order_counts_numbers_as_numbers():
     assert [key[0] for key in in_order((name, 0) for name in names)] == ["a/01", "a/1", "a/2", "a/10", "a/x"]
 
 
-def test_a_torn_last_line_is_repaired_at_every_byte(tmp_path, whole):
-    folder = tmp_path / "torn"
-    with open_record(folder) as record:
-        for key in record.missing():
-            record.add(made(*key))
-        path = record.folder / JOURNAL
-    data = path.read_bytes()
-    last = data.rfind(b'\n{"sha":"') + 1
-    assert len(data) - last > 400
-    for cut in range(last, len(data) + 1):
+def test_the_reader_in_the_docs_reads_a_record(tmp_path):
+    path = fill(tmp_path) / JOURNAL
+    [code] = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    names = {}
+    exec(code, names)
+    theirs = {(each["problem"], each["sample"]): each for each in names["rollouts"](path)}
+    assert len(theirs) == 36
+    for ours in read(tmp_path):
+        each = theirs[ours.key]
+        assert each["text"] == ours.text
+        assert tuple(each["token_ids"]) == ours.token_ids
+        for name in ("replaced", "changed", "delta_logp"):
+            assert np.array_equal(each[name], getattr(ours, name))
+
+
+def test_another_prompt_is_another_record(tmp_path):
+    fill(tmp_path)
+    held = {one.problem: one.prompt for one in read(tmp_path)}
+    with open_record(tmp_path, problems=held):
+        pass
+    with pytest.raises(UserError, match="another prompt"):
+        open_record(tmp_path, problems={**held, PROBLEMS[3]: "0" * 16})
+    with open_record(tmp_path):  # the refusal has let go of the lock
+        pass
+
+
+def test_an_incomplete_record_is_not_finished(tmp_path):
+    with open_record(tmp_path) as record:
+        record.add(row(PROBLEMS[0], 0))
+        with pytest.raises(UserError, match="lacks 35 of 36 rollouts"):
+            record.finish()
+        with pytest.raises(ValueError, match="not asked"):
+            record.add(row("another/0", 0))
+    assert not read(tmp_path).finished
+
+
+def test_a_trace_is_added_to_what_is_held_and_changes_nothing_exact(tmp_path, whole):
+    def traced(key, width, **changes):
+        table = np.arange(len(made(*key).token_ids) * width, dtype=np.float32).reshape(-1, width)
+        return row(*key, trace=SimpleNamespace(table=table), **changes)
+
+    fill(tmp_path / "s")
+    key, other = (PROBLEMS[0], 1), (PROBLEMS[1], 0)
+    with open_record(tmp_path / "s", trace_columns=9) as record:
+        assert len(record.missing()) == 36
+        assert record.get(key) is None
+        record.add(traced(key, 9))
+        assert key not in record.missing()
+        assert (record.get(key).trace == traced(key, 9).trace).all()
+        with pytest.raises(RuntimeError, match="came out with other tokens"):
+            record.add(traced(other, 9, text="!"))
+    with open_record(tmp_path / "s") as record:
+        assert not record.missing()
+        assert record.get(other).trace is None
+    with open_record(tmp_path / "s", trace_columns=13) as record:
+        assert key in record.missing()
+        record.add(traced(key, 13))
+    record = read(tmp_path / "s")
+    assert (len(record.held), record.finished, record.digest()) == (36, True, whole)
+    assert record.get(key).trace.shape[1] == 13
+
+
+def test_verdicts_hold_for_text_gold_and_grader_and_are_graded_again_else(tmp_path, monkeypatch):
+    from harness.records import record as module
+
+    graded, grade_many = [], module.grade_many
+
+    def counting(items, **options):
+        items = list(items)
+        graded.append(len(items))
+        return grade_many(items, **options)
+
+    monkeypatch.setattr(module, "grade_many", counting)
+    fill(tmp_path)
+    gold = dict.fromkeys(PROBLEMS, "1")
+    with open_record(tmp_path) as record:
+        first = record.grade(gold)
+        assert all(v.correct == (len(made(*key).token_ids) % 3 == 1) for key, v in first.items())
+        size = record.path.stat().st_size
+        assert record.grade(gold) == first
+        assert record.path.stat().st_size == size
+        assert record.grade({**gold, PROBLEMS[0]: ("2", "3")}) != first
+        with pytest.raises(UserError, match="no answer"):
+            record.grade({})
+    assert graded == [36, 0, 3]
+    record = read(tmp_path)
+    assert record.verdict("robust-2", record.rows[PROBLEMS[1], 0], "1") == first[PROBLEMS[1], 0]
+    assert record.verdict("robust-2", record.rows[PROBLEMS[1], 0], "2") is None
+    assert record.verdict("robust-2", record.rows[PROBLEMS[0], 0], ["2", "3"]) is not None
+    monkeypatch.setattr(module, "versions", lambda judge: {"grader": judge, "sympy": "another"})
+    assert record.verdict("robust-2", record.rows[PROBLEMS[1], 0], "1") is None
+    assert len(record.verdicts("robust-2")) == 36  # whoever only reads has them all the same
+
+
+def test_a_verdict_that_the_machinery_failed_to_give_is_given_again(tmp_path):
+    fill(tmp_path)
+    with open_record(tmp_path) as record:
+        one = record.rows[PROBLEMS[0], 0]
+        record.judge("robust-2", [(one, "1", Verdict("timed_out", "7"))])
+        assert record.verdict("robust-2", one, "1") is None
+
+
+# Damage
+
+
+def test_a_torn_last_entry_is_repaired_at_every_byte(tmp_path):
+    problems = PROBLEMS[:2]
+    with open_record(tmp_path, 1, problems) as record:
+        record.add(row(PROBLEMS[0], 0), row(PROBLEMS[1], 0))
+        path = record.path
+    data, last = path.read_bytes(), len(entries(path)[-1][1])
+    assert last > 300
+    for cut in range(len(data) - last, len(data) + 1):
         path.write_bytes(data[:cut])
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            with open_record(folder) as record:
+            with open_record(tmp_path, 1, problems) as record:
                 assert len(record.missing()) == (cut < len(data))
-                assert len(record.repairs) == len(said) == (last < cut < len(data))
-                list(resume(record, lambda missing: (made(*key) for key in missing)))
+                assert len(record.repairs) == len(said) == (len(data) - last < cut < len(data))
+                record.add(*(row(*key) for key in record.missing()))
         assert path.read_bytes() == data
-        assert (path.parent / "record.jsonl").read_bytes() == whole
 
 
 def test_a_file_torn_anywhere_is_repaired(tmp_path, whole):
@@ -123,8 +294,7 @@ def test_a_file_torn_anywhere_is_repaired(tmp_path, whole):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fill(tmp_path / "torn")
-        assert path.read_bytes() == data
-        assert (path.parent / "record.jsonl").read_bytes() == whole
+        assert read(tmp_path / "torn").digest() == whole
 
 
 def test_any_flipped_bit_is_found_set_aside_and_redone(tmp_path, whole):
@@ -132,17 +302,16 @@ def test_any_flipped_bit_is_found_set_aside_and_redone(tmp_path, whole):
     data = path.read_bytes()
     rng = random.Random(1)
     for turn in range(40):
-        at = rng.randrange(len(data))
         damaged = bytearray(data)
-        damaged[at] ^= 1 << rng.randrange(8)
+        damaged[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         path.write_bytes(damaged)
         with pytest.warns(UserWarning, match="set aside|torn last entry"):
             record = open_record(tmp_path / "flip")
-        missing = record.missing()
-        list(resume(record, lambda missing: (made(*key) for key in missing)))
+        assert len(record.missing()) <= 2, turn  # a flipped newline joins two lines
+        resume(record)
         record.close()
-        assert len(missing) <= 2, turn  # a flipped newline joins two lines
-        assert (path.parent / "record.jsonl").read_bytes() == whole
+        assert read(tmp_path / "flip", whole=True).damage == []
+        assert read(tmp_path / "flip").digest() == whole
     aside = sorted(path.parent.glob("journal.corrupt-*"))
     assert len(aside) >= 38  # not where the last newline was hit
     assert all(len(each.read_bytes()) == len(data) for each in aside)
@@ -151,39 +320,161 @@ def test_any_flipped_bit_is_found_set_aside_and_redone(tmp_path, whole):
 def test_zeros_after_a_power_cut_and_rubbish_are_repaired(tmp_path, whole):
     path = fill(tmp_path / "x") / JOURNAL
     data = path.read_bytes()
-    for bad in (
-        data + b"\0" * 4096,
-        b"\0" * len(data),
-        b"{}\n" * 50,
-        os.urandom(5000),
-        data.replace(b"config", b"cnofig"),
-    ):
+    for bad in (data + b"\0" * 4096, b"\0" * len(data), b"{}\n" * 50, os.urandom(5000)):
         path.write_bytes(bad)
         with pytest.warns(UserWarning, match="set aside|torn last entry"):
             fill(tmp_path / "x")
-        assert (path.parent / "record.jsonl").read_bytes() == whole
+        assert read(tmp_path / "x").digest() == whole
 
 
-def test_a_journal_of_another_record_is_never_mixed_in(tmp_path, whole):
+def test_a_file_of_another_record_is_never_mixed_in(tmp_path, whole):
     ours = fill(tmp_path / "ours") / JOURNAL
     with RecordStore(tmp_path / "b").open(config(sampling=Sampling(seed=1)), TASK, PROBLEMS, 3) as other:
-        for problem, sample in other.missing():
-            other.add(made(problem, sample, length=3))
-        ours.write_bytes((other.folder / JOURNAL).read_bytes())
+        other.add(*(row(*key, length=3) for key in other.missing()))
+    ours.write_bytes(other.path.read_bytes())
+    assert "is not of the record that its folder is named after" in read(tmp_path / "ours").damage[0]
+    assert read(tmp_path / "ours").held == []
     with pytest.warns(UserWarning, match="belongs to another record"):
         fill(tmp_path / "ours")
-    assert (ours.parent / "record.jsonl").read_bytes() == whole
+    assert read(tmp_path / "ours").digest() == whole
 
 
-def test_damaged_config_and_record_files_are_made_again(tmp_path, whole):
-    folder = fill(tmp_path)
-    right = (folder / "config.json").read_bytes()
-    (folder / "config.json").write_bytes(right.replace(b"0.7", b"0.8"))
-    (folder / "record.jsonl").write_bytes(whole[:-5])
-    with pytest.warns(UserWarning, match=r"config\.json"):
-        fill(tmp_path)
-    assert (folder / "config.json").read_bytes() == right
-    assert (folder / "record.jsonl").read_bytes() == whole
+def test_a_file_that_lost_its_first_entry_keeps_its_rollouts_and_verdicts(tmp_path, whole):
+    path = fill(tmp_path / "x") / JOURNAL
+    with open_record(tmp_path / "x") as record:
+        record.grade(dict.fromkeys(PROBLEMS, "1"))
+    data = path.read_bytes()
+    path.write_bytes(data[data.find(b"\n") + 1 :])
+    with pytest.warns(UserWarning, match="set aside"), open_record(tmp_path / "x") as record:
+        assert not record.missing()
+    record = read(tmp_path / "x", whole=True)
+    assert (record.digest(), record.finished, record.damage, len(record.verdicts("robust-2"))) == (whole, True, [], 36)
+
+
+def test_what_is_skipped_is_checked_when_it_is_read(tmp_path):
+    """Counts come from intact lines; damaged columns are found by who wants them, by verify and by the next run."""
+    path, key = fill(tmp_path) / JOURNAL, (PROBLEMS[3], 1)
+    data = bytearray(path.read_bytes())
+    data[data.find(read(tmp_path).rows[key].payload()) + 20] ^= 1
+    path.write_bytes(data)
+    record = read(tmp_path)
+    assert (len(record.held), record.rows[key].n_tokens) == (36, len(made(*key).token_ids))
+    for want in (lambda: record.rows[key].text, record.rows[key].load):
+        with pytest.raises(UserError, match=f"{PROBLEMS[3]} sample 1 was damaged"):
+            want()
+    assert "1 damaged entries" in verify_records(tmp_path)[record.name][0]
+    with pytest.warns(UserWarning, match="set aside"), open_record(tmp_path) as record:
+        assert record.missing() == [key]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_bytes_that_are_lost_or_added_inside_cost_one_rollout(tmp_path, whole):
+    path = fill(tmp_path) / JOURNAL
+    data = path.read_bytes()
+    for lost in [(PROBLEMS[0], 0), (PROBLEMS[5], 2), (PROBLEMS[11], 1)]:
+        middle = data.find(read(tmp_path).rows[lost].payload()) + 30
+        for changed in (data[:middle] + data[middle + 20 :], data[:middle] + b"\n{" + b"{" * 998 + data[middle:]):
+            path.write_bytes(changed)
+            found = read(tmp_path, whole=whole)
+            assert set(found.held) == {(problem, sample) for problem in PROBLEMS for sample in range(3)} - {lost}
+            assert (found.bad, found.tail) == (1, 0)
+        path.write_bytes(data)
+
+
+def test_a_later_format_is_refused_and_left_alone(tmp_path):
+    path = fill(tmp_path) / JOURNAL
+    data = encode({"about": {"format": 4, "task": TASK, "what": "ever"}}) + b"who knows"
+    path.write_bytes(data)
+    for look in (lambda: open_record(tmp_path), lambda: read(tmp_path)):
+        with pytest.raises(UserError, match=r"is of format 4.*accepted: 3"):
+            look()
+    assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_tokens": -1},
+        {"n_tokens": True},
+        {"n_tokens": "7"},
+        {"n_tokens": 2**40},
+        {"n_replaced": 10**6},
+        {"sample": 0.5},
+        {"problem": None},
+        {"finish_reason": ["stop"]},
+        {"columns": {"text": -400}},
+        {"columns": {"text": 2.0}},
+        {"columns": {"text": 2**60}},
+        {"columns": {"texts": 3}},
+        {"columns": 7},
+        {"crc": None},
+        {"n_forwards": 0},
+        {"trace_columns": 2**20},
+    ],
+)
+def test_rows_that_someone_made_are_checked_though_their_checksum_fits(tmp_path, change):
+    """Only that rollout is lost, by whatever it claims of itself."""
+    path = fill(tmp_path) / JOURNAL
+    found = entries(path)
+    at = [kind for kind, _ in found].index("rollout") + 5
+    line, _, payload = found[at][1].partition(b"\n")
+    _, plain, value = decode(line + b"\n")
+    found[at] = ("rollout", encode({"rollout": {**plain, **change}}) + payload)
+    path.write_bytes(b"".join(data for _, data in found))
+    with pytest.warns(UserWarning, match="set aside"):
+        record = open_record(tmp_path)
+    assert record.missing() == [value.key]
+    resume(record)
+    record.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with open_record(tmp_path) as record:
+            assert not record.missing()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"about": {"asked": {"problems": "many"}}},
+        {"about": {"complete": {"x": -1}}},
+        {"about": {"presentation": "{{"}},
+        {"about": 7},
+        {"verdict": {"judge": "../robust", "problem": "x", "sample": 0, "text": "", "gold": "", "kind": "correct"}},
+        {"verdict": {"judge": "robust-2", "problem": "x", "sample": 0, "text": "", "gold": {}, "kind": "correct"}},
+        {"verdict": {"judge": "robust-2", "problem": "x", "sample": 0, "text": "", "gold": "", "kind": "splendid"}},
+        {"scores": 3},
+        {"rollout": {}},
+        {"unheard": {}},
+        {"about": {}, "verdict": {}},
+        {},
+    ],
+)
+def test_other_entries_that_someone_made_are_named_and_left_out(tmp_path, entry, whole):
+    path = fill(tmp_path / "x") / JOURNAL
+    path.write_bytes(path.read_bytes() + encode(entry) + encode({"about": {"chat": "after"}}))
+    record = read(tmp_path / "x")
+    assert record.damage == [f"1 damaged entries in {path}: what they held is made again by its command"]
+    assert (record.digest(), record.about.chat, record.judges) == (whole, "after", [])
+
+
+@pytest.mark.parametrize(
+    ("break_it", "why"),
+    [
+        (lambda path: path.unlink(), "No such file"),
+        (lambda path: path.write_bytes(b" " + path.read_bytes()), "its checksum does not fit"),
+    ],
+    ids=["deleted", "moved"],
+)
+def test_a_rollout_that_is_gone_when_it_is_read_is_one_sentence(tmp_path, break_it, why):
+    one = next(iter(Record(fill(tmp_path)).read()))
+    assert one.text == one.load().text
+    break_it(tmp_path / HASH / TASK / JOURNAL)
+    for get in (lambda: one.text, one.load):
+        with pytest.raises(UserError, match=rf"was damaged or moved while in use \({why}"):
+            get()
+
+
+# What a record is known by
 
 
 def test_what_changes_tokens_changes_the_hash_and_what_does_not_does_not():
@@ -237,110 +528,3 @@ def test_weights_in_files_of_torch_are_a_checkpoints_contents_where_there_are_no
     with_others = fingerprint(str(tmp_path))
     (tmp_path / "model.pt").write_bytes(b"an optimiser's state, say")
     assert fingerprint(str(tmp_path)) == with_others
-
-
-def test_another_prompt_is_another_record(tmp_path):
-    fill(tmp_path)
-    with open_record(tmp_path) as record:
-        held = {rollout.problem: rollout.prompt for rollout in record.rollouts()}
-    with open_record(tmp_path, problems=held):
-        pass
-    with pytest.raises(UserError, match="another prompt"):
-        open_record(tmp_path, problems={**held, PROBLEMS[3]: "0" * 16})
-    with open_record(tmp_path):  # the refusal has let go of the lock
-        pass
-
-
-def test_an_incomplete_record_is_not_finished(tmp_path):
-    with open_record(tmp_path) as record:
-        record.add(made(PROBLEMS[0], 0))
-        with pytest.raises(UserError, match="lacks 35 of 36 rollouts"):
-            record.finish()
-        with pytest.raises(RuntimeError, match="no rollout came back"):
-            list(resume(record, lambda missing: [made(*missing[0])]))
-        with pytest.raises(ValueError, match="not asked"):
-            record.add(made("another/0", 0))
-        again = record.add(made(PROBLEMS[0], 0, length=3))  # the one that is held stays
-        assert again.token_ids == made(PROBLEMS[0], 0).token_ids
-
-
-def test_verdicts_are_kept_until_text_gold_or_grader_changes(tmp_path, monkeypatch):
-    from harness.records import verdicts
-
-    graded = []
-    original = verdicts.grade_many
-
-    def count(items, grader):
-        items = list(items)
-        graded.append(len(items))
-        return original(items, grader=grader)
-
-    monkeypatch.setattr(verdicts, "grade_many", count)
-    fill(tmp_path)
-    gold = dict.fromkeys(PROBLEMS, "1")
-    with open_record(tmp_path) as record:
-        first = record.grade(gold)
-        data = (record.folder / "verdicts-robust-2.jsonl").read_bytes()
-        assert all(v.correct == (len(made(*key).token_ids) % 3 == 1) for key, v in first.items())
-        assert record.grade(gold) == first
-        assert graded == [36, 0]
-        changed = record.grade({**gold, PROBLEMS[0]: "2"})
-        assert graded == [36, 0, 3]
-        assert changed != first
-        record.grade(gold)
-        assert (record.folder / "verdicts-robust-2.jsonl").read_bytes() == data
-        with pytest.raises(UserError, match="no answer"):
-            record.grade({})
-
-
-def test_a_trace_is_added_to_what_is_held_and_changes_no_exact_byte(tmp_path):
-    def traced(key, width):
-        rollout = made(*key)
-        table = np.arange(len(rollout.token_ids) * width, dtype=np.float32).reshape(-1, width)
-        rollout.trace = SimpleNamespace(table=table)
-        return rollout
-
-    folder = fill(tmp_path)
-    data = (folder / "record.jsonl").read_bytes()
-    key, other = (PROBLEMS[0], 1), (PROBLEMS[1], 0)
-    with open_record(tmp_path, trace_columns=9) as record:
-        assert len(record.missing()) == 36
-        assert record.get(*key) is None
-        record.add(traced(key, 9))
-        assert key not in record.missing()
-        assert (record.get(*key).trace == traced(key, 9).trace.table).all()
-        changed = traced(other, 9)
-        changed.text += "!"
-        with pytest.raises(RuntimeError, match="came out with other tokens"):
-            record.add(changed)
-    with open_record(tmp_path) as record:
-        assert not record.missing()
-        assert record.get(*other).trace is None
-        record.finish()
-    with open_record(tmp_path, trace_columns=13) as record:
-        assert key in record.missing()
-        record.add(traced(key, 13))
-    snapshot = RecordStore(tmp_path).read(*RecordStore(tmp_path).names()[0])
-    assert len(snapshot.held) == 36
-    assert snapshot.finished
-    assert {r.key: r for r in snapshot.rollouts()}[key].trace.shape[1] == 13
-    assert (folder / "record.jsonl").read_bytes() == data
-
-
-def test_a_finished_record_is_plain_json_and_says_what_the_exported_lines_are(tmp_path):
-    folder = fill(tmp_path)
-    head, *rows = map(json.loads, (folder / "record.jsonl").read_text(encoding="ascii").splitlines())
-    snapshot = RecordStore(tmp_path).read(*RecordStore(tmp_path).names()[0])
-    first, *exported = snapshot.export()
-    assert head["row"] == {"config": config().hash(), "task": TASK, "format": 2}
-    assert json.loads(first)["row"] == {"config": config().hash(), "task": TASK, "format": 1}
-    for row, line in zip(rows, exported, strict=True):
-        whole = json.loads(line)
-        assert row["row"]["digest"] == whole["sha"] == lines.checksum(whole["row"])
-        assert row["row"]["n_tokens"] == len(whole["row"]["token_ids"])
-        assert lines.encode(row["row"]).startswith(b'{"sha":"%s"' % row["sha"].encode())
-
-
-def test_a_rollout_that_contradicts_itself_is_not_stored():
-    with pytest.raises(ValueError, match="3 entries, not 2"):
-        StoredRollout("p", 0, "", "stop", np.zeros(2, bool), np.zeros(2, bool), token_ids=(1, 2, 3))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.records import RecordConfig, RecordStore, StoredRollout
+from harness.records import RecordConfig, RecordStore, Row
 from harness.report import html
 from harness.report.build import build
 from harness.report.shown import token_viewers
@@ -24,7 +24,7 @@ def stored(folder, decoding, problems=4):
         for name in names:
             none = np.zeros(3, bool)
             ids, delta = (1, 2, 3), np.array([0.0, -1.0, 1.0], np.float32)
-            record.add(StoredRollout(name, 0, HOSTILE, "stop", none, none, ids, (1,), "d", delta))
+            record.add(Row.make(name, 0, HOSTILE, "stop", none, none, ids, (1,), "d", delta))
         record.finish()
     place = {"records": str(folder), "record": f"{config.hash()}/aime24"}
     one = result(decoding, samples=1, problems=problems, **place)

@@ -75,7 +75,7 @@ def test_criteria_keep_every_bit_and_lists_keep_their_order():
 
 
 def test_less_is_known_of_other_records():
-    plain = replace(answers(9)[2], rollout=replace(rollout(9), trace=None))
+    plain = replace(answers(9)[2], rollout=rollout(9, traced=False))
     imported = replace(plain, rollout=words_only("a\nb  c" + "y" * 70))
     data = viewer_data({"p": [plain, imported]}, PLAIN)
     first, second = data["problems"][0]["answers"]

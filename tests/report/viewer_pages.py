@@ -3,7 +3,7 @@
 import numpy as np
 
 from harness.policy.trace import FACTS, columns
-from harness.records import StoredRollout
+from harness.records import Row
 from harness.report.viewer import Answer
 from harness.spec import Decoding
 
@@ -49,7 +49,7 @@ class Table:
 PLAIN = Table((*WORDS, ".\n", "\n\n"))
 
 
-def rollout(n, seed=0, decoding=REPLACE, tokenizer=PLAIN, top=5, ids=None, problem="made/1"):
+def rollout(n, seed=0, decoding=REPLACE, tokenizer=PLAIN, top=5, ids=None, problem="made/1", traced=True):
     """Of n tokens, replaced where the decoding's criterion holds on its Δ log p, as an engine would."""
     rng = np.random.default_rng(seed)
     size = len(tokenizer.texts)
@@ -80,7 +80,7 @@ def rollout(n, seed=0, decoding=REPLACE, tokenizer=PLAIN, top=5, ids=None, probl
         table[:, at] = table[:, at + 2] = (ids + j) % size
         table[:, at + 1] = -0.1 - j
         table[:, at + 3] = -0.2 - 1.5 * j
-    return StoredRollout(
+    return Row.make(
         problem=problem,
         sample=0,
         text=tokenizer.decode(ids),
@@ -90,7 +90,7 @@ def rollout(n, seed=0, decoding=REPLACE, tokenizer=PLAIN, top=5, ids=None, probl
         token_ids=tuple(int(i) for i in ids),
         prompt_token_ids=(0, 1, 2),
         delta_logp=delta,
-        trace=table,
+        trace=table if traced else None,
     )
 
 
@@ -105,4 +105,4 @@ def answers(n, tokenizer=PLAIN, ids=None, decodings=DECODINGS):
 def words_only(text):
     """An imported response: text, and counts without tokens."""
     flags = np.zeros(12, bool)
-    return StoredRollout("made/1", 0, text, "unknown", flags, flags)
+    return Row.make("made/1", 0, text, "unknown", flags, flags)

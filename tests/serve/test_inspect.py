@@ -49,7 +49,7 @@ def evaluated(folder, task, sampling, limit, **more):
 def same_texts(log, record):
     """Tell whether both have the same texts for the same problem and sample."""
     theirs = {(sample["key"][0], sample["key"][1] - 1): sample["text"] for sample in log["samples"]}
-    ours = {(each.problem.rpartition("/")[2], each.sample): each.text for each in record.rollouts()}
+    ours = {(each.problem.rpartition("/")[2], each.sample): each.text for each in record}
     return theirs == ours
 
 

@@ -81,10 +81,11 @@ def main():
     # tqdm's own lock is one of all forked processes: a child killed while it draws its bar would hold up the next ones.
     tqdm.set_lock(threading.RLock())
     tqdm.monitor_interval = 0  # its thread could hold that lock in the moment of a fork
+    import harness.sweep.confirm
+    import harness.sweep.worker
     from harness.decode import open_engine
     from harness.evals import evaluate
     from harness.spec import EngineSpec, EvalSpec, Sampling
-    from harness.sweep import confirm, run, worker  # noqa: F401
     from harness.tiny import tiny_pair
 
     with open_engine(tiny_pair(), EngineSpec(backend="transformers")) as engine:  # imports everything

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.errors import UserError
 from harness.evals import EvalResult
-from harness.records import StoredRollout
+from harness.records import Row
 from harness.spec import Decoding
 from harness.tracking import (
     comparison_link,
@@ -144,7 +144,7 @@ def test_samples_and_histograms_come_from_the_record(store, tmp_path):
     assert [(row["problem"], row["sample"]) for row in rows] == [(p, s) for p in one.problem_ids for s in range(3)]
     assert [row["text"] for row in rows] == [r.text for row in rollouts for r in row]
     histogram = json.loads((folder / "delta_logp_hist.json").read_text())
-    everything = np.concatenate([StoredRollout.of(r).delta_logp for row in rollouts for r in row])  # as kept: float16
+    everything = np.concatenate([Row.from_rollout(r).delta_logp for row in rollouts for r in row])  # as kept: float16
     expected, _ = np.histogram(everything.astype(float), bins=histogram["bins"], range=(-20, 20))
     assert histogram["all"]["counts"] == expected.tolist()
     assert histogram["all"]["tokens"] == everything.size

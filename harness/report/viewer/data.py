@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from harness.errors import UserError
-from harness.records import Snapshot, StoredRollout
-from harness.records.verdicts import latest_verdicts
+from harness.records import Record, Row
 from harness.report.viewer.pieces import Pieces
 from harness.spec import Decoding
 
@@ -28,74 +27,73 @@ class Answer:
     """One response to a problem, and what is known of it."""
 
     label: str
-    rollout: StoredRollout
+    rollout: Row
     decoding: Decoding | None = None
     verdict: str | None = None  # "correct", "wrong", …
     gold: str | None = None
 
 
-def answer_of(snapshot: Snapshot, problem: str, sample: int = 0, label: str | None = None) -> Answer:
+def answer_of(record: Record, problem: str, sample: int = 0, label: str | None = None) -> Answer:
     """Return a stored response, with its stored verdict where one still belongs to its text.
 
     Raises:
         UserError: the record does not hold it.
     """
-    key = (full_name(snapshot, problem), sample)
-    if key not in snapshot:
-        held = ", ".join(problems_of(snapshot)[:5]) or "none"
+    key = (full_name(record, problem), sample)
+    if key not in record:
+        held = ", ".join(problems_of(record)[:5]) or "none"
         raise UserError(
-            f"problem={problem!r}, sample={sample} is not in record {snapshot.name}; its problems begin with: {held}"
+            f"problem={problem!r}, sample={sample} is not in record {record.name}; its problems begin with: {held}"
         )
-    rollout = snapshot.rollout(key)
-    rows = (latest_verdicts(snapshot.folder, judge).get(key) for judge in JUDGES)
-    row = next((row for row in rows if row is not None), {})
-    gold = row.get("gold")
+    given = (record.latest_verdicts(judge).get(key) for judge in JUDGES)
+    verdict = next((one for one in given if one is not None), None)
+    gold = verdict.gold if verdict else None
     return Answer(
-        label or (snapshot.config.label() if snapshot.config else snapshot.record_hash[:8]),
-        rollout,
-        snapshot.config.decoding if snapshot.config else None,
-        row.get("kind"),
-        gold if isinstance(gold, str) or gold is None else " or ".join(map(str, gold)),
+        label or (record.config.label() if record.config else record.record_hash[:8]),
+        record.rows[key].load(),
+        record.config.decoding if record.config else None,
+        verdict.kind if verdict else None,
+        gold if isinstance(gold, str) or gold is None else " or ".join(gold),
     )
 
 
-def full_name(snapshot: Snapshot, problem: str) -> str:
+def full_name(record: Record, problem: str) -> str:
     """Return `problem` as the record writes it: the name of its task may be left out."""
-    return problem if (problem in problems_of(snapshot)) else f"{snapshot.task}/{problem}"
+    return problem if (problem in problems_of(record)) else f"{record.task}/{problem}"
 
 
-def problems_of(snapshot: Snapshot) -> list[str]:
+def problems_of(record: Record) -> list[str]:
     """Return the problems that a record holds, in its order."""
-    return list(dict.fromkeys(problem for problem, _ in snapshot.held))
+    return list(dict.fromkeys(problem for problem, _ in record.held))
 
 
-def common_problems(snapshots: Sequence[Snapshot], sample: int = 0) -> list[str]:
+def common_problems(records: Sequence[Record], sample: int = 0) -> list[str]:
     """Return the problems of which every record holds this sample, in the order of the first."""
-    held = [{problem for problem, one in snapshot.held if one == sample} for snapshot in snapshots]
-    return [problem for problem in problems_of(snapshots[0]) if all(problem in one for one in held)]
+    held = [{problem for problem, one in record.held if one == sample} for record in records]
+    return [problem for problem in problems_of(records[0]) if all(problem in one for one in held)]
 
 
-def stored_answers(snapshots: Sequence[Snapshot], problems: Iterable[str], sample: int = 0) -> dict[str, list[Answer]]:
+def stored_answers(records: Sequence[Record], problems: Iterable[str], sample: int = 0) -> dict[str, list[Answer]]:
     """Return the answers to each problem, one a record; the records differ in how they were decoded.
 
     Raises:
         UserError: a record does not hold a problem.
     """
-    labels = _labels(snapshots)
+    labels = _labels(records)
     return {
-        full_name(snapshots[0], problem): [
-            answer_of(snapshot, problem, sample, label) for snapshot, label in zip(snapshots, labels, strict=True)
+        full_name(records[0], problem): [
+            answer_of(record, problem, sample, label) for record, label in zip(records, labels, strict=True)
         ]
         for problem in problems
     }
 
 
-def _labels(snapshots: Sequence[Snapshot]) -> list[str]:
+def _labels(records: Sequence[Record]) -> list[str]:
     """Return the decodings' labels; equal ones with the beginning of the record's hash."""
-    labels = [one.config.label() if one.config else one.record_hash[:8] for one in snapshots]
+    labels = [one.config.label() if one.config else one.record_hash[:8] for one in records]
     return [
         f"{label} ({one.record_hash[:4]})" if labels.count(label) > 1 else label
-        for label, one in zip(labels, snapshots, strict=True)
+        for label, one in zip(labels, records, strict=True)
     ]
 
 
