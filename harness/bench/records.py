@@ -31,12 +31,12 @@ import numpy as np
 from harness.errors import UserError
 from harness.evals.data import find_benchmark, gold_answers
 from harness.records import Record, RecordConfig, RecordStore, Row
-from harness.records.record import JOURNAL
+from harness.records.record import JOURNAL, scan
 from harness.spec import Decoding, Pair, Sampling
 
 TASK, SAMPLES, VOCABULARY = "tiny_medium", 32, 151_936
 STAGES = ("write", "read", "resume", "verify", "grade", "compare", "report")
-_TORN = 1000  # bytes cut off the journal before `resume`
+_TORN = 1000  # bytes that `resume` finds of the last response
 _LETTERS = np.frombuffer(b"    eeetttaaooinnsshrrdlucmfwypvbgk0123456789\\{}^_=+-()", dtype=np.uint8)
 
 
@@ -213,7 +213,9 @@ def _read(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 def _resume(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Open for writing, the last response torn: every byte is checked, the tail is cut, what is missing is known."""
     path = _folder(store, 0) / JOURNAL
-    os.truncate(path, path.stat().st_size - _TORN)
+    with path.open("rb") as file:
+        last = max(at for at, _, entry in scan(file, whole=False) if entry and entry[0] == "rollout")
+    os.truncate(path, last + _TORN)
     began = time.perf_counter()
     with warnings.catch_warnings(action="ignore"), _open(store, settings["responses"]) as record:
         missing = record.missing()

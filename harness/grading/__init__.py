@@ -34,10 +34,7 @@ __all__ = [
 
 @cache
 def code_digest() -> str:
-    """Return 16 hexadecimal digits of the SHA-256 of this room's source; a stored verdict holds for the code it names.
-
-    A version number that someone forgets to raise would leave old verdicts standing.
-    """
+    """Return 16 hexadecimal digits of the SHA-256 of this room's source, by which two installations are compared."""
     found = sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         found.update(path.read_bytes())

@@ -86,11 +86,14 @@ FINDERS: dict[str, Callable[[str], Box]] = {"math_dapo": find_answer_line}
 """Find the answer of a response for a grader that does not look for its last box."""
 
 VERSIONS = {"plain": "plain", "robust": "robust-2", "math_dapo": "math_dapo"}
-"""The name that a grader's verdicts have in results and beside records; `robust` alone was the first version's."""
+"""The name that a grader's verdicts have in results and records; `robust` alone was the first version's.
+
+Raise its number with any change of a verdict: stored ones hold for the name.
+"""
 
 
 OLDER = {"robust-2": ("robust",)}
-"""The names of earlier versions, the latest first; their verdicts stay beside a record."""
+"""The names of earlier versions, the latest first; their verdicts stay in a record."""
 
 
 def grader_name(asked: str) -> str:

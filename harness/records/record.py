@@ -103,7 +103,7 @@ def decode(line: bytes) -> tuple[str, Any, Any] | None:
     if match is None or zlib.crc32(match[2]) != int(match[1]):
         return None
     try:
-        [(kind, plain)] = json.loads(match[2]).items()
+        [(kind, plain)] = json.loads(match[2].decode()).items()
         return kind, plain, (dict(plain) if kind == "scores" else KINDS[kind].model_validate(plain))
     except (ValueError, KeyError, TypeError, RecursionError):  # made by somebody else
         return None
@@ -152,11 +152,13 @@ def in_order(keys: Iterable[Key]) -> list[Key]:
     It needs no memory of what was asked when, so any history of limits and samples ends in the same order.
     """
 
-    def name(problem: str) -> tuple[list[Any], str]:
-        parts = _DIGITS.split(problem)  # text, number, text, ...
-        return [int(part) if i % 2 else part for i, part in enumerate(parts)], problem
+    def parts(problem: str) -> tuple[list[Any], str]:
+        found = _DIGITS.split(problem)  # text, number, text, ...
+        return [int(part) if i % 2 else part for i, part in enumerate(found)], problem
 
-    return sorted(keys, key=lambda key: (name(key[0]), key[1]))
+    keys = list(keys)
+    place = {problem: i for i, problem in enumerate(sorted({problem for problem, _ in keys}, key=parts))}
+    return sorted(keys, key=lambda key: (place[key[0]], key[1]))
 
 
 class Record:

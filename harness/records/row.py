@@ -21,7 +21,7 @@ from pydantic import Field, PrivateAttr, Strict, model_validator
 
 from harness.digest import digest
 from harness.errors import DamagedError
-from harness.spec.stored import Count, Stored, Text
+from harness.spec.stored import Count, Name, Stored
 
 Key = tuple[str, int]  # problem, sample
 FinishReason = Literal["stop", "length", "unknown"]
@@ -42,17 +42,17 @@ class Row(Stored, frozen=True):
     and no token ids. The columns are in memory, or in the file of a record, where each access reads them.
     """
 
-    problem: Text
+    problem: Name
     sample: Count
     finish_reason: FinishReason
     n_tokens: _Tokens  # generated, the end-of-text token included
     n_replaced: _Tokens  # positions where the criterion held
     n_changed: _Tokens  # positions where the token really became another one
-    text_digest: Text  # by which a verdict knows the text
-    digest: Text  # of everything exact
+    text_digest: Name  # by which a verdict knows the text
+    digest: Name  # of everything exact
     columns: dict[_Column, Count]  # compressed bytes, in the order in which they follow
     crc: Annotated[int, Strict(), Field(ge=0, lt=1 << 32)]  # of these bytes
-    prompt: Text | None = None  # digest of the prompt's text
+    prompt: Name | None = None  # digest of the prompt's text
     n_forwards: Count | None = None  # of `mode=power`; None: as many as tokens
     trace_columns: Annotated[int, Strict(), Field(ge=0, le=1024)] = 0
     _source: bytes | tuple[Path, int] = PrivateAttr(b"")  # the columns, or the file and the place where they begin

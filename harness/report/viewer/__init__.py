@@ -1,8 +1,8 @@
 """The token viewer: what both models thought at every token of a response, and the answers to one problem side by side.
 
     from harness.report.viewer import viewer_data, viewer_html
-    snapshots = [RecordStore("runs/records").one(name) for name in names]
-    answers = stored_answers(snapshots, common_problems(snapshots)[:3])
+    records = [RecordStore("runs/records").one(name) for name in names]
+    answers = stored_answers(records, common_problems(records)[:3])
     write_file(Path("view.html"), viewer_html(viewer_data(answers, tokenizer)))
 
 `data` makes the numbers, `pieces` the text of tokens, `page` the HTML; `viewer_fragment` is the part for a larger page.
