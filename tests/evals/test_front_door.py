@@ -300,7 +300,7 @@ def test_a_sweep_goes_by_the_metric_that_it_names(where, monkeypatch):
     assert row["before"] == pytest.approx(gain)
     Path("tasks/judge.py").write_text(JUDGE.replace("100.0", "10.0"))
     _loaded.cache_clear()
-    assert "of other problems or grading; made again" in ours("sweep", "run", "sweep.yaml")
+    ours("sweep", "run", "sweep.yaml")
     again = json.loads(Path("runs/sweeps/theirs/summary.json").read_text())
     assert again["best"] == summary["best"]
     assert again["verdicts"] != summary["verdicts"]

@@ -9,10 +9,10 @@ from harness.evals import graders as module
 from harness.evals.graders import Board, Graders
 
 
-def rollout(tag, problem, text, tokens=10):
+def rollout(tag, problem, text, tokens=10, sample=0):
     request = SimpleNamespace(tag=tag, problem=problem)
     return SimpleNamespace(
-        request=request, text=text, finish_reason="stop", n_tokens=tokens, n_replaced=1, n_changed=0, n_forwards=None
+        request=request, problem=problem, key=(problem, sample), text=text, finish_reason="stop", n_tokens=tokens, n_replaced=1, n_changed=0, n_forwards=None
     )  # fmt: skip
 
 
@@ -20,15 +20,17 @@ def test_the_score_so_far_is_of_what_is_decoded_now():
     graders = Graders([{"published": {"amc/0": "7"}}, {"published": {"amc/0": "8"}}], None, ["robust", "robust"])
     board = Board(graders, [("amc rl", 3), ("amc base", 2)], 5, False)
 
-    def done(tag, text):
-        one = rollout(tag, "amc/0", text)
+    def done(tag, text, sample=0):
+        one = rollout(tag, "amc/0", text, sample=sample)
         board.finished(one)
-        return graders.add(tag, "amc/0", one)
+        graders.add(tag, one)
 
     assert board.note() == ""
-    found = [done(0, text) for text in (r"\boxed{7}", r"\boxed{8}", "none")]
+    for sample, text in enumerate((r"\boxed{7}", r"\boxed{8}", "none")):
+        done(0, text, sample)
     graders.finish(0)
-    assert [each.verdicts["published"].kind for each in found] == ["correct", "wrong", "no_box"]
+    verdicts = graders.verdicts[0]["published"]
+    assert [verdicts["amc/0", sample].kind for sample in range(3)] == ["correct", "wrong", "no_box"]
     assert board.note() == " | amc rl: 33.3 so far (3/3)"
     done(1, r"\boxed{8}")
     graders.finish(1)
@@ -40,11 +42,11 @@ def test_the_score_so_far_is_of_what_is_decoded_now():
 
 def test_every_version_of_the_answers_gives_a_verdict_and_the_first_one_counts():
     graders = Graders([{"r1zero": {"x/0": ("8", "9")}, "published": {"x/0": "7"}}], None, ["robust"])
-    response = graders.add(0, "x/0", rollout(0, "x/0", r"\boxed{9}"))
+    graders.add(0, rollout(0, "x/0", r"\boxed{9}"))
     graders.finish(0)
-    assert response.facts(["r1zero", "published"]) == {
-        "n_tokens": 10, "n_replaced": 1, "n_changed": 0, "finish_reason": "stop",
-        "verdict": "correct", "answer": "9", "verdict_published": "wrong",
+    found = {version: verdicts["x/0", 0] for version, verdicts in graders.verdicts[0].items()}
+    assert {version: (each.kind, each.answer) for version, each in found.items()} == {
+        "r1zero": ("correct", "9"), "published": ("wrong", "9"),
     }  # fmt: skip
     assert (graders.right, graders.graded) == ([1], [1])
     graders.close()
@@ -67,10 +69,9 @@ def test_the_speed_does_not_fall_when_a_rollout_finishes(monkeypatch):
 
 def test_a_job_without_gold_answers_has_no_score():
     graders = Graders([{}], None, ["robust"])
-    response = graders.add(0, "x/0", rollout(0, "x/0", r"\boxed{7}"))
+    graders.add(0, rollout(0, "x/0", r"\boxed{7}"))
     graders.finish(0)
-    assert response.verdicts == {}
-    assert response.counts()["n_tokens"] == 10
+    assert graders.verdicts == [{}]
     graders.close()
 
 
@@ -80,7 +81,7 @@ def test_a_grader_that_fails_is_told_when_the_job_is_finished(monkeypatch):
 
     monkeypatch.setattr(module, "grade_many", broken)
     graders = Graders([{"published": {"x/0": "7"}}], None, ["robust"])
-    graders.add(0, "x/0", rollout(0, "x/0", r"\boxed{7}"))
+    graders.add(0, rollout(0, "x/0", r"\boxed{7}"))
     with pytest.raises(OSError, match="no grader today"):
         graders.finish(0)
 

@@ -329,7 +329,7 @@ def test_looking_changes_no_statistics(where, tmp_path):
     assert sorted(r.label for r in read_results([store])) == ["base", "rl"]
 
 
-def test_a_sweep_takes_it_and_is_not_gone_on_with_when_it_has_changed(where):
+def test_a_sweep_takes_it_and_is_made_again_when_it_has_changed(where):
     file = write(where / "swept/sums.jsonl", [json.loads(line) for line in (where / "sums.jsonl").open()])
     asked = {"name": "mine", "pair": ["tiny"], "tasks": [str(file)], "method": "grid"}
     asked |= {"sampling": {"samples": 2, "max_tokens": 60}, "engine": {"backend": "transformers"}}
@@ -346,8 +346,11 @@ def test_a_sweep_takes_it_and_is_not_gone_on_with_when_it_has_changed(where):
         before = changed.read_text() if changed.is_file() else "{}"
         changed.write_text(content)
         data_module._own.cache_clear()
-        sentence = refused("sweep", "run", where / "sweep.yaml", "--no-track", "--out", where / "runs")
-        assert sentence.startswith(f"the {name} of {file} is not what sweep 'mine' was begun with ("), sentence
+        results = where / "runs/sweeps/mine/results"
+        old = {path.name for path in results.iterdir()}
+        run("sweep", "run", where / "sweep.yaml", "--no-track", "--out", where / "runs")
+        assert len(old) == len(list(results.iterdir())) == 3
+        assert not old & {path.name for path in results.iterdir()}, name
         changed.write_text(before)
 
 

@@ -247,7 +247,7 @@ def test_bad_points_of_a_search_are_pruned_and_enter_no_table(host, look, tmp_pa
     assert "best of 3 on these problems" in told["verdicts"][0]
     text = (folder.path / "summary.md").read_text()
     for trial in pruned:  # nor does its control, which nothing would be compared with
-        assert f"τ{trial.user_attrs['point']['decode.tau']:g}" not in text
+        assert f"τ{trial.point['decode.tau']:g}" not in text
     assert "replace τ-0.1" in text or "replace τ-9" in text
     once(tmp_path / "records")
 
@@ -277,7 +277,7 @@ def test_the_winner_is_confirmed_with_new_seeds_and_elsewhere(grid):
     with pytest.raises(UserError, match="on which the winner was chosen"):
         begun.confirm([0, 1])
     with pytest.raises(UserError, match="seeds=5 is refused: the sweep is greedy"):
-        open_sweep(sweep(sampling={"temperature": 0}), places).confirm([5])
+        open_sweep(sweep(sampling={"temperature": 0}), Places.under(grid / "other", track=False)).confirm([5])
     text = begun.confirm([5, 6], ["tiny_easy", "tiny_medium"], limit=2)
     assert "new seeds 5, 6" in text
     rows = json.loads((folder.path / "confirm.json").read_text())
