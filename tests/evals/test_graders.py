@@ -12,7 +12,8 @@ from harness.evals.graders import Board, Graders
 def rollout(tag, problem, text, tokens=10, sample=0):
     request = SimpleNamespace(tag=tag, problem=problem)
     return SimpleNamespace(
-        request=request, problem=problem, key=(problem, sample), text=text, finish_reason="stop", n_tokens=tokens, n_replaced=1, n_changed=0, n_forwards=None
+        request=request, problem=problem, key=(problem, sample), text=text,
+        finish_reason="stop", n_tokens=tokens, n_replaced=1, n_changed=0, n_forwards=None
     )  # fmt: skip
 
 
