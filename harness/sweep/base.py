@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -59,10 +60,14 @@ class Sweep(ABC, Generic[S]):
     def __init__(self, spec: S, places: Places, say: Callable[[str], None] = print, *, progress: bool = False) -> None:
         self.spec, self.places, self.say, self.progress = spec, places, say, progress
         self.folder = SweepFolder.of(spec, places.out)
-        self.trials = Trials(spec, self.folder)
         self.study: Study | None = None
         self.on_complete: Callable[[Point, Sequence[Any]], None] = lambda point, results: None
         self.failures: Counter[str] = Counter()  # by point, in this process
+
+    @cached_property
+    def trials(self) -> Trials:
+        """What is done, read when it is first asked for; raises DamagedError."""
+        return Trials(self.spec, self.folder)
 
     # What a kind of sweep says ---------------------------------------------------------------------------------------
 
