@@ -39,8 +39,8 @@ from harness.exchange.imported import import_foreign, read_foreign
 from harness.exchange.target import Target
 from harness.records import RecordStore
 from harness.records.commands import gc_records, import_official, list_records, show_record, verify_records
+from harness.records.entries import decode, encode
 from harness.records.official import read_official
-from harness.records.record import decode, encode
 from harness.report.build import build
 from harness.report.sections import analysis_sections
 from harness.report.viewer import common_problems, stored_answers, viewer_data

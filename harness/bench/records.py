@@ -31,7 +31,8 @@ import numpy as np
 from harness.errors import UserError
 from harness.evals.data import find_benchmark, gold_answers
 from harness.records import Record, RecordConfig, RecordStore, Row
-from harness.records.record import JOURNAL, scan
+from harness.records.entries import scan
+from harness.records.record import JOURNAL
 from harness.spec import Decoding, Pair, Sampling
 
 TASK, SAMPLES, VOCABULARY = "tiny_medium", 32, 151_936

@@ -65,7 +65,7 @@ class UnreachableError(UserError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What there is of one model beside its weights; of an adapter what it has of its own, and base's."""
+    """Hold what there is of one model beside its weights; of an adapter what it has of its own, and base's."""
 
     config: Any
     tokenizer: Any
@@ -108,7 +108,7 @@ class Checkpoints:
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
-        """What ends a response: the union over all models."""
+        """Return what ends a response: the union over all models."""
         return frozenset().union(*(model.eos for model in self.models.values()))
 
     @property
@@ -123,7 +123,7 @@ class Checkpoints:
 
     @cached_property
     def shared(self) -> int:
-        """Of these, the ids that base knows too: `vocab_size`, unless RL has tokens of its own after them."""
+        """Count those that base knows too: `vocab_size`, unless RL has tokens of its own after them."""
         base = self.difference("base")
         return base.shared if any(token in self.models["rl"].vocabulary for token in base.added) else self.vocab_size
 
@@ -134,7 +134,7 @@ class Checkpoints:
 
     @property
     def small(self) -> bool:
-        """Whether all models are local and at most 2 GiB together: cheap to load once more, no bar needed."""
+        """Tell whether all models are local and at most 2 GiB together: cheap to load once more, no bar needed."""
         places = [place for place, _ in self.pair.models.values()] + [self.pair.base] * (self.adapter is not None)
         return sum(map(_weight_bytes, places)) <= _SMALL_BYTES
 
@@ -264,7 +264,7 @@ def other_tokenizers(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 
 def other_types(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """One class of vLLM's builds all models."""
+    """Check that one class of vLLM's builds all models."""
     for role in _others(found):
         own, rl = (found.configs[each].model_type for each in (role, "rl"))
         if own != rl:
@@ -396,7 +396,7 @@ def other_templates(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 
 def other_configurations(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """What else differs, beyond single precision."""
+    """Say what else differs, beyond single precision."""
     base, rl = (
         json.loads(found.configs[role].to_json_string(use_diff=False), parse_float=np.float32)
         for role in ("base", "rl")

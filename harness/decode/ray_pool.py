@@ -47,7 +47,7 @@ class _Member:
 
 @dataclass(frozen=True, slots=True)
 class _Take:
-    """What a worker calls for its next request, wherever it runs."""
+    """Gives a worker its next request, wherever it runs."""
 
     waiting: Any  # the actor of `Waiting`
     worker: int

@@ -1,4 +1,4 @@
-"""What runs in processes of Ray for `ray_pool`: an engine, and the requests that wait for one. No Ray in here."""
+"""Runs in processes of Ray for `ray_pool`: an engine, and the requests that wait for one. No Ray in here."""
 
 import os
 import socket

@@ -142,7 +142,7 @@ class Study:
                 if bounds.min is not None:
                     asked.set_constraint(f"{name} >= {bounds.min:g}", bounds.min - trial.metrics.get(name, 0.0))
             self._study.tell(asked, values, state=_STATES[trial.state])
-        elif self._spec.method in LISTED and point not in self.proposed():
+        elif self._spec.method in LISTED and not self._shows(point):
             kinds = self._distributions(point)
             self._study.add_trial(
                 create_trial(
@@ -153,6 +153,11 @@ class Study:
                     user_attrs={"point": dict(point), "metrics": dict(trial.metrics)},
                 )
             )
+
+    def _shows(self, point: Mapping[str, Any]) -> bool:
+        """Tell whether a listed point is there already; that it has failed is no end of it."""
+        over = [trial for trial in self._trials() if trial.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+        return any(trial.user_attrs.get("point") == point for trial in over)
 
     def _distributions(self, point: Mapping[str, Any]) -> dict[str, BaseDistribution]:
         """Return Optuna's idea of a listed point's parameters: numbers as ranges, so that a grid can be extended.

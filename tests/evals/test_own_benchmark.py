@@ -19,7 +19,7 @@ from harness.evals.from_records import benchmark_of
 from harness.evals.places import read_results
 from harness.records import Record, RecordStore
 from harness.records.commands import list_records
-from harness.records.record import scan
+from harness.records.entries import scan
 from harness.spec import Decoding, load_eval
 from harness.sweep.specs import load
 from harness.tiny import tiny_pair

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from harness.records import RecordConfig, RecordStore, Row
-from harness.records.record import JOURNAL, encode, scan
+from harness.records.entries import encode, scan
+from harness.records.record import JOURNAL
 from harness.spec import Decoding, Pair, Sampling
 
 TASK = "tiny_easy"

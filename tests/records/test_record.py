@@ -15,7 +15,8 @@ from harness.errors import UserError
 from harness.grading import Verdict
 from harness.records import Record, RecordStore, Row, fingerprint
 from harness.records.commands import verify_records
-from harness.records.record import JOURNAL, decode, encode, in_order
+from harness.records.entries import decode, encode
+from harness.records.record import JOURNAL, in_order
 from harness.records.row import DELTA_ERROR
 from harness.spec import Decoding, Sampling
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, read, resume, row

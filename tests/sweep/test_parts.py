@@ -4,10 +4,12 @@ import optuna
 import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
 
 from harness.cli.sweep import read
 from harness.errors import UserError
 from harness.sweep.base import Places
+from harness.sweep.decoding import is_behind
 from harness.sweep.kinds import open_sweep
 from harness.sweep.points import listed_points
 from harness.sweep.run import gpus, status
@@ -87,11 +89,24 @@ def test_whoever_looks_at_the_storage_sees_the_points_of_a_grid_too(tmp_path):
     begun = open_sweep(spec, Places.under(tmp_path, track=False))
     begun.folder.make()
     begun.study = Study(spec, begun.folder)
+    begun.fail(listed_points(spec)[0], "no")
     for point in (*listed_points(spec), listed_points(spec)[0]):
         begun.complete(point, [], [], {"avg_at_2": 0.5})
-    seen = study_of(begun).trials
+    failed, *seen = study_of(begun).trials
+    assert failed.state == TrialState.FAIL
     assert [(trial.params, trial.value) for trial in seen] == [({"decode.tau": tau}, 0.5) for tau in (-0.3, -0.1)]
     assert [trial.user_attrs["point"] for trial in seen] == listed_points(spec)
+
+
+def test_a_point_is_behind_only_where_the_same_problems_say_so():
+    best = {f"p/{i}": 1.0 for i in range(12)}
+    worse = dict.fromkeys(list(best)[:8], 0.0)
+    assert is_behind(worse, best, 0.05)
+    assert not is_behind(worse, best, 0.001)  # eight pairs: p is 2^-8 at the least
+    assert not is_behind(best, best, 0.1)
+    assert not is_behind(best, worse, 0.1)
+    assert not is_behind({"q/0": 0.0, "q/1": 0.0}, best, 0.1)
+    assert not is_behind(worse, {}, 0.1)
 
 
 def study_of(begun):
