@@ -17,6 +17,7 @@ from harness.evals.foreign import LmEvalResult
 from harness.evals.loop import Job, jobs_of, run_jobs
 from harness.evals.show import score
 from harness.evals.task_file import LmEvalBenchmark
+from harness.grading import grader_name
 from harness.markdown import interval
 from harness.records import RecordStore
 from harness.spec import Decoding, Sampling
@@ -230,12 +231,13 @@ class Decodings(Sweep[SweepSpec]):
 
 
 def _is_of(result: EvalResult, now: Benchmark) -> bool:
-    """Tell whether a result is of a benchmark and a grader as they are now, whatever the version of that."""
+    """Tell whether a result is of a benchmark and a grader as they are now."""
     told = result.provenance
-    theirs = now.theirs.graded_with["task"] if isinstance(now, LmEvalBenchmark) else None
-    if theirs is not None and (told.get("graded_with") or {}).get("task") != theirs:
+    if told.get("data") not in (None, now.data):
         return False
-    return told.get("data") in (None, now.data) and str(told.get("grader") or now.grader).startswith(str(now.grader))
+    if isinstance(now, LmEvalBenchmark):
+        return (told.get("graded_with") or {}).get("task") == now.theirs.graded_with["task"]
+    return told.get("grader") == grader_name(now.grader)
 
 
 def is_behind(shares: Mapping[str, float], best: Mapping[str, float], p: float) -> bool:

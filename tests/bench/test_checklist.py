@@ -21,7 +21,7 @@ from harness.errors import UserError
 from harness.policy.gates import gates
 from harness.policy.rule import Rule
 from harness.policy.truncations import truncations
-from harness.spec import Pair
+from harness.spec import EngineSpec, Pair
 
 ROOT = Path(__file__).parents[2]
 PAIR = Pair(base="x", rl="x")  # of checks that look at none
@@ -166,7 +166,7 @@ def test_what_is_measured_twice_is_compared():
 
 def test_shapes_are_those_of_the_models_with_a_whole_vocabulary(tmp_path):
     pair = random_weights.write_shape(tmp_path, "tiny")
-    found = check_pair(pair)
+    found = check_pair(pair, EngineSpec(vllm_args={"load_format": random_weights.LOAD_FORMAT}))
     assert found.vocab_size == random_weights.VOCAB
     assert found.configs["rl"].num_hidden_layers == random_weights.SHAPES["tiny"][1]
 
