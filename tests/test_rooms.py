@@ -32,6 +32,7 @@ ROOMS = {
     "sweep": {
         "policy",
         "spec",
+        "grading",
         "stats",
         "decode",
         "records",
