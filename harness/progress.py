@@ -1,4 +1,4 @@
-"""What a command is doing, and for how long: on a terminal a bar, elsewhere a line every few seconds.
+"""What a command is doing, and for how long: on a terminal bars drawn by rich, elsewhere a line every few seconds.
 
     with showing(), phase("loading"):
         ...
@@ -12,10 +12,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
-from itertools import pairwise
 from typing import Any, Self
 
 from harness.text import visible
@@ -23,37 +21,17 @@ from harness.text import visible
 _TICK = 0.5  # seconds between two looks at the clock
 _TOLD_AFTER = 1.0  # of a phase, off a terminal
 _GAPS = (5.0, 60.0)  # seconds between two lines of one phase: the least, and the most; a twentieth of what has passed
-_FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 
 _lock = threading.RLock()  # of all below and of what is drawn; nobody else draws while it is held
 _stack: list["Entry"] = []  # what is under way, the innermost last
 _asked: list[bool] = []  # whether it is shown; the innermost says so
-_forks_are_told = False
-
-
-class _Screen:
-    """Standard error as it is when it is written to; elsewhere while `screen_at` says so."""
-
-    stream: Any = None
-
-    def write(self, text: str) -> int:
-        return (self.stream or sys.stderr).write(text)
-
-    def flush(self) -> None:
-        (self.stream or sys.stderr).flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream or sys.stderr, name)
-
-
-_screen = _Screen()
 
 
 class Entry:
     """Something under way: what it does now and since when, and a word on how far it is."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.word = name, ""
+    def __init__(self, name: str, word: str | Callable[[], str] = "") -> None:
+        self.name, self.word = name, word
         self.since = time.monotonic()
 
     def now(self, name: str, word: str = "") -> None:
@@ -65,7 +43,8 @@ class Entry:
 
     def text(self) -> str:
         """Return `compiling 01:23`."""
-        return " ".join(filter(None, (self.name, interval(time.monotonic() - self.since), self.word)))
+        word = self.word() if callable(self.word) else self.word
+        return " ".join(filter(None, (self.name, interval(time.monotonic() - self.since), word)))
 
 
 class Bar(Entry):
@@ -74,68 +53,51 @@ class Bar(Entry):
     def __init__(self, total: int, unit: str, title: str, *, done: int = 0, enabled: bool = True) -> None:
         """Begin, with `done` of `total` done before."""
         super().__init__("")
-        self.total, self.n, self.title, self.enabled = total, done, title, enabled
+        self.total, self.n, self.unit, self.title, self.enabled = total, done, unit, title, enabled
         self._first, self._figures, self._began = done, "", self.since
-        self._drawn: Any = None
-        if not enabled:
-            return
-        with _lock:
-            if _on_terminal():
-                self._drawn = _tqdm()(
-                    total=total, initial=done, unit=unit, desc=title, file=_screen, dynamic_ncols=True,
-                    bar_format=_FORMAT,
-                )  # fmt: skip
-            _stack.append(self)
-        _ticker.wake()
+        if enabled:
+            _begin(self)
 
     def update(self, n: int = 1) -> None:
         """Count some more as done."""
         self.n += n
-        if self._drawn is not None:
-            self._drawn.update(n)
 
     def figures(self, text: str) -> None:
         """Show this behind the count from now on."""
         self._figures = text
-        if self._drawn is not None:
-            self._drawn.set_postfix_str(text, refresh=False)
 
     def left(self) -> str:
         """Return the time that the rest takes at the speed so far; `?` before anything is done."""
         done, passed = self.n - self._first, time.monotonic() - self._began
         return interval(passed * (self.total - self.n) / done) if done else "?"
 
-    def draw(self, within: Entry) -> None:
-        """Redraw it on a terminal, in this phase."""
-        if self._drawn is not None:
-            self._drawn.set_description_str(self._head(within), refresh=True)
+    def head(self) -> str:
+        """Return its title and what is done within it now."""
+        inner = self
+        for entry in _stack[_stack.index(self) + 1 :] if self in _stack else ():
+            if isinstance(entry, Bar):
+                break
+            inner = entry
+        return f"{self.title}, {inner.text()}" if inner.name else self.title
 
-    def line(self, within: Entry) -> str:
-        """Return it as a line of text, in this phase; of the count only where something is done."""
-        if self.n == self._first:
-            return self._head(within)
+    def tail(self) -> str:
+        """Return how much is done, since when, and its figures."""
         share = f"{self.n / self.total:.0%} " if self.total else ""
         passed = interval(time.monotonic() - self._began)
-        return (
-            f"{self._head(within)}: {share}{self.n}/{self.total} [{', '.join(filter(None, (passed, self._figures)))}]"
-        )
+        return f"{share}{self.n}/{self.total} [{', '.join(filter(None, (passed, self._figures)))}]"
 
-    def _head(self, within: Entry) -> str:
-        return f"{self.title}, {within.text()}" if within.name else self.title
+    def line(self) -> str:
+        """Return it as a line of text; of the count only where something is done."""
+        return self.head() if self.n == self._first else f"{self.head()}: {self.tail()}"
 
     def close(self) -> None:
-        """Leave the bar as it stands, or none where nothing was done."""
+        """Leave the bar as a line, or none where nothing was done."""
         with _lock:
-            if self not in _stack:
-                return
-            self.now("")
-            if self._drawn is not None:
-                self._drawn.leave = self.n > self._first
-                self._drawn.set_description_str(self.title, refresh=False)
-                self._drawn.close()
-            elif self.n > self._first:
-                _write(self.line(self))
-            _leave(self)
+            if self in _stack:
+                self.now("")
+                _end(self)
+                if self.n > self._first:
+                    _write(self.line())
 
     def __enter__(self) -> Self:
         return self
@@ -155,41 +117,23 @@ def showing(enabled: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def phase(name: str) -> Iterator[Entry]:
+def phase(name: str, word: str | Callable[[], str] = "") -> Iterator[Entry]:
     """Say what is done meanwhile; what is given can be told of another phase by its `now`."""
-    entry = Entry(name)
+    entry = Entry(name, word)
     if not (_asked and _asked[-1]):
         yield entry
         return
-    with _lock:
-        _stack.append(entry)
-    _ticker.wake()
+    _begin(entry)
     try:
         yield entry
     finally:
-        with _lock:
-            _leave(entry)
-
-
-@contextmanager
-def screen_at(file: int) -> Iterator[None]:
-    """Show all of it at another file descriptor, while standard error is somebody else's."""
-    with os.fdopen(os.dup(file), "w") as stream:
-        _screen.stream = stream
-        try:
-            yield
-        finally:
-            _screen.stream = None
+        _end(entry)
 
 
 def say(text: str) -> None:
     """Print a line on standard error, above a bar that may be there; what cannot be seen in it is written out."""
-    text = visible(text, None, "\n")
     with _lock:
-        if _on_terminal():
-            _tqdm().write(text, file=_screen)
-        else:
-            _write(text)
+        _write(visible(text, None, "\n"))
 
 
 def told(text: str) -> None:
@@ -205,32 +149,29 @@ def interval(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes:02d}:{rest:02d}"
 
 
-def _leave(entry: Entry) -> None:
+def _begin(entry: Entry) -> None:
+    with _lock:
+        _stack.append(entry)
+        _ticker.wake()
+
+
+def _end(entry: Entry) -> None:
     """Take an entry off; the one beneath it goes on from here."""
-    if entry in _stack:
-        _stack.remove(entry)
-    if _stack:
-        _stack[-1].since = time.monotonic()
-    _ticker.draw()
-
-
-def _on_terminal() -> bool:
-    return bool(_screen.isatty())
+    with _lock:
+        if entry in _stack:
+            _stack.remove(entry)
+        if _stack:
+            _stack[-1].since = time.monotonic()
+        _ticker.draw()
 
 
 def _write(line: str) -> None:
     with suppress(OSError, ValueError):  # nobody reads it any more
-        _screen.write(line + "\n")
-        _screen.flush()
-
-
-@cache
-def _tqdm() -> Any:
-    """Return tqdm, drawing under our lock: its own would stay locked for ever in a process forked while we draw."""
-    from tqdm import tqdm
-
-    tqdm.set_lock(_lock)
-    return tqdm
+        if _ticker.live is not None:
+            _ticker.live.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
 
 
 class _Ticker:
@@ -238,52 +179,61 @@ class _Ticker:
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
-        self._line: Any = None  # of phases outside any bar, on a terminal
         self._first = self._last = 0.0  # when something was first under way, and when the last line was written
         self._told: set[str] = set()
+        self.live: Any = None  # rich's, while something is drawn on a terminal
 
     def wake(self) -> None:
         """See to it that there is a thread."""
-        global _forks_are_told
-        with _lock:
-            if not _forks_are_told:
-                _forks_are_told = True
-                os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forked)
-            if self._thread is None:
-                self._first = self._first or time.monotonic()
-                self._thread = threading.Thread(target=self._run, name="rlvr-dir-progress", daemon=True)
-                self._thread.start()
+        if self._thread is None:
+            self._first = self._first or time.monotonic()
+            self._thread = threading.Thread(target=self._run, name="rlvr-dir-progress", daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
         while True:
             time.sleep(_TICK)
             with _lock:
+                self.draw()
                 if not _stack:
                     self._thread = None
                     return
-                with suppress(OSError, ValueError):
-                    self.draw()
 
     def draw(self) -> None:
         """Bring what is shown up to date."""
-        if _on_terminal():
-            self._draw_bars()
-        elif _stack:
-            self._print()
+        with suppress(OSError, ValueError):
+            if self.live is not None or (sys.stderr.isatty() and os.environ.get("TERM") != "dumb"):
+                self._draw_bars()
+            elif _stack:
+                self._print()
 
     def _draw_bars(self) -> None:
-        bars = [at for at, entry in enumerate(_stack) if isinstance(entry, Bar)]
-        for at, end in pairwise([*bars, len(_stack)]):
-            bar = _stack[at]
-            assert isinstance(bar, Bar)
-            bar.draw(_stack[end - 1])
-        if _stack and not bars:
-            if self._line is None:
-                self._line = _tqdm()(bar_format="{desc}", file=_screen, dynamic_ncols=True, leave=False)
-            self._line.set_description_str(_stack[-1].text(), refresh=True)
-        elif self._line is not None:
-            self._line.close()
-            self._line = None
+        """Draw a line for each bar, or for the phase where there is none."""
+        from rich.console import Console
+        from rich.live import Live
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        if not _stack:
+            if self.live is not None:
+                self.live.stop()
+                self.live = None
+            return
+        if self.live is None:
+            screen = Console(file=sys.stderr)
+            self.live = Live(
+                console=screen, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+            )
+            self.live.start()
+            screen.show_cursor()  # else it would stay hidden where this process is killed
+        grid = Table.grid(padding=(0, 1))
+        for bar in (entry for entry in _stack if isinstance(entry, Bar)):
+            share = ProgressBar(total=max(1, bar.total), completed=bar.n, width=20)
+            grid.add_row(Text(bar.head()), share, Text(bar.tail()))
+        if not grid.row_count:
+            grid.add_row(Text(_stack[-1].text()))
+        self.live.update(grid, refresh=True)
 
     def _print(self) -> None:
         """Write a line of a phase that is new, or when none was written for a while."""
@@ -292,7 +242,7 @@ class _Ticker:
         due = now - self._last >= min(most, max(least, (now - self._first) / 20))
         if now - top.since >= _TOLD_AFTER and (due or top.name not in self._told):
             bar = next((entry for entry in reversed(_stack) if isinstance(entry, Bar)), None)
-            _write(top.text() if bar is None else bar.line(top))
+            _write(top.text() if bar is None else bar.line())
             self._told.add(top.name)
             self._last = now
 
@@ -306,3 +256,6 @@ def _forked() -> None:
     _asked.clear()
     _ticker.__init__()
     _lock.release()
+
+
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forked)

@@ -66,9 +66,7 @@ def logits(pair: Pair, settings: Findings) -> Findings:
         began = time.monotonic()
         routes = {
             "alone": [r for request in _prompts(engine, "alone", 8, 24) for r in engine.generate([request])],
-            "joining": list(
-                engine.serve(_Arrivals(_prompts(engine, "joining", 24, 32), every=7), Progress.of(False, 0))
-            ),
+            "joining": list(engine.serve(_Arrivals(_prompts(engine, "joining", 24, 32), every=7), Progress(0, False))),
             "together": list(engine.generate(_prompts(engine, "together", 16, 24))),
         }
         decoded, facts = time.monotonic() - began, _facts(engine)

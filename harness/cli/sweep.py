@@ -21,7 +21,9 @@ OUT = Path("runs")
 SweepOut = Annotated[Path, typer.Option(help="Receives sweeps/NAME, the records and the MLflow store.")]
 Records = Annotated[Path | None, typer.Option(help="Store of rollouts; default OUT/records.")]
 Track = Annotated[bool, typer.Option(help="Log to MLflow.")]
-SweepName = Annotated[str, typer.Argument(help="The sweep's name, or its folder.")]
+SweepName = Annotated[
+    str, typer.Argument(help="The sweep's name, its folder, or its file, which alone names criteria of your own.")
+]
 
 
 @app.command("run")
@@ -145,7 +147,7 @@ def read(file: str, changes: list[str]) -> "Search":
 
 
 def _place(name: str, out: Path) -> Path:
-    """Return the `out` of a sweep that is named by its folder, `OUT/sweeps/NAME`."""
+    """Return the `out` of a sweep; where it is named by its folder, `OUT/sweeps/NAME`, that folder's."""
     path = Path(name)
     return path.resolve().parents[1] if (path / "sweep.yaml").is_file() else out
 
@@ -153,6 +155,7 @@ def _place(name: str, out: Path) -> Path:
 def _stored(name: str, out: Path) -> "tuple[SweepFolder, Search]":
     from harness.sweep.folder import SweepFolder
 
+    name = read(name, []).name if Path(name).is_file() else name
     folder = SweepFolder(Path(name)) if (Path(name) / "sweep.yaml").is_file() else SweepFolder(out / "sweeps" / name)
     spec = folder.stored()
     if spec is None:

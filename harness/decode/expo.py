@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.decode.plan import Plan
-from harness.decode.progress import Progress, Shared
+from harness.decode.progress import Progress, reporting
 from harness.decode.types import Rollout
 from harness.decode.weights import INDEX, tensor_files, tensor_shapes
 from harness.errors import UserError
@@ -48,26 +48,18 @@ def decode_with_expo(
         UserError: the checkpoints cannot be combined; at once, before anything is decoded.
     """
     check_expo(engine.pair)
-    return _decode_with_expo(engine, plans, Progress.of(progress, len(plans)), decode, reopen)
 
+    def rollouts() -> Iterator[Rollout]:
+        with reporting(progress, len(plans)) as bar:
+            if own := [plan for plan in plans if plan.request.decoding.mode != "expo"]:
+                yield from decode(own, bar)
+            for gamma, group in groups_of_expo(plans).items():
+                engine.close()
+                ends = engine.eos_token_ids
+                with expo_pair(engine.pair, gamma, ends) as pair, reopen(pair) as other:
+                    yield from other.generate([plan.request for plan in group], progress=bar)
 
-def _decode_with_expo(
-    engine: Any,
-    plans: list[Plan],
-    bar: Progress,
-    decode: Callable[[list[Plan], Progress], Iterator[Rollout]],
-    reopen: Callable[[Pair], Any],
-) -> Iterator[Rollout]:
-    try:
-        if own := [plan for plan in plans if plan.request.decoding.mode != "expo"]:
-            yield from decode(own, Shared(bar))
-        for gamma, group in groups_of_expo(plans).items():
-            engine.close()
-            ends = engine.eos_token_ids
-            with expo_pair(engine.pair, gamma, ends) as pair, reopen(pair) as other:
-                yield from other.generate([plan.request for plan in group], progress=Shared(bar))
-    finally:
-        bar.close()
+    return rollouts()
 
 
 @contextmanager

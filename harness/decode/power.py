@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from harness.decode.plan import Plan, rollout
-from harness.decode.progress import Progress, Shared
+from harness.decode.progress import Progress, reporting
 from harness.decode.types import Request, Rollout
 from harness.errors import UserError
 from harness.policy.noise import ACCEPT, PLACE, move_key, uniform
@@ -62,24 +62,16 @@ def decode_with_power(
         for name in ("stop", "trace"):
             if (value := getattr(plan.request, name)) not in ((), None):
                 raise UserError(f"{name}={value!r} is refused with mode=power; accepted: none")
-    return _decode(plans, Progress.of(progress, len(plans)), others, decode, tokenizer)
 
+    def rollouts() -> Iterator[Rollout]:
+        with reporting(progress, len(plans)) as bar:
+            if rest := [plan for plan in plans if not is_power(plan)]:
+                yield from others(rest, bar)
+            for done in power_rollouts([plan for plan in plans if is_power(plan)], decode, tokenizer):
+                bar.finished(done)
+                yield done
 
-def _decode(
-    plans: Sequence[Plan],
-    bar: Progress,
-    others: Callable[[list[Plan], Progress], Iterator[Rollout]],
-    decode: Decode,
-    tokenizer: Any,
-) -> Iterator[Rollout]:
-    try:
-        if rest := [plan for plan in plans if not is_power(plan)]:
-            yield from others(rest, Shared(bar))
-        for done in power_rollouts([plan for plan in plans if is_power(plan)], decode, tokenizer):
-            bar.finished(done)
-            yield done
-    finally:
-        bar.close()
+    return rollouts()
 
 
 def power_rollouts(plans: Sequence[Plan], decode: Decode, tokenizer: Any) -> Iterator[Rollout]:

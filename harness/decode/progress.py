@@ -1,6 +1,8 @@
 """The progress bar of an engine: finished rollouts, tokens a second, the time left, replaced and changed tokens."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from harness.decode.types import Rollout
 from harness.progress import Bar, interval
@@ -20,14 +22,6 @@ class Progress(Bar):
         self._started = self._looked = time.monotonic()
         self._done = self._tokens = self._unfinished = self._replaced = self._changed = 0
 
-    @staticmethod
-    def of(progress: "bool | Progress", total: int) -> "Progress":
-        """Return what an engine reports to, its clock at zero: the caller's `Progress`, or a new bar, shown or not."""
-        if not isinstance(progress, Progress):
-            return Progress(total, progress)
-        progress._started = time.monotonic()
-        return progress
-
     @property
     def speed(self) -> float | None:
         """Tokens of finished rollouts a second, None before there are any."""
@@ -40,6 +34,10 @@ class Progress(Bar):
             return False
         self._looked = time.monotonic()
         return True
+
+    def restart(self) -> None:
+        """Set its clock to zero: what came before was no decoding."""
+        self._started = time.monotonic()
 
     def finished(self, rollout: Rollout) -> None:
         """Count one more rollout as done."""
@@ -75,31 +73,16 @@ class Progress(Bar):
         return ""
 
 
-class Shared(Progress):
-    """Another `Progress` for one of several engines that report to it in turn: none of them may close it."""
-
-    def __init__(self, bar: Progress) -> None:
-        self._shared = bar
-
-    @property
-    def looks(self) -> bool:
-        """Tell whether the engine should count the tokens of unfinished rollouts."""
-        return self._shared.looks
-
-    def now(self, name: str, word: str = "") -> None:
-        """Go over to another phase."""
-        self._shared.now(name, word)
-
-    def finished(self, rollout: Rollout) -> None:
-        """Count one more rollout as done."""
-        self._shared.finished(rollout)
-
-    def show(self, unfinished_tokens: int = 0) -> None:
-        """Renew the figures."""
-        self._shared.show(unfinished_tokens)
-
-    def close(self) -> None:
-        """Do nothing."""
+@contextmanager
+def reporting(progress: bool | Progress, total: int) -> Iterator[Progress]:
+    """Give what an engine reports to: the caller's `Progress`, which stays open, or a new bar, shown or not."""
+    if isinstance(progress, Progress):
+        if progress.speed is None:
+            progress.restart()
+        yield progress
+        return
+    with Progress(total, progress) as bar:
+        yield bar
 
 
 def time_left(tokens: float | None, rate: float) -> str:

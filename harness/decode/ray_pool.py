@@ -20,7 +20,7 @@ from harness.decode.expo import decode_with_expo, groups_of_expo
 from harness.decode.pair_engine import expected_tokens
 from harness.decode.plan import Plan, plan_requests
 from harness.decode.power import is_power
-from harness.decode.progress import Progress
+from harness.decode.progress import Progress, reporting
 from harness.decode.ray_cluster import Cluster, quiet
 from harness.decode.ray_worker import Waiting, Worker
 from harness.decode.types import Request, Rollout
@@ -157,20 +157,20 @@ class RayEngines:
     def _generate(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
         if self._waiting is not None:
             raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
-        bar, left = Progress.of(progress, len(plans)), dict(enumerate(plans))
-        bar.now("generating")
+        left = dict(enumerate(plans))
         asked = [_bare(plan, index) for index, plan in left.items()]
         self._waiting = self._joined().ray.remote(Waiting).options(num_cpus=0).remote(asked, len(self._crew))
         try:
             self._set_to_work()
-            while left:
-                rollout = self._hear(left)
-                if rollout is not None and (plan := left.pop(rollout.request.tag, None)) is not None:
-                    done = replace(rollout, request=plan.request)
-                    bar.finished(done)
-                    yield done
+            with reporting(progress, len(plans)) as bar:
+                bar.now("generating")
+                while left:
+                    rollout = self._hear(left)
+                    if rollout is not None and (plan := left.pop(rollout.request.tag, None)) is not None:
+                        done = replace(rollout, request=plan.request)
+                        bar.finished(done)
+                        yield done
         finally:
-            bar.close()
             self._waiting = None
             for member in list(self._calls.values()) if left else ():
                 self._dismiss(member)

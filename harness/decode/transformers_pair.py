@@ -15,7 +15,7 @@ from harness.decode.memory import ModelShape, check_rows, check_weights
 from harness.decode.pair_engine import PairEngine
 from harness.decode.plan import Plan
 from harness.decode.precision import exact_float32
-from harness.decode.progress import Progress
+from harness.decode.progress import Progress, reporting
 from harness.decode.types import Rollout
 from harness.decode.weights import PICKLE
 from harness.errors import UserError
@@ -123,15 +123,12 @@ class TransformersPair(PairEngine):
 
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
         """Yield rollouts as they finish, `max_num_seqs` requests at a time; see `PairEngine.decode`."""
-        bar = Progress.of(progress, len(plans))
-        try:
-            size = self._rows(plans)
+        size = self._rows(plans)
+        with reporting(progress, len(plans)) as bar:
             for start in range(0, len(plans), size):
                 for done in LockStep(self, plans[start : start + size]).decode(bar):
                     bar.finished(done)
                     yield done
-        finally:
-            bar.close()
 
     def _rows(self, plans: list[Plan]) -> int:
         """Return the rows of a batch: `max_num_seqs`, or what the device has memory for."""

@@ -43,6 +43,11 @@ def load_named(*given: Any) -> None:
             load(criterion)
 
 
+def not_loaded(data: Any) -> list[str]:
+    """Return the criteria of somebody's own that some data name and that are not loaded here."""
+    return [criterion for criterion in _named(data, "") if known(criterion) is None]
+
+
 def _named(value: Any, key: str) -> Iterator[str]:
     if isinstance(value, str):
         yield from [value] if key == "criterion" and ":" in value else _NAMED.findall(value)

@@ -83,7 +83,7 @@ def parse(spec: type[S], data: Any, where: str = "") -> S:
     if isinstance(cause, ValueError):  # of a validator, which names the argument itself
         raise cause if isinstance(cause, UserError) else UserError(str(cause))
     names, inner, annotation = _walk(spec, first["loc"])
-    name = where + ".".join(names)
+    name = (where + ".".join(names)).rstrip(". ")
     if first["type"] == "extra_forbidden":
         section = (where + ".".join(names[:-1])).rstrip(". ") or spec.called
         raise unknown(f"key of {section}" if section else "argument", names[-1], inner.options())

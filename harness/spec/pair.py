@@ -136,24 +136,59 @@ _MADE = re.compile(
     r"rl|base|validation|seed-\d+|checkpoint-\d+|step-\d+"
 )  # parts of a checkpoint's path that nobody chose
 OPTIONS = {"rl": "pretrained", "rl_revision": "revision"}  # lm-eval's names for two fields, and our commands'
+_FIELDS = {option: field for field, option in OPTIONS.items()}
 PAIR_OPTIONS = ("pair", *(OPTIONS.get(name, name) for name in Pair.model_fields))
 
 
 def find_pair(named: Any) -> "Pair | Literal['tiny']":
     """Find a pair by its name (of the zoo, `tiny`), by its folder, or by a mapping of its fields.
 
+    A mapping may have lm-eval's names of fields, and `pair`, whose fields the others then change.
+
     Raises:
-        UserError: no such pair, or a field that is refused.
+        UserError: no such pair, half a pair, two of them, or a field that is refused.
     """
     if isinstance(named, Pair) or named == TINY:
         return named
     if isinstance(named, Mapping):
-        return parse(Pair, named, where="pair.")
+        return _of_fields(named)
     if (found := preset(named)) is not None:
         return found
     if isinstance(named, str | Path) and Path(named).expanduser().is_dir():
         return Pair.of_folder(named)
     raise unknown("pair", named, (*zoo(), TINY, *TINY_RL, "a folder with base and rl"))
+
+
+def _of_fields(given: Mapping[str, Any]) -> "Pair | Literal['tiny']":
+    """Make a pair of fields, as a file or options have them."""
+    said = {_FIELDS.get(name, name): (name, value) for name, value in given.items()}
+    fields: dict[str, Any] = {name: value for name, (_, value) in said.items()}
+    for name in ("base_revision", "rl_revision"):  # one of digits alone is read as a number
+        fields |= {name: str(fields[name])} if isinstance(fields.get(name), int) else {}
+    named = fields.pop("pair", None)
+    if named is None and fields == {"rl": TINY}:
+        return TINY
+    if named is not None:
+        if clash := [f"{said[role][0]}={fields[role]!r}" for role in ("rl", "base") if role in fields]:
+            raise UserError(f"pair={named!r} and {clash[0]} name two pairs; give one of them")
+        found = find_pair(named)
+        if isinstance(found, str):
+            if fields:
+                name, value = said[next(iter(fields))]
+                raise UserError(f"{name}={value!r} has no effect with pair={found!r}, which ships with rlvr-dir")
+            return found
+        return parse(Pair, {**found.model_dump(), **fields})
+    lacks = {"rl": "pretrained= (the RL checkpoint)", "base": "base= (the base checkpoint)"}
+    missing = [role for role in lacks if role not in fields]
+    if not fields or not fields.keys() <= Pair.model_fields.keys():
+        missing = []  # a key that is misspelt explains it
+    if len(missing) == 1:
+        name, value = said["base" if missing == ["rl"] else "rl"]
+        raise UserError(f"{name}={value!r} is only half a pair: give {lacks[missing[0]]} too, or pair=NAME")
+    if missing:
+        name, value = next(iter(said.values()))
+        raise UserError(f"{name}={value!r} needs a pair: give pretrained=RL,base=BASE or pair=NAME")
+    return parse(Pair, fields, where="pair.")
 
 
 NamedPair = Annotated[Pair | Literal["tiny"], BeforeValidator(find_pair)]
@@ -163,43 +198,10 @@ def pair_of(options: Mapping[str, Any]) -> "Pair | Literal['tiny'] | None":
     """Return the pair that options (`pair`, or `pretrained` and `base`, ...) name; None where they name none.
 
     Raises:
-        UserError: half a pair, two pairs, or what `find_pair` refuses.
+        UserError: as `find_pair`.
     """
     given = {name: options[name] for name in PAIR_OPTIONS if name in options}
-    if not given:
-        return None
-    further = [name for name in given if name != "pair"]
-    if "pair" in given:
-        clash = [name for name in ("pretrained", "base") if name in given]
-        if clash:
-            raise UserError(
-                f"pair={given['pair']!r} and {clash[0]}={given[clash[0]]!r} name two pairs; give one of them"
-            )
-        found = find_pair(str(given["pair"]))
-        if found == TINY:
-            if further:
-                raise UserError(
-                    f"{further[0]}={given[further[0]]!r} has no effect with pair='tiny', which ships with rlvr-dir"
-                )
-            return TINY
-        fields = found.model_dump()
-    elif given == {"pretrained": TINY}:
-        return TINY
-    else:
-        missing = [name for name in ("pretrained", "base") if name not in given]
-        if len(missing) == 2:
-            raise UserError(
-                f"{further[0]}={given[further[0]]!r} needs a pair: give pretrained=RL,base=BASE or pair=NAME"
-            )
-        if missing:
-            other = "pretrained" if missing == ["base"] else "base"
-            lacks = {"pretrained": "pretrained= (the RL checkpoint)", "base": "base= (the base checkpoint)"}[missing[0]]
-            raise UserError(f"{other}={given[other]!r} is only half a pair: give {lacks} too, or pair=NAME")
-        fields = {}
-    for field in Pair.model_fields:
-        if (name := OPTIONS.get(field, field)) in given:
-            fields[field] = given[name] if field == "trust_remote_code" else str(given[name])
-    return parse(Pair, fields)
+    return find_pair(given) if given else None
 
 
 def model_name(checkpoint: str) -> str:

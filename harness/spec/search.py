@@ -4,11 +4,14 @@
 """
 
 import re
+import types
 from collections.abc import Mapping
 from math import prod
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse, shown
@@ -18,29 +21,72 @@ LISTED = ("grid", "random", "qmc")  # methods whose points are all known before 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
+def _as_list(given: Any) -> Any:
+    return given if isinstance(given, list | tuple) else [given]
+
+
+def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not values or len(set(values)) < len(values):
+        raise PydanticCustomError("distinct", "it is empty or names a value twice")
+    return values
+
+
 class Parameter(Spec, frozen=True):
-    """What one parameter may be: some `values`, or anything from `min` to `max` (`log`: evenly in its logarithm).
+    """What one parameter may be: `Values` or `Numbers` one by one, a `Range`, or thresholds by a `Ratio`."""
 
-    `ratio` is for `decode.tau`: thresholds for these replacement ratios are found from the base generation.
-    """
+    @property
+    def listed(self) -> tuple[Any, ...]:
+        """The values or ratios; none of a range."""
+        return ()
 
-    values: tuple[bool | int | float | str, ...] | None = None
-    min: float | None = None
-    max: float | None = None
+
+class Values(Parameter, frozen=True):
+    """Names, switches or whole numbers, one by one."""
+
+    values: Annotated[tuple[bool | int | float | str, ...], BeforeValidator(_as_list), AfterValidator(_distinct)]
+
+    @property
+    def listed(self) -> tuple[Any, ...]:
+        """The values."""
+        return self.values
+
+
+class Numbers(Parameter, frozen=True):
+    """Numbers, one by one; YAML reads some of them as text (1e-3)."""
+
+    values: Annotated[tuple[float, ...], BeforeValidator(_as_list), AfterValidator(_distinct)]
+
+    @property
+    def listed(self) -> tuple[float, ...]:
+        """The numbers."""
+        return self.values
+
+
+class Range(Parameter, frozen=True):
+    """Any number from `min` to `max`; with `log` evenly in its logarithm."""
+
+    min: float
+    max: float
     log: bool = False
-    ratio: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> "Range":
+        if self.min >= self.max or (self.log and self.min <= 0):
+            raise PydanticCustomError("range", "it needs min below max, and with log min above 0")
+        return self
+
+
+class Ratio(Parameter, frozen=True):
+    """Thresholds for these replacement ratios, fractions between 0 and 1; they are found from base's generation."""
+
+    ratio: Annotated[
+        tuple[Annotated[float, Field(gt=0.0, lt=1.0)], ...], BeforeValidator(_as_list), AfterValidator(_distinct)
+    ]
 
     @property
-    def listed(self) -> tuple[bool | int | float | str, ...] | None:
-        """The values or ratios; None for a range."""
-        return self.values if self.values is not None else self.ratio
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """Return the least and the greatest value of a range."""
-        if self.min is None or self.max is None:
-            raise ValueError("this parameter is a list of values")
-        return self.min, self.max
+    def listed(self) -> tuple[float, ...]:
+        """The ratios."""
+        return self.ratio
 
 
 class Metric(Spec, frozen=True):
@@ -67,15 +113,15 @@ class Workers(Spec, frozen=True):
 class Search(Spec, frozen=True):
     """The part of a sweep that says which points there are and which of them is best.
 
-    A kind of sweep adds what its points are made of, `accepted` and `numeric`, and `pairs`, `choices`, `metrics`.
+    A kind of sweep adds what its points are made of, and `tried`, `pairs` and `metrics`.
     """
 
     called: ClassVar[str] = "sweep"
-    accepted: ClassVar[tuple[str, ...]] = ()  # names of parameters
+    by_ratio: ClassVar[str] = ""  # the parameter that may be a `Ratio`
     grows: ClassVar[tuple[str, ...]] = ()  # further lists that may be extended
 
     name: str
-    parameters: dict[str, Parameter]
+    parameters: dict[str, Values | Numbers | Range | Ratio]
     method: SearchMethod = "grid"
     metric: tuple[Metric, ...] = ()
     constraints: dict[str, Bounds] = Field(default_factory=dict)
@@ -95,18 +141,18 @@ class Search(Spec, frozen=True):
     @field_validator("metric", mode="before")
     @classmethod
     def _read_metrics(cls, given: Any) -> Any:
-        each = given if isinstance(given, list | tuple) else [given]
-        return [{"name": metric} if isinstance(metric, str) else metric for metric in each]
+        return [{"name": metric} if isinstance(metric, str) else metric for metric in _as_list(given)]
 
     @field_validator("parameters", mode="before")
     @classmethod
     def _read_parameters(cls, given: Any) -> dict[str, Parameter]:
         if not isinstance(given, Mapping) or not given:
             raise UserError("the sweep has no parameters")
+        tried = cls.tried()
         for name in given:
-            if name not in cls.accepted:
-                raise unknown("key of parameters", name, cls.accepted)
-        return {name: cls.parameter(name, value) for name, value in given.items()}
+            if name not in tried:
+                raise unknown("key of parameters", name, tried)
+        return {name: _parameter(name, value, tried[name], name == cls.by_ratio) for name, value in given.items()}
 
     @model_validator(mode="after")
     def _check(self) -> "Search":
@@ -116,21 +162,9 @@ class Search(Spec, frozen=True):
         return self
 
     @classmethod
-    def parameter(cls, name: str, value: Any) -> Parameter:
-        """Read one entry of `parameters`.
-
-        Raises:
-            UserError: it is refused.
-        """
+    def tried(cls) -> Mapping[str, FieldInfo]:
+        """Return what can be varied, by the name of the parameter."""
         raise NotImplementedError
-
-    def check(self) -> None:
-        """Refuse what one field alone cannot tell.
-
-        Raises:
-            UserError: naming the first thing that does not fit.
-        """
-        check_search(self)
 
     @property
     def pairs(self) -> Mapping[str, Any]:
@@ -138,141 +172,112 @@ class Search(Spec, frozen=True):
         raise NotImplementedError
 
     @property
-    def choices(self) -> Mapping[str, tuple[Any, ...]]:
-        """Return the parameters that are no numbers, with all that they can be."""
-        raise NotImplementedError
-
-    @property
     def metrics(self) -> tuple[str, ...]:
         """Return the metrics there are, the usual one first."""
         raise NotImplementedError
 
+    @classmethod
+    def choices(cls, name: str) -> tuple[Any, ...]:
+        """Return all that a parameter can be; none where it is a number or a text."""
+        kind = kind_of(cls.tried()[name])
+        return (False, True) if kind is bool else get_args(kind) if get_origin(kind) is Literal else ()
+
+    def check(self) -> None:
+        """Refuse what one field alone cannot tell.
+
+        Raises:
+            UserError: naming the first thing that does not fit.
+        """
+        if not _NAME.fullmatch(self.name):
+            raise UserError(
+                f"name={self.name!r} is refused: it names a folder; accepted: letters, digits, '.', '_', '-'"
+            )
+        for name, bounds in self.constraints.items():
+            if bounds.min is None and bounds.max is None:
+                raise UserError(f"constraints.{name} has neither min nor max")
+        for name, parameter in self.parameters.items():
+            if isinstance(parameter, Range) and self.method == "grid":
+                raise UserError(f"parameters.{name} has a range, and method=grid needs values; or use method=random")
+        if self.method != "grid" and self.run_cap is None:
+            raise UserError(f"run_cap is missing: method={self.method} needs the number of points to try")
+        scheme = self.storage.partition(":")[0]
+        if scheme not in ("journal", "postgresql", "sqlite") and not self.storage.startswith("$"):
+            raise unknown("storage", self.storage, ("journal", "postgresql://...", "sqlite:///..."))
+        if scheme == "sqlite" and self.workers.count > 1:
+            raise UserError(
+                f"storage=sqlite is refused with {self.workers.count} workers: it cannot lock rows, so two workers "
+                "take one point; accepted: journal (one machine), postgresql://... (many)"
+            )
+
     def size(self) -> str:
         """Say how many points there are, as a product: `5 tau x 3 gamma = 15 points`."""
-        factors = [(len(self.pairs), "pairs")] if len(self.pairs) > 1 else []
-        factors += [
-            (len(p.listed), name.partition(".")[2] + (" by ratio" if p.ratio else ""))
-            for name, p in self.parameters.items()
-            if p.listed is not None
-        ]
-        total = prod(count for count, _ in factors)
-        product = " x ".join(f"{count} {name}" for count, name in factors)
         if self.method != "grid":
             return f"{self.run_cap} points by {self.method}"
+        factors = [(len(self.pairs), "pairs")] if len(self.pairs) > 1 else []
+        for name, parameter in self.parameters.items():
+            by = " by ratio" if isinstance(parameter, Ratio) else ""
+            factors.append((len(parameter.listed), name.partition(".")[2] + by))
+        total = prod(count for count, _ in factors)
+        product = " x ".join(f"{count} {name}" for count, name in factors)
         capped = f", the first {self.run_cap} of them" if self.run_cap and self.run_cap < total else ""
         return f"{product} = {total} points{capped}"
 
     def plain(self) -> dict[str, Any]:
         """Return the sweep as plain values with its defaults filled in; `parse` restores it."""
-        data = self.model_dump(mode="json")
-        data["parameters"] = {
-            name: {key: value for key, value in parameter.items() if value is not None and value is not False}
-            for name, parameter in data["parameters"].items()
+        return self.model_dump(mode="json")
+
+    def covering(self) -> list[dict[str, Any]]:
+        """Return points with every value of every parameter at least once, the others at their first."""
+        every = {
+            name: (parameter.min, parameter.max) if isinstance(parameter, Range) else parameter.listed
+            for name, parameter in self.varied().items()
         }
-        return data
+        first = {name: values[0] for name, values in every.items()}
+        return [{**first, name: value} for name, values in every.items() for value in values]
+
+    def varied(self) -> dict[str, Parameter]:
+        """Return the parameters by the names that points have: `decode.tau.ratio` for a threshold by its ratio."""
+        return {f"{name}.ratio" if isinstance(p, Ratio) else name: p for name, p in self.parameters.items()}
 
 
-def check_search(spec: Search) -> None:
-    """Refuse what one field alone cannot tell.
-
-    Raises:
-        UserError: naming the first thing that does not fit.
-    """
-    if not _NAME.fullmatch(spec.name):
-        raise UserError(f"name={spec.name!r} is refused: it names a folder; accepted: letters, digits, '.', '_', '-'")
-    for name, bounds in spec.constraints.items():
-        if bounds.min is None and bounds.max is None:
-            raise UserError(f"constraints.{name} has neither min nor max")
-    for name, parameter in spec.parameters.items():
-        if parameter.listed is None and spec.method == "grid":
-            raise UserError(f"parameters.{name} has a range, and method=grid needs values; or use method=random")
-    if spec.method != "grid" and spec.run_cap is None:
-        raise UserError(f"run_cap is missing: method={spec.method} needs the number of points to try")
-    scheme = spec.storage.partition(":")[0]
-    if scheme not in ("journal", "postgresql", "sqlite") and not spec.storage.startswith("$"):
-        raise unknown("storage", spec.storage, ("journal", "postgresql://...", "sqlite:///..."))
-    if scheme == "sqlite" and spec.workers.count > 1:
-        raise UserError(
-            f"storage=sqlite is refused with {spec.workers.count} workers: it cannot lock rows, so two workers take "
-            "one point; accepted: journal (one machine), postgresql://... (many)"
-        )
+def kind_of(field: FieldInfo) -> Any:
+    """Return the type of a field, without its None."""
+    kind = field.annotation
+    if get_origin(kind) in (Union, types.UnionType):
+        kind = next(each for each in get_args(kind) if each is not type(None))
+    return kind
 
 
-def covering_points(spec: Search, alias: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """Return points with every value of every parameter at least once, the others at their first.
-
-    `alias` renames parameters.
-    """
-    every = {
-        name: [((alias or {}).get(name, name), value) for value in p.listed or (p.min, p.max)]
-        for name, p in spec.parameters.items()
-    }
-    first = dict(values[0] for values in every.values())
-    return [{**first, key: value} for values in every.values() for key, value in values]
-
-
-def parameter_of(where: str, value: Any, *, numeric: bool) -> Parameter:
-    """Read one entry of `parameters`, its numbers as numbers.
+def _parameter(name: str, given: Any, field: FieldInfo, by_ratio: bool) -> Parameter:
+    """Read one entry of `parameters`: values of a field; of a number also a range.
 
     Raises:
-        UserError: it is neither values nor a range nor ratios, or more than one of them.
+        UserError: it is neither, or more than one of them.
     """
-    if not isinstance(value, Mapping):
-        raise UserError(f"{where}={value!r} is refused; accepted: values: [...] or min: and max:")
-    given = dict(value)
-    for key in ("values", "ratio"):
-        if key in given:
-            each = given[key] if isinstance(given[key], list | tuple) else [given[key]]
-            given[key] = tuple(number(where, v) if numeric else v for v in each)
-    for key in ("min", "max"):
-        if given.get(key) is not None:
-            given[key] = number(where, given[key])
-    parameter = parse(Parameter, given, where=f"{where}.")
-    ways = [parameter.values is not None, parameter.ratio is not None]
-    ways.append(parameter.min is not None or parameter.max is not None)
-    if sum(ways) != 1:
-        raise UserError(f"{where} needs one of: values, min and max" + (", ratio" if "ratio" in given else ""))
-    if parameter.listed is not None:
-        if not parameter.listed or len(set(parameter.listed)) < len(parameter.listed):
-            raise UserError(f"{where} is empty or names a value twice")
-        return parameter
-    if not numeric:
-        return parameter
-    if parameter.min is None or parameter.max is None or parameter.min >= parameter.max:
-        raise UserError(f"{where} needs min below max")
-    if parameter.log and parameter.min <= 0:
-        raise UserError(f"{where}.log needs min above 0")
-    return parameter
+    where, numeric = f"parameters.{name}", kind_of(field) is float
+    if isinstance(given, Parameter):
+        return given
+    if not isinstance(given, Mapping):
+        raise UserError(f"{where}={shown(given)} is refused; accepted: values: [...]" + ", min: and max:" * numeric)
+    kinds: dict[str, type[Parameter]] = {"values": Numbers if numeric else Values}
+    if numeric:
+        kinds |= {"min": Range, "max": Range, "log": Range}
+    if by_ratio:
+        kinds["ratio"] = Ratio
+    for key in given:
+        if key not in kinds:
+            raise unknown(f"key of {where}", key, kinds)
+    named = {kinds[key] for key in given}
+    if len(named) != 1:
+        ways = ["values", *(["min and max"] if numeric else []), *(["ratio"] if by_ratio else [])]
+        raise UserError(f"{where} needs one of: {', '.join(ways)}")
+    return parse(named.pop(), given, where=f"{where}.")
 
 
-def number(where: str, value: Any) -> float:
-    """Read a number, also one that YAML reads as text (1e-3).
-
-    Raises:
-        UserError: it is none.
-    """
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise UserError(f"{where}: {shown(value)} is not a number") from None
-
-
-P = TypeVar("P", bound=Spec)
-
-
-def read_pruner(value: Any, name: str, spec: type[P]) -> P | None:
-    """Read `pruner`: `none`, the `name` of this kind's pruner, or a mapping from that name to its settings.
-
-    Raises:
-        UserError: another name, or settings that are refused.
-    """
-    if value in (None, "none") or isinstance(value, spec):
-        return None if isinstance(value, str) else value
-    if value == name:
-        return spec()
-    if not isinstance(value, Mapping):
-        raise unknown("pruner", value, ("none", name))
-    for key in value:
-        if key != name:
-            raise unknown("key of pruner", key, (name,))
-    return parse(spec, value.get(name) or {}, where=f"pruner.{name}.")
+def read_pruner(given: Any) -> Any:
+    """Read `none`, a pruner's name, or a mapping from its name to its settings, as the mapping."""
+    if given in (None, "none"):
+        return None
+    if isinstance(given, str):
+        return {given: {}}
+    return {name: value or {} for name, value in given.items()} if isinstance(given, Mapping) else given

@@ -9,14 +9,13 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_serializer, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, model_serializer, model_validator
 from pydantic.fields import FieldInfo
 
 from harness.errors import UserError, unknown
-from harness.policy.gates import Side, gates, split
-from harness.policy.own import known as own_criterion
+from harness.policy.gates import gates
 from harness.spec.base import Place, Spec, parse, shown
 from harness.spec.decoding import Decoding, check_together, modes, parse_decoding
 from harness.spec.engine import EngineSpec
@@ -29,20 +28,12 @@ from harness.spec.evaluation import (
     read_decodings,
     read_names,
 )
-from harness.spec.pair import TINY, Pair, find_pair, model_name, preset
+from harness.spec.pair import TINY, NamedPair, Pair, find_pair, model_name, preset
 from harness.spec.presentation import Presentation
 from harness.spec.sampling import Sampling, over
-from harness.spec.search import LISTED, Parameter, Search, check_search, covering_points, parameter_of, read_pruner
+from harness.spec.search import LISTED, Ratio, Search, read_pruner
 from harness.spec.trajectory import trajectory_of
 
-PARAMETERS = tuple(f"decode.{name}" for name in Decoding.options())
-NUMBERS = tuple(f"decode.{name}" for name, info in Decoding.options().items() if info.annotation in (int, float))
-CHOICES: dict[str, tuple[str, ...]] = {
-    "decode.mode": tuple(modes()),
-    "decode.primary": ("base", "rl"),
-    "decode.criterion": tuple(gates()),
-    "decode.side": get_args(Side),
-}
 TAU, RATIO = "decode.tau", "decode.tau.ratio"  # a threshold, or the replacement ratio it is to reach
 SHARES = ("replacement_ratio", "changed_ratio", "truncated_share", "no_box_share")
 _PASS = re.compile(r"pass_at_([0-9]+)")
@@ -59,29 +50,33 @@ class Wilcoxon(Spec, frozen=True):
     startup: int = Field(default=5, ge=2)
 
 
-class SweptPair(Pair, frozen=True):
-    """A pair with the name by which points and tables know it."""
+class Pruner(Spec, frozen=True):
+    """How trials are ended early."""
 
-    name: str = ""
-
-    @property
-    def pair(self) -> Pair:
-        """Return the pair alone, as everybody else knows it."""
-        return Pair(**self.model_dump(exclude={"name"}))
+    wilcoxon: Wilcoxon
 
 
-def _read_pairs(value: Any) -> tuple[str | SweptPair, ...]:
-    """Read one pair or several; a name stays a name, by which points are known."""
+def _read_pairs(value: Any) -> dict[str, Any]:
+    """Read one pair or several, by the name that points and tables know each by.
+
+    Raises:
+        UserError: one is refused, or two have one name.
+    """
     if isinstance(value, Mapping) and isinstance(value.get("rl"), list | tuple):  # a training's checkpoints
         found = trajectory_of([str(name) for name in value["rl"]], {key: value[key] for key in value if key != "rl"})
-        return tuple(SweptPair(**each.pair.model_dump(), name=each.name) for each in found)
-    return tuple(_read_pair(each) for each in (value if isinstance(value, list | tuple) else [value]))
+        each = [(one.name, one.pair) for one in found]
+    else:
+        each = [_read_pair(one) for one in (value if isinstance(value, list | tuple) else [value])]
+    names = [name for name, _ in each]
+    if len(set(names)) < len(names):
+        raise UserError(f"pair: {', '.join(names)} has one name twice")
+    return dict(each)
 
 
-def _read_pair(given: Any) -> str | SweptPair:
+def _read_pair(given: Any) -> tuple[str, Any]:
     """Read a name, a folder, which gives the pair its name, `NAME=PLACE`, or a pair's fields and its `name`."""
-    if isinstance(given, SweptPair) or given == TINY or preset(given) is not None:
-        return given
+    if given == TINY or preset(given) is not None:
+        return given, preset(given) or given
     name, place = "", given
     if isinstance(given, Mapping):
         name, place = str(given.get("name") or ""), {key: given[key] for key in given if key != "name"}
@@ -91,7 +86,15 @@ def _read_pair(given: Any) -> str | SweptPair:
     if isinstance(pair, str):
         raise UserError(f"pair={given!r} is refused: {pair!r} has a name; accepted: {pair}")
     named = Path(place).expanduser().resolve() / "rl" if isinstance(place, str) and not name else Path(pair.rl)
-    return SweptPair(**pair.model_dump(), name=name or model_name(str(named)))
+    return name or model_name(str(named)), pair
+
+
+def _write_pairs(pairs: Mapping[str, Pair | str]) -> list[Any]:
+    """Write pairs as `_read_pairs` reads them: by name alone where that says all."""
+    return [
+        name if pair in (name, preset(name)) or isinstance(pair, str) else {"name": name, **pair.model_dump()}
+        for name, pair in pairs.items()
+    ]
 
 
 def _read_references(value: Any) -> tuple[Decoding, ...]:
@@ -164,11 +167,13 @@ class SweepSpec(Presentation, Search, frozen=True):
     """
 
     called: ClassVar[str] = Search.called
-    accepted: ClassVar[tuple[str, ...]] = PARAMETERS
+    by_ratio: ClassVar[str] = TAU
     grows: ClassVar[tuple[str, ...]] = ("references", "samplings")
 
     kind: Literal["decode"] = "decode"
-    pair: Annotated[tuple[str | SweptPair, ...], BeforeValidator(_read_pairs)] = (TINY,)
+    pair: Annotated[dict[str, NamedPair], BeforeValidator(_read_pairs), PlainSerializer(_write_pairs)] = Field(
+        default_factory=lambda: {TINY: TINY}
+    )
     tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)]
     limit: int | None = Field(default=None, ge=1)
     confirm: Confirmation | None = None
@@ -176,17 +181,22 @@ class SweepSpec(Presentation, Search, frozen=True):
     decode: Annotated[dict[str, Any], BeforeValidator(_read_decode)] = Field(default_factory=dict)
     references: Annotated[tuple[Decoding, ...], BeforeValidator(_read_references)] = ()
     samplings: tuple[OtherSampling, ...] = ()
-    pruner: Annotated[Wilcoxon | None, BeforeValidator(lambda v: read_pruner(v, "wilcoxon", Wilcoxon))] = None
+    pruner: Annotated[Pruner | None, BeforeValidator(read_pruner)] = None
     equal_forwards: bool = False
     engine: EngineSpec = Field(default_factory=EngineSpec)
     golds: GoldVersion = PUBLISHED
     data_dir: str | None = None
     include_path: Place | None = None
 
-    @property
-    def choices(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the parameters that are names, with all of these."""
-        return CHOICES
+    @classmethod
+    def tried(cls) -> Mapping[str, FieldInfo]:
+        """Return what a decoding can be asked with, a loaded criterion's own parameters among it."""
+        return {f"decode.{name}": info for name, info in Decoding.options().items()}
+
+    @classmethod
+    def choices(cls, name: str) -> tuple[Any, ...]:
+        """Return all that a parameter can be; none where it is a number or a text."""
+        return tuple({"decode.mode": modes(), "decode.criterion": gates()}.get(name) or super().choices(name))
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -196,7 +206,7 @@ class SweepSpec(Presentation, Search, frozen=True):
     @property
     def pairs(self) -> dict[str, Pair | str]:
         """Return the pairs by name; `harness.tiny.checkpoints` knows the one called `tiny`."""
-        return {pair_name(p): (preset(p) or p) if isinstance(p, str) else p.pair for p in self.pair}
+        return dict(self.pair)
 
     @property
     def extrapolates(self) -> bool:
@@ -206,7 +216,7 @@ class SweepSpec(Presentation, Search, frozen=True):
     @property
     def matched(self) -> bool:
         """Tell whether thresholds are asked for by the replacement ratio they reach."""
-        return TAU in self.parameters and self.parameters[TAU].ratio is not None
+        return isinstance(self.parameters.get(TAU), Ratio)
 
     def decoding(self, point: Mapping[str, Any], tau: float | None = None) -> Decoding:
         """Return the decoding of a point; `tau` where the point names a ratio. gamma = 0 is plain replacement.
@@ -215,7 +225,7 @@ class SweepSpec(Presentation, Search, frozen=True):
             UserError: the point contradicts itself.
         """
         fields = {"mode": "extrapolate" if self.extrapolates else "replace", **self.decode}
-        fields |= {name.removeprefix("decode."): point[name] for name in PARAMETERS if name in point}
+        fields |= {name.removeprefix("decode."): point[name] for name in self.parameters if name in point}
         if tau is not None:
             fields["tau"] = tau
         if fields["mode"] == "extrapolate" and not fields.get("gamma"):
@@ -254,10 +264,6 @@ class SweepSpec(Presentation, Search, frozen=True):
         asked["sampling"] = Sampling(**asked["sampling"].model_dump())  # all of it, whatever a task of lm-eval's says
         return parse(EvalSpec, asked)
 
-    def plain(self) -> dict[str, Any]:
-        """Return the sweep as plain values with its defaults filled in; `parse` restores it."""
-        return {**super().plain(), "pruner": {"wilcoxon": self.pruner.model_dump()} if self.pruner else "none"}
-
     def check(self) -> None:
         """Refuse what one field alone cannot tell.
 
@@ -266,12 +272,9 @@ class SweepSpec(Presentation, Search, frozen=True):
         """
         if not self.tasks:
             raise UserError("the sweep has no tasks")
-        check_search(self)
+        super().check()
         for decoding, sampling in self.drawn_otherwise:
             check_together(decoding, sampling)
-        names = [pair_name(pair) for pair in self.pair]
-        if len(set(names)) < len(names):
-            raise UserError(f"pair: {', '.join(names)} has one name twice")
         for what in (*(m.name for m in self.metric), *self.constraints):
             if all(map(is_benchmark, self.tasks)):  # those of lm-eval's tasks are known when they are loaded
                 check_metric(what, metric_names(self.sampling.samples), self.sampling.samples)
@@ -294,38 +297,8 @@ class SweepSpec(Presentation, Search, frozen=True):
             raise UserError(f"method={self.method} searches one pair; accepted with several: {', '.join(LISTED)}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a threshold of the unusual sign is said once it is decoded
-            for point in covering_points(self, {TAU: RATIO} if self.matched else {}):
+            for point in self.covering():
                 check_together(self.decoding(point, 0.0 if RATIO in point else None), self.sampling)
-
-    @classmethod
-    def parameter(cls, name: str, value: Any) -> Parameter:
-        """Read one entry of `parameters`, its choices known.
-
-        Raises:
-            UserError: it is refused.
-        """
-        where = f"parameters.{name}"
-        parameter = parameter_of(where, value, numeric=name in NUMBERS)
-        if parameter.ratio is not None and name != TAU:
-            raise UserError(f"{where}.ratio is refused; accepted for {TAU} only")
-        if parameter.listed is None and name not in NUMBERS:
-            known = f" out of {', '.join(CHOICES[name])}" if name in CHOICES else ""
-            raise UserError(f"{where} has a range; accepted: values{known}")
-        for each in parameter.listed or ():
-            word = split(str(each)) if name == "decode.criterion" else {"criterion": each}
-            own = name == "decode.criterion" and own_criterion(str(word["criterion"])) is not None
-            if name in CHOICES and word["criterion"] not in CHOICES[name] and not own:
-                raise unknown(where, each, CHOICES[name])
-            if word.get("side", "below") not in get_args(Side):
-                raise unknown(f"the side of {where}", word["side"], get_args(Side))
-        if parameter.ratio is not None and not all(0 < r < 1 for r in parameter.ratio):
-            raise UserError(f"{where}.ratio={list(parameter.ratio)} is refused; accepted: fractions between 0 and 1")
-        return parameter
-
-
-def pair_name(pair: str | SweptPair) -> str:
-    """Return the name of a pair: its preset's, or its own."""
-    return pair if isinstance(pair, str) else pair.name
 
 
 def metric_names(samples: int) -> tuple[str, ...]:

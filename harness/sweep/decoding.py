@@ -22,7 +22,7 @@ from harness.markdown import interval
 from harness.records import RecordStore
 from harness.spec import Decoding, Sampling
 from harness.spec.search import LISTED
-from harness.spec.sweep import SHARES, SweepSpec
+from harness.spec.sweep import RATIO, SHARES, SweepSpec
 from harness.sweep.base import Sweep
 from harness.sweep.confirm import confirm
 from harness.sweep.decodings import decoding_of, metrics, references, sampling_of
@@ -118,9 +118,13 @@ class Decodings(Sweep[SweepSpec]):
         return self.folder.results_of(trial.results)
 
     def is_current(self, trial: Trial) -> bool:
-        """Tell whether results are there, and of the benchmarks and graders as they are now."""
+        """Tell whether results are there, and of the benchmarks, graders and criteria as they are now."""
         now = {each.name: each for each in preflight_of(self.spec).values()}
-        results = self.results(trial)
+        results, point = self.results(trial), trial.point
+        for each in results or ():
+            tau = each.decoding.tau if RATIO in point else None
+            if "reference" not in point and each.decoding != self.spec.decoding(point, tau):  # its own file has changed
+                return False
         return results is not None and all(_is_of(each, now[each.task]) for each in results)
 
     def describe(self, point: Point, results: Sequence[EvalResult]) -> list[str]:
@@ -171,8 +175,8 @@ class Decodings(Sweep[SweepSpec]):
         All points still alive decode a chunk together. Problems come in one order, shuffled by the sweep's seed, the
         same for every point, so that a point is compared on the very problems it has.
         """
-        pruner = self.spec.pruner
-        assert pruner is not None
+        assert self.spec.pruner is not None
+        pruner = self.spec.pruner.wilcoxon
         jobs: dict[Decoding, list[Job]] = {decoding: [] for decoding in by}
         for job in jobs_of(self.spec.evaluation(pair, list(by)), engine):
             jobs[job.decoding].append(job)

@@ -10,7 +10,7 @@ lock, workers/                     who runs it, and what its workers print
 """
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from harness.errors import DamagedError, UserError
 from harness.evals import EvalResult
 from harness.evals.foreign import read_result
 from harness.files import make_folder, write_file
+from harness.policy.own import not_loaded
 from harness.spec import read_yaml
 from harness.spec.presentation import DEFAULT_GRADER
 from harness.spec.search import Search
@@ -57,15 +58,16 @@ class SweepFolder:
         """Return the sweep this folder belongs to; None for a new one.
 
         Raises:
-            UserError: its `sweep.yaml` cannot be read.
+            UserError: its `sweep.yaml` cannot be read, or names a criterion of somebody's own that nobody has named.
         """
         if not self.spec.is_file():
             return None
-        data = dict(read_yaml(self.spec))
-        pairs = [data["pair"]] if isinstance(data.get("pair"), Mapping) else data.get("pair") or ()
-        for each in pairs:
-            if isinstance(each, dict) and "name" not in each:  # it was always the last part of RL's path
-                each["name"] = str(each.get("rl")).rstrip("/").split("/")[-1]
+        data = read_yaml(self.spec)
+        if own := not_loaded(data):
+            raise UserError(
+                f"sweep={str(self.path)!r} has criterion={own[0]!r}, which is loaded only where you name it; accepted: "
+                "the file that the sweep was run from, in place of its name"
+            )
         return load(data)
 
     def settle(self, spec: Search, *, extend: bool = False) -> Search:
@@ -132,7 +134,7 @@ def _identity(spec: Search) -> dict[str, Any]:
         data["engine"] = {name: value for name, value in data["engine"].items() if name not in FREE_ENGINE}
     if "pair" in data:  # what a pair is called changes no token
         data["pair"] = [{**each, "name": None} if isinstance(each, dict) else each for each in data["pair"]]
-    if "grader" in data:  # it was always said once; results of another grader are refused where trials are read
+    if "grader" in data:  # results of another grader are made again where trials are read
         data["grader"] = data["grader"] or DEFAULT_GRADER
     return data
 
@@ -148,8 +150,7 @@ def _adds_points(old: Search, new: Search) -> bool:
     if old.method == "grid":
         for name, parameter in old.parameters.items():
             other = new.parameters[name]
-            same_kind = (parameter.values is None) == (other.values is None)
-            if not same_kind or not set(parameter.listed or ()) <= set(other.listed or ()):
+            if type(parameter) is not type(other) or not set(parameter.listed) <= set(other.listed):
                 return False
         parameters = old.parameters
     else:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from harness.spec import Decoding, Sampling
-from harness.spec.search import Parameter, Search
-from harness.spec.sweep import RATIO
+from harness.spec.search import Parameter, Range, Search
 
 Point = dict[str, Any]  # pair, and a value by parameter name; `decode.tau.ratio` where the threshold is to be found
 
@@ -33,11 +32,6 @@ def listed_points(spec: Search) -> list[Point]:
     return [{"pair": pair, **point} for pair in spec.pairs for point in drawn]
 
 
-def names(spec: Search) -> dict[str, Parameter]:
-    """Return the parameters by the names that points and studies use."""
-    return {RATIO if p.ratio is not None else name: p for name, p in spec.parameters.items()}
-
-
 def reference(pair: str, decoding: Decoding, sampling: Sampling | None = None) -> Point:
     """Return a reference as a point of the study of references; `sampling` where it is not the sweep's own."""
     drawn = {} if sampling is None else {"sampling": sampling.model_dump(mode="json")}
@@ -45,13 +39,13 @@ def reference(pair: str, decoding: Decoding, sampling: Sampling | None = None) -
 
 
 def _grid(spec: Search) -> Iterator[Point]:
-    every = names(spec)
-    for values in product(*(parameter.listed or () for parameter in every.values())):
+    every = spec.varied()
+    for values in product(*(parameter.listed for parameter in every.values())):
         yield dict(zip(every, values, strict=True))
 
 
 def _draw(spec: Search) -> list[Point]:
-    every = names(spec)
+    every = spec.varied()
     units, wanted = _units(spec, len(every)), spec.run_cap or 0
     found: dict[str, Point] = {}
     for _, row in zip(range(100 * wanted), units, strict=False):  # a small space runs out of new points
@@ -77,8 +71,8 @@ def _units(spec: Search, width: int) -> Iterator[np.ndarray]:
 
 def _at(parameter: Parameter, unit: float) -> Any:
     """Return the value at a place between 0 and 1; of a range with four significant digits, which is enough."""
-    if parameter.listed is not None:
+    if not isinstance(parameter, Range):
         return parameter.listed[int(unit * len(parameter.listed))]
-    low, high = parameter.range
+    low, high = parameter.min, parameter.max
     value = low * (high / low) ** unit if parameter.log else low + (high - low) * unit
     return float(f"{value:.4g}")

@@ -135,7 +135,9 @@ def _forget_the_outdated(sweep: Sweep[Any]) -> None:
     """Have points be done again whose results are missing, or of a benchmark that has changed."""
     for trial in sweep.trials.complete():
         if not sweep.is_current(trial):
-            sweep.say(f"trial {trial.number}: its results are missing, or of other problems or grading; made again")
+            sweep.say(
+                f"trial {trial.number}: its results are missing, or of other problems, grading or criteria; made again"
+            )
             sweep.trials.forget(trial)
 
 

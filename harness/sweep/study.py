@@ -18,9 +18,9 @@ from optuna.trial import TrialState, create_trial
 
 from harness.errors import DamagedError, UserError
 from harness.spec import yaml_mapping
-from harness.spec.search import LISTED, Search
+from harness.spec.search import LISTED, Range, Search
 from harness.sweep.folder import SweepFolder, check, dump
-from harness.sweep.points import Point, key, names
+from harness.sweep.points import Point, key
 from harness.sweep.specs import load
 from harness.sweep.trials import Trial
 
@@ -58,15 +58,7 @@ class Study:
             self._study.sampler = _sampler(spec, len(self._trials()) + 1000 * worker)
         except UserError:
             raise
-        except (
-            ArithmeticError,
-            AssertionError,
-            AttributeError,
-            LookupError,
-            RecursionError,
-            TypeError,
-            ValueError,
-        ) as e:
+        except _UNREADABLE as e:
             reason = f"{type(e).__name__}: {' '.join(str(e).split())[:160]}"
             raise DamagedError(
                 f"{where} is damaged, or was not written by Optuna ({reason}); move it away and run the sweep again: "
@@ -108,9 +100,9 @@ class Study:
                 break
             trial = self._study.ask()
             point: Point = {"pair": next(iter(spec.pairs))}
-            for name, parameter in names(spec).items():
-                if parameter.listed is None:
-                    point[name] = trial.suggest_float(name, *parameter.range, log=parameter.log)
+            for name, parameter in spec.varied().items():
+                if isinstance(parameter, Range):
+                    point[name] = trial.suggest_float(name, parameter.min, parameter.max, log=parameter.log)
                 else:
                     point[name] = trial.suggest_categorical(name, list(parameter.listed))
             if len(spec.pairs) > 1:
@@ -165,13 +157,13 @@ class Study:
         Its categories cannot grow: of names those that any sweep may have.
         """
         found: dict[str, BaseDistribution] = {}
-        for name, parameter in names(self._spec).items():
-            values, choices = parameter.listed or (), self._spec.choices.get(name, ())
-            if parameter.listed is None:
-                found[name] = FloatDistribution(*parameter.range, log=parameter.log)
+        for name, parameter in self._spec.varied().items():
+            values = parameter.listed
+            if isinstance(parameter, Range):
+                found[name] = FloatDistribution(parameter.min, parameter.max, log=parameter.log)
             elif all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
                 found[name] = FloatDistribution(min(map(float, values)), max(map(float, values)))
-            elif point[name] in choices:
+            elif point[name] in (choices := self._spec.choices(name)):
                 found[name] = CategoricalDistribution(choices)
         return found
 

@@ -20,7 +20,7 @@ from harness.spec.stored import Name, Number, Stored, check_stored, read_mapping
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.folder import SweepFolder
 from harness.sweep.matched import MatchedTau, is_uniform, tau_for
-from harness.sweep.points import listed_points, names
+from harness.sweep.points import listed_points
 
 EVENTS = 400  # replaced tokens by which a threshold is refined: their number is known to 5 %
 Taus = dict[tuple[str, float], MatchedTau]  # by criterion, in a decoding's words, and wanted ratio
@@ -33,13 +33,13 @@ def wanted(spec: SweepSpec) -> dict[tuple[str, float], Decoding]:
     """
     if not spec.matched:
         return {}
-    every = names(spec)
+    every = spec.varied()
     varied = [f"decode.{name}" for name in ("criterion", *parameters()) if f"decode.{name}" in every]
-    searched = [dict(zip(varied, values, strict=True)) for values in product(*(every[n].listed or () for n in varied))]
+    searched = [dict(zip(varied, values, strict=True)) for values in product(*(every[n].listed for n in varied))]
     asked = [spec.decoding(point, 0.0) for point in listed_points(spec) or searched]  # a search may propose any
     found: dict[tuple[str, float], Decoding] = {}
     for decoding in asked:
-        for ratio in every[RATIO].ratio or ():
+        for ratio in every[RATIO].listed:
             found.setdefault((decoding.criterion, ratio), decoding)
     return found
 

@@ -1,6 +1,5 @@
 """Failures of vLLM's start in one sentence: texts as its processes print them, and what becomes of them."""
 
-import logging
 import os
 import subprocess
 import sys
@@ -8,10 +7,9 @@ from textwrap import dedent
 
 import pytest
 
-from harness.decode.vllm_pair.output import Output, tell
-from harness.decode.vllm_pair.start import _told, cause_of, explain
+from harness.decode.vllm_pair.start import Log, cause_of, explain
 from harness.decode.weights import PICKLE
-from harness.progress import Entry, say
+from harness.watch import owning
 
 FAILED = RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}")
 ARGUMENTS = {"gpu_memory_utilization": 0.9, "tensor_parallel_size": 1, "max_num_seqs": 256}
@@ -125,60 +123,41 @@ def test_the_sentence_says_what_would_be_accepted(cause, sentence):
     assert explain(cause, ARGUMENTS) == sentence
 
 
-def test_what_is_printed_meanwhile_goes_to_the_file_and_tells_the_phase(capfd):
-    output, current = Output(), Entry("starting vLLM")
-    print("before")
-    with output.catch(current):
-        subprocess.run(
-            [sys.executable, "-c", "import os; os.write(1, b'one\\n'); os.write(2, b'a bar:  50%|##  |\\r')"]
-        )
-        os.system("echo two >&2")
-        say("said meanwhile")
-    print("after")
-    shown = capfd.readouterr()
-    assert output.path.read_text().split("\n")[0] == "one"
-    assert output.text().endswith("two\n")
-    assert shown.out == "before\nafter\n"
-    assert shown.err == "said meanwhile\n"
-    assert current.word == "a bar: 50%|## |"
-    output.discard()
-    assert not output.path.exists()
+OWNER = """
+import multiprocessing, os, sys
+from pathlib import Path
+from harness.watch import end_with_parent, owning
+
+def child():
+    end_with_parent()
+    os.write(1, b"one\\n")
+    print("(EngineCore pid=7) INFO 11-22 10:00:00 [core.py:1]  two", file=sys.stderr)
+
+if __name__ == "__main__":
+    with owning(Path(sys.argv[1])):
+        process = multiprocessing.get_context("spawn").Process(target=child)
+        process.start()
+        process.join()
+    print("three")
+"""
 
 
-def test_a_line_of_vllms_log_tells_the_phase():
-    current = Entry("starting vLLM")
-    for line, name in (
-        ("INFO 11-22 10:00:00 [gpu_model_runner.py:5039] Starting to load model Qwen/Qwen3...", "loading"),
-        ("Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:01<00:01]", "loading"),
-        ("(EngineCore pid=7) INFO [backends.py:1166] Dynamo bytecode transform time: 4.1 s", "compiling"),
-        ("Warming up model for the compilation...", "compiling"),
-        ("Capturing CUDA graphs (mixed prefill-decode, PIECEWISE):   0%|          | 0/67", "warming up"),
-        ("something else", "warming up"),
-    ):
-        tell(current, line)
-        assert current.name == name
-
-
-def test_what_vllm_logs_in_this_process_tells_the_phase_though_it_sets_up_its_logging_anew(monkeypatch, capfd):
-    logs = pytest.importorskip("vllm.logger", reason="vLLM is not installed")
-    monkeypatch.setenv("VLLM_LOGGING_LEVEL", "ERROR")
-    current, log = Entry("starting vLLM"), logging.getLogger("vllm.v1.worker")
-    with _told(current, None):
-        log.info("Starting to load model x...")
-        assert current.name == "loading"
-        logs._configure_vllm_root_logger()
-        log.info("Warming up model for the compilation...")
-        assert current.name == "compiling"
-    log.info("Capturing CUDA graphs")
-    assert current.name == "compiling"
-    assert capfd.readouterr().err == ""
+def test_what_an_engines_processes_print_goes_to_its_log(tmp_path):
+    (tmp_path / "owner.py").write_text(OWNER)
+    log = Log()
+    done = subprocess.run([sys.executable, tmp_path / "owner.py", log.path], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("three\n", "")
+    assert log.text().startswith("one\n")
+    assert log.last() == "two"
+    log.discard()
+    assert not log.path.exists()
 
 
 def test_a_file_that_is_kept_stays():
-    output = Output()
-    path = output.keep("why")
-    output.discard()
-    del output
+    log = Log()
+    path = log.keep("why")
+    log.discard()
+    del log
     assert path.read_text() == "why"
     path.unlink()
 

@@ -155,3 +155,44 @@ def test_names_are_found_wherever_a_person_writes_them(margin):
         OWN.clear()
         load_named(given)
         assert "margin.py:Margin" in OWN
+
+
+SWEEP = """
+name: margin
+tasks: [tiny_easy]
+limit: 2
+sampling: {samples: 1, max_tokens: 40}
+decode: {criterion: "margin.py:Margin", tau: 1e0}
+parameters: {decode.places: {values: [1, 2]}}
+engine: {backend: transformers}
+"""
+
+
+def test_a_sweep_varies_its_parameters_and_decodes_anew_where_its_file_has_changed(margin, tmp_path, monkeypatch):
+    from harness.cli.sweep import read
+    from harness.sweep.base import Places
+    from harness.sweep.folder import SweepFolder
+    from harness.sweep.run import run_sweep
+
+    (tmp_path / "margin.yaml").write_text(SWEEP)
+
+    def run():
+        spec = read("margin.yaml", [])
+        run_sweep(spec, Places.under(tmp_path, records=None, track=False), say=said.append)
+        return spec
+
+    said = []
+    spec = run()
+    assert [spec.decoding(point).label() for point in spec.covering()] == ["replace τ1 margin/1", "replace τ1 margin/2"]
+    summary = (tmp_path / "sweeps/margin/summary.md").read_text()
+    assert "margin/1" in summary and "margin/2" in summary
+    said.clear()
+    run()
+    assert not any("made again" in line for line in said)
+    OWN.clear()
+    monkeypatch.setenv(VARIABLE, "[]")
+    with pytest.raises(UserError, match=r"'margin\.py:Margin', which is loaded only where you name it"):
+        SweepFolder.of(spec, tmp_path).stored()
+    margin.write_text(EXAMPLE.replace("best[:, -1]", "best[:, -1] + 0.1"))
+    run()
+    assert sum("made again" in line for line in said) == 2

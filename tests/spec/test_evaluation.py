@@ -92,7 +92,7 @@ def test_what_is_asked_has_one_hash_in_any_process():
         ({"decodings": ["rl", "rl"]}, "rl is asked for twice"),
         ({"decodings": []}, "decodings is empty"),
         ({"pair": "dapo32b"}, "pair='dapo32b' is not known; .*did you mean 'dapo-32b'"),
-        ({"pair": {"base": "x"}}, "pair.rl is missing"),
+        ({"pair": {"base": "x"}}, "only half a pair: give pretrained="),
         ({"pair": {"bsae": "x", "rl": "y"}}, "key of pair='bsae' is not known; .*did you mean 'base'"),
         ({"grader": "robst"}, "grader='robst' is not known; .*did you mean 'robust'"),
         ({"limit": 0}, "limit=0 is refused"),

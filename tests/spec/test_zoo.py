@@ -7,7 +7,6 @@ from harness.errors import UserError
 from harness.spec import Pair, find_pair, load_eval, parse, preset, zoo
 from harness.spec.pair import pair_of
 from harness.spec.published import KNOWN
-from harness.spec.sweep import pair_name
 from harness.spec.zoo import FILE, ZooPair
 from harness.sweep.specs import load
 
@@ -83,5 +82,5 @@ def test_names_work_wherever_a_pair_is_named():
         "metric": {"name": "avg_at_32", "goal": "maximize"},
     }  # fmt: skip
     found = load(sweep)
-    assert [pair_name(each) for each in found.pair] == sweep["pair"]
+    assert list(found.pair) == sweep["pair"]
     assert [each.rl[-3:] for each in found.pairs.values()] == ["700", "800"]

@@ -18,7 +18,7 @@ from harness.sweep.points import key, listed_points
 from harness.sweep.run import run_sweep
 from harness.sweep.specs import load
 from harness.sweep.training.estimate import estimate
-from harness.sweep.training.spec import PARAMETERS, Median
+from harness.sweep.training.spec import Median, Pruner, TrainingSweep
 from harness.sweep.training.summary import summarise
 from harness.sweep.training.trial import folder_of
 from harness.sweep.trials import Trials
@@ -41,8 +41,8 @@ def train(**parts):
         ({"parameters": {"train.alhpa": {"values": [1]}}}, "did you mean 'train.alpha'?"),
         ({"parameters": {"decode.tau": {"values": [-1]}}}, "key of parameters='decode.tau' is not known"),
         ({"parameters": {"train.alpha": {"values": [20]}}}, "dapo.alpha=20.0 is refused"),
-        ({"parameters": {"train.alpha": {"ratio": [0.1]}}}, "accepted: values, or min and max"),
-        ({"parameters": {"train.prompts": {"min": 4, "max": 8}}}, "parameters.train.prompts has a range"),
+        ({"parameters": {"train.alpha": {"ratio": [0.1]}}}, "accepted: values, min, max, log"),
+        ({"parameters": {"train.prompts": {"min": 4, "max": 8}}}, "key of parameters.train.prompts='min' is not known; accepted: values"),
         (
             {"parameters": {"train.prompts": {"values": [16, 5]}, "train.samples": {"values": [3]}}, **train(dapo={})},
             "minibatches=4 does not divide prompts x samples = 15",
@@ -57,7 +57,7 @@ def train(**parts):
         (train(dapo={"alpha": 0.1}), "alpha=0.1 has no effect with method='none'"),
         (train(validation={"tasks": []}), "train.validation.tasks is missing"),
         ({"metric": "avg_at_32"}, "metric='avg_at_32' is not known; accepted: avg_at_2"),
-        ({"pruner": "wilcoxon"}, "pruner='wilcoxon' is not known; accepted: none, median"),
+        ({"pruner": "wilcoxon"}, "key of pruner='wilcoxon' is not known; accepted: median"),
         ({"pruner": "median"}, "give train.validation.every in steps"),
         (
             {"train": {"preset": "qwen25-math-7b", "validation": {"tasks": ["aime24"]}}, "pruner": "median"},
@@ -84,7 +84,7 @@ def test_a_point_is_what_rlvr_dir_train_would_train_and_the_reference_is_plain()
 
 
 def test_every_setting_but_the_seed_and_the_grader_can_be_a_parameter():
-    assert {name.removeprefix("train.") for name in PARAMETERS} == set(DapoSettings.model_fields) - {"seed", "grader"}
+    assert {name.removeprefix("train.") for name in TrainingSweep.tried()} == set(DapoSettings.model_fields) - {"seed", "grader"}
     spec = sweep(
         **TRAIN, parameters={"train.dynamic_sampling": {"values": [True, False]}, "train.delta": {"values": ["1e1"]}}
     )
@@ -317,7 +317,7 @@ def test_a_point_behind_the_median_is_pruned_at_a_validation(host, tmp_path):
 def test_a_validation_that_verl_makes_on_the_way_ends_no_sweep(tmp_path):
     """Its lines have neither tokens nor truncation."""
     spec = load(read_yaml(sweeps_dir() / "reweight.yaml"))
-    pruned = spec.model_copy(update={"pruner": Median()})
+    pruned = spec.model_copy(update={"pruner": Pruner(median=Median())})
     look = open_sweep(pruned, Places.under(tmp_path, track=False))._watch(listed_points(spec)[0], spec.plain_dapo)
     scores = {"aime24": {"avg": 0.25, "samples": 32, "pass": 0.5}, "amc": {"avg": 0.75, "samples": 32, "pass": 1.0}}
     look(0, {"step": 5, "validation": scores})

@@ -16,14 +16,23 @@ from harness.decode.expo import groups_of_expo
 from harness.decode.plan import Plan, broken_logits, plan_requests, rollout
 from harness.decode.power import is_power
 from harness.decode.precision import exact_float32
-from harness.decode.progress import Progress
+from harness.decode.progress import Progress, reporting
 from harness.decode.trace import MAX_TOP, columns
 from harness.decode.types import BrokenLogits, Request, Rollout
 from harness.decode.vllm_pair import batch_invariance, channel
-from harness.decode.vllm_pair.output import Output
 from harness.decode.vllm_pair.plugin import ARCHITECTURE
 from harness.decode.vllm_pair.self_test import TestedPair, self_test
-from harness.decode.vllm_pair.start import LEVEL, QUIET, clean_up, in_process, lost, on_cpu, prepare, start_vllm
+from harness.decode.vllm_pair.start import (
+    LEVEL,
+    QUIET,
+    Log,
+    clean_up,
+    in_process,
+    lost,
+    on_cpu,
+    prepare,
+    start_vllm,
+)
 from harness.errors import UserError
 from harness.policy.gates import GateError
 from harness.policy.trace import FACTS
@@ -85,7 +94,7 @@ class VllmPair(TestedPair):
         self._generating = False
         self._llm: Any = None
         self._engine: Any = None
-        self._output: Output | None = None
+        self._log: Log | None = None
         self._eager = bool(spec.enforce_eager)
         self._lost = False  # whether vLLM's processes ended by themselves
         self.self_test = "off"
@@ -104,14 +113,14 @@ class VllmPair(TestedPair):
         self._eager = self._starts_eager()
         arguments = self._arguments()
         with phase("loading vLLM"):
-            self._output = prepare(self.spec)
+            self._log = prepare(self.spec)
         if _open_here and in_process():
             raise UserError(
                 "backend='vllm': another vLLM engine is open in this process, which can hold one; close it first"
             )
         if on_cpu() and not in_process() and self.spec.tensor_parallel_size == 1:
             arguments.setdefault("distributed_executor_backend", ALONE)
-        self._llm = start_vllm(self.make_llm, arguments, self._output)
+        self._llm = start_vllm(self.make_llm, arguments, self._log)
         self._engine, self._lost = self._llm.llm_engine, False
         self._tell_room()
         if in_process():
@@ -310,40 +319,45 @@ class VllmPair(TestedPair):
         if self._generating:
             raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
         self._generating = True
-        bar = Progress.of(progress, total)
-        bar.now("prefilling")
         running: dict[str, Plan] = {}
         try:
-            while True:
-                while len(running) < 2 * self.spec.max_num_seqs and (plan := next(waiting, None)) is not None:
-                    running[self._submit(plan)] = plan
-                if not running:
-                    return
-                broken: _Broken | None = None
-                for output in self._step():
-                    plan = running.pop(output.request_id, None) if output.finished else None
-                    if plan is None:  # a plain vLLM request that somebody put beside ours
-                        continue
-                    try:
-                        done = self._rollout(plan, output.outputs[0])
-                    except _Broken as error:
-                        broken = error  # after the others of this step
-                        continue
-                    bar.now("generating")
-                    bar.finished(done)
-                    yield done
-                if broken is not None:
-                    raise broken
-                if progress and bar.looks:
-                    tokens = self._unfinished_tokens()
-                    bar.show(tokens)
-                    if tokens:
+            with reporting(progress, total) as bar:
+                bar.now("prefilling")
+                while True:
+                    while len(running) < 2 * self.spec.max_num_seqs and (plan := next(waiting, None)) is not None:
+                        running[self._submit(plan)] = plan
+                    if not running:
+                        return
+                    yield from self._finished(running, bar)
+                    if progress and bar.looks and (tokens := self._unfinished_tokens()):
+                        bar.show(tokens)
                         bar.now("generating")
         finally:
-            bar.close()
             self._generating = False
             if running and not self._lost:
                 self._engine.abort_request(list(running))
+
+    def _finished(self, running: dict[str, Plan], bar: Progress) -> Iterator[Rollout]:
+        """Take a step, and yield the rollouts that it has finished.
+
+        Raises:
+            _Broken: one of them is broken; after the others.
+        """
+        broken: _Broken | None = None
+        for output in self._step():
+            plan = running.pop(output.request_id, None) if output.finished else None
+            if plan is None:  # a plain vLLM request that somebody put beside ours
+                continue
+            try:
+                done = self._rollout(plan, output.outputs[0])
+            except _Broken as error:
+                broken = error
+                continue
+            bar.now("generating")
+            bar.finished(done)
+            yield done
+        if broken is not None:
+            raise broken
 
     def _step(self) -> list[Any]:
         """Take vLLM's next step and return what it has finished.
@@ -370,7 +384,7 @@ class VllmPair(TestedPair):
             raise UserError(f"{error}; responses that were finished before stand") from None
         except EngineDeadError as error:
             self._lost = True
-            raise lost(error, self._output) from None
+            raise lost(error, self._log) from None
 
     def sampling_params(self, plan: Plan, kind: Any = None) -> Any:
         """Return vLLM's `SamplingParams` of a plan: greedy, without a sampler of its own.
@@ -480,8 +494,8 @@ class VllmPair(TestedPair):
             if id(self) in _open_here:
                 _open_here.discard(id(self))
                 clean_up()
-        if self._output is not None:
-            self._output.discard()
+        if self._log is not None:
+            self._log.discard()
 
 
 def refuse(spec: EngineSpec) -> None:

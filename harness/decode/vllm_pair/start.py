@@ -1,25 +1,24 @@
 """Starts vLLM: quietly, and with any failure said in one sentence that names the cause.
 
 Where vLLM's core has a process of its own, the error that reaches us says no more than that it failed; the cause is
-among what that process printed. So that is kept, and read.
+among what that process printed. So that goes to a file, which is read, and kept where something failed.
 """
 
-import logging
 import os
 import re
 import signal
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from threading import Thread
 from typing import Any
+from weakref import finalize
 
 from harness.decode.types import EngineLost
-from harness.decode.vllm_pair.output import Output, tell
 from harness.decode.weights import PICKLE
 from harness.errors import UserError
-from harness.progress import Entry, phase
+from harness.progress import phase
 from harness.spec import EngineSpec
 from harness.watch import owning
 
@@ -38,7 +37,37 @@ _PASSED_ON = re.compile(r"initialization failed|[Ss]ee (root cause|stack trace)|
 _FOLLOWS = {"BrokenPipeError", "ConnectionResetError", "EOFError", "EngineDeadError", "KeyboardInterrupt", "SystemExit"}
 
 
-def prepare(spec: EngineSpec) -> Output | None:
+class Log:
+    """A file that an engine's processes print into. It is removed with this object, unless it is told to `keep`."""
+
+    def __init__(self) -> None:
+        file, name = tempfile.mkstemp(prefix="rlvr-dir-vllm-", suffix=".log")
+        os.close(file)
+        self.path = Path(name)
+        self._removal = finalize(self, self.path.unlink, missing_ok=True)
+
+    def text(self) -> str:
+        """Read all that was printed."""
+        return self.path.read_text(errors="replace")
+
+    def last(self) -> str:
+        """Return the end of what was printed last."""
+        lines = [line for line in re.split(r"[\r\n]+", self.text()) if line.strip()]
+        return " ".join(_PREFIX.sub("", lines[-1]).split())[:70] if lines else ""
+
+    def keep(self, text: str = "") -> Path:
+        """Leave the file for the user to read, with what this process knows at its end."""
+        with self.path.open("a") as file:
+            file.write(text)
+        self._removal.detach()
+        return self.path
+
+    def discard(self) -> None:
+        """Remove the file, unless it is kept."""
+        self._removal()
+
+
+def prepare(spec: EngineSpec) -> Log | None:
     """Import vLLM and settle how it starts processes; return where they will print, None where there will be none.
 
     On a CPU one process does everything, unless the user has said otherwise: no start-up cost, and scripts need no
@@ -64,7 +93,7 @@ def prepare(spec: EngineSpec) -> Output | None:
         os.environ.setdefault("VLLM_RPC_BASE_PATH", "/tmp")
     if (in_process() and spec.tensor_parallel_size == 1) or os.environ.get(LEVEL) != QUIET:
         return None  # the user has asked to see what vLLM logs
-    return Output()
+    return Log()
 
 
 def on_cpu() -> bool:
@@ -81,14 +110,14 @@ def in_process() -> bool:
     return not vllm.envs.VLLM_ENABLE_V1_MULTIPROCESSING
 
 
-def start_vllm(make: Callable[..., Any], arguments: dict[str, Any], output: Output | None) -> Any:
-    """Return `make(**arguments)`, a `vllm.LLM`; what its processes print goes to `output`, if there is one.
+def start_vllm(make: Callable[..., Any], arguments: dict[str, Any], log: Log | None) -> Any:
+    """Return `make(**arguments)`, a `vllm.LLM`; what its processes print goes to `log`, if there is one.
 
     Raises:
         UserError: vLLM does not start. It says why, what would be accepted, and where everything can be read.
     """
     try:
-        with phase("starting vLLM") as current, owning(), _told(current, output):
+        with phase("starting vLLM", log.last if log else ""), owning(log.path if log else None):
             llm = make(**arguments)
         _end_waits(llm.llm_engine.engine_core)
         return llm
@@ -98,54 +127,12 @@ def start_vllm(make: Callable[..., Any], arguments: dict[str, Any], output: Outp
         elif isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
             sentence = f"vllm_args: {error}"
         else:
-            cause = explain(cause_of(error, output.text() if output else ""), arguments)
-            log = (output or Output()).keep(traceback.format_exc())
-            sentence = f"vLLM does not start: {cause}; all that it said is in {log}"
+            cause = explain(cause_of(error, log.text() if log else ""), arguments)
+            path = (log or Log()).keep(traceback.format_exc())
+            sentence = f"vLLM does not start: {cause}; all that it said is in {path}"
     if in_process():  # here, where `error` no longer holds on to half an engine
         clean_up()
     raise UserError(sentence)
-
-
-@contextmanager
-def _told(current: Entry, output: Output | None) -> Iterator[None]:
-    """Tell from vLLM's log what it does; what is not meant for a file is not written for that."""
-    if output:
-        level = os.environ[LEVEL]
-        os.environ[LEVEL] = "INFO"  # of the processes that it starts
-        try:
-            with output.catch(current):
-                yield
-        finally:
-            os.environ[LEVEL] = level
-        return
-    from vllm import logger as logs
-
-    listener, logger = logging.Handler(logging.INFO), logging.getLogger("vllm")
-    listener.emit = lambda record: tell(current, record.getMessage())
-    name = "_configure_vllm_root_logger"
-    level, configure = logger.level, getattr(logs, name, None)
-
-    def listen() -> None:
-        nonlocal level
-        level = logger.level
-        logger.setLevel(min(level, logging.INFO) if level else logging.INFO)
-        logger.addHandler(listener)
-
-    def configure_and_listen(*given: Any) -> None:
-        assert configure is not None
-        configure(*given)
-        listen()
-
-    listen()
-    if configure is not None:  # vLLM 0.32 sets up its logging anew while it starts
-        setattr(logs, name, configure_and_listen)
-    try:
-        yield
-    finally:
-        if configure is not None:
-            setattr(logs, name, configure)
-        logger.removeHandler(listener)
-        logger.setLevel(level)
 
 
 def _end_waits(client: Any) -> None:
@@ -170,14 +157,14 @@ def _end_waits(client: Any) -> None:
     Thread(target=tell, name="rlvr-dir-core-lost", daemon=True).start()
 
 
-def lost(error: Exception, output: Output | None) -> EngineLost:
+def lost(error: Exception, log: Log | None) -> EngineLost:
     """Return the error for processes that ended while they decoded."""
-    cause = printed_cause(output.text()) if output else str(error)
+    cause = printed_cause(log.text()) if log else str(error)
     cause = cause or "they printed no error, as when they are killed or memory runs out"
-    log = f"; all that they said is in {output.keep()}" if output else ""
+    where = f"; all that they said is in {log.keep()}" if log else ""
     return EngineLost(
         f"vLLM's processes ended while they decoded: {cause}; what was recorded is kept, and the same command goes on "
-        f"from there{log}"
+        f"from there{where}"
     )
 
 

@@ -95,11 +95,11 @@ class Trainings(Sweep[TrainingSweep]):
             if not record.get("validation") or "reference" in point or training.backend != "trl":
                 return
             step, value = record["step"], metrics(spec, record["validation"])[goal.name]
-            if spec.pruner is None or step < spec.pruner.after or (seed, step) == (spec.seeds[-1], steps):
+            if spec.pruner is None or step < spec.pruner.median.after or (seed, step) == (spec.seeds[-1], steps):
                 return
             complete = self.trials.complete(references=False)
             others = [value for trial in complete for value in self._validations(trial, seed, step)]
-            if len(others) < spec.pruner.startup:
+            if len(others) < spec.pruner.median.startup:
                 return
             if value < (middle := median(others)) if goal.goal == "maximize" else value > (middle := median(others)):
                 raise _Pruned(seed=seed, step=step, value=value, median=middle)
