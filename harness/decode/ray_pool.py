@@ -13,19 +13,15 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
-from harness.decode.engine import single_engine
-from harness.decode.expo import decode_with_expo, groups_of_expo
-from harness.decode.pair_engine import expected_tokens
-from harness.decode.plan import Plan, plan_requests
-from harness.decode.power import is_power
+from harness.decode.engine import Engine, single_engine
+from harness.decode.plan import Plan
 from harness.decode.progress import Progress, reporting
 from harness.decode.ray_cluster import Cluster, quiet
 from harness.decode.ray_worker import Waiting, Worker
 from harness.decode.types import Request, Rollout
 from harness.errors import UserError
-from harness.progress import phase
 from harness.spec import EngineSpec, Pair
 
 DEATHS = 3  # a worker that dies so often without finishing a response in between is given up
@@ -58,8 +54,8 @@ class _Take:
         return ray.get(self.waiting.take.remote(self.worker, held))
 
 
-class RayEngines:
-    """`spec.workers` engines on Ray; implements `Engine`. `start` them, or let the first `generate` do so."""
+class RayEngines(Engine):
+    """`spec.workers` engines on Ray. `start` them, or let the first `generate` do so."""
 
     def __init__(self, pair: Pair, spec: EngineSpec) -> None:
         """Check the checkpoints and settings on this machine; neither Ray nor a model is started.
@@ -68,9 +64,9 @@ class RayEngines:
             UserError: as of the engine that each worker will open.
         """
         quiet()
-        self.pair, self.spec = pair, spec
         self._each = spec.replace(workers=1, ray_address=None)
-        self._one = single_engine(pair, self._each)  # never loaded: for prompts, checks and facts
+        self._one = single_engine(pair, self._each)  # never loaded: for its checks and facts
+        super().__init__(pair, spec, self._one.checkpoints)
         address = spec.ray_address or os.environ.get("RAY_ADDRESS")
         self._address = None if address == "local" else address
         self._cluster: Cluster | None = None
@@ -79,20 +75,6 @@ class RayEngines:
         self._calls: dict[Any, _Member] = {}  # who loads, or whose rollouts are awaited: one call a member at most
         self._waiting: Any = None  # the actor of `Waiting`, while something is generated
         self._failed = False
-
-    @property
-    def tokenizer(self) -> Any:
-        """The RL model's tokenizer, which both models share."""
-        return self._one.tokenizer
-
-    def chat_prompt(self, messages: list[dict[str, str]], *, add_generation_prompt: bool = True) -> str:
-        """Return the prompt text for a conversation, by the RL model's chat template; see `Engine.chat_prompt`."""
-        return self._one.chat_prompt(messages, add_generation_prompt=add_generation_prompt)
-
-    @property
-    def eos_token_ids(self) -> frozenset[int]:
-        """What ends a response: both models' end-of-text tokens."""
-        return self._one.eos_token_ids
 
     @property
     def pids(self) -> list[int]:
@@ -113,16 +95,21 @@ class RayEngines:
         Raises:
             UserError: Ray cannot be reached, has too few GPUs, an engine refuses, or workers differ.
         """
+        self.started = False  # one that was lost may be missing
+        super().start()
+
+    def load(self) -> None:
+        """Start workers; see `start`."""
         try:
             if not self._crew and not self._on_gpus():
+                self._one.work = self.work and self.work // self.spec.workers
                 self._each = self._one.settled()  # here, where it is said: workers do not know how much is asked
             missing = [number for number in range(self.spec.workers) if number not in self._crew]
             self._warn_of_a_queue(len(missing))
-            with phase("loading"):
-                for number in missing:
-                    self._hire(_Member(number))
-                while not self.pids:
-                    self._hear({})
+            for number in missing:
+                self._hire(_Member(number))
+            while not self.pids:
+                self._hear({})
         except BaseException:
             self.close()
             raise
@@ -133,28 +120,19 @@ class RayEngines:
         Raises:
             UserError: as `start` does; while it runs, every worker was lost again and again.
         """
-        plans = plan_requests(requests, self._one.checkpoints)
-        if any(map(is_power, plans)):
+        requests = list(requests)
+        modes = {request.decoding.mode for request in requests}
+        if "power" in modes:
             raise UserError(f"mode=power is refused with workers={self.spec.workers}; accepted: workers=1")
-        self._one.context.warn_of_cuts(plans)
-        self._one.work = expected_tokens(plans) // self.spec.workers
-        if self._one.pair.single or not groups_of_expo(plans):
-            self.start()
-            return self._generate(plans, progress)
-        if self._address is not None:
+        if "expo" in modes and self._address is not None and not self.pair.single:
             raise UserError(
                 f"mode=expo is refused with ray_address={self._address!r}: its weights are written on this machine; "
                 "accepted: a Ray of its own here (ray_address=local), or workers=1"
             )
-        settings = self.spec.replace(dtype=self._one.dtype, max_model_len=self._one.max_model_len)
+        return super().generate(requests, progress=progress)
 
-        def decode(own: list[Plan], bar: Progress) -> Iterator[Rollout]:
-            self.start()
-            return self._generate(own, bar)
-
-        return decode_with_expo(self, plans, progress, decode, lambda pair: RayEngines(pair, settings))
-
-    def _generate(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
+    def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
+        """Yield rollouts as they finish; see `Engine.decode`."""
         if self._waiting is not None:
             raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
         left = dict(enumerate(plans))
@@ -324,12 +302,6 @@ class RayEngines:
         if cluster is not None:
             cluster.close(keep_logs=self._failed)
         self._one.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _bare(plan: Plan, index: int) -> Request:

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from harness.decode.compat import other_shape
+from harness.decode.engine import Engine
 from harness.decode.lock_step import LockStep, as_known
 from harness.decode.memory import ModelShape, check_rows, check_weights
-from harness.decode.pair_engine import PairEngine
 from harness.decode.plan import Plan
 from harness.decode.precision import exact_float32
 from harness.decode.progress import Progress, reporting
@@ -24,7 +24,7 @@ from harness.progress import phase
 from harness.spec import EngineSpec, Pair
 
 
-class TransformersPair(PairEngine):
+class TransformersPair(Engine):
     """Both models as `transformers` causal language models on one device; implements `Engine`."""
 
     def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
@@ -122,7 +122,7 @@ class TransformersPair(PairEngine):
         return growing_cache()
 
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
-        """Yield rollouts as they finish, `max_num_seqs` requests at a time; see `PairEngine.decode`."""
+        """Yield rollouts as they finish, `max_num_seqs` requests at a time; see `Engine.decode`."""
         size = self._rows(plans)
         with reporting(progress, len(plans)) as bar:
             for start in range(0, len(plans), size):
@@ -164,7 +164,7 @@ class TransformersPair(PairEngine):
         return self.facts(backend="transformers", transformers=transformers.__version__, device=self.device.type)
 
     def close(self) -> None:
-        """Drop both models; see `PairEngine.close`."""
+        """Drop both models; see `Engine.close`."""
         self.models = {}
         self.started = False
         if self.device.type == "cuda":

@@ -9,7 +9,6 @@ import pytest
 
 from harness.decode.vllm_pair.start import Log, cause_of, explain
 from harness.decode.weights import PICKLE
-from harness.watch import owning
 
 FAILED = RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}")
 ARGUMENTS = {"gpu_memory_utilization": 0.9, "tensor_parallel_size": 1, "max_num_seqs": 256}

@@ -34,10 +34,16 @@ TAU = {"decode.tau": {"values": [-0.3, -0.1]}}
         ({"parameters": {"decode.tau": {"min": -2, "max": -1, "log": True}}}, "with log min above 0"),
         ({"parameters": {"decode.tau": {"min": -2, "max": -1}}}, "method=grid needs values"),
         ({"parameters": {"decode.tau": {"values": [-1, -1.0]}}}, "names a value twice"),
-        ({"parameters": {"decode.tau": {"values": ["low"]}}}, "values.0='low' is refused: input should be a valid number"),
+        (
+            {"parameters": {"decode.tau": {"values": ["low"]}}},
+            "values.0='low' is refused: input should be a valid number",
+        ),
         ({"parameters": {"decode.tau": {"ratio": [0.1, 2]}}}, "ratio.1=2 is refused: input should be less than 1"),
         ({"parameters": {**TAU, "decode.criterion": {"values": ["logp", "kl"]}}}, "'logp' is not known"),
-        ({"parameters": {**TAU, "decode.gamma": {"ratio": [0.1]}}}, "gamma='ratio' is not known; accepted: values, min, max, log"),
+        (
+            {"parameters": {**TAU, "decode.gamma": {"ratio": [0.1]}}},
+            "gamma='ratio' is not known; accepted: values, min, max, log",
+        ),
         ({"parameters": TAU, "decode": {"tau": -0.3}}, "both fixed (decode) and varied"),
         ({"parameters": {"decode.gamma": {"values": [0.1]}}}, "tau is missing"),
         ({"method": "grdi"}, "did you mean 'grid'?"),

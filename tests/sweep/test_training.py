@@ -42,7 +42,10 @@ def train(**parts):
         ({"parameters": {"decode.tau": {"values": [-1]}}}, "key of parameters='decode.tau' is not known"),
         ({"parameters": {"train.alpha": {"values": [20]}}}, "dapo.alpha=20.0 is refused"),
         ({"parameters": {"train.alpha": {"ratio": [0.1]}}}, "accepted: values, min, max, log"),
-        ({"parameters": {"train.prompts": {"min": 4, "max": 8}}}, "key of parameters.train.prompts='min' is not known; accepted: values"),
+        (
+            {"parameters": {"train.prompts": {"min": 4, "max": 8}}},
+            "key of parameters.train.prompts='min' is not known; accepted: values",
+        ),
         (
             {"parameters": {"train.prompts": {"values": [16, 5]}, "train.samples": {"values": [3]}}, **train(dapo={})},
             "minibatches=4 does not divide prompts x samples = 15",
@@ -84,7 +87,10 @@ def test_a_point_is_what_rlvr_dir_train_would_train_and_the_reference_is_plain()
 
 
 def test_every_setting_but_the_seed_and_the_grader_can_be_a_parameter():
-    assert {name.removeprefix("train.") for name in TrainingSweep.tried()} == set(DapoSettings.model_fields) - {"seed", "grader"}
+    assert {name.removeprefix("train.") for name in TrainingSweep.tried()} == set(DapoSettings.model_fields) - {
+        "seed",
+        "grader",
+    }
     spec = sweep(
         **TRAIN, parameters={"train.dynamic_sampling": {"values": [True, False]}, "train.delta": {"values": ["1e1"]}}
     )

@@ -27,15 +27,15 @@ SPEC = {
 @pytest.fixture
 def decoded(monkeypatch):
     """The number of rollouts that each call of an engine is asked for."""
-    from harness.decode.pair_engine import PairEngine
+    from harness.decode.engine import Engine
 
-    asked, generate = [], PairEngine.generate
+    asked, generate = [], Engine.generate
 
     def counted(self, requests, **options):
         asked.append(len(requests))
         return generate(self, requests, **options)
 
-    monkeypatch.setattr(PairEngine, "generate", counted)
+    monkeypatch.setattr(Engine, "generate", counted)
     return asked
 
 

@@ -269,11 +269,11 @@ class VllmPair(TestedPair):
         return "float32" if mixed else self.dtype
 
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
-        """Yield rollouts as they finish; see `PairEngine.decode`."""
+        """Yield rollouts as they finish; see `Engine.decode`."""
         return self._generate(iter(plans), len(plans), progress)
 
     def serve(self, waiting: Iterator[Request], progress: Progress) -> Iterator[Rollout]:
-        """Yield rollouts as they finish; see `PairEngine.serve`. What comes in joins the running batch."""
+        """Yield rollouts as they finish; see `Engine.serve`. What comes in joins the running batch."""
         self.start()
         return self._generate(map(self._plan, waiting), 0, progress)  # a generator would not go on once it has ended
 
@@ -484,7 +484,7 @@ class VllmPair(TestedPair):
         )
 
     def close(self) -> None:
-        """Shut the engine down and free its memory; see `PairEngine.close`."""
+        """Shut the engine down and free its memory; see `Engine.close`."""
         self.started = False
         if self._llm is None:
             return

@@ -25,8 +25,8 @@ from zlib import crc32
 import numpy as np
 import torch
 
+from harness.decode.engine import Engine
 from harness.decode.lock_step import as_known
-from harness.decode.pair_engine import PairEngine
 from harness.decode.progress import Progress
 from harness.decode.types import BrokenLogits, Request, Rollout
 from harness.decode.weights import corners, tensor_files
@@ -51,7 +51,7 @@ _ADVICE = (
 FACTS = {"base": ("logp_base", "entropy_base"), "rl": ("logp_rl", "entropy_rl")}
 
 
-class TestedPair(PairEngine):
+class TestedPair(Engine):
     """An engine as the test needs it: its worker answers questions, and prompts can be made to be computed again."""
 
     @abstractmethod
