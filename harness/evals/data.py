@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.digest import digest_of
 from harness.errors import UserError, nearest, unknown
@@ -35,8 +35,10 @@ from harness.hub import hub_or_cache
 from harness.spec import GOLD_VERSIONS, PUBLISHED, EvalSpec, Presentation, parse
 from harness.spec.base import read_jsonl
 from harness.spec.stored import is_number, is_text
-from harness.spec.sweep import SweepSpec
 from harness.tiny import TINY_TASKS
+
+if TYPE_CHECKING:
+    from harness.spec.sweep import SweepSpec
 
 DATA_VARIABLE = "RLVR_DIR_DATA"
 
@@ -119,7 +121,7 @@ def preflight(
     return found
 
 
-def preflight_of(spec: EvalSpec | SweepSpec) -> dict[str, Benchmark]:
+def preflight_of(spec: "EvalSpec | SweepSpec") -> dict[str, Benchmark]:
     """Check what an evaluation or a sweep asks for, as `preflight` does."""
     return preflight(spec.tasks, spec.data_dir, spec.golds, spec, spec.include_path)
 

@@ -15,6 +15,7 @@ from harness.errors import UserError
 from harness.spec.base import Spec, parse, read_jsonl
 
 Grader = Literal["plain", "robust", "math_dapo"]
+INSTRUCTION = "\nPlease reason step by step, and put your final answer within \\boxed{}."  # the paper's
 DEFAULT_GRADER: Grader = "robust"
 NONE = "none"
 _FILTERS = ("capitalize", "indent", "lower", "regex_replace", "replace", "title", "trim", "upper", "wordwrap")

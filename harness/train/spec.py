@@ -16,14 +16,13 @@ from harness.errors import UserError
 from harness.spec import TINY, EngineSpec, Presentation, Sampling, Spec, parse
 from harness.spec.base import Place
 from harness.spec.evaluation import read_names
-from harness.spec.presentation import Prompt
+from harness.spec.presentation import INSTRUCTION, Prompt
 from harness.spec.sampling import over
 from harness.train.settings import DapoSettings
 from harness.train.verl.presets import with_preset
 from harness.train.verl.spec import Verl
 
 _BEST = re.compile(r"best\((.+)\)")
-INSTRUCTION = "\nPlease reason step by step, and put your final answer within \\boxed{}."  # the paper's
 
 
 class Lora(Spec, frozen=True):
