@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-import harness.decode.engine
+import harness.decode.single
 import harness.demo
 from harness.demo import DECODINGS, TASKS, run_demo
 from harness.errors import UserError
@@ -13,7 +13,7 @@ from harness.records import RecordStore
 
 def test_without_vllm_it_says_so_and_runs_on_transformers(tmp_path, monkeypatch):
     monkeypatch.setattr(harness.demo, "find_spec", lambda name: None)
-    monkeypatch.setattr(harness.decode.engine, "find_spec", lambda name: None)
+    monkeypatch.setattr(harness.decode.single, "find_spec", lambda name: None)
     said = []
     results = run_demo(tmp_path, problems=4, samples=4, say=said.append)
     assert "vLLM is not installed" in said[0]

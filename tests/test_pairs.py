@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from harness.bench.random_pair import tokenizer
 from harness.cli import app
-from harness.decode.engine import single_engine
+from harness.decode.single import single_engine
 from harness.decode.weights import PICKLE
 from harness.errors import UserError
 from harness.pairs import examine, zoo_table

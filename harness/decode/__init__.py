@@ -1,6 +1,7 @@
 """Engines behind one protocol: `open_engine(pair, spec).generate(requests)` yields rollouts as they finish."""
 
-from harness.decode.engine import Engine, single_engine
+from harness.decode.engine import Engine
+from harness.decode.single import single_engine
 from harness.decode.trace import Trace
 from harness.decode.types import Request, Rollout
 from harness.spec import EngineSpec, Pair

@@ -1,11 +1,7 @@
-"""What decodes: the base of all engines (a checked pair, its settings, prompts, facts), and the choice of a single one.
-
-`harness.decode` opens one or several.
-"""
+"""What decodes: the base of all engines, with a checked pair, the settings resolved against it, prompts and facts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from importlib.util import find_spec
 from itertools import islice
 from typing import Any, Self
 
@@ -183,23 +179,3 @@ class Engine(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def single_engine(pair: Pair, spec: EngineSpec) -> Engine:
-    """Return the engine that `spec.backend` names, its weights not loaded yet.
-
-    Raises:
-        UserError: the checkpoints do not fit together, vLLM is asked for and absent, or a setting cannot be served.
-    """
-    installed = find_spec("vllm") is not None
-    if spec.backend == "vllm" and not installed:
-        raise UserError(
-            "backend='vllm': vLLM is not installed; install the extra [cpu] or [gpu], or use backend=transformers"
-        )
-    if spec.backend == "transformers" or not installed:
-        from harness.decode.transformers_pair import TransformersPair
-
-        return TransformersPair(pair, spec)
-    from harness.decode.vllm_pair.engine import VllmPair
-
-    return VllmPair(pair, spec)

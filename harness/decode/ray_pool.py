@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.decode.engine import Engine, single_engine
+from harness.decode.engine import Engine
+from harness.decode.single import single_engine
 from harness.decode.plan import Plan
 from harness.decode.progress import Progress, reporting
 from harness.decode.ray_cluster import Cluster, quiet

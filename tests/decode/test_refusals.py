@@ -178,9 +178,9 @@ def test_the_reference_engine_has_no_parallelism(peaked_pair):
 
 
 def test_vllm_asked_for_and_absent(peaked_pair, monkeypatch):
-    import harness.decode.engine
+    import harness.decode.single
 
-    monkeypatch.setattr(harness.decode.engine, "find_spec", lambda name: None)
+    monkeypatch.setattr(harness.decode.single, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="backend='vllm': vLLM is not installed"):
         open_engine(peaked_pair, EngineSpec(backend="vllm"))
     with open_engine(peaked_pair, EngineSpec(backend="auto")) as engine:
