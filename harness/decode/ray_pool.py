@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.decode.engine import Engine
-from harness.decode.single import single_engine
 from harness.decode.plan import Plan
 from harness.decode.progress import Progress, reporting
 from harness.decode.ray_cluster import Cluster, quiet
 from harness.decode.ray_worker import Waiting, Worker
+from harness.decode.single import single_engine
 from harness.decode.types import Request, Rollout
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Self, TypeAlias
 
-from harness.decode.single import single_engine
 from harness.decode.progress import Progress
+from harness.decode.single import single_engine
 from harness.decode.types import EngineLost, Request, Rollout
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
