@@ -32,6 +32,7 @@ from harness.records.verdicts import StoredVerdict, versions
 from harness.spec import parse
 
 JOURNAL, LOCK = "journal.bin", "lock"
+SYNC = 1.0  # seconds: responses that came within it are forced to the disk together
 _DIGITS = re.compile(r"([0-9]+)")
 
 
@@ -65,6 +66,10 @@ class Record:
         self.repairs: list[str] = []
         self._asked: dict[Key, None] = {}
         self._fd, self._lock = -1, None
+        self._synced, self._pending = (
+            0.0,
+            False,
+        )  # when the file was last forced to the disk; whether it has grown since
 
     # Reading
 
@@ -277,14 +282,20 @@ class Record:
             yield from (encode({"verdict": one.model_dump()}) for one in given.values())
         yield from (encode({"scores": each}) for each in self.scores)
 
-    def _append(self, data: bytes, kept: str) -> int:
-        """Append entries, force them to the disk, and return where they begin; of what fails nothing stays."""
+    def _append(self, data: bytes, kept: str, *, sync: bool = True) -> int:
+        """Append entries, force all to the disk that is not, and return where they begin; of what fails nothing stays.
+
+        Without `sync` they are with the kernel: they outlive this process, however it ends, and not a power cut.
+        """
         view, at = memoryview(data), self._size
         try:
             while view:
                 written = os.pwrite(self._fd, view, at)
                 view, at = view[written:], at + written
-            os.fsync(self._fd)
+            if sync:
+                os.fsync(self._fd)
+                self._synced = time.monotonic()
+            self._pending = not sync
         except BaseException as error:  # Ctrl-C between two writes included
             with suppress(OSError):  # a disk that is gone: what stays is a torn tail, which the next writer cuts off
                 os.ftruncate(self._fd, self._size)
@@ -340,7 +351,9 @@ class Record:
         return [key for key in self._asked if key not in self]
 
     def add(self, *rows: Row) -> None:
-        """Store responses durably, all with one sync; one that is held already stays, but for a trace that it lacks.
+        """Store responses; one that is held already stays, but for a trace that it lacks.
+
+        They outlive this process at once. Within `SYNC` seconds they are forced to the disk, all that came together.
 
         Raises:
             UserError: the disk is full or fails; the responses before are safe.
@@ -353,7 +366,8 @@ class Record:
             if row.key in self.rows and self.rows[row.key].digest != row.digest:
                 raise RuntimeError(f"{row.key} was decoded again, for its trace, and came out with other tokens")
         data = [_rollout(row) for row in new]
-        end = self._append(b"".join(data), f"the {len(self.rows)} rollouts before it are safe")
+        due = time.monotonic() - self._synced >= SYNC
+        end = self._append(b"".join(data), f"the {len(self.rows)} rollouts before it are safe", sync=due)
         for row, entry in zip(new, data, strict=True):
             end += len(entry)
             row.place((self.path, end - 1 - row.size))
@@ -374,6 +388,7 @@ class Record:
         for problem, sample in () if self.looked else self._asked:
             complete[problem] = max(sample + 1, complete.get(problem, 0))
         self.note(finished=self.digest(), complete=complete)
+        self._force()
 
     def judge(self, judge: str, given: Iterable[tuple[Row, Gold, Verdict]]) -> None:
         """Store the verdicts of a judge.
@@ -431,9 +446,16 @@ class Record:
         found = {key: verdict for key, verdict in stored.items() if verdict is not None}
         return found | {row.key: verdict for row, verdict in zip(todo, fresh, strict=True)}
 
+    def _force(self) -> None:
+        """Force to the disk what is not there yet."""
+        if self._pending:
+            self._append(b"", "the rollouts are with the kernel, and lost where the machine ends now")
+
     def close(self) -> None:
         """Let the next process write."""
         if self._fd >= 0:
+            with suppress(UserError):  # they stay with the kernel; what is asked of them is said by `finish`
+                self._force()
             os.close(self._fd)
             self._fd = -1
         if self._lock is not None:

@@ -229,6 +229,7 @@ def test_a_disk_that_fails_to_sync_is_one_sentence(tmp_path, monkeypatch):
     def fail(fd):
         raise OSError(errno.EIO, "Input/output error")
 
+    monkeypatch.setattr(module, "SYNC", 0)
     with open_record(tmp_path) as record:
         key = record.missing()[0]
         with monkeypatch.context() as patch:
@@ -236,3 +237,18 @@ def test_a_disk_that_fails_to_sync_is_one_sentence(tmp_path, monkeypatch):
             with pytest.raises(UserError, match="Input/output error"):
                 record.add(row(*key))
         assert key in record.missing()
+
+
+def test_responses_that_come_together_are_forced_to_the_disk_together(tmp_path, monkeypatch):
+    synced, fsync = [], module.os.fsync
+    monkeypatch.setattr(module.os, "fsync", lambda fd: (synced.append(fd), fsync(fd)))
+    monkeypatch.setattr(module, "SYNC", 3600)
+    with open_record(tmp_path) as record:
+        record._synced = module.time.monotonic()
+        before = len(synced)
+        for key in record.missing():
+            record.add(row(*key))
+        assert len(synced) == before
+        assert len(read(tmp_path, whole=True).held) == 36, "another process sees them all the same"
+        record.finish()
+        assert len(synced) == before + 1
