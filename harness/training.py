@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from harness.errors import UserError
 from harness.files import check_writable
-from harness.spec import PUBLISHED, TINY, Decoding, EvalSpec, Pair, Presentation
+from harness.spec import TINY, Decoding, EvalSpec, Pair, Presentation
 from harness.spec.presentation import DEFAULT_GRADER
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def watched(spec: "TrainSpec") -> dict[str, list[dict[str, Any]]]:
     sets = prompt_sets(asked, cast("Engine", _Messages()))
     return {
         each.task: [
-            {"prompt": json.loads(text), "answer": each.golds[PUBLISHED][key], "grader": each.benchmark.grader}
+            {"prompt": json.loads(text), "answer": each.golds[key], "grader": each.benchmark.grader}
             for key, text in each.prompts.items()
         ]
         for each in sets

@@ -57,7 +57,6 @@ def test_every_command_that_decodes_takes_every_engine_option_of_eval():
         (["eval", "--tasks", "tiny_easy", "-d", "rl", "--tau", "-1"], "both say how to decode; give one of them"),
         (["eval", "--tasks", "tiny_easy", "-d", "rl", "-d", "rl"], "rl is asked for twice"),
         (["eval", "--tasks", "tiny_easy", "--grader", "exact"], "grader='exact' is not known; accepted: plain, robu"),
-        (["eval", "--tasks", "tiny_easy", "--golds", "gmpo"], "golds='gmpo' is not known; accepted: published, r1zero"),
         (["eval", "--tasks", "tiny_easy", "--tracking", "ftp://x"], "tracking='ftp://x' is refused"),
         (["compare", "/nonexistent"], "results: '/nonexistent' does not exist"),
         (["eval", "--tasks", "tiny_easy", "--top-p", "0"], "top_p=0.0 is refused"),

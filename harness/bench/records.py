@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from harness.errors import UserError
-from harness.evals.data import find_benchmark, gold_answers
+from harness.evals.data import find_benchmark
 from harness.records import Record, RecordConfig, RecordStore, Row
 from harness.records.entries import scan
 from harness.records.record import JOURNAL
@@ -170,7 +170,7 @@ def _folder(store: Path, index: int) -> Path:
 
 
 def _golds(responses: int) -> dict[str, Any]:
-    golds = gold_answers(find_benchmark(TASK))
+    golds = find_benchmark(TASK).golds
     return {f"{TASK}/{key}": gold for key, gold in islice(golds.items(), responses // SAMPLES)}
 
 

@@ -24,7 +24,7 @@ OUT = Path("runs/analysis")
 
 
 @app.command("tokens")
-@spec_options(EvalSpec, Pair, Sampling, EngineSpec, without=("grader", "golds"))
+@spec_options(EvalSpec, Pair, Sampling, EngineSpec, without=("grader",))
 def analyse_tokens(
     options: dict[str, Any],
     ratio: Annotated[
@@ -50,7 +50,7 @@ def analyse_tokens(
 
 
 @app.command("gated")
-@spec_options(EvalSpec, Pair, Sampling, EngineSpec, without=("grader", "golds"))
+@spec_options(EvalSpec, Pair, Sampling, EngineSpec, without=("grader",))
 def analyse_gated(
     options: dict[str, Any],
     decoding: Annotated[
@@ -103,7 +103,7 @@ def analyse_weights(
 @app.command("trajectory")
 @spec_options(
     EvalSpec, Pair, Sampling, EngineSpec,
-    without=("grader", "golds", *(name for name in PAIR_OPTIONS if name not in OF_BASE)),
+    without=("grader", *(name for name in PAIR_OPTIONS if name not in OF_BASE)),
 )  # fmt: skip
 def analyse_trajectory(
     options: dict[str, Any],

@@ -87,7 +87,7 @@ def announce_tiny(asked: EvalSpec) -> None:
         echo("No pair was named: using the embedded tiny pair (a pipeline check, not a math model).", err=True)
 
 
-@spec_options(EvalSpec, only=("grader", "golds", "data_dir"))
+@spec_options(EvalSpec, only=("grader", "data_dir"))
 def compare_command(
     options: dict[str, Any],
     results: Annotated[
@@ -104,7 +104,7 @@ def compare_command(
     across: Annotated[
         str,
         typer.Option(
-            help="In what, comma-separated, compared results may differ: grader, golds, data, problems (the common "
+            help="In what, comma-separated, compared results may differ: grader, data, problems (the common "
             "ones are taken), temperature, top_p (whatever the truncation), max_tokens."
         ),
     ] = "",
@@ -152,7 +152,7 @@ def compare_command(
         store,
         run=of_run,
         partial=partial,
-        **options,  # grader, golds and data_dir are asked of records
+        **options,  # grader and data_dir are asked of records
     )
     names = [name.strip() for name in across.split(",") if name.strip()]
     settings = settings_of(found, names)

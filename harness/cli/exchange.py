@@ -10,7 +10,7 @@ from harness.cli.options import spec_options
 from harness.spec import EvalSpec
 
 
-@spec_options(EvalSpec, only=("grader", "golds", "data_dir"))
+@spec_options(EvalSpec, only=("grader", "data_dir"))
 def export_command(
     options: dict[str, Any],
     places: Annotated[list[str], typer.Argument(help="Result files, folders of them, or records, as `report` takes.")],

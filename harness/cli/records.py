@@ -66,7 +66,7 @@ def records_export(
 
 
 @app.command("results")
-@spec_options(EvalSpec, only=("grader", "golds", "data_dir"))
+@spec_options(EvalSpec, only=("grader", "data_dir"))
 def records_results(
     options: dict[str, Any],
     name: Annotated[str | None, typer.Argument(help="One record, or the beginning of several; default all.")] = None,
@@ -79,25 +79,26 @@ def records_results(
     \b
         rlvr-dir records results --grader plain --out runs/plain && rlvr-dir track sync runs/plain
     """
-    from harness.evals.from_records import result_of_record
+    from harness.evals.from_records import results_of_record
     from harness.evals.show import score
     from harness.records import RecordStore
 
     records, made = RecordStore(store), 0
     for each in records.find(name or ""):
         try:
-            result = result_of_record(records.read(*each), partial=partial, **options)
+            results = results_of_record(records.read(*each), partial=partial, **options)
         except UserError as error:
             echo(f"no result: {error}", err=True)
             continue
-        made += 1
-        make_folder(out)
-        echo(f"{result.write(out)}  {result.benchmark}  {result.label}  {score(result)}")
+        for result in results:
+            made += 1
+            make_folder(out)
+            echo(f"{result.write(out)}  {result.benchmark}  {result.label}  {score(result)}")
     raise typer.Exit(0 if made else 1)
 
 
 @app.command("grade")
-@spec_options(EvalSpec, only=("grader", "golds", "data_dir"))
+@spec_options(EvalSpec, only=("grader", "data_dir"))
 def records_grade(
     options: dict[str, Any],
     name: Annotated[str | None, typer.Argument(help="One record, or the beginning of several; default all.")] = None,
@@ -117,18 +118,19 @@ def records_grade(
     for each in records.find(name or ""):
         try:
             record = records.read(*each)
-            judge, count, changes = grade_again(record, **options)
+            graded = grade_again(record, **options)
         except UserError as error:
             echo(f"{'/'.join(each)}: not graded: {error}", err=True)
             failed += 1
             continue
-        changed = [change for change in changes if change.before is not None]
-        for change in changed:
-            gold, answer = (json.dumps(text, ensure_ascii=False) for text in (change.gold, change.answer))
-            where = f"{record.name} {change.problem} sample {change.sample}"
-            echo(f"{where}: {change.before} -> {change.now}  gold {gold}  answer {answer}")
-        new = len(changes) - len(changed)
-        echo(f"{record.name}: {count} graded by {judge}, {len(changed)} changed, {new} for the first time")
+        for judge, count, changes in graded:
+            changed = [change for change in changes if change.before is not None]
+            for change in changed:
+                gold, answer = (json.dumps(text, ensure_ascii=False) for text in (change.gold, change.answer))
+                where = f"{record.name} {change.problem} sample {change.sample}"
+                echo(f"{where}: {change.before} -> {change.now}  gold {gold}  answer {answer}")
+            new = len(changes) - len(changed)
+            echo(f"{record.name}: {count} graded by {judge}, {len(changed)} changed, {new} for the first time")
     raise typer.Exit(1 if failed else 0)
 
 

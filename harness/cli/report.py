@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.evals import EvalResult
 
 
-@spec_options(EvalSpec, only=("grader", "golds", "data_dir"))
+@spec_options(EvalSpec, only=("grader", "data_dir"))
 def report(
     options: dict[str, Any],
     places: Annotated[
@@ -81,7 +81,7 @@ def report(
 
         return result_of_run(run_id, resolve_store(runs, tracking))
 
-    asked = {"run": of_run, "partial": partial, **options}  # grader, golds and data_dir are asked of records
+    asked = {"run": of_run, "partial": partial, **options}  # grader and data_dir are asked of records
     found = _only(read_results(places, store, **asked), tasks) if places else []
     more = analysis_sections(analyses or [])
     more += [paper_section()] if tables_of_the_paper else []

@@ -28,7 +28,7 @@ Tokenizer = Annotated[
 USUAL = ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=-0.1,gamma=0.1")
 
 
-@spec_options(EvalSpec, Pair, Sampling, EngineSpec, without=("limit", "samples", "grader", "golds"))
+@spec_options(EvalSpec, Pair, Sampling, EngineSpec, without=("limit", "samples", "grader"))
 def view(
     options: dict[str, Any],
     records: Annotated[

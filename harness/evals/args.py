@@ -14,7 +14,7 @@ from harness.spec.pair import PAIR_OPTIONS
 
 ASKED = (
     *PAIR_OPTIONS, *Decoding.options(), *EngineSpec.model_fields, "seed",
-    "data_dir", *Presentation.model_fields, "golds",
+    "data_dir", *Presentation.model_fields,
 )  # fmt: skip
 
 CACHE_REFUSAL = (

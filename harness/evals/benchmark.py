@@ -10,18 +10,19 @@ files by example.
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.digest import digest
 from harness.errors import UserError
+from harness.grading import Gold
 from harness.spec import Presentation, parse, read_yaml
 from harness.spec.base import read_jsonl
 from harness.spec.presentation import DEFAULT_GRADER
 from harness.spec.stored import is_number, is_text
 
-Problem = dict[str, Any]  # id, problem, answer: text; answers_<version>: a list, where that version is at hand
+Problem = dict[str, Any]  # id, problem, answer: text, or several answers of which any one counts
 
 ACCEPTED = "PATH.jsonl or NAME=PATH, one object a line with problem, answer and, if you like, id"
 OURS = "rlvr_dir"  # in lm-eval's documents: the facts of their benchmark, which tasks of others do not have
@@ -36,7 +37,8 @@ class BenchmarkFacts:
     """Hold what records and results say of a benchmark.
 
     A digest of its content, its size, its own file, how it is put to the models otherwise than by default (as plain
-    values), and who grades it. Of a task of lm-eval's none of these are known.
+    values), and who grades it. Of a task of lm-eval's none of these are known. One that grades the responses to another
+    benchmark, by other answers, names that one and has the digest of its content.
     """
 
     data: str | None = None
@@ -44,6 +46,8 @@ class BenchmarkFacts:
     file: str | None = None
     presentation: dict[str, Any] | None = None
     grader: str | None = None
+    of: str | None = None
+    of_data: str | None = None
 
     def provenance(self) -> dict[str, Any]:
         """Return what a result says of it; how many examples are shown, of a benchmark of ours alone."""
@@ -56,13 +60,20 @@ class BenchmarkFacts:
 class Benchmark:
     """The problems of a benchmark, in order, and how they are put to a model.
 
-    `file` is the JSONL of a benchmark that is not shipped, where the answers to its records are found again.
+    `file` is the JSONL of a benchmark that is not shipped, where the answers to its records are found again. `of` is
+    another one with the same questions, whose responses it grades by answers of its own: they share their records.
     """
 
     name: str
     problems: tuple[Problem, ...]
     presentation: Presentation = AS_SHIPPED
     file: str | None = None
+    of: "Benchmark | None" = None
+
+    @property
+    def golds(self) -> dict[str, Gold]:
+        """Return the right answer of each problem, by its id: text, or several of which any one counts."""
+        return {row["id"]: row["answer"] for row in self.problems}
 
     @property
     def data(self) -> str:
@@ -85,7 +96,11 @@ class Benchmark:
         """Return what identifies it."""
         said = self.presentation.model_dump(mode="json", exclude={"grader"}, exclude_none=True)
         whole = {"examples": [], **said} if said else None  # no later change of a YAML adds to it
-        return BenchmarkFacts(self.data, len(self.problems), self.file, whole, self.grader)
+        found = BenchmarkFacts(self.data, len(self.problems), self.file, whole, self.grader)
+        if self.of is None:
+            return found
+        other = replace(self.of, presentation=self.presentation)
+        return replace(found, of=other.name, of_data=other.data)
 
 
 def named(task: str) -> tuple[str, str | None]:

@@ -192,8 +192,7 @@ def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Co
             continue
         nearest = min(others, key=lambda other: len(unlike(setting, other, across)))
         if differing := unlike(setting, nearest, across):
-            graded = [f"--{name}" for name in ("grader", "golds") if name in differing]
-            again = f" ({' and '.join(graded)} grades records again)" if graded else ""
+            again = " (--grader grades records again)" if "grader" in differing else ""
             sentences.append(
                 f"{setting.label!r} and {nearest.label!r} on {setting.task} differ in {' and '.join(differing)}, so "
                 f"they are not compared; give results that are alike{again}, or ask for it "

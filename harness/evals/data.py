@@ -1,7 +1,7 @@
 """Benchmarks by name: the shipped ones, from the tiny generator, a folder or the hub, and a user's own, from its file.
 
 `find_benchmark` gives one of them; `preflight` checks all that are asked for before a model loads. Minerva has two
-published versions of its answers; `GOLDS` names them and `gold_answers` gives one (docs/evaluate.md).
+published versions of its answers; the second one is a benchmark of its own (`TWINS`, docs/evaluate.md).
 
 A `task` is a shipped name, or `PATH.jsonl` or `NAME=PATH` (`harness.evals.benchmark`). Order of places of a name:
 `data_dir` (a setting: `--metadata '{"data_dir": "DIR"}'`, or `data_dir=` in the model arguments), then the environment
@@ -15,7 +15,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.digest import digest_of
 from harness.errors import UserError, nearest, unknown
 from harness.evals.benchmark import (
     ACCEPTED,
@@ -23,7 +22,6 @@ from harness.evals.benchmark import (
     NAME,
     OURS,
     Benchmark,
-    Problem,
     gold,
     named,
     problems_of,
@@ -32,7 +30,7 @@ from harness.evals.benchmark import (
 )
 from harness.evals.task_file import declared, is_task_file, read_task
 from harness.hub import hub_or_cache
-from harness.spec import GOLD_VERSIONS, PUBLISHED, EvalSpec, Presentation, parse
+from harness.spec import EvalSpec, Presentation, parse
 from harness.spec.base import read_jsonl
 from harness.spec.stored import is_number, is_text
 from harness.tiny import TINY_TASKS
@@ -60,13 +58,11 @@ SOURCES: dict[str, HubSource] = {
     "amc": HubSource(83, "AI-MO/aimo-validation-amc", "train"),
     "minerva": HubSource(272, "math-ai/minervamath", "test", {"problem": "question", "answer": "answer"}),
 }
-BENCHMARKS: tuple[str, ...] = (*SOURCES, *TINY_TASKS)
+# The responses to a benchmark by other answers: of lists `answers` in <name>_answers.jsonl any one counts.
+TWINS: dict[str, str] = {"minerva_r1zero": "minerva"}
+BENCHMARKS: tuple[str, ...] = (*SOURCES, *TWINS, *TINY_TASKS)
 GROUPS: dict[str, tuple[str, ...]] = {"rlvr_math": tuple(SOURCES)}
 TASKS: tuple[str, ...] = (*BENCHMARKS, *GROUPS)
-
-# Versions of a benchmark's answers. `published` is the `answer` of its problems; of another one the file
-# <task>_<version>_answers.jsonl holds lists `answers`, of which any one counts.
-GOLDS: dict[str, tuple[str, ...]] = {"minerva": (PUBLISHED, "r1zero")}
 
 
 def tasks_dir() -> Path:
@@ -92,7 +88,6 @@ def task_config(task: str, benchmark: Benchmark) -> str | dict[str, Any]:
 def preflight(
     tasks: Sequence[str],
     data_dir: str | None = None,
-    version: str = PUBLISHED,
     presentation: Presentation = AS_SHIPPED,
     include_path: str | None = None,
 ) -> dict[str, Benchmark]:
@@ -102,8 +97,7 @@ def preflight(
     command or a spec asks, since its code is run.
 
     Raises:
-        UserError: an unknown or doubled task, or a benchmark without data or without that version of its answers (the
-            sentence says what to set).
+        UserError: an unknown or doubled task, or a benchmark without data (the sentence says what to set).
     """
     if not tasks:
         raise UserError(f"tasks is empty; accepted: {', '.join(TASKS)}, or {ACCEPTED}")
@@ -116,14 +110,12 @@ def preflight(
             f"tasks={','.join(tasks)} asks for {doubled[0]} twice; name it once, alone or in its group, and one of two "
             "files otherwise, as NAME=PATH"
         )
-    for each in found.values():
-        check_golds(each, version)
     return found
 
 
 def preflight_of(spec: "EvalSpec | SweepSpec") -> dict[str, Benchmark]:
     """Check what an evaluation or a sweep asks for, as `preflight` does."""
-    return preflight(spec.tasks, spec.data_dir, spec.golds, spec, spec.include_path)
+    return preflight(spec.tasks, spec.data_dir, spec, spec.include_path)
 
 
 def find_benchmark(task: str, data_dir: str | None = None, presentation: Presentation = AS_SHIPPED) -> Benchmark:
@@ -227,62 +219,8 @@ def benchmark_size(name: str) -> int | None:
         from harness.tiny.problems import BENCHMARK_SIZE
 
         return BENCHMARK_SIZE
-    return SOURCES[name].rows if name in SOURCES else None
-
-
-def gold_answers(benchmark: Benchmark, version: str = PUBLISHED) -> dict[str, str | tuple[str, ...]]:
-    """Return the right answer of each problem, by its id: text, or several of which any one counts.
-
-    A benchmark that has only its published answers gives those, whatever the version.
-
-    Raises:
-        UserError: no such version, or its file is not at hand.
-    """
-    check_golds(benchmark, version)
-    if version == PUBLISHED or version not in GOLDS.get(benchmark.name, ()):
-        return {row["id"]: row["answer"] for row in benchmark.problems}
-    return {row["id"]: tuple(row[f"answers_{version}"]) for row in benchmark.problems}
-
-
-def all_golds(benchmark: Benchmark, version: str) -> dict[str, dict[str, str | tuple[str, ...]]]:
-    """Return each version of the gold answers that can be graded here, the one asked for first.
-
-    Raises:
-        UserError: no such version, or its file is not at hand.
-    """
-    check_golds(benchmark, version)
-    asked = version if version in GOLDS.get(benchmark.name, ()) else PUBLISHED
-    found = dict.fromkeys((asked, *versions_at_hand(benchmark)))
-    return {each: gold_answers(benchmark, each) for each in found}
-
-
-def golds_name(version: str, answers: Mapping[str, str | tuple[str, ...]]) -> str:
-    """Name a version of the answers as a result does: any but the published one with a digest of its answers."""
-    if version == PUBLISHED:
-        return version
-    return f"{version} ({digest_of(answers, 8)})"
-
-
-def check_golds(benchmark: Benchmark, version: str) -> None:
-    """Refuse a version of the answers that does not exist or is not at hand.
-
-    Raises:
-        UserError: naming the file that is missing.
-    """
-    if version not in GOLD_VERSIONS:
-        raise unknown("golds", version, GOLD_VERSIONS)
-    name = benchmark.name
-    if version in GOLDS.get(name, ()) and version not in versions_at_hand(benchmark):
-        raise UserError(
-            f"golds={version!r} of {name} needs {name}_{version}_answers.jsonl (id, answers) in the folder "
-            f"that {DATA_VARIABLE} or data_dir names; accepted without it: {PUBLISHED}"
-        )
-
-
-def versions_at_hand(benchmark: Benchmark) -> tuple[str, ...]:
-    """Return the versions of a benchmark's answers that can be graded here; the published one always."""
-    first, versions = benchmark.problems[0], GOLDS.get(benchmark.name, (PUBLISHED,))
-    return tuple(version for version in versions if version == PUBLISHED or f"answers_{version}" in first)
+    source = SOURCES.get(TWINS.get(name, name))
+    return source.rows if source else None
 
 
 def _theirs(task: str) -> Benchmark:
@@ -306,6 +244,8 @@ def _shipped(name: str, place: str | None) -> Benchmark:
         from harness.tiny import benchmark as generate
 
         return Benchmark(name, problems_of([(name, row) for row in generate(name)], name))
+    if name in TWINS:
+        return _twin(name, _shipped(TWINS[name], place), place)
     source = SOURCES[name]
     if place is None:
         where = f"the hub's {source.hub!r}"
@@ -320,8 +260,6 @@ def _shipped(name: str, place: str | None) -> Benchmark:
                 f"{name} needs {path}, which cannot be read ({error.strerror}); set {DATA_VARIABLE} or data_dir to the "
                 "folder that holds it, or leave both unset to use the hub"
             ) from None
-        for version in GOLDS.get(name, ())[1:]:
-            _add_answers(rows, path.with_name(f"{name}_{version}_answers.jsonl"), version)
     if len(rows) != source.rows:
         raise UserError(
             f"{where} has {len(rows)} problems; {name} has {source.rows}, and a part of it is another score: give "
@@ -330,18 +268,26 @@ def _shipped(name: str, place: str | None) -> Benchmark:
     return Benchmark(name, rows)
 
 
-def _add_answers(rows: tuple[Problem, ...], path: Path, version: str) -> None:
-    """Puts another version's answers beside the published ones, where its file is there."""
-    if not path.is_file():
-        return
+def _twin(name: str, other: Benchmark, place: str | None) -> Benchmark:
+    """Return a benchmark's problems with other answers.
+
+    Raises:
+        UserError: their file is not at hand, or has not answers to each problem.
+    """
+    path = Path(place or ".").expanduser() / f"{name}_answers.jsonl"
+    if place is None or not path.is_file():
+        raise UserError(
+            f"{name} needs {path.name} (id, answers) in the folder that {DATA_VARIABLE} or data_dir names; accepted "
+            f"without it: {other.name}"
+        )
     lists = {str(row["id"]): row["answers"] for _, row in read_jsonl(path, ("id", "answers"))}
     right = all(isinstance(each, list) and each for each in lists.values())
     if right and not all(is_text(answer) or is_number(answer) for each in lists.values() for answer in each):
         raise UserError(f"{path} has an answer that is neither text nor a number")
-    if set(lists) != {row["id"] for row in rows} or not right:
+    if set(lists) != {row["id"] for row in other.problems} or not right:
         raise UserError(f"{path} has not one non-empty list of answers for each problem of its benchmark")
-    for row in rows:
-        row[f"answers_{version}"] = [gold(answer) for answer in lists[row["id"]]]
+    rows = [{**row, "answer": tuple(gold(answer) for answer in lists[row["id"]])} for row in other.problems]
+    return Benchmark(name, tuple(rows), of=other)
 
 
 def _download(benchmark: str) -> list[dict[str, Any]]:

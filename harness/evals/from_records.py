@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import DamagedError, UserError, unknown
+from harness.errors import DamagedError, UserError
 from harness.evals.benchmark import Benchmark, BenchmarkFacts
-from harness.evals.data import GOLD_VERSIONS, GOLDS, PUBLISHED, all_golds, find_benchmark, golds_name
+from harness.evals.data import find_benchmark
 from harness.evals.foreign import LmEvalResult
 from harness.evals.lm_task import StoredScores, stored_scores
 from harness.evals.metrics import sample_facts
@@ -32,11 +32,16 @@ class NoResultError(UserError):
     """No result can be made of a record: it is unfinished, or its right answers or decoding are not known here."""
 
 
+def results_of_record(record: Record, **how: Any) -> list[EvalResult]:
+    """Return the result of each task that a record was judged for; see `result_of_record`."""
+    return [result_of_record(record, task=task, **how) for task in record.tasks]
+
+
 def result_of_record(
     record: Record,
     *,
+    task: str | None = None,
     grader: str | None = None,
-    golds: str = PUBLISHED,
     data_dir: str | None = None,
     partial: bool = False,
     problems: Sequence[str] | None = None,
@@ -44,7 +49,8 @@ def result_of_record(
 ) -> EvalResult:
     """Return the result of a record, by the verdicts that it holds; graded now where it has none. It changes nothing.
 
-    `grader` None is who was asked to grade it last.
+    `task` None is the record's own; another one grades its responses by answers of its own. `grader` None is who was
+    asked to grade it last.
 
     `problems` (ids) and `samples` say what of it is asked; by default all that its commands finished, or where that is
     not the same samples of every problem, what the last one asked. What an interrupted command left beside it does not
@@ -58,31 +64,28 @@ def result_of_record(
     """
     if record.config is None:
         raise DamagedError(f"record {record.name}: {'; '.join(record.damage)}; run its command again")
-    if golds not in GOLD_VERSIONS:
-        raise unknown("golds", golds, GOLD_VERSIONS)
     if kept := stored_scores(record):
         return _by_lm_eval(record, kept, problems, samples, partial)
     names, width, part = _extent(record, problems, samples, partial)
     keys = [(name, sample) for name in names for sample in range(width)]
-    judge = _name(grader or record.about.grader or DEFAULT_GRADER)
-    verdicts, answers = _verdicts(record, keys, judge, golds, data_dir)
-    config, facts, version = record.config, _facts(record), next(iter(verdicts))
-    used = {name.removeprefix(f"{record.task}/"): answers[name] for name in names}
+    task, grader = task or record.task, _name(grader or record.about.grader or DEFAULT_GRADER)
+    judge = judge_name(grader, task, record.task)
+    verdicts = _verdicts(record, task, keys, judge, data_dir)
+    config, facts = record.config, _facts(record, task, data_dir)
     provenance = {
         **_provenance(record, facts),
-        "grader": judge,
-        "graded_with": record.about.graded_with.get(judge_name(judge, version), versions(judge)),
-        "golds": golds_name(version, used),
+        "grader": grader,
+        "graded_with": record.about.graded_with.get(judge, versions(grader)),
         **({"partial": part} if part else {}),
         **({"source": config.source, "lacks": [*config.lacks]} if config.source else {}),
     }
-    if judge == OFFICIAL:
-        provenance["graded_with"] |= {"judge": str(config.source.get("judge") or judge)}
-        if all(verdict.answer is None for verdict in verdicts[version].values()):
+    if grader == OFFICIAL:
+        provenance["graded_with"] |= {"judge": str(config.source.get("judge") or grader)}
+        if all(verdict.answer is None for verdict in verdicts.values()):
             provenance["lacks"] = [*config.lacks, "no_box", "votes"]
     rows = sample_facts(record.task, names, width, record.rows, verdicts)
     sampling = _sampling(config, width)
-    return EvalResult.from_samples(record.task, _decoding(record), sampling, rows, provenance=provenance)
+    return EvalResult.from_samples(task, _decoding(record), sampling, rows, provenance=provenance)
 
 
 def record_of(result: EvalResult) -> Record | None:
@@ -96,27 +99,22 @@ def record_of(result: EvalResult) -> Record | None:
         return None
 
 
-def regraded(
-    result: EvalResult, *, grader: str | None = None, golds: str | None = None, data_dir: str | None = None, **_: Any
-) -> EvalResult:
-    """Return a result by the grader and the version of the gold answers that are asked for, None being its own.
+def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | None = None, **_: Any) -> EvalResult:
+    """Return a result by the grader that is asked for, None being its own.
 
     Raises:
-        UserError: they are not its own, and its responses are not at hand to be graded again.
+        UserError: it is not its own, and its responses are not at hand to be graded again.
     """
-    if isinstance(result, LmEvalResult):
-        return result
-    own, version = result.provenance.get("grader"), str(result.provenance.get("golds", PUBLISHED)).split()[0]
-    wanted = version if golds is None else golds if golds in GOLDS.get(result.task, ()) else PUBLISHED
-    if (_name(grader) if grader else own, wanted) == (own, version):
+    own = result.provenance.get("grader")
+    if isinstance(result, LmEvalResult) or grader is None or _name(grader) == own:
         return result
     record = record_of(result)
     if record is None:
         raise UserError(
-            f"{result.task}, {result.label}: graded by {judge_name(str(own), version)}, and its responses are not at "
-            f"hand to be graded by {judge_name(grader or str(own), wanted)}: it has no record; accepted: its own grader"
+            f"{result.task}, {result.label}: graded by {own}, and its responses are not at hand to be graded by "
+            f"{grader}: it has no record; accepted: its own grader"
         )
-    how: dict[str, Any] = {"grader": grader or own, "golds": wanted, "data_dir": data_dir}
+    how: dict[str, Any] = {"task": result.task, "grader": grader, "data_dir": data_dir}
     return result_of_record(record, **how, problems=result.problem_ids, samples=result.samples)
 
 
@@ -150,13 +148,14 @@ def _by_lm_eval(
     return LmEvalResult.of(record.task, _decoding(record), sampling, rows, found.scored, provenance=provenance)
 
 
-def _facts(record: Record) -> BenchmarkFacts:
+def _facts(record: Record, task: str, data_dir: str | None) -> BenchmarkFacts:
     """Return what a record says of its benchmark; of an imported one nothing is known."""
     about, config = record.about, record.config
     if config is None or config.source:
         return BenchmarkFacts()
     shown = about.presentation.model_dump(mode="json", exclude_none=True) if about.presentation else None
-    return BenchmarkFacts(config.data, about.problems, about.file, shown, about.grader or DEFAULT_GRADER)
+    data = config.data if task == record.task else benchmark_of(record, task, data_dir=data_dir).data
+    return BenchmarkFacts(data, about.problems, about.file, shown, about.grader or DEFAULT_GRADER)
 
 
 def _provenance(record: Record, facts: BenchmarkFacts) -> dict[str, Any]:
@@ -209,22 +208,14 @@ def _extent(
     return latest, width, f"first {width} of {wanted} samples"
 
 
-def _verdicts(
-    record: Record, keys: Sequence[Key], grader: str, golds: str, data_dir: str | None
-) -> tuple[dict[str, dict[Key, Verdict]], dict[str, Gold]]:
-    """Return the verdicts by version of the gold answers, the one asked for first, and the answers of that one."""
-    there = GOLDS.get(record.task, (PUBLISHED,))
-    wanted = golds if golds in there else PUBLISHED
-    held = {version: record.verdicts(judge_name(grader, version)) for version in dict.fromkeys((wanted, *there))}
-    held = {version: given for version, given in held.items() if given.keys() >= set(keys)}
-    if wanted in held:
-        answers = {key[0]: held[wanted][key].gold for key in keys}
-        return {version: {key: given[key].verdict for key in keys} for version, given in held.items()}, answers
-    if grader == OFFICIAL:
-        raise UserError(f"record {record.name} has no verdict by grader={grader!r} on each response")
-    by_version = _golds(record, golds, data_dir)
-    found = {v: record.grade(gold, judge_name(grader, v), keys) for v, gold in by_version.items()}
-    return found, dict(by_version[wanted])
+def _verdicts(record: Record, task: str, keys: Sequence[Key], judge: str, data_dir: str | None) -> dict[Key, Verdict]:
+    """Return a judge's verdicts, those that the record holds or, where it has not all, given now."""
+    held = record.verdicts(judge)
+    if held.keys() >= set(keys):
+        return {key: held[key].verdict for key in keys}
+    if judge == OFFICIAL:
+        raise UserError(f"record {record.name} has no verdict by grader={judge!r} on each response")
+    return record.grade(_golds(record, task, data_dir), judge, keys)
 
 
 def _name(grader: str) -> str:
@@ -245,45 +236,45 @@ class Change:
 
 
 def grade_again(
-    record: Record, *, grader: str = DEFAULT_GRADER, golds: str = PUBLISHED, data_dir: str | None = None
-) -> tuple[str, int, list[Change]]:
-    """Grade all that a record holds, store the verdicts, and return the judge, how many, and the changed ones.
+    record: Record, *, grader: str = DEFAULT_GRADER, data_dir: str | None = None
+) -> list[tuple[str, int, list[Change]]]:
+    """Grade all that a record holds, for each task that it was judged for; store the verdicts.
 
-    Compared with the verdicts that the same judge gave last, by whatever version; an older version's stay as they are.
+    Returns:
+        Of each task the judge, how many verdicts, and the changed ones: compared with those that the same judge gave
+        last, by whatever version; an older version's stay as they are.
 
     Raises:
         UserError: the gold answers are not known, no grader has that name, another process writes the record, or the
             disk is full.
     """
-    version, gold = next(iter(_golds(record, golds, data_dir).items()))
-    judge = judge_name(grader_name(grader), version)
-    with record.lock():
-        before = record.latest_verdicts(judge)
-        now = record.grade(gold, judge)
-    kinds = {key: before[key].kind if key in before else None for key in now}
-    changes = [
-        Change(*key, gold[key[0]], verdict.answer, kinds[key], verdict.kind)
-        for key, verdict in now.items()
-        if kinds[key] != verdict.kind
-    ]
-    return judge, len(now), sorted(changes, key=lambda change: (change.problem, change.sample))
+    found = []
+    for task in record.tasks:
+        gold, judge = _golds(record, task, data_dir), judge_name(grader_name(grader), task, record.task)
+        with record.lock():
+            before = record.latest_verdicts(judge)
+            now = record.grade(gold, judge)
+        kinds = {key: before[key].kind if key in before else None for key in now}
+        changes = [
+            Change(*key, gold[key[0]], verdict.answer, kinds[key], verdict.kind)
+            for key, verdict in now.items()
+            if kinds[key] != verdict.kind
+        ]
+        found.append((judge, len(now), sorted(changes, key=lambda change: (change.problem, change.sample))))
+    return found
 
 
-def _golds(record: Record, golds: str, data_dir: str | None) -> dict[str, Mapping[str, Gold]]:
-    """Return the gold answers by version, the one asked for first: the benchmark's, else those of the verdicts."""
-    published = [record.verdicts(judge) for judge in record.judges if "+" not in judge]
-    kept = {one.problem: one.gold for given in published for one in given.values()}
-    whole = golds == PUBLISHED and {problem for problem, _ in record.rows} <= kept.keys()
+def _golds(record: Record, task: str, data_dir: str | None) -> Mapping[str, Gold]:
+    """Return the gold answers to a record's problems: the benchmark's, else those of the verdicts."""
+    given = [record.verdicts(judge) for judge in record.judges if ("+" in judge) == (task != record.task)]
+    kept = {one.problem: one.gold for each in given for one in each.values()}
     try:
-        benchmark = benchmark_of(record, data_dir=data_dir)
+        benchmark = benchmark_of(record, task, data_dir=data_dir)
     except NoResultError:
-        if not whole:
+        if not {problem for problem, _ in record.rows} <= kept.keys():
             raise
-        return {PUBLISHED: kept}
-    return {
-        version: {f"{record.task}/{key}": gold for key, gold in answers.items()}
-        for version, answers in all_golds(benchmark, golds).items()
-    }
+        return kept
+    return {f"{record.task}/{key}": gold for key, gold in benchmark.golds.items()}
 
 
 def _sampling(config: Any, samples: int) -> Sampling:
@@ -322,8 +313,8 @@ def _decoding(record: Record) -> Decoding:
     )
 
 
-def benchmark_of(record: Record, *, data_dir: str | None = None) -> Benchmark:
-    """Return the benchmark that a record was decoded from.
+def benchmark_of(record: Record, task: str | None = None, *, data_dir: str | None = None) -> Benchmark:
+    """Return the benchmark that a record was decoded from, or another `task` with the same questions.
 
     The file of a user's own is read where the record names it below the current folder, or in `data_dir`: others are
     not looked up because a record, perhaps a stranger's, names them.
@@ -331,7 +322,7 @@ def benchmark_of(record: Record, *, data_dir: str | None = None) -> Benchmark:
     Raises:
         NoResultError: it is not at hand, is not the one the record was decoded from, or would take code to be read.
     """
-    task, config, file = record.task, record.config, record.about.file
+    task, config, file = task or record.task, record.config, record.about.file
     if config is not None and config.source:
         raise NoResultError(f"the imported record {record.name} came without its benchmark")
     if is_task_file(str(file or task)):
@@ -342,7 +333,8 @@ def benchmark_of(record: Record, *, data_dir: str | None = None) -> Benchmark:
         benchmark = find_benchmark(asked, data_dir, Presentation.kept(shown.model_dump(mode="json") if shown else {}))
     except UserError as error:
         raise NoResultError(f"record {record.name}: its right answers are not at hand ({error})") from None
-    if config is not None and config.data not in (None, here := benchmark.data):
+    here = benchmark.facts.of_data or benchmark.data
+    if config is not None and config.data not in (None, here):
         raise NoResultError(
             f"record {record.name} was decoded from other questions of {task} than are here (data {config.data} and "
             f"{here}), so these gold answers are not its own; give the folder of its data as --data-dir"

@@ -8,20 +8,16 @@ from threading import Condition, Thread
 from harness.decode import Rollout
 from harness.decode.progress import Progress
 from harness.grading import Gold, Verdict, grade_many
-from harness.records import Key, Record, Row, judge_name
+from harness.records import Key, Record, Row
 
-Golds = Mapping[str, Mapping[str, Gold]]  # by version of the gold answers, the one that counts first; by problem
-
-
-Verdicts = dict[str, dict[Key, Verdict]]  # by version of the gold answers; by response
+Golds = Mapping[str, Gold]  # by problem; empty where they are not known
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """One response that waits for its verdict by one version of the gold answers."""
+    """One response that waits for its verdict."""
 
     job: int
-    version: str
     gold: Gold
     row: Row
 
@@ -32,11 +28,11 @@ class Graders:
     A verdict that is stored and still holds is taken as it is. What fails, fails in `finish`: responses are safe then.
     """
 
-    def __init__(self, golds: Sequence[Golds], records: Sequence[Record] | None, graders: Sequence[str]) -> None:
-        self._golds, self._records, self._graders = golds, records, graders  # of each job
-        self.verdicts: list[Verdicts] = [{version: {} for version in versions} for versions in golds]
+    def __init__(self, golds: Sequence[Golds], records: Sequence[Record] | None, judges: Sequence[str]) -> None:
+        self._golds, self._records, self._judges = golds, records, judges  # of each job
+        self.verdicts: list[dict[Key, Verdict]] = [{} for _ in golds]
         self._new: list[list[tuple[_Waiting, Verdict]]] = [[] for _ in golds]
-        self.graded, self.right = [0] * len(golds), [0] * len(golds)  # by the version that counts
+        self.graded, self.right = [0] * len(golds), [0] * len(golds)
         self._waiting = [0] * len(golds)
         self._changed = Condition()
         self._failure: Exception | None = None
@@ -44,16 +40,17 @@ class Graders:
         Thread(target=self._work, daemon=True).start()
 
     def add(self, job: int, row: Row) -> None:
-        """Take one response of a job; its verdicts appear in `verdicts`."""
-        for version, answers in self._golds[job].items():
-            gold, judge = answers[row.problem], judge_name(self._graders[job], version)
-            verdict = self._records[job].verdict(judge, row, gold) if self._records else None
-            with self._changed:
-                if verdict is not None:
-                    self._take(job, version, row.key, verdict)
-                else:
-                    self._waiting[job] += 1
-                    self._queue.put(_Waiting(job, version, gold, row))
+        """Take one response of a job; its verdict appears in `verdicts`."""
+        if not self._golds[job]:
+            return
+        gold = self._golds[job][row.problem]
+        verdict = self._records[job].verdict(self._judges[job], row, gold) if self._records else None
+        with self._changed:
+            if verdict is not None:
+                self._take(job, row.key, verdict)
+            else:
+                self._waiting[job] += 1
+                self._queue.put(_Waiting(job, gold, row))
 
     def finish(self, job: int) -> None:
         """Wait until all of a job is graded, and store its verdicts.
@@ -66,27 +63,26 @@ class Graders:
             self._changed.wait_for(lambda: self._failure is not None or not self._waiting[job])
         if self._failure is not None:
             raise self._failure
-        if self._records is not None:
-            for version in self._golds[job]:
-                new = [(each.row, each.gold, verdict) for each, verdict in self._new[job] if each.version == version]
-                self._records[job].judge(judge_name(self._graders[job], version), new)
+        if self._records is not None and self._golds[job]:
+            new = [(each.row, each.gold, verdict) for each, verdict in self._new[job]]
+            self._records[job].judge(self._judges[job], new)
         self._new[job] = []
 
     def close(self) -> None:
         """End the thread."""
         self._queue.put(None)
 
-    def _take(self, job: int, version: str, key: Key, verdict: Verdict) -> None:
-        self.verdicts[job][version][key] = verdict
-        if version == next(iter(self._golds[job])):
-            self.graded[job] += 1
-            self.right[job] += verdict.correct
+    def _take(self, job: int, key: Key, verdict: Verdict) -> None:
+        self.verdicts[job][key] = verdict
+        self.graded[job] += 1
+        self.right[job] += verdict.correct
 
     def _grade(self, todo: list[_Waiting]) -> list[tuple[_Waiting, Verdict]]:
         """Grade each by its job's grader."""
         found: list[tuple[_Waiting, Verdict]] = []
-        for grader in dict.fromkeys(self._graders[each.job] for each in todo):
-            own = [each for each in todo if self._graders[each.job] == grader]
+        graders = [judge.split("+")[0] for judge in self._judges]
+        for grader in dict.fromkeys(graders[each.job] for each in todo):
+            own = [each for each in todo if graders[each.job] == grader]
             items = [(each.gold, each.row.text, each.row.finish_reason) for each in own]
             found += zip(own, grade_many(items, grader=grader), strict=True)
         return found
@@ -108,7 +104,7 @@ class Graders:
             with self._changed:
                 for each, verdict in verdicts:
                     self._new[each.job].append((each, verdict))
-                    self._take(each.job, each.version, each.row.key, verdict)
+                    self._take(each.job, each.row.key, verdict)
                     self._waiting[each.job] -= 1
                 self._changed.notify_all()
             if None in batch:

@@ -23,7 +23,7 @@ from harness.errors import UserError
 from harness.evals.args import CACHE_REFUSAL, announce_tiny, parse_model_args
 from harness.evals.benchmark import OURS, BenchmarkFacts
 from harness.evals.chat import has_template, template_name
-from harness.evals.data import GOLD_VERSIONS, GOLDS, PUBLISHED, SOURCES, TINY_TASKS
+from harness.evals.data import SOURCES, TINY_TASKS, TWINS
 from harness.evals.loop import Done, Job, make_job, run_jobs
 from harness.evals.response import Response
 from harness.evals.sampling import NO_LENGTH, names_length, sampling_of
@@ -59,7 +59,7 @@ class RlvrDirLM(LM):
         self.decoding = decoding if decoding is not None else args.decoding
         self.seed, self.chat, self.progress = args.seed, args.own.chat, progress
         self._samples = args.own.samples
-        self.grader, self.golds = args.spec.grader, args.spec.golds
+        self.grader = args.spec.grader
         self.records = RecordStore(args.own.store) if args.own.store else None
         self.tasks: dict[str, ScoredTask] = {}  # those of others, where it is known what identifies them
         self.record_names: dict[str, str] = {}  # task -> <record hash>/<task> of what was decoded
@@ -97,13 +97,14 @@ class RlvrDirLM(LM):
         for index, instance in enumerate(requests):
             work.append(self._request(instance, seen[id(instance)], index))
             seen[id(instance)] += 1
-        keys = Counter((request.problem, request.sample) for request in work)
-        if twice := [problem for (problem, _), n in keys.items() if n > 1]:
+        named = [each.task_name for each in requests]
+        keys = Counter((task, request.problem, request.sample) for task, request in zip(named, work, strict=True))
+        if twice := [problem for (_, problem, _), n in keys.items() if n > 1]:
             raise UserError(
                 f"problem={twice[0]!r} is there twice, so both would get the same tokens and one record; accepted: an "
                 "id of its own for each problem of a task"
             )
-        tasks = sorted({instance.task_name for instance in requests} & set(SOURCES))
+        tasks = sorted(set(named) & {*SOURCES, *TWINS})
         if tasks and _is_tiny(self.engine):
             print(
                 f"rlvr_dir: the tiny pair cannot do {', '.join(tasks)}; with it this run only checks the pipeline "
@@ -118,7 +119,7 @@ class RlvrDirLM(LM):
             )
         start = time.perf_counter()
         responses: dict[int, Response] = {}  # by index of the request
-        index = {(request.problem, request.sample): request.tag for request in work}
+        index = {(named[request.tag], request.problem, request.sample): request.tag for request in work}
         jobs = self._jobs(work, requests)
         progress = self.progress and not disable_tqdm
         with showing(progress):
@@ -129,8 +130,7 @@ class RlvrDirLM(LM):
                 if self.records is not None:
                     self.record_names[done.job.task] = done.job.record
                 for key, row in done.responses.items():
-                    verdicts = {version: given[key] for version, given in done.verdicts.items()}
-                    responses[index[key]] = self._response(row, verdicts)
+                    responses[index[done.job.task, *key]] = self._response(row, done.verdicts.get(key))
         self.seconds += time.perf_counter() - start
         if missing := len(work) - len(responses):
             raise RuntimeError(f"the engine returned no response to {missing} of {len(work)} requests")
@@ -146,9 +146,10 @@ class RlvrDirLM(LM):
         doc = instance.doc if isinstance(instance.doc, Mapping) else {}
         ours = {"id", "problem", "answer"} <= set(doc)
         key = doc["id"] if ours else instance_key(instance)
+        task = doc.get(OURS, {}).get("of") or instance.task_name
         return Request(
             prompt=self._prompt(prompt),
-            problem=f"{instance.task_name}/{key}",
+            problem=f"{task}/{key}",
             sample=sample,
             decoding=self.decoding,
             sampling=sampling,
@@ -169,18 +170,16 @@ class RlvrDirLM(LM):
             if OURS in first:
                 facts = BenchmarkFacts(**first[OURS])
                 facts = replace(facts, grader=self.grader or facts.grader)
-                asked = self.golds if self.golds in GOLDS.get(task, ()) else PUBLISHED
-                there = [v for v in GOLD_VERSIONS if v == PUBLISHED or f"answers_{v}" in first]
-                golds = {v: {r.problem: gold_of(doc, v) for r, doc in pairs} for v in dict.fromkeys([asked, *there])}
+                golds = {request.problem: gold_of(doc) for request, doc in pairs}
             mine = [request for request, _ in pairs]
             job = make_job(task, mine, self.engine, facts, golds, jobs[0] if jobs else None)
             jobs.append(replace(job, chat=self._chat))
         return jobs
 
-    def _response(self, row: Row, verdicts: dict[str, Verdict]) -> Response:
+    def _response(self, row: Row, verdict: Verdict | None) -> Response:
         counts = row.counts()
         self._totals.update({name: counts[name] for name in ("n_tokens", "n_replaced", "n_changed")}, responses=1)
-        return Response(row.text, {**counts, "verdicts": verdicts} if verdicts else counts)
+        return Response(row.text, {**counts, "given": verdict} if verdict else counts)
 
     @property
     def _chat(self) -> str:

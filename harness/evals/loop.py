@@ -26,7 +26,7 @@ from harness.digest import digest
 from harness.errors import UserError
 from harness.evals.benchmark import BenchmarkFacts
 from harness.evals.chat import template_name
-from harness.evals.data import golds_name, preflight_of
+from harness.evals.data import preflight_of
 from harness.evals.foreign import LmEvalResult, TaskScores
 from harness.evals.graders import Board, Golds, Graders
 from harness.evals.lm_task import computed_scores, keep_scores
@@ -36,7 +36,7 @@ from harness.evals.result import EvalResult
 from harness.evals.task_file import GRADER, ScoredTask
 from harness.grading import DEFAULT_GRADER, Verdict, grader_name
 from harness.progress import phase, showing
-from harness.records import Key, Record, RecordConfig, RecordStore, Row
+from harness.records import Key, Record, RecordConfig, RecordStore, Row, judge_name
 from harness.records.config import engine_facts
 from harness.records.verdicts import versions as grading_versions
 from harness.spec import Decoding, EvalSpec, Pair, Sampling
@@ -87,7 +87,7 @@ _KEPT = ("file", "problems", "presentation", "grader")  # of a benchmark's facts
 class Job:
     """One decoding of one task: requests that differ in problem and sample only, and the settings of their record.
 
-    `golds` has the gold answer of each `request.problem`, by version; it is empty where they are not known here.
+    `golds` has the gold answer of each `request.problem`; it is empty where they are not known here.
     `theirs` is the task of lm-eval's that then scores the responses, where it is at hand; `chat` says through which
     chat template the prompts went. What is `looked` at only counts in no result of its record.
     """
@@ -118,9 +118,19 @@ class Job:
         return grader_name(self.benchmark.grader or DEFAULT_GRADER)
 
     @property
+    def recorded(self) -> str:
+        """Return the task that its record and its problems are named after: its own, or the one that it grades."""
+        return self.benchmark.of or self.task
+
+    @property
+    def judge(self) -> str:
+        """Return who gives its verdicts in the record."""
+        return judge_name(self.grader, self.task, self.recorded)
+
+    @property
     def record(self) -> str:
         """Return the name of its record, `<record hash>/<task>`."""
-        return f"{self.config.hash()}/{self.task}"
+        return f"{self.config.hash()}/{self.recorded}"
 
     def read(self, store: RecordStore) -> Record | None:
         """Return its record as it is now, without a lock; None where there is none."""
@@ -147,7 +157,7 @@ class Job:
         places = {role: place for role, (place, _) in self.pair.models.items()}
         about = {**places, "chat": self.chat, **known}
         how = {"about": about, "trace_columns": self._trace_columns, "looked": self.looked}
-        return store.open(self.config, self.task, prompts, self.sampling.samples, **how)
+        return store.open(self.config, self.recorded, prompts, self.sampling.samples, **how)
 
     @property
     def _trace_columns(self) -> int:
@@ -162,7 +172,8 @@ def jobs_of(spec: EvalSpec, engine: Engine, *, trace: int | None = None) -> list
         sets = prompt_sets(spec, engine)
         for decoding, prompts in product(spec.decodings, sets):
             requests = _requests(prompts, decoding, trace)
-            golds = {v: {f"{prompts.task}/{key}": a for key, a in each.items()} for v, each in prompts.golds.items()}
+            recorded = prompts.benchmark.of or prompts.task
+            golds = {f"{recorded}/{key}": gold for key, gold in prompts.golds.items()}
             job = make_job(prompts.task, requests, engine, prompts.benchmark, golds, jobs[0] if jobs else None)
             jobs.append(replace(job, theirs=prompts.theirs, chat=template_name(engine)))
     return jobs
@@ -176,7 +187,7 @@ def _requests(prompts: PromptSet, decoding: Decoding, trace: int | None) -> list
     return [
         Request(
             prompt=prompt,
-            problem=f"{prompts.task}/{key}",
+            problem=f"{prompts.benchmark.of or prompts.task}/{key}",
             sample=sample,
             decoding=decoding,
             sampling=prompts.sampling,
@@ -196,7 +207,7 @@ def make_job(
     `like` is another job on this engine: its checkpoints are not read again to identify them.
     """
     info, first = engine.info(), requests[0]
-    pair, prompt, data = Pair(**info["pair"]), digest(first.prompt), benchmark.data
+    pair, prompt, data = Pair(**info["pair"]), digest(first.prompt), benchmark.of_data or benchmark.data
     if like is None:
         config = RecordConfig.of(pair, first.decoding, first.sampling, info, stop=first.stop, prompt=prompt, data=data)
     else:
@@ -210,7 +221,7 @@ def make_job(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Done:
-    """A job that is complete: a response to every request, with a verdict by every version of the gold answers.
+    """A job that is complete: a response to every request, with its verdict where gold answers are known.
 
     `decoded` counts the rollouts that were not in the record; `tokens_per_second` is the stream's mean speed until
     then, None where nothing was decoded. `engine` is what the engine says of itself, `store` the folder of records.
@@ -218,7 +229,7 @@ class Done:
 
     job: Job
     responses: Mapping[Key, Row]
-    verdicts: Mapping[str, Mapping[Key, Verdict]]
+    verdicts: Mapping[Key, Verdict]
     engine: dict[str, Any]
     store: Path | None
     decoded: int
@@ -236,15 +247,11 @@ class Done:
         return self.n_tokens / speed if speed and self.decoded == len(self.responses) else 0.0
 
     def provenance(self, about: Mapping[str, Any]) -> dict[str, Any]:
-        """Return where the numbers come from: settings, data, grader, gold answers, record, engine, and `about`."""
+        """Return where the numbers come from: settings, data, grader, record, engine, and `about`."""
         job, config = self.job, self.job.config
         found = {"settings": config.hash(), **config.facts, **job.benchmark.provenance()}
         if job.golds:
-            version, answers = next(iter(job.golds.items()))
-            asked = {request.problem: answers[request.problem] for request in job.requests}
-            by_id = {problem.removeprefix(f"{job.task}/"): gold for problem, gold in asked.items()}
             found |= {"grader": job.grader, "graded_with": grading_versions(job.grader)}
-            found |= {"golds": golds_name(version, by_id)}
         stored = {} if self.store is None else {"records": str(self.store.resolve()), "record": job.record}
         return {**found, **about, **stored, "engine": self.engine}
 
@@ -271,8 +278,8 @@ class Done:
     def _names(self) -> list[str]:
         return list(dict.fromkeys(request.problem for request in self.job.requests))
 
-    def _rows(self, verdicts: Mapping[str, Mapping[Key, Verdict]]) -> dict[str, list[dict[str, Any]]]:
-        return sample_facts(self.job.task, self._names, self.job.sampling.samples, self.responses, verdicts)
+    def _rows(self, verdicts: Mapping[Key, Verdict]) -> dict[str, list[dict[str, Any]]]:
+        return sample_facts(self.job.recorded, self._names, self.job.sampling.samples, self.responses, verdicts)
 
 
 def run_jobs(
@@ -281,17 +288,27 @@ def run_jobs(
     """Decode what no record holds, and yield each job when it is complete, in the order of completion.
 
     All of it is one stream: while the last rollouts of one job finish, those of the next are running. The engine is
-    asked for nothing if nothing is missing.
+    asked for nothing if nothing is missing. Jobs that share a record with an earlier one come after all others: what
+    they ask is held by then.
 
     Raises:
         UserError: another process writes one of the records, a request cannot be served, or the disk is full.
     """
+    first = {job.record: job for job in reversed(jobs)} if store else {}
+    later = [job for job in jobs if store and first[job.record] is not job]
+    yield from _run([job for job in jobs if job not in later], engine, store, progress=progress)
+    for job in later:
+        yield from _run([job], engine, store, progress=progress)
+
+
+def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, progress: bool) -> Iterator[Done]:
+    """Run jobs of which no two share a record."""
     with ExitStack() as stack:
         records = [stack.enter_context(job.open(store)) for job in jobs] if store else None
         requests = [replace(request, tag=index) for index, job in enumerate(jobs) for request in job.requests]
         missing = [r for r in requests if records is None or (r.problem, r.sample) not in records[r.tag]]
         graders = stack.enter_context(
-            closing(Graders([job.golds for job in jobs], records, [job.grader for job in jobs]))
+            closing(Graders([job.golds for job in jobs], records, [job.judge for job in jobs]))
         )
         names = [(f"{job.task} {job.decoding.label()}", len(job.requests)) for job in jobs]
         board = stack.enter_context(closing(Board(graders, names, len(missing), progress and bool(missing))))

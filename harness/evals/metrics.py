@@ -14,8 +14,8 @@ MAX_NAMED = 256  # groups name their metrics in advance: avg@1 .. avg@256
 def responses_of(samples: Sequence[Mapping[str, Any]]) -> Responses:
     """Return the responses to one problem from objects as in lm-eval's samples file.
 
-    They have `verdict` and `answer`, `verdict_<version>` by other versions of the gold answers, and `n_tokens`,
-    `n_replaced`, `n_changed`, `finish_reason` where the model is ours (and `n_forwards` of `mode=power`).
+    They have `verdict` and `answer`, and `n_tokens`, `n_replaced`, `n_changed`, `finish_reason` where the model is ours
+    (and `n_forwards` of `mode=power`).
     """
     counted = all(sample.get("n_tokens") is not None for sample in samples)
     counts = {name: [sample[name] for sample in samples] for name in ("n_tokens", "n_replaced", "n_changed") if counted}
@@ -25,11 +25,6 @@ def responses_of(samples: Sequence[Mapping[str, Any]]) -> Responses:
         no_box=[sample["answer"] is None for sample in samples],
         ungraded=[sample["verdict"] in ("timed_out", "grader_error") for sample in samples],
         truncated=[sample["finish_reason"] == "length" for sample in samples] if counted else None,
-        correct_by={
-            name.removeprefix("verdict_"): [sample[name] == "correct" for sample in samples]
-            for name in samples[0]
-            if name.startswith("verdict_")
-        },
         n_forwards=[sample["n_forwards"] for sample in samples] if "n_forwards" in samples[0] else None,
         **counts,
     )
@@ -40,36 +35,23 @@ def sample_facts(
     names: Iterable[str],
     samples: int,
     rows: Mapping[Key, Row],
-    verdicts: Mapping[str, Mapping[Key, Verdict]],
+    verdicts: Mapping[Key, Verdict],
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return what `responses_of` reads of some problems' first samples, by the problem's id.
+    """Return what `responses_of` reads of some problems' first samples, by the problem's id: its name after `task`."""
 
-    `verdicts` are by version of the gold answers, of which the first counts.
-    """
+    def judged(key: Key) -> dict[str, Any]:
+        return {"verdict": verdicts[key].kind, "answer": verdicts[key].answer} if verdicts else {}
+
     return {
-        name.removeprefix(f"{task}/"): [
-            {**rows[name, k].counts(), **_judged({version: given[name, k] for version, given in verdicts.items()})}
-            for k in range(samples)
-        ]
+        name.removeprefix(f"{task}/"): [{**rows[name, k].counts(), **judged((name, k))} for k in range(samples)]
         for name in names
     }
 
 
-def _judged(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
-    if not verdicts:
-        return {}
-    (_, verdict), *others = verdicts.items()
-    beside = {f"verdict_{version}": other.kind for version, other in others}
-    return {"verdict": verdict.kind, "answer": verdict.answer, **beside}
-
-
-def metric_list(n: int, other_golds: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return lm-eval's `metric_list` for n samples a problem: names that say how many samples were really drawn.
-
-    `other_golds` are versions of the answers that are graded beside the one asked for, as `avg@n_<version>`.
-    """
+def metric_list(n: int) -> list[dict[str, Any]]:
+    """Return lm-eval's `metric_list` for n samples a problem: names that say how many samples were really drawn."""
     none, zero = [False] * n, [0] * n
-    made_up = Responses(none, zero, none, none, none, zero, zero, zero, dict.fromkeys(other_golds, none))
+    made_up = Responses(none, zero, none, none, none, zero, zero, zero)
     return [
         {
             "metric": name,

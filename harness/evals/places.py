@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from harness.errors import DamagedError, UserError
 from harness.evals.foreign import read_result
-from harness.evals.from_records import NoResultError, regraded, result_of_record
+from harness.evals.from_records import NoResultError, regraded, results_of_record
 from harness.evals.result import EvalResult, config_hash_of
 from harness.evals.trainings import TrainingPlace, trainings_at
 from harness.records import Record, RecordStore
@@ -21,6 +21,7 @@ from harness.spec.stored import Count, Stored, read_stored
 from harness.text import visible
 
 _P = TypeVar("_P")
+_R = TypeVar("_R")
 
 
 def read_results(
@@ -94,7 +95,7 @@ def _read(
         return [regraded(read_result(path), **how)]
     if path.is_dir():
         if is_record(path):
-            return [result_of_record(Record(path.resolve()).read(), **how)]
+            return results_of_record(Record(path.resolve()).read(), **how)
         path = path / "results" if (path / "results").is_dir() else path
         if files := sorted(path.glob("*.json"), key=lambda file: (file.lstat().st_mtime, file.name)):
             pruned = {str(path.resolve()): _pruned(path.parent / "summary.json")}
@@ -108,10 +109,10 @@ def _read(
 
 
 def _of_records(store: RecordStore, names: Sequence[tuple[str, str]], how: dict[str, Any]) -> list[EvalResult]:
-    return _readable(names, lambda name: result_of_record(store.read(*name), **how))
+    return [each for lot in _readable(names, lambda name: results_of_record(store.read(*name), **how)) for each in lot]
 
 
-def _readable(places: Iterable[_P], read: Callable[[_P], EvalResult]) -> list[EvalResult]:
+def _readable(places: Iterable[_P], read: Callable[[_P], _R]) -> list[_R]:
     """Return the results of files or records; a damaged one, or a record whose right answers nobody knows here, is left
     out, and said to be.
 

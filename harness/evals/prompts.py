@@ -7,7 +7,7 @@ from typing import Any
 from harness.decode import Engine
 from harness.evals.benchmark import Benchmark, BenchmarkFacts
 from harness.evals.chat import build_requests
-from harness.evals.data import all_golds, preflight_of, task_config, tasks_dir
+from harness.evals.data import preflight_of, task_config, tasks_dir
 from harness.evals.sampling import sampling_of
 from harness.evals.task_file import LmEvalBenchmark, ScoredTask, instance_key
 from harness.grading import Gold
@@ -16,16 +16,13 @@ from harness.spec import EvalSpec, Presentation, Sampling
 
 @dataclass(frozen=True, slots=True)
 class PromptSet:
-    """The prompts and gold answers of a benchmark, by problem id, in order; a task of lm-eval has no gold answers here.
-
-    `golds` has each version of the gold answers that can be graded, the one asked for first.
-    """
+    """The prompts and gold answers of a benchmark, by problem id, in order; a task of lm-eval has no answers here."""
 
     task: str
     sampling: Sampling
     stop: tuple[str, ...]
     prompts: Mapping[str, str]
-    golds: Mapping[str, Mapping[str, Gold]]
+    golds: Mapping[str, Gold]
     benchmark: BenchmarkFacts
     theirs: ScoredTask | None = None
 
@@ -39,7 +36,7 @@ def prompt_sets(spec: EvalSpec, engine: Engine) -> list[PromptSet]:
     from lm_eval.tasks import TaskManager
 
     found = preflight_of(spec)
-    metadata = spec.model_dump(mode="json", include={"data_dir", "golds", *Presentation.model_fields})
+    metadata = spec.model_dump(mode="json", include={"data_dir", *Presentation.model_fields})
     metadata |= {"repeats": spec.sampling.samples} if spec.sampling else {}
     manager = TaskManager(include_path=str(tasks_dir()), include_defaults=False, metadata=metadata)
     ours = [
@@ -66,13 +63,12 @@ def _prompt_set(task: Any, benchmark: Benchmark, spec: EvalSpec, engine: Engine)
     own, stop = sampling_of(task.config.generation_kwargs, samples=task.config.repeats, seed=0)
     texts = {instance.doc["id"]: instance.args[0] for instance in build_requests(task, engine, _first(spec))}
     prompts = {key: texts[key] for key in spec.asked(list(texts))}
-    golds = all_golds(benchmark, spec.golds)
     return PromptSet(
         task=benchmark.name,
         sampling=spec.sampling or own,
         stop=stop,
         prompts=prompts,
-        golds={v: {key: answers[key] for key in prompts} for v, answers in golds.items()},
+        golds={key: benchmark.golds[key] for key in prompts},
         benchmark=benchmark.facts,
     )
 

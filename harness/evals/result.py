@@ -21,10 +21,10 @@ from harness.spec.stored import MOST, Count, Flag, Name, Number, Plain, Stored, 
 
 # What must be equal before two results are subtracted or put into one column; another decoding, seed, number of samples
 # or pair of models is what they are compared for.
-ALIKE = ("grader", "golds", "data", "problems", "temperature", "top_p", "max_tokens")
+ALIKE = ("grader", "data", "problems", "temperature", "top_p", "max_tokens")
 UNTOLD = ("data", "temperature", "top_p", "max_tokens")  # of these, what a source need not say
-# What of a result's provenance can change its numbers: the settings of its tokens, the answers, and who graded.
-ASKED = ("settings", "data", "graded_with", "golds", "partial")
+# What of a result's provenance can change its numbers: the settings of its tokens, the data, and who graded.
+ASKED = ("settings", "data", "graded_with", "partial")
 ARRAYS = ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
 _BOOLS = ("correct", "truncated", "no_box", "ungraded")
 
@@ -57,7 +57,6 @@ class ProvenanceFile(Stored, frozen=True):
     examples: Count | None = None
     grader: Text | None = None
     graded_with: dict[str, Text] | None = None
-    golds: Annotated[Name, Field(min_length=1)] | None = None
     partial: Text | None = None
     part: Text | None = None
     records: Text | None = None
@@ -95,7 +94,6 @@ class BenchmarkResultFile(ResultFile, frozen=True):
     ungraded: _Flags
     votes: _Votes | None = None
     n_forwards: _Counts | None = None
-    correct_by: dict[str, _Flags] = Field(default_factory=dict)
 
 
 STROKE = "\u2215"  # in a name that is no path, where a path would have /
@@ -107,7 +105,6 @@ class EvalResult:
 
     `votes` numbers the different answers of a problem, for Maj@n: equal boxed text votes together, -1 is no answer.
     `n_forwards` counts the tokens that one model was run for (`mode=power`); None is one for each token and model.
-    `correct_by` are the verdicts by other versions of the benchmark's answers, by version (Minerva has two).
     `no_box` marks responses without a closed box, `truncated` those that ran into the token limit, `ungraded` those
     whose grading timed out or failed (they count as wrong, and say so). `seconds` is this result's share,
     by tokens, of what the engine spent on its decoding (all tasks of one `evaluate` call decode together); 0 where
@@ -128,7 +125,6 @@ class EvalResult:
     ungraded: np.ndarray
     votes: np.ndarray | None = None
     n_forwards: np.ndarray | None = None
-    correct_by: dict[str, np.ndarray] = field(default_factory=dict)
     seconds: float = 0.0
     provenance: dict[str, Any] = field(default_factory=dict)
     name: str = ""
@@ -139,8 +135,6 @@ class EvalResult:
         for name in ("votes", "n_forwards"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, self._table(name, getattr(self, name), False))
-        by = {version: self._table("correct_by", table, True) for version, table in self.correct_by.items()}
-        object.__setattr__(self, "correct_by", by)
         for name in ("n_replaced", "n_changed"):
             for row, column in np.argwhere(getattr(self, name) > self.n_tokens)[:1]:
                 raise UserError(
@@ -183,7 +177,6 @@ class EvalResult:
                 raise UserError(f"refusing to aggregate {task}: {key} has {len(row)} of {sampling.samples} samples")
 
         rows = [responses_of(row) for row in samples.values()]
-        by_version = {version: np.array([row.correct_by[version] for row in rows]) for version in rows[0].correct_by}
         return cls(
             task=task,
             decoding=decoding,
@@ -191,7 +184,6 @@ class EvalResult:
             problem_ids=tuple(samples),
             votes=np.array([stats.numbered(row.votes or ()) for row in rows]),
             n_forwards=None if rows[0].n_forwards is None else np.array([row.n_forwards for row in rows]),
-            correct_by=by_version,
             seconds=seconds,
             provenance=provenance or {},
             name="",
@@ -315,7 +307,6 @@ class EvalResult:
         p = self.provenance
         return {
             "grader": (p.get("grader"), json.dumps(p.get("graded_with"), sort_keys=True)),
-            "golds": p.get("golds"),
             "data": p.get("data"),
             "problems": self.problem_ids,
             "temperature": self.sampling.temperature,
@@ -374,7 +365,6 @@ class EvalResult:
         told = [name for name in ARRAYS if name not in self.lacks and (counted or name not in ARRAYS[1:4])]
         return stats.Responses(
             votes=votes,
-            correct_by={version: table[i].tolist() for version, table in self.correct_by.items()},
             **{name: getattr(self, name)[i].tolist() for name in told},
         )
 
@@ -403,10 +393,7 @@ class EvalResult:
         tables = {name: getattr(self, name)[rows] for name in ARRAYS}
         votes = None if self.votes is None else self.votes[rows]
         forwards = None if self.n_forwards is None else self.n_forwards[rows]
-        by = {version: table[rows] for version, table in self.correct_by.items()}
-        return replace(
-            self, problem_ids=tuple(problems), votes=votes, n_forwards=forwards, correct_by=by, seconds=0.0, **tables
-        )
+        return replace(self, problem_ids=tuple(problems), votes=votes, n_forwards=forwards, seconds=0.0, **tables)
 
     @property
     def context(self) -> int | None:
@@ -435,7 +422,6 @@ class EvalResult:
                 **{name: getattr(self, name).astype(int).tolist() for name in ARRAYS},
                 **({} if self.votes is None else {"votes": self.votes.tolist()}),
                 **({} if self.n_forwards is None else {"n_forwards": self.n_forwards.tolist()}),
-                "correct_by": {version: table.astype(int).tolist() for version, table in self.correct_by.items()},
                 "seconds": self.seconds,
                 "provenance": self.provenance,
             },
@@ -489,7 +475,7 @@ def config_hash_of(
     """Return 16 hexadecimal digits of the SHA-256 of everything that can change a result's numbers.
 
     Of `provenance` these are `settings` (the hash of the record's config: weights, engine, versions, prompt), `data`,
-    `graded_with` (the grader and its versions), `golds` and `partial`.
+    `graded_with` (the grader and its versions) and `partial`.
     """
     asked = {
         "task": task,

@@ -208,7 +208,6 @@ def facets(result: EvalResult, models: Mapping[tuple[str, str], str] | None = No
         "model": result.name or (models or {}).get(result.pair, ""),
         "grader": str(result.provenance.get("grader") or ""),
         "versions": versions,
-        "golds": f"{alike['golds']} answers" if alike["golds"] else "",
         "examples": "" if shown is None else f"{shown or 'no'} example{'' if shown == 1 else 's'}",
         "data": f"data {alike['data'][:6]}" if alike["data"] else "",
         "problems": result.limited or f"{len(result.problem_ids)} problems",

@@ -76,16 +76,15 @@ def lm_eval_table(results: Sequence[LmEvalResult]) -> str:
 
 
 def table(results: Sequence[EvalResult]) -> str:
-    """Write one row a result; columns with nothing to say (ungraded answers, other versions of the golds) are left out.
+    """Write one row a result; columns with nothing to say (ungraded answers) are left out.
 
     Results with another number of samples than the first, or drawn otherwise, say so in their row.
     """
     n = results[0].samples
     k = max(1, n // 2)
-    others = sorted({version for result in results for version in result.correct_by})
     ungraded = any(result.ungraded.any() for result in results)
     head = ["benchmark", "decoding", f"Avg@{n} ± s.e.", "s.e. sampling", f"Pass@{k}", f"Maj@{n}", "replaced", "changed"]
-    head += ["tokens", "cut", "no box", *(["ungraded"] if ungraded else []), *(f"Avg@{n} by {v}" for v in others)]
+    head += ["tokens", "cut", "no box", *(["ungraded"] if ungraded else [])]
     rows = []
     for result in results:
         metrics, m = result.metrics(), result.samples
@@ -102,6 +101,5 @@ def table(results: Sequence[EvalResult]) -> str:
             percent(metrics.get("no_box_share")),
         ]
         row += [str(int(result.ungraded.sum()))] if ungraded else []
-        row += [f"{100 * metrics[f'avg@{m}_{v}']:.2f}" if v in result.correct_by else "" for v in others]
         rows.append(row)
     return markdown_table(head, rows, left=2)

@@ -8,7 +8,7 @@ from typing import Any
 from lm_eval.api.task import ConfigurableTask
 
 from harness.errors import UserError
-from harness.evals.data import GOLD_VERSIONS, GOLDS, PUBLISHED, check_golds, find_benchmark, presentation_of
+from harness.evals.data import find_benchmark, presentation_of
 from harness.evals.metrics import metric_list
 from harness.evals.scoring import BoxedAnswers
 from harness.grading import DEFAULT_GRADER, grader_name
@@ -17,7 +17,7 @@ from harness.grading import DEFAULT_GRADER, grader_name
 class SampledMathTask(ConfigurableTask):
     """A `ConfigurableTask` that shows a benchmark to the models as its files, and a run, say.
 
-    `repeats`, `golds`, `prompt`, `examples` and `grader` can be set for a run: `--metadata '{"repeats": 8}'` or
+    `repeats`, `prompt`, `examples` and `grader` can be set for a run: `--metadata '{"repeats": 8}'` or
     `samples=8,grader=plain` in the model arguments (lm-eval hands both to the task as metadata). Everything else is in
     the YAML.
     """
@@ -30,21 +30,18 @@ class SampledMathTask(ConfigurableTask):
         if isinstance(repeats, bool) or not str(repeats).isdecimal() or int(repeats) < 1:
             raise UserError(f"repeats={repeats!r} is refused; accepted: a whole number of samples a problem, 1 or more")
         config["repeats"] = int(repeats)
-        name = str(config.get("task"))
-        version, presentation = str(metadata.get("golds", PUBLISHED)), presentation_of(metadata)
+        presentation = presentation_of(metadata)
         if asked := (config.get("dataset_kwargs") or {}).get("benchmark"):
-            benchmark = find_benchmark(asked, metadata.get("data_dir"), presentation)
-            check_golds(benchmark, version)
-            presentation = benchmark.presentation
+            presentation = find_benchmark(asked, metadata.get("data_dir"), presentation).presentation
         grader_name(presentation.grader or DEFAULT_GRADER)
         if presentation.prompt:
             config["doc_to_text"] = presentation.prompt
         if presentation.examples:
             shown = [example.model_dump() for example in presentation.examples]
             config |= {"num_fewshot": len(shown), "fewshot_config": {"sampler": "first_n", "samples": shown}}
-        answers = {"function": BoxedAnswers, "grader": presentation.grader or DEFAULT_GRADER, "golds": version}
+        answers = {"function": BoxedAnswers, "grader": presentation.grader or DEFAULT_GRADER}
         config["filter_list"] = [{"name": "boxed", "filter": [answers]}]
-        config["metric_list"] = metric_list(config["repeats"], [v for v in GOLD_VERSIONS if v in GOLDS.get(name, ())])
+        config["metric_list"] = metric_list(config["repeats"])
         super().__init__(config=config, **kwargs)
 
     def build_all_requests(self, **kwargs: Any) -> None:

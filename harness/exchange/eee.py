@@ -103,7 +103,7 @@ def _score(material: Material, score: Score, first: bool) -> dict[str, Any]:
     if score.parameters:
         metric["metric_parameters"] = dict(score.parameters)
     if grader := result.provenance.get("grader"):
-        metric["additional_details"] = {"grader": str(grader), **({"golds": score.golds} if score.golds else {})}
+        metric["additional_details"] = {"grader": str(grader)}
     details: dict[str, Any] = {"score": score.value}
     if score.error is not None:
         error = {"value": score.error, "method": "standard deviation of problem means / sqrt(problems)"}

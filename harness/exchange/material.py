@@ -77,9 +77,10 @@ class Material:
 
     @cached_property
     def _verdicts(self) -> dict[Key, StoredVerdict]:
-        told = self.result.provenance
-        judge = judge_name(str(told.get("grader")), str(told.get("golds") or "published").split()[0])
-        return self.record.verdicts(judge) if self.record else {}
+        if self.record is None:
+            return {}
+        grader = str(self.result.provenance.get("grader"))
+        return self.record.verdicts(judge_name(grader, self.result.task, self.record.task))
 
     @property
     def drawn(self) -> dict[str, Any]:
@@ -104,7 +105,7 @@ class Material:
             },
             "samples": self.result.samples,
             "sampling": json.dumps(self.drawn),
-            **{name: told.get(name) for name in ("grader", "golds", "data", "record", "partial")},
+            **{name: told.get(name) for name in ("grader", "data", "record", "partial")},
             "graded_with": _compact(told.get("graded_with")),
             "versions": _compact(told.get("versions")),
             "config_hash": self.result.config_hash,
@@ -123,13 +124,14 @@ def material_of(result: EvalResult, data_dir: str | None = None) -> Material:
     if record is None:
         return Material(result, system, why_none="its record is not at hand")
     try:
-        problems: Mapping[str, Problem] = {row["id"]: row for row in benchmark_of(record, data_dir=data_dir).problems}
+        benchmark = benchmark_of(record, result.task, data_dir=data_dir)
+        problems: Mapping[str, Problem] = {row["id"]: row for row in benchmark.problems}
     except UserError as error:
         return Material(result, system, record, why_none=f"its questions are not at hand: {error}")
     if lacking := [key for key in result.problem_ids if key not in problems]:
         return Material(result, system, record, why_none=f"the question of {lacking[0]} is not at hand")
     questions = {key: str(problems[key]["problem"]) for key in result.problem_ids}
-    golds = {key: str(problems[key]["answer"]) for key in result.problem_ids}
+    golds = {key: benchmark.golds[key] for key in result.problem_ids}
     return Material(result, system, record, questions, golds)
 
 

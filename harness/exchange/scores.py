@@ -16,7 +16,7 @@ _SHOWN = {"avg": "Avg@{}", "pass": "Pass@{}", "maj": "Maj@{}"}
 class Score:
     """Hold one score. `value` is a fraction of 1, but for lm-eval's metrics, which have units of their own.
 
-    `error` is the standard error over problems, None where none is computed. `golds` is the version of the answers.
+    `error` is the standard error over problems, None where none is computed.
     """
 
     name: str
@@ -25,7 +25,6 @@ class Score:
     value: float
     parameters: dict[str, int] = field(default_factory=dict)
     error: float | None = None
-    golds: str | None = None
     lower_is_better: bool = False
     proportion: bool = True
 
@@ -39,8 +38,8 @@ def scores_of(result: EvalResult) -> list[Score]:
         match = _NAME.fullmatch(name)
         if match is None or (match[3] or "") in ("se", "se_sampling"):
             continue
-        kind, k, version = match[1], int(match[2]), match[3]
-        error = result.standard_error if kind == "avg" and version is None else None
+        kind, k = match[1], int(match[2])
+        error = result.standard_error if kind == "avg" else None
         found.append(
             Score(
                 name,
@@ -49,7 +48,6 @@ def scores_of(result: EvalResult) -> list[Score]:
                 value,
                 {"samples" if kind == "avg" else "k": k},
                 error if error is None or math.isfinite(error) else None,
-                version or result.provenance.get("golds"),
             )
         )
     return found

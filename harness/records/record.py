@@ -198,6 +198,12 @@ class Record:
         """Return who has given verdicts."""
         return sorted(self._verdicts)
 
+    @property
+    def tasks(self) -> list[str]:
+        """Return whose results it holds: its own task's, unless it was judged by another one's answers alone."""
+        others = {judge.partition("+")[2] for judge in self._verdicts} or {""}
+        return [other or self.task for other in sorted(others)]
+
     def verdicts(self, judge: str) -> dict[Key, StoredVerdict]:
         """Return the verdicts of a judge on the responses that are held."""
         given = self._verdicts.get(judge, {})
@@ -205,9 +211,9 @@ class Record:
 
     def latest_verdicts(self, judge: str) -> dict[Key, StoredVerdict]:
         """Return the verdicts of the newest version of a judge that has given any."""
-        grader, *golds = judge.split("+")
+        grader, *task = judge.split("+")
         names = (grader_name(grader), *OLDER.get(grader_name(grader), ()))
-        return next(filter(None, (self.verdicts("+".join((name, *golds))) for name in names)), {})
+        return next(filter(None, (self.verdicts("+".join((name, *task))) for name in names)), {})
 
     def verdict(self, judge: str, row: Row, gold: Gold) -> Verdict | None:
         """Return the verdict that a judge has given on a response and would give again, None where there is none."""
@@ -432,8 +438,8 @@ class Record:
         Raises:
             UserError: a problem has no gold answer, no grader has that name, or the disk is full.
         """
-        grader, *golds = judge.split("+")
-        judge = "+".join((grader_name(grader), *golds))
+        grader, *task = judge.split("+")
+        judge = "+".join((grader_name(grader), *task))
         rows = [self.rows[key] for key in (self.held if keys is None else keys)]
         if unknown := [row.problem for row in rows if row.problem not in gold]:
             raise UserError(f"gold has no answer of {unknown[0]!r}")

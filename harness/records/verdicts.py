@@ -1,7 +1,7 @@
 """Verdicts in a record: who gave them, on which text, by which gold answer.
 
-A judge is a grader's name with its version (`robust-2`; `harness.grading` says when a person raises it), and `+VERSION`
-where it went by another version of the benchmark's answers than the published one: `robust-2+r1zero`.
+A judge is a grader's name with its version (`robust-2`; `harness.grading` says when a person raises it), and `+TASK`
+where it went by the answers of another benchmark with the record's questions: `robust-2+minerva_r1zero`.
 """
 
 from functools import cache
@@ -44,9 +44,9 @@ class StoredVerdict(Stored, frozen=True):
         return (self.text, self.gold) == (text_digest, gold) and self.verdict.graded
 
 
-def judge_name(grader: str, golds: str = "published") -> str:
-    """Return the judge: a grader that goes by a version of the gold answers."""
-    return grader if golds == "published" else f"{grader}+{golds}"
+def judge_name(grader: str, task: str, recorded: str) -> str:
+    """Return the judge of a task's result: a grader, by the answers of the `recorded` task or of another one."""
+    return grader if task == recorded else f"{grader}+{task}"
 
 
 def versions(judge: str) -> dict[str, str]:

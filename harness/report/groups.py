@@ -88,7 +88,7 @@ def lots(results: Sequence[EvalResult], of: Callable[[EvalResult], Hashable]) ->
 
 def set_apart(lot: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]]) -> str:
     """Return in words what sets a lot apart from others of its pair: weights, sampling, grader, answers, problems."""
-    names = ("grader", "versions", "golds", "temperature", "top_p", "max_tokens")
+    names = ("grader", "versions", "temperature", "top_p", "max_tokens")
     every = [lot, *(one for one in others if one is not lot)]
     told = [_weights(one) | {name: facets(one[0])[name] for name in names} for one in every]
     found = telling(told)

@@ -121,7 +121,7 @@ def provenance(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Pro
             f"{result.limited or len(result.problem_ids)} of {result.task}, digest {p.get('data', 'unknown')}",
         ),
         *([("shown before each problem", drawn["examples"])] if p.get("examples") else []),
-        ("graded", f"{p.get('grader', 'unknown')}, answers {p.get('golds', 'unknown')}"),
+        ("graded", str(p.get("grader", "unknown"))),
     ]
     engine = p.get("engine")
     engine = engine if isinstance(engine, dict) else {}

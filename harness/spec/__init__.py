@@ -13,15 +13,13 @@ from harness.spec.decoding import (
     with_controls,
 )  # fmt: skip
 from harness.spec.engine import EngineSpec
-from harness.spec.evaluation import GOLD_VERSIONS, PUBLISHED, EvalSpec, ProblemPart, load_eval
+from harness.spec.evaluation import EvalSpec, ProblemPart, load_eval
 from harness.spec.pair import TINY, TINY_BASE, TINY_RL, TINY_STEPS, Pair, find_pair, preset
 from harness.spec.presentation import Presentation
 from harness.spec.sampling import Sampling
 from harness.spec.zoo import zoo
 
 __all__ = [
-    "GOLD_VERSIONS",
-    "PUBLISHED",
     "TINY",
     "TINY_BASE",
     "TINY_RL",

@@ -6,7 +6,7 @@ Where rollouts, results and runs go is no part of it: that is asked of `harness.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -21,10 +21,9 @@ from harness.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
 from harness.spec.presentation import Presentation
 from harness.spec.sampling import Sampling, over
 
-GoldVersion = Literal["published", "r1zero"]
-GOLD_VERSIONS: tuple[str, ...] = get_args(GoldVersion)  # of a benchmark's gold answers
-PUBLISHED: GoldVersion = "published"
-SHIPPED = ("aime24", "aime25", "amc", "minerva", "rlvr_math", "tiny_easy", "tiny_medium", "tiny_hard")  # benchmarks
+SHIPPED = (
+    "aime24", "aime25", "amc", "minerva", "rlvr_math", "tiny_easy", "tiny_medium", "tiny_hard", "minerva_r1zero",
+)  # fmt: skip
 DECODING_OPTIONS = tuple(Decoding.options())
 SECTIONS: dict[str, type[Spec]] = {"sampling": Sampling, "engine": EngineSpec}
 
@@ -118,7 +117,6 @@ class EvalSpec(Presentation, frozen=True):
     part: ProblemPart = Field(default_factory=ProblemPart)
     data_dir: Place | None = Field(default=None, description="Folder of <task>.jsonl files, instead of the hub.")
     include_path: Place | None = Field(default=None, description="Folder with YAML files of tasks, as lm_eval has it.")
-    golds: GoldVersion = Field(default=PUBLISHED, description="Version of Minerva's answers: published or r1zero.")
     engine: EngineSpec = Field(default_factory=EngineSpec)
 
     def asked(self, ids: Sequence[str]) -> list[str]:

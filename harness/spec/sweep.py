@@ -20,9 +20,7 @@ from harness.spec.base import Place, Spec, parse, shown
 from harness.spec.decoding import Decoding, check_together, modes, parse_decoding
 from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import (
-    PUBLISHED,
     EvalSpec,
-    GoldVersion,
     ProblemPart,
     is_benchmark,
     read_decodings,
@@ -184,7 +182,6 @@ class SweepSpec(Presentation, Search, frozen=True):
     pruner: Annotated[Pruner | None, BeforeValidator(read_pruner)] = None
     equal_forwards: bool = False
     engine: EngineSpec = Field(default_factory=EngineSpec)
-    golds: GoldVersion = PUBLISHED
     data_dir: str | None = None
     include_path: Place | None = None
 
@@ -254,7 +251,6 @@ class SweepSpec(Presentation, Search, frozen=True):
             "sampling",
             "limit",
             "engine",
-            "golds",
             "data_dir",
             "include_path",
             *Presentation.model_fields,

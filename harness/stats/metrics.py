@@ -6,8 +6,8 @@ lm-eval aggregates the values of single problems itself; results and records go 
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 from harness.stats.majority import maj_at_k
 from harness.stats.passk import pass_at_k_per_problem
@@ -17,8 +17,7 @@ from harness.stats.passk import pass_at_k_per_problem
 class Responses:
     """What is known of the responses to one problem, an entry a sample; what is None gives no metric.
 
-    `votes` are the answers for Maj@n, equal ones vote together, None does not vote; `correct_by` are the verdicts by
-    other versions of the gold answers.
+    `votes` are the answers for Maj@n, equal ones vote together, None does not vote.
     """
 
     correct: Sequence[bool] | None = None
@@ -29,7 +28,6 @@ class Responses:
     n_tokens: Sequence[int] | None = None
     n_replaced: Sequence[int] | None = None
     n_changed: Sequence[int] | None = None
-    correct_by: Mapping[str, Sequence[bool]] = field(default_factory=dict)
     n_forwards: Sequence[int] | None = None
 
 
@@ -51,8 +49,6 @@ def problem_metrics(responses: Responses) -> dict[str, float | tuple[float, floa
             values[f"pass@{k}"] = float(pass_at_k_per_problem([correct], k)[0])
         if responses.votes is not None:
             values[f"maj@{n}"] = maj_at_k([list(responses.votes)], [correct])
-        for version, other in responses.correct_by.items():
-            values[f"avg@{n}_{version}"] = sum(map(bool, other)) / n
     if responses.n_tokens is not None:
         tokens, replaced = responses.n_tokens, responses.n_replaced or ()
         values["replacement_ratio"] = (float(sum(replaced)), float(sum(tokens)))

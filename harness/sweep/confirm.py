@@ -65,7 +65,7 @@ def confirm(
             "the same tokens; accepted: a sweep that samples"
         )
     check_seeds(seeds, (spec.sampling.seed,))
-    found = preflight(tasks or spec.tasks, spec.data_dir, spec.golds, spec, spec.include_path)
+    found = preflight(tasks or spec.tasks, spec.data_dir, spec, spec.include_path)
     asked = {each.name: task for task, each in found.items()}
     parts = {each.name: unused(spec, each) for each in found.values()}
     with winner(sweep) as made:

@@ -218,7 +218,7 @@ class Decodings(Sweep[SweepSpec]):
         ]
         rights: dict[Decoding, dict[str, list[bool]]] = {part.decoding: {} for part in parts if part.requests}
         for done in run_jobs(engine, [part for part in parts if part.requests], RecordStore(self.store)):
-            for (problem, _), verdict in next(iter(done.verdicts.values())).items():
+            for (problem, _), verdict in done.verdicts.items():
                 rights[done.job.decoding].setdefault(problem, []).append(verdict.correct)
         return {
             decoding: {problem: float(np.mean(right)) for problem, right in mine.items()}

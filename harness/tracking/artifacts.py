@@ -43,8 +43,8 @@ def _write_samples(result: EvalResult, stored: Record, keys: list[list[Key]], fo
     path = folder / "samples.jsonl.gz"
     everywhere, replaced = Histogram(), Histogram()
     told = {"n_tokens", "n_replaced"}.isdisjoint(result.lacks)
-    version = str(result.provenance.get("golds", "published")).split()[0]  # `r1zero (3f2a…)` names its digest
-    verdicts = stored.verdicts(judge_name(str(result.provenance.get("grader", "robust")), version))
+    grader = str(result.provenance.get("grader", "robust"))
+    verdicts = stored.verdicts(judge_name(grader, result.task, stored.task))
     # Level 1 takes half the time of gzip's default and a few percent more space.
     with gzip.open(path, "wt", compresslevel=1, encoding="ascii") as out:
         for row, problem in enumerate(result.problem_ids):

@@ -77,7 +77,6 @@ def params_of(result: EvalResult) -> dict[str, str]:
         "data": result.provenance.get("data"),
         "chat": result.provenance.get("chat"),
         "grader": result.provenance.get("grader"),
-        "golds": result.provenance.get("golds"),
     }
     if isinstance(source := result.provenance.get("source"), dict):
         values |= {"imported": str(source.get("format") or "official")}

@@ -204,7 +204,7 @@ def test_nothing_is_opened_before_tasks_and_data_are_good(tmp_path, data_dir):
     with pytest.raises(UserError, match="did you mean 'robust'"):
         evaluate(Never(), [Decoding()], ["amc"], SAMPLING, data_dir=data_dir, grader="robst")
     with pytest.raises(UserError, match="needs minerva_r1zero_answers"):
-        evaluate(Never(), [Decoding()], ["minerva"], SAMPLING, data_dir=data_dir, golds="r1zero")
+        evaluate(Never(), [Decoding()], ["minerva_r1zero"], SAMPLING, data_dir=data_dir)
     with pytest.raises(UserError, match="asks for aime24 twice"):
         preflight(["aime24", "rlvr_math"], data_dir)
     assert list(preflight(["rlvr_math"], data_dir)) == ["aime24", "aime25", "amc", "minerva"]
@@ -244,7 +244,7 @@ def test_results_come_as_they_complete_and_another_grader_is_another_result(engi
     assert plain[0].provenance["settings"] == results[0].provenance["settings"]
 
 
-def test_both_versions_of_minervas_answers(engine, data_dir, tmp_path):
+def test_minervas_other_answers_are_a_task_that_shares_its_responses(engine, data_dir, tmp_path):
     """The tiny r1zero file here says that every answer is what the model said first."""
     import shutil
 
@@ -252,10 +252,10 @@ def test_both_versions_of_minervas_answers(engine, data_dir, tmp_path):
     shutil.copytree(data_dir, folder)
     rows = [{"id": f"minerva-{i}", "answers": ["1", "2e3"]} for i in range(272)]
     (folder / "minerva_r1zero_answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    from harness.evals.data import find_benchmark, gold_answers
+    from harness.evals.data import find_benchmark
 
-    assert gold_answers(find_benchmark("minerva", str(folder)), "r1zero")["minerva-7"] == ("1", r"2 \times 10^{3}")
-    assert gold_answers(find_benchmark("amc", str(folder)), "r1zero")["amc-7"] == "14"
+    assert find_benchmark("minerva_r1zero", str(folder)).golds["minerva-7"] == ("1", r"2 \times 10^{3}")
+    decoded = []
 
     class Answers:
         """The engine, every response saying that it is 1."""
@@ -267,26 +267,29 @@ def test_both_versions_of_minervas_answers(engine, data_dir, tmp_path):
             from dataclasses import replace
 
             for rollout in engine.generate(requests, **options):
+                decoded.append(rollout.request.problem)
                 yield replace(rollout, text=r"\boxed{1}")
 
-    def run(version, **more):
+    def run(*tasks, **more):
         return evaluate(
-            Answers(), [Decoding()], ["minerva", "amc"], Sampling(samples=2, max_tokens=2), limit=2,
-            data_dir=str(folder), golds=version, progress=False, **more,
+            Answers(), [Decoding()], tasks, Sampling(samples=2, max_tokens=2), limit=2, data_dir=str(folder),
+            progress=False, **more,
         )  # fmt: skip
 
-    minerva, amc = run("published")
-    assert (minerva.avg, minerva.metrics()["avg@2_r1zero"], minerva.maj) == (0.0, 1.0, 0.0)
-    assert "avg@2_r1zero" not in amc.metrics()
-    other, same = run("r1zero", records=tmp_path / "records")
-    assert (other.avg, other.metrics()["avg@2_published"], other.maj) == (1.0, 0.0, 1.0)
-    assert other.provenance["golds"].startswith("r1zero (")
-    assert same.provenance["golds"] == "published"
-    assert other.config_hash != minerva.config_hash
-    assert same.config_hash == amc.config_hash
+    records = {"records": tmp_path / "records"}
+    minerva, other, _ = run("minerva", "minerva_r1zero", "amc", **records)
+    assert (len(decoded), {problem.split("/")[0] for problem in decoded}) == (8, {"minerva", "amc"})
+    assert (minerva.avg, minerva.maj) == (0.0, 0.0)
+    assert (other.avg, other.maj, other.task) == (1.0, 1.0, "minerva_r1zero")
+    assert other.provenance["record"] == minerva.provenance["record"]
+    assert other.provenance["data"] != minerva.provenance["data"]
+    [alone] = run("minerva_r1zero")
+    assert (len(decoded), alone.config_hash) == (12, other.config_hash)
+    assert alone.metrics() == other.metrics()
     assert EvalResult.from_json(other.to_json()).metrics() == other.metrics()
     store = RecordStore(tmp_path / "records")
-    assert sorted(store.read(*name).judges for name in store.names()) == [["robust-2"], ["robust-2", "robust-2+r1zero"]]
+    judges = {name[1]: store.read(*name).judges for name in store.names()}
+    assert judges == {"amc": ["robust-2"], "minerva": ["robust-2", "robust-2+minerva_r1zero"]}
 
 
 def test_a_result_is_complete_or_none():

@@ -18,7 +18,7 @@ def rollout(tag, problem, text, tokens=10, sample=0):
 
 
 def test_the_score_so_far_is_of_what_is_decoded_now():
-    graders = Graders([{"published": {"amc/0": "7"}}, {"published": {"amc/0": "8"}}], None, ["robust", "robust"])
+    graders = Graders([{"amc/0": "7"}, {"amc/0": "8"}], None, ["robust", "robust"])
     board = Board(graders, [("amc rl", 3), ("amc base", 2)], 5, False)
 
     def done(tag, text, sample=0):
@@ -30,7 +30,7 @@ def test_the_score_so_far_is_of_what_is_decoded_now():
     for sample, text in enumerate((r"\boxed{7}", r"\boxed{8}", "none")):
         done(0, text, sample)
     graders.finish(0)
-    verdicts = graders.verdicts[0]["published"]
+    verdicts = graders.verdicts[0]
     assert [verdicts["amc/0", sample].kind for sample in range(3)] == ["correct", "wrong", "no_box"]
     assert board.note() == " | amc rl: 33.3 so far (3/3)"
     done(1, r"\boxed{8}")
@@ -38,18 +38,6 @@ def test_the_score_so_far_is_of_what_is_decoded_now():
     assert board.note() == " | amc base: 100.0 so far (1/2)"
     assert board.speed > 0
     board.close()
-    graders.close()
-
-
-def test_every_version_of_the_answers_gives_a_verdict_and_the_first_one_counts():
-    graders = Graders([{"r1zero": {"x/0": ("8", "9")}, "published": {"x/0": "7"}}], None, ["robust"])
-    graders.add(0, rollout(0, "x/0", r"\boxed{9}"))
-    graders.finish(0)
-    found = {version: verdicts["x/0", 0] for version, verdicts in graders.verdicts[0].items()}
-    assert {version: (each.kind, each.answer) for version, each in found.items()} == {
-        "r1zero": ("correct", "9"), "published": ("wrong", "9"),
-    }  # fmt: skip
-    assert (graders.right, graders.graded) == ([1], [1])
     graders.close()
 
 
@@ -81,7 +69,7 @@ def test_a_grader_that_fails_is_told_when_the_job_is_finished(monkeypatch):
         raise OSError("no grader today")
 
     monkeypatch.setattr(module, "grade_many", broken)
-    graders = Graders([{"published": {"x/0": "7"}}], None, ["robust"])
+    graders = Graders([{"x/0": "7"}], None, ["robust"])
     graders.add(0, rollout(0, "x/0", r"\boxed{7}"))
     with pytest.raises(OSError, match="no grader today"):
         graders.finish(0)
