@@ -59,20 +59,10 @@ def _track(module: Any) -> None:
 
     Its prompts go through the chat template, where it has one, as with `--apply_chat_template`.
     """
-    original = module.simple_evaluate
-
-    def simple_evaluate(*args: Any, **kwargs: Any) -> Any:
-        if args or kwargs.get("model") != "rlvr_dir":
-            return original(*args, **kwargs)
-        from harness.tracked import tracked
-
-        return tracked(original, kwargs)
-
-    module.simple_evaluate = functools.wraps(original)(simple_evaluate)
     inner = module.evaluate
 
     def evaluate(*args: Any, **kwargs: Any) -> Any:
-        lm = args[0] if args else kwargs.get("lm")
+        lm: Any = args[0] if args else kwargs.get("lm")
         if type(lm).__module__ != "harness.evals.lm":
             return inner(*args, **kwargs)
         import inspect

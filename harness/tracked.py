@@ -1,109 +1,73 @@
 """What the stock `lm_eval` command keeps by default: rollouts in a record store, results in MLflow.
 
-`harness._autoload` puts `tracked` around lm-eval's `simple_evaluate`, and `evaluated` around its `evaluate`. Which
-places are meant is said by the model arguments `records` and `tracking`, which `harness.evals.front` fills in for the
-command; `off` declines.
+`harness._autoload` puts `evaluated` around lm-eval's `evaluate`. Which places are meant is said by the model arguments
+`records` and `tracking`, which `harness.evals.front` fills in for the command; `off` declines.
 """
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.evals.args import parse_model_args
 from harness.evals.chat import completed
+from harness.evals.lm import RlvrDirLM
 from harness.evals.lm_task import task_scores
-from harness.evals.loop import Done, versions
+from harness.evals.loop import versions
 from harness.evals.result import EvalResult
+from harness.evals.task import SampledMathTask
 from harness.evals.task_file import ScoredTask
 from harness.text import visible
 
 
-def tracked(simple_evaluate: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """Run lm-eval's evaluation of our model, keep and log what came of it, and say in one line where things went.
+def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[str, Any]) -> Any:
+    """Run lm-eval's `evaluate` of our model: prompts through its chat template; keep and log what came of it.
 
-    Nothing depends on the log: what fails there is a warning.
+    Of tasks that are not ours, samples are logged for their scores by problem, and taken out again where the user has
+    not asked for them. Nothing depends on the log in MLflow: what fails there is a warning.
     """
-    from lm_eval.utils import simple_parse_args_string
-
-    from harness.evals.lm import RlvrDirLM
     from harness.tracking import resolve_store
 
-    given = arguments.get("model_args") or {}
-    own = parse_model_args(simple_parse_args_string(given) if isinstance(given, str) else given).own
-    store = resolve_store(own.runs, own.runs) if own.runs else None  # a bad one is refused before anything loads
-    done: list[Done] = []
-    seen = _Seen()
-    RlvrDirLM.listeners.append(done.append)
-    _watched.append(seen)
+    own = lm.own
+    store = resolve_store(own.runs, own.runs) if own.runs else None  # a bad one is refused before any weights load
+    given = completed(lm, arguments)
+    loaded, chosen = (given.get("task_dict") or {}).get("tasks", {}), given.get("samples") or {}
+    theirs = {name: task for name, task in loaded.items() if not isinstance(task, SampledMathTask)}
+    lm.tasks = {name: ScoredTask.of(task, chosen.get(name)) for name, task in theirs.items()}
+    asked = given.get("log_samples", True)  # as in lm-eval
     try:
-        reported = simple_evaluate(**arguments)
+        found = evaluate(**{**given, "log_samples": bool(asked or theirs)})
     except KeyboardInterrupt:
         if own.store:
             _say(f"interrupted; what was decoded is kept in {own.store}, and the same command goes on from there")
         raise
-    finally:
-        RlvrDirLM.listeners.remove(done.append)
-        _watched.pop()
-    if reported is not None:
-        _mark_limited(reported)
+    if found is None:
+        return None
+    _mark_limited(found)
+    results = _results(lm, found, arguments.get("limit"))
+    if not asked:
+        found.pop("samples", None)
     places = [f"rollouts are kept in {own.store}"] if own.store else []
-    results = [] if reported is None else _results(done, reported, seen, arguments.get("limit"))
-    if store is not None and reported is not None and _log(results, store):
+    if store is not None and _log(results, store):
         option = "tracking" if "://" in str(store) else "store"
         places.append(f"results are in MLflow at {store} (`rlvr-dir ui --{option} {store}` shows them)")
     if places:
         _say(f"{'; '.join(places)}; the model arguments records=off and tracking=off decline")
-    return reported
-
-
-@dataclass
-class _Seen:
-    """What lm-eval's `evaluate` was given and has found: the tasks that are not ours, and their logged samples."""
-
-    tasks: dict[str, ScoredTask] = field(default_factory=dict)
-    samples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-
-
-_watched: list[_Seen] = []  # by `tracked`; empty where lm-eval is called from Python with a model of ours
-
-
-def evaluated(evaluate: Callable[..., Any], lm: Any, arguments: Mapping[str, Any]) -> Any:
-    """Run lm-eval's `evaluate` of our model: prompts through its chat template, and others' tasks noted for `tracked`.
-
-    `evaluate` alone knows the task objects and what each problem scored. Its samples are logged for that, and taken out
-    again where the user has not asked for them.
-    """
-    from harness.evals.task import SampledMathTask
-
-    given = completed(lm, arguments)
-    loaded = (given.get("task_dict") or {}).get("tasks", {})
-    theirs = {name: task for name, task in loaded.items() if not isinstance(task, SampledMathTask)}
-    if not theirs or not _watched:
-        return evaluate(**given)
-    seen, chosen = _watched[-1], given.get("samples") or {}
-    seen.tasks = lm.tasks = {name: ScoredTask.of(task, chosen.get(name)) for name, task in theirs.items()}
-    found = evaluate(**{**given, "log_samples": True})
-    seen.samples = {name: found["samples"][name] for name in theirs}
-    if not given.get("log_samples"):
-        del found["samples"]
     return found
 
 
-def _results(done: list[Done], reported: Mapping[str, Any], seen: _Seen, limit: Any) -> list[EvalResult]:
+def _results(lm: RlvrDirLM, found: Mapping[str, Any], limit: Any) -> list[EvalResult]:
     """Return the result of each job, others' tasks by the metrics that lm-eval computed; those are kept as well."""
-    chat = reported["config"]["rlvr_dir"]["chat"]
-    about = {"chat": chat, "versions": versions(), "limit": limit, "argv": sys.argv}
+    about = {"chat": lm.get_model_info()["rlvr_dir"]["chat"], "versions": versions(), "limit": limit, "argv": sys.argv}
     results: list[EvalResult] = []
-    for each in done:
+    for each in lm.done:
         name = each.job.task
         if each.job.golds:
             results.append(each.result(about))
-        elif name in seen.tasks:
-            task = seen.tasks[name]
-            scored = task_scores(task.task, reported["results"][name], seen.samples[name])
-            results.append(each.scored(task, scored, about))
+        elif name in lm.tasks:
+            task = lm.tasks[name]
+            results.append(
+                each.scored(task, task_scores(task.task, found["results"][name], found["samples"][name]), about)
+            )
     return results
 
 

@@ -9,10 +9,10 @@ import atexit
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
@@ -44,8 +44,6 @@ class RlvrDirLM(LM):
     lm-eval made without a template become one turn of the user.
     """
 
-    listeners: ClassVar[list[Callable[[Done], None]]] = []  # told of each job that is complete; tracking hangs here
-
     def __init__(
         self,
         *,
@@ -57,12 +55,11 @@ class RlvrDirLM(LM):
         super().__init__()
         args = parse_model_args(model_args)
         self.decoding = decoding if decoding is not None else args.decoding
-        self.seed, self.chat, self.progress = args.seed, args.own.chat, progress
-        self._samples = args.own.samples
+        self.own, self.seed, self.chat, self.progress = args.own, args.seed, args.own.chat, progress
         self.grader = args.spec.grader
         self.records = RecordStore(args.own.store) if args.own.store else None
         self.tasks: dict[str, ScoredTask] = {}  # those of others, where it is known what identifies them
-        self.record_names: dict[str, str] = {}  # task -> <record hash>/<task> of what was decoded
+        self.done: list[Done] = []  # what the last call of `generate_until` has completed
         self._owned = engine is None
         if engine is None:
             announce_tiny(args.spec, model_args)
@@ -120,15 +117,12 @@ class RlvrDirLM(LM):
         start = time.perf_counter()
         responses: dict[int, Response] = {}  # by index of the request
         index = {(named[request.tag], request.problem, request.sample): request.tag for request in work}
-        jobs = self._jobs(work, requests)
+        jobs, self.done = self._jobs(work, requests), []
         progress = self.progress and not disable_tqdm
         with showing(progress):
             for done in run_jobs(self.engine, jobs, self.records, progress=progress):
                 self.decoded += done.decoded
-                for listener in self.listeners:
-                    listener(done)
-                if self.records is not None:
-                    self.record_names[done.job.task] = done.job.record
+                self.done.append(done)
                 for key, row in done.responses.items():
                     responses[index[done.job.task, *key]] = self._response(row, done.verdicts.get(key))
         self.seconds += time.perf_counter() - start
@@ -139,9 +133,9 @@ class RlvrDirLM(LM):
     def _request(self, instance: Any, sample: int, index: int) -> Request:
         prompt, gen_kwargs = instance.args
         sampling, stop = sampling_of(gen_kwargs, samples=instance.repeats, seed=self.seed)
-        if self._samples is not None and self._samples != instance.repeats:
+        if self.own.samples is not None and self.own.samples != instance.repeats:
             raise UserError(
-                f"samples={self._samples} but {instance.task_name} draws {instance.repeats}: set its repeats"
+                f"samples={self.own.samples} but {instance.task_name} draws {instance.repeats}: set its repeats"
             )
         doc = instance.doc if isinstance(instance.doc, Mapping) else {}
         ours = {"id", "problem", "answer"} <= set(doc)
@@ -233,7 +227,7 @@ class RlvrDirLM(LM):
                 "replacement_ratio": self._totals["n_replaced"] / tokens if tokens else None,
                 "changed_ratio": self._totals["n_changed"] / tokens if tokens else None,
                 "seconds": round(self.seconds, 3),
-                "records": self.record_names,
+                "records": {done.job.task: done.job.record for done in self.done} if self.records else {},
             }
         }
 
