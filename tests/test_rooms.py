@@ -27,7 +27,7 @@ ROOMS = {
     "tracking": {"records", "evals", "analysis"},
     "report": {"policy", "spec", "stats", "decode", "records", "train", "evals", "analysis"},
     "serve": {"policy", "spec", "decode", "tiny", "report"},
-    "bench": {"policy", "spec", "grading", "decode", "records", "train", "tiny", "evals", "report", "serve"},
+    "bench": {"policy", "spec", "decode", "tiny"},
     "training": {"spec", "decode", "records", "train", "tiny", "price", "evals"},
     "sweep": {
         "policy",

@@ -5,8 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from harness.bench import grade as bench
-from harness.bench.grade import FAMILIES, Item, bench_grade, boxed, hostile, integers, minerva, read_golds
+from benchmarks import grade as bench
+from benchmarks.grade import FAMILIES, Item, bench_grade, boxed, hostile, integers, minerva, read_golds
 from harness.cli import app
 from harness.errors import UserError
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from harness.bench.records import STAGES, bench_records, made_values
+from benchmarks.records import STAGES, bench_records, made_values
 from harness.errors import UserError
 from harness.records import Row
 

@@ -2,7 +2,7 @@
 
 import json
 
-from harness.bench.report import BENCHMARKS, bench_report
+from benchmarks.report import BENCHMARKS, bench_report
 
 
 def test_its_figures_are_of_one_report():

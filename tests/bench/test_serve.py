@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
-from harness.bench.serve import bench_serve
+from benchmarks.serve import bench_serve
 
 
 @pytest.mark.vllm

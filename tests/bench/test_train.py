@@ -4,7 +4,7 @@ import json
 
 from typer.testing import CliRunner
 
-from harness.bench.train import COMPARED, bench_train
+from benchmarks.train import COMPARED, bench_train
 from harness.cli import app
 
 SMALL = {"steps": 1, "prompts": 4, "samples": 4, "minibatches": 2, "max_response_tokens": 24}

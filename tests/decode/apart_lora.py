@@ -31,7 +31,7 @@ def main(how, base, adapter, merged, tiny_adapter, out):
         with open_engine(pair, spec) as engine:
             found["rollouts"] = list(engine.generate(make_requests(**TWO_RANKS)))
     else:
-        from harness.bench.lora import loaded_models, weight_bytes
+        from benchmarks.lora import loaded_models, weight_bytes
 
         def look(model):
             found["bytes"] = [weight_bytes(each) for each in (model, model.base, model.rl)]

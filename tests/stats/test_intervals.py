@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
+from benchmarks.intervals import SIMULATIONS, bench_statistics, tables
 from harness import stats
-from harness.bench.statistics import SIMULATIONS, bench_statistics, tables
 from harness.errors import UserError
 from harness.markdown import interval
 
@@ -268,7 +268,7 @@ def test_the_digits_that_decide_are_written(low, high, written):
 
 
 def test_the_simulation_finds_what_the_page_says():
-    """The same code as `rlvr-dir bench statistics`, with few runs: bounds of 4.5 standard errors around 95 and 5 %."""
+    """The same code as `python -m benchmarks.intervals`, few runs: bounds of 4.5 standard errors around 95 and 5 %."""
     found = bench_statistics(runs=20)
     assert all(len(found[name]) > 1 for name in SIMULATIONS)
     wrong = [row["coverage"] for name in ("scores", "pools", "shares") for row in found[name] if row["coverage"] < 0.75]

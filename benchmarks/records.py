@@ -1,6 +1,6 @@
 """The record store at the paper's size: bytes a token, seconds and memory, on rollouts made up as a model writes them.
 
-    python -m harness.bench.records {write|read|resume|verify|grade|compare|report} FOLDER SETTINGS
+    python -m benchmarks.records {write|read|resume|verify|grade|compare|report} FOLDER SETTINGS
 
 is one stage in a process of its own, so that its peak memory is its own; it prints one JSON line.
 
@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.script import run
 from harness.errors import UserError
 from harness.evals.data import find_benchmark
 from harness.records import Record, RecordConfig, RecordStore, Row
@@ -98,7 +99,7 @@ def bench_records(
 
 
 def _in_process(stage: str, folder: Path, settings: dict[str, int]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "harness.bench.records", stage, str(folder), json.dumps(settings)]
+    command = [sys.executable, "-m", "benchmarks.records", stage, str(folder), json.dumps(settings)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
@@ -293,4 +294,7 @@ def main(stage: str, folder: str, settings: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1:2] and sys.argv[1] in STAGES:
+        main(*sys.argv[1:])
+    else:
+        run(bench_records)

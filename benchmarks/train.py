@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Any
 
+from benchmarks.script import run
 from harness.bench.decode import machine
 from harness.spec import parse
 
@@ -64,3 +65,7 @@ def bench_train(
         transformers.utils.logging.enable_progress_bar()
     asked = {**settings.model_dump(include=set(SIZES)), "rounds": rounds, "threads": threads}
     return {**found, "settings": asked, "machine": machine(), "date": date.today().isoformat()}
+
+
+if __name__ == "__main__":
+    run(bench_train, without=("sizes",))

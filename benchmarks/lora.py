@@ -1,6 +1,6 @@
 """Memory of a LoRA pair beside the RL model alone and beside two whole models, each in a process of its own.
 
-    python -m harness.bench.lora {single|lora|full} BASE RL
+    python -m benchmarks.lora {single|lora|full} BASE RL
 
 is such a process: it opens vLLM on one thread, eager, with 64 MiB of KV cache, and prints one JSON line. `weights` are
 the bytes of what the model holds right after loading, every tensor once; `resident` is the process's memory after the
@@ -19,6 +19,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from benchmarks.script import run
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
 
@@ -73,7 +74,7 @@ def bench_lora(
 
 
 def _measure(kind: str, pair: Pair) -> dict[str, int]:
-    command = [sys.executable, "-m", "harness.bench.lora", kind, pair.base, pair.rl]
+    command = [sys.executable, "-m", "benchmarks.lora", kind, pair.base, pair.rl]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
@@ -129,4 +130,7 @@ def _open(kind: str, base: str, rl: str) -> Any:
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    if sys.argv[1:2] and sys.argv[1] in SETUPS:
+        _main(*sys.argv[1:])
+    else:
+        run(bench_lora)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.script import run
 from harness.bench.decode import machine
 from harness.spec import Decoding, Sampling
 
@@ -98,3 +99,7 @@ def _results(samples: int) -> list[Any]:
                 )
             )
     return found
+
+
+if __name__ == "__main__":
+    run(bench_report)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.script import run
 from harness import stats
 from harness.markdown import markdown_table
 
@@ -369,3 +370,6 @@ SIMULATIONS: dict[str, Callable[[Random, int], Iterator[dict[str, Any]]]] = {
     "averages": _average_rows,
     "effects": _effect_rows,
 }
+
+if __name__ == "__main__":
+    run(bench_statistics, tables)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any
 
+from benchmarks.script import run
 from harness.bench.decode import machine
 
 FIRST_TOKEN = """
@@ -91,3 +92,7 @@ def _first_token(test: str) -> float:
         if process.stdout.readline().strip() != "token":
             raise RuntimeError("the tiny pair gave no token")
         return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    run(bench_start)
