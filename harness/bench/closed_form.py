@@ -4,7 +4,7 @@ With B the primary's truncated policy, Q the target's, and f the criterion (a pr
 
     P(y) = B(y) (1 - f(y)) + (sum_y' B(y') f(y')) Q(y);
 
-and Q(y) itself where the gate says itself what is redrawn (maximal coupling), which replaces with probability
+and Q(y) itself where the gate says itself what is redrawn, which replaces with probability
 (1/2) sum |Q - B|. All of it where the window is open; B(y) where it is shut.
 """
 

@@ -41,6 +41,7 @@ _HOME = re.compile(r"(^|=)~/")  # a shell makes a home of it at the beginning of
 app = typer.Typer(help=HELP, add_completion=False, pretty_exceptions_enable=False, **PLAIN)
 app.command("eval")(evaluate.evaluate_command)
 app.command("compare")(evaluate.compare_command)
+app.command("table")(evaluate.table_command)
 app.command("demo")(evaluate.demo)
 app.command("report")(report.report)
 app.command("export")(exchange.export_command)

@@ -67,7 +67,7 @@ def analyse_gated(
     """Count where in a response a gate redraws, in what runs, at what entropy, and what follows: OUT/gated.json.
 
     \b
-        rlvr-dir analyse gated --samples 16 --limit 60 -d replace,tau=-0.1 -d replace,criterion=coupling
+        rlvr-dir analyse gated --samples 16 --limit 60 -d replace,tau=-0.1 -d replace,criterion=kl,tau=0.1
     """
     with phase("starting"):
         from harness.analysis.gated import gated_statistics

@@ -87,16 +87,68 @@ def announce_tiny(asked: EvalSpec) -> None:
         echo("No pair was named: using the embedded tiny pair (a pipeline check, not a math model).", err=True)
 
 
+Results = Annotated[
+    list[str],
+    typer.Argument(
+        help="Result files or folders of them, records (folder, or the beginning of a hash) or run:ID, each as "
+        "PLACE or NAME=PLACE: what RL is called there."
+    ),
+]
+Store = Annotated[Path, typer.Option(help="Folder of records, for hashes.")]
+Partial = Annotated[
+    bool, typer.Option("--partial", help="Of unfinished records: the samples that every problem has, marked.")
+]
+Runs = Annotated[Path, typer.Option(help="Folder with the MLflow store, for run:ID.")]
+
+
+def read(results: list[str], store: Path, runs: Path, tracking: str | None, **how: Any) -> "list[EvalResult]":
+    """Read the results at some places; `how` is asked of records."""
+    from harness.evals.places import read_results
+
+    def of_run(run_id: str) -> "EvalResult":
+        from harness.tracking import resolve_store, result_of_run
+
+        return result_of_run(run_id, resolve_store(runs, tracking))
+
+    return read_results(results, store, run=of_run, **how)
+
+
+@spec_options(EvalSpec, only=("grader", "data_dir"))
+def table_command(
+    options: dict[str, Any],
+    results: Results,
+    csv: Annotated[Path | None, typer.Option(help="File to write; default standard output.")] = None,
+    store: Store = Path("runs/records"),
+    partial: Partial = False,
+    runs: Runs = Path("runs"),
+    tracking: Tracking = None,
+) -> None:
+    """Write the responses of results as CSV, one a row, for your own plots and statistics.
+
+    \b
+        rlvr-dir table runs/demo --csv responses.csv
+    """
+    import sys
+
+    from harness.errors import UserError
+    from harness.evals.frames import frame
+    from harness.files import write_file
+
+    found = frame(read(results, store, runs, tracking, partial=partial, **options))
+    text = found.to_csv(index=False)
+    if csv is None:
+        sys.stdout.write(text)
+        return
+    if csv.is_dir():
+        raise UserError(f"csv={str(csv)!r} is a folder; accepted: a file to write")
+    write_file(csv, text)
+    echo(f"written: {csv}, {len(found):,} responses of {found['config_hash'].nunique()} results", err=True)
+
+
 @spec_options(EvalSpec, only=("grader", "data_dir"))
 def compare_command(
     options: dict[str, Any],
-    results: Annotated[
-        list[str],
-        typer.Argument(
-            help="Result files or folders of them, records (folder, or the beginning of a hash) or run:ID, each as "
-            "PLACE or NAME=PLACE: what RL is called there."
-        ),
-    ],
+    results: Results,
     against: Annotated[
         str | None,
         typer.Option(help="The reference: a label as printed, a mode, a NAME. Default base for rl, rl for others."),
@@ -121,11 +173,9 @@ def compare_command(
     crossing: Annotated[
         bool, typer.Option("--crossing", help="Say from which k on base's Pass@k is above RL's, with its interval.")
     ] = False,
-    store: Annotated[Path, typer.Option(help="Folder of records, for hashes.")] = Path("runs/records"),
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Of unfinished records: the samples that every problem has, marked.")
-    ] = False,
-    runs: Annotated[Path, typer.Option(help="Folder with the MLflow store, for run:ID.")] = Path("runs"),
+    store: Store = Path("runs/records"),
+    partial: Partial = False,
+    runs: Runs = Path("runs"),
     tracking: Tracking = None,
 ) -> None:
     """Compare results that are alike, in pairs, with intervals; p values are corrected over the table (Holm).
@@ -139,21 +189,9 @@ def compare_command(
     """
     from harness.evals import forwards
     from harness.evals.compare import compare, left_out, markdown, problems_needed
-    from harness.evals.places import read_results
     from harness.evals.settings import settings_of
 
-    def of_run(run_id: str) -> "EvalResult":
-        from harness.tracking import resolve_store, result_of_run
-
-        return result_of_run(run_id, resolve_store(runs, tracking))
-
-    found = read_results(
-        results,
-        store,
-        run=of_run,
-        partial=partial,
-        **options,  # grader and data_dir are asked of records
-    )
+    found = read(results, store, runs, tracking, partial=partial, **options)
     names = [name.strip() for name in across.split(",") if name.strip()]
     settings = settings_of(found, names)
     rows = compare(settings, against, names)

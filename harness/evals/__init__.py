@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.evals.data import preflight, tasks_dir
+    from harness.evals.frames import frame
     from harness.evals.loop import evaluate
+    from harness.evals.places import read_results
     from harness.evals.result import EvalResult
 
-__all__ = ["EvalResult", "evaluate", "preflight", "tasks_dir"]
+__all__ = ["EvalResult", "evaluate", "frame", "preflight", "read_results", "tasks_dir"]
+
+_HOMES = {
+    "EvalResult": "result", "evaluate": "loop", "frame": "frames", "preflight": "data", "read_results": "places",
+    "tasks_dir": "data",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    homes = {"EvalResult": "result", "evaluate": "loop", "preflight": "data", "tasks_dir": "data"}
-    if name in homes:
-        return getattr(import_module(f"harness.evals.{homes[name]}"), name)
+    if name in _HOMES:
+        return getattr(import_module(f"harness.evals.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,65 @@
+"""Responses as a frame: the numbers of results, by anybody's own `groupby`."""
+
+import numpy as np
+import pandas
+import pytest
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.evals import frame, read_results
+from harness.evals.foreign import LmEvalResult, TaskScores
+from harness.spec import Decoding, Sampling
+from tests.evals.test_compare import result
+
+GATED = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1, primary="rl")
+
+
+def test_a_group_of_rows_has_a_results_numbers():
+    found = [result(Decoding(mode="rl"), 0.7), result(GATED, 0.4, seed=1), result(GATED, 0.4, seed=2, name="mine")]
+    rows = frame(found)
+    assert len(rows) == sum(each.correct.size for each in found)
+    for each, (_, group) in zip(found, rows.groupby(["config_hash", "name"], sort=False, dropna=False), strict=True):
+        by_problem = group.groupby("problem", sort=False)["correct"].mean()
+        assert group["correct"].mean() == pytest.approx(each.avg, abs=1e-12)
+        assert list(by_problem.index) == list(each.problem_ids)
+        assert np.array_equal(by_problem, each.correct.mean(axis=1))
+        assert group["tokens"].sum() == each.n_tokens.sum()
+    gated = rows[rows["name"] == "mine"].iloc[0]
+    assert (gated["mode"], gated["tau"], gated["gamma"], gated["primary"], gated["seed"]) == (
+        "extrapolate", -0.3, 0.1, "rl", 0,
+    )  # fmt: skip
+    unnamed = rows[rows["name"].isna()]
+    one, other = (unnamed[unnamed["config_hash"] == each.config_hash] for each in found[:2])
+    means = [side.groupby("problem")["correct"].mean() for side in (other, one)]
+    assert (means[0] - means[1]).mean() == pytest.approx(found[1].minus(found[0]).mean)
+
+
+def test_what_a_result_does_not_say_is_missing():
+    rows = frame([result(Decoding(mode="rl"), 0.5, lacks=["n_tokens", "seed"]), result(GATED, 0.5)])
+    assert rows["tokens"].isna().tolist() == [True] * 96 + [False] * 96
+    assert rows["seed"].isna().sum() == 96
+    assert frame([]).empty
+
+
+def test_a_task_of_lm_evals_has_its_metrics_by_problem():
+    scored = TaskScores({"f1": 0.5, "em": 0.25}, {"f1": (0.5, 0.5), "em": (0.5, 0.0)})
+    counts = [{"n_tokens": 3, "n_replaced": 1, "n_changed": 0, "finish_reason": "stop"}] * 2
+    theirs = LmEvalResult.of("squad", Decoding(), Sampling(samples=2), {"a": counts, "b": counts}, scored)
+    rows = frame([theirs, result(GATED, 0.5)])
+    assert rows["em"].dropna().tolist() == [0.5, 0.5, 0.0, 0.0]
+    assert rows["correct"].isna().sum() == 4
+
+
+def test_the_command_writes_what_python_gives(tmp_path):
+    (tmp_path / "results").mkdir()
+    for each in (result(Decoding(mode="rl"), 0.7), result(GATED, 0.4, seed=1)):
+        each.write(tmp_path / "results")
+    asked = ["table", str(tmp_path / "results"), "--csv", str(tmp_path / "all.csv")]
+    assert CliRunner().invoke(app, asked).exit_code == 0
+    rows = pandas.read_csv(tmp_path / "all.csv")
+    expected = frame(read_results([tmp_path / "results"]))
+    assert list(rows.columns) == list(expected.columns)
+    assert (
+        rows.groupby("decoding")["correct"].mean().to_dict() == expected.groupby("decoding")["correct"].mean().to_dict()
+    )
+    assert "responses of 2 results" in CliRunner().invoke(app, asked).stderr
