@@ -27,7 +27,7 @@ def sync_command(
     tracking: Tracking = None,
     experiment: Annotated[str | None, typer.Option(help="Default: rlvr-dir-TASK.")] = None,
 ) -> None:
-    """Log the results that have no run yet, and end runs that a killed process left.
+    """Log the results that have no run yet.
 
     Doing it again does nothing more. For example, after MLflow was down:
 

@@ -34,7 +34,6 @@ class SweepRun:
         for result in (result for entry in made.entries for result in entry.results):
             self.child(result)
         if self._run is not None:
-            self._try(self._end_dead_runs)
             self._try(lambda: self._close(made, folder))
 
     def attach(self, *files: Path) -> None:
@@ -63,7 +62,6 @@ class SweepRun:
         return f"rlvr-dir-{self._spec.name}"
 
     def _open(self) -> None:
-        from harness.tracking.owner import owner
         from harness.tracking.store import TrackingStore, patience
 
         assert self._where is not None
@@ -76,9 +74,8 @@ class SweepRun:
                 if found:  # an interrupted sweep goes on in its own run
                     self._run = found[0].info.run_id
                     client.update_run(self._run, status="RUNNING")
-                    client.set_tag(self._run, "owner", owner())
                     return
-                tags = {"kind": "sweep", "sweep": self._spec.name, "owner": owner(), "mlflow.source.name": "rlvr-dir"}
+                tags = {"kind": "sweep", "sweep": self._spec.name, "mlflow.source.name": "rlvr-dir"}
                 run = client.create_run(experiment, run_name=f"sweep {self._spec.name}", tags=tags)
                 self._run = run.info.run_id
 
@@ -91,16 +88,6 @@ class SweepRun:
         if run is not None:
             self._client.set_tag(run, _PARENT, self._run)
             self._client.set_tag(run, "sweep", self._spec.name)
-
-    def _end_dead_runs(self) -> None:
-        """End as KILLED what a killed process of this sweep left RUNNING; its results are logged again."""
-        from harness.tracking.owner import is_dead
-        from harness.tracking.query import runs
-
-        experiment = self._client.get_run(self._run).info.experiment_id
-        for run in runs(self._client, [experiment], "attributes.status = 'RUNNING' and tags.kind = 'eval'"):
-            if is_dead(run.data.tags.get("owner", "")):
-                self._client.set_terminated(run.info.run_id, "KILLED")
 
     def _params(self, made: Any) -> dict[str, str]:
         """Return what was asked, for people."""

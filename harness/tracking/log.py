@@ -12,7 +12,6 @@ from typing import Any
 from harness.evals.result import EvalResult
 from harness.tracking.artifacts import TABLE, write_artifacts
 from harness.tracking.describe import metrics_of, params_of, run_name, tags_of
-from harness.tracking.owner import owner
 from harness.tracking.query import find_run
 from harness.tracking.store import TrackingStore, patience
 
@@ -65,9 +64,13 @@ def write_run(
             if found := find_run(client, result.config_hash, [experiment_id]):  # another process was quicker
                 return found.info.run_id
             end = int(1000 * (time.time() if ended is None else ended))
-            run_id = start_run(client, experiment_id, result, start=end - int(1000 * result.seconds), git=git)
+            kind, tags = _tags(result, git)
+            start = end - int(1000 * result.seconds)
+            run = client.create_run(experiment_id, run_name=run_name(result), start_time=start, tags=tags)
+            run_id = run.info.run_id
             try:
                 _fill(client, run_id, result, files, end)
+                client.set_tag(run_id, "kind", kind)  # last: no view shows what a killed process has left
             except BaseException:
                 with suppress(Exception):
                     client.set_terminated(run_id, "FAILED")
@@ -76,18 +79,13 @@ def write_run(
     return run_id
 
 
-def start_run(client: Any, experiment_id: str, result: EvalResult, *, start: int, git: str | None = None) -> str:
-    """Start a RUNNING run that bears its owner and all tags; `start` is in milliseconds since 1970."""
-    tags = {
-        **tags_of(result),
-        "owner": owner(),
-        "mlflow.source.name": "rlvr-dir",
-    }
+def _tags(result: EvalResult, git: str | None) -> tuple[str, dict[str, str]]:
+    """Return the tag `kind` of a run, and all others."""
+    tags = {**tags_of(result), "mlflow.source.name": "rlvr-dir"}
     tags["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])  # as `log_table` would say
     if git:
         tags |= {"git_sha": git, "mlflow.source.git.commit": git}
-    run = client.create_run(experiment_id, run_name=run_name(result), start_time=start, tags=tags)
-    return run.info.run_id
+    return tags.pop("kind"), tags
 
 
 def _fill(client: Any, run_id: str, result: EvalResult, files: str, now: int) -> None:

@@ -1,4 +1,4 @@
-"""What MLflow missed while it was away: results on the disk that have no run, and runs whose process was killed."""
+"""What MLflow missed while it was away: results on the disk that have no run."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,27 +11,23 @@ from harness.records import RecordStore
 from harness.records.verdicts import OFFICIAL
 from harness.text import visible
 from harness.tracking.log import write_run
-from harness.tracking.owner import is_dead
-from harness.tracking.query import experiments, find_run, runs
+from harness.tracking.query import experiments, find_run
 from harness.tracking.store import TrackingStore, patience
 
 
 @dataclass(frozen=True)
 class SyncReport:
-    """What `sync` did: files logged, files whose results had a run, files that are no results, and runs ended."""
+    """What `sync` did: files logged, files whose results had a run, and files that are no results."""
 
     logged: list[str] = field(default_factory=list)
     present: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    killed: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         lines = [f"logged: {visible(name)}" for name in self.logged]
         lines += [f"no result, left alone: {visible(name)}" for name in self.skipped]
-        lines += [f"run {run_id} was left by a process that is gone: KILLED" for run_id in self.killed]
         lines.append(
-            f"{len(self.logged)} logged, {len(self.present)} there already, {len(self.skipped)} files are no results, "
-            f"{len(self.killed)} dead runs ended"
+            f"{len(self.logged)} logged, {len(self.present)} there already, {len(self.skipped)} files are no results"
         )
         return "\n".join(lines)
 
@@ -42,7 +38,7 @@ def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -
     So is the result of each imported record of a store of records (`<folder>` or `<folder>/records`): by the verdicts
     that it came with, where it has any.
 
-    Runs that a killed process of this machine left RUNNING become KILLED. Doing it again does nothing more.
+    Doing it again does nothing more.
 
     Raises:
         UserError: the folder does not exist, or MLflow cannot be written to; what was logged until then stays.
@@ -53,7 +49,6 @@ def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -
     place, report = TrackingStore.at(store), SyncReport()
     try:
         with patience():
-            _end_dead_runs(place, report)
             for path in sorted(folder.glob("*.json")):
                 _log(path, place, experiment, report)
             for records in (RecordStore(folder), RecordStore(folder / "records")):
@@ -99,13 +94,3 @@ def _write(
         return
     write_run(result, place, experiment, ended=ended)
     report.logged.append(name)
-
-
-def _end_dead_runs(place: TrackingStore, report: SyncReport) -> None:
-    if not place.exists:
-        return
-    client = place.client()
-    for run in runs(client, [e.experiment_id for e in experiments(client)], "attributes.status = 'RUNNING'"):
-        if is_dead(run.data.tags.get("owner", "")):
-            client.set_terminated(run.info.run_id, "KILLED")
-            report.killed.append(run.info.run_id)

@@ -17,7 +17,6 @@ from typing import Any
 
 from harness.digest import digest_of
 from harness.tracking.log import git_sha
-from harness.tracking.owner import owner
 from harness.tracking.store import TrackingStore, patience
 
 EXPERIMENT = "rlvr-dir-train"
@@ -102,7 +101,7 @@ class Training:
             found = client.search_runs([experiment], f"tags.config_hash = '{key}'", max_results=1)
             if not found:
                 tags = {"kind": "train", "config_hash": key, "label": self._label, "mlflow.source.name": "rlvr-dir"}
-                tags |= {"seed": str(seed), "owner": owner(), **self._tags}
+                tags |= {"seed": str(seed), **self._tags}
                 if git := git_sha():
                     tags |= {"git_sha": git, "mlflow.source.git.commit": git}
                 name = f"{self._label} seed {seed}"
@@ -114,7 +113,6 @@ class Training:
         if found[0].info.status == "FINISHED":
             return None
         client.update_run(run, status="RUNNING")
-        client.set_tag(run, "owner", owner())
         told = client.get_metric_history(run, "length")
         self._runs[seed] = run, max((metric.step for metric in told), default=0)
         return self._runs[seed]

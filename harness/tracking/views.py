@@ -7,13 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
+from urllib.request import urlopen
 
-from harness.tracking.pages import understood
 from harness.tracking.query import experiments, runs
 from harness.tracking.store import TrackingStore, patience
 
 KIND = 'tags.kind = "eval"'
 FINISHED = "attributes.status = 'FINISHED'"
+SEEN = "3.17"  # MLflow's minor version whose pages the saved view was made for, and tested in a browser
+_SECONDS = 5.0  # that a server is given to tell its version
 _TAG = "mlflow.sharedViewState."  # where MLflow's pages look for a shared view, by its key
 # What tells runs apart beside τ and γ; a column each, where the runs differ in it.
 _TELLING = ("criterion", "primary", "base_model", "rl_model", "temperature", "top_p", "n_samples", "n_problems", "seed")
@@ -88,7 +90,7 @@ def _links(
     order = {"searchFilter": wanted, "orderByKey": view["orderByKey"], "orderByAsc": "false"}
     plain = pages + urlencode(order, quote_via=quote)
     key = re.sub(r"[^\w.-]", "-", f"rlvr-dir-{task}" if task else "rlvr-dir")
-    if not understood(place, view):  # MLflow's own format, which may change: then the filter has to do
+    if not _version(place).startswith(f"{SEEN}."):  # the view is MLflow's own, and may change: the filter has to do
         return Links(plain, plain, plain)
     with suppress(Exception):
         client.set_experiment_tag(experiment_id, _TAG + key, json.dumps(view))
@@ -113,6 +115,19 @@ def run_links(store: Path | str, port: int = 5000) -> dict[str, str]:
         address = f"{_home(place, port)}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
         found[run.data.tags.get("config_hash", "")] = address
     return found
+
+
+def _version(place: TrackingStore) -> str:
+    """Return the version of a store's pages: MLflow's own here, else what the server tells; empty where it does not."""
+    if place.database is not None:
+        import mlflow
+
+        return mlflow.__version__
+    try:
+        with urlopen(f"{place.uri}/version", timeout=_SECONDS) as answer:
+            return answer.read(100).decode("ascii", "replace").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _home(place: TrackingStore, port: int) -> str:

@@ -1,13 +1,13 @@
 """The grading benchmark: its answers are made up from a seed, its figures are those of the run; speeds are no test."""
 
 import json
+import subprocess
+import sys
 
 import pytest
-from typer.testing import CliRunner
 
 from benchmarks import grade as bench
 from benchmarks.grade import FAMILIES, Item, bench_grade, boxed, hostile, integers, minerva, read_golds
-from harness.cli import app
 from harness.errors import UserError
 
 GOLDS = ["41.8", r"4.5 \times 10^{33}", r"\frac{1}{s+a}", "MR=SRMC", "E_{1},E_{2}"]
@@ -67,26 +67,19 @@ def test_without_data_the_minerva_corpus_is_skipped_with_a_sentence(monkeypatch,
     assert read_golds(tmp_path) == GOLDS
 
 
-def test_the_command_prints_what_was_measured(monkeypatch):
-    monkeypatch.setattr(bench, "verify_many", lambda pairs: ["correct"])
-    found = bench_grade(corpora={"mine": [Item("right", "5", boxed("5"))]}) | {"skipped": "No data."}
-    monkeypatch.setattr(bench, "bench_grade", lambda **settings: found)
-    result = CliRunner().invoke(app, ["bench", "grade", "--json"])
-    assert json.loads(result.stdout) == found
-    text = CliRunner().invoke(app, ["bench", "grade", "--seed", "3"]).stdout
-    for part in (found["machine"], found["date"], "mine, robust: 1 gradings", "alive after", "correct 1", "No data."):
-        assert part in text
-
-
-def test_the_rules_that_decide_about_real_answers_are_counted(monkeypatch, tmp_path):
+def test_the_rules_that_decide_about_real_answers_are_counted(tmp_path):
     rows = [
         ("5", "5"), (r"\frac{1}{2}", r"\dfrac{1}{2}"), ("5", "6"), (r"5\text{ km}", r"5000\text{ m}"), ("3, 4", "4, 3"),
     ]  # fmt: skip
     answers = tmp_path / "answers.jsonl"
     answers.write_text("".join(json.dumps({"gold": gold, "response": boxed(answer)}) + "\n" for gold, answer in rows))
     answers.open("a").write(json.dumps({"gold": "5", "response": "five"}) + "\n")
-    runner = CliRunner()
-    found = json.loads(runner.invoke(app, ["bench", "grade", "--answers", str(answers), "--json"]).stdout)["rules"]
+
+    def asked(*options):
+        words = [sys.executable, "-m", "benchmarks.grade", "--answers", str(answers), *options]
+        return subprocess.run(words, capture_output=True, text=True)
+
+    found = json.loads(asked("--json").stdout)["rules"]
     assert {row["rule"]: (row["answers"], row["correct"], row["wrong"]) for row in found} == {
         "numbers": (2, 1, 1),
         "the same text": (1, 1, 0),
@@ -95,9 +88,8 @@ def test_the_rules_that_decide_about_real_answers_are_counted(monkeypatch, tmp_p
         "no_box": (1, 0, 0),
     }
     assert sum(row["only_robust"] for row in found) == 1  # math-verify takes the units off
-    table = runner.invoke(app, ["bench", "grade", "--answers", str(answers)]).stdout
-    assert "| all " in table
+    assert "| all " in asked().stdout
     answers.write_text("[1]\n")
-    refused = runner.invoke(app, ["bench", "grade", "--answers", str(answers)])
-    assert isinstance(refused.exception, UserError)
-    assert "line 1" in str(refused.exception)
+    refused = asked()
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert "line 1" in refused.stderr

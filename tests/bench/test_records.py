@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from benchmarks.records import STAGES, bench_records, made_values
 from harness.errors import UserError
@@ -37,11 +36,3 @@ def test_a_made_up_response_is_the_same_for_the_same_key_and_has_the_statistics_
 def test_sizes_that_do_not_fit_are_a_sentence(sizes):
     with pytest.raises(UserError, match="accepted: "):
         bench_records(**sizes)
-
-
-def test_the_command_teaches():
-    from harness.cli import app
-
-    text = CliRunner().invoke(app, ["bench", "records", "--help"]).output
-    for option in ("--json", "--responses", "--decodings", "17 decodings x 960 responses"):
-        assert option in text

@@ -2,10 +2,7 @@
 
 import json
 
-from typer.testing import CliRunner
-
 from benchmarks.train import COMPARED, bench_train
-from harness.cli import app
 
 SMALL = {"steps": 1, "prompts": 4, "samples": 4, "minibatches": 2, "max_response_tokens": 24}
 
@@ -19,9 +16,3 @@ def test_every_method_is_measured_beside_plain_dapo():
         assert abs(found["ratios"][method] - reweighted / plain) < 0.1
     assert found["settings"]["samples"] == 4
     assert json.loads(json.dumps(found)) == found
-
-
-def test_the_command_teaches():
-    text = CliRunner().invoke(app, ["bench", "train", "--help"]).output
-    for option in ("--json", "--rounds", "--threads", "--method"):
-        assert option in text

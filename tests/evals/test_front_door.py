@@ -163,7 +163,7 @@ def test_our_task_is_logged_as_our_own_command_logs_it(where):
         "transformers", "--mode", "replace", "--tau", "-0.3", "--examples", "shots.jsonl", "--grader", "plain",
     )  # fmt: skip
     assert "decode:" not in done.stderr
-    client, found = runs(folder)
+    _, found = runs(folder)
     [one] = found["rlvr-dir-tiny_easy"]
     assert one.info.status == "FINISHED"
     assert one.data.params["tau"] == "-0.3"
@@ -171,7 +171,6 @@ def test_our_task_is_logged_as_our_own_command_logs_it(where):
     assert file.stem.endswith(one.data.tags["config_hash"])
     correct = json.loads(file.read_text())["correct"]
     assert one.data.metrics["avg_at_2"] == pytest.approx(100 * sum(map(sum, correct)) / 8, abs=0.01)
-    assert "samples.jsonl.gz" in {each.path for each in client.list_artifacts(one.info.run_id)}
 
 
 def test_a_users_file_is_a_benchmark_there_too(where, monkeypatch):
@@ -231,7 +230,6 @@ def test_somebody_elses_task_is_logged_with_lm_evals_metrics(where):
     assert "exact_match/first" in one.data.tags["mlflow.note.content"]
     path = client.download_artifacts(one.info.run_id, "result.json")
     assert read_result(Path(path)).scored.scores["exact_match/vote"] == scores["exact_match,vote"]
-    assert "samples.jsonl.gz" in {each.path for each in client.list_artifacts(one.info.run_id)}
 
 
 def test_our_own_command_scores_it_alike_decodes_nothing_again_and_compares(where, monkeypatch):

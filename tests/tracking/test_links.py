@@ -1,6 +1,7 @@
 """Numbers lead to their runs; a view that MLflow's pages no longer know is a plain filter; imports become runs."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -8,8 +9,7 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.exchange.imported import import_foreign
 from harness.spec import Decoding
-from harness.tracking import comparison_link, log_result, pages, run_links, sync, views
-from harness.tracking.pages import ADDRESS, unknown_keys
+from harness.tracking import comparison_link, log_result, run_links, sync, views
 from harness.tracking.store import TrackingStore
 from tests.exchange.foreign import inspect_log
 from tests.tracking.made import GRID, result
@@ -56,10 +56,14 @@ def test_a_report_does_without_a_server_that_is_away(three, free_port):
 
 
 def test_the_installed_pages_know_every_key_of_the_view(three):
-    """Where this fails after an upgrade, the view has to be made anew; until then links are filters."""
-    scripts = pages._scripts()
-    assert scripts is not None
-    assert unknown_keys(scripts, (*views.comparison(_runs(three[0]), views.KIND), *ADDRESS)) == []
+    """Where this fails after an upgrade, the view has to be made anew (`views.SEEN`)."""
+    import mlflow
+
+    scripts = (Path(mlflow.__file__).parent / "server/js/build/static/js").glob("*.js")
+    text = b"".join(script.read_bytes() for script in scripts)
+    keys = (*views.comparison(_runs(three[0]), views.KIND), "viewStateShareKey", "compareRunsMode", views._TAG[:-1])
+    assert [key for key in keys if key.encode() not in text] == []
+    assert mlflow.__version__.startswith(f"{views.SEEN}.")
 
 
 def _runs(store):
@@ -67,27 +71,11 @@ def _runs(store):
     return client.search_runs([each.experiment_id for each in client.search_experiments()])
 
 
-def test_pages_that_do_not_know_the_view_get_the_filter(three, tmp_path, monkeypatch):
-    """As after an upgrade that has renamed one of its keys; nothing is saved that they could stumble over."""
-    store, _ = three
-    links = comparison_link(store, "rlvr-dir-aime24")
-    assert links.charts != links.plain
-    known = [*views.comparison(_runs(store), views.KIND), *ADDRESS]
-    (tmp_path / "main.js").write_text(json.dumps([key for key in known if key != "compareRunCharts"]))
-    assert unknown_keys(tmp_path, known) == ["compareRunCharts"]
-    monkeypatch.setattr(pages, "_scripts", lambda: tmp_path)
-    assert set(comparison_link(store, "rlvr-dir-aime24")) == {links.plain}
-    (tmp_path / "upgraded").mkdir()
-    (tmp_path / "upgraded/main.js").write_text(json.dumps(known))
-    monkeypatch.setattr(pages, "_scripts", lambda: tmp_path / "upgraded")
-    assert comparison_link(store, "rlvr-dir-aime24") == links
-
-
 @pytest.mark.parametrize(("version", "known"), [("3.17.9", True), ("4.0.0", False), ("", False), ("3.2.1", False)])
-def test_a_server_of_another_version_gets_the_filter(version, known, monkeypatch):
-    monkeypatch.setattr(pages, "_told", lambda uri: version)
-    monkeypatch.setattr(pages, "_installed", lambda: "5.1.0")
-    assert pages.understood(TrackingStore.at("http://127.0.0.1:1"), ("searchFilter",)) is known
+def test_pages_of_another_version_get_the_filter(three, version, known, monkeypatch):
+    monkeypatch.setattr(views, "_version", lambda place: version)
+    links = comparison_link(three[0], "rlvr-dir-aime24")
+    assert (links.charts != links.plain) is known
 
 
 def test_imported_records_become_runs_that_say_what_is_not_known(store, tmp_path):

@@ -1,6 +1,5 @@
 """A result in MLflow: one run, readable names, the exact numbers beside it; and evaluation survives without it."""
 
-import gzip
 import json
 import socket
 import sqlite3
@@ -9,15 +8,12 @@ import sys
 import time
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from harness.cli import app
 from harness.errors import UserError
 from harness.evals import EvalResult
-from harness.records import Row
 from harness.spec import Decoding
 from harness.tracking import (
     comparison_link,
@@ -30,8 +26,7 @@ from harness.tracking import (
 )
 from harness.tracking.describe import description, pair_title, run_name
 from harness.tracking.store import VARIABLE, TrackingStore
-from tests.records.made import PROBLEMS, TASK, config, fill, made
-from tests.tracking.made import EXTRA, GRID, result
+from tests.tracking.made import GRID, result
 
 
 def run_of(store, run_id):
@@ -111,48 +106,24 @@ def test_the_artifacts_rebuild_the_result(store):
     one = result()
     folder = artifacts(store, log_result(one, store, "x"))
     assert EvalResult.from_json((folder / "result.json").read_text()).metrics() == one.metrics()
-    assert np.load(folder / "correct.npy").dtype == np.uint8
-    assert (np.load(folder / "correct.npy") == one.correct).all()
-    assert json.loads((folder / "problem_ids.json").read_text()) == list(one.problem_ids)
     table = json.loads((folder / "per_problem.json").read_text())
     assert table["columns"][:3] == ["problem", "avg_at_4", "correct"]
     assert table["data"][0][:3] == ["p0", 100.0, 4]
-    written = yaml.safe_load((folder / "config.yaml").read_text())
-    assert written["decoding"] == one.decoding.model_dump(mode="json")
-    assert written["config_hash"] == one.config_hash
-    assert not (folder / "samples.jsonl.gz").exists()
+    assert {each.name for each in folder.iterdir()} == {"result.json", "per_problem.json"}
 
 
-def test_samples_and_histograms_come_from_the_record(store, tmp_path):
-    fill(tmp_path / "records", samples=3)
-    rollouts = [[made(problem, sample) for sample in range(3)] for problem in PROBLEMS]
-    shape = (len(PROBLEMS), 3)
-    lengths = np.array([[len(r.replaced) for r in row] for row in rollouts])
-    provenance = {"record": f"{config().hash()}/{TASK}", "records": str(tmp_path / "records")}
-    one = EvalResult(
-        task=TASK,
-        decoding=EXTRA,
-        sampling=result(samples=3).sampling,
-        problem_ids=tuple(problem.removeprefix(f"{TASK}/") for problem in PROBLEMS),
-        n_tokens=lengths,
-        **{name: np.zeros(shape) for name in ("correct", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")},
-        provenance=provenance,
+def test_what_a_killed_process_has_left_is_in_no_view_and_the_result_is_logged(store):
+    """The tag by which views find runs is set when everything is there."""
+    code = (
+        "import os\nfrom harness.tracking import log\nfrom tests.tracking.made import result\n"
+        f"log._fill = lambda *_: os._exit(9)\nlog.log_result(result(), {str(store)!r})"
     )
-    folder = artifacts(store, log_result(one, store))
-    with gzip.open(folder / "samples.jsonl.gz", "rt") as lines:
-        rows = [json.loads(line) for line in lines]
-    assert [(row["problem"], row["sample"]) for row in rows] == [(p, s) for p in one.problem_ids for s in range(3)]
-    assert [row["text"] for row in rows] == [r.text for row in rollouts for r in row]
-    histogram = json.loads((folder / "delta_logp_hist.json").read_text())
-    everything = np.concatenate([Row.from_rollout(r).delta_logp for row in rollouts for r in row])  # as kept: float16
-    expected, _ = np.histogram(everything.astype(float), bins=histogram["bins"], range=(-20, 20))
-    assert histogram["all"]["counts"] == expected.tolist()
-    assert histogram["all"]["tokens"] == everything.size
-    assert histogram["replaced"]["tokens"] == sum(int(r.replaced.sum()) for row in rollouts for r in row)
-    assert "gives" not in (folder / "per_problem.json").read_text()  # a browser shows the table: no model output in it
-
-    other = replace(one, n_tokens=lengths + 1)  # not the rollouts that were scored
-    assert not (artifacts(store, log_result(other, store, "other")) / "samples.jsonl.gz").exists()
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 9
+    client = TrackingStore.at(store).client()
+    [half] = client.search_runs([each.experiment_id for each in client.search_experiments()])
+    assert (half.info.status, half.data.tags.get("kind")) == ("RUNNING", None)
+    run = client.get_run(log_result(result(), store))
+    assert (run.info.run_id != half.info.run_id, run.info.status, run.data.tags["kind"]) == (True, "FINISHED", "eval")
 
 
 def test_logged_twice_is_one_run(store):

@@ -1,11 +1,6 @@
-"""What MLflow missed is logged later, once; what a killed process left behind is ended."""
+"""What MLflow missed is logged later, once."""
 
-import json
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 import typer
@@ -14,7 +9,6 @@ from typer.testing import CliRunner
 from harness.cli import track
 from harness.errors import UserError
 from harness.tracking import log_result, sync
-from harness.tracking.owner import is_dead, owner
 from tests.tracking.made import GRID, result
 
 
@@ -54,39 +48,6 @@ def test_after_mlflow_was_away_everything_is_logged_once(results, store, free_po
     assert modified in [end for run, end in ends.items() if run != run_id]
 
 
-def test_a_run_whose_process_was_killed_is_ended_and_its_result_logged(store, tmp_path):
-    code = (
-        "import time; from harness.tracking.log import start_run; from harness.tracking.store import TrackingStore\n"
-        "from tests.tracking.made import result\n"
-        f"place = TrackingStore.at({str(store)!r}); client = place.client()\n"
-        "print(start_run(client, place.experiment_id(client, 'rlvr-dir-aime24'), result(), start=1), flush=True)\n"
-        "time.sleep(600)"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    run_id = process.stdout.readline().strip()
-    (tmp_path / "r.json").write_text(result().to_json())
-    try:
-        assert sync(tmp_path / "store", store).killed == []  # it lives
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    report = sync(tmp_path, store)
-    assert report.killed == [run_id]
-    assert report.logged == ["r.json"]
-    assert sorted(statuses(store)) == ["FINISHED", "KILLED"]
-    assert sync(tmp_path, store).killed == []
-
-
-def test_who_is_dead():
-    mine = json.loads(owner())
-    assert mine["pid"] == os.getpid()
-    assert not is_dead(owner())
-    assert is_dead(json.dumps({**mine, "started": "1"}))  # the number was used again
-    assert is_dead(json.dumps({**mine, "pid": 2**22 + 1}))
-    assert not is_dead(json.dumps({**mine, "host": "elsewhere", "pid": 2**22 + 1}))
-    assert not is_dead("")
-
-
 def test_what_cannot_be_synced_is_one_sentence(tmp_path, results, free_port):
     with pytest.raises(UserError, match=r"folder='.*none' does not exist"):
         sync(tmp_path / "none", tmp_path)
@@ -101,5 +62,5 @@ def test_the_command_says_what_it_did(results, store):
     first, second = (CliRunner().invoke(app, arguments) for _ in range(2))
     assert "logged: 0.json\n" in first.stdout
     assert "no result, left alone: notes.json\n" in first.stdout
-    assert first.stdout.endswith("5 logged, 0 there already, 2 files are no results, 0 dead runs ended\n")
-    assert second.stdout.endswith("0 logged, 5 there already, 2 files are no results, 0 dead runs ended\n")
+    assert first.stdout.endswith("5 logged, 0 there already, 2 files are no results\n")
+    assert second.stdout.endswith("0 logged, 5 there already, 2 files are no results\n")
