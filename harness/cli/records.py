@@ -19,10 +19,12 @@ RECORDS = Path("runs/records")
 
 
 def _say_if_empty(store: Path) -> None:
-    """Say on stderr that there are no records: stdout stays empty, for scripts."""
+    """Say on stderr that there are no records: stdout stays empty, for scripts; refuse a folder that is not there."""
     from harness.records import RecordStore
 
     if not (records := RecordStore(store)).names():
+        if not store.is_dir():
+            raise UserError(records.emptiness())
         echo(records.emptiness(), err=True)
 
 

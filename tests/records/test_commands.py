@@ -268,19 +268,18 @@ def test_a_lock_that_is_a_link_is_not_written_through(tmp_path):
 def test_an_empty_store_is_said_to_be_empty(tmp_path, monkeypatch):
     """The list on stdout stays empty, for scripts."""
     monkeypatch.chdir(tmp_path)
-    for store, words in ((".", "no records in '.'\n"), ("nope", "no records in 'nope', which does not exist\n")):
-        said = CliRunner().invoke(app, ["records", "list", "--store", store])
-        assert (said.exit_code, said.stdout, said.stderr) == (0, "", words)
+    said = CliRunner().invoke(app, ["records", "list", "--store", "."])
+    assert (said.exit_code, said.stdout, said.stderr) == (0, "", "no records in '.'\n")
 
 
-@pytest.mark.parametrize("command", ["verify", "grade", "results", "gc"])
+@pytest.mark.parametrize("command", ["list", "verify", "grade", "results", "gc"])
 def test_a_store_that_is_not_there_is_no_good_store(command, tmp_path, monkeypatch):
     """A mistyped folder was verified without a word, and grade spoke of a record that nobody had named."""
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["records", command, "--store", "nope"])
     assert done.stdout == ""
     assert "no records in 'nope', which does not exist" in (done.stderr or str(done.exception))
-    assert (done.exit_code == 0) == (command == "gc")
+    assert done.exit_code != 0
     done = CliRunner().invoke(app, ["records", command, "--store", "."])
     assert "no records in '.'" in (done.stderr or str(done.exception))
-    assert (done.exit_code == 0) == (command in ("gc", "verify"))
+    assert (done.exit_code == 0) == (command in ("list", "gc", "verify"))
