@@ -72,7 +72,7 @@ def sweep_resume(name: SweepName, out: SweepOut = OUT, records: Records = None, 
 
 @app.command("status")
 def sweep_status(name: SweepName, out: SweepOut = OUT) -> None:
-    """Show the trials done, running and left, and the best so far. Changes nothing."""
+    """Show the trials that are done and that failed, and the best so far. Changes nothing."""
     from harness.sweep.run import status
 
     echo(status(*_stored(name, out)), lines=True)

@@ -7,27 +7,29 @@ Criteria can only be compared fairly where they replace as much as each other. R
 leads to. What the ratio that is reached still misses is reported beside it.
 """
 
-from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pydantic import Field
 
 from harness.errors import UserError
 from harness.policy.gates import Gate, Threshold
+from harness.spec.stored import Name, Number, Stored
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedTau:
+class MatchedTau(Stored, frozen=True):
     """A threshold, the ratio that was wanted, and the one it gives on the values it was found from.
 
-    `first` is the threshold that base's own text gave, before it was refined; None where it was not.
+    `criterion` is a decoding's, in words. `first` is the threshold that base's own text gave, before it was refined;
+    None where it was not.
     """
 
-    criterion: str
-    tau: float
-    wanted: float
-    expected: float
-    first: float | None = None
+    criterion: Annotated[Name, Field(pattern="^[^ ]{1,99}( [^ ]{1,40}){0,2}$")]  # perhaps a side, a window
+    tau: Number
+    wanted: Number
+    expected: Number
+    first: Number | None = None
 
 
 def is_uniform(gate: Gate) -> bool:
@@ -53,7 +55,7 @@ def tau_for(gate: Threshold, values: ArrayLike, ratio: float) -> MatchedTau:
         raise UserError(f"ratio={ratio} is refused; accepted: a fraction between 0 and 1")
     below, criterion = gate.holds_below, gate.words
     if is_uniform(gate):
-        return MatchedTau(criterion, ratio if below else 1 - ratio, ratio, ratio)
+        return MatchedTau(criterion=criterion, tau=ratio if below else 1 - ratio, wanted=ratio, expected=ratio)
     x = np.asarray(values, dtype=np.float64).ravel()
     if not x.size or np.isnan(x).any():
         raise UserError(f"values of {criterion}: accepted: one number a position, at least one")
@@ -63,7 +65,8 @@ def tau_for(gate: Threshold, values: ArrayLike, ratio: float) -> MatchedTau:
     i = int(np.argmin(np.abs(shares - ratio)))
     low = edges[i - 1] if i else edges[0] - 1.0
     high = edges[i] if i < edges.size else edges[-1] + 1.0
-    return MatchedTau(criterion, sign * _between(low, high), ratio, float(shares[i]))
+    tau = sign * _between(low, high)
+    return MatchedTau(criterion=criterion, tau=float(tau), wanted=ratio, expected=float(shares[i]))
 
 
 def _between(low: float, high: float) -> float:

@@ -2,13 +2,10 @@
 
 import json
 import math
-from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
 
 from harness.decode import Engine
 from harness.errors import DamagedError, UserError
@@ -16,7 +13,7 @@ from harness.evals.traces import criterion_values
 from harness.files import write_file
 from harness.policy.gates import Gate, Threshold, parameters
 from harness.spec import Decoding
-from harness.spec.stored import Name, Number, Stored, check_stored, read_mapping
+from harness.spec.stored import Stored, check_stored, read_mapping
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.folder import SweepFolder
 from harness.sweep.matched import MatchedTau, is_uniform, tau_for
@@ -46,28 +43,17 @@ def wanted(spec: SweepSpec) -> dict[tuple[str, float], Decoding]:
 
 def stored_taus(spec: SweepSpec, folder: SweepFolder, pair: str) -> Taus:
     """Return the thresholds that have been found already."""
-    found = [MatchedTau(**row) for row in _stored(folder).get(pair, ())]
-    return {(each.criterion, each.wanted): each for each in found}
-
-
-class MatchedRow(Stored, frozen=True):
-    """A threshold of `matched.json`; `criterion` is a decoding's, in words."""
-
-    criterion: Annotated[Name, Field(pattern="^[^ ]{1,99}( [^ ]{1,40}){0,2}$")]  # perhaps a side, a window
-    tau: Number
-    wanted: Number
-    expected: Number
-    first: Number | None = None
+    return {(each.criterion, each.wanted): each for each in _stored(folder).get(pair, ())}
 
 
 class MatchedRows(Stored, frozen=True):
-    """The thresholds of a pair."""
+    """The thresholds of a pair in `matched.json`."""
 
-    rows: tuple[MatchedRow, ...]
+    rows: tuple[MatchedTau, ...]
 
 
-def _stored(folder: SweepFolder) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of every pair.
+def _stored(folder: SweepFolder) -> dict[str, tuple[MatchedTau, ...]]:
+    """Return the thresholds of every pair.
 
     Raises:
         DamagedError: the file is none of thresholds.
@@ -75,10 +61,8 @@ def _stored(folder: SweepFolder) -> dict[str, list[dict[str, Any]]]:
     if not folder.matched.is_file():
         return {}
     try:
-        found = {}
-        for pair, rows in read_mapping(folder.matched).items():
-            found[pair] = check_stored({"rows": rows}, MatchedRows, folder.matched).model_dump()["rows"]
-        return found
+        found = read_mapping(folder.matched).items()
+        return {pair: check_stored({"rows": rows}, MatchedRows, folder.matched).rows for pair, rows in found}
     except DamagedError as error:
         raise DamagedError(f"{error}; move it away, and the same thresholds are found again") from None
 
@@ -116,9 +100,10 @@ def find_taus(
             for each in mine:
                 gate = measured[each]
                 found = tau_for(gate, again[probes[each]][gate.asked()], each[1])
-                taus[each] = replace(found, first=first[each].tau)
-    everyone = {**_stored(folder), pair: [asdict(found) for found in taus.values()]}
-    write_file(folder.matched, json.dumps(everyone, indent=1).encode())
+                taus[each] = found.replace(first=first[each].tau)
+    everyone = {**_stored(folder), pair: taus.values()}
+    plain = {name: [found.model_dump() for found in each] for name, each in everyone.items()}
+    write_file(folder.matched, json.dumps(plain, indent=1).encode())
     return taus
 
 
