@@ -31,7 +31,8 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
     store = resolve_store(own.runs, own.runs) if own.runs else None  # a bad one is refused before any weights load
     given = completed(lm, arguments)
     loaded, chosen = (given.get("task_dict") or {}).get("tasks", {}), given.get("samples") or {}
-    theirs = {name: task for name, task in loaded.items() if not isinstance(task, SampledMathTask)}
+    keeps = store is not None or own.store is not None
+    theirs = {name: task for name, task in loaded.items() if keeps and not isinstance(task, SampledMathTask)}
     lm.tasks = {name: ScoredTask.of(task, chosen.get(name)) for name, task in theirs.items()}
     asked = given.get("log_samples", True)  # as in lm-eval
     try:
@@ -43,7 +44,7 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
     if found is None:
         return None
     _mark_limited(found)
-    results = _results(lm, found, arguments.get("limit"))
+    results = _results(lm, found, arguments.get("limit")) if keeps else []
     if not asked:
         found.pop("samples", None)
     places = [f"rollouts are kept in {own.store}"] if own.store else []

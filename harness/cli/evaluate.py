@@ -128,8 +128,6 @@ def table_command(
     \b
         rlvr-dir table runs/demo --csv responses.csv
     """
-    import sys
-
     from harness.errors import UserError
     from harness.evals.frames import frame
     from harness.files import write_file
@@ -137,7 +135,7 @@ def table_command(
     found = frame(read(results, store, runs, tracking, partial=partial, **options))
     text = found.to_csv(index=False)
     if csv is None:
-        sys.stdout.write(text)
+        echo(text.rstrip("\n"), lines=True)
         return
     if csv.is_dir():
         raise UserError(f"csv={str(csv)!r} is a folder; accepted: a file to write")

@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.errors import DamagedError, UserError
 from harness.evals.benchmark import Benchmark, BenchmarkFacts
-from harness.evals.data import find_benchmark
+from harness.evals.data import TWINS, find_benchmark
 from harness.evals.foreign import LmEvalResult
 from harness.evals.lm_task import StoredScores, stored_scores
 from harness.evals.metrics import sample_facts
@@ -34,7 +34,13 @@ class NoResultError(UserError):
 
 def results_of_record(record: Record, **how: Any) -> list[EvalResult]:
     """Return the result of each task that a record was judged for; see `result_of_record`."""
-    return [result_of_record(record, task=task, **how) for task in record.tasks]
+    return [result_of_record(record, task=task, **how) for task in _tasks(record)]
+
+
+def _tasks(record: Record) -> list[str]:
+    """Return the tasks that a record was judged for, of those that may be: its own, and what grades its responses."""
+    judged = [task for task in record.tasks if TWINS.get(task) == record.task]
+    return [record.task, *judged] if record.task in record.tasks or not judged else judged
 
 
 def result_of_record(
@@ -154,7 +160,10 @@ def _facts(record: Record, task: str, data_dir: str | None) -> BenchmarkFacts:
     if config is None or config.source:
         return BenchmarkFacts()
     shown = about.presentation.model_dump(mode="json", exclude_none=True) if about.presentation else None
-    data = config.data if task == record.task else benchmark_of(record, task, data_dir=data_dir).data
+    try:
+        data = config.data if task == record.task else benchmark_of(record, task, data_dir=data_dir).data
+    except NoResultError:  # the verdicts are here all the same
+        data = None
     return BenchmarkFacts(data, about.problems, about.file, shown, about.grader or DEFAULT_GRADER)
 
 
@@ -249,7 +258,7 @@ def grade_again(
             disk is full.
     """
     found = []
-    for task in record.tasks:
+    for task in _tasks(record):
         gold, judge = _golds(record, task, data_dir), judge_name(grader_name(grader), task, record.task)
         with record.lock():
             before = record.latest_verdicts(judge)

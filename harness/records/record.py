@@ -66,10 +66,8 @@ class Record:
         self.repairs: list[str] = []
         self._asked: dict[Key, None] = {}
         self._fd, self._lock = -1, None
-        self._synced, self._pending = (
-            0.0,
-            False,
-        )  # when the file was last forced to the disk; whether it has grown since
+        self._synced = 0.0  # when the file was last forced to the disk
+        self._pending = False  # whether it has grown since
 
     # Reading
 

@@ -150,6 +150,16 @@ def test_no_code_is_run_because_a_record_names_it(tmp_path, monkeypatch):
         read_results([tmp_path / "store"])
 
 
+def test_no_task_is_looked_for_because_a_judge_names_it(tmp_path):
+    with RecordStore(tmp_path).open(made.config(), "amc", ["amc/0"], 1) as record:
+        record.add(made.row("amc/0", 0))
+        record.finish()
+        for judge in ("robust-2", "robust-2+theirs.yaml", "robust-2+minerva_r1zero"):
+            record.judge(judge, [(record.rows["amc/0", 0], "7", Verdict("correct", "7"))])
+    [name] = RecordStore(tmp_path).names()
+    assert [result.task for result in results_of_record(RecordStore(tmp_path).read(*name))] == ["amc"]
+
+
 @pytest.mark.parametrize(("most", "partial"), [(2, None), (4, "first 1 of 4 samples"), (9, "first 3 of 4 samples")])
 def test_a_part_is_refused_unless_asked_for_and_then_marked(engine, data_dir, tmp_path, most, partial):
     """Three problems x four samples, interrupted after `most`: the part is the first samples of the whole."""

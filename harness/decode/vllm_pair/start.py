@@ -47,8 +47,11 @@ class Log:
         self._removal = finalize(self, self.path.unlink, missing_ok=True)
 
     def text(self) -> str:
-        """Read all that was printed."""
-        return self.path.read_text(errors="replace")
+        """Read all that was printed; nothing where somebody has removed the file."""
+        try:
+            return self.path.read_text(errors="replace")
+        except OSError:
+            return ""
 
     def last(self) -> str:
         """Return the end of what was printed last."""
