@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from harness.evals import EvalResult
     from harness.evals.benchmark import Benchmark
     from harness.spec.decoding import Mode
-    from harness.train.backends import Source, Validate, ValidationScores
     from harness.train.folder import Inputs
+    from harness.train.run import Source, Validate, ValidationScores
     from harness.train.spec import TrainSpec
 
 
@@ -42,9 +42,9 @@ def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: A
     start = source(spec, out / "records", bases)
     if spec.lora and not spec.lora.merge:
         _check_adapter(spec, start.base)
-    from harness.train.backends import train
+    from harness.train.run import run_training
 
-    return train(spec, out, start, **options)
+    return run_training(spec, out, start, **options)
 
 
 def _check_adapter(spec: "TrainSpec", base: str) -> None:
@@ -84,7 +84,7 @@ def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = 
         def problems(seed: int) -> list[dict[str, Any]]:
             return rows
 
-    from harness.train.backends import Source
+    from harness.train.run import Source
 
     return Source(_base(spec), problems, validator(spec, records, bases), inputs(spec), lambda: watched(spec))
 
@@ -118,8 +118,8 @@ def lacks(spec: "TrainSpec") -> "list[str]":
     """List what a training through verl would stop at here before it starts: its data, its base's positions, what it is
     validated on."""
     from harness.train.data import read_problems
-    from harness.train.verl.context import check_context
     from harness.train.verl.data import rows
+    from harness.train.verl.validate import check_context
 
     found = []
     for file, least in ((spec.data, None), (spec.verl and spec.verl.val_data, 1)):
@@ -158,14 +158,14 @@ def inputs(spec: "TrainSpec") -> "Inputs":
     from harness.digest import digest
     from harness.evals.task_file import LmEvalBenchmark
     from harness.records.config import fingerprint
-    from harness.train.folder import Input
+    from harness.train.forms import Input
 
     found, base = {}, _base(spec)
     if Path(base).is_dir():
-        found["base"] = Input(base, fingerprint(base), judges=True)
+        found["base"] = Input(file=base, digest=fingerprint(base), judges=True)
     for name, file in (("data", spec.data), ("verl.val_data", spec.verl and spec.verl.val_data)):
         if file and Path(file).is_file():
-            found[name] = Input(str(Path(file).resolve()), digest(Path(file).read_bytes()), judges=False)
+            found[name] = Input(file=str(Path(file).resolve()), digest=digest(Path(file).read_bytes()), judges=False)
     validated = benchmarks(spec, spec.validation.tasks)
     for task, each in validated.items():
         content = each.data
@@ -173,7 +173,7 @@ def inputs(spec: "TrainSpec") -> "Inputs":
             content += f", scored by {each.theirs.graded_with['task']}"
         elif each.grader not in (_presentation(spec).grader, DEFAULT_GRADER):  # which the benchmark's file alone says
             content += f", graded by {each.grader}"
-        found[f"validation.tasks {each.name}"] = Input(each.file or task, content, judges=True)
+        found[f"validation.tasks {each.name}"] = Input(file=each.file or task, digest=content, judges=True)
     _check_watched(spec, list(validated.values()))
     return found
 

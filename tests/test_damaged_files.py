@@ -57,7 +57,8 @@ from harness.tiny import tiny_pair
 from harness.tracking.training import metrics_of, scores_of
 from harness.train import TrainSpec
 from harness.train.data import read_problems
-from harness.train.folder import Input, TrainingFolder
+from harness.train.folder import TrainingFolder
+from harness.train.forms import Input
 from harness.train.spec import load_train
 from harness.train.summary import write_summary
 from tests.exchange import foreign
@@ -426,7 +427,7 @@ def trainings(tmp_path_factory):
     ours = {0: (4, 2, 6, 4, 5, 5), 1: (4, 4, 4, 6, 5, 5)}
     for name, right in {"dapo": dict.fromkeys(ours, (2, 2, 6, 4, 3, 5)), "ours": ours}.items():
         folder, spec = training(path / name, right, method="low_prob" if name == "ours" else "none")
-        folder.settle(spec, {"data": Input("somewhere", "0" * 16, judges=True)})
+        folder.settle(spec, {"data": Input(file="somewhere", digest="0" * 16, judges=True)})
         write_summary(folder, spec)
     return Folder(path)
 

@@ -91,7 +91,7 @@ def train_command(
     with phase("starting"):
         from harness.price import training_refusal
         from harness.tracking import Training, tracking_place
-        from harness.train.backends import TrainerError
+        from harness.train.run import TrainerError
         from harness.training import run
 
     if refused := training_refusal(spec):

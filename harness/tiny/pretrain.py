@@ -14,7 +14,7 @@ from harness.spec import Spec
 from harness.tiny import corpus
 from harness.tiny import vocabulary as v
 from harness.tiny.tokenizer import CONTEXT
-from harness.train.backends import OnProgress
+from harness.train.run import OnProgress
 
 
 class PretrainSettings(Spec, frozen=True):

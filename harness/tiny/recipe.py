@@ -30,7 +30,7 @@ from harness.tiny.pretrain import PretrainSettings, pretrain
 from harness.tiny.problems import rl_problems
 from harness.tiny.tokenizer import build_tokenizer
 from harness.train import DapoSettings, train_dapo
-from harness.train.backends import OnProgress
+from harness.train.run import OnProgress
 
 # Stopped while RL is still gaining: after 12 steps tiny_easy is at 100 % and nothing is left for decoding to improve.
 TINY_DAPO = DapoSettings(steps=8, learning_rate=2e-5)

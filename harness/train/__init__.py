@@ -7,11 +7,9 @@ which have another environment, pass through here on their way to `harness.train
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.train.backends import Source, train
-    from harness.train.cost import reweighting_cost
     from harness.train.dapo import DapoTrainer, train_dapo
     from harness.train.reward import accuracy
-    from harness.train.run import run_training
+    from harness.train.run import Source, run_training
     from harness.train.settings import DapoSettings
     from harness.train.spec import TrainSpec, load_train
 
@@ -22,22 +20,18 @@ __all__ = [
     "TrainSpec",
     "accuracy",
     "load_train",
-    "reweighting_cost",
     "run_training",
-    "train",
     "train_dapo",
 ]
 
 _HOMES = {
     "DapoSettings": "harness.train.settings",
     "DapoTrainer": "harness.train.dapo",
-    "Source": "harness.train.backends",
+    "Source": "harness.train.run",
     "TrainSpec": "harness.train.spec",
     "accuracy": "harness.train.reward",
     "load_train": "harness.train.spec",
-    "reweighting_cost": "harness.train.cost",
     "run_training": "harness.train.run",
-    "train": "harness.train.backends",
     "train_dapo": "harness.train.dapo",
 }
 

@@ -20,9 +20,9 @@ from transformers.trainer_callback import PrinterCallback
 from harness.errors import UserError
 from harness.policy.advantages import log_perplexity, mixed_groups, standardise, token_weights, unclipped
 from harness.progress import phase
-from harness.train.backends import OnProgress
 from harness.train.facts import Tally
 from harness.train.reward import accuracy_by, overlong
+from harness.train.run import OnProgress
 from harness.train.sampling import Batch, join, take_groups
 from harness.train.settings import DapoSettings
 

@@ -18,7 +18,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +27,10 @@ from harness.errors import UserError
 from harness.files import disk_error, make_folder, sync_folder, write_file
 from harness.spec import read_yaml
 from harness.spec.stored import Stored, check_stored, parse_json, read_json, read_mapping
-from harness.train.forms import CheckpointFile, ChoiceFile, InputFile, LogLine, ScoreFile, SeedFile
+from harness.train.forms import CheckpointFile, ChoiceFile, Input, LogLine, ScoreFile, SeedFile
 from harness.train.spec import TrainSpec, load_train, plain
 
 MARK = "rlvr_dir.json"  # written last: a checkpoint without it is half a one
-
-
-@dataclass(frozen=True)
-class Input:
-    """Something a training reads, which may change between two runs of it: its file, and what identifies its content.
-
-    `judges`: scores depend on it, so that trainings are compared on equal ones only.
-    """
-
-    file: str
-    digest: str
-    judges: bool
 
 
 Inputs = Mapping[str, Input]  # by the key of the training that names it
@@ -62,8 +49,7 @@ class TrainingFolder:
         """Return what the training was begun with; nothing where that is not known."""
         if not self.read.is_file():
             return {}
-        rows = {name: check_stored(row, InputFile, self.read) for name, row in read_mapping(self.read).items()}
-        return {name: Input(**row.model_dump()) for name, row in rows.items()}
+        return {name: check_stored(row, Input, self.read) for name, row in read_mapping(self.read).items()}
 
     @property
     def base_scores(self) -> dict[str, Any]:
@@ -103,7 +89,7 @@ class TrainingFolder:
             self.check(inputs)
             spec = spec.model_copy(update={"seeds": tuple(dict.fromkeys([*stored.seeds, *spec.seeds]))})
         write_file(self.spec, yaml.safe_dump(plain(spec), sort_keys=False, allow_unicode=True).encode())
-        write_json(self.read, {name: asdict(each) for name, each in {**inputs, **self.inputs}.items()})
+        write_json(self.read, {name: each.model_dump() for name, each in {**inputs, **self.inputs}.items()})
         return spec
 
     def stored(self) -> TrainSpec | None:
@@ -156,12 +142,16 @@ class SeedFolder:
 
         Later ones are kept too, unless the training is `resumed` at that step and makes them again.
         """
-        there = sorted(int(path.name) for path in self.chosen.glob("*") if path.name.isdecimal())
+        there = self.there()
         before = [each for each in there if each <= step]
         best = chosen_step(spec, [record for record in self.records() if record["step"] <= step], before)
         for each in there:
             if each != best and (each <= step or resumed):
                 shutil.rmtree(self.chosen / str(each))
+
+    def there(self) -> list[int]:
+        """Return the steps whose models are kept and may be the trained one."""
+        return sorted(int(path.name) for path in self.chosen.glob("*") if path.name.isdecimal())
 
     def take(self, spec: TrainSpec, step: int, model: Path) -> None:
         """Make a step's model the trained one, and write down which it is."""

@@ -90,8 +90,11 @@ class SeedFile(Stored, frozen=True):
     machine: Text | None = None
 
 
-class InputFile(Stored, frozen=True):
-    """A file that a training reads, in `inputs.json`."""
+class Input(Stored, frozen=True):
+    """Something a training reads, which may change between two runs of it: its file, and what identifies its content.
+
+    `judges`: scores depend on it, so that trainings are compared on equal ones only.
+    """
 
     file: Text
     digest: Text

@@ -95,7 +95,7 @@ def main():
     for line in sys.stdin:
         out, _, changes = line.strip().partition(" ")
         if '"kind": "train"' in changes:
-            import harness.train.run  # noqa: F401
+            import harness.train.trl  # noqa: F401
         pid = os.fork()
         if pid == 0:
             code = 70

@@ -9,7 +9,7 @@ from harness.tiny import tiny_pair
 from harness.train import load_train
 from harness.train.dapo import grpo_config
 from harness.train.gpu import Gpu, fit_gpu, fit_here, longest
-from harness.train.run import fitted, trl_arguments
+from harness.train.trl import fitted, trl_arguments
 
 MATH_7B = Qwen2Config(
     vocab_size=152_064, hidden_size=3584, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4,

@@ -125,8 +125,8 @@ def test_what_is_told_of_is_what_is_written_and_may_end_the_training(tmp_path):
 
     with named_phases() as names, pytest.raises(KeyboardInterrupt):
         run_training(load_train({"dapo": SPEC["dapo"]}), tmp_path, source(), say=quiet, on_record=stop)
-    assert names[:3] == ["loading", "updating", "generating"]  # an update begins with what it learns from
-    assert names[3:] == ["updating", "logging", "saving", "updating", "generating", "updating", "logging"]
+    assert names[:4] == ["starting", "loading", "updating", "generating"]  # an update begins with what it learns from
+    assert names[4:] == ["updating", "logging", "saving", "updating", "generating", "updating", "logging"]
     seed = SeedFolder(tmp_path / "seed-0")
     assert [record for _, record in told] == seed.records()
     assert seed.last_checkpoint()[0] == 1

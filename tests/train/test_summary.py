@@ -10,7 +10,8 @@ from harness import stats
 from harness.errors import UserError
 from harness.stats import avg_at_k, pass_at_k
 from harness.train import load_train
-from harness.train.folder import Input, TrainingFolder, write_json
+from harness.train.folder import TrainingFolder, write_json
+from harness.train.forms import Input
 from harness.train.summary import write_summary
 
 STEP = {
@@ -116,8 +117,8 @@ def test_a_training_that_was_validated_on_other_problems_is_refused(tmp_path):
     other, _ = training(tmp_path / "dapo", {0: BASE})
     write_summary(other, spec)
     for each, digest in ((folder, "aa"), (other, "bb")):
-        held = Input("held.jsonl", digest, judges=True)
-        each.settle(spec, {"data": Input("train.jsonl", digest, judges=False), "validation.tasks t": held})
+        held = Input(file="held.jsonl", digest=digest, judges=True)
+        each.settle(spec, {"data": Input(file="train.jsonl", digest=digest, judges=False), "validation.tasks t": held})
     with pytest.raises(UserError, match=r"other content of held.jsonl \(validation.tasks t: bb, here aa\)"):
         write_summary(folder, spec, other.path)
 

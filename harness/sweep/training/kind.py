@@ -18,8 +18,8 @@ from harness.sweep.training.summary import entry_of, summarise
 from harness.sweep.training.track import TrainingSweepRun
 from harness.sweep.training.trial import SeedResult, folder_of, metrics, seeds_of, train_seeds
 from harness.sweep.trials import Trial
-from harness.train.backends import TrainerError
 from harness.train.folder import TrainingFolder
+from harness.train.run import TrainerError
 from harness.train.spec import TrainSpec, check_machine
 from harness.training import benchmarks, inputs
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.sweep.training.spec import SHARED, TrainingSweep
-from harness.train.backends import ValidationScores
 from harness.train.folder import SeedFolder, TrainingFolder
+from harness.train.run import ValidationScores
 from harness.train.spec import TrainSpec
 
 

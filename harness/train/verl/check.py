@@ -8,19 +8,16 @@ trainer, reward. Prints one line of JSON: `problems` (sentences), `missing` (pac
 """
 
 import contextlib
-import difflib
-import functools
 import importlib.metadata
 import importlib.util
 import json
 import os
 import sys
+from difflib import get_close_matches
 from typing import Any
 
 OLDEST, BEFORE = (0, 9, 1), (0, 10)
 TRAINING = ("vllm",)  # imported by the workers on GPUs alone
-# Free-form in verl, and without an empty mapping in its configuration to show it.
-OPEN = ("reward.reward_kwargs", "reward.custom_reward_function.reward_kwargs", "ray_kwargs.ray_init", "rlvr_dir")
 
 
 def check(request: dict[str, Any]) -> dict[str, Any]:
@@ -58,18 +55,14 @@ def _versions(versions: dict[str, str | None], request: dict[str, Any]) -> list[
 
 def _problems(request: dict[str, Any]) -> list[str]:
     from hydra import compose, initialize_config_module
-    from hydra.core.override_parser.overrides_parser import OverridesParser
     from omegaconf import OmegaConf
     from verl.protocol import DataProto  # noqa: F401  (loads our plugin, or raises)
 
-    asked = request["overrides"]
     with initialize_config_module("verl.trainer.config", version_base=None):
-        stock = _stock()
-        parsed = OverridesParser.create().parse_overrides(asked)
-        added = [each.key_or_group for each in parsed if each.is_add() or each.is_force_add()]
-        if unknown := [text for each in parsed if (text := _unknown(each.key_or_group, stock, added, OmegaConf))]:
-            return unknown
-        config = compose("ppo_trainer", overrides=asked)
+        config, stock = compose("ppo_trainer", overrides=request["overrides"]), compose("ppo_trainer")
+    for text in request["overrides"]:  # hydra refuses unknown keys, and takes any behind a `+`
+        if text.startswith("+") and (near := _nearest(text.lstrip("+").partition("=")[0], stock)):
+            return [f"{text.partition('=')[0]} is not known to verl; its nearest is {near}"]
     OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
     from verl.trainer.ppo.core_algos import get_policy_loss_fn
     from verl.trainer.ppo.reward import get_custom_reward_fn
@@ -90,58 +83,17 @@ def _problems(request: dict[str, Any]) -> list[str]:
     ]
 
 
-@functools.cache  # half a second
-def _stock() -> Any:
-    """Compose verl's shipped configuration, where hydra knows its folder."""
-    from hydra import compose
-
-    return compose("ppo_trainer")
-
-
-def _unknown(key: str, stock: Any, added: list[str], omegaconf: Any) -> str | None:
-    """Say what is wrong with a key: verl's configuration does not have it, and no place for it either."""
-    parts = key.split(".")
-    node: Any = stock
-    for depth, part in enumerate(parts):
-        where = ".".join(parts[:depth])
-        if not omegaconf.is_dict(node):
-            return f"{key} is not known to verl: {where} is a value"
+def _nearest(key: str, stock: Any) -> str | None:
+    """Return the key of verl's that an added one is most likely misspelt for; None where it is none like it."""
+    node, known = stock, []
+    for part in key.split("."):
+        if not hasattr(node, "keys"):
+            return None
         if part not in node.keys():  # noqa: SIM118  (a mandatory value that is missing is a key, and not `in`)
-            break
-        node = None if omegaconf.is_missing(node, part) else node[part]
-    else:
-        return None
-    is_open = where in OPEN or any(key.startswith(f"{each}.") for each in OPEN) or (depth and not node)
-    if key in added and (is_open or part in _fields(node, parts)):
-        return None
-    names = list(_names(stock))
-    near = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
-    near = near or [name for name in names if name.endswith("." + parts[-1])][:1]
-    plus = f"; accepted: +{key}" if is_open or part in _fields(node, parts) else ""
-    return f"{key} is not known to verl" + plus + (f"; its nearest is {near[0]}" if near and not plus else "")
-
-
-def _fields(node: Any, parts: list[str]) -> set[str]:
-    """Return the fields of the dataclass that a node becomes: verl's, or ours where an argument names it."""
-    import dataclasses
-
-    from verl.utils.import_utils import load_class_from_fqn
-
-    targets = [str(node["_target_"])] if "_target_" in node else []
-    if parts[:3] == ["actor_rollout_ref", "actor", "policy_loss"]:
-        targets.append("harness.train.verl.plugin.ReweightedLossConfig")
-    return {field.name for target in targets for field in dataclasses.fields(load_class_from_fqn(target))}
-
-
-def _names(node: Any, where: str = "") -> Any:
-    for name in node:
-        yield where + name
-        try:
-            inner = node[name]
-        except Exception:  # an interpolation or a value that is still missing
-            continue
-        if hasattr(inner, "keys"):
-            yield from _names(inner, f"{where}{name}.")
+            return next((".".join([*known, near]) for near in get_close_matches(part, list(node), 1, 0.85)), None)
+        known.append(part)
+        node = node._get_node(part)
+    return None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -1,11 +1,11 @@
 """A program between us and verl that ends verl, and all that it started, when it is told to and when we are gone.
 
-    python -I -S keeper.py GRACE_SECONDS OUTPUT COMMAND...
+    python -I keeper.py GRACE_SECONDS OUTPUT COMMAND...
 
 It writes `pid N`, later `exit STATUS` (negative: a signal). The end of its standard input, which comes however we end,
 means SIGTERM to the command's process group, and SIGKILL after the grace; SIGTERM to the keeper means SIGKILL now. As a
 subreaper it becomes the parent of whatever loses its own, so that even what left the group is found. What the command
-leaves behind when it ends by itself is ended in the same way. Linux; Python's own library alone.
+leaves behind when it ends by itself is ended in the same way. Linux.
 """
 
 import ctypes
@@ -16,6 +16,8 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+
+import psutil
 
 _PDEATHSIG, _SUBREAPER = 1, 36  # linux/prctl.h
 _LEFT_BEHIND = 10.0  # seconds that Ray's own processes may take to follow the command
@@ -60,27 +62,23 @@ def _die_with_us() -> None:
 def _end_descendants(until: float, hurry: int) -> None:
     """Send SIGTERM, and SIGKILL when the time is up, to every descendant until there is none."""
     told: set[int] = set()
-    while pids := _descendants():
+    while alive := [each for each in psutil.Process().children(recursive=True) if _runs(each)]:
         late = time.monotonic() >= until or bool(select.select([hurry], [], [], 0)[0])
-        for pid in pids if late else [pid for pid in pids if pid not in told]:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
-        told.update(pids)
-        select.select([hurry], [], [], 0.02) if not late else time.sleep(0.02)
+        for each in alive:
+            with suppress(psutil.Error):
+                if late:
+                    each.kill()
+                elif each.pid not in told:
+                    each.terminate()
+        told.update(each.pid for each in alive)
+        time.sleep(0.02)
 
 
-def _descendants() -> list[int]:
-    """List the processes below this one, without those that have ended and wait to be reaped."""
-    parent: dict[int, int] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError), open(f"/proc/{name}/stat") as file:
-            state, above = file.read().rpartition(")")[2].split()[:2]
-            if state not in "ZX":
-                parent[int(name)] = int(above)
-    found = {os.getpid()}
-    while more := {pid for pid, above in parent.items() if above in found} - found:
-        found |= more
-    return sorted(found - {os.getpid()})
+def _runs(process: psutil.Process) -> bool:
+    """Tell whether a process has not ended; one that has and waits to be reaped is none."""
+    with suppress(psutil.NoSuchProcess):
+        return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    return False
 
 
 if __name__ == "__main__":

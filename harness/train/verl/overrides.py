@@ -5,7 +5,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,8 @@ def overrides(spec: TrainSpec, place: Place) -> list[Line]:
     Raises:
         UserError: an argument of `verl.overrides` that is none, that verl ignores, or that one of ours sets.
     """
-    lines = list(_ours(spec, spec.verl or Verl(), place))
+    keys = _ours(spec, spec.verl or Verl(), place)
+    lines = [Line(key, value, ours) for key, (value, ours) in keys.items()]
     set_by = {line.key.lstrip("+"): line.ours for line in lines}
     return [*lines, *(_theirs(text, set_by) for text in (spec.verl or Verl()).overrides)]
 
@@ -87,144 +88,124 @@ def environment(log: Path) -> dict[str, str]:
     return {"VERL_FILE_LOGGER_PATH": str(log), "VERL_USE_EXTERNAL_MODULES": ",".join(MODULES)}
 
 
-def _ours(spec: TrainSpec, verl: Verl, place: Place) -> Iterator[Line]:
-    dapo, actor, rollout = spec.dapo, "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-    model, sampling = "actor_rollout_ref.model", spec.validation.sampling
-    tokens = verl.tokens_per_gpu or 2 * (verl.max_prompt_tokens + dapo.max_response_tokens)
-
-    def section(prefix: str, **keys: tuple[Any, str]) -> Iterator[Line]:
-        for key, (value, ours) in keys.items():
-            yield Line(f"{prefix}.{key}", value, ours)
-
-    yield from section(
-        "data",
-        train_files=(str(place.train), "data"),
-        val_files=(str(place.val or place.train), "validation.every"),
-        val_max_samples=(-1 if place.val else 1, "validation.every"),  # verl wants a file even where it never validates
-        train_batch_size=(dapo.prompts, "dapo.prompts"),
-        max_prompt_length=(verl.max_prompt_tokens, "verl.max_prompt_tokens"),
-        max_response_length=(dapo.max_response_tokens, "dapo.max_response_tokens"),
-        truncation=("left", "verl.max_prompt_tokens"),
-        seed=(place.seed, "seeds"),
-        trust_remote_code=(spec.trust_remote_code, "trust_remote_code"),
+def _ours(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[Any, str]]:
+    """Map verl's keys to their values and to the keys of ours that say them."""
+    dapo, sampling, context = (
+        spec.dapo,
+        spec.validation.sampling,
+        verl.max_prompt_tokens + spec.dapo.max_response_tokens,
     )
-    yield from section(
-        model,
-        path=(place.base, "base"),
-        trust_remote_code=(spec.trust_remote_code, "trust_remote_code"),
-        enable_gradient_checkpointing=(dapo.gradient_checkpointing, "dapo.gradient_checkpointing"),
-        use_remove_padding=(True, "backend"),
-    )
+    model, actor, rollout = (f"actor_rollout_ref.{part}" for part in ("model", "actor", "rollout"))
+    reward, every = "reward.custom_reward_function", spec.validation.every
+    keys: dict[str, tuple[Any, str]] = {
+        "data.train_files": (str(place.train), "data"),
+        "data.val_files": (str(place.val or place.train), "validation.every"),
+        "data.val_max_samples": (-1 if place.val else 1, "validation.every"),  # a file even where it never validates
+        "data.train_batch_size": (dapo.prompts, "dapo.prompts"),
+        "data.max_prompt_length": (verl.max_prompt_tokens, "verl.max_prompt_tokens"),
+        "data.max_response_length": (dapo.max_response_tokens, "dapo.max_response_tokens"),
+        "data.truncation": ("left", "verl.max_prompt_tokens"),
+        "data.seed": (place.seed, "seeds"),
+        "data.trust_remote_code": (spec.trust_remote_code, "trust_remote_code"),
+        f"{model}.path": (place.base, "base"),
+        f"{model}.trust_remote_code": (spec.trust_remote_code, "trust_remote_code"),
+        f"{model}.enable_gradient_checkpointing": (dapo.gradient_checkpointing, "dapo.gradient_checkpointing"),
+        f"{model}.use_remove_padding": (True, "backend"),
+        "algorithm.adv_estimator": ("grpo", "backend"),
+        "algorithm.use_kl_in_reward": (False, "dapo.beta"),
+        "algorithm.filter_groups.enable": (dapo.dynamic_sampling, "dapo.dynamic_sampling"),
+        # Never the reward: lengths differ, and groups of wrong responses would pass for mixed.
+        "algorithm.filter_groups.metric": ("acc", "dapo.dynamic_sampling"),
+        # pi_old is the policy's own, before top-p: what weighs must not come from the engine.
+        "algorithm.rollout_correction.bypass_mode": (False, "backend"),
+        f"{actor}.ppo_mini_batch_size": (dapo.prompts // dapo.minibatches, "dapo.minibatches"),
+        f"{actor}.clip_ratio_low": (dapo.clip_low, "dapo.clip_low"),
+        f"{actor}.clip_ratio_high": (dapo.clip_high, "dapo.clip_high"),
+        f"{actor}.clip_ratio_c": (dapo.delta, "dapo.delta"),
+        f"{actor}.loss_agg_mode": ("token-mean", "backend"),
+        f"{actor}.entropy_coeff": (0, "backend"),
+        f"{actor}.use_kl_loss": (dapo.beta > 0, "dapo.beta"),
+        f"{actor}.kl_loss_coef": (dapo.beta, "dapo.beta"),
+        f"{actor}.kl_loss_type": ("low_var_kl", "dapo.beta"),
+        f"{actor}.ppo_epochs": (1, "backend"),
+        f"{actor}.grad_clip": (1.0, "backend"),
+        f"{actor}.use_dynamic_bsz": (True, "backend"),
+        f"{actor}.ppo_max_token_len_per_gpu": (verl.tokens_per_gpu or 2 * context, "verl.tokens_per_gpu"),
+        f"{actor}.ulysses_sequence_parallel_size": (verl.sequence_parallel, "verl.sequence_parallel"),
+        f"{actor}.data_loader_seed": (place.seed, "seeds"),
+        f"{actor}.optim.lr": (dapo.learning_rate, "dapo.learning_rate"),
+        f"{actor}.optim.lr_scheduler_type": ("constant", "backend"),
+        # verl moves its schedule once a step, not once an update.
+        f"{actor}.optim.lr_warmup_steps": (dapo.warmup_updates // dapo.minibatches, "dapo.warmup_updates"),
+        f"{actor}.optim.weight_decay": (dapo.weight_decay, "dapo.weight_decay"),
+        f"{actor}.fsdp_config.param_offload": (verl.offload, "verl.offload"),
+        f"{actor}.fsdp_config.optimizer_offload": (verl.offload, "verl.offload"),
+        f"{actor}.policy_loss.loss_mode": ("vanilla", "dapo.method"),
+        f"{rollout}.name": ("vllm", "backend"),
+        f"{rollout}.n": (dapo.samples, "dapo.samples"),
+        f"{rollout}.temperature": (dapo.temperature, "dapo.temperature"),
+        f"{rollout}.top_p": (dapo.top_p, "dapo.top_p"),
+        f"{rollout}.top_k": (-1, "dapo.top_p"),
+        f"{rollout}.seed": (place.seed, "seeds"),
+        f"{rollout}.tensor_model_parallel_size": (verl.tensor_parallel, "verl.tensor_parallel"),
+        f"{rollout}.gpu_memory_utilization": (verl.gpu_memory_utilization, "verl.gpu_memory_utilization"),
+        f"{rollout}.max_model_len": (context, "dapo.max_response_tokens"),
+        f"{rollout}.val_kwargs.n": (sampling.samples, "validation.sampling.samples"),
+        f"{rollout}.val_kwargs.temperature": (sampling.temperature, "validation.sampling.temperature"),
+        f"{rollout}.val_kwargs.top_p": (sampling.top_p, "validation.sampling.top_p"),
+        f"{rollout}.val_kwargs.do_sample": (sampling.temperature > 0, "validation.sampling.temperature"),
+        f"{reward}.path": ("pkg://harness.train.verl.reward", "dapo.grader"),
+        f"{reward}.name": ("compute_score", "dapo.grader"),
+        f"+{reward}.reward_kwargs.grader": (dapo.grader, "dapo.grader"),
+        "reward.reward_manager.name": ("dapo", "dapo.overlong_buffer"),
+        "trainer.nnodes": (verl.nnodes, "verl.nnodes"),
+        "trainer.n_gpus_per_node": (verl.gpus_per_node, "verl.gpus_per_node"),
+        "trainer.total_training_steps": (dapo.steps, "dapo.steps"),
+        "trainer.total_epochs": (dapo.steps, "dapo.steps"),  # never the one that ends it: an epoch has a step or more
+        "trainer.save_freq": (spec.checkpoint_every, "checkpoint_every"),
+        "trainer.max_actor_ckpt_to_keep": (
+            None if spec.keep_checkpoints or spec.checkpoint != "last" else 1,
+            "keep_checkpoints",
+        ),
+        "trainer.default_local_dir": (str(place.checkpoints), "out"),
+        "trainer.resume_mode": ("auto", "backend"),
+        "trainer.test_freq": (every or -1, "validation.every"),
+        "trainer.val_before_train": (place.val_first and bool(every), "validation.every"),
+        "trainer.logger": (["console", "file"], "backend"),
+        "trainer.project_name": ("rlvr-dir", "out"),
+        "trainer.experiment_name": (place.name, "out"),
+        "trainer.use_v1": (True, "backend"),
+        "trainer.v1.trainer_mode": (TRAINER, "backend"),
+    }
     if positions := verl.max_position_embeddings:  # verl hands the model's override to the workers, not to vLLM
         for config in (f"{model}.override_config", f"{rollout}.engine_kwargs.vllm.hf_overrides"):
-            yield Line(f"+{config}.max_position_embeddings", positions, "verl.max_position_embeddings")
-    yield from section(
-        "algorithm",
-        adv_estimator=("grpo", "backend"),
-        use_kl_in_reward=(False, "dapo.beta"),
-    )
-    yield Line("algorithm.filter_groups.enable", dapo.dynamic_sampling, "dapo.dynamic_sampling")
-    # Never the reward: lengths differ, and groups of wrong responses would pass for mixed.
-    yield Line("algorithm.filter_groups.metric", "acc", "dapo.dynamic_sampling")
-    # pi_old is the policy's own, before top-p: what weighs must not come from the engine.
-    yield Line("algorithm.rollout_correction.bypass_mode", False, "backend")
-    yield from section(
-        actor,
-        ppo_mini_batch_size=(dapo.prompts // dapo.minibatches, "dapo.minibatches"),
-        clip_ratio_low=(dapo.clip_low, "dapo.clip_low"),
-        clip_ratio_high=(dapo.clip_high, "dapo.clip_high"),
-        clip_ratio_c=(dapo.delta, "dapo.delta"),
-        loss_agg_mode=("token-mean", "backend"),
-        entropy_coeff=(0, "backend"),
-        use_kl_loss=(dapo.beta > 0, "dapo.beta"),
-        kl_loss_coef=(dapo.beta, "dapo.beta"),
-        kl_loss_type=("low_var_kl", "dapo.beta"),
-        ppo_epochs=(1, "backend"),
-        grad_clip=(1.0, "backend"),
-        use_dynamic_bsz=(True, "backend"),
-        ppo_max_token_len_per_gpu=(tokens, "verl.tokens_per_gpu"),
-        ulysses_sequence_parallel_size=(verl.sequence_parallel, "verl.sequence_parallel"),
-        data_loader_seed=(place.seed, "seeds"),
-    )
-    yield from section(
-        f"{actor}.optim",
-        lr=(dapo.learning_rate, "dapo.learning_rate"),
-        lr_scheduler_type=("constant", "backend"),
-        # verl moves its schedule once a step, not once an update.
-        lr_warmup_steps=(dapo.warmup_updates // dapo.minibatches, "dapo.warmup_updates"),
-        weight_decay=(dapo.weight_decay, "dapo.weight_decay"),
-    )
-    for key in ("param_offload", "optimizer_offload"):
-        yield Line(f"{actor}.fsdp_config.{key}", verl.offload, "verl.offload")
+            keys[f"+{config}.max_position_embeddings"] = positions, "verl.max_position_embeddings"
     if dapo.beta:
-        yield Line("actor_rollout_ref.ref.fsdp_config.param_offload", verl.offload, "verl.offload")
+        keys["actor_rollout_ref.ref.fsdp_config.param_offload"] = verl.offload, "verl.offload"
     if dapo.method in ("low_prob", "dominate"):
-        yield from section(
-            f"{actor}.policy_loss",
-            _target_=("harness.train.verl.plugin.ReweightedLossConfig", "dapo.method"),
-            loss_mode=(LOSS, "dapo.method"),
-        )
-        yield Line(f"+{actor}.policy_loss.method", dapo.method, "dapo.method")
-        yield Line(f"+{actor}.policy_loss.alpha", dapo.alpha, "dapo.alpha")
-        yield Line(f"+{actor}.policy_loss.pi_source", dapo.pi_source, "dapo.pi_source")
-    else:
-        yield Line(f"{actor}.policy_loss.loss_mode", "vanilla", "dapo.method")
-    yield from section(
-        rollout,
-        name=("vllm", "backend"),
-        n=(dapo.samples, "dapo.samples"),
-        temperature=(dapo.temperature, "dapo.temperature"),
-        top_p=(dapo.top_p, "dapo.top_p"),
-        top_k=(-1, "dapo.top_p"),
-        seed=(place.seed, "seeds"),
-        tensor_model_parallel_size=(verl.tensor_parallel, "verl.tensor_parallel"),
-        gpu_memory_utilization=(verl.gpu_memory_utilization, "verl.gpu_memory_utilization"),
-        max_model_len=(verl.max_prompt_tokens + dapo.max_response_tokens, "dapo.max_response_tokens"),
-    )
-    yield from section(
-        f"{rollout}.val_kwargs",
-        n=(sampling.samples, "validation.sampling.samples"),
-        temperature=(sampling.temperature, "validation.sampling.temperature"),
-        top_p=(sampling.top_p, "validation.sampling.top_p"),
-        do_sample=(sampling.temperature > 0, "validation.sampling.temperature"),
-    )
-    reward = "reward.custom_reward_function"
-    yield Line(f"{reward}.path", "pkg://harness.train.verl.reward", "dapo.grader")
-    yield Line(f"{reward}.name", "compute_score", "dapo.grader")
-    yield Line(f"+{reward}.reward_kwargs.grader", dapo.grader, "dapo.grader")
-    yield Line("reward.reward_manager.name", "dapo", "dapo.overlong_buffer")
+        keys |= {
+            f"{actor}.policy_loss._target_": ("harness.train.verl.plugin.ReweightedLossConfig", "dapo.method"),
+            f"{actor}.policy_loss.loss_mode": (LOSS, "dapo.method"),
+            f"+{actor}.policy_loss.method": (dapo.method, "dapo.method"),
+            f"+{actor}.policy_loss.alpha": (dapo.alpha, "dapo.alpha"),
+            f"+{actor}.policy_loss.pi_source": (dapo.pi_source, "dapo.pi_source"),
+        }
     if dapo.overlong_buffer:
         overlong = "+reward.reward_kwargs.overlong_buffer_cfg"
-        yield Line("+reward.reward_kwargs.max_resp_len", dapo.max_response_tokens, "dapo.max_response_tokens")
-        yield Line(f"{overlong}.enable", True, "dapo.overlong_buffer")
-        yield Line(f"{overlong}.len", dapo.overlong_buffer, "dapo.overlong_buffer")
-        yield Line(f"{overlong}.penalty_factor", dapo.overlong_penalty, "dapo.overlong_penalty")
-        yield Line(f"{overlong}.log", False, "dapo.overlong_buffer")
-    yield from section(
-        "trainer",
-        nnodes=(verl.nnodes, "verl.nnodes"),
-        n_gpus_per_node=(verl.gpus_per_node, "verl.gpus_per_node"),
-        total_training_steps=(dapo.steps, "dapo.steps"),
-        total_epochs=(dapo.steps, "dapo.steps"),  # never the one that ends it: an epoch has a step or more
-        save_freq=(spec.checkpoint_every, "checkpoint_every"),
-        max_actor_ckpt_to_keep=(None if spec.keep_checkpoints or spec.checkpoint != "last" else 1, "keep_checkpoints"),
-        default_local_dir=(str(place.checkpoints), "out"),
-        resume_mode=("auto", "backend"),
-        test_freq=(spec.validation.every or -1, "validation.every"),
-        val_before_train=(place.val_first and bool(spec.validation.every), "validation.every"),
-        logger=(["console", "file"], "backend"),
-        project_name=("rlvr-dir", "out"),
-        experiment_name=(place.name, "out"),
-        use_v1=(True, "backend"),
-    )
-    yield Line("trainer.v1.trainer_mode", TRAINER, "backend")
+        keys |= {
+            "+reward.reward_kwargs.max_resp_len": (dapo.max_response_tokens, "dapo.max_response_tokens"),
+            f"{overlong}.enable": (True, "dapo.overlong_buffer"),
+            f"{overlong}.len": (dapo.overlong_buffer, "dapo.overlong_buffer"),
+            f"{overlong}.penalty_factor": (dapo.overlong_penalty, "dapo.overlong_penalty"),
+            f"{overlong}.log": (False, "dapo.overlong_buffer"),
+        }
     if dapo.method != "none":
-        yield Line("+rlvr_dir.method", dapo.method, "dapo.method")
-        yield Line("+rlvr_dir.alpha", dapo.alpha, "dapo.alpha")
+        keys |= {"+rlvr_dir.method": (dapo.method, "dapo.method"), "+rlvr_dir.alpha": (dapo.alpha, "dapo.alpha")}
     if dapo.method == "ppl":
-        yield Line("+rlvr_dir.scope", dapo.ppl_scope, "dapo.ppl_scope")
+        keys["+rlvr_dir.scope"] = dapo.ppl_scope, "dapo.ppl_scope"
     for name, value in environment(place.log).items():  # to the nodes of a cluster that runs already, too
-        yield Line(f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}", value, "out")
+        keys[f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}"] = value, "out"
+    return keys
 
 
 def _theirs(text: str, set_by: Mapping[str, str]) -> Line:

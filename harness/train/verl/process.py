@@ -57,7 +57,7 @@ class Child:
         held = self._lock(lock, grace + 15)
         try:
             keeper = subprocess.Popen(
-                [sys.executable, "-I", "-S", _KEEPER, str(grace), str(output), *command],
+                [sys.executable, "-I", _KEEPER, str(grace), str(output), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 cwd=cwd,

@@ -1,8 +1,6 @@
-"""A training through verl: every seed checked, launched, followed, merged and saved; a killed one goes on.
+"""The backend that trains through verl: `fit` launches a seed's training, follows it, and merges what it leaves.
 
-    run_training(spec, Path("runs/train/x"), Source(base, problems), say=print)
-
-The same folder and the same lines of log as with TRL, and in each seed's:
+In each seed's folder, beside what every backend leaves:
 
 verl/overrides.txt       verl's arguments, a line each
 verl/train.jsonl         the problems, as verl reads them
@@ -13,9 +11,7 @@ checkpoints/             verl's own; what a run goes on from
 import os
 import re
 import shutil
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,81 +19,18 @@ import harness
 from harness.errors import UserError
 from harness.files import make_folder, write_file
 from harness.progress import Bar, phase
-from harness.records.lock import Lock
-from harness.train.backends import (
-    OnRecord,
-    OnSeed,
-    Say,
-    Source,
-    TrainerError,
-    ValidationScores,
-    conclude,
-    validate_base,
-)
 from harness.train.data import read_problems
-from harness.train.folder import SeedFolder, TrainingFolder, chosen_step
+from harness.train.folder import SeedFolder, chosen_step
+from harness.train.run import Backend, Keep, Say, Source, TrainerError
 from harness.train.spec import TrainSpec
-from harness.train.summary import write_summary
 from harness.train.verl import data, log
-from harness.train.verl.context import check_context
 from harness.train.verl.overrides import Line, Place, environment, overrides
 from harness.train.verl.process import Child, Hung, Interrupts, follow
 from harness.train.verl.spec import Verl
-from harness.train.verl.validate import Checked, interpreter, validate
+from harness.train.verl.validate import check_context, interpreter, validate
 
 _NOISE = re.compile(r"(?:\x1b\[[0-9;]*m)+|^\((?:[\w.]+ )?pid=[^)]*\)\s*")  # colours; then Ray's name of a worker
 _ERROR = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Killed)\b.*")
-
-
-def run_training(
-    spec: TrainSpec,
-    out: Path,
-    source: Source,
-    *,
-    against: Path | None = None,
-    say: Say = print,
-    on_record: OnRecord = lambda seed, record: None,
-    on_seed: OnSeed = lambda seed, folder: None,
-) -> dict[str, Any]:
-    """Train what is not trained yet, write the summary over all seeds, and return it.
-
-    Args:
-        on_record: is told of each line of a log once it is written; what it raises ends verl, and the training can be
-            gone on with.
-        on_seed: is told of each of the spec's seeds that is finished, also of those that were before.
-
-    Raises:
-        UserError: verl's environment lacks something, an argument does not fit, the base has too few positions, the
-            folder is another training's or in use, or the data is too small.
-        TrainerError: verl crashed, hung or was killed.
-    """
-    lines = {seed: arguments(spec, seed, out, source.base) for seed in spec.seeds}
-    check_context(spec, source.base)
-    checked = checked_for_training(spec, lines[spec.seeds[0]])
-    problems = {seed: data.rows(source.problems(seed), spec, spec.data) for seed in spec.seeds}
-    watched = _watched(spec, source)
-    make_folder(out)
-    folder = TrainingFolder(out)
-    lock = Lock(folder.lock, f"the training in {out}")
-    try:
-        asked, spec = spec.seeds, folder.settle(spec, source.inputs)
-        validate_base(spec, source, folder, say)
-        for seed in asked:
-            run = _Run(spec, seed, folder.seed(seed), source, checked, say, on_record)
-            run.finish(problems[seed], watched)
-            on_seed(seed, run.folder)
-        return write_summary(folder, spec, against)
-    finally:
-        lock.release()
-
-
-def _watched(spec: TrainSpec, source: Source) -> dict[str, list[dict[str, Any]]]:
-    """Return what verl validates on: `verl.val_data`, or the benchmarks that are watched."""
-    if not spec.validation.every:
-        return {}
-    if val := spec.verl and spec.verl.val_data:
-        return {Path(val).stem: data.rows(read_problems(val, spec), spec, val, least=1)}
-    return source.watched()
 
 
 def arguments(
@@ -124,194 +57,164 @@ def arguments(
     return overrides(spec, place)
 
 
-def checked_for_training(spec: TrainSpec, lines: Sequence[Line]) -> Checked:
-    """Call `validate`, and check that the environment can train too.
+class VerlBackend(Backend):
+    """Trains with verl, in an environment of its own, on as many machines as its Ray cluster has."""
 
-    Raises:
-        UserError: what `validate` refuses, or a package that is missing.
-    """
-    python = (spec.verl or Verl()).python
-    checked = validate(python, lines)
-    if checked.missing:
-        raise UserError(
-            f"verl.python={python!r} can check a training and not run it: {' and '.join(checked.missing)} not "
-            "installed there; accepted: an environment with verl's extras, as docs/train-verl.md says, or --dry-run"
-        )
-    return checked
+    def __init__(self, spec: TrainSpec, out: Path, source: Source, say: Say) -> None:
+        """Check the arguments in verl's environment, the base's positions and the data.
 
-
-class _Run:
-    """One seed of a training."""
-
-    def __init__(
-        self,
-        spec: TrainSpec,
-        seed: int,
-        folder: SeedFolder,
-        source: Source,
-        checked: Checked,
-        say: Say,
-        on_record: OnRecord,
-    ) -> None:
-        self.spec, self.seed, self.folder, self.source = spec, seed, folder, source
-        self.checked, self.say, self.on_record = checked, say, on_record
-        self.dapo, self.verl = spec.dapo.replace(seed=seed), spec.verl or Verl()
-        self.work = folder.path / "verl"
+        Raises:
+            UserError: verl's environment lacks something, an argument does not fit, the base has too few positions, or
+                verl cannot take the data.
+        """
+        self.spec, self.dapo, self.verl = spec, spec.dapo, spec.verl or Verl()
+        self.source, self.say = source, say
+        lines = {seed: arguments(spec, seed, out, source.base) for seed in spec.seeds}
+        check_context(spec, source.base)
+        self.checked = validate(self.verl.python, lines[spec.seeds[0]])
+        if self.checked.missing:
+            raise UserError(
+                f"verl.python={self.verl.python!r} can check a training and not run it: "
+                f"{' and '.join(self.checked.missing)} not installed there; accepted: an environment with verl's "
+                "extras, as docs/train-verl.md says, or --dry-run"
+            )
+        self.problems = {seed: data.rows(source.problems(seed), spec, spec.data) for seed in spec.seeds}
+        self.watched: dict[str, list[dict[str, Any]]] = {}
+        if spec.validation.every and (val := self.verl.val_data):
+            self.watched = {Path(val).stem: data.rows(read_problems(val, spec), spec, val, least=1)}
+        elif spec.validation.every:
+            self.watched = source.watched()
         self.interrupts = Interrupts()
 
-    def finish(self, problems: list[dict[str, Any]], watched: dict[str, list[dict[str, Any]]]) -> None:
-        """Train and merge unless that is done, then validate, write the card and say that the seed is done."""
-        if self.folder.facts():
-            self.say(f"seed {self.seed} is done")
-            return
-        make_folder(self.folder.checkpoints)
-        make_folder(self.work)
-        if not self.folder.rl.is_dir():
-            data.write(self.work / "train.jsonl", {"train": problems})
-            if watched:
-                data.write(self.work / "val.jsonl", watched)
-            with self.interrupts.noted():
-                if latest(self.folder.checkpoints) < self.dapo.steps:
-                    self._train()
-                self._merge()
-        conclude(self.spec, self.seed, self.folder, self.source, self._facts, self.say, self._keep)
+    def about(self) -> dict[str, Any]:
+        """Return what verl's environment has, and the GPUs it was asked to take."""
+        return {
+            "versions": {**self.checked.versions, "rlvr-dir": harness.__version__},
+            "machine": f"{self.verl.nnodes} x {self.verl.gpus_per_node} GPUs",
+        }
 
-    def _keep(self, record: dict[str, Any]) -> None:
-        self.folder.append(record)
-        self.on_record(self.seed, record)
+    def fit(self, seed: int, folder: SeedFolder, keep: Keep) -> None:
+        """Train one seed, unless that is done, going on after verl's last checkpoint, and merge the chosen one.
 
-    def _train(self) -> None:
-        step = settle(self.folder.checkpoints, keep=self.spec.keep_checkpoints or self.spec.checkpoint != "last")
-        self.folder.trim(step)
+        Raises:
+            TrainerError: verl crashed, hung or was killed, or left no model.
+        """
+        work = folder.path / "verl"
+        make_folder(work)
+        data.write(work / "train.jsonl", {"train": self.problems[seed]})
+        if self.watched:
+            data.write(work / "val.jsonl", self.watched)
+        with self.interrupts.noted():
+            if latest(folder.checkpoints) < self.dapo.steps:
+                self._train(seed, folder, work, keep)
+            self._merge(seed, folder, work)
+
+    def _train(self, seed: int, folder: SeedFolder, work: Path, keep: Keep) -> None:
+        spec, steps = self.spec, self.dapo.steps
+        step = settle(folder.checkpoints, keep=spec.keep_checkpoints or spec.checkpoint != "last")
+        folder.trim(step)
         if step:
-            self.say(f"seed {self.seed}: going on after step {step}")
-        attempt = 1 + len(list(self.work.glob("output-*.txt")))
+            self.say(f"seed {seed}: going on after step {step}")
+        attempt = 1 + len(list(work.glob("output-*.txt")))
         # verl would validate the step that it goes on from again: two draws of one point of the curve.
-        val_first = step % (self.spec.validation.every or 1) == 0 and not any(
-            record["step"] == step and "validation" in record for record in self.folder.records()
+        val_first = step % (spec.validation.every or 1) == 0 and not any(
+            record["step"] == step and "validation" in record for record in folder.records()
         )
-        place = self.folder.path.parent
-        lines = arguments(self.spec, self.seed, place, self.source.base, attempt, val_first=val_first)
+        lines = arguments(spec, seed, folder.path.parent, self.source.base, attempt, val_first=val_first)
         texts = [line.text for line in lines]
-        write_file(self.work / "overrides.txt", "".join(text + "\n" for text in texts).encode())
-        with Bar(self.dapo.steps, "step", f"seed {self.seed}", done=step) as bar:
+        write_file(work / "overrides.txt", "".join(text + "\n" for text in texts).encode())
+        with Bar(steps, "step", f"seed {seed}", done=step) as bar:
 
             def on_line(line: dict[str, Any]) -> None:
                 for record in log.translate(line, self.dapo):
-                    self._keep(record)
-                    self._prune(record)
+                    keep(record)
+                    self._prune(folder, record)
                     if "validation" not in record:
                         shown = (("accuracy", ".3f"), ("reward", ".3f"), ("length", ".0f"))
                         known = [f"{name} {record[name]:{form}}" for name, form in shown if record[name] is not None]
                         bar.update()
                         bar.figures(", ".join([f"{bar.left()} left", *known]))
 
-            self._call(
-                ["-m", "verl.trainer.main_ppo", *texts],
-                f"output-{attempt}.txt",
-                log=self.work / f"log-{attempt}.jsonl",
-                on_line=on_line,
-                hang=60 * self.verl.hang_minutes,
-            )
-        if (step := latest(self.folder.checkpoints)) < self.dapo.steps:
+            file = work / f"log-{attempt}.jsonl"
+            self._call(seed, ["-m", "verl.trainer.main_ppo", *texts], work / f"output-{attempt}.txt", file, on_line)
+        if (step := latest(folder.checkpoints)) < steps:
             raise TrainerError(
-                f"seed {self.seed}: verl ended without an error, and its last checkpoint is of step {step} of "
-                f"{self.dapo.steps}; see {self.work / f'output-{attempt}.txt'}"
+                f"seed {seed}: verl ended without an error, and its last checkpoint is of step {step} of {steps}; see "
+                f"{work / f'output-{attempt}.txt'}"
             )
 
-    def _prune(self, record: dict[str, Any]) -> None:
+    def _prune(self, folder: SeedFolder, record: dict[str, Any]) -> None:
         """Delete checkpoints up to a line of the log that are neither the last nor, so far, the trained model's.
 
         Which is best can be told of those alone whose validations are in the log: verl may be steps ahead of it.
         """
-        if self.spec.checkpoint == "last" or self.spec.keep_checkpoints:
+        spec = self.spec
+        waits = spec.chosen_by is not None and "validation" not in record
+        if spec.checkpoint == "last" or spec.keep_checkpoints or waits:
             return
-        if self.spec.chosen_by is not None and "validation" not in record:
-            return
-        there = whole(self.folder.checkpoints)
+        there = whole(folder.checkpoints)
         known = [step for step in there if step <= record["step"]]
-        chosen = chosen_step(self.spec, self.folder.records(), known)
+        chosen = chosen_step(spec, folder.records(), known)
         for step in known:
             if step not in (chosen, there[-1]):
-                shutil.rmtree(self.folder.checkpoints / f"global_step_{step}")
+                shutil.rmtree(folder.checkpoints / f"global_step_{step}")
 
-    def _merge(self) -> None:
+    def _merge(self, seed: int, folder: SeedFolder, work: Path) -> None:
         """Merge verl's shards into a model that others load: whole or not at all."""
-        new = self.folder.rl.with_name("rl.new")
+        new, steps = folder.rl.with_name("rl.new"), whole(folder.checkpoints)
         shutil.rmtree(new, ignore_errors=True)
-        steps = whole(self.folder.checkpoints)
-        step = chosen_step(self.spec, self.folder.records(), steps)
+        step = chosen_step(self.spec, folder.records(), steps)
         if step is None:
             raise TrainerError(
-                f"seed {self.seed}: checkpoint={self.spec.checkpoint!r} is none of steps {', '.join(map(str, steps))}, "
-                f"which have checkpoints, as {self.folder.log} has it"
+                f"seed {seed}: checkpoint={self.spec.checkpoint!r} is none of steps {', '.join(map(str, steps))}, "
+                f"which have checkpoints, as {folder.log} has it"
             )
-        self.say(f"seed {self.seed}: merging the checkpoint of step {step}")
-        actor = self.folder.checkpoints / f"global_step_{step}" / "actor"
-        trust = ["--trust-remote-code"] if self.spec.trust_remote_code else []
+        self.say(f"seed {seed}: merging the checkpoint of step {step}")
+        actor = folder.checkpoints / f"global_step_{step}" / "actor"
         command = ["-m", "verl.model_merger", "merge", "--backend", "fsdp", "--local_dir", str(actor.resolve())]
+        command += ["--target_dir", str(new.resolve())] + ["--trust-remote-code"] * self.spec.trust_remote_code
         with phase("merging"):
-            self._call([*command, "--target_dir", str(new.resolve()), *trust], "merge.txt")
+            self._call(seed, command, work / "merge.txt")
         if not (new / "config.json").is_file() or not list(new.glob("*.safetensors")):
-            raise TrainerError(f"seed {self.seed}: verl's merger wrote no model into {new}; see {self.work}/merge.txt")
-        self.folder.take(self.spec, step, new)
+            raise TrainerError(f"seed {seed}: verl's merger wrote no model into {new}; see {work}/merge.txt")
+        folder.take(self.spec, step, new)
 
     def _call(
         self,
+        seed: int,
         arguments: list[str],
-        output: str,
-        *,
-        log: Path = Path(os.devnull),
+        output: Path,
+        log: Path | None = None,
         on_line: Callable[[dict[str, Any]], None] = lambda line: None,
-        hang: float = float("inf"),
     ) -> None:
-        """Run a module of verl's to its end.
+        """Run a module of verl's to its end; one that logs may hang.
 
         Raises:
             TrainerError: it did not end with status 0, or logged nothing for too long.
         """
-        file = self.work / output
+        file = log or Path(os.devnull)
         child = Child(
             [str(interpreter(self.verl.python)), *arguments],
-            cwd=self.work,
-            env=os.environ | {"PYTHONUNBUFFERED": "1", "HYDRA_FULL_ERROR": "1"} | environment(log.absolute()),
-            output=file.absolute(),
-            lock=self.work / "lock",
+            cwd=output.parent,
+            env=os.environ | {"PYTHONUNBUFFERED": "1", "HYDRA_FULL_ERROR": "1"} | environment(file.absolute()),
+            output=output.absolute(),
+            lock=output.parent / "lock",
             grace=self.verl.grace_seconds,
             interrupts=self.interrupts,
         )
-        again = "the same command goes on from the last checkpoint"
+        how = ""
         try:
-            status = follow(child, log, on_line, hang)
+            status = follow(child, file, on_line, 60 * self.verl.hang_minutes if log else float("inf"))
+            if status:
+                how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
         except Hung:
-            child.end()
-            raise TrainerError(
-                f"seed {self.seed}: verl logged no step for verl.hang_minutes={self.verl.hang_minutes:g} and was ended "
-                f"(last: {last_words(file)}); {again}; see {file}"
-            ) from None
+            how = f"logged no step for verl.hang_minutes={self.verl.hang_minutes:g} and was ended"
         finally:
             child.end()
-        if status:
-            how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-            raise TrainerError(f"seed {self.seed}: verl {how} ({last_words(file)}); {again}; see {file}")
-
-    def _facts(self, scores: ValidationScores) -> dict[str, Any]:
-        steps = [record for record in self.folder.records() if "validation" not in record]
-        return {
-            "base": self.source.base,
-            "seed": self.seed,
-            "dapo": self.dapo.model_dump(),
-            "training": self.spec.model_dump(mode="json", exclude={"dapo", "seeds"}),
-            "scores": scores,
-            "accuracy": [record["accuracy"] for record in steps],
-            "length": [record["length"] for record in steps],
-            "seconds": round(sum(record["seconds"] or 0.0 for record in steps), 1),
-            "reweighting_seconds": None,  # it happens inside verl's own work
-            "versions": {**self.checked.versions, "rlvr-dir": harness.__version__},
-            "machine": f"{self.verl.nnodes} x {self.verl.gpus_per_node} GPUs",
-            "date": time.strftime("%Y-%m-%d"),
-            "command": " ".join(sys.argv),
-        }
+        if how:
+            last = f"last: {last_words(output)}" if how.startswith("logged") else last_words(output)
+            again = "the same command goes on from the last checkpoint"
+            raise TrainerError(f"seed {seed}: verl {how} ({last}); {again}; see {output}")
 
 
 def whole(checkpoints: Path) -> list[int]:

@@ -1,4 +1,4 @@
-"""verl's arguments, checked in verl's own environment before anything starts; a mistake comes back as one sentence."""
+"""What verl would find out late, before anything starts: arguments it does not take, positions the base lacks."""
 
 import functools
 import json
@@ -12,7 +12,10 @@ from pathlib import Path
 import harness
 from harness.errors import UserError
 from harness.grading import code_digest
+from harness.hub import hub_or_cache
+from harness.train.spec import TrainSpec
 from harness.train.verl.overrides import MODULES, Line
+from harness.train.verl.spec import Verl
 
 SECONDS = 600  # importing verl takes about 25 s on two cores
 
@@ -76,3 +79,31 @@ def validate(python: str, lines: Sequence[Line]) -> Checked:
     if answer["problems"]:
         raise UserError(f"verl.python={python!r}: {answer['problems'][0]}")
     return Checked(answer["versions"], tuple(answer["missing"]))
+
+
+def check_context(spec: TrainSpec, base: str) -> str | None:
+    """Refuse a training whose sequences are longer than the base's positions; say why if that is not known here.
+
+    Raises:
+        UserError: they are.
+    """
+    from transformers import AutoConfig
+
+    verl = spec.verl or Verl()
+    longest = verl.max_prompt_tokens + spec.dapo.max_response_tokens
+    positions = verl.max_position_embeddings
+    if positions is None:
+        try:
+            with hub_or_cache():
+                config = AutoConfig.from_pretrained(base, trust_remote_code=spec.trust_remote_code)
+            positions = getattr(config.get_text_config(), "max_position_embeddings", None)
+        except Exception as error:  # of many kinds, by what reads it
+            reason = " ".join(str(error).split())[:120] or type(error).__name__
+            return f"the configuration of base={base!r} ({reason}); whether {longest} tokens fit is not checked"
+    if positions is not None and positions < longest:
+        raise UserError(
+            f"dapo.max_response_tokens={spec.dapo.max_response_tokens} behind verl.max_prompt_tokens="
+            f"{verl.max_prompt_tokens} is beyond the {positions} positions of base={base!r}; accepted: up to "
+            f"{max(0, positions - verl.max_prompt_tokens)}, or verl.max_position_embeddings={longest} or more"
+        )
+    return None

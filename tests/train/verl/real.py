@@ -18,8 +18,8 @@ from transformers import AutoModelForCausalLM
 from harness.tiny import tiny_pair
 from harness.tiny.problems import rl_problems
 from harness.train import Source, load_train
-from harness.train.backends import train
 from harness.train.folder import SeedFolder
+from harness.train.run import run_training as train
 from harness.train.verl.spec import PYTHON
 from tests.train.verl.machine import CPU, vllm_of_the_tests
 

@@ -50,13 +50,11 @@ ADDED = {
     "actor_rollout_ref.actor.fsdp_config.fsdp_size=32": None,
     "+actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_dtype=fp8": None,
     "algorithm.norm_adv_by_std_in_grpo=False": None,
-    "data.train_batch_sise=3": "data.train_batch_sise is not known to verl; its nearest is data.train_batch_size",
+    "data.train_batch_sise=3": "verl refuses the training: Could not override 'data.train_batch_sise'",
     "+data.shufle=False": "data.shufle is not known to verl; its nearest is data.shuffle",
-    "trainer.total_epocs=1": "trainer.total_epocs is not known to verl; its nearest is trainer.total_epochs",
-    "+nothing.like.it=1": "nothing.like.it is not known to verl",
-    "+actor_rollout_ref.actor.alpha=1": "actor_rollout_ref.actor.alpha is not known to verl; its nearest is",
-    "actor_rollout_ref.model.override_config.x=1": "accepted: +actor_rollout_ref.model.override_config.x",
-    "data.shuffle.x=1": "data.shuffle.x is not known to verl: data.shuffle is a value",
+    "+actor_rollout_ref.actor.alpha=1": "unexpected keyword argument 'alpha'",
+    "actor_rollout_ref.model.override_config.x=1": "use +actor_rollout_ref.model.override_config.x=1",
+    "data.shuffle.x=1": "verl refuses the training: Could not override 'data.shuffle.x'",
     "actor_rollout_ref.actor.calculate_entropy=[1": "verl refuses the training: ",
     "critic.ppo_epochs=x": None,  # of no effect without a critic: verl does not look either
 }

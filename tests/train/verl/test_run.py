@@ -15,8 +15,9 @@ import pytest
 
 from harness.errors import UserError
 from harness.train import Source, TrainSpec, load_train
-from harness.train.backends import TrainerError, train
 from harness.train.folder import SeedFolder
+from harness.train.run import TrainerError
+from harness.train.run import run_training as train
 from harness.train.verl.run import last_words, settle
 
 ROWS = [{"prompt": [{"role": "user", "content": f"{n} + 1?"}], "answer": str(n + 1)} for n in range(4)]
