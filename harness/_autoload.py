@@ -20,7 +20,7 @@ import sys
 
 TYPE_CHECKING = False  # `typing` itself is not imported: this runs whenever a Python starts
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
     from typing import Any
@@ -44,7 +44,7 @@ def _wrap(module: Any) -> None:
     def process_tasks(self: Any, *args: Any, **kwargs: Any) -> Any:
         files = []
         if self.model == "rlvr_dir":
-            from harness.evals.front import prepare
+            from harness.evals.args import prepare
 
             files = prepare(self)
         manager = original(self, *args, **kwargs)
@@ -77,44 +77,29 @@ def _track(module: Any) -> None:
 _AFTER = {_MODELS: _register, _CONFIG: _wrap, _EVALUATOR: _track}
 
 
-class _Loader:
-    """The module's own loader, followed by our step."""
-
-    def __init__(self, inner: Any, after: Callable[[ModuleType], None]) -> None:
-        self._inner, self._after = inner, after
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._inner.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._inner.exec_module(module)
-        try:
-            self._after(module)
-        except Exception as error:
-            print(f"rlvr-dir: the lm-eval hook could not be set ({error!r})", file=sys.stderr)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-
 class _Finder:
-    """Finds exactly these modules, through the finders that would have found them anyway."""
+    """Finds exactly these modules, through the finders that would have found them anyway; our step follows."""
 
     @classmethod
     def find_spec(
         cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in _AFTER:
-            return None
-        for finder in sys.meta_path:
-            if finder is cls or not hasattr(finder, "find_spec"):
-                continue
-            spec: Any = finder.find_spec(name, path, target)
-            if spec is not None:
-                if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader, _AFTER[name])
-                return spec
-        return None
+        finders = [each for each in sys.meta_path if each is not cls and hasattr(each, "find_spec")]
+        found: Any = None
+        for finder in finders if name in _AFTER else ():
+            found = found or finder.find_spec(name, path, target)
+        if found is not None and found.loader is not None:
+            inner = found.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                inner(module)
+                try:
+                    _AFTER[name](module)
+                except Exception as error:
+                    print(f"rlvr-dir: the lm-eval hook could not be set ({error!r})", file=sys.stderr)
+
+            found.loader.exec_module = exec_module
+        return found
 
 
 def install() -> None:

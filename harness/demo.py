@@ -9,6 +9,7 @@ from harness.evals import EvalResult, evaluate
 from harness.files import check_writable, write_file
 from harness.markdown import interval, markdown_table
 from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling, parse
+from harness.stats import paired_difference
 
 TASKS = ("tiny_easy", "tiny_medium")
 PROBLEMS = 60  # of each benchmark: a demo is a look, the model card has the whole
@@ -95,7 +96,7 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
             (f"{control.decoding.label()} − rl", control, rl),
             (f"{extra.decoding.label()} − its γ=0 control ({control.decoding.label()})", extra, control),
         ]:
-            d = one.minus(other)
+            d = paired_difference(one.correct, other.correct)
             points = f"{100 * d.mean:+.1f} points {interval(d.low, d.high, sign=True)}"
             points += f" ({interval(*d.sampling, sign=True)})"
             lines.append(f"- {task}: {name}: {points}, p = {d.p:.3g}")

@@ -1,7 +1,7 @@
 """What the stock `lm_eval` command keeps by default: rollouts in a record store, results in MLflow.
 
 `harness._autoload` puts `evaluated` around lm-eval's `evaluate`. Which places are meant is said by the model arguments
-`records` and `tracking`, which `harness.evals.front` fills in for the command; `off` declines.
+`records` and `tracking`, which `harness.evals.args` fills in for the command; `off` declines.
 """
 
 import sys
@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.evals.chat import completed
+from harness.evals.generation import has_template
 from harness.evals.lm import RlvrDirLM
-from harness.evals.lm_task import task_scores
 from harness.evals.loop import versions
-from harness.evals.result import EvalResult
 from harness.evals.task import SampledMathTask
-from harness.evals.task_file import ScoredTask
+from harness.evals.theirs import LmEvalBenchmark, task_scores
 from harness.text import visible
 
 
@@ -25,64 +23,47 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
     Of tasks that are not ours, samples are logged for their scores by problem, and taken out again where the user has
     not asked for them. Nothing depends on the log in MLflow: what fails there is a warning.
     """
-    from harness.tracking import resolve_store
+    from harness.tracking import log_result, resolve_store
 
-    own = lm.own
-    store = resolve_store(own.runs, own.runs) if own.runs else None  # a bad one is refused before any weights load
-    given = completed(lm, arguments)
+    own, given = lm.own, dict(arguments)
+    store = resolve_store(own.tracking, own.tracking) if own.tracking else None  # refused before any weights load
+    if not given.get("apply_chat_template") and own.chat != "off" and has_template(lm.engine):
+        turns = given.get("fewshot_as_multiturn") is not False  # lm-eval's default beside a template
+        given |= {"apply_chat_template": True, "fewshot_as_multiturn": turns}
     loaded, chosen = (given.get("task_dict") or {}).get("tasks", {}), given.get("samples") or {}
-    keeps = store is not None or own.store is not None
+    keeps, asked = bool(store or own.records), given.get("log_samples", True)  # as in lm-eval
     theirs = {name: task for name, task in loaded.items() if keeps and not isinstance(task, SampledMathTask)}
-    lm.tasks = {name: ScoredTask.of(task, chosen.get(name)) for name, task in theirs.items()}
-    asked = given.get("log_samples", True)  # as in lm-eval
+    lm.tasks = {name: LmEvalBenchmark.of_task(task, chosen.get(name)) for name, task in theirs.items()}
     try:
         found = evaluate(**{**given, "log_samples": bool(asked or theirs)})
     except KeyboardInterrupt:
-        if own.store:
-            _say(f"interrupted; what was decoded is kept in {own.store}, and the same command goes on from there")
+        if own.records:
+            _say(f"interrupted; what was decoded is kept in {own.records}, and the same command goes on from there")
         raise
     if found is None:
         return None
     _mark_limited(found)
-    results = _results(lm, found, arguments.get("limit")) if keeps else []
+    chat, logged = lm.get_model_info()["rlvr_dir"]["chat"], store is not None
+    about = {"chat": chat, "versions": versions(), "limit": arguments.get("limit"), "argv": sys.argv}
+    for done in lm.done if keeps else ():
+        name, task = done.job.task, done.job.theirs
+        if task is None and not done.job.golds:
+            continue
+        scores = task_scores(task.task, found["results"][name], found["samples"][name]) if task else None
+        result = done.result(about, scores)
+        if store is not None and "://" not in str(store):
+            Path(store).mkdir(parents=True, exist_ok=True)
+            result.write(Path(store))
+        logged = store is not None and log_result(result, store) is not None and logged
     if not asked:
         found.pop("samples", None)
-    places = [f"rollouts are kept in {own.store}"] if own.store else []
-    if store is not None and _log(results, store):
+    places = [f"rollouts are kept in {own.records}"] if own.records else []
+    if logged:
         option = "tracking" if "://" in str(store) else "store"
         places.append(f"results are in MLflow at {store} (`rlvr-dir ui --{option} {store}` shows them)")
     if places:
         _say(f"{'; '.join(places)}; the model arguments records=off and tracking=off decline")
     return found
-
-
-def _results(lm: RlvrDirLM, found: Mapping[str, Any], limit: Any) -> list[EvalResult]:
-    """Return the result of each job, others' tasks by the metrics that lm-eval computed; those are kept as well."""
-    about = {"chat": lm.get_model_info()["rlvr_dir"]["chat"], "versions": versions(), "limit": limit, "argv": sys.argv}
-    results: list[EvalResult] = []
-    for each in lm.done:
-        name = each.job.task
-        if each.job.golds:
-            results.append(each.result(about))
-        elif name in lm.tasks:
-            task = lm.tasks[name]
-            results.append(
-                each.scored(task, task_scores(task.task, found["results"][name], found["samples"][name]), about)
-            )
-    return results
-
-
-def _log(results: list[EvalResult], store: Path | str) -> bool:
-    """Write and log each result, as `rlvr-dir eval` does; whether all are logged."""
-    from harness.tracking import log_result
-
-    logged = True
-    for result in results:
-        if "://" not in str(store):
-            Path(store).mkdir(parents=True, exist_ok=True)
-            result.write(Path(store))
-        logged = log_result(result, store) is not None and logged
-    return logged
 
 
 def _mark_limited(reported: Mapping[str, Any]) -> None:

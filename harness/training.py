@@ -97,8 +97,8 @@ def watched(spec: "TrainSpec") -> dict[str, list[dict[str, Any]]]:
     asked = _evaluation(spec, _base(spec), _base(spec), "base", on_the_way=True)
     sets = prompt_sets(asked, cast("Engine", _Messages()))
     return {
-        each.task: [
-            {"prompt": json.loads(text), "answer": each.golds[key], "grader": each.benchmark.grader}
+        each.benchmark.name: [
+            {"prompt": json.loads(text), "answer": each.benchmark.golds[key], "grader": each.benchmark.grader}
             for key, text in each.prompts.items()
         ]
         for each in sets
@@ -156,7 +156,7 @@ def inputs(spec: "TrainSpec") -> "Inputs":
         UserError: a benchmark of the validation has no data, or the one that chooses the checkpoint is none of them.
     """
     from harness.digest import digest
-    from harness.evals.task_file import LmEvalBenchmark
+    from harness.evals.theirs import LmEvalBenchmark
     from harness.records.config import fingerprint
     from harness.train.forms import Input
 
@@ -170,7 +170,7 @@ def inputs(spec: "TrainSpec") -> "Inputs":
     for task, each in validated.items():
         content = each.data
         if isinstance(each, LmEvalBenchmark):
-            content += f", scored by {each.theirs.graded_with['task']}"
+            content += f", scored by {each.graded_with['task']}"
         elif each.grader not in (_presentation(spec).grader, DEFAULT_GRADER):  # which the benchmark's file alone says
             content += f", graded by {each.grader}"
         found[f"validation.tasks {each.name}"] = Input(file=each.file or task, digest=content, judges=True)
@@ -180,7 +180,7 @@ def inputs(spec: "TrainSpec") -> "Inputs":
 
 def _check_watched(spec: "TrainSpec", validated: "list[Benchmark]") -> None:
     """Refuse to watch, or to choose by, what is not validated, or what the backend cannot score on the way."""
-    from harness.evals.task_file import LmEvalBenchmark
+    from harness.evals.theirs import LmEvalBenchmark
 
     names, watch = [each.name for each in validated], spec.validation.watch
     asked = benchmarks(spec, watch).values() if watch else validated
@@ -339,8 +339,6 @@ def _evaluation(spec: "TrainSpec", base: str, rl: str, mode: "Mode", *, on_the_w
 
 def _scores(result: "EvalResult") -> dict[str, Any]:
     """Return what a validation keeps of a result; of a metric of lm-eval's, which has its own unit, by its name."""
-    from harness.evals.foreign import LmEvalResult
-
     found = {
         "samples": result.samples,
         "problems": len(result.problem_ids),
@@ -351,7 +349,7 @@ def _scores(result: "EvalResult") -> dict[str, Any]:
         "truncated": float(result.truncated.mean()),
     }
     by_problem = dict(zip(result.problem_ids, result.correct.sum(axis=1).tolist(), strict=True))
-    if isinstance(result, LmEvalResult):
-        lower = {"lower_is_better": True} if result.metric in result.scored.lower_is_better else {}
+    if not result.shares:
+        lower = {"lower_is_better": True} if result.metric in result.lower_is_better else {}
         return {**found, "metric": result.metric, **lower, "values": by_problem}
     return {**found, "pass": result.pass_at(max(1, result.samples // 2)), "right": by_problem}

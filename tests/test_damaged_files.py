@@ -30,7 +30,6 @@ from harness.errors import UserError
 from harness.evals.benchmark import read_benchmark
 from harness.evals.compare import compare, markdown
 from harness.evals.data import find_benchmark
-from harness.evals.foreign import LmEvalResult, TaskScores
 from harness.evals.from_records import grade_again
 from harness.evals.places import read_results
 from harness.evals.settings import settings_of
@@ -44,7 +43,7 @@ from harness.records.official import read_official
 from harness.report.build import build
 from harness.report.sections import analysis_sections
 from harness.report.viewer import common_problems, stored_answers, viewer_data
-from harness.spec import Decoding, Sampling, load_eval, read_yaml
+from harness.spec import Decoding, load_eval, read_yaml
 from harness.spec.base import read_jsonl
 from harness.sweep.estimate import _speed
 from harness.sweep.folder import SweepFolder
@@ -66,6 +65,7 @@ from tests.exchange.made import MODES as exchange_modes
 from tests.exchange.made import results as exchange_results
 from tests.records import fixture_official, made
 from tests.report.made import result, tokens
+from tests.report.made import theirs as lm_eval_result
 from tests.sweep.made import SMALL
 from tests.train.test_summary import training
 
@@ -232,11 +232,7 @@ def results(tmp_path_factory):
         for mode in ({"mode": "base"}, {"mode": "rl"}, {"mode": "replace", "tau": -0.3}):
             result(Decoding(**mode), 0.5, seed=seed).write(path)
     for mode in ("base", "rl"):
-        counts = {"n_tokens": 9, "n_replaced": 0, "n_changed": 0, "finish_reason": "stop"}
-        scores = TaskScores({"f1": 0.5, "f1_stderr": 0.1}, {"f1": (0.0, 0.5, 1.0)}, ("f1",))
-        rows = {f"p{i}": [counts] * 2 for i in range(3)}
-        about = {"grader": "lm-eval", "graded_with": {"task": "0"}}
-        LmEvalResult.of("other", Decoding(mode=mode), Sampling(samples=2), rows, scores, provenance=about).write(path)
+        lm_eval_result("other", Decoding(mode=mode), grader="lm-eval", graded_with={"task": "0"}).write(path)
     return Folder(path)
 
 
@@ -251,7 +247,7 @@ def test_results(results, capsys, change):
 
     def compared():
         for each in found:
-            assert isinstance(each, LmEvalResult) or 0.0 <= each.avg <= 1.0  # a metric of lm-eval may be any number
+            assert not each.shares or 0.0 <= each.avg <= 1.0  # a metric of lm-eval may be any number
             assert (each.n_replaced <= each.n_tokens).all()
         markdown(compare(settings_of(found)))
 

@@ -27,7 +27,7 @@ def test_without_vllm_it_says_so_and_runs_on_transformers(tmp_path, monkeypatch)
         row = f"| {result.task} | {result.decoding.label()} | {100 * result.avg:.1f} ± "
         assert sum(line.startswith(row) for line in lines) == 1
         saved = json.loads((tmp_path / f"{result.task}-{result.decoding.mode}-{result.config_hash}.json").read_text())
-        assert saved["correct"] == result.correct.astype(int).tolist()
+        assert saved["values"]["correct"] == result.correct.astype(int).tolist()
     from mlflow.tracking import MlflowClient
 
     assert len(RecordStore(tmp_path / "records").names()) == len(results)

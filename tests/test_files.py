@@ -128,7 +128,7 @@ def test_a_result_is_whole_or_absent_and_its_name_leads_nowhere_else(tmp_path):
     assert again.provenance["argv"] == ["rlvr-dir", "--out", "\udcff"]
     assert again.config_hash == one.config_hash
     with pytest.raises(UserError, match=r"task='\.\./\.\./x' is refused"):
-        result(Decoding(mode="rl"), task="../../x").write(tmp_path)
+        one.replace(task="../../x").write(tmp_path)
 
 
 # Where something else than `write_file` may write: into folders of its own that are gone afterwards, and logs.

@@ -23,8 +23,8 @@ ROOMS = {
     "pairs": {"spec", "decode", "tiny", "price"},
     "evals": {"policy", "spec", "grading", "stats", "decode", "records", "tiny"},
     "analysis": {"policy", "spec", "stats", "decode", "records", "evals"},
-    "exchange": {"spec", "grading", "records", "evals"},
-    "tracking": {"records", "evals", "analysis"},
+    "exchange": {"spec", "grading", "stats", "records", "evals"},
+    "tracking": {"spec", "records", "evals", "analysis"},
     "report": {"policy", "spec", "stats", "decode", "records", "train", "evals", "analysis"},
     "serve": {"policy", "spec", "decode", "tiny", "report"},
     "bench": {"policy", "spec", "decode", "tiny"},
@@ -44,7 +44,7 @@ ROOMS = {
         "report",
         "training",
     },
-    "demo": {"spec", "evals", "tracking"},
+    "demo": {"spec", "stats", "evals", "tracking"},
     "tracked": {"evals", "tracking"},
 }
 # No rooms: digests of contents; the exception that all may raise; how files are written and text is shown; whether the

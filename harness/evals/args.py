@@ -1,47 +1,49 @@
-"""The model arguments of `--model rlvr_dir`: an `EvalSpec` and what concerns lm-eval alone."""
+"""The model arguments of `--model rlvr_dir`, and what is checked before the stock `lm_eval` command evaluates.
 
+An argument is one of an `EvalSpec`, or concerns lm-eval alone.
+"""
+
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from fnmatch import fnmatch
+from types import TracebackType
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from harness.errors import unknown
+from harness.errors import UserError, unknown
+from harness.evals.data import BENCHMARKS, GROUPS, find_benchmark, named, preflight, task_config, tasks_dir
 from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Presentation, Sampling, Spec, load_eval, parse
 from harness.spec.base import Place
-from harness.spec.pair import PAIR_OPTIONS
+from harness.spec.pair import OPTIONS, PAIR_OPTIONS
 
-ASKED = (
-    *PAIR_OPTIONS, *Decoding.options(), *EngineSpec.model_fields, "seed",
-    "data_dir", *Presentation.model_fields,
-)  # fmt: skip
-
+ASKED = (*PAIR_OPTIONS, *Decoding.options(), *EngineSpec.model_fields, "seed", "data_dir", *Presentation.model_fields)
 CACHE_REFUSAL = (
     "use_cache is refused: lm-eval's response cache knows neither the models nor tau and gamma nor the sample, "
     "so it would return one response for all samples and all settings"
 )
-OFF = "off"
+# Where the stock command keeps rollouts and logs results, as `rlvr-dir eval` does; `off` declines.
+PLACES = {"records": "runs/records", "tracking": os.environ.get("RLVR_DIR_TRACKING_URI") or "runs"}
 _LM_EVAL_DEVICE = "cuda:0"  # what lm-eval passes when the user said nothing
+
+# lm-eval reads `off` as False, and `on` as True.
+_Kept = Annotated[Place | None, BeforeValidator(lambda value: None if value in (False, "off") else str(value))]
 
 
 class OwnArgs(Spec, frozen=True):
-    """The model arguments that change neither a rollout nor a score, and a check of the task's number of samples."""
+    """The model arguments that change neither a rollout nor a score, and a check of the task's number of samples.
 
-    chat: Literal["auto", "off"] = "auto"
+    `records` and `tracking` are the folder of the record store and that, or the server, of MLflow; None keeps nothing.
+    """
+
+    chat: Annotated[
+        Literal["auto", "off"], BeforeValidator(lambda value: {True: "auto", False: "off"}.get(value, value))
+    ] = "auto"
     samples: int | None = Field(default=None, ge=1)
-    records: Place | None = None
-    tracking: Place | None = None
-
-    @property
-    def store(self) -> str | None:
-        """Return the folder of the record store, if rollouts are to be kept."""
-        return None if self.records == OFF else self.records
-
-    @property
-    def runs(self) -> str | None:
-        """Return the folder or server of MLflow, if results are to be logged."""
-        return None if self.tracking == OFF else self.tracking
+    records: _Kept = None
+    tracking: _Kept = None
 
 
 ACCEPTED = (*ASKED, *OwnArgs.model_fields)
@@ -73,22 +75,14 @@ def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
     """
     args = {name: value for name, value in given.items() if value is not None and value != ""}
     batch = args.pop("batch_size", None), args.pop("max_batch_size", None)
-    for name in args:
-        if name not in ACCEPTED:
-            raise unknown("model_args", name, ACCEPTED)
+    if wrong := [name for name in args if name not in ACCEPTED]:
+        raise unknown("model_args", wrong[0], ACCEPTED)
     if args.get("device") == _LM_EVAL_DEVICE:
         del args["device"]
     for size in batch:  # lm-eval's default is 1, and "auto" may carry a schedule: both mean the engine's own choice
         if str(size).isdecimal() and int(size) > 1:
             args.setdefault("max_num_seqs", int(size))
     own = {name: args.pop(name) for name in OwnArgs.model_fields if name in args}
-    if isinstance(own.get("chat"), bool):
-        own["chat"] = "auto" if own["chat"] else "off"
-    for name in ("records", "tracking"):
-        if name in own:  # `False` is how lm-eval reads `off`
-            own[name] = OFF if own[name] is False else str(own[name])
-    if "data_dir" in args:
-        args["data_dir"] = str(args["data_dir"])
     return ModelArgs(load_eval({}, args), parse(OwnArgs, own))
 
 
@@ -96,3 +90,59 @@ def announce_tiny(spec: EvalSpec, args: Mapping[str, Any]) -> None:
     """Say on stderr that the tiny pair is used, where no pair was named."""
     if spec.pair == TINY and not {"pair", "pretrained"} & set(args):
         print("rlvr_dir: no pair named; using the tiny pair that ships with rlvr-dir", file=sys.stderr)
+
+
+def prepare(config: Any) -> list[Any]:
+    """Check and complete a request of the stock command for our model, before tasks are indexed or models load.
+
+    `config` is lm-eval's `EvaluatorConfig`. Return the tasks of benchmarks that are files (`PATH.jsonl`, `NAME=PATH`):
+    lm-eval cannot find those, and they are taken off its list.
+
+    Raises:
+        UserError: a cache that would mix samples up, a bad model argument, or a benchmark without data.
+    """
+    sys.excepthook = one_line(sys.excepthook)
+    if config.use_cache:
+        raise UserError(CACHE_REFUSAL)
+    if config.cache_requests:
+        raise UserError("cache_requests is refused: its key knows neither the data file nor the prompt of a task")
+    config.model_args = args = {**PLACES, **(config.model_args or {})}
+    spec = parse_model_args(args).spec
+    rest = {name: value for name, value in args.items() if name != "pair"}
+    if spec.pair == TINY:  # lm-eval names its output folder after `pretrained`
+        announce_tiny(spec, args)
+        config.model_args = {"pretrained": TINY, **rest}
+    elif "pair" in args:
+        pair = spec.pair.model_dump(exclude_defaults=True)
+        config.model_args = {**{OPTIONS.get(field, field): value for field, value in pair.items()}, **rest}
+    given = config.include_path or []
+    config.include_path = [str(tasks_dir()), *([given] if isinstance(given, str) else given)]
+    names = [config.tasks] if isinstance(config.tasks, str) else config.tasks or []
+    tasks = [part for name in names for part in (name.split(",") if isinstance(name, str) else [name])]
+    files = [task for task in tasks if isinstance(task, str) and named(task)[1]]
+    config.tasks = [task for task in tasks if task not in files]
+    if doubled := [task for task in files if named(task)[0] in config.tasks]:
+        raise UserError(f"task={doubled[0]!r} has the name of another task that is asked for; accepted: NAME=PATH")
+    check_data([task for task in config.tasks if isinstance(task, str)], config.metadata or {})
+    found = preflight(files, presentation=spec) if files else {}
+    return [task_config(task, benchmark) for task, benchmark in found.items()]
+
+
+def check_data(tasks: Iterable[str], metadata: Mapping[str, Any]) -> None:
+    """Load the problems of every benchmark of ours among `tasks` (names, groups, patterns), to fail early."""
+    patterns = [task.strip() for task in tasks]
+    asked = [name for name in (*BENCHMARKS, *GROUPS) if any(fnmatch(name, pattern) for pattern in patterns)]
+    for benchmark in dict.fromkeys(each for name in asked for each in GROUPS.get(name, (name,))):
+        find_benchmark(benchmark, metadata.get("data_dir"))
+
+
+def one_line(previous: Any) -> Any:
+    """Make an exception hook: a `UserError` is one line and status 2, all else is left to `previous`."""
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not isinstance(error, UserError):
+            return previous(kind, error, trace)
+        print(f"rlvr_dir: {error}", file=sys.stderr)
+        raise SystemExit(2)  # Python ends with the status that its hook asks for
+
+    return hook

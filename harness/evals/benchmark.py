@@ -10,7 +10,8 @@ files by example.
 import json
 import os
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from harness.spec import Presentation, parse, read_yaml
 from harness.spec.base import read_jsonl
 from harness.spec.presentation import DEFAULT_GRADER
 from harness.spec.stored import is_number, is_text
+from harness.tiny import TINY_TASKS
+from harness.tiny.problems import BENCHMARK_SIZE
 
 Problem = dict[str, Any]  # id, problem, answer: text, or several answers of which any one counts
 
@@ -30,6 +33,36 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)  # of a benchmark: it
 _E_NOTATION = re.compile(r"([+-]?[0-9]*\.?[0-9]+)[eE]([+-]?[0-9]+)", re.ASCII)
 _INTEGRAL = re.compile(r"([+-]?[0-9]+)\.0+", re.ASCII)
 AS_SHIPPED = Presentation()
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """Where a benchmark is on the hub, and how many problems it must have. `fields` maps our names to the hub's."""
+
+    rows: int
+    hub: str
+    split: str
+    fields: Mapping[str, str] = field(default_factory=lambda: {"problem": "problem", "answer": "answer"})
+
+
+SOURCES: dict[str, HubSource] = {
+    "aime24": HubSource(30, "HuggingFaceH4/aime_2024", "train"),
+    "aime25": HubSource(30, "math-ai/aime25", "test"),
+    # 83 problems: the paper's AMC figures are multiples of 1/(83 x 32); the 40 of "amc23" cannot give them.
+    "amc": HubSource(83, "AI-MO/aimo-validation-amc", "train"),
+    "minerva": HubSource(272, "math-ai/minervamath", "test", {"problem": "question", "answer": "answer"}),
+}
+# The responses to a benchmark by other answers: of lists `answers` in <name>_answers.jsonl any one counts.
+TWINS: dict[str, str] = {"minerva_r1zero": "minerva"}
+BENCHMARKS: tuple[str, ...] = (*SOURCES, *TWINS, *TINY_TASKS)
+GROUPS: dict[str, tuple[str, ...]] = {"rlvr_math": tuple(SOURCES)}
+TASKS: tuple[str, ...] = (*BENCHMARKS, *GROUPS)
+
+
+def benchmark_size(name: str) -> int | None:
+    """Return how many problems a shipped benchmark has, without reading them; None for another one."""
+    source = SOURCES.get(TWINS.get(name, name))
+    return BENCHMARK_SIZE if name in TINY_TASKS else source.rows if source else None
 
 
 @dataclass(frozen=True, slots=True)

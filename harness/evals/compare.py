@@ -8,17 +8,18 @@ unless that is asked for by name.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from harness import stats
 from harness.errors import UserError
-from harness.evals.foreign import LmEvalResult
+from harness.evals.result import ALIKE
 from harness.evals.settings import Setting, cut_unlike, engine_of
 from harness.markdown import interval, markdown_table
 from harness.text import visible
 
 Comparison = stats.Comparison[Setting]
 ComparisonKind = Literal["trained", "against rl", "against control", "other"]
+_Pairs = list[tuple[Setting, Setting]]
 
 
 def comparison_kind(row: Comparison) -> ComparisonKind:
@@ -37,7 +38,10 @@ def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> li
     Only settings of one pair of models that are alike meet; what has no counterpart is left out. All of it is one
     family.
     """
-    return stats.family(_natural(settings, across))
+    tasks = dict.fromkeys(setting.task for setting in settings)
+    return stats.family(
+        pair for task in tasks for pair in _natural([one for one in settings if one.task == task], across)
+    )
 
 
 def compare(settings: Sequence[Setting], against: str | None = None, across: Collection[str] = ()) -> list[Comparison]:
@@ -53,38 +57,43 @@ def compare(settings: Sequence[Setting], against: str | None = None, across: Col
     Raises:
         UserError: the reference is not there or ambiguous, or there is nothing that could be compared.
     """
-    pairs: list[tuple[Setting, Setting]] = []
+    pairs: _Pairs = []
     for task in dict.fromkeys(setting.task for setting in settings):
         mine = [setting for setting in settings if setting.task == task]
-        pairs += _default(mine, across) if against is None else _against(mine, against, across)
+        pairs += _against(mine, against, across) if against is not None else ()
+        for lot in alike_lots(mine, across) if against is None else ():
+            pairs += _natural(lot, across, first=True)
     if not pairs:
         reasons = left_out(settings, [], across)
         raise UserError(reasons[0] if reasons else "results: give at least two settings of one benchmark to compare")
     return stats.family(pairs)
 
 
-_Pairs = list[tuple[Setting, Setting]]
+def alike_lots(settings: Sequence[Setting], across: Collection[str] = ()) -> list[list[Setting]]:
+    """Part settings of one benchmark into lots, each with its first setting and those that are like it."""
+    lots, left = [], [*settings]
+    while left:
+        lots.append([one for one in left if not unlike(one, left[0], across)])
+        left = [one for one in left if all(one is not each for each in lots[-1])]
+    return lots
 
 
-def _natural(settings: Sequence[Setting], across: Collection[str]) -> _Pairs:
-    """Return the pairs of `comparisons`, benchmark by benchmark, those with controls last."""
-    pairs: _Pairs = []
-    for task in dict.fromkeys(setting.task for setting in settings):
-        mine = [setting for setting in settings if setting.task == task]
-        for setting in mine:
-            mode = {"rl": "base", "base": ""}.get(setting.decoding.mode, "rl")
-            pairs += _nearest(setting, [other for other in mine if other.decoding.mode == mode], across)
-        pairs += _controlled(mine, across)
-    return pairs
-
-
-def _controlled(settings: Sequence[Setting], across: Collection[str]) -> _Pairs:
+def _natural(settings: Sequence[Setting], across: Collection[str], first: bool = False) -> _Pairs:
+    """Return the pairs of `comparisons` on one benchmark; where there is no RL, and `first`, all minus the first."""
     pairs: _Pairs = []
     for setting in settings:
+        mode = {"rl": "base", "base": ""}.get(setting.decoding.mode, "rl")
+        pairs += _nearest(setting, [other for other in settings if other.decoding.mode == mode], across)
+    controlled: _Pairs = []
+    for setting in settings:
         control = setting.decoding.control()
-        if control != setting.decoding:
-            pairs += _nearest(setting, [other for other in settings if other.decoding == control], across)
-    return pairs
+        references = [other for other in settings if other.decoding == control != setting.decoding]
+        controlled += _nearest(setting, references, across)
+    if first and not pairs and not (controlled and any(one.decoding.mode == "rl" for one in settings)):
+        known = [{id(one), id(other)} for one, other in controlled]  # a pair and its reverse are one comparison
+        pairs = [(one, settings[0]) for one in settings[1:] if not _moved(one, settings[0])]
+        pairs = [pair for pair in pairs if {*map(id, pair)} not in known]
+    return pairs + controlled
 
 
 def _nearest(setting: Setting, references: Sequence[Setting], across: Collection[str]) -> _Pairs:
@@ -93,9 +102,9 @@ def _nearest(setting: Setting, references: Sequence[Setting], across: Collection
     found = [each for each in references if each.first.pair == mine.pair and each.first.name == mine.name]
     found = [each for each in found if not unlike(setting, each, across) and not other_weights(setting, each)]
 
-    def distance(each: Setting) -> tuple[Any, ...]:
-        engines = engine_of(each.first) != engine_of(mine), not _shares(setting, each)
-        return len(unlike(setting, each)), *engines, each.seeds != setting.seeds
+    def distance(each: Setting) -> tuple[int, bool, bool, bool]:
+        other_engine = engine_of(each.first) != engine_of(mine)
+        return len(unlike(setting, each)), other_engine, not _shares(setting, each), each.seeds != setting.seeds
 
     return [(setting, each) for each in sorted(found, key=distance)[:1]]
 
@@ -120,24 +129,14 @@ def _shares(one: Setting, other: Setting) -> bool:
 
 
 def unlike(one: Setting, other: Setting, across: Collection[str] = ()) -> list[str]:
-    return [name for name in one.first.unlike(other.first) if name not in across]
+    """Return the names of `ALIKE` in which two settings differ, but for those of `across`.
 
-
-def _default(settings: Sequence[Setting], across: Collection[str]) -> _Pairs:
-    """Return the natural pairs of each lot of settings that are alike; without RL all minus the first, and controls."""
-    pairs, left = [], list(settings)
-    while left:
-        first = left[0]
-        lot = [setting for setting in left if not unlike(setting, first, across)]
-        left = [setting for setting in left if all(setting is not each for each in lot)]
-        found = _natural(lot, across) if any(setting.decoding.mode == "rl" for setting in lot) else []
-        if not found:
-            controlled = _controlled(lot, across)
-            known = [{id(one), id(other)} for one, other in controlled]  # a pair and its reverse are one comparison
-            found = [(setting, first) for setting in lot[1:] if not _moved(setting, first)]
-            found = [pair for pair in found if set(map(id, pair)) not in known] + controlled
-        pairs += found
-    return pairs
+    Data and settings of the sampling that either does not tell are not among them: imported records have no digest of
+    their data, and may not say how they were drawn. Their problems are compared by id.
+    """
+    mine, theirs = one.first.alike(), other.first.alike()
+    differing = [name for name in ALIKE if name not in across and mine[name] != theirs[name]]
+    return [name for name in differing if name in ("grader", "problems") or None not in (mine[name], theirs[name])]
 
 
 def _against(settings: Sequence[Setting], against: str, across: Collection[str]) -> _Pairs:
@@ -146,7 +145,14 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
     Raises:
         UserError: no setting is called so, or several that one setting is like.
     """
-    references = _called(settings, against)
+    kinds: tuple[Callable[[Setting], bool], ...] = (
+        lambda one: one.label == against,
+        lambda one: one.decoding.label() == against,
+        lambda one: one.decoding.mode == against,
+        lambda one: one.first.name == against,
+        lambda one: len(against) >= 6 and any(result.config_hash.startswith(against) for result in one.results),
+    )
+    references = next((found for kind in kinds if (found := [*filter(kind, settings)])), [])
     if not references:
         labels = ", ".join(repr(setting.label) for setting in settings)
         raise UserError(f"against={against!r} names no result of {settings[0].task}; accepted: one of {labels}")
@@ -154,12 +160,16 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
     for setting in settings:
         if any(setting is each for each in references):
             continue
-        alike = [each for each in references if not unlike(setting, each, across)]
-        least = min((len(unlike(setting, each)) for each in alike), default=0)
-        alike = [each for each in alike if len(unlike(setting, each)) == least]
-        own = [each for each in alike if each.first.pair == setting.first.pair] or alike
-        own = [each for each in own if not other_weights(setting, each)] or own
-        own = [each for each in own if _shares(setting, each)] or own
+        own = [each for each in references if not unlike(setting, each, across)]
+        least = min((len(unlike(setting, each)) for each in own), default=0)
+        preferred: tuple[Callable[[Setting], bool], ...] = (
+            lambda each, least=least, one=setting: len(unlike(one, each)) == least,
+            lambda each, one=setting: each.first.pair == one.first.pair,
+            lambda each, one=setting: not other_weights(one, each),
+            lambda each, one=setting: _shares(one, each),
+        )
+        for better in preferred:
+            own = [*filter(better, own)] or own
         if len(own) > 1:
             labels = " or ".join(repr(each.label) for each in own)
             raise UserError(
@@ -168,18 +178,6 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
             )
         pairs += [(setting, each) for each in own]
     return pairs
-
-
-def _called(settings: Sequence[Setting], name: str) -> list[Setting]:
-    """Return the settings that a name means, by the first kind of name that fits any."""
-    kinds: tuple[Callable[[Setting], bool], ...] = (
-        lambda one: one.label == name,
-        lambda one: one.decoding.label() == name,
-        lambda one: one.decoding.mode == name,
-        lambda one: one.first.name == name,
-        lambda one: len(name) >= 6 and any(result.config_hash.startswith(name) for result in one.results),
-    )
-    return next((found for kind in kinds if (found := [one for one in settings if kind(one)])), [])
 
 
 def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Collection[str] = ()) -> list[str]:
@@ -204,29 +202,54 @@ def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Co
                 f"{setting.label!r} and {moved[0].label!r} on {setting.task} were decoded by other weights of {roles}, "
                 "which lay at the same place, so they are not compared; ask for it by name (--against)"
             )
-    return list(dict.fromkeys(sentences))
+    return [*dict.fromkeys(sentences)]
 
 
 def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
     """Write the comparisons as Markdown tables with notes beneath: ours in percentage points, lm-eval's metrics in its
     own units.
     """
-    theirs = [row for row in rows if is_lm_eval(row.result)]
-    ours = [row for row in rows if row not in theirs]
-    tables = [_table(ours, "Avg", 100, 2)] if ours else []
-    tables += [_table(theirs, "mean", 1, 4)] if theirs else []
-    lines = ["\n\n".join(tables), ""]
-    lines += [f"Paired by problem; Holm's correction over these {len(rows)} comparisons."]
-    lines += ["95 % interval: for other such problems; sampling only: for other samples of these very problems."]
-    lines += ["Scores of lm-eval's tasks are in its own units."] if theirs else []
+    by = {shares: [row for row in rows if row.result.first.shares == shares] for shares in (True, False)}
     sides = [side for row in rows for side in (row.result, row.reference)]
-    if any(len(side.seeds) > 1 for side in sides):
-        seeds = sorted({seed for side in sides for seed in side.seeds})
-        lines += [f"A score is the mean of all seeds that its setting has (of {', '.join(map(str, seeds))})."]
-    if any(side.partial for side in sides):
-        lines += ["Partial results are in it: they are marked, and will change when the rest is decoded."]
-    lines += map(visible, cut_unlike([(row.result, row.reference) for row in rows]))
-    return "\n".join([*lines, *(f"Left out: {visible(note)}." for note in notes)])
+    seeds = ", ".join(map(str, sorted({seed for side in sides for seed in side.seeds})))
+    lines = [
+        "\n\n".join(_table(some, shares) for shares, some in by.items() if some),
+        "",
+        f"Paired by problem; Holm's correction over these {len(rows)} comparisons.",
+        "95 % interval: for other such problems; sampling only: for other samples of these very problems.",
+        "Scores of lm-eval's tasks are in its own units." if by[False] else None,
+        f"A score is the mean of all seeds that its setting has (of {seeds})."
+        if any(len(side.seeds) > 1 for side in sides)
+        else None,
+        "Partial results are in it: they are marked, and will change when the rest is decoded."
+        if any(side.partial for side in sides)
+        else None,
+        *map(visible, cut_unlike([(row.result, row.reference) for row in rows])),
+        *(f"Left out: {visible(note)}." for note in notes),
+    ]
+    return "\n".join(line for line in lines if line is not None)
+
+
+def _table(rows: Sequence[Comparison], shares: bool) -> str:
+    mean, unit, digits = ("Avg", 100, 2) if shares else ("mean", 1, 4)
+    cells = [
+        [
+            row.result.benchmark,
+            row.result.label,
+            f"{row.reference.label} ({unit * row.reference.avg:.{digits}f})",
+            f"{unit * row.result.avg:.{digits}f}",
+            f"{unit * row.difference.mean:+.{digits}f}",
+            interval(row.difference.low, row.difference.high, digits, sign=True, unit=unit),
+            ""
+            if row.result.first.sampling.greedy
+            else interval(*row.difference.sampling, digits, sign=True, unit=unit),
+            f"{row.difference.p:.3g}",
+            f"{row.holm_p:.3g}",
+        ]
+        for row in rows
+    ]
+    head = ["benchmark", "decoding", "minus", mean, "difference", "95 % interval", "sampling only", "p", "p (Holm)"]
+    return markdown_table(head, cells, left=3)
 
 
 def problems_needed(rows: Sequence[Comparison], gain: float) -> str:
@@ -244,53 +267,16 @@ def problems_needed(rows: Sequence[Comparison], gain: float) -> str:
     for row in rows:
         values, samples = (row.result.values, row.reference.values), min(row.result.samples, row.reference.samples)
         needed = shown = ""
-        if not is_lm_eval(row.result) and samples > 1 and row.difference.n > 1:
+        if row.result.first.shares and samples > 1 and row.difference.n > 1:
             spread = stats.paired_spread(*values)
             if spread.between + spread.within > 0:
                 needed = f"{stats.problems_needed(gain, spread, samples):,}"
                 shown = f"{100 * stats.detectable_gain(spread, row.difference.n, samples):.1f}"
         names = [row.result.benchmark, row.result.label, row.reference.label]
         cells.append([*names, f"{row.difference.n:,}", str(samples), shown, needed])
-    head = [
-        "benchmark",
-        "decoding",
-        "minus",
-        "problems",
-        "samples",
-        "points these show",
-        f"problems for {100 * gain:g}",
-    ]
-    return "\n".join(
-        [
-            f"Problems that would be needed to find a gain of {100 * gain:g} points with 80 % chance, and the gain "
-            "that those at hand would show (paired t test at 5 %, the samples a problem as here):",
-            "",
-            markdown_table(head, cells, left=3),
-        ]
+    head = ["benchmark", "decoding", "minus", "problems", "samples", "points these show"]
+    return (
+        f"Problems that would be needed to find a gain of {100 * gain:g} points with 80 % chance, and the gain "
+        "that those at hand would show (paired t test at 5 %, the samples a problem as here):\n\n"
+        + markdown_table([*head, f"problems for {100 * gain:g}"], cells, left=3)
     )
-
-
-def is_lm_eval(setting: Setting) -> bool:
-    """Tell whether a setting's scores are those of a metric of lm-eval's, in its own units."""
-    return isinstance(setting.first, LmEvalResult)
-
-
-def _table(rows: Sequence[Comparison], mean: str, unit: float, digits: int) -> str:
-    cells = []
-    for row in rows:
-        d = row.difference
-        cells.append(
-            [
-                row.result.benchmark,
-                row.result.label,
-                f"{row.reference.label} ({unit * row.reference.avg:.{digits}f})",
-                f"{unit * row.result.avg:.{digits}f}",
-                f"{unit * d.mean:+.{digits}f}",
-                interval(d.low, d.high, digits, sign=True, unit=unit),
-                "" if row.result.first.sampling.greedy else interval(*d.sampling, digits, sign=True, unit=unit),
-                f"{d.p:.3g}",
-                f"{row.holm_p:.3g}",
-            ]
-        )
-    head = ["benchmark", "decoding", "minus", mean, "difference", "95 % interval", "sampling only", "p", "p (Holm)"]
-    return markdown_table(head, cells, left=3)

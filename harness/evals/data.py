@@ -9,8 +9,8 @@ variable RLVR_DIR_DATA, then the Hugging Face hub. A folder holds one `<task>.js
 """
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,12 @@ from harness.errors import UserError, nearest, unknown
 from harness.evals.benchmark import (
     ACCEPTED,
     AS_SHIPPED,
+    BENCHMARKS,
+    GROUPS,
     NAME,
-    OURS,
+    SOURCES,
+    TASKS,
+    TWINS,
     Benchmark,
     gold,
     named,
@@ -28,10 +32,11 @@ from harness.evals.benchmark import (
     read_benchmark,
     read_problems,
 )
-from harness.evals.task_file import declared, is_task_file, read_task
+from harness.evals.theirs import declared, read_task
 from harness.hub import hub_or_cache
-from harness.spec import EvalSpec, Presentation, parse
+from harness.spec import EvalSpec, Presentation
 from harness.spec.base import read_jsonl
+from harness.spec.evaluation import is_task_file
 from harness.spec.stored import is_number, is_text
 from harness.tiny import TINY_TASKS
 
@@ -39,30 +44,6 @@ if TYPE_CHECKING:
     from harness.spec.sweep import SweepSpec
 
 DATA_VARIABLE = "RLVR_DIR_DATA"
-
-
-@dataclass(frozen=True)
-class HubSource:
-    """Where a benchmark is on the hub, and how many problems it must have. `fields` maps our names to the hub's."""
-
-    rows: int
-    hub: str
-    split: str
-    fields: Mapping[str, str] = field(default_factory=lambda: {"problem": "problem", "answer": "answer"})
-
-
-SOURCES: dict[str, HubSource] = {
-    "aime24": HubSource(30, "HuggingFaceH4/aime_2024", "train"),
-    "aime25": HubSource(30, "math-ai/aime25", "test"),
-    # 83 problems: the paper's AMC figures are multiples of 1/(83 x 32); the 40 of "amc23" cannot give them.
-    "amc": HubSource(83, "AI-MO/aimo-validation-amc", "train"),
-    "minerva": HubSource(272, "math-ai/minervamath", "test", {"problem": "question", "answer": "answer"}),
-}
-# The responses to a benchmark by other answers: of lists `answers` in <name>_answers.jsonl any one counts.
-TWINS: dict[str, str] = {"minerva_r1zero": "minerva"}
-BENCHMARKS: tuple[str, ...] = (*SOURCES, *TWINS, *TINY_TASKS)
-GROUPS: dict[str, tuple[str, ...]] = {"rlvr_math": tuple(SOURCES)}
-TASKS: tuple[str, ...] = (*BENCHMARKS, *GROUPS)
 
 
 def tasks_dir() -> Path:
@@ -101,15 +82,17 @@ def preflight(
     """
     if not tasks:
         raise UserError(f"tasks is empty; accepted: {', '.join(TASKS)}, or {ACCEPTED}")
-    expanded = [each for task in tasks for each in GROUPS.get(task, (task,))]
-    files = {task: task if _known(task, data_dir) else _declared(task, include_path) for task in expanded}
-    found = {task: find_benchmark(file, data_dir, presentation) for task, file in files.items()}
-    names = [found[task].name for task in expanded]
-    if doubled := [name for name in names if names.count(name) > 1]:
-        raise UserError(
-            f"tasks={','.join(tasks)} asks for {doubled[0]} twice; name it once, alone or in its group, and one of two "
-            "files otherwise, as NAME=PATH"
-        )
+    found: dict[str, Benchmark] = {}
+    for task in (each for name in tasks for each in GROUPS.get(name, (name,))):
+        known = is_task_file(task) or "=" in task or task.endswith(".jsonl") or not NAME.fullmatch(task)
+        known = known or task in BENCHMARKS or _local(task, data_dir) is not None
+        benchmark = find_benchmark(task if known else _declared(task, include_path), data_dir, presentation)
+        if task in found or benchmark.name in (each.name for each in found.values()):
+            raise UserError(
+                f"tasks={','.join(tasks)} asks for {benchmark.name} twice; name it once, alone or in its group, and "
+                "one of two files otherwise, as NAME=PATH"
+            )
+        found[task] = benchmark
     return found
 
 
@@ -130,42 +113,29 @@ def find_benchmark(task: str, data_dir: str | None = None, presentation: Present
             raise UserError(
                 f"{said} is refused with task={task!r}: a task of lm-eval says it itself; accepted: benchmarks"
             )
-        return _theirs(task)
+        benchmark = read_task(task)
+        if benchmark.name in TASKS:
+            raise UserError(
+                f"task={task!r}: {benchmark.name} is shipped with rlvr-dir; accepted: another name in `task:`"
+            )
+        return benchmark
     name, file = named(task)
-    found = _read(task, name, file, data_dir)
-    return replace(found, presentation=presentation.over(found.presentation))
-
-
-def _read(task: str, name: str, file: str | None, data_dir: str | None) -> Benchmark:
-    """Return a benchmark as its files have it."""
     if file is not None and name in TASKS:
         raise UserError(f"task={task!r}: {name} is shipped with rlvr-dir; accepted: another name, as my_{name}={file}")
-    if file is not None:
-        return _own(name, file)
-    if name in BENCHMARKS:
-        return _shipped(name, None if name in TINY_TASKS else _place(data_dir))
-    if (local := _local(name, data_dir)) is None:
-        raise _unknown(task)
-    return _own(name, str(local.resolve()))
-
-
-def _place(data_dir: str | None) -> str | None:
-    """Return the folder of `<task>.jsonl` files, where one is named."""
-    return data_dir or os.environ.get(DATA_VARIABLE) or None
+    place = data_dir or os.environ.get(DATA_VARIABLE) or None
+    if file is None and name not in BENCHMARKS:
+        if (local := _local(name, data_dir)) is None:
+            raise _unknown(task)
+        file = str(local.resolve())
+    found = _shipped(name, None if name in TINY_TASKS else place) if file is None else _own(name, file)
+    return replace(found, presentation=presentation.over(found.presentation))
 
 
 def _local(name: str, data_dir: str | None) -> Path | None:
     """Return the file of a benchmark that is not shipped, by its name alone."""
-    local = Path(_place(data_dir) or "").expanduser() / f"{name}.jsonl"
-    named_there = _place(data_dir) is not None and NAME.fullmatch(name) and name not in GROUPS
-    return local if named_there and local.is_file() else None
-
-
-def _known(task: str, data_dir: str | None) -> bool:
-    """Tell whether a task is a file or a benchmark, whose names go before those of lm-eval's tasks."""
-    if is_task_file(task) or "=" in task or task.endswith(".jsonl") or not NAME.fullmatch(task):
-        return True
-    return task in BENCHMARKS or _local(task, data_dir) is not None
+    place = data_dir or os.environ.get(DATA_VARIABLE)
+    local = Path(place or "").expanduser() / f"{name}.jsonl"
+    return local if place and NAME.fullmatch(name) and name not in GROUPS and local.is_file() else None
 
 
 def _declared(name: str, include_path: str | None) -> str:
@@ -189,47 +159,6 @@ def _unknown(task: str, near: str = "") -> UserError:
     )
 
 
-def presentation_of(metadata: Mapping[str, Any]) -> Presentation:
-    """Return what the metadata of a task says of how it is put: the model arguments of that name.
-
-    Raises:
-        UserError: it is refused.
-    """
-    return parse(
-        Presentation, {name: metadata[name] for name in Presentation.model_fields if metadata.get(name) is not None}
-    )
-
-
-def load(benchmark: str, data_dir: str | None = None, **asked: Any) -> Any:
-    """Return the benchmark as the dataset dict that lm-eval's `custom_dataset` wants: one split, `test`.
-
-    Each row has the facts of the whole in `rlvr_dir`: the model is told where the questions come from by them alone.
-    """
-    from datasets import Dataset, DatasetDict
-
-    found = find_benchmark(benchmark, data_dir, presentation_of(asked))
-    facts = asdict(found.facts)
-    rows = [{**row, OURS: facts} for row in found.problems]
-    return DatasetDict({"test": Dataset.from_list(rows)})
-
-
-def benchmark_size(name: str) -> int | None:
-    """Return how many problems a shipped benchmark has, without reading them; None for another one."""
-    if name in TINY_TASKS:
-        from harness.tiny.problems import BENCHMARK_SIZE
-
-        return BENCHMARK_SIZE
-    source = SOURCES.get(TWINS.get(name, name))
-    return source.rows if source else None
-
-
-def _theirs(task: str) -> Benchmark:
-    found = read_task(task)
-    if found.name in TASKS:
-        raise UserError(f"task={task!r}: {found.name} is shipped with rlvr-dir; accepted: another name in `task:`")
-    return found
-
-
 @lru_cache(maxsize=32)
 def _own(name: str, file: str) -> Benchmark:
     try:
@@ -247,23 +176,18 @@ def _shipped(name: str, place: str | None) -> Benchmark:
     if name in TWINS:
         return _twin(name, _shipped(TWINS[name], place), place)
     source = SOURCES[name]
-    if place is None:
-        where = f"the hub's {source.hub!r}"
-        rows = problems_of([(where, row) for row in _download(name)], where)
-    else:
-        path = Path(place).expanduser() / f"{name}.jsonl"
-        where = str(path)
-        try:
-            rows = read_problems(path)
-        except OSError as error:
-            raise UserError(
-                f"{name} needs {path}, which cannot be read ({error.strerror}); set {DATA_VARIABLE} or data_dir to the "
-                "folder that holds it, or leave both unset to use the hub"
-            ) from None
+    where, path = f"the hub's {source.hub!r}", Path(place or "").expanduser() / f"{name}.jsonl"
+    try:
+        rows = problems_of([(where, row) for row in _download(name)], where) if place is None else read_problems(path)
+    except OSError as error:
+        raise UserError(
+            f"{name} needs {path}, which cannot be read ({error.strerror}); set {DATA_VARIABLE} or data_dir to the "
+            "folder that holds it, or leave both unset to use the hub"
+        ) from None
     if len(rows) != source.rows:
         raise UserError(
-            f"{where} has {len(rows)} problems; {name} has {source.rows}, and a part of it is another score: give "
-            f"other problems under a name of their own, as my_{name}=PATH"
+            f"{where if place is None else path} has {len(rows)} problems; {name} has {source.rows}, and a part of it "
+            f"is another score: give other problems under a name of their own, as my_{name}=PATH"
         )
     return Benchmark(name, rows)
 

@@ -5,6 +5,7 @@
 
 An answer is one sample or the majority of several. It costs its tokens times the models that are run for each of them,
 so two models with one sample cost as much as one model with two. Power sampling costs every token that its chain drew.
+Beside it stand accuracy within a number of tokens, and paired differences of length and truncation.
 """
 
 import math
@@ -17,10 +18,11 @@ import numpy as np
 
 from harness import stats
 from harness.errors import UserError
-from harness.evals.budgets import lengths, within
-from harness.evals.compare import Comparison, comparison_kind, is_lm_eval, unlike
+from harness.evals.compare import Comparison, alike_lots, comparison_kind, comparisons, unlike
 from harness.evals.settings import Setting
 from harness.markdown import interval, markdown_table
+
+SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of all responses are no longer than a budget
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,18 +37,30 @@ class Answer:
         """Return how many models are run for one token."""
         return models_of(self.setting)
 
+    @cached_property
+    def runs(self) -> float:
+        """Return how often a model is run for one token that is left: 1, but for power sampling."""
+        results = self.setting.results
+        drawn = np.mean([(r.n_tokens if r.n_forwards is None else r.n_forwards).mean() for r in results])
+        return float(drawn) / max(1e-9, self.tokens)
+
+    @cached_property
+    def tokens(self) -> float:
+        """Return the mean number of tokens a response."""
+        return float(np.mean([result.n_tokens.mean() for result in self.setting.results]))
+
     @property
     def cost(self) -> int:
         """Return the forwards that one token of each sample costs: models times votes, rounded up.
 
         Of power sampling it is what its chains drew for each token that is left.
         """
-        return math.ceil(self.models * runs_of(self.setting) - 1e-9) * self.votes
+        return math.ceil(self.models * self.runs - 1e-9) * self.votes
 
     @property
     def forwards(self) -> float:
         """Return the forwards per answer: the mean number of tokens, times what is run for each, times votes."""
-        return self.models * runs_of(self.setting) * self.votes * tokens_of(self.setting)
+        return self.models * self.runs * self.votes * self.tokens
 
     @cached_property
     def values(self) -> np.ndarray:
@@ -62,20 +76,14 @@ class Answer:
         """Return the setting's label, with the votes where there are several."""
         return self.setting.label + (f", majority of {self.votes}" if self.votes > 1 else "")
 
-    @property
-    def shown(self) -> str:
-        """Return the accuracy in percent with its interval."""
-        return f"{100 * self.values.mean():.1f} {interval(*stats.score_interval(self.values))}".rstrip()
-
     def facts(self) -> dict[str, Any]:
         """Return the numbers as plain values."""
-        low, high = (None if np.isnan(bound) else bound for bound in stats.score_interval(self.values))
-        told = {"label": self.setting.label, "votes": self.votes, "models": self.models, "forwards": self.forwards}
-        return {**told, "accuracy": float(self.values.mean()), "low": low, "high": high}
+        said = {"label": self.setting.label, "votes": self.votes, "models": self.models, "forwards": self.forwards}
+        return {**said, "accuracy": float(self.values.mean()), **_bounds(*stats.score_interval(self.values))}
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class BestComparison:
     """The best of several models at once against the best of one model, at `cost` forwards for one token."""
 
     cost: int
@@ -97,9 +105,8 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """Say whether decoding with several models beats one model; where these problems cannot tell, that."""
-        d = self.difference
-        name = "extrapolation" if self.best.setting.decoding.gamma > 0 else "decoding with two models"
-        what = f"{self.best.setting.benchmark}, {self.cost} forwards a token: "
+        d, setting = self.difference, self.best.setting
+        name = "extrapolation" if setting.decoding.gamma > 0 else "decoding with two models"
         points = f"by {100 * abs(d.mean):.1f} points"
         if d.low > 0 and self.holm_p < 0.05:
             said = f"{name} beats the best one-model baseline {points}"
@@ -107,43 +114,44 @@ class Verdict:
             said = f"{name} does not beat the best one-model baseline, it falls short of it {points}"
         else:
             said = f"it cannot be told whether {name} beats the best one-model baseline ({100 * d.mean:+.1f} points)"
+        sides = [
+            f"{one.label} {100 * one.values.mean():.1f} ({one.forwards:.0f} forwards an answer)"
+            for one in (self.best, self.baseline)
+        ]
         return (
-            f"{what}{said}: {_shown(self.best)} against {_shown(self.baseline)}; simultaneous 95 % interval "
-            f"{interval(d.low, d.high, sign=True) or 'not known'} over {d.contrasts} differences, p {self.holm_p:.3g} "
-            "(Holm)."
+            f"{setting.benchmark}, {self.cost} forwards a token: {said}: {' against '.join(sides)}; simultaneous 95 % "
+            f"interval {interval(d.low, d.high, sign=True) or 'not known'} over {d.contrasts} differences, "
+            f"p {self.holm_p:.3g} (Holm)."
         )
 
     def facts(self) -> dict[str, Any]:
         """Return the numbers as plain values."""
         d = self.difference
-        bounds = {name: None if np.isnan(value) else value for name, value in (("low", d.low), ("high", d.high))}
-        told = {"cost": self.cost, "best": self.best.label, "baseline": self.baseline.label, "mean": d.mean}
-        return {**told, **bounds, "p": d.p, "holm_p": self.holm_p, "contrasts": d.contrasts}
+        said = {"cost": self.cost, "best": self.best.label, "baseline": self.baseline.label, "mean": d.mean}
+        return {**said, **_bounds(d.low, d.high), "p": d.p, "holm_p": self.holm_p, "contrasts": d.contrasts}
 
 
 @dataclass(frozen=True, eq=False)
-class Lot:
+class MatchedGroup:
     """The settings of one pair of models on one benchmark, alike in all but how they decode."""
 
     settings: tuple[Setting, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[BestComparison, ...]
     crossing: stats.Crossing | None
-
-    @property
-    def benchmark(self) -> str:
-        """Return the benchmark, marked where only some of its problems were asked."""
-        return self.settings[0].benchmark
 
     def facts(self) -> dict[str, Any]:
         """Return the table and what follows from it, as plain values."""
         k = self.crossing
-        found = None if k is None else {name: getattr(k, name) for name in ("k", "low", "high", "share", "n")}
         return {
             "task": self.settings[0].task,
             "answers": [answer.facts() for setting in self.settings for answer in answers_of(setting)],
             "verdicts": [verdict.facts() for verdict in self.verdicts],
-            "crossing": found,
+            "crossing": k and {name: getattr(k, name) for name in ("k", "low", "high", "share", "n")},
         }
+
+
+def _bounds(low: float, high: float) -> dict[str, float | None]:
+    return {name: None if np.isnan(value) else value for name, value in (("low", low), ("high", high))}
 
 
 def models_of(setting: Setting) -> int:
@@ -151,31 +159,15 @@ def models_of(setting: Setting) -> int:
     return setting.decoding.forwards(max(2, len(setting.first.models)))
 
 
-def tokens_of(setting: Setting) -> float:
-    """Return the mean number of tokens a response."""
-    return float(np.mean([result.n_tokens.mean() for result in setting.results]))
-
-
-def tells_lengths(setting: Setting) -> bool:
-    """Tell whether the lengths of its responses are known, which those of an imported result may not be."""
-    return not any({"n_tokens", "truncated"} & {*result.lacks} for result in setting.results)
-
-
-def runs_of(setting: Setting) -> float:
-    """Return how often a model is run for one token that is left: 1, but for power sampling."""
-    drawn = [result.n_tokens if result.n_forwards is None else result.n_forwards for result in setting.results]
-    return float(np.mean([each.mean() for each in drawn])) / max(1e-9, tokens_of(setting))
-
-
 def answers_of(setting: Setting) -> list[Answer]:
     """Return a setting's ways to an answer: one sample, and majorities of 2, 4, ... as far as one seed has samples."""
-    votes, most = [1], min(result.samples for result in setting.results)
-    if all(result.votes is not None and "votes" not in result.lacks for result in setting.results):
-        votes += [2**i for i in range(1, most.bit_length()) if 2**i <= most]
-    return [Answer(setting, each) for each in votes]
+    most = min(result.samples for result in setting.results)
+    if setting.lacks("votes") or any(result.votes is None for result in setting.results):
+        most = 1
+    return [Answer(setting, 2**i) for i in range(most.bit_length())]
 
 
-def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) -> list[Lot]:
+def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) -> list[MatchedGroup]:
     """Compare several models at once with one model at equal forwards, lot by lot; p is corrected over all of them.
 
     With k samples of c models, one model may have one sample, or the majority of the most samples that cost no more
@@ -184,17 +176,16 @@ def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) ->
     Raises:
         UserError: nothing is left that could meet.
     """
-    left = [setting for setting in settings if not is_lm_eval(setting) and tells_lengths(setting)]
-    lots: list[Lot] = []
-    while left:
-        first = left[0]
-        one = (first.task, first.first.pair, first.first.name)
-        lot = [s for s in left if (s.task, s.first.pair, s.first.name) == one and not unlike(s, first, across)]
+    by: dict[Any, list[Setting]] = {}
+    for setting in settings:
+        if setting.first.shares and not setting.lacks("n_tokens", "truncated"):
+            by.setdefault((setting.task, setting.first.pair, setting.first.name), []).append(setting)
+    lots: list[MatchedGroup] = []
+    for lot in (lot for group in by.values() for lot in alike_lots(group, across)):
         told = next((s.first.weights for s in lot if s.first.weights), {})
         lot = [s for s in lot if all(told.get(role, name) == name for role, name in s.first.weights.items())]
-        left = [setting for setting in left if all(setting is not each for each in lot)]
         if len({models_of(setting) == 1 for setting in lot}) == 2:
-            lots.append(Lot(tuple(lot), tuple(_verdicts(lot)), _crossing(lot)))
+            lots.append(MatchedGroup(tuple(lot), tuple(_verdicts(lot)), _crossing(lot)))
     if not lots:
         raise UserError(
             "equal forwards need results of one pair and benchmark that are alike: one of base, rl or expo at least, "
@@ -205,33 +196,29 @@ def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) ->
     return [replace(lot, verdicts=tuple(replace(v, holm_p=float(corrected[v])) for v in lot.verdicts)) for lot in lots]
 
 
-def _verdicts(lot: Sequence[Setting]) -> list[Verdict]:
+def _verdicts(lot: Sequence[Setting]) -> list[BestComparison]:
     """Return the comparisons at 1, 2, 4, ... samples of several models, as far as one model has samples for them."""
     answers = [answer for setting in lot for answer in answers_of(setting)]
     several, single = ([a for a in answers if (a.models > 1) is many] for many in (True, False))
-    most, found = max((answer.cost for answer in single if runs_of(answer.setting) == 1), default=0), []
+    most, found = max((answer.cost for answer in single if answer.runs == 1), default=0), []
     for votes in sorted({answer.votes for answer in several}):
         ones = [answer for answer in several if answer.votes == votes]
         cost = max(answer.cost for answer in ones)
-        if cost > max(most, models_of(ones[0].setting)):  # one sample is compared in any case
+        if cost > max(most, ones[0].models):  # one sample is compared in any case
             break
         affordable = [each for each in single if each.cost <= cost]
         largest = {id(each.setting): each for each in affordable if each.votes > 1}  # the last has the most votes
-        others = [*(each for each in affordable if each.votes == 1), *largest.values()]
-        if not others:
-            continue
-        difference = stats.best_difference([each.values for each in ones], [each.values for each in others])
-        found.append(Verdict(cost, tuple(ones), tuple(others), difference))
+        if others := [*(each for each in affordable if each.votes == 1), *largest.values()]:
+            difference = stats.best_difference([each.values for each in ones], [each.values for each in others])
+            found.append(BestComparison(cost, tuple(ones), tuple(others), difference))
     return found
 
 
 def _crossing(lot: Sequence[Setting]) -> stats.Crossing | None:
     """Return where Pass@k of base overtakes that of RL, each alone; None without both, or with one sample."""
-    for rl in (each for each in lot if each.decoding.mode == "rl" and models_of(each) == 1):
-        for base in (each for each in lot if each.decoding.mode == "base" and not unlike(each, rl)):
-            if min(rl.samples, base.samples) > 1:
-                return stats.crossing(base.values, rl.values)
-    return None
+    rls = [each for each in lot if each.decoding.mode == "rl" and models_of(each) == 1 and each.samples > 1]
+    bases = [each for each in lot if each.decoding.mode == "base" and each.samples > 1]
+    return next((stats.crossing(b.values, rl.values) for rl in rls for b in bases if not unlike(b, rl)), None)
 
 
 def crossings(rows: Sequence[Comparison]) -> str:
@@ -241,7 +228,7 @@ def crossings(rows: Sequence[Comparison]) -> str:
         UserError: there is none, or none with two samples a problem.
     """
     pairs = [(row.result, row.reference) for row in rows if comparison_kind(row) == "trained"]
-    pairs = [(rl, base) for rl, base in pairs if not is_lm_eval(rl) and min(rl.samples, base.samples) > 1]
+    pairs = [(rl, base) for rl, base in pairs if rl.first.shares and min(rl.samples, base.samples) > 1]
     if not pairs:
         raise UserError("a crossing needs RL compared with its base, with two samples a problem at least")
     said = [(rl, base, stats.crossing(base.values, rl.values)) for rl, base in pairs]
@@ -257,35 +244,70 @@ def crossing_sentence(found: stats.Crossing) -> str:
     return f"Pass@k of base is above RL's from k = {found.k} on (95 % interval {low} to {high}; {within_n})."
 
 
-def markdown(lots: Sequence[Lot]) -> str:
+def markdown(lots: Sequence[MatchedGroup]) -> str:
     """Write the lots as Markdown: verdicts, accuracy against forwards, token budgets, lengths, and the crossing."""
-    parts = []
+    note = (
+        "One sample, and majorities of as many samples as cost so many forwards a token. `forwards` are those of "
+        "one sample: its tokens times the models run for each; of power sampling all that its chain drew."
+    )
+    parts: list[str] = []
     for lot in lots:
-        parts += [verdict.sentence for verdict in lot.verdicts]
-        parts.append(_table(lot))
-        parts.append(
-            "One sample, and majorities of as many samples as cost so many forwards a token. `forwards` are those of "
-            "one sample: its tokens times the models run for each; of power sampling all that its chain drew."
-        )
+        parts += [*(verdict.sentence for verdict in lot.verdicts), _table(lot), note]
         parts += [within(lot.settings), lengths(lot.settings)]
         parts += [crossing_sentence(lot.crossing)] if lot.crossing else []
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(filter(None, parts))
 
 
-def _table(lot: Lot) -> str:
+def _table(lot: MatchedGroup) -> str:
     """Return accuracy against forwards: a row a decoding, a column a cost."""
     by = {(id(s), answer.cost): answer for s in lot.settings for answer in answers_of(s)}
     most = max((verdict.cost for verdict in lot.verdicts), default=1)
     costs = sorted({cost for _, cost in by if cost <= most})
     rows = []
     for setting in sorted(lot.settings, key=lambda each: (models_of(each), each.decoding.mode)):
-        found = [by.get((id(setting), cost)) for cost in costs]
-        one = Answer(setting, 1)
-        cells = ["" if answer is None else answer.shown for answer in found]
-        rows.append([setting.label, str(one.models), f"{one.forwards:.1f}", *cells])
-    head = [lot.benchmark, "models", "forwards", *(f"at {cost} a token" for cost in costs)]
+        one, shown = Answer(setting, 1), []
+        for values in (by[id(setting), cost].values if (id(setting), cost) in by else None for cost in costs):
+            known = "" if values is None else f"{100 * values.mean():.1f} {interval(*stats.score_interval(values))}"
+            shown.append(known.rstrip())
+        rows.append([setting.label, str(one.models), f"{one.forwards:.1f}", *shown])
+    head = [lot.settings[0].benchmark, "models", "forwards", *(f"at {cost} a token" for cost in costs)]
     return markdown_table(head, rows, left=1)
 
 
-def _shown(answer: Answer) -> str:
-    return f"{answer.label} {100 * answer.values.mean():.1f} ({answer.forwards:.0f} forwards an answer)"
+def correct_within(setting: Setting, tokens: int) -> np.ndarray:
+    """Return which responses are right and no longer than so many tokens: (problems, samples of all seeds)."""
+    return setting.all("correct") & (setting.all("n_tokens") <= tokens)
+
+
+def budgets(settings: Sequence[Setting]) -> list[int]:
+    """Return the numbers of tokens to look at: quantiles (`SHARES`) of the lengths of all responses."""
+    tokens = np.concatenate([setting.all("n_tokens").ravel() for setting in settings])
+    return sorted({int(each) for each in np.quantile(tokens, SHARES, method="higher")})
+
+
+def within(settings: Sequence[Setting]) -> str:
+    """Return the table of what is answered rightly within a budget of tokens: a row a setting, a column a budget."""
+    columns = budgets(settings)
+    rows = [[one.label, *(f"{100 * correct_within(one, most).mean():.1f}" for most in columns)] for one in settings]
+    return markdown_table(["answered rightly within", *(f"{tokens:,} tokens" for tokens in columns)], rows, left=1)
+
+
+def lengths(settings: Sequence[Setting]) -> str:
+    """Return the table of paired differences of length and truncation, of the pairs that `compare` takes by itself.
+
+    p is corrected over the table, both of its halves together (Holm). Empty where nothing can be paired.
+    """
+    pairs = [(row.result, row.reference) for row in comparisons(settings)]
+    both = [
+        [(a.all(name).astype(float), b.all(name).astype(float)) for a, b in pairs] for name in ("n_tokens", "truncated")
+    ]
+    tokens = [stats.paired_difference(a.mean(axis=1), b.mean(axis=1)) for a, b in both[0]]
+    cut = [stats.paired_difference(a, b) for a, b in both[1]]
+    corrected = stats.holm([each.p for each in (*tokens, *cut)])
+    p = [f"{each:.3g}" for each in corrected]
+    rows = []
+    for i, ((one, other), t, c) in enumerate(zip(pairs, tokens, cut, strict=True)):
+        row = [one.label, other.label, f"{t.mean:+.1f}", interval(t.low, t.high, sign=True, unit=1), p[i]]
+        rows.append([*row, f"{100 * c.mean:+.1f}", interval(c.low, c.high, sign=True), p[len(pairs) + i]])
+    head = ["decoding", "minus", "tokens", "95 % interval", "p (Holm)", "cut, points", "95 % interval", "p (Holm)"]
+    return markdown_table(head, rows, left=2) if rows else ""

@@ -14,14 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.evals.foreign import LmEvalResult
-from harness.evals.result import EvalResult
+from harness.evals.result import COUNTS, FLAGS, EvalResult
 
 if TYPE_CHECKING:
     import pandas
-
-_COUNTS = {"n_tokens": "tokens", "n_replaced": "replaced", "n_changed": "changed"}
-_FLAGS = ("truncated", "no_box", "ungraded")
 
 
 def frame(results: Sequence[EvalResult]) -> "pandas.DataFrame":
@@ -35,14 +31,15 @@ def frame(results: Sequence[EvalResult]) -> "pandas.DataFrame":
     """
     import pandas
 
-    parts = [pandas.DataFrame({**_asked(result), **_responses(result)}) for result in results]
+    parts = [pandas.DataFrame(_columns(result)) for result in results]
     return pandas.concat(parts, ignore_index=True) if parts else pandas.DataFrame()
 
 
-def _asked(result: EvalResult) -> dict[str, Any]:
-    """Return what all responses of a result have in common, by column."""
-    decoding, sampling = result.decoding, result.sampling
+def _columns(result: EvalResult) -> dict[str, Any]:
+    """Return a value, or a value a response, problem by problem, by column."""
+    decoding, sampling, samples = result.decoding, result.sampling, result.samples
     base, rl = result.pair
+    tables = {name.removeprefix("n_"): (name, getattr(result, name)) for name in (*COUNTS, *FLAGS)}
     said = {
         "task": result.task,
         "name": result.name or None,
@@ -62,24 +59,9 @@ def _asked(result: EvalResult) -> dict[str, Any]:
         "data": result.provenance.get("data"),
         "partial": result.partial,
         "config_hash": result.config_hash,
+        "problem": np.repeat(result.problem_ids, samples),
+        "sample": np.tile(np.arange(samples), len(result.problem_ids)),
+        **{name: np.repeat(of, samples // of.shape[1], axis=1).ravel() for name, of in result.values.items()},
+        **{to: None if of is None or name in result.lacks else of.ravel() for to, (name, of) in tables.items()},
     }
     return {name: None if name in result.lacks else value for name, value in said.items()}
-
-
-def _responses(result: EvalResult) -> dict[str, Any]:
-    """Return a value a response, by column, problem by problem."""
-    problems, samples = len(result.problem_ids), result.samples
-    found: dict[str, Any] = {
-        "problem": np.repeat(result.problem_ids, samples),
-        "sample": np.tile(np.arange(samples), problems),
-    }
-    theirs = isinstance(result, LmEvalResult)
-    if not theirs:
-        found["correct"] = result.correct.ravel()
-    for name, column in {**_COUNTS, **{flag: flag for flag in _FLAGS}}.items():
-        told = name not in result.lacks and not (theirs and name in ("no_box", "ungraded"))
-        found[column] = getattr(result, name).ravel() if told else None
-    for one in result.by_metric() if theirs else ():
-        assert isinstance(one, LmEvalResult)
-        found[one.metric] = np.repeat(one.correct.ravel(), samples)
-    return found

@@ -14,16 +14,15 @@ from typing import Any
 from harness.errors import DamagedError, UserError
 from harness.evals.benchmark import Benchmark, BenchmarkFacts
 from harness.evals.data import TWINS, find_benchmark
-from harness.evals.foreign import LmEvalResult
-from harness.evals.lm_task import StoredScores, stored_scores
-from harness.evals.metrics import sample_facts
-from harness.evals.result import EvalResult
-from harness.evals.task_file import GRADER, is_task_file
+from harness.evals.result import EvalResult, result_of
+from harness.evals.theirs import GRADER, StoredScores, stored_scores
 from harness.grading import DEFAULT_GRADER, Gold, Verdict, grader_name
 from harness.records import Key, Record, RecordStore, judge_name
 from harness.records.verdicts import OFFICIAL, versions
 from harness.spec import Decoding, Presentation, Sampling, parse
+from harness.spec.evaluation import is_task_file
 from harness.spec.sampling import Drawing
+from harness.spec.stored import is_number
 
 _RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
 
@@ -68,39 +67,49 @@ def result_of_record(
         UserError: samples are missing and `partial` was not asked for (or not one sample of every problem is there),
             or something has to be graded and the gold answers are not known (`NoResultError`).
     """
-    if record.config is None:
+    if (config := record.config) is None:
         raise DamagedError(f"record {record.name}: {'; '.join(record.damage)}; run its command again")
-    if kept := stored_scores(record):
-        return _by_lm_eval(record, kept, problems, samples, partial)
-    names, width, part = _extent(record, problems, samples, partial)
-    keys = [(name, sample) for name in names for sample in range(width)]
-    task, grader = task or record.task, _name(grader or record.about.grader or DEFAULT_GRADER)
-    judge = judge_name(grader, task, record.task)
-    verdicts = _verdicts(record, task, keys, judge, data_dir)
-    config, facts = record.config, _facts(record, task, data_dir)
-    provenance = {
-        **_provenance(record, facts),
-        "grader": grader,
-        "graded_with": record.about.graded_with.get(judge, versions(grader)),
-        **({"partial": part} if part else {}),
-        **({"source": config.source, "lacks": [*config.lacks]} if config.source else {}),
+    task, by, told = task or record.task, {}, {}
+    lacks = [*config.lacks]
+    if scores := stored_scores(record):
+        by = _scores(record, scores, problems, samples, partial)
+        names, width, facts = by.problems, by.samples, BenchmarkFacts(by.data, by.documents)
+        told = {"grader": GRADER, "graded_with": by.graded_with}
+    else:
+        names, width, told["partial"] = _extent(record, problems, samples, partial)
+        grader = _name(grader or record.about.grader or DEFAULT_GRADER)
+        judge, keys = judge_name(grader, task, record.task), [(name, k) for name in names for k in range(width)]
+        by, facts = _verdicts(record, task, keys, judge, data_dir), _facts(record, task, data_dir)
+        told |= {"grader": grader, "graded_with": record.about.graded_with.get(judge, versions(grader))}
+        if grader == OFFICIAL:
+            told["graded_with"] = {**told["graded_with"], "judge": str(config.source.get("judge") or grader)}
+            if all(verdict.answer is None for verdict in by.values()):
+                lacks += ["no_box", "votes"]
+    said = {
+        "settings": record.record_hash,
+        **config.facts,
+        "record": record.name,
+        "records": str(record.folder.parents[1]),
+        "chat": record.about.chat,
+        **facts.provenance(),
+        "engine": {**config.engine, "pair": {"base": None, "rl": None, **record.about.models}},
+        "source": config.source or None,
+        "lacks": lacks if config.source else None,
+        **told,
     }
-    if grader == OFFICIAL:
-        provenance["graded_with"] |= {"judge": str(config.source.get("judge") or grader)}
-        if all(verdict.answer is None for verdict in verdicts.values()):
-            provenance["lacks"] = [*config.lacks, "no_box", "votes"]
-    rows = sample_facts(record.task, names, width, record.rows, verdicts)
-    sampling = _sampling(config, width)
-    return EvalResult.from_samples(task, _decoding(record), sampling, rows, provenance=provenance)
+    provenance = {name: value for name, value in said.items() if value is not None}
+    known = {name: config.source[name] for name in Drawing.options() if name in config.source}  # else the paper's
+    sampling = parse(Sampling, {"samples": width, **(config.sampling.model_dump() if config.sampling else known)})
+    return result_of(task, _decoding(record), sampling, names, record.rows, by, provenance=provenance)
 
 
 def record_of(result: EvalResult) -> Record | None:
     """Return the record that a result was made from; None where it was kept in none, or that is gone."""
-    folder, name = result.provenance.get("records"), result.provenance.get("record")
-    if not folder or not _RECORD.fullmatch(str(name)):
+    folder, name = result.provenance.get("records"), str(result.provenance.get("record"))
+    if not folder or not _RECORD.fullmatch(name):
         return None
     try:
-        return RecordStore(str(folder)).read(*str(name).split("/", 1))
+        return RecordStore(folder).read(*name.split("/", 1))
     except UserError:
         return None
 
@@ -112,10 +121,9 @@ def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | N
         UserError: it is not its own, and its responses are not at hand to be graded again.
     """
     own = result.provenance.get("grader")
-    if isinstance(result, LmEvalResult) or grader is None or _name(grader) == own:
+    if not result.shares or grader is None or _name(grader) == own:
         return result
-    record = record_of(result)
-    if record is None:
+    if (record := record_of(result)) is None:
         raise UserError(
             f"{result.task}, {result.label}: graded by {own}, and its responses are not at hand to be graded by "
             f"{grader}: it has no record; accepted: its own grader"
@@ -124,34 +132,31 @@ def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | N
     return result_of_record(record, **how, problems=result.problem_ids, samples=result.samples)
 
 
-def _by_lm_eval(
+def _scores(
     record: Record, kept: Sequence[StoredScores], problems: Sequence[str] | None, samples: int | None, partial: bool
-) -> LmEvalResult:
-    """Return the result of a task of lm-eval: by the scores that were kept of what is asked, by default of the most.
+) -> StoredScores:
+    """Return the scores that lm-eval gave what is asked of a record, by default the most.
 
     Scores by the task's code as it was last count alone. With `partial`, those stand for a larger lot that is asked.
     """
-    asked, prefix = record.about.asked, f"{record.task}/"
-    now = [one for one in kept if one.graded_with == kept[0].graded_with]
-    now.sort(key=lambda one: (-len(one.problems), -one.samples))
+    now = sorted(
+        (one for one in kept if one.graded_with == kept[0].graded_with),
+        key=lambda one: (-len(one.problems), -one.samples),
+    )
+    asked = record.about.asked
     width = samples or (asked.samples if asked else 1)
     if problems is None:
         number = asked.problems if asked else 1
         fits = [one for one in now if len(one.problems) >= number and one.samples >= width]
     else:
-        number = len(problems)
-        each = [({name.removeprefix(prefix) for name in one.problems}, one.samples) for one in now]
-        fits = [one for one, told in zip(now, each, strict=True) if told == (set(problems), width)]
+        number, names = len(problems), {f"{record.task}/{key}" for key in problems}
+        fits = [one for one in now if ({*one.problems}, one.samples) == (names, width)]
     if not fits and (not partial or problems is not None):
         raise NoResultError(
             f"record {record.name} holds lm-eval's scores of {len(now[0].problems)} problems x {now[0].samples} "
             f"samples, and {number} x {width} are asked; run its command again, or take those (--partial)"
         )
-    found = (fits or now)[0]
-    rows = sample_facts(record.task, found.problems, found.samples, record.rows, {})
-    provenance = {**_provenance(record, found.facts), "grader": GRADER, "graded_with": found.graded_with}
-    sampling = _sampling(record.config, found.samples)
-    return LmEvalResult.of(record.task, _decoding(record), sampling, rows, found.scored, provenance=provenance)
+    return (fits or now)[0]
 
 
 def _facts(record: Record, task: str, data_dir: str | None) -> BenchmarkFacts:
@@ -165,21 +170,6 @@ def _facts(record: Record, task: str, data_dir: str | None) -> BenchmarkFacts:
     except NoResultError:  # the verdicts are here all the same
         data = None
     return BenchmarkFacts(data, about.problems, about.file, shown, about.grader or DEFAULT_GRADER)
-
-
-def _provenance(record: Record, facts: BenchmarkFacts) -> dict[str, Any]:
-    """Return what a record says of where a result's tokens and problems come from."""
-    config, about = record.config, record.about
-    engine = config.engine if config else {}
-    return {
-        "settings": record.record_hash,
-        **({} if config is None else config.facts),
-        "record": record.name,
-        "records": str(record.folder.parents[1]),
-        **({"chat": about.chat} if about.chat else {}),
-        **facts.provenance(),
-        "engine": {**engine, "pair": {"base": None, "rl": None, **about.models}},
-    }
 
 
 def _extent(
@@ -219,8 +209,7 @@ def _extent(
 
 def _verdicts(record: Record, task: str, keys: Sequence[Key], judge: str, data_dir: str | None) -> dict[Key, Verdict]:
     """Return a judge's verdicts, those that the record holds or, where it has not all, given now."""
-    held = record.verdicts(judge)
-    if held.keys() >= set(keys):
+    if (held := record.verdicts(judge)).keys() >= {*keys}:
         return {key: held[key].verdict for key in keys}
     if judge == OFFICIAL:
         raise UserError(f"record {record.name} has no verdict by grader={judge!r} on each response")
@@ -286,14 +275,6 @@ def _golds(record: Record, task: str, data_dir: str | None) -> Mapping[str, Gold
     return {f"{record.task}/{key}": gold for key, gold in benchmark.golds.items()}
 
 
-def _sampling(config: Any, samples: int) -> Sampling:
-    """Return how a record was drawn; what an imported one does not say has the paper's value, and is in `lacks`."""
-    if config.sampling is not None:
-        return parse(Sampling, {"samples": samples, **config.sampling.model_dump()})
-    known = {name: config.source[name] for name in Drawing.options() if name in config.source}
-    return parse(Sampling, {"samples": samples, **known})
-
-
 def _decoding(record: Record) -> Decoding:
     """Return how a record was decoded; an imported one by what its folder's name says of it (w0 = -gamma).
 
@@ -304,18 +285,14 @@ def _decoding(record: Record) -> Decoding:
     if record.config.decoding is not None:
         return record.config.decoding
     source = record.config.source
-    try:
-        criterion, gamma = source.get("criterion"), -float(source.get("w0") or 0.0)
-        tau = float(source.get("tau") or 0.0)
-    except (ValueError, TypeError, OverflowError):
-        criterion, gamma, tau = None, 0.0, 0.0
+    criterion, w0, tau = (source.get(name) for name in ("criterion", "w0", "tau"))
     if criterion == "none":
         return Decoding(mode="base")
-    if criterion == "all" and not gamma:
+    if criterion == "all" and not w0:
         return Decoding(mode="rl")
-    if criterion == "neg_logp" and "tau" in source:
-        mode = "extrapolate" if gamma else "replace"
-        return parse(Decoding, {"mode": mode, "tau": tau, "gamma": gamma})
+    if criterion == "neg_logp" and is_number(tau) and is_number(w0 or 0):
+        how = {"mode": "extrapolate", "gamma": -w0} if w0 else {"mode": "replace"}
+        return parse(Decoding, {**how, "tau": tau})
     raise NoResultError(
         f"the imported record of {source.get('folder', 'unknown origin')!r} cannot be compared: its folder's name does "
         f"not say how it was decoded, or by criterion={criterion!r}; accepted: none, all, neg_logp"

@@ -8,8 +8,8 @@ From Python, around an engine that is already open: `RlvrDirLM(engine=engine, de
 import atexit
 import sys
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,17 +21,13 @@ from lm_eval.utils import simple_parse_args_string
 from harness.decode import Engine, Request, open_engine
 from harness.errors import UserError
 from harness.evals.args import CACHE_REFUSAL, announce_tiny, parse_model_args
-from harness.evals.benchmark import OURS, BenchmarkFacts
-from harness.evals.chat import has_template, template_name
-from harness.evals.data import SOURCES, TINY_TASKS, TWINS
+from harness.evals.benchmark import OURS, SOURCES, TINY_TASKS, TWINS, BenchmarkFacts
+from harness.evals.generation import LENGTHS, NO_LENGTH, has_template, sampling_of, template_name
 from harness.evals.loop import Done, Job, make_job, run_jobs
-from harness.evals.response import Response
-from harness.evals.sampling import NO_LENGTH, names_length, sampling_of
-from harness.evals.scoring import gold_of
-from harness.evals.task_file import ScoredTask, instance_key
-from harness.grading import Verdict
+from harness.evals.task import Response, gold_of
+from harness.evals.theirs import LmEvalBenchmark, instance_key
 from harness.progress import showing
-from harness.records import RecordStore, Row
+from harness.records import Key, RecordStore
 from harness.spec import Decoding
 from harness.tiny import WEIGHTS, checkpoints
 
@@ -53,25 +49,21 @@ class RlvrDirLM(LM):
         **model_args: Any,
     ) -> None:
         super().__init__()
-        args = parse_model_args(model_args)
-        self.decoding = decoding if decoding is not None else args.decoding
-        self.own, self.seed, self.chat, self.progress = args.own, args.seed, args.own.chat, progress
-        self.grader = args.spec.grader
-        self.records = RecordStore(args.own.store) if args.own.store else None
-        self.tasks: dict[str, ScoredTask] = {}  # those of others, where it is known what identifies them
+        self.args = parse_model_args(model_args)
+        self.decoding, self.own, self.progress = decoding or self.args.decoding, self.args.own, progress
+        self.records = RecordStore(self.own.records) if self.own.records else None
+        self.tasks: dict[str, LmEvalBenchmark] = {}  # those of others, where it is known what identifies them
         self.done: list[Done] = []  # what the last call of `generate_until` has completed
         self._owned = engine is None
         if engine is None:
-            announce_tiny(args.spec, model_args)
+            announce_tiny(self.args.spec, model_args)
             with showing(progress):
-                engine = open_engine(checkpoints(args.spec.pair), args.spec.engine, lazily=True)
+                engine = open_engine(checkpoints(self.args.spec.pair), self.args.spec.engine, lazily=True)
             atexit.register(engine.close)  # lm-eval never closes a model
         self.engine = engine
         self._templated: set[str] = set()
         self._totals: Counter[str] = Counter()
-        self._templates: set[str] = set()
-        self.seconds = 0.0
-        self.decoded = 0  # responses decoded in this process, not read from a record
+        self._seconds = 0.0
 
     @classmethod
     def create_from_arg_string(cls, arg_string: str, additional_config: dict | None = None) -> "RlvrDirLM":
@@ -89,108 +81,87 @@ class RlvrDirLM(LM):
         Raises:
             UserError: a request that cannot be served; nothing has been decoded then.
         """
+        start, self.done = time.perf_counter(), []
         seen: Counter[int] = Counter()
-        work = []
-        for index, instance in enumerate(requests):
-            work.append(self._request(instance, seen[id(instance)], index))
+        places: dict[tuple[str, Key], int] = {}
+        asked: dict[str, list[tuple[Request, Mapping[str, Any]]]] = defaultdict(list)
+        for place, instance in enumerate(requests):
+            doc = instance.doc if isinstance(instance.doc, Mapping) else {}
+            request = self._request(instance, doc, seen[id(instance)])
             seen[id(instance)] += 1
-        named = [each.task_name for each in requests]
-        keys = Counter((task, request.problem, request.sample) for task, request in zip(named, work, strict=True))
-        if twice := [problem for (_, problem, _), n in keys.items() if n > 1]:
-            raise UserError(
-                f"problem={twice[0]!r} is there twice, so both would get the same tokens and one record; accepted: an "
-                "id of its own for each problem of a task"
-            )
-        tasks = sorted(set(named) & {*SOURCES, *TWINS})
-        if tasks and _is_tiny(self.engine):
-            print(
-                f"rlvr_dir: the tiny pair cannot do {', '.join(tasks)}; with it this run only checks the pipeline "
-                f"(its own tasks are {', '.join(TINY_TASKS)})",
-                file=sys.stderr,
-            )
-        if short := sorted({each.task_name for each in requests if not names_length(each.args[1])}):
-            print(
-                f"rlvr_dir: {', '.join(short)} does not say how long a response may be; {NO_LENGTH} new tokens, as in "
-                "lm-eval's own models (--gen_kwargs max_gen_toks=N says otherwise)",
-                file=sys.stderr,
-            )
-        start = time.perf_counter()
-        responses: dict[int, Response] = {}  # by index of the request
-        index = {(named[request.tag], request.problem, request.sample): request.tag for request in work}
-        jobs, self.done = self._jobs(work, requests), []
+            if places.setdefault((instance.task_name, (request.problem, request.sample)), place) != place:
+                raise UserError(
+                    f"problem={request.problem!r} is there twice, so both would get the same tokens and one record; "
+                    "accepted: an id of its own for each problem of a task"
+                )
+            asked[instance.task_name].append((request, doc))
+        self._remark(requests, [*asked])
+        jobs: list[Job] = []
+        for task, pairs in asked.items():
+            jobs.append(self._job(task, pairs, jobs[0] if jobs else None))
+        responses = [""] * len(requests)
         progress = self.progress and not disable_tqdm
         with showing(progress):
             for done in run_jobs(self.engine, jobs, self.records, progress=progress):
-                self.decoded += done.decoded
                 self.done.append(done)
                 for key, row in done.responses.items():
-                    responses[index[done.job.task, *key]] = self._response(row, done.verdicts.get(key))
-        self.seconds += time.perf_counter() - start
-        if missing := len(work) - len(responses):
-            raise RuntimeError(f"the engine returned no response to {missing} of {len(work)} requests")
-        return [responses[index] for index in range(len(work))]
+                    counts, verdict = row.counts(), done.verdicts.get(key)
+                    self._totals += Counter({name: n for name, n in counts.items() if isinstance(n, int)})
+                    info = {**counts, "given": verdict} if verdict else counts
+                    responses[places[done.job.task, key]] = Response(row.text, info)
+        self._totals["responses"] += len(requests)
+        self._seconds += time.perf_counter() - start
+        return responses
 
-    def _request(self, instance: Any, sample: int, index: int) -> Request:
+    def _request(self, instance: Any, doc: Mapping[str, Any], sample: int) -> Request:
         prompt, gen_kwargs = instance.args
-        sampling, stop = sampling_of(gen_kwargs, samples=instance.repeats, seed=self.seed)
+        sampling, stop = sampling_of(gen_kwargs, samples=instance.repeats, seed=self.args.seed)
         if self.own.samples is not None and self.own.samples != instance.repeats:
             raise UserError(
                 f"samples={self.own.samples} but {instance.task_name} draws {instance.repeats}: set its repeats"
             )
-        doc = instance.doc if isinstance(instance.doc, Mapping) else {}
-        ours = {"id", "problem", "answer"} <= set(doc)
-        key = doc["id"] if ours else instance_key(instance)
-        task = doc.get(OURS, {}).get("of") or instance.task_name
-        return Request(
-            prompt=self._prompt(prompt),
-            problem=f"{task}/{key}",
-            sample=sample,
-            decoding=self.decoding,
-            sampling=sampling,
-            stop=stop,
-            tag=index,
-        )
+        key = doc["id"] if {"id", "problem", "answer"} <= {*doc} else instance_key(instance)
+        if self.own.chat != "off" and prompt not in self._templated and has_template(self.engine):
+            prompt = self.engine.chat_prompt([{"role": "user", "content": prompt}])
+        problem = f"{doc.get(OURS, {}).get('of') or instance.task_name}/{key}"
+        how: dict[str, Any] = {"decoding": self.decoding, "sampling": sampling, "stop": stop}
+        return Request(prompt=prompt, problem=problem, sample=sample, **how)
 
-    def _jobs(self, requests: list[Request], instances: list[Any]) -> list[Job]:
-        """Return one job a task. Gold answers are known of our own benchmarks; lm-eval grades the others."""
-        rows: dict[str, list[tuple[Request, Mapping[str, Any]]]] = {}
-        for request, instance in zip(requests, instances, strict=True):
-            doc = instance.doc if isinstance(instance.doc, Mapping) else {}
-            rows.setdefault(instance.task_name, []).append((request, doc))
-        jobs: list[Job] = []
-        for task, pairs in rows.items():
-            first = pairs[0][1]
-            golds, facts = {}, self.tasks[task].facts if task in self.tasks else BenchmarkFacts()
-            if OURS in first:
-                facts = BenchmarkFacts(**first[OURS])
-                facts = replace(facts, grader=self.grader or facts.grader)
-                golds = {request.problem: gold_of(doc) for request, doc in pairs}
-            mine = [request for request, _ in pairs]
-            job = make_job(task, mine, self.engine, facts, golds, jobs[0] if jobs else None)
-            jobs.append(replace(job, chat=self._chat))
-        return jobs
+    def _job(self, task: str, pairs: Sequence[tuple[Request, Mapping[str, Any]]], like: Job | None) -> Job:
+        """Return the job of a task. Gold answers are known of our own benchmarks; lm-eval grades the others."""
+        requests, theirs = [request for request, _ in pairs], self.tasks.get(task)
+        golds, facts = {}, theirs.facts if theirs else BenchmarkFacts()
+        if ours := pairs[0][1].get(OURS):
+            facts = BenchmarkFacts(**ours)
+            facts = replace(facts, grader=self.args.spec.grader or facts.grader)
+            golds = {request.problem: gold_of(doc) for request, doc in pairs}
+        job = make_job(task, requests, self.engine, facts, golds, like)
+        return replace(job, theirs=theirs, chat=self._chat)
 
-    def _response(self, row: Row, verdict: Verdict | None) -> Response:
-        counts = row.counts()
-        self._totals.update({name: counts[name] for name in ("n_tokens", "n_replaced", "n_changed")}, responses=1)
-        return Response(row.text, {**counts, "given": verdict} if verdict else counts)
+    def _remark(self, requests: Sequence[Any], tasks: Sequence[str]) -> None:
+        """Say what a user may not expect: a length that no task names, and benchmarks that the tiny pair cannot do."""
+        hard, pair = sorted({*tasks} & {*SOURCES, *TWINS}), self.engine.info().get("pair")
+        if hard and isinstance(pair, Mapping) and Path(str(pair.get("rl"))).parent == WEIGHTS:
+            print(
+                f"rlvr_dir: the tiny pair cannot do {', '.join(hard)}; with it this run only checks the pipeline "
+                f"(its own tasks are {', '.join(TINY_TASKS)})",
+                file=sys.stderr,
+            )
+        if short := {each.task_name for each in requests if all(each.args[1].get(name) is None for name in LENGTHS)}:
+            print(
+                f"rlvr_dir: {', '.join(sorted(short))} does not say how long a response may be; {NO_LENGTH} new "
+                "tokens, as in lm-eval's own models (--gen_kwargs max_gen_toks=N says otherwise)",
+                file=sys.stderr,
+            )
 
     @property
     def _chat(self) -> str:
         """Say through which template prompts go."""
-        return "off" if self.chat == "off" else template_name(self.engine)
-
-    def _prompt(self, prompt: str) -> str:
-        self._templates.add(self._chat)
-        if self.chat == "off":
-            return prompt
-        if prompt in self._templated or not has_template(self.engine):
-            return prompt
-        return self.engine.chat_prompt([{"role": "user", "content": prompt}])
+        return "off" if self.own.chat == "off" else template_name(self.engine)
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """Put messages through the pair's template; remember the prompt, so that it is not put through twice."""
-        if self.chat == "off":
+        if self.own.chat == "off":
             raise UserError("chat='off' contradicts --apply_chat_template; drop one of them")
         prompt = self.engine.chat_prompt(chat_history, add_generation_prompt=add_generation_prompt)
         self._templated.add(prompt)
@@ -215,18 +186,19 @@ class RlvrDirLM(LM):
 
     def get_model_info(self) -> dict[str, Any]:
         """Say what was run and what it counted; lm-eval merges this into the `config` of its results file."""
-        tokens = self._totals["n_tokens"]
+        totals = {name: self._totals[name] for name in ("n_tokens", "n_replaced", "n_changed", "responses")}
+        shares = {f"{name}_ratio": totals[f"n_{name}"] / max(1, totals["n_tokens"]) for name in ("replaced", "changed")}
         return {
             "rlvr_dir": {
                 "decoding": self.decoding.model_dump(mode="json"),
                 "label": self.decoding.label(),
-                "seed": self.seed,
-                "chat": ", ".join(sorted(self._templates)) or self.chat,
+                "seed": self.args.seed,
+                "chat": self._chat,
                 "engine": self.engine.info(),
-                "totals": dict(self._totals),
-                "replacement_ratio": self._totals["n_replaced"] / tokens if tokens else None,
-                "changed_ratio": self._totals["n_changed"] / tokens if tokens else None,
-                "seconds": round(self.seconds, 3),
+                "totals": totals,
+                "replacement_ratio": shares["replaced_ratio"] if totals["n_tokens"] else None,
+                "changed_ratio": shares["changed_ratio"] if totals["n_tokens"] else None,
+                "seconds": round(self._seconds, 3),
                 "records": {done.job.task: done.job.record for done in self.done} if self.records else {},
             }
         }
@@ -241,9 +213,7 @@ class RlvrDirLM(LM):
         """Refuse: a rule for decoding with two models assigns no likelihood to a given text."""
         raise UserError("--model rlvr_dir answers generate_until tasks only; this task asks for likelihoods")
 
-    def loglikelihood_rolling(self, requests: list[Any]) -> NoReturn:
-        """Refuse, as `loglikelihood` does."""
-        self.loglikelihood(requests)
+    loglikelihood_rolling = loglikelihood
 
     def close(self) -> None:
         """Close the engine if this object opened it."""
@@ -253,9 +223,3 @@ class RlvrDirLM(LM):
 
 
 register_model("rlvr_dir")(RlvrDirLM)  # as a decorator it would hide the class behind LM from a type checker
-
-
-def _is_tiny(engine: Engine) -> bool:
-    """Tell whether an engine runs the embedded tiny pair, however it was opened."""
-    pair = engine.info().get("pair")
-    return isinstance(pair, Mapping) and Path(str(pair.get("rl"))).parent == WEIGHTS

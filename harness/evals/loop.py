@@ -10,9 +10,11 @@
 `rlvr-dir eval`, the lm-eval adapter, sweeps, the validation of trainings and traces all come through here.
 """
 
+import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -20,26 +22,25 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from harness.decode import Engine, Request
+from harness.decode import Engine, Request, Rollout
+from harness.decode.progress import Progress
 from harness.decode.trace import columns
 from harness.digest import digest
 from harness.errors import UserError
 from harness.evals.benchmark import BenchmarkFacts
-from harness.evals.chat import template_name
 from harness.evals.data import preflight_of
-from harness.evals.foreign import LmEvalResult, TaskScores
-from harness.evals.graders import Board, Golds, Graders
-from harness.evals.lm_task import computed_scores, keep_scores
-from harness.evals.metrics import sample_facts
-from harness.evals.prompts import PromptSet, prompt_sets
-from harness.evals.result import EvalResult
-from harness.evals.task_file import GRADER, ScoredTask
-from harness.grading import DEFAULT_GRADER, Verdict, grader_name
+from harness.evals.generation import template_name
+from harness.evals.prompts import prompt_sets
+from harness.evals.result import EvalResult, TaskScores, result_of
+from harness.evals.theirs import GRADER, LmEvalBenchmark, computed_scores, keep_scores
+from harness.grading import DEFAULT_GRADER, Gold, Verdict, grade_many, grader_name
 from harness.progress import phase, showing
 from harness.records import Key, Record, RecordConfig, RecordStore, Row, judge_name
-from harness.records.config import engine_facts
 from harness.records.verdicts import versions as grading_versions
 from harness.spec import Decoding, EvalSpec, Pair, Sampling
+
+GRADERS = min(os.cpu_count() or 1, 8)  # threads, each of which waits for hard answers
+_KEPT = ("file", "problems", "presentation", "grader")  # of a benchmark's facts, in its records
 
 
 def evaluate(
@@ -80,8 +81,6 @@ def evaluate(
 
 # 1. What is asked
 
-_KEPT = ("file", "problems", "presentation", "grader")  # of a benchmark's facts, in its records
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
@@ -96,9 +95,9 @@ class Job:
     pair: Pair
     requests: tuple[Request, ...]
     config: RecordConfig
-    golds: Golds
+    golds: Mapping[str, Gold]
     benchmark: BenchmarkFacts
-    theirs: ScoredTask | None = None
+    theirs: LmEvalBenchmark | None = None
     chat: str | None = None
     looked: bool = False
 
@@ -121,11 +120,6 @@ class Job:
     def recorded(self) -> str:
         """Return the task that its record and its problems are named after: its own, or the one that it grades."""
         return self.benchmark.of or self.task
-
-    @property
-    def judge(self) -> str:
-        """Return who gives its verdicts in the record."""
-        return judge_name(self.grader, self.task, self.recorded)
 
     @property
     def record(self) -> str:
@@ -166,53 +160,45 @@ class Job:
 
 
 def jobs_of(spec: EvalSpec, engine: Engine, *, trace: int | None = None) -> list[Job]:
-    """Return a job for every decoding of every task, decoding by decoding; `trace` is that of the requests."""
+    """Return a job for every decoding of every task, decoding by decoding; `trace` is that of the requests.
+
+    Sample 0 of every problem comes first: what is there when it is interrupted, or looked at, is a smaller whole.
+    """
     jobs: list[Job] = []
     with phase("making prompts"):
-        sets = prompt_sets(spec, engine)
-        for decoding, prompts in product(spec.decodings, sets):
-            requests = _requests(prompts, decoding, trace)
-            recorded = prompts.benchmark.of or prompts.task
-            golds = {f"{recorded}/{key}": gold for key, gold in prompts.golds.items()}
-            job = make_job(prompts.task, requests, engine, prompts.benchmark, golds, jobs[0] if jobs else None)
-            jobs.append(replace(job, theirs=prompts.theirs, chat=template_name(engine)))
+        sets = [(each, each.benchmark.facts) for each in prompt_sets(spec, engine)]
+        for decoding, (prompts, facts) in product(spec.decodings, sets):
+            benchmark, recorded = prompts.benchmark, facts.of or prompts.benchmark.name
+            how: dict[str, Any] = {"decoding": decoding, "sampling": prompts.sampling, "stop": prompts.stop}
+            requests = [
+                Request(prompt=prompt, problem=f"{recorded}/{key}", sample=sample, trace=trace, **how)
+                for sample in range(prompts.sampling.samples)
+                for key, prompt in prompts.prompts.items()
+            ]
+            theirs = benchmark if isinstance(benchmark, LmEvalBenchmark) else None
+            golds = {} if theirs else {f"{recorded}/{key}": benchmark.golds[key] for key in prompts.prompts}
+            job = make_job(benchmark.name, requests, engine, facts, golds, jobs[0] if jobs else None)
+            jobs.append(replace(job, theirs=theirs, chat=template_name(engine)))
     return jobs
 
 
-def _requests(prompts: PromptSet, decoding: Decoding, trace: int | None) -> list[Request]:
-    """Return the requests sample by sample: sample 0 of every problem comes first.
-
-    So what is there when it is interrupted, or looked at, is a smaller whole.
-    """
-    return [
-        Request(
-            prompt=prompt,
-            problem=f"{prompts.benchmark.of or prompts.task}/{key}",
-            sample=sample,
-            decoding=decoding,
-            sampling=prompts.sampling,
-            stop=prompts.stop,
-            trace=trace,
-        )
-        for sample in range(prompts.sampling.samples)
-        for key, prompt in prompts.prompts.items()
-    ]
-
-
 def make_job(
-    task: str, requests: Sequence[Request], engine: Engine, benchmark: BenchmarkFacts, golds: Golds, like: Job | None
+    task: str,
+    requests: Sequence[Request],
+    engine: Engine,
+    benchmark: BenchmarkFacts,
+    golds: Mapping[str, Gold],
+    like: Job | None,
 ) -> Job:
     """Make a job of requests; the first one's prompt stands for how they are made.
 
     `like` is another job on this engine: its checkpoints are not read again to identify them.
     """
     info, first = engine.info(), requests[0]
-    pair, prompt, data = Pair(**info["pair"]), digest(first.prompt), benchmark.of_data or benchmark.data
-    if like is None:
-        config = RecordConfig.of(pair, first.decoding, first.sampling, info, stop=first.stop, prompt=prompt, data=data)
-    else:
-        told = {"sampling": first.sampling.drawing, "engine": engine_facts(info, first.decoding)}
-        config = like.config.replace(decoding=first.decoding, stop=tuple(first.stop), prompt=prompt, data=data, **told)
+    pair = Pair(**info["pair"])
+    data, weights = benchmark.of_data or benchmark.data, like.config.weights if like else None
+    told: dict[str, Any] = {"prompt": digest(first.prompt), "data": data, "stop": tuple(first.stop), "weights": weights}
+    config = RecordConfig.of(pair, first.decoding, first.sampling, info, **told)
     return Job(task, pair, tuple(requests), config, golds, benchmark)
 
 
@@ -235,51 +221,49 @@ class Done:
     decoded: int
     tokens_per_second: float | None
 
-    @property
-    def n_tokens(self) -> int:
-        """Return the generated tokens of all responses."""
-        return sum(response.n_tokens for response in self.responses.values())
+    def result(self, about: Mapping[str, Any], scores: TaskScores | None = None) -> EvalResult:
+        """Return the numbers of a job whose gold answers are known, or which lm-eval scores; those go into the record.
 
-    @property
-    def seconds(self) -> float:
-        """Return its share of the engine's time, by the stream's mean speed; 0 where a record held a part."""
-        speed = self.tokens_per_second
-        return self.n_tokens / speed if speed and self.decoded == len(self.responses) else 0.0
-
-    def provenance(self, about: Mapping[str, Any]) -> dict[str, Any]:
-        """Return where the numbers come from: settings, data, grader, record, engine, and `about`."""
-        job, config = self.job, self.job.config
-        found = {"settings": config.hash(), **config.facts, **job.benchmark.provenance()}
-        if job.golds:
-            found |= {"grader": job.grader, "graded_with": grading_versions(job.grader)}
-        stored = {} if self.store is None else {"records": str(self.store.resolve()), "record": job.record}
-        return {**found, **about, **stored, "engine": self.engine}
-
-    def scored(self, task: ScoredTask, scored: TaskScores, about: Mapping[str, Any]) -> LmEvalResult:
-        """Return the result by lm-eval's scores, and keep those in the record."""
-        if self.store is not None:
-            keep_scores(self.store / self.job.record, task, scored, self._names, self.job.sampling.samples)
-        provenance = {**self.provenance(about), "grader": GRADER, "graded_with": task.graded_with}
-        how = {"seconds": self.seconds, "provenance": provenance}
-        return LmEvalResult.of(self.job.task, self.job.decoding, self.job.sampling, self._rows({}), scored, **how)
-
-    def result(self, about: Mapping[str, Any]) -> EvalResult:
-        """Return the numbers of a job whose gold answers are known, or which lm-eval scores, and keeps its scores.
-
-        `about` is put into the provenance.
+        `about` is put into the provenance; `scores` are lm-eval's where they are known.
         """
-        if (theirs := self.job.theirs) is not None:
-            return self.scored(theirs, computed_scores(theirs, self.responses), about)
-        how = {"seconds": self.seconds, "provenance": self.provenance(about)}
-        rows = self._rows(self.verdicts)
-        return EvalResult.from_samples(self.job.task, self.job.decoding, self.job.sampling, rows, **how)
+        job, by, speed = self.job, self.verdicts, self.tokens_per_second
+        names, samples = [*dict.fromkeys(request.problem for request in job.requests)], job.sampling.samples
+        graded = {"grader": job.grader, "graded_with": grading_versions(job.grader)} if job.golds else {}
+        if job.theirs is not None:
+            by = scores or computed_scores(job.theirs, self.responses)
+            graded = {"grader": GRADER, "graded_with": job.theirs.graded_with}
+            if self.store is not None:
+                keep_scores(self.store / job.record, job.theirs, by, names, samples)
+        stored = {} if self.store is None else {"records": str(self.store.resolve()), "record": job.record}
+        said = {"settings": job.config.hash(), **job.config.facts, **job.benchmark.provenance(), **graded, **about}
+        tokens = sum(row.n_tokens for row in self.responses.values())
+        seconds = tokens / speed if speed and self.decoded == len(self.responses) else 0.0
+        how = {"seconds": seconds, "provenance": {**said, **stored, "engine": self.engine}}
+        return result_of(job.task, job.decoding, job.sampling, names, self.responses, by, **how)
 
-    @property
-    def _names(self) -> list[str]:
-        return list(dict.fromkeys(request.problem for request in self.job.requests))
 
-    def _rows(self, verdicts: Mapping[Key, Verdict]) -> dict[str, list[dict[str, Any]]]:
-        return sample_facts(self.job.recorded, self._names, self.job.sampling.samples, self.responses, verdicts)
+class Board(Progress):
+    """One bar over all jobs, with the score so far of the one that was decoded last; requests are tagged with theirs.
+
+    `right` has an entry a graded response, job by job.
+    """
+
+    def __init__(self, jobs: Sequence[Job], right: Sequence[list[bool]], total: int, enabled: bool) -> None:
+        super().__init__(total, enabled)
+        self._jobs, self._right, self._current = jobs, right, -1
+
+    def finished(self, rollout: Rollout) -> None:
+        """Count one more rollout."""
+        self._current = rollout.request.tag
+        super().finished(rollout)
+
+    def note(self) -> str:
+        """Return the interim Avg of what is being decoded: of finished responses, so that long ones are missing."""
+        if self._current < 0 or not (right := self._right[self._current]):
+            return ""
+        job = self._jobs[self._current]
+        score = f"{100 * sum(right) / len(right):.1f} so far ({len(right)}/{len(job.requests)})"
+        return f" | {job.task} {job.decoding.label()}: {score}"
 
 
 def run_jobs(
@@ -304,48 +288,61 @@ def run_jobs(
 def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, progress: bool) -> Iterator[Done]:
     """Run jobs of which no two share a record."""
     with ExitStack() as stack:
-        records = [stack.enter_context(job.open(store)) for job in jobs] if store else None
+        records = [stack.enter_context(job.open(store)) if store else None for job in jobs]
         requests = [replace(request, tag=index) for index, job in enumerate(jobs) for request in job.requests]
-        missing = [r for r in requests if records is None or (r.problem, r.sample) not in records[r.tag]]
-        graders = stack.enter_context(
-            closing(Graders([job.golds for job in jobs], records, [job.judge for job in jobs]))
-        )
-        names = [(f"{job.task} {job.decoding.label()}", len(job.requests)) for job in jobs]
-        board = stack.enter_context(closing(Board(graders, names, len(missing), progress and bool(missing))))
+        held = [(r, record.get((r.problem, r.sample)) if (record := records[r.tag]) else None) for r in requests]
+        missing = [request for request, row in held if row is None]
+        right: list[list[bool]] = [[] for _ in jobs]
+        board = stack.enter_context(closing(Board(jobs, right, len(missing), progress and bool(missing))))
+        pool = ThreadPoolExecutor(GRADERS, "grader")
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         responses: list[dict[Key, Row]] = [{} for _ in jobs]
-        decoded, complete = [0] * len(jobs), [False] * len(jobs)
+        graded: list[dict[Key, Future[Verdict]]] = [{} for _ in jobs]
+        decoded, open_jobs = [0] * len(jobs), {*range(len(jobs))}
 
         def rows() -> Iterator[tuple[Request, Row]]:
             """Yield what is held, then what is decoded, stored before anybody sees it."""
-            absent = {(request.tag, request.problem, request.sample) for request in missing}
-            for request in requests:
-                if records is not None and (request.tag, request.problem, request.sample) not in absent:
-                    yield request, records[request.tag].rows[request.problem, request.sample]
+            yield from ((request, row) for request, row in held if row is not None)
             for rollout in engine.generate(missing, progress=board) if missing else ():
                 row, index = Row.from_rollout(rollout), rollout.request.tag
                 decoded[index] += 1
-                if records is not None:
-                    records[index].add(row)
+                if (record := records[index]) is not None:
+                    record.add(row)
                 yield rollout.request, row
 
+        def grade(index: int, row: Row) -> Verdict:
+            """Grade a response beside decoding, unless its record has a verdict that still holds."""
+            job, record = jobs[index], records[index]
+            gold = job.golds[row.problem]
+            verdict = record.verdict(judge_name(job.grader, job.task, job.recorded), row, gold) if record else None
+            if verdict is None:
+                [verdict] = grade_many([(gold, row.text, row.finish_reason)], grader=job.grader)
+            right[index].append(verdict.correct)
+            return verdict
+
         for request, row in rows():
-            index, job = request.tag, jobs[request.tag]
+            index, job, record = request.tag, jobs[request.tag], records[request.tag]
             responses[index][row.key] = row
-            graders.add(index, row)
+            if job.golds:
+                graded[index][row.key] = pool.submit(grade, index, row)
             if len(responses[index]) < len(job.requests):
                 continue
-            if records is not None:
-                records[index].finish()
+            if record is not None:
+                record.finish()
             with phase("grading"):
-                graders.finish(index)
-            if records is not None:
-                records[index].close()
-            speed = board.speed if decoded[index] else None
-            folder = store.folder if store else None
-            yield Done(job, responses[index], graders.verdicts[index], engine.info(), folder, decoded[index], speed)
-            responses[index], complete[index] = {}, True
-        if lacking := [name for (name, _), whole in zip(names, complete, strict=True) if not whole]:
-            raise RuntimeError(f"the engine did not return every response of {', '.join(lacking)}")
+                verdicts = {key: future.result() for key, future in graded[index].items()}
+            if record is not None:
+                new = [(responses[index][key], job.golds[key[0]], verdict) for key, verdict in verdicts.items()]
+                if new:
+                    record.judge(judge_name(job.grader, job.task, job.recorded), new)
+                record.close()
+            folder, speed = store.folder if store else None, board.speed if decoded[index] else None
+            open_jobs.remove(index)
+            yield Done(job, responses[index], verdicts, engine.info(), folder, decoded[index], speed)
+            responses[index], graded[index] = {}, {}
+        if open_jobs:
+            lacking = ", ".join(f"{jobs[index].task} {jobs[index].decoding.label()}" for index in sorted(open_jobs))
+            raise RuntimeError(f"the engine did not return every response of {lacking}")
 
 
 # What an evaluation stands on

@@ -1,36 +1,62 @@
-"""One finished evaluation: a decoding on a benchmark, sample by sample, and the numbers that follow from it."""
+"""One finished evaluation: a decoding on a benchmark, sample by sample, and the numbers that follow from it.
+
+result = result_of("aime24", decoding, sampling, names, rows, verdicts, provenance={})
+result.avg, result.metrics()["pass@8"]; read_result(result.write(folder))
+"""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import AfterValidator, Field, Strict
+from pydantic import AfterValidator, AllowInfNan, BeforeValidator, Field, PlainValidator, model_validator
+from pydantic_core import PydanticCustomError
 
 from harness import stats
 from harness.digest import digest_of
-from harness.errors import DamagedError, UserError
-from harness.evals.data import benchmark_size
-from harness.evals.metrics import responses_of
+from harness.errors import DamagedError
+from harness.evals.benchmark import benchmark_size
 from harness.files import folder_name, write_file
-from harness.spec import Decoding, Sampling
+from harness.grading import Verdict
+from harness.records import Key, Row
+from harness.spec import Decoding, Sampling, parse
 from harness.spec.pair import model_name, places_of
-from harness.spec.stored import MOST, Count, Flag, Name, Number, Plain, Stored, Text, check_stored, parse_json
+from harness.spec.stored import MOST, Count, Name, Number, Plain, Stored, Text, check_stored, parse_json, read_json
 
 # What must be equal before two results are subtracted or put into one column; another decoding, seed, number of samples
 # or pair of models is what they are compared for.
 ALIKE = ("grader", "data", "problems", "temperature", "top_p", "max_tokens")
-UNTOLD = ("data", "temperature", "top_p", "max_tokens")  # of these, what a source need not say
 # What of a result's provenance can change its numbers: the settings of its tokens, the data, and who graded.
 ASKED = ("settings", "data", "graded_with", "partial")
-ARRAYS = ("correct", "n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
-_BOOLS = ("correct", "truncated", "no_box", "ungraded")
+COUNTS = ("n_tokens", "n_replaced", "n_changed")
+FLAGS = ("truncated", "no_box", "ungraded")
+STROKE = "\u2215"  # in a name that is no path, where a path would have /
 
-_Flags = tuple[tuple[Flag, ...], ...]  # (problems, samples), as all tables
-_Counts = tuple[tuple[Count, ...], ...]
-_Votes = tuple[tuple[Annotated[int, Strict(), Field(ge=-1, le=MOST)], ...], ...]
+
+def _table(said: str, kinds: str, least: float, most: float, dtype: type | None) -> PlainValidator:
+    """Return what takes a table of numbers of some kinds (of numpy's dtypes), as an array that nobody changes."""
+
+    def check(value: Any) -> np.ndarray:
+        try:
+            table = np.asarray(value)
+        except ValueError:  # rows of different lengths
+            table = np.empty(0)
+        good = table.ndim == 2 and table.size and table.dtype.kind in kinds and np.isfinite(table).all()
+        if not good or table.min() < least or table.max() > most:
+            raise PydanticCustomError("table", "accepted: {said}, (problems, samples)", {"said": said})  # pyright: ignore
+        table = table.astype(dtype or (bool if table.dtype.kind in "biu" and table.max() <= 1 else float))
+        table.setflags(write=False)
+        return table
+
+    return PlainValidator(check)
+
+
+Flags = Annotated[np.ndarray, _table("a table of 0 and 1", "biu", 0, 1, bool)]
+Counts = Annotated[np.ndarray, _table("a table of whole numbers", "iu", 0, MOST, np.int64)]
+Votes = Annotated[np.ndarray, _table("a table of whole numbers", "iu", -1, MOST, np.int64)]
+Values = Annotated[np.ndarray, _table("a table of numbers", "biuf", -np.inf, np.inf, None)]
 
 
 def _distinct(ids: tuple[str, ...]) -> tuple[str, ...]:
@@ -46,8 +72,8 @@ class TrainedFile(Stored, frozen=True):
     seed: Count
 
 
-class ProvenanceFile(Stored, frozen=True):
-    """Hold what a result says of where it comes from, as far as that is read again; older results say less."""
+class Provenance(Stored, frozen=True):
+    """Hold the types of what is read of a result's provenance; the rest of it is free."""
 
     settings: Text | None = None
     weights: dict[str, Text] | None = None
@@ -69,39 +95,17 @@ class ProvenanceFile(Stored, frozen=True):
     lacks: tuple[Text, ...] | None = None
 
 
-class ResultFile(Stored, frozen=True):
-    """Hold what the files of all results have."""
-
-    called: ClassVar[str] = "result"
-
-    task: Annotated[Name, Field(pattern=r"^[^/\\\x00-\x1f]{1,200}$")]  # it names files
-    decoding: Decoding
-    sampling: Sampling
-    problem_ids: Annotated[tuple[Text, ...], AfterValidator(_distinct)]
-    n_tokens: _Counts
-    n_replaced: _Counts
-    n_changed: _Counts
-    truncated: _Flags
-    seconds: Annotated[Number, Field(ge=0, le=MOST)] = 0.0
-    provenance: ProvenanceFile = Field(default_factory=ProvenanceFile)
+def _provenance(said: Any) -> Any:
+    parse(Provenance, said, where="provenance.")
+    return said
 
 
-class BenchmarkResultFile(ResultFile, frozen=True):
-    """A result of a benchmark of ours, as `EvalResult.to_json` writes it."""
+class EvalResult(Stored, frozen=True):
+    """All tables have shape (problems, samples); row i belongs to `problem_ids[i]`, column j to sample j.
 
-    correct: _Flags
-    no_box: _Flags
-    ungraded: _Flags
-    votes: _Votes | None = None
-    n_forwards: _Counts | None = None
-
-
-STROKE = "\u2215"  # in a name that is no path, where a path would have /
-
-
-@dataclass(frozen=True, eq=False)
-class EvalResult:
-    """All arrays have shape (problems, samples); row i belongs to `problem_ids[i]`, column j to sample j.
+    `values` has a table a metric: `correct`, 0 and 1, of a benchmark of ours; of a task of lm-eval's each metric that
+    is a mean over problems, (problems, 1), since lm-eval makes one value of all samples of a problem. `scores` are then
+    what lm-eval aggregated, in its own units; None says that it is a benchmark of ours. `metric` is the one looked at.
 
     `votes` numbers the different answers of a problem, for Maj@n: equal boxed text votes together, -1 is no answer.
     `n_forwards` counts the tokens that one model was run for (`mode=power`); None is one for each token and model.
@@ -109,86 +113,62 @@ class EvalResult:
     whose grading timed out or failed (they count as wrong, and say so). `seconds` is this result's share,
     by tokens, of what the engine spent on its decoding (all tasks of one `evaluate` call decode together); 0 where
     rollouts came from a record, since then no speed can be told. `name` is what the reader calls its RL model
-    (`DAPO`), and is not written.
+    (`DAPO`); neither it nor `metric` is written.
     """
 
-    task: str
+    called: ClassVar[str] = "result"
+    __eq__, __hash__ = object.__eq__, object.__hash__  # pyright: ignore[reportAssignmentType]
+
+    task: Annotated[Name, Field(pattern=r"^[^/\\\x00-\x1f]{1,200}$")]  # it names files
     decoding: Decoding
     sampling: Sampling
-    problem_ids: tuple[str, ...]
-    correct: np.ndarray
-    n_tokens: np.ndarray
-    n_replaced: np.ndarray
-    n_changed: np.ndarray
-    truncated: np.ndarray
-    no_box: np.ndarray
-    ungraded: np.ndarray
-    votes: np.ndarray | None = None
-    n_forwards: np.ndarray | None = None
-    seconds: float = 0.0
-    provenance: dict[str, Any] = field(default_factory=dict)
+    problem_ids: Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_distinct)]
+    values: dict[str, Values]
+    n_tokens: Counts
+    n_replaced: Counts
+    n_changed: Counts
+    truncated: Flags
+    no_box: Flags | None = None
+    ungraded: Flags | None = None
+    votes: Votes | None = None
+    n_forwards: Counts | None = None
+    scores: dict[str, Annotated[Number, AllowInfNan()]] | None = None
+    lower_is_better: tuple[Text, ...] = ()
+    seconds: Annotated[Number, Field(ge=0, le=MOST)] = 0.0
+    provenance: Annotated[Plain, BeforeValidator(_provenance)] = Field(default_factory=dict)
+    metric: str = ""
     name: str = ""
 
-    def __post_init__(self) -> None:
-        for name in ARRAYS:
-            object.__setattr__(self, name, self._table(name, getattr(self, name), name in _BOOLS))
-        for name in ("votes", "n_forwards"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, self._table(name, getattr(self, name), False))
+    @model_validator(mode="after")
+    def _check(self) -> "EvalResult":
+        rows, samples = len(self.problem_ids), self.sampling.samples
+        named = {each: getattr(self, each) for each in (*COUNTS, *FLAGS, "votes", "n_forwards")}
+        for name, table in {**named, **self.values}.items():
+            columns = samples if self.scores is None or name in named else 1
+            if table is not None and table.shape != (rows, columns):
+                raise ValueError(
+                    f"{name} of {self.task} has shape {table.shape}, not {(rows, columns)} (problems, samples): "
+                    "refusing to aggregate a part as if it were the whole"
+                )
         for name in ("n_replaced", "n_changed"):
             for row, column in np.argwhere(getattr(self, name) > self.n_tokens)[:1]:
-                raise UserError(
+                raise ValueError(
                     f"{name} of {self.task}, {self.problem_ids[row]} sample {column}, is "
                     f"{getattr(self, name)[row, column]} of {self.n_tokens[row, column]} tokens"
                 )
+        if self.scores is None and ({*self.values} != {"correct"} or self.values["correct"].dtype != bool):
+            raise ValueError(f"values of {self.task} are {', '.join(self.values)}; accepted: correct, 0 or 1")
+        if unnamed := [name for name in self.values if self.scores is not None and name not in self.scores]:
+            raise ValueError(f"values has {unnamed[0]!r}, which scores lacks")
+        if not self.metric:
+            object.__setattr__(self, "metric", next(iter(self.values), ""))
+        return self
 
-    def _table(self, name: str, table: Any, flags: bool) -> np.ndarray:
-        shape = (len(self.problem_ids), self.sampling.samples)
-        try:
-            value = np.asarray(table, dtype=bool if flags else np.int64)
-        except ValueError:
-            raise UserError(f"{name} of {self.task} has rows of different lengths, not of {shape[1]} samples") from None
-        if value.shape != shape or not shape[0]:
-            raise UserError(
-                f"{name} of {self.task} has shape {value.shape}, not {shape} (problems, samples): refusing to "
-                "aggregate a part as if it were the whole"
-            )
-        value.setflags(write=False)
-        return value
+    def replace(self, **changes: Any) -> "EvalResult":
+        """Return a checked copy with some fields changed."""
+        return parse(EvalResult, {**{name: getattr(self, name) for name in EvalResult.model_fields}, **changes})
 
-    @classmethod
-    def from_samples(
-        cls,
-        task: str,
-        decoding: Decoding,
-        sampling: Sampling,
-        samples: Mapping[str, Sequence[Mapping[str, Any]]],
-        *,
-        seconds: float = 0.0,
-        provenance: dict[str, Any] | None = None,
-    ) -> "EvalResult":
-        """Make it from the samples of each problem, by its id: objects as in lm-eval's `doc["samples"]`.
-
-        Raises:
-            UserError: a problem has fewer samples than were asked for.
-        """
-        for key, row in samples.items():
-            if len(row) != sampling.samples:
-                raise UserError(f"refusing to aggregate {task}: {key} has {len(row)} of {sampling.samples} samples")
-
-        rows = [responses_of(row) for row in samples.values()]
-        return cls(
-            task=task,
-            decoding=decoding,
-            sampling=sampling,
-            problem_ids=tuple(samples),
-            votes=np.array([stats.numbered(row.votes or ()) for row in rows]),
-            n_forwards=None if rows[0].n_forwards is None else np.array([row.n_forwards for row in rows]),
-            seconds=seconds,
-            provenance=provenance or {},
-            name="",
-            **{each: np.array([getattr(row, each) for row in rows]) for each in ARRAYS},
-        )
+    # What it is of
 
     @property
     def samples(self) -> int:
@@ -196,31 +176,9 @@ class EvalResult:
         return self.sampling.samples
 
     @property
-    def avg(self) -> float:
-        """Avg@n, n = `samples`, as a fraction."""
-        return stats.avg_at_k(self.correct)
-
-    @property
-    def standard_error(self) -> float:
-        """Of `avg`, over problems."""
-        return stats.standard_error(self.correct)
-
-    @property
-    def sampling_error(self) -> float:
-        """Of `avg`, from sampling alone, the benchmark held fixed."""
-        return stats.sampling_error(self.correct)
-
-    def pass_at(self, k: int) -> float:
-        """Return Pass@k as a fraction, for any k up to `samples`."""
-        return stats.pass_at_k(self.correct, k)
-
-    @property
-    def maj(self) -> float | None:
-        """Maj@n: the share of problems whose commonest answer is right; None where the answers are not known."""
-        if self.votes is None or "votes" in self.lacks:
-            return None
-        rows = [[None if vote < 0 else int(vote) for vote in row] for row in self.votes]
-        return stats.maj_at_k(rows, self.correct.tolist())
+    def shares(self) -> bool:
+        """Whether samples were judged, so that scores are shares of them; lm-eval's metrics have units of their own."""
+        return self.scores is None
 
     @property
     def partial(self) -> str | None:
@@ -244,22 +202,39 @@ class EvalResult:
         return f"{asked} of {whole} problems" if whole is not None and asked != whole else None
 
     @property
-    def benchmark(self) -> str:
-        """The benchmark's name, marked where only some of its problems were asked. Print it beside every number."""
-        return self.task + (f" ({self.limited})" if self.limited else "")
+    def subject(self) -> str:
+        """What its scores are of, by which comparisons go: the benchmark, or a task of lm-eval's and a metric."""
+        return self.task if self.shares else f"{self.task} {self.metric}".strip()
 
     @property
-    def subject(self) -> str:
-        """Return what its scores are of, by which comparisons go: the benchmark's name alone."""
-        return self.task
+    def benchmark(self) -> str:
+        """The subject, marked where only some problems were asked or where less is better. For beside every number."""
+        notes = [self.limited or "", "lower is better" if self.metric in self.lower_is_better else ""]
+        said = ", ".join(filter(None, notes))
+        return self.subject + (f" ({said})" if said else "")
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The names of all of lm-eval's metrics, without their errors."""
+        return [name for name in self.scores or {} if "_stderr" not in name]
 
     def by_metric(self) -> list["EvalResult"]:
-        """Return what is compared of it: the result itself, which has one metric."""
-        return [self]
+        """Return what is compared of it: a result for each metric that has a table."""
+        return [self.replace(metric=name) for name in self.values] if self.scores else [self]
 
     def of_metric(self, name: str) -> "EvalResult":
-        """Return the result itself: its scores are Avg@n, whatever is asked of lm-eval's tasks."""
-        return self
+        """Return its result by one metric; itself where it has no table of that name."""
+        return self.replace(metric=name) if self.scores and name in self.values else self
+
+    @property
+    def engine(self) -> dict[str, Any]:
+        """What the engine that decoded it said of itself, as far as that is known."""
+        return self.provenance.get("engine") or {}
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The place of each model that the result names, by role."""
+        return places_of(self.engine.get("pair"))
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -276,12 +251,6 @@ class EvalResult:
         return base, rl
 
     @property
-    def models(self) -> dict[str, str]:
-        """The place of each model that the result names, by role."""
-        engine = self.provenance.get("engine")
-        return places_of(engine.get("pair") if isinstance(engine, dict) else None)
-
-    @property
     def weights(self) -> dict[str, str]:
         """What identifies the models, by role; empty where that is not told."""
         return self.provenance.get("weights") or {}
@@ -294,36 +263,57 @@ class EvalResult:
 
     def of_pair(self, base: str, rl: str) -> "EvalResult":
         """Return a result of base as that of another pair with this base: its numbers do not depend on RL."""
-        engine = {**self.provenance.get("engine", {}), "pair": {"base": base, "rl": rl}}
         told = {"weights": self.read_weights} if self.weights else {}
-        return replace(self, provenance={**self.provenance, **told, "engine": engine})
+        engine = {**self.engine, "pair": {"base": base, "rl": rl}}
+        return self.replace(provenance={**self.provenance, **told, "engine": engine})
 
     def alike(self) -> dict[str, Any]:
         """Return what must be equal in results that are compared (`ALIKE`), as values that can be hashed.
 
-        The grader is its name with the versions that it graded with; None is what the result does not say. `top_p` is
-        however policies were truncated.
+        The grader is its name with the versions that it graded with, and with lm-eval's metric; None is what the result
+        does not say. `top_p` is however policies were truncated.
         """
-        p = self.provenance
-        return {
-            "grader": (p.get("grader"), json.dumps(p.get("graded_with"), sort_keys=True)),
+        p, sampling = self.provenance, self.sampling
+        found = {
+            "grader": (self.metric, p.get("grader"), json.dumps(p.get("graded_with"), sort_keys=True)),
             "data": p.get("data"),
             "problems": self.problem_ids,
-            "temperature": self.sampling.temperature,
-            "max_tokens": self.sampling.max_tokens,
-            "top_p": self.sampling.truncation.words,
-            **{name: None for name in ("temperature", "top_p", "max_tokens") if name in self.lacks},
+            "temperature": sampling.temperature,
+            "top_p": sampling.truncation.words,
+            "max_tokens": sampling.max_tokens,
         }
+        return {name: None if name in self.lacks else value for name, value in found.items()}
 
-    def unlike(self, other: "EvalResult") -> list[str]:
-        """Return the names of `ALIKE` in which two results differ.
+    # Its numbers
 
-        Data and settings of the sampling that either does not tell are not among them: imported records have no digest
-        of their data, and may not say how they were drawn. Their problems are compared by id.
-        """
-        mine, theirs = self.alike(), other.alike()
-        differing = [name for name in ALIKE if mine[name] != theirs[name]]
-        return [name for name in differing if name not in UNTOLD or None not in (mine[name], theirs[name])]
+    @property
+    def correct(self) -> np.ndarray:
+        """The table of `metric`; NaN where a task of lm-eval's has no metric that is a mean over problems."""
+        return self.values.get(self.metric, np.full((len(self.problem_ids), 1), np.nan))
+
+    @property
+    def avg(self) -> float:
+        """Avg@n, n = `samples`, as a fraction; or the mean of lm-eval's metric, in its own units."""
+        return float(self.correct.mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Of `avg`, over problems."""
+        return stats.standard_error(self.correct)
+
+    @property
+    def sampling_error(self) -> float:
+        """Of `avg`, from sampling alone, the benchmark held fixed; NaN of lm-eval's, which has one value a problem."""
+        return stats.sampling_error(self.correct) if self.shares else float("nan")
+
+    def pass_at(self, k: int) -> float:
+        """Return Pass@k as a fraction, for any k up to `samples`; of a benchmark of ours."""
+        return stats.pass_at_k(self.correct, k)
+
+    @property
+    def maj(self) -> float | None:
+        """Maj@n: the share of problems whose commonest answer is right; None where the answers are not known."""
+        return self.metrics().get(f"maj@{self.samples}")
 
     @property
     def replacement_ratio(self) -> float:
@@ -335,153 +325,138 @@ class EvalResult:
         """Positions where another token was drawn than the proposed one over generated tokens."""
         return float(self.n_changed.sum() / max(1, self.n_tokens.sum()))
 
-    @property
-    def config_hash(self) -> str:
-        """Names what was asked, `config_hash_of` of it: results of equal hashes hold equal numbers."""
-        return config_hash_of(self.task, self.decoding, self.sampling, self.problem_ids, self.provenance)
-
     def metrics(self) -> dict[str, float]:
-        """Return every metric by the name it has in lm-eval's tables, with the two error bars of Avg@n beside it."""
-        n = self.samples
+        """Return every metric of ours by the name it has in lm-eval's tables, Avg@n with its two error bars."""
+        return dict(self._metrics)
+
+    @cached_property
+    def _metrics(self) -> dict[str, float]:
+        n, found = self.samples, stats.benchmark_metrics([self.responses(i) for i in range(len(self.problem_ids))])
+        if not self.shares:
+            return found
         errors = {f"avg@{n}_se": self.standard_error, f"avg@{n}_se_sampling": self.sampling_error}
-        return {f"avg@{n}": self.avg, **errors, **stats.benchmark_metrics([self._responses(i) for i in self._rows])}
+        return {f"avg@{n}": self.avg, **errors, **found}
 
-    def metrics_of_problem(self, i: int) -> dict[str, float | tuple[float, float]]:
-        """Return the metrics of the i-th problem, as lm-eval's samples files have them: ratios as pairs."""
-        return stats.problem_metrics(self._responses(i))
-
-    @property
-    def _rows(self) -> range:
-        return range(len(self.problem_ids))
-
-    def _responses(self, i: int) -> stats.Responses:
-        """Return the responses to the i-th problem."""
-        votes = (
-            None
-            if self.votes is None or "votes" in self.lacks
-            else [None if vote < 0 else int(vote) for vote in self.votes[i]]
-        )
-        counted = {"n_tokens", "n_replaced"}.isdisjoint(self.lacks)
-        told = [name for name in ARRAYS if name not in self.lacks and (counted or name not in ARRAYS[1:4])]
-        return stats.Responses(
-            votes=votes,
-            **{name: getattr(self, name)[i].tolist() for name in told},
-        )
-
-    def minus(self, other: "EvalResult") -> stats.PairedDifference:
-        """Subtract the Avg@n of `other`, paired by problem.
-
-        Raises:
-            UserError: the two are of different benchmarks, or not alike (`ALIKE`).
-        """
-        if differing := self.unlike(other) if self.task == other.task else ["task"]:
-            what = ", ".join(differing)
-            raise UserError(
-                f"{self.label} on {self.benchmark} and {other.label} on {other.benchmark} differ in {what}; a paired "
-                "difference needs the same problems, drawn and graded alike"
-            )
-        return stats.paired_difference(self.correct, other.correct)
+    def responses(self, i: int) -> stats.Responses:
+        """Return what is known of the responses to the i-th problem."""
+        untold = {*self.lacks, *(COUNTS if {"n_tokens", "n_replaced"} & {*self.lacks} else ())}
+        told = [name for name in (*COUNTS, *FLAGS, "votes") if name not in untold and getattr(self, name) is not None]
+        known = {name: getattr(self, name)[i].tolist() for name in told}
+        if "votes" in known:
+            known["votes"] = [None if vote < 0 else vote for vote in known["votes"]]
+        return stats.Responses(correct=self.correct[i].tolist() if self.shares else None, **known)
 
     def only(self, problems: Sequence[str]) -> "EvalResult":
-        """Return the part that some of its problems make, in their order.
-
-        Raises:
-            KeyError: it has no such problem.
-        """
+        """Return the part that some of its problems make, in their order; of lm-eval's scores the means over them."""
         at = {key: i for i, key in enumerate(self.problem_ids)}
         rows = [at[key] for key in problems]
-        tables = {name: getattr(self, name)[rows] for name in ARRAYS}
-        votes = None if self.votes is None else self.votes[rows]
-        forwards = None if self.n_forwards is None else self.n_forwards[rows]
-        return replace(self, problem_ids=tuple(problems), votes=votes, n_forwards=forwards, seconds=0.0, **tables)
+        named = {name: getattr(self, name) for name in (*COUNTS, *FLAGS, "votes", "n_forwards")}
+        cut = {name: table[rows] for name, table in named.items() if table is not None}
+        values = {name: table[rows] for name, table in self.values.items()}
+        scores = None if self.scores is None else {name: float(table.mean()) for name, table in values.items()}
+        return self.replace(problem_ids=tuple(problems), values=values, scores=scores, seconds=0.0, **cut)
 
-    @property
-    def context(self) -> int | None:
-        """Tokens that a prompt and its response may have had together; None where that is not told."""
-        engine = self.provenance.get("engine")
-        engine = engine if isinstance(engine, dict) else {}
-        alone = None if self.decoding.reads_base else engine.get("max_model_len_rl")
-        length = alone or engine.get("max_model_len")
-        return length if isinstance(length, int) else None
+    # As a file
 
-    @property
-    def cut_by_context(self) -> int:
-        """Responses that ended where the context did, before `max_tokens`; 0 where lengths are not told."""
-        if not {"n_tokens", "truncated", "max_tokens"}.isdisjoint(self.lacks):
-            return 0
-        return int((self.truncated & (self.n_tokens < self.sampling.max_tokens)).sum())
+    @cached_property
+    def config_hash(self) -> str:
+        """Names what was asked: 16 digits of a digest of everything that can change its numbers.
+
+        Of `provenance` these are `settings` (the hash of the record's config: weights, engine, versions, prompt),
+        `data`, `graded_with` (the grader and its versions) and `partial`; what lm-eval made of it is in it as well, for
+        its metrics are not ours to define.
+        """
+        asked = {
+            "task": self.task,
+            "decoding": self.decoding.model_dump(mode="json"),
+            "sampling": self.sampling.model_dump(mode="json"),
+            "problems": list(self.problem_ids),
+            "scores": {name: (self.scores or {})[name] for name in self.metric_names},
+            **{name: self.provenance[name] for name in ASKED if self.provenance.get(name) is not None},
+        }
+        return digest_of(asked)
 
     def to_json(self) -> str:
-        """Write everything as JSON; `from_json` reads it back."""
-        return json.dumps(
-            {
-                "task": self.task,
-                "decoding": self.decoding.model_dump(mode="json"),
-                "sampling": self.sampling.model_dump(mode="json"),
-                "problem_ids": list(self.problem_ids),
-                **{name: getattr(self, name).astype(int).tolist() for name in ARRAYS},
-                **({} if self.votes is None else {"votes": self.votes.tolist()}),
-                **({} if self.n_forwards is None else {"n_forwards": self.n_forwards.tolist()}),
-                "seconds": self.seconds,
-                "provenance": self.provenance,
-            },
-            ensure_ascii=False,
-        )
+        """Write everything as JSON; `read_result` reads it back."""
+        said = {name: getattr(self, name) for name in EvalResult.model_fields if name not in ("name", "metric")}
+        said |= {name: getattr(self, name).model_dump(mode="json") for name in ("decoding", "sampling")}
+        known = {name: value for name, value in said.items() if value is not None}
+        return json.dumps(known, ensure_ascii=False, default=lambda table: (table + 0).tolist())  # of flags 0 and 1
 
     @property
     def file_name(self) -> str:
-        """Return the name of its file: what was asked.
-
-        Raises:
-            UserError: the task's name is none that a file can have.
-        """
+        """The name of its file: what was asked, so that another setting never overwrites it."""
         return f"{folder_name('task', self.task)}-{self.decoding.mode}-{self.config_hash}.json"
 
     def write(self, folder: Path) -> Path:
-        """Write `to_json` into a file of `folder` named after what was asked: another setting never overwrites it.
-
-        A file that is there and can be read has the same numbers, and is left: it may also know how long they took.
-        """
+        """Write it into a file of `folder`; one that is there has the same numbers, and may know how long they took."""
         path = folder / self.file_name
         try:
-            type(self).from_json(path.read_text())
-        except (OSError, ValueError):
+            read_result(path)
+        except DamagedError:
             write_file(path, self.to_json())
         return path
 
     @classmethod
     def from_json(cls, text: str | bytes, where: object = "result") -> "EvalResult":
-        """Read the result that `to_json` wrote; `where`, its file, begins the sentence of a refusal.
-
-        Raises:
-            DamagedError: it is none; names the key, its value and what would be accepted.
-        """
-        return cls.of_plain(parse_json(text, where), where)
-
-    @classmethod
-    def of_plain(cls, data: Any, where: object) -> "EvalResult":
-        """Make it from a result file's plain values; raises what `from_json` does."""
-        file = check_stored(data, BenchmarkResultFile, where)
-        said = {name: getattr(file, name) for name in BenchmarkResultFile.model_fields}
-        try:
-            return cls(**{**said, "provenance": data.get("provenance", {})})
-        except UserError as error:
-            raise DamagedError(f"{where}: {error}") from None
+        """Read the result that `to_json` wrote; `where`, its file, begins the sentence of a refusal."""
+        return check_stored(parse_json(text, where), cls, where)
 
 
-def config_hash_of(
-    task: str, decoding: Decoding, sampling: Sampling, problem_ids: Sequence[str], provenance: Mapping[str, Any]
-) -> str:
-    """Return 16 hexadecimal digits of the SHA-256 of everything that can change a result's numbers.
+def read_result(file: Path) -> EvalResult:
+    """Read a result file.
 
-    Of `provenance` these are `settings` (the hash of the record's config: weights, engine, versions, prompt), `data`,
-    `graded_with` (the grader and its versions) and `partial`.
+    Raises:
+        DamagedError: it is none; names the file, the key, its value and what would be accepted.
     """
-    asked = {
-        "task": task,
-        "decoding": decoding.model_dump(mode="json"),
-        "sampling": sampling.model_dump(mode="json"),
-        "problems": list(problem_ids),
-        **{name: provenance[name] for name in ASKED if provenance.get(name) is not None},
-    }
-    return digest_of(asked)
+    return check_stored(read_json(file), EvalResult, file)
+
+
+class TaskScores(Stored, frozen=True):
+    """Hold lm-eval's scores of a task, in its own units; a metric is named `METRIC/FILTER`, or `METRIC` alone.
+
+    `scores` are aggregated as the task says, with `METRIC_stderr` beside them where lm-eval computed it (NaN is what it
+    could not). `by_problem` has the values of each problem where their mean is the score: what may be compared problem
+    by problem. Of a metric in `lower_is_better` less is more.
+    """
+
+    scores: dict[str, Annotated[Number, AllowInfNan()]]
+    by_problem: dict[str, tuple[Number, ...]] = Field(default_factory=dict)
+    lower_is_better: tuple[Text, ...] = ()
+
+
+def result_of(
+    task: str,
+    decoding: Decoding,
+    sampling: Sampling,
+    names: Sequence[str],
+    rows: Mapping[Key, Row],
+    by: Mapping[Key, Verdict] | TaskScores,
+    **about: Any,
+) -> EvalResult:
+    """Make a result of the first responses to some problems, by a verdict on each or by lm-eval's scores.
+
+    `names` are problems as `rows` have them, `TASK/ID`; `about` are other fields of the result.
+    """
+
+    def table(of: Any) -> list[list[Any]]:
+        return [[of((name, sample)) for sample in range(sampling.samples)] for name in names]
+
+    counts = {name: table(lambda key, name=name: getattr(rows[key], name)) for name in COUNTS}
+    if any(row.n_forwards is not None for row in rows.values()):
+        counts["n_forwards"] = table(lambda key: rows[key].n_forwards)
+    if isinstance(by, TaskScores):
+        judged: dict[str, Any] = {"scores": by.scores, "lower_is_better": by.lower_is_better}
+        judged["values"] = {name: np.array(values, float)[:, None] for name, values in by.by_problem.items()}
+    else:
+        judged = {
+            "values": {"correct": table(lambda key: by[key].correct)},
+            "no_box": table(lambda key: by[key].answer is None),
+            "ungraded": table(lambda key: not by[key].graded),
+            "votes": [stats.numbered(row) for row in table(lambda key: by[key].answer)],
+        }
+    said = {"task": task, "decoding": decoding, "sampling": sampling, **counts, **judged, **about}
+    ids = tuple(name.partition("/")[2] for name in names)
+    return parse(
+        EvalResult, {**said, "problem_ids": ids, "truncated": table(lambda key: rows[key].finish_reason == "length")}
+    )

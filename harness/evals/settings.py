@@ -3,7 +3,7 @@
 settings = settings_of(read_results(["runs/demo"]))  # the seeds of a setting become one
 """
 
-import json
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -13,12 +13,10 @@ import numpy as np
 
 from harness import stats
 from harness.errors import UserError, unknown
-from harness.evals.foreign import LmEvalResult
 from harness.evals.result import ALIKE, EvalResult
 from harness.spec import Decoding, Sampling
 from harness.spec.pair import model_name
 
-_UNKNOWN = {"temperature": "T unknown", "top_p": "truncation unknown", "max_tokens": "most tokens unknown"}
 ENGINE = ("backend", "vllm", "transformers", "torch", "dtype", "device")  # what labels can say of an engine
 
 
@@ -38,7 +36,7 @@ class Setting(stats.Scores):
         results = sorted(results, key=lambda result: result.sampling.seed)
         first, seeds = results[0], tuple(result.sampling.seed for result in results)
         values = np.hstack([result.correct for result in results])
-        values = values.mean(axis=1) if isinstance(first, LmEvalResult) else values
+        values = values if first.shares else values.mean(axis=1)
         return cls(first.label, first.subject, first.problem_ids, values, seeds, tuple(results))
 
     @property
@@ -73,10 +71,15 @@ class Setting(stats.Scores):
 
     def share(self, counted: str) -> stats.Share:
         """Return the share of tokens of one kind, `n_replaced` or `n_changed`, with its interval over problems."""
-        hits, tokens = (
-            sum(getattr(result, name).sum(axis=1) for result in self.results) for name in (counted, "n_tokens")
-        )
-        return stats.token_share(hits, tokens)
+        return stats.token_share(*(self.all(name).sum(axis=1) for name in (counted, "n_tokens")))
+
+    def all(self, name: str) -> np.ndarray:
+        """Return a table of all seeds, side by side: (problems, samples of all seeds)."""
+        return np.hstack([getattr(result, name) for result in self.results])
+
+    def lacks(self, *names: str) -> bool:
+        """Return whether one of its seeds does not say one of these."""
+        return any({*names} & {*result.lacks} for result in self.results)
 
     def pass_at(self, k: int) -> float:
         """Return Pass@k from the samples of all seeds."""
@@ -100,20 +103,15 @@ def settings_of(
     if wrong := [name for name in across if name not in ALIKE]:
         raise unknown("across", wrong[0], ALIKE)
     found = [each for result in results for each in result.by_metric()]
-    groups: dict[str, list[EvalResult]] = {}
-    for result in _on_common_problems(found) if "problems" in across else found:
-        told = [
-            result.subject,
-            result.decoding.model_dump(),
-            result.name,
-            result.pair,
-            result.alike(),
-            engine_of(result),
-        ]
-        groups.setdefault(json.dumps(told, sort_keys=True), []).append(result)
-    problems = "problems" in across  # then prompts of other problems are compared, which `shared` knows
-    lots = [lot for group in groups.values() for lot in _alike_but_seed(group, not problems)]
-    settings = [Setting.of(mine) for lot in lots for mine in _by_seed(lot)]
+    if "problems" in across:
+        found = _on_common_problems(found)
+    groups: dict[Any, list[EvalResult]] = defaultdict(list)
+    for one in found:
+        key = one.subject, one.decoding, one.name, one.pair, *one.alike().values(), *engine_of(one).items()
+        groups[key].append(one)
+    # With problems across, prompts of other problems are compared, which `shared` knows.
+    kinds = [kind for group in groups.values() for kind in _kinds(group, "problems" not in across)]
+    settings = [Setting.of(seeds) for kind in kinds for seeds in _by_seed(kind)]
     return [replace(setting, label=label) for setting, label in zip(settings, _labels(settings, usual), strict=True)]
 
 
@@ -122,33 +120,32 @@ def _on_common_problems(results: Sequence[EvalResult]) -> list[EvalResult]:
     for result in results:
         there = set(result.problem_ids)
         common[result.task] = [key for key in common.get(result.task, result.problem_ids) if key in there]
-    for task, problems in common.items():
-        if not problems:
-            raise UserError(f"across=problems: results of {task} have no problem in common, so none can be paired")
+        if not common[result.task]:
+            raise UserError(
+                f"across=problems: results of {result.task} have no problem in common, so none can be paired"
+            )
     return [result.only(common[result.task]) for result in results]
 
 
-def _alike_but_seed(group: Sequence[EvalResult], shared: bool) -> list[list[EvalResult]]:
-    """Part results that differ in more than their seed: in their weights or, with `shared`, in anything else.
-
-    Older and imported results do not tell: where they are beside one kind only, they are taken for it.
+def _kinds(group: Sequence[EvalResult], shared: bool) -> list[list[EvalResult]]:
+    """Part results of other weights or, with `shared`, of other prompts or engines; where there is one kind beside
+    results that do not tell, they are taken for it.
     """
-    by: dict[str, list[EvalResult]] = {}
+    by: dict[Any, list[EvalResult]] = defaultdict(list)
     for result in group:
-        told = [result.read_weights, result.provenance.get("shared") if shared else None] if result.weights else None
-        by.setdefault(json.dumps(told, sort_keys=True), []).append(result)
-    return list(by.values()) if len(by.keys() - {"null"}) > 1 else [list(group)]
+        told = *sorted(result.read_weights.items()), result.provenance.get("shared") if shared else None
+        by[told if result.weights else None].append(result)
+    return [*by.values()] if len(by.keys() - {None}) > 1 else [[*group]]
 
 
 def _by_seed(group: Sequence[EvalResult]) -> list[list[EvalResult]]:
-    """Part results by seed; those that share one, but not the settings of their record, are settings of their own."""
-    by: dict[Any, dict[int, EvalResult]] = {}
+    """Group results by seed; where two share a seed, and not the settings of their record, group by these instead."""
+    by: dict[Any, dict[int, EvalResult]] = defaultdict(dict)
     for result in sorted(group, key=lambda result: -result.samples):
-        by.setdefault(result.provenance.get("settings"), {}).setdefault(result.sampling.seed, result)
-    seeds = [seed for mine in by.values() for seed in mine]
-    if len(set(seeds)) < len(seeds):
-        return [list(mine.values()) for mine in by.values()]
-    return [[result for mine in by.values() for result in mine.values()]]
+        by[result.provenance.get("settings")].setdefault(result.sampling.seed, result)
+    records = [[*mine.values()] for mine in by.values()]
+    every = [result for mine in records for result in mine]
+    return [every] if len({result.sampling.seed for result in every}) == len(every) else records
 
 
 def cut_unlike(pairs: Iterable[tuple[Setting, Setting]]) -> list[str]:
@@ -156,16 +153,15 @@ def cut_unlike(pairs: Iterable[tuple[Setting, Setting]]) -> list[str]:
 
     What is cut at the same length is cut alike, and `max_tokens` is the same for both.
     """
-    found: dict[str, dict[str, str]] = {}
+    found: dict[str, dict[str, str]] = defaultdict(dict)
     for pair in pairs:
-        cut = [sum(result.cut_by_context for result in one.results) for one in pair]
-        lengths = {result.context for one in pair for result in one.results}
+        cut = [0 if one.lacks("n_tokens", "truncated", "max_tokens") else _cut_by_context(one) for one in pair]
+        lengths = {_context(result) for one in pair for result in one.results}
         if not any(cut) or (len(lengths) == 1 and None not in lengths):
             continue
         for one, number in zip(pair, cut, strict=True):
-            context = f", context {one.first.context:,}" if one.first.context else ""
-            words = f"{one.label} {number:,} of {one.values.size:,}{context}"
-            found.setdefault(one.benchmark, {})[one.label] = words
+            context = f", context {length:,}" if (length := _context(one.first)) else ""
+            found[one.benchmark][one.label] = f"{one.label} {number:,} of {one.values.size:,}{context}"
     return [
         f"Not the same room: responses on {benchmark} that the context ended before max_tokens: "
         f"{'; '.join(said.values())}. One --max-model-len for both makes them alike."
@@ -173,48 +169,53 @@ def cut_unlike(pairs: Iterable[tuple[Setting, Setting]]) -> list[str]:
     ]
 
 
+def _cut_by_context(setting: Setting) -> int:
+    return int((setting.all("truncated") & (setting.all("n_tokens") < setting.first.sampling.max_tokens)).sum())
+
+
+def _context(result: EvalResult) -> int | None:
+    """Return how many tokens a prompt and its response may have had together; None where that is not told."""
+    alone = None if result.decoding.reads_base else result.engine.get("max_model_len_rl")
+    length = alone or result.engine.get("max_model_len")
+    return length if isinstance(length, int) else None
+
+
 def engine_of(result: EvalResult) -> dict[str, Any]:
     """Return what is known of the engine that decoded a result, by the names of `ENGINE`."""
-    engine = result.provenance.get("engine")
-    return {name: engine[name] for name in ENGINE if engine.get(name)} if isinstance(engine, dict) else {}
+    return {name: str(result.engine[name]) for name in ENGINE if result.engine.get(name)}
 
 
 def _labels(settings: Sequence[Setting], usual: Sampling | None) -> list[str]:
     """Return each decoding's label with, in brackets, what differs among the settings of its benchmark."""
     said = {} if usual is None else _drawn(usual)
     models = _models([setting.first for setting in settings])
-    told = [facets(setting.first, models) for setting in settings]
-    by_task: dict[str, list[dict[str, str]]] = {}
+    told, labels = [facets(setting.first, models) for setting in settings], []
     for setting, mine in zip(settings, told, strict=True):
-        by_task.setdefault(setting.task, []).append(mine)
-    names_of, labels = {task: telling(each) for task, each in by_task.items()}, []
-    for setting, mine in zip(settings, told, strict=True):
-        words = [mine[name] for name in names_of[setting.task] if mine.get(name) and mine[name] != said.get(name)]
-        words += [setting.partial] if setting.partial else []
-        labels.append(setting.decoding.label() + (f" ({', '.join(words)})" if words else ""))
-    names = [(setting.task, label) for setting, label in zip(settings, labels, strict=True)]
+        names = telling([each for one, each in zip(settings, told, strict=True) if one.task == setting.task])
+        words = [mine[name] for name in names if mine.get(name) and mine[name] != said.get(name)]
+        said_too = ", ".join([*words, *filter(None, [setting.partial])])
+        labels.append(setting.decoding.label() + f" ({said_too})" * bool(said_too))
+    often = Counter((setting.task, label) for setting, label in zip(settings, labels, strict=True))
     return [
-        label + (f" #{setting.first.config_hash[:6]}" if names.count((setting.task, label)) > 1 else "")
+        label + f" #{setting.first.config_hash[:6]}" * (often[setting.task, label] > 1)
         for setting, label in zip(settings, labels, strict=True)
     ]
 
 
 def facets(result: EvalResult, models: Mapping[tuple[str, str], str] | None = None) -> dict[str, str]:
     """Return in words what can tell a result from others but its decoding; what it does not say is empty."""
-    s, alike, graded = result.sampling, result.alike(), result.provenance.get("graded_with")
-    shown = result.provenance.get("examples")
-    versions = " ".join(map(str, (graded or {}).values())) if isinstance(graded, dict) else ""
+    said, data, shown = result.provenance, result.provenance.get("data"), result.provenance.get("examples")
+    drawn = {**_drawn(result.sampling), "max_tokens": f"{result.sampling.max_tokens} tokens"}
+    untold = {"temperature": "T unknown", "top_p": "truncation unknown", "max_tokens": "most tokens unknown"}
     return {
         "model": result.name or (models or {}).get(result.pair, ""),
-        "grader": str(result.provenance.get("grader") or ""),
-        "versions": versions,
+        "grader": str(said.get("grader") or ""),
+        "versions": " ".join(map(str, (said.get("graded_with") or {}).values())),
         "examples": "" if shown is None else f"{shown or 'no'} example{'' if shown == 1 else 's'}",
-        "data": f"data {alike['data'][:6]}" if alike["data"] else "",
+        "data": f"data {data[:6]}" if data else "",
         "problems": result.limited or f"{len(result.problem_ids)} problems",
-        **_drawn(s),
-        "max_tokens": f"{s.max_tokens} tokens",
-        **{name: words for name, words in _UNKNOWN.items() if name in result.lacks},
-        **{name: f"{value}" if name == "backend" else f"{name} {value}" for name, value in engine_of(result).items()},
+        **{name: untold[name] if name in result.lacks else words for name, words in drawn.items()},
+        **{name: value if name == "backend" else f"{name} {value}" for name, value in engine_of(result).items()},
     }
 
 

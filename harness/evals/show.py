@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 from harness.markdown import markdown_table
 
 
 def score(result: EvalResult) -> str:
     """Write Avg@n with its error over problems, in percent: `Avg@32 57.60 ± 5.43`; of lm-eval's tasks its metrics."""
-    if isinstance(result, LmEvalResult):
-        return ", ".join(f"{name} {_own_units(result, name)}" for name in result.metric_names)
-    return f"Avg@{result.samples} {_with_error(result)}"
+    if result.shares:
+        return f"Avg@{result.samples} {_with_error(100 * result.avg, 100 * result.standard_error, 2)}"
+    return ", ".join(f"{name} {_own_units(result, name)}" for name in result.metric_names)
 
 
 def percent(share: float | None, digits: int = 1, blank: str = "") -> str:
@@ -29,50 +28,59 @@ def changed(result: EvalResult, metrics: Mapping[str, float]) -> float | None:
     return metrics.get("changed_ratio", None if result.decoding.gated else 0.0)
 
 
-def _with_error(result: EvalResult) -> str:
-    """Write Avg@n with its error; one problem says nothing of others, so its score has none."""
-    error = 100 * result.standard_error
-    return f"{100 * result.avg:.2f}" + (f" ± {error:.2f}" if error == error else "")
+def _with_error(value: float, error: float, digits: int) -> str:
+    """Write a score with its error; one problem says nothing of others, so its score has none."""
+    return f"{value:.{digits}f}" + (f" ± {error:.{digits}f}" if error == error else "")
 
 
-def _own_units(result: LmEvalResult, name: str) -> str:
+def _own_units(result: EvalResult, name: str) -> str:
     """Write a metric of lm-eval's with its error over problems, where it is a mean over them."""
-    each = [one for one in result.by_metric() if isinstance(one, LmEvalResult) and one.metric == name]
-    error = each[0].standard_error if each else float("nan")
-    return f"{result.scored.scores[name]:.4f}" + (f" ± {error:.4f}" if error == error else "")
+    error = result.of_metric(name).standard_error if name in result.values else float("nan")
+    return _with_error((result.scores or {})[name], error, 4)
 
 
 def tables(results: Sequence[EvalResult]) -> str:
     """Write a table of our benchmarks, in percent, and one of lm-eval's tasks, in its units; the empty one is none."""
-    theirs = [result for result in results if isinstance(result, LmEvalResult)]
-    ours = [result for result in results if not isinstance(result, LmEvalResult)]
-    return "\n\n".join([*([table(ours)] if ours else []), *([lm_eval_table(theirs)] if theirs else [])])
+    by = {True: [one for one in results if one.shares], False: [one for one in results if not one.shares]}
+    return "\n\n".join((table if shares else lm_eval_table)(some) for shares, some in by.items() if some)
 
 
-def _label(result: EvalResult, first: EvalResult) -> str:
-    """Return a result's label, with what tells how it was drawn from the first of its table."""
-    s, usual = result.sampling, first.sampling
-    words = [s.unlike(usual), "" if s.samples == usual.samples else f"{s.samples} samples"]
-    told = ", ".join(word for word in words if word)
-    return result.label + (f" ({told})" if told else "")
+def _row(result: EvalResult, first: EvalResult) -> dict[str, str]:
+    """Return the cells that all tables have; the label says what was drawn otherwise than in the first of them."""
+    s, usual, metrics = result.sampling, first.sampling, result.metrics()
+    drawn = [s.unlike(usual), "" if s.samples == usual.samples else f"{s.samples} samples"]
+    said = ", ".join(filter(None, drawn))
+    return {
+        "decoding": result.label + (f" ({said})" if said else ""),
+        "replaced": percent(replaced(result, metrics)),
+        "changed": percent(changed(result, metrics)),
+        "tokens": f"{metrics['mean_tokens']:.0f}" if "mean_tokens" in metrics else "",
+        "cut": percent(metrics.get("truncated_share")),
+        "no box": percent(metrics.get("no_box_share")),
+    }
 
 
-def lm_eval_table(results: Sequence[LmEvalResult]) -> str:
+def _written(rows: Sequence[Mapping[str, str]], head: Sequence[str], left: int, optional: str) -> str:
+    """Write rows under some of their columns; the optional one only where it says something."""
+    names = [name for name in head if name != optional or any(row[name] for row in rows)]
+    return markdown_table(names, [[row[name] for name in names] for row in rows], left=left)
+
+
+def lm_eval_table(results: Sequence[EvalResult]) -> str:
     """Write one row a metric of each result: what lm-eval computed, in its own units."""
-    rows = []
-    for result in results:
-        counts = result.metrics()
-        for name in result.metric_names:
-            asked = result.task + (f" ({result.limited})" if result.limited else "")
-            row = [asked, _label(result, results[0]), name, _own_units(result, name)]
-            row += ["lower" if name in result.scored.lower_is_better else ""]
-            row += [percent(replaced(result, counts)), percent(changed(result, counts))]
-            row += [f"{counts['mean_tokens']:.0f}"]
-            rows.append([*row, percent(counts.get("truncated_share"))])
+    rows = [
+        {
+            "task": result.task + (f" ({result.limited})" if result.limited else ""),
+            **_row(result, results[0]),
+            "metric": name,
+            "lm-eval's score ± s.e.": _own_units(result, name),
+            "better": "lower" if name in result.lower_is_better else "",
+        }
+        for result in results
+        for name in result.metric_names
+    ]
     head = ["task", "decoding", "metric", "lm-eval's score ± s.e.", "better", "replaced", "changed", "tokens", "cut"]
-    if all(not row[4] for row in rows):
-        head, rows = head[:4] + head[5:], [row[:4] + row[5:] for row in rows]
-    return markdown_table(head, rows, left=3)
+    return _written(rows, head, 3, "better")
 
 
 def table(results: Sequence[EvalResult]) -> str:
@@ -82,24 +90,19 @@ def table(results: Sequence[EvalResult]) -> str:
     """
     n = results[0].samples
     k = max(1, n // 2)
-    ungraded = any(result.ungraded.any() for result in results)
+    rows = [
+        {
+            "benchmark": result.benchmark,
+            **_row(result, results[0]),
+            f"Avg@{n} ± s.e.": _with_error(100 * result.avg, 100 * result.standard_error, 2),
+            "s.e. sampling": f"{100 * result.sampling_error:.2f}" if result.samples > 1 else "",
+            f"Pass@{k}": f"{100 * result.pass_at(k):.2f}" if k <= result.samples else "",
+            f"Maj@{n}": "" if result.maj is None else f"{100 * result.maj:.2f}",
+            "ungraded": "" if result.ungraded is None else str(int(result.ungraded.sum())),
+        }
+        for result in results
+    ]
+    if all(row["ungraded"] in ("", "0") for row in rows):
+        rows = [{**row, "ungraded": ""} for row in rows]
     head = ["benchmark", "decoding", f"Avg@{n} ± s.e.", "s.e. sampling", f"Pass@{k}", f"Maj@{n}", "replaced", "changed"]
-    head += ["tokens", "cut", "no box", *(["ungraded"] if ungraded else [])]
-    rows = []
-    for result in results:
-        metrics, m = result.metrics(), result.samples
-        row = [result.benchmark, _label(result, results[0])]
-        row += [
-            _with_error(result),
-            f"{100 * result.sampling_error:.2f}" if m > 1 else "",
-            f"{100 * result.pass_at(k):.2f}" if k <= m else "",
-            "" if result.maj is None else f"{100 * result.maj:.2f}",
-            percent(replaced(result, metrics)),
-            percent(changed(result, metrics)),
-            f"{metrics['mean_tokens']:.0f}" if "mean_tokens" in metrics else "",
-            percent(metrics.get("truncated_share")),
-            percent(metrics.get("no_box_share")),
-        ]
-        row += [str(int(result.ungraded.sum()))] if ungraded else []
-        rows.append(row)
-    return markdown_table(head, rows, left=2)
+    return _written(rows, [*head, "tokens", "cut", "no box", "ungraded"], 2, "ungraded")

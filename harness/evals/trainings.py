@@ -6,7 +6,6 @@
 Read from their files alone: nothing here trains.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from harness.errors import UserError
 from harness.evals.result import EvalResult
 from harness.spec import read_yaml
-from harness.spec.stored import Count, Stored, Text, check_stored
+from harness.spec.stored import Count, Stored, Text, check_stored, read_mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,8 @@ def trainings_at(place: Path) -> list[TrainingPlace]:
     """
     if (place / "train.yaml").is_file():
         name = str(read_json(place / "summary.json").get("label") or place.resolve().name)
-        return [TrainingPlace(name, place, _seeds(place))]
+        numbers = (each.name.removeprefix("seed-") for each in place.glob("seed-*"))
+        return [TrainingPlace(name, place, tuple(sorted(int(each) for each in numbers if each.isdecimal())))]
     sweep = place.parent if place.name == "results" and not place.is_dir() else place
     if not (sweep / "sweep.yaml").is_file():
         return []
@@ -82,14 +82,12 @@ def of_training(result: EvalResult) -> bool:
 
 def called(result: EvalResult) -> str:
     """Return what the trained model of a result is called: its training's name, or what the reader calls it."""
-    training = result.provenance.get("training")
-    return str(training["name"]) if isinstance(training, dict) else result.name
+    return str((result.provenance.get("training") or {"name": result.name})["name"])
 
 
 def run_of(result: EvalResult) -> int | str:
     """Return which training of its name a result is of: its seed, where the path of the checkpoint says it."""
-    training = result.provenance.get("training")
-    if isinstance(training, dict):
+    if training := result.provenance.get("training"):
         return int(training["seed"])
     rl = result.pair[1]
     seed = next((part for part in reversed(Path(rl).parts) if part.startswith("seed-")), "")
@@ -99,15 +97,9 @@ def run_of(result: EvalResult) -> int | str:
 def read_json(file: Path) -> dict[str, Any]:
     """Read a JSON object; an empty one where there is none."""
     try:
-        data = json.loads(file.read_text())
-    except (OSError, ValueError, RecursionError):
+        return read_mapping(file)
+    except UserError:
         return {}
-    return data if isinstance(data, dict) else {}
-
-
-def _seeds(folder: Path) -> tuple[int, ...]:
-    names = (each.name.removeprefix("seed-") for each in folder.glob("seed-*"))
-    return tuple(sorted(int(name) for name in names if name.isdecimal()))
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:

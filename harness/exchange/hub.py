@@ -5,7 +5,6 @@ from pathlib import Path
 
 import yaml
 
-from harness.evals.foreign import LmEvalResult
 from harness.evals.show import tables
 from harness.exchange.material import Material
 from harness.exchange.system import slug
@@ -46,7 +45,7 @@ def _not_there(material: Material, target: Target) -> str:
     result, system = material.result, material.system
     if not system.single:
         return f"{system.kind}: the hub would show the number as the model's own"
-    if isinstance(result, LmEvalResult):
+    if not result.shares:
         return "which of lm-eval's metrics the dataset's board is of is not known"
     if not system.on_hub:
         return f"{system.id} is no model of the hub"

@@ -7,11 +7,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from harness.evals.foreign import LmEvalResult
 from harness.exchange.material import Material, Response
 from harness.exchange.system import slug
 from harness.exchange.target import Target, Written
 from harness.files import make_folder, write_file
+from harness.stats import problem_metrics
 
 FILTER = "boxed"  # the name of our tasks' filter in lm-eval's tables
 CANNOT = (
@@ -43,8 +43,8 @@ def _results(material: Material, target: Target) -> dict[str, Any]:
     result, system = material.result, material.system
     asked, whole = len(result.problem_ids), result.provenance.get("benchmark_size")
     scores: dict[str, Any] = {"name": result.task, "alias": result.benchmark, "sample_len": asked}
-    if isinstance(result, LmEvalResult):
-        for name, value in result.scored.scores.items():
+    if not result.shares:
+        for name, value in (result.scores or {}).items():
             metric, _, of = name.partition("/")
             scores[f"{metric},{of or 'none'}"] = value
     else:
@@ -54,7 +54,7 @@ def _results(material: Material, target: Target) -> dict[str, Any]:
         if len(result.problem_ids) > 1:
             scores[f"avg@{result.samples}_stderr,{FILTER}"] = result.standard_error
     metrics = [key.partition(",")[0] for key in scores if "," in key and "_stderr" not in key]
-    lower = result.scored.lower_is_better if isinstance(result, LmEvalResult) else ()
+    lower = result.lower_is_better
     config: dict[str, Any] = {
         "model": "rlvr_dir",
         "model_args": {**system.models, "decoding": result.decoding.model_dump(mode="json")},
@@ -100,7 +100,7 @@ def _line(material: Material, number: int, responses: Sequence[Response]) -> dic
     doc = {"id": first.problem, "problem": first.question, "answer": target}
     samples = [_counts(material, response) for response in responses]
     texts = [response.rollout.text for response in responses]
-    metrics = result.metrics_of_problem(number)
+    metrics = problem_metrics(result.responses(number))
     return {
         "doc_id": number,
         "doc": {**doc, "samples": samples},

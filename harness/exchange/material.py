@@ -9,7 +9,6 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.evals.benchmark import Problem
-from harness.evals.foreign import LmEvalResult
 from harness.evals.from_records import benchmark_of, record_of
 from harness.evals.result import EvalResult
 from harness.exchange.system import System, system_of
@@ -118,7 +117,7 @@ class Material:
 def material_of(result: EvalResult, data_dir: str | None = None) -> Material:
     """Return a result with its responses, where they, their questions and the right answers are at hand."""
     system, record = system_of(result), record_of(result)
-    if isinstance(result, LmEvalResult):
+    if not result.shares:
         why = "lm-eval's metrics judge a problem, so no single response has a verdict to hand on"
         return Material(result, system, record, why_none=why)
     if record is None:

@@ -4,7 +4,6 @@ import math
 import re
 from dataclasses import dataclass, field
 
-from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 
 _NAME = re.compile(r"(avg|pass|maj)@([0-9]+)(?:_(.+))?")
@@ -31,7 +30,7 @@ class Score:
 
 def scores_of(result: EvalResult) -> list[Score]:
     """Return the scores of a result, the first of which is the one that its single responses make."""
-    if isinstance(result, LmEvalResult):
+    if not result.shares:
         return _of_lm_eval(result)
     found = []
     for name, value in result.metrics().items():
@@ -58,13 +57,13 @@ def counts_of(result: EvalResult) -> dict[str, float]:
     return {name: value for name, value in result.metrics().items() if "@" not in name and math.isfinite(value)}
 
 
-def _of_lm_eval(result: LmEvalResult) -> list[Score]:
-    errors = {one.metric: one.standard_error for one in result.by_metric() if isinstance(one, LmEvalResult)}
+def _of_lm_eval(result: EvalResult) -> list[Score]:
+    errors = {one.metric: one.standard_error for one in result.by_metric()}
     found = []
     for name in result.metric_names:
-        value, error = result.scored.scores[name], errors.get(name, math.nan)
+        value, error = (result.scores or {})[name], errors.get(name, math.nan)
         if math.isfinite(value):
-            lower = name in result.scored.lower_is_better
+            lower = name in result.lower_is_better
             told = error if math.isfinite(error) else None
             found.append(Score(name, name, name, value, error=told, lower_is_better=lower, proportion=False))
     return found

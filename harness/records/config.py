@@ -58,10 +58,11 @@ class RecordConfig(Spec, frozen=True):
         stop: tuple[str, ...] = (),
         prompt: str | None = None,
         data: str | None = None,
+        weights: dict[str, str] | None = None,
     ) -> "RecordConfig":
         """Return the config of what an open engine makes; `info` is its `info()`, `prompt` and `data` are digests."""
         return cls(
-            weights={role: fingerprint(*model) for role, model in pair.models.items()},
+            weights=weights or {role: fingerprint(*model) for role, model in pair.models.items()},
             decoding=decoding,
             sampling=sampling.drawing,
             stop=stop,

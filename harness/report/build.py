@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from harness.errors import UserError
 from harness.evals.compare import Comparison, comparisons
-from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 from harness.evals.settings import settings_of
 from harness.evals.trainings import of_training
@@ -48,8 +47,8 @@ def build(
     """
     if not results and not more:
         raise UserError("results: there is nothing to report; accepted: results, records, or an analysis")
-    theirs = [result for result in results if isinstance(result, LmEvalResult)]
-    ours = [result for result in results if not isinstance(result, LmEvalResult)]
+    theirs = [result for result in results if not result.shares]
+    ours = [result for result in results if result.shares]
     ours = told_apart(ours)
     every = grouped(ours)
     groups = _numbered([group for group in every if not all(map(of_training, group.results))])
@@ -90,7 +89,7 @@ def _numbered(groups: list[Group]) -> list[Group]:
     return [replace(group, slug=f"{number}-") for number, group in enumerate(groups)] if len(groups) > 1 else groups
 
 
-def _groups_of(results: Sequence[LmEvalResult]) -> list[Group]:
+def _groups_of(results: Sequence[EvalResult]) -> list[Group]:
     """Return a group for each pair, which says what made its results; nothing else is asked of it."""
     pairs = dict.fromkeys(result.pair for result in results)
     return [

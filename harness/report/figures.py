@@ -8,7 +8,6 @@ import numpy as np
 from harness import stats
 from harness.analysis.problems import PROBLEM_KINDS, Problems
 from harness.evals.compare import Comparison, comparison_kind
-from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 from harness.evals.settings import Setting
 from harness.policy.gates import gates
@@ -235,7 +234,7 @@ def heat_map(cells: Mapping[tuple[float, float], EvalResult], rl: EvalResult | N
 
 def _unit(first: EvalResult, samples: set[int]) -> tuple[float, str]:
     """Return what scores are multiplied with to be shown, and their name: percent of Avg, or a metric of lm-eval's."""
-    if isinstance(first, LmEvalResult):
+    if not first.shares:
         return 1.0, first.metric
     return 100.0, f"Avg@{min(samples)}" if len(samples) == 1 else "Avg"
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from harness.evals.compare import Comparison, comparison_kind
-from harness.evals.foreign import LmEvalResult
+from harness.evals.result import EvalResult
 from harness.evals.settings import Setting
 from harness.markdown import interval
 from harness.report import figures
@@ -14,9 +14,7 @@ from harness.report.scores import anchor
 from harness.report.verdict import p_value
 
 
-def lm_eval_section(
-    results: Sequence[LmEvalResult], settings: Sequence[Setting], rows: Sequence[Comparison]
-) -> Section:
+def lm_eval_section(results: Sequence[EvalResult], settings: Sequence[Setting], rows: Sequence[Comparison]) -> Section:
     """Put together every score of lm-eval's tasks, and the differences of those that are means over problems.
 
     Metrics are drawn one by one, since each has its own unit.
@@ -48,7 +46,7 @@ def lm_eval_verdict(rows: Sequence[Comparison]) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _scores(results: Sequence[LmEvalResult], settings: Sequence[Setting]) -> Table:
+def _scores(results: Sequence[EvalResult], settings: Sequence[Setting]) -> Table:
     """List every metric of every result; a mean over problems has its interval, of all seeds of its setting."""
     of = {(result.config_hash, one.task): one for one in settings for result in one.results}
     columns = [Column(name, words=True) for name in ("Pair", "Task", "Metric", "Decoding")]
@@ -57,9 +55,9 @@ def _scores(results: Sequence[LmEvalResult], settings: Sequence[Setting]) -> Tab
     for result in results:
         counts = result.metrics()
         for name in result.metric_names:
-            score, one = result.scored.scores[name], of.get((result.config_hash, f"{result.task} {name}"))
+            score, one = (result.scores or {})[name], of.get((result.config_hash, f"{result.task} {name}"))
             low, high = one.interval if one is not None and len(one.results) == 1 else (float("nan"), float("nan"))
-            lower = " (lower is better)" if name in result.scored.lower_is_better else ""
+            lower = " (lower is better)" if name in result.lower_is_better else ""
             cells = (
                 Cell(pair_title(result.pair[1])),
                 Cell(result.task + (f" ({result.limited})" if result.limited else "")),

@@ -18,7 +18,6 @@ import numpy as np
 from harness import stats
 from harness.evals import forwards
 from harness.evals.compare import Comparison, markdown
-from harness.evals.foreign import LmEvalResult
 from harness.evals.result import EvalResult
 from harness.evals.settings import settings_of
 from harness.evals.show import tables
@@ -147,7 +146,7 @@ class DecodingSummary(SweepSummary):
         return list(dict.fromkeys(result.task for entry in self.of(pair) for result in entry.results))
 
     @cached_property
-    def lots(self) -> list[forwards.Lot]:
+    def lots(self) -> list[forwards.MatchedGroup]:
         """Return what one model does with as many forwards, where the sweep asks for it and is far enough to tell."""
         results = (result for entry in self.entries for result in entry.results)
         settings = settings_of(results, usual=self.spec.sampling)
@@ -169,7 +168,7 @@ class DecodingSummary(SweepSummary):
 
     def _is_among(self, result: EvalResult, results: Sequence[EvalResult]) -> bool:
         """Tell whether a result is one of others; that of a task of lm-eval's by the sweep's first metric."""
-        if isinstance(result, LmEvalResult):
+        if not result.shares:
             named = result.subject == f"{result.task} {self.spec.metric[0].name}"
             return named and result.config_hash in {each.config_hash for each in results}
         return result in results
@@ -249,7 +248,7 @@ class DecodingSummary(SweepSummary):
             rows.append([name, *(_score(cells.get((tau, gamma))) for tau in taus)])
         rows.append(["rl", _score(self._rl(pair, task)), *[""] * (len(taus) - 1)])
         one = next(iter(cells.values()))
-        avg = "" if isinstance(one, LmEvalResult) else f", Avg@{one.samples}"
+        avg = "" if not one.shares else f", Avg@{one.samples}"
         head = [one.benchmark + avg, *(f"τ{tau:g}" for tau in taus)]
         return [markdown_table(head, rows, left=1), ""]
 
@@ -307,9 +306,7 @@ class DecodingSummary(SweepSummary):
 
 def unit_of(scores: stats.Scores) -> tuple[float, int, str]:
     """Return what scores and differences are multiplied with to be shown, their digits, and their unit in words."""
-    theirs = (isinstance(scores, stats.RunScores) and not scores.shares) or isinstance(
-        getattr(scores, "first", None), LmEvalResult
-    )
+    theirs = not getattr(getattr(scores, "first", scores), "shares", True)
     return (1.0, 4, "") if theirs else (100.0, 2, " points")
 
 
@@ -321,7 +318,7 @@ def _engine(result: EvalResult) -> dict[str, Any]:
 def _score(result: EvalResult | None) -> str:
     if result is None:
         return ""
-    unit, digits = (1, 4) if isinstance(result, LmEvalResult) else (100, 2)
+    unit, digits = (100, 2) if result.shares else (1, 4)
     return f"{unit * result.avg:.{digits}f} ± {unit * result.standard_error:.{digits}f}"
 
 

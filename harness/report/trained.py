@@ -5,7 +5,7 @@ and other problems.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -76,7 +76,7 @@ def told_apart(results: Sequence[EvalResult]) -> list[EvalResult]:
         about = result.provenance.get("training")
         if about and not about["named"] and len(folders[about["name"]]) > 1:
             about = {**about, "name": about["folder"].rpartition("/")[2]}
-            result = replace(result, provenance={**result.provenance, "training": about})
+            result = result.replace(provenance={**result.provenance, "training": about})
         found.append(result)
     return found
 

@@ -18,7 +18,6 @@ from harness.errors import UserError
 from harness.evals import EvalResult, evaluate
 from harness.evals.benchmark import Benchmark
 from harness.evals.data import preflight, preflight_of
-from harness.evals.foreign import LmEvalResult
 from harness.evals.settings import Setting, settings_of
 from harness.evals.show import score
 from harness.files import make_folder, write_file
@@ -78,7 +77,7 @@ def confirm(
             for result in found:
                 result.write(results)
                 run.child(result)
-                own = isinstance(result, LmEvalResult)
+                own = not result.shares
                 shown = score(result) if own else f"{100 * result.avg:.2f}"
                 sweep.say(f"{result.benchmark}  {result.label}  seed {result.sampling.seed}  {shown}")
             found = [result.of_metric(spec.metric[0].name) for result in found]

@@ -13,10 +13,9 @@ from harness.decode import Engine, open_engine
 from harness.evals import EvalResult, evaluate
 from harness.evals.benchmark import Benchmark
 from harness.evals.data import preflight_of
-from harness.evals.foreign import LmEvalResult
 from harness.evals.loop import Job, jobs_of, run_jobs
 from harness.evals.show import score
-from harness.evals.task_file import LmEvalBenchmark
+from harness.evals.theirs import LmEvalBenchmark
 from harness.grading import grader_name
 from harness.markdown import interval
 from harness.records import RecordStore
@@ -142,7 +141,7 @@ class Decodings(Sweep[SweepSpec]):
             return ""
         [result] = [each.of_metric(self.spec.metric[0].name) for each in results]
         many = f"Pareto set of {len(best)}, first" if len(self.spec.metric) > 1 else "best so far"
-        if isinstance(result, LmEvalResult):
+        if not result.shares:
             return f"{many}: {result.label} {result.avg:.4f}"
         return (
             f"{many}: {result.label} {100 * result.avg:.1f} {interval(*stats.score_interval(result.correct))}".rstrip()
@@ -240,7 +239,7 @@ def _is_of(result: EvalResult, now: Benchmark) -> bool:
     if told.get("data") not in (None, now.data):
         return False
     if isinstance(now, LmEvalBenchmark):
-        return (told.get("graded_with") or {}).get("task") == now.theirs.graded_with["task"]
+        return (told.get("graded_with") or {}).get("task") == now.graded_with["task"]
     return told.get("grader") == grader_name(now.grader)
 
 

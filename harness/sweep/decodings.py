@@ -6,7 +6,6 @@ from statistics import fmean
 from typing import Any
 
 from harness.evals import EvalResult
-from harness.evals.foreign import LmEvalResult
 from harness.spec import Decoding, Sampling, parse
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.matched import is_uniform, tau_for
@@ -53,8 +52,7 @@ def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:
     every: list[dict[str, Any]] = []
     for result in results:
         values = {name.replace("@", "_at_"): value for name, value in result.metrics().items()}
-        if isinstance(result, LmEvalResult):
-            values |= {name: result.scored.scores[name] for name in result.metric_names}
+        values |= {name: value for name, value in (result.scores or {}).items() if name in result.metric_names}
         for name in (*(metric.name for metric in spec.metric), *spec.constraints):
             if name.startswith("pass_at_") and name not in values and int(name[8:]) <= result.samples:
                 values[name] = result.pass_at(int(name.removeprefix("pass_at_")))

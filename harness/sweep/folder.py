@@ -18,7 +18,7 @@ import yaml
 
 from harness.errors import DamagedError, UserError
 from harness.evals import EvalResult
-from harness.evals.foreign import read_result
+from harness.evals.result import read_result
 from harness.files import make_folder, write_file
 from harness.policy.own import not_loaded
 from harness.spec import read_yaml

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from harness.errors import UserError
 from harness.evals.benchmark import Benchmark
-from harness.evals.task_file import LmEvalBenchmark
+from harness.evals.theirs import LmEvalBenchmark
 from harness.spec.search import Search
 from harness.spec.sweep import check_metric
 
@@ -21,7 +21,7 @@ def check_metrics(
     """
     for task, each in benchmarks.items():
         own = isinstance(each, LmEvalBenchmark)
-        theirs = each.theirs.metrics(means=means) if own else {}
+        theirs = each.metrics(means=means) if own else {}
         known = spec.metrics if not own else (*theirs, *shared) if theirs or not means else ()
         for name in (*(metric.name for metric in spec.metric), *spec.constraints):
             try:

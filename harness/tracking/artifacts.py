@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.evals.foreign import LmEvalResult
-from harness.evals.result import EvalResult
+from harness.evals.result import FLAGS, EvalResult
 
 RESULT, TABLE = "result.json", "per_problem.json"
 
@@ -21,28 +20,18 @@ def write_artifacts(result: EvalResult, folder: Path) -> None:
 
 def _table(result: EvalResult) -> dict[str, Any]:
     """Make one row a problem, in the form of MLflow's `log_table`; no model output, for a browser is to show it."""
-    scores: dict[str, list[Any]]
-    if isinstance(result, LmEvalResult):
-        scores = {name: list(values) for name, values in result.scored.by_problem.items()}
-    else:
-        scores = {
-            f"avg_at_{result.samples}": np.round(100 * result.correct.mean(axis=1), 2).tolist(),
-            "correct": result.correct.sum(axis=1).tolist(),
-            "no_box": result.no_box.sum(axis=1).tolist(),
-            "ungraded": result.ungraded.sum(axis=1).tolist(),
-        }
-    columns: dict[str, list[Any]] = {
-        "problem": list(result.problem_ids),
-        **scores,
-        "mean_tokens": np.round(result.n_tokens.mean(axis=1), 1).tolist(),
-        **{
-            name: np.round(100 * counted.sum(axis=1) / np.maximum(1, result.n_tokens.sum(axis=1)), 2).tolist()
-            for name, counted in (("replacement_ratio", result.n_replaced), ("changed_ratio", result.n_changed))
-        },
-        "truncated": result.truncated.sum(axis=1).tolist(),
+    scores = {name: table[:, 0] for name, table in result.values.items()}
+    if result.shares:
+        shares = np.round(100 * result.correct.mean(axis=1), 2)
+        scores = {f"avg_at_{result.samples}": shares, "correct": result.correct.sum(axis=1)}
+    total, lacks = np.maximum(1, result.n_tokens.sum(axis=1)), {*result.lacks}
+    tokens = {
+        "mean_tokens": np.round(result.n_tokens.mean(axis=1), 1),
+        "replacement_ratio": np.round(100 * result.n_replaced.sum(axis=1) / total, 2),
+        "changed_ratio": np.round(100 * result.n_changed.sum(axis=1) / total, 2),
     }
-    unknown = {"truncated", "no_box"} & {*result.lacks}
-    if {"n_tokens", "n_replaced"} & {*result.lacks}:
-        unknown |= {"mean_tokens", "replacement_ratio", "changed_ratio"}
-    columns = {name: column for name, column in columns.items() if name not in unknown}
-    return {"columns": list(columns), "data": [list(row) for row in zip(*columns.values(), strict=True)]}
+    flags = {name: table for name in FLAGS if (table := getattr(result, name)) is not None and name not in lacks}
+    counts = {name: table.sum(axis=1) for name, table in flags.items()}
+    columns = {**scores, **({} if {"n_tokens", "n_replaced"} & lacks else tokens), **counts}
+    rows = zip(result.problem_ids, *(column.tolist() for column in columns.values()), strict=True)
+    return {"columns": ["problem", *columns], "data": [list(row) for row in rows]}

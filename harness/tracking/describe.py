@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from harness.evals.foreign import LmEvalResult
-from harness.evals.result import EvalResult, model_name
+from harness.evals.result import EvalResult
+from harness.spec.pair import model_name
 from harness.text import visible
 
 DESCRIPTION = "mlflow.note.content"  # MLflow shows this tag, as Markdown, at the top of a run's page
@@ -45,7 +45,7 @@ def metrics_of(result: EvalResult) -> dict[str, float]:
     A metric without meaning is left out: an error bar from one problem, and what was replaced in the RL model alone
     (of the base model alone it is 0, where τ goes to −∞). What lm-eval computed of other tasks is kept in its units.
     """
-    theirs = result.scored.scores if isinstance(result, LmEvalResult) else {}
+    theirs = result.scores or {}
     values = {name: round(value, 6) for name, value in theirs.items()}
     for name, value in result.metrics().items():
         if not math.isfinite(value) or (
@@ -173,8 +173,8 @@ def _drawn(result: EvalResult) -> str:
 
 def _scores(result: EvalResult) -> str:
     """Return the headline: Avg@n with its error bars, or what lm-eval computed."""
-    if isinstance(result, LmEvalResult):  # the scores are lm-eval's own
-        return ", ".join(f"**{name} {result.scored.scores[name]:.4g}**" for name in result.metric_names)
+    if not result.shares:  # the scores are lm-eval's own
+        return ", ".join(f"**{name} {(result.scores or {})[name]:.4g}**" for name in result.metric_names)
     n = result.samples
     half = max(1, n // 2)
     return (

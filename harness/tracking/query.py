@@ -6,8 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.errors import UserError
-from harness.evals.foreign import read_result
-from harness.evals.result import EvalResult
+from harness.evals.result import EvalResult, read_result
 from harness.tracking.artifacts import RESULT
 from harness.tracking.store import TrackingStore, patience
 

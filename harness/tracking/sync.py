@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import DamagedError, UserError
-from harness.evals.foreign import read_result
 from harness.evals.from_records import result_of_record
-from harness.evals.result import EvalResult
+from harness.evals.result import EvalResult, read_result
 from harness.records import RecordStore
 from harness.records.verdicts import OFFICIAL
 from harness.text import visible

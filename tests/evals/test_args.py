@@ -4,7 +4,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.evals.args import ACCEPTED, parse_model_args
-from harness.evals.sampling import sampling_of
+from harness.evals.generation import sampling_of
 from harness.spec import TINY, Pair, Sampling, zoo
 
 HALVES = {"pretrained": "rl-dir", "base": "base-dir"}
@@ -43,10 +43,10 @@ def test_lm_evals_own_options_do_not_get_in_the_way():
 
 def test_places_are_kept_unless_they_are_off():
     own = parse_model_args({"records": "r", "tracking": "http://h:1"}).own
-    assert (own.store, own.runs) == ("r", "http://h:1")
+    assert (own.records, own.tracking) == ("r", "http://h:1")
     for off in ("off", False):
         own = parse_model_args({"records": off, "tracking": off}).own
-        assert (own.store, own.runs) == (None, None)
+        assert (own.records, own.tracking) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_other_models_and_configs_are_left_alone(tmp_path):
         assert tasks_dir() not in manager.task_index["aime24"].yaml_path.parents
         assert "tiny_easy" not in manager.task_index
 
-        import harness.evals.front as front
+        import harness.evals.args as front
         front.check_data = lambda *_: None
         config = EvaluatorConfig.from_config({str(tmp_path / "ours.yaml")!r})
         manager = config.process_tasks()

@@ -1,7 +1,5 @@
 """Equal forwards: what an answer costs, who meets whom, the verdict on results whose numbers are known, the command."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -9,8 +7,17 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.errors import UserError
 from harness.evals import EvalResult
-from harness.evals.budgets import budgets, correct_within, lengths, within
-from harness.evals.forwards import Answer, answers_of, equal_forwards, markdown, models_of
+from harness.evals.forwards import (
+    Answer,
+    answers_of,
+    budgets,
+    correct_within,
+    equal_forwards,
+    lengths,
+    markdown,
+    models_of,
+    within,
+)
 from harness.evals.settings import settings_of
 from harness.spec import Decoding, Sampling
 
@@ -26,8 +33,9 @@ def result(decoding, solved, samples=4, tokens=10, pair=(), seed=0, **sampling):
     votes = np.where(correct, 0, 1 + np.arange(samples))  # wrong answers all differ
     none = np.zeros(correct.shape, bool)
     return EvalResult(
-        "made", decoding, Sampling(samples=samples, seed=seed, **sampling), tuple(map(str, range(PROBLEMS))),
-        correct, np.full(correct.shape, tokens), none.astype(int), none.astype(int), none, none, none, votes=votes,
+        task="made", decoding=decoding, sampling=Sampling(samples=samples, seed=seed, **sampling),
+        problem_ids=tuple(map(str, range(PROBLEMS))), values={"correct": correct},
+        n_tokens=np.full(correct.shape, tokens), n_replaced=none + 0, n_changed=none + 0, truncated=none, votes=votes,
         provenance={"engine": {"pair": {"base": "base", "rl": "rl", **dict(pair)}}},
     )  # fmt: skip
 
@@ -52,14 +60,14 @@ def test_an_answer_costs_its_tokens_times_models_times_votes():
     assert values[0] == 0.5
     assert values[1] == pytest.approx((1 / 6) * 1 + (4 / 6) * 0.5, abs=0.02)  # two right, one right, none
     assert values[2] == 1.0
-    [lone] = settings_of([replace(result(RL, 2), votes=None)])
+    [lone] = settings_of([result(RL, 2).replace(votes=None)])
     assert [answer.votes for answer in answers_of(lone)] == [1]
     [seeds] = settings_of([result(RL, 2), result(RL, 0, seed=1)])
     assert Answer(seeds, 4).values.mean() == 0.5  # each seed votes by itself: answers are numbered within one
 
 
 def test_power_sampling_is_priced_by_what_its_chains_drew():
-    power = replace(result(Decoding(mode="power"), 4, tokens=10), n_forwards=np.full((PROBLEMS, 4), 23))
+    power = result(Decoding(mode="power"), 4, tokens=10).replace(n_forwards=np.full((PROBLEMS, 4), 23))
     assert EvalResult.from_json(power.to_json()).n_forwards.tolist() == power.n_forwards.tolist()
     assert power.only(["3"]).n_forwards.shape == (1, 4)
     [setting] = settings_of([power])
@@ -121,7 +129,7 @@ def test_within_a_budget_only_what_is_done_counts():
     short, long = result(RL, 2, tokens=10), result(EXTRA, 4, tokens=100)
     tokens = long.n_tokens.copy()
     tokens[: PROBLEMS // 2] = 20
-    settings = settings_of([short, replace(long, n_tokens=tokens)])
+    settings = settings_of([short, long.replace(n_tokens=tokens)])
     assert budgets(settings) == [10, 20, 100]  # of 160 responses of 10, 80 of 20, 80 of 100
     assert [correct_within(settings[0], b).mean() for b in (9, 10)] == [0, 0.5]
     assert [correct_within(settings[1], b).mean() for b in (10, 20, 100)] == [0, 0.5, 1.0]

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from harness.cli import app
 from harness.evals import frame, read_results
-from harness.evals.foreign import LmEvalResult, TaskScores
+from harness.evals.result import EvalResult
 from harness.spec import Decoding, Sampling
 from tests.evals.test_compare import result
 
@@ -31,7 +31,7 @@ def test_a_group_of_rows_has_a_results_numbers():
     unnamed = rows[rows["name"].isna()]
     one, other = (unnamed[unnamed["config_hash"] == each.config_hash] for each in found[:2])
     means = [side.groupby("problem")["correct"].mean() for side in (other, one)]
-    assert (means[0] - means[1]).mean() == pytest.approx(found[1].minus(found[0]).mean)
+    assert (means[0] - means[1]).mean() == pytest.approx(found[1].avg - found[0].avg)
 
 
 def test_what_a_result_does_not_say_is_missing():
@@ -42,9 +42,12 @@ def test_what_a_result_does_not_say_is_missing():
 
 
 def test_a_task_of_lm_evals_has_its_metrics_by_problem():
-    scored = TaskScores({"f1": 0.5, "em": 0.25}, {"f1": (0.5, 0.5), "em": (0.5, 0.0)})
-    counts = [{"n_tokens": 3, "n_replaced": 1, "n_changed": 0, "finish_reason": "stop"}] * 2
-    theirs = LmEvalResult.of("squad", Decoding(), Sampling(samples=2), {"a": counts, "b": counts}, scored)
+    counts = np.full((2, 2), 1)
+    theirs = EvalResult(
+        task="squad", decoding=Decoding(), sampling=Sampling(samples=2), problem_ids=("a", "b"), n_tokens=counts,
+        n_replaced=counts, n_changed=counts, truncated=counts - 1, scores={"f1": 0.5, "em": 0.25},
+        values={"f1": [[0.5], [0.5]], "em": [[0.5], [0.0]]},
+    )  # fmt: skip
     rows = frame([theirs, result(GATED, 0.5)])
     assert rows["em"].dropna().tolist() == [0.5, 0.5, 0.0, 0.0]
     assert rows["correct"].isna().sum() == 4

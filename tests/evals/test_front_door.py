@@ -18,9 +18,9 @@ from harness.cli import app
 from harness.errors import UserError
 from harness.evals import preflight
 from harness.evals.data import find_benchmark
-from harness.evals.foreign import read_result
 from harness.evals.places import read_results
-from harness.evals.task_file import _loaded
+from harness.evals.result import read_result
+from harness.evals.theirs import _loaded
 from harness.exchange.export import export
 from harness.exchange.imported import import_foreign
 from harness.exchange.target import Target
@@ -169,7 +169,7 @@ def test_our_task_is_logged_as_our_own_command_logs_it(where):
     assert one.data.params["tau"] == "-0.3"
     [file] = (folder / "runs").glob("tiny_easy-*.json")
     assert file.stem.endswith(one.data.tags["config_hash"])
-    correct = json.loads(file.read_text())["correct"]
+    correct = json.loads(file.read_text())["values"]["correct"]
     assert one.data.metrics["avg_at_2"] == pytest.approx(100 * sum(map(sum, correct)) / 8, abs=0.01)
 
 
@@ -210,7 +210,7 @@ def test_somebody_elses_task_is_kept_problem_by_problem_as_lm_eval_scored_it(whe
         told = {each.metric: each for each in result.by_metric()}
         assert set(told) == {f"{metric}/{kind}" for metric in ("exact_match", "distance") for kind in ("first", "vote")}
         for (metric, kind), values in by.items():
-            assert result.scored.scores[f"{metric}/{kind}"] == pytest.approx(scores[f"{metric},{kind}"], abs=1e-12)
+            assert result.scores[f"{metric}/{kind}"] == pytest.approx(scores[f"{metric},{kind}"], abs=1e-12)
             if metric != "digits":  # of a median there is nothing to compare problem by problem
                 assert told[f"{metric}/{kind}"].correct[:, 0].tolist() == values
                 assert told[f"{metric}/{kind}"].avg == pytest.approx(scores[f"{metric},{kind}"])
@@ -229,7 +229,7 @@ def test_somebody_elses_task_is_logged_with_lm_evals_metrics(where):
     assert {"replacement_ratio", "mean_tokens"} <= set(one.data.metrics)
     assert "exact_match/first" in one.data.tags["mlflow.note.content"]
     path = client.download_artifacts(one.info.run_id, "result.json")
-    assert read_result(Path(path)).scored.scores["exact_match/vote"] == scores["exact_match,vote"]
+    assert read_result(Path(path)).scores["exact_match/vote"] == scores["exact_match,vote"]
 
 
 def test_our_own_command_scores_it_alike_decodes_nothing_again_and_compares(where, monkeypatch):

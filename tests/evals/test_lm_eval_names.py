@@ -7,7 +7,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.evals.data import TASKS, find_benchmark, preflight
-from harness.evals.task_file import LmEvalBenchmark, declared
+from harness.evals.theirs import LmEvalBenchmark, declared
 from harness.spec.evaluation import SHIPPED, is_benchmark
 
 TASK = """

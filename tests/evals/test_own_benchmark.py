@@ -12,11 +12,12 @@ from yaml import safe_load
 
 from harness.cli import app
 from harness.errors import UserError
+from harness.evals import compare, preflight
 from harness.evals import data as data_module
-from harness.evals import preflight
 from harness.evals.data import find_benchmark
 from harness.evals.from_records import benchmark_of
 from harness.evals.places import read_results
+from harness.evals.settings import Setting
 from harness.records import Record, RecordStore
 from harness.records.commands import list_records
 from harness.records.entries import scan
@@ -32,6 +33,10 @@ prompt: "{{problem}}\\nPlease reason step by step, and put your final answer wit
 examples:
 - {problem: "Flo has 5 pens a gives 3 how many ?", answer: "so \\\\boxed{2}"}
 """
+
+
+def unlike(*results):
+    return compare.unlike(*(Setting.of([one]) for one in results))
 
 
 def run(*words):
@@ -115,9 +120,7 @@ def test_two_files_of_one_name_share_no_record_and_no_comparison(where):
     names = [config for config, task in RecordStore(where / "runs/records").names() if task == "sums"]
     assert len(set(names)) == 4
     rl = [r for r in read_results([where / "runs"]) if r.task == "sums" and r.decoding.mode == "rl"]
-    assert rl[0].unlike(rl[1]) == ["data"]
-    with pytest.raises(UserError, match="differ in data"):
-        rl[0].minus(rl[1])
+    assert unlike(rl[0], rl[1]) == ["data"]
     rows = [line for line in run("compare", where / "runs").splitlines() if line.startswith("| sums")]
     pairs = [re.findall(r"\(data (\w+)\)", line) for line in rows]
     assert [len(set(digests)) for digests in pairs] == [1, 1]
@@ -147,9 +150,7 @@ def test_options_put_it_as_its_yaml_would_and_choose_the_grader(where, tmp_path)
     [robust] = [r for r in read_results([where / "runs"]) if (r.task, r.decoding.mode) == ("shown", "rl")]
     assert result.provenance["record"] == robust.provenance["record"]
     assert (result.provenance["grader"], robust.provenance["grader"]) == ("plain", "robust-2")
-    assert result.unlike(robust) == ["grader"]
-    with pytest.raises(UserError, match="differ in grader"):
-        result.minus(robust)
+    assert unlike(result, robust) == ["grader"]
 
     (tmp_path / "shown.yaml").write_text("grader: plain\nprompt: prompt.txt\nexamples: shots.jsonl")
     data_module._own.cache_clear()
@@ -158,7 +159,7 @@ def test_options_put_it_as_its_yaml_would_and_choose_the_grader(where, tmp_path)
     record = RecordStore(store).read(config, "shown")
     assert record.about.presentation.model_dump(mode="json") == {"prompt": yaml["prompt"], "examples": []}
     [unshown] = read_results([store / config / "shown"])
-    assert unshown.unlike(result) == ["data"]
+    assert unlike(unshown, result) == ["data"]
     assert unshown.provenance["grader"] == "plain"
     assert read_results([store / config / "shown"], grader="robust")[0].provenance["grader"] == "robust-2"
     assert "are of different problems of shown, or of the same put in different ways" in refused(

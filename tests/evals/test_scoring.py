@@ -5,9 +5,7 @@ import pickle
 
 import pytest
 
-from harness.evals.metrics import group_metrics, metric_list, responses_of
-from harness.evals.response import Response, facts
-from harness.evals.scoring import BoxedAnswers, process_results
+from harness.evals.task import GROUP_METRICS, BoxedAnswers, Response, facts, metric_list, process_results, responses_of
 from harness.stats import problem_metrics, ratio
 from harness.stats.metrics import pass_ks
 
@@ -61,7 +59,7 @@ def test_names_follow_the_number_of_samples():
         declared = {metric["metric"] for metric in metric_list(n)}
         sample = {"verdict": "wrong", "answer": "1", "n_tokens": 5, "n_replaced": 0, "n_changed": 0}
         assert set(problem_metrics(responses_of([sample | {"finish_reason": "stop"}] * n))) == declared
-        grouped = {metric["metric"] for metric in group_metrics()}
+        grouped = {metric["metric"] for metric in GROUP_METRICS}
         assert {name for name in declared if "@" in name} <= grouped
 
 

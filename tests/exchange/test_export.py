@@ -13,13 +13,12 @@ from typer.testing import CliRunner
 
 from harness.cli import app
 from harness.errors import UserError
-from harness.evals.foreign import LmEvalResult, TaskScores
 from harness.exchange.export import FORMATS, dataset_of, export
 from harness.exchange.system import slug, system_of
 from harness.exchange.target import Target
-from harness.spec import Decoding, Sampling
+from harness.spec import Decoding
 from tests.exchange.made import HUB, MODES, TASK, results
-from tests.report.made import result
+from tests.report.made import result, theirs
 
 SCHEMAS = Path(__file__).parent / "schemas"
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
@@ -36,11 +35,7 @@ def found(tmp_path_factory):
 
 
 def lm_eval_result():
-    counts = {"n_tokens": 9, "n_replaced": 0, "n_changed": 0, "finish_reason": "stop"}
-    scores = TaskScores({"f1/none": 0.5, "f1/none_stderr": 0.1}, {"f1/none": (0.0, 0.5, 1.0)}, ("f1/none",))
-    rows = {f"p{i}": [counts] * 2 for i in range(3)}
-    about = {"engine": {"backend": "vllm", "pair": HUB}}
-    return LmEvalResult.of("squad", Decoding(mode="rl"), Sampling(samples=2), rows, scores, provenance=about)
+    return theirs("squad", Decoding(mode="rl"), "f1/none", engine={"backend": "vllm", "pair": HUB})
 
 
 def test_every_eval_ever_holds_to_its_schemas(found, tmp_path):
@@ -53,7 +48,7 @@ def test_every_eval_ever_holds_to_its_schemas(found, tmp_path):
         jsonschema.Draft7Validator(whole).validate(data)
         jsonschema.validators.validator_for(whole)(whole).validate(data)
         assert data["evaluation_results"][0]["score_details"]["score"] == pytest.approx(one.avg)
-        if isinstance(one, LmEvalResult):
+        if not one.shares:
             assert "detailed_evaluation_results" not in data
             continue
         told = data["detailed_evaluation_results"]
@@ -80,7 +75,7 @@ def test_inspect_logs_hold_to_the_schema_that_inspect_prints(found, tmp_path):
         data = json.loads(file.read_text())
         check.validate(data)
         assert data["results"]["scores"][0]["metrics"]["mean"]["value"] == pytest.approx(one.avg)
-        if not isinstance(one, LmEvalResult):
+        if one.shares:
             assert len(data["samples"]) == one.correct.size
             right = [score["value"] == "C" for row in data["samples"] for score in row["scores"].values()]
             assert sum(right) == one.correct.sum()

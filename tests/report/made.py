@@ -30,7 +30,7 @@ def result(
         decoding=decoding,
         sampling=Sampling(samples=samples, seed=seed),
         problem_ids=ids or tuple(f"p{i}" for i in range(problems)),
-        correct=correct,
+        values={"correct": correct},
         n_tokens=zero + 9,
         n_replaced=zero + int(decoding.gated),
         n_changed=zero,
@@ -49,6 +49,16 @@ def result(
         },
         name=name,
     )
+
+
+def theirs(task, decoding, metric="f1", **provenance):
+    """A result of a task of lm-eval's, of three problems with two samples, of which less is better."""
+    counts = np.full((3, 2), 9)
+    return EvalResult(
+        task=task, decoding=decoding, sampling=Sampling(samples=2), problem_ids=("p0", "p1", "p2"), n_tokens=counts,
+        n_replaced=counts * 0, n_changed=counts * 0, truncated=counts * 0, values={metric: [[0.0], [0.5], [1.0]]},
+        scores={metric: 0.5, f"{metric}_stderr": 0.1}, lower_is_better=(metric,), provenance=provenance,
+    )  # fmt: skip
 
 
 def grid(**how):

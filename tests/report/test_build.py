@@ -1,7 +1,5 @@
 """What a report says of results: the verdict, the control of every extrapolation, the paper's number beside ours."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -44,7 +42,7 @@ def test_the_summary_says_how_many_tokens_each_criterion_had_to_change():
         one = result(decoding, problems=30, samples=10)
         tokens = {"n_tokens": 100, "n_replaced": replaced, "n_changed": changed}
         counts = {name: np.full_like(one.n_tokens, value) for name, value in tokens.items()}
-        return replace(one, correct=np.tile(np.arange(10) < right, (30, 1)), **counts)
+        return one.replace(values={"correct": np.tile(np.arange(10) < right, (30, 1))}, **counts)
 
     def gate(criterion, tau, *counts):
         return at(Decoding(mode="replace", criterion=criterion, tau=tau), *counts)
@@ -247,12 +245,12 @@ def test_what_is_drawn_otherwise_is_not_beside_the_paper():
     """Greedy RL was set beside the paper's Avg@32 at T = 1, as the same setting."""
     usual = result(GRID[1], samples=32, problems=30)
     for how in ({"temperature": 0.6}, {"top_p": 0.95}, {"min_p": 0.1, "top_p": 1.0}):
-        other = replace(usual, sampling=usual.sampling.replace(**how))
+        other = usual.replace(sampling=usual.sampling.replace(**how))
         made = build([other])
         assert "beside-the-paper" not in tables(made)
         [section] = [each for each in made.sections if each.title == "Beside the paper"]
         assert "which are drawn at T = 1, top-p 0.7" in section.paragraphs[-1]
-    short = replace(usual, sampling=usual.sampling.replace(max_tokens=4096))
+    short = usual.replace(sampling=usual.sampling.replace(max_tokens=4096))
     [row] = tables(build([short]))["beside-the-paper"].rows
     assert row.cells[0].text == "AIME24, rl, at most 4,096 tokens, Avg@32"
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +29,7 @@ def stored(folder, decoding, problems=4):
     one = result(decoding, samples=1, problems=problems, **place)
     right = np.zeros((problems, 1), bool)
     right[2] = decoding.mode == "rl"
-    return replace(one, correct=right)
+    return one.replace(values={"correct": right})
 
 
 def test_a_report_shows_the_telling_problems_of_its_records(tmp_path):

@@ -1,7 +1,6 @@
 """Trainings in tables: seeds are pooled and never lost, differences are paired by seed, and places name them."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -169,7 +168,7 @@ def test_a_base_that_its_context_ended_earlier_is_told_of():
     def within(context, one):
         told = one.provenance | {"engine": one.provenance["engine"] | {"max_model_len": context}}
         cut = context < 10_000
-        return replace(one, truncated=one.truncated | cut, provenance=told)
+        return one.replace(truncated=one.truncated | cut, provenance=told)
 
     found = [of_seed("a", seed, 0.3, name=f"Ours seed {seed}") for seed in (0, 1)]
     made = build([within(length, one) for row in found for length, one in zip((32768, 4096), row, strict=True)])

@@ -26,7 +26,7 @@ def result(decoding=EXTRA, samples=4, problems=3, seed=0, task="aime24", **prove
         decoding=decoding,
         sampling=Sampling(samples=samples, seed=seed),
         problem_ids=tuple(f"p{i}" for i in range(problems)),
-        correct=correct,
+        values={"correct": correct},
         n_tokens=zero + 9,
         n_replaced=zero + int(decoding.gated),
         n_changed=zero,

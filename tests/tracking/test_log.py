@@ -6,7 +6,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -263,5 +262,5 @@ def test_off_logs_nothing_and_is_no_folder(tmp_path, monkeypatch):
 
 
 def test_provenance_may_be_empty(store):
-    bare = replace(result(GRID[0]), provenance={})
+    bare = result(GRID[0]).replace(provenance={})
     assert log_result(bare, store)

@@ -1,11 +1,21 @@
-"""lm-eval's generation arguments as a `Sampling`: honoured or refused, never ignored."""
+"""What lm-eval asks of a model: prompts through the chat template, and generation arguments as a `Sampling`.
 
+A task's description is the system's turn and each of its examples a turn of the user and one of the assistant, as with
+lm-eval's `--apply_chat_template`, unless `--fewshot_as_multiturn false` asks for a single one of the user. Without a
+template (or with `chat=off`) a prompt is the text that lm-eval makes without that option.
+"""
+
+import io
 from collections.abc import Mapping
-from typing import Any
+from contextlib import redirect_stderr
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError, unknown
 from harness.spec import Sampling, parse
 from harness.spec.sampling import TRUNCATIONS
+
+if TYPE_CHECKING:
+    from harness.decode import Engine
 
 LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 DRAWS = ("temperature", *TRUNCATIONS)
@@ -14,13 +24,29 @@ NO_LENGTH = 256  # new tokens where a task names no number: what every model of 
 _FOR_DRAWS = ("top_k",)  # no engine of ours honours it, and greedy decoding has no use for it
 
 
-def names_length(gen_kwargs: Mapping[str, Any]) -> bool:
-    """Tell whether a request says how long a response may be."""
-    return any(gen_kwargs.get(name) is not None for name in LENGTHS)
+def has_template(engine: "Engine") -> bool:
+    """Tell whether there is a chat template to be applied."""
+    return bool(getattr(engine.tokenizer, "chat_template", None))
+
+
+def template_name(engine: "Engine") -> str:
+    """Say which template is applied, for results: where it is from, and the digest of its text."""
+    if not has_template(engine):
+        return "none: the tokenizer has no chat template"
+    template = engine.info()["chat_template"]
+    return f"the template of {template['from']} (sha256 {template['sha256']})"
+
+
+def build_requests(task: Any, engine: "Engine", limit: int | None = None) -> list[Any]:
+    """Return lm-eval's instances of a task, their prompts through the template where there is one."""
+    turns = {"apply_chat_template": True, "fewshot_as_multiturn": True, "chat_template": engine.chat_prompt}
+    with redirect_stderr(io.StringIO()):  # its bar
+        task.build_all_requests(limit=limit, rank=0, world_size=1, **(turns if has_template(engine) else {}))
+    return task.instances
 
 
 def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tuple[Sampling, tuple[str, ...]]:
-    """Return the sampling and the stop strings of one request.
+    """Return the sampling and the stop strings of one request: each argument is honoured or refused, never ignored.
 
     As in lm-eval's own models, `do_sample=false` and `temperature=0` are greedy, and so is a task that names neither;
     `do_sample=true` without a temperature draws at 1. Task files write `max_gen_toks`; an alias beside it therefore
@@ -41,10 +67,10 @@ def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tu
             "problem are all equal; accepted: one sample (model argument samples=1 for our tasks, repeats: 1 of others)"
         )
     fields: dict[str, Any] = {"samples": samples, "seed": seed, "temperature": 1.0 if draws else 0.0, "top_p": 1.0}
-    if draws:
-        fields |= {name: given[name] for name in DRAWS if name in given}
+    fields |= {name: given[name] for name in DRAWS if draws and name in given}
     lengths = [given[name] for name in (*LENGTHS[1:], LENGTHS[0]) if name in given]
-    fields["max_tokens"] = lengths[0] if lengths else NO_LENGTH
     until = given.get("until") or ()
     stop = (until,) if isinstance(until, str) else tuple(str(text) for text in until)
-    return parse(Sampling, fields, where="gen_kwargs "), tuple(text for text in stop if text)
+    return parse(Sampling, {**fields, "max_tokens": [*lengths, NO_LENGTH][0]}, where="gen_kwargs "), tuple(
+        text for text in stop if text
+    )
