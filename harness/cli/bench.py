@@ -51,46 +51,6 @@ def bench_decode_command(
     )
 
 
-@app.command("decision")
-def bench_decision_command(
-    rows: Annotated[int, typer.Option(help="Of one batch of logits.", min=1)] = 16,
-    vocab: Annotated[int, typer.Option(help="Columns.", min=2)] = 151_936,
-    rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 5,
-    threads: Threads = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
-) -> None:
-    """Time a row of Algorithm 1 at a large vocabulary, peaked and flat, beside what no decision can avoid."""
-
-    from harness.bench.decision import bench_decision
-
-    found = bench_decision(
-        rows=rows, vocab=vocab, rounds=rounds, threads=threads, say=lambda text: typer.echo(text, err=True)
-    )
-    if as_json:
-        typer.echo(json.dumps(found))
-        return
-    typer.echo(f"{found['machine']}, {found['date']}; {rows} rows, vocabulary {vocab:,}, {threads} thread(s)")
-    for shape, parts in found["ms_a_row"].items():
-        typer.echo(f"\n{shape}: {found['replaced'][shape]:.0%} of the rows are redrawn")
-        for name, ms in parts.items():
-            typer.echo(f"{name:>18}  {ms:8.3f} ms a row")
-        typer.echo(f"{'memory':>18}  {found['memory'][shape]:8.1f} batches of logits at most, beside the two given")
-    typer.echo(
-        "\nOf one decision: operators of torch, those that wait for a GPU, kernels of ours; bytes a logit of one "
-        "model: held at most, and loaded and stored by our kernels"
-    )
-    for path, rules in found["paths"].items():
-        for rule, counts in (rules or {}).items():
-            moved = f"{counts['moved']:6.1f} moved" if "moved" in counts else ""
-            typer.echo(
-                f"{path:>18}  {rule:<12}{counts['operators']:4} operators{len(counts['waits']):3} waits"
-                f"{counts['launches']:3} launches{counts['bytes']:6.1f} held{moved}"
-            )
-    if found["gpu"] is not None:
-        typer.echo(json.dumps(found["gpu"], indent=1))
-        raise typer.Exit(0 if found["gpu"]["right"] else 1)
-
-
 def _whole(name: str, text: str) -> tuple[int, ...]:
     try:
         found = tuple(int(part) for part in text.split(","))

@@ -50,8 +50,8 @@ def test_a_step_runs_in_a_process_of_its_own_with_little_installed(tmp_path, bar
         assert b"ModuleNotFoundError" in done.stderr, name
     found = checklist.apart("decision", PAIR, {"rows": [4]}, bare, 300, tmp_path / "log")
     assert found.get("output") is None
-    assert found["ok"] is None  # on a CPU it only measures
-    assert found["paths"]["fused"]["extrapolate"]["waits"] == []
+    assert found["ok"] is True
+    assert found["rows"] == 32
     assert "Usage" not in (tmp_path / "log").read_text()
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from harness.bench.decision import SHAPES, VOCAB, _growth, as_on_a_gpu, bench_decision, count_paths
+from benchmarks.decision import SHAPES, VOCAB, as_on_a_gpu, bench_decision, count_paths, growth
 from harness.policy.algorithm import decide
 from harness.policy.rule import Rules
 from tests.policy.rules import requests, rule
@@ -43,7 +43,7 @@ def test_a_gpus_torch_path_holds_little_whatever_the_rule(gamma, dtype):
     asked = [rule("kl", primary, 0.5, gamma, temperature=0.6, top_p=0.9) for primary in ("base", "rl")] * 2
     rules, where = Rules.compile(asked), requests(4)
     with as_on_a_gpu():
-        assert _growth(lambda: decide({"base": base, "rl": rl}, rules, where)) <= 60 * base.numel()
+        assert growth(lambda: decide({"base": base, "rl": rl}, rules, where)) <= 60 * base.numel()
         decide({"base": base, "rl": rl.float()}, rules, where)
     assert base.equal(kept[0])
     assert rl.equal(kept[1])

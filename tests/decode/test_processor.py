@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.bench.decision import watched
+from benchmarks.decision import watched
 from harness.decode.vllm_pair import channel
 from harness.policy.algorithm import decide
 from harness.policy.combine import Pair

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.bench.decision import _growth
+from benchmarks.decision import growth
 from harness.decode.vllm_pair import step
 from harness.policy import kernels
 from harness.policy.combine import AddedTokens, Pair
@@ -91,7 +91,7 @@ def test_no_step_holds_more_than_the_rehearsal(keys):
     n, vocab = 48, 20_000
     base, rl = (torch.randn(n, vocab, generator=torch.Generator().manual_seed(i)) for i in range(2))
     numbers = torch.arange(n)
-    held = _growth(lambda: step.rehearse({"base": base, "rl": rl}, Pair(vocab)))
+    held = growth(lambda: step.rehearse({"base": base, "rl": rl}, Pair(vocab)))
     ways = {
         "trace": rule("kl", tau=0.1, trace=10), "coupling": rule("coupling", gamma=0.1, temperature=0.9, top_p=0.9),
         "js": rule("js", tau=0.1, gamma=0.1, plausibility=0.1),
@@ -105,6 +105,6 @@ def test_no_step_holds_more_than_the_rehearsal(keys):
             logits = rl.clone()  # as runner V2 has them
             return decide_fused({"base": base, "rl": logits}, rules, where, Pair(vocab))
 
-        grown = _growth(one)
+        grown = growth(one)
         print(f"{name}: {grown / base.numel():.1f} bytes a logit, rehearsed {held / base.numel():.1f}")
         assert grown <= held, name

@@ -6,7 +6,7 @@ from math import inf
 
 import torch
 
-from harness.bench.decision import as_on_a_gpu
+from benchmarks.decision import as_on_a_gpu
 from harness.policy.algorithm import decide
 from harness.policy.combine import Pair
 from harness.policy.gates import Threshold, gate_of, gates

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.bench.decision import watched
+from benchmarks.decision import watched
 from harness.policy import fused
 from harness.policy.algorithm import Decision
 from harness.policy.fused import Work, decide_fused

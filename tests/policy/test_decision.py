@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy import stats
 
+from benchmarks.decision import watched
 from harness.bench.closed_form import distribution
-from harness.bench.decision import watched
 from harness.policy.algorithm import decide
 from harness.policy.gates import gates
 from harness.policy.memory import Memory
