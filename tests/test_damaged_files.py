@@ -35,11 +35,11 @@ from harness.evals.places import read_results
 from harness.evals.settings import settings_of
 from harness.exchange.export import export
 from harness.exchange.imported import import_foreign, read_foreign
-from harness.exchange.target import Target
+from harness.exchange.material import Target
+from harness.exchange.official import read_official
 from harness.records import RecordStore
-from harness.records.commands import gc_records, import_official, list_records, show_record, verify_records
+from harness.records.commands import gc_records, list_records, show_record, verify_records
 from harness.records.entries import decode, encode
-from harness.records.official import read_official
 from harness.report.build import build
 from harness.report.sections import analysis_sections
 from harness.report.viewer import common_problems, stored_answers, viewer_data
@@ -60,10 +60,10 @@ from harness.train.folder import TrainingFolder
 from harness.train.forms import Input
 from harness.train.spec import load_train
 from harness.train.summary import write_summary
-from tests.exchange import foreign
+from tests.exchange import fixture_official, foreign
 from tests.exchange.made import MODES as exchange_modes
 from tests.exchange.made import results as exchange_results
-from tests.records import fixture_official, made
+from tests.records import made
 from tests.report.made import result, tokens
 from tests.report.made import theirs as lm_eval_result
 from tests.sweep.made import SMALL
@@ -341,7 +341,7 @@ def store(begun, tmp_path_factory):
     settings = {"about": {"base": "org/base", "rl": "org/rl"}}
     with RecordStore(path).open(made.config(), "tiny_easy", problems, 2, **settings) as record:
         made.resume(record)
-    import_official(path, fixture_official.write(path / "theirs"), graders=("plain",))
+    import_foreign(path, [fixture_official.write(path / "theirs")], graders=("plain",))
     shutil.rmtree(path / "theirs")
     for name in RecordStore(path).names():
         with suppress(UserError):
@@ -727,4 +727,4 @@ def theirs(tmp_path_factory):
 @given(change=changes())
 def test_files_of_the_authors_script(theirs, capsys, change):
     theirs.damage(change)
-    judged("the authors' files", capsys, lambda: read_official(theirs.path).accs)
+    judged("the authors' files", capsys, lambda: read_official(theirs.path).responses)

@@ -36,7 +36,7 @@ def export_command(
     """
     from harness.evals.places import read_results
     from harness.exchange.export import dataset_of, export
-    from harness.exchange.target import Target
+    from harness.exchange.material import Target
 
     target = Target(organization, relationship, source_url, dict(dataset_of(each) for each in dataset or []))
     results = read_results(places, store, partial=partial, **options)

@@ -203,14 +203,8 @@ def records_import(
         rlvr-dir compare runs/records --grader official
     """
     from harness.exchange.imported import import_foreign
-    from harness.records.commands import import_official
     from harness.spec import parse_decoding
 
-    if len(paths) == 1 and paths[0].expanduser().is_dir():
-        if decoding or base or rl or metric:
-            raise UserError(f"{paths[0]} is a folder of the authors' script, which says it all; accepted: --task")
-        echo_json(import_official(store, paths[0], task=task))
-        return
     how = parse_decoding(decoding) if decoding else None
     files = [path.expanduser() for path in paths]
     echo_json(import_foreign(store, files, task=task, decoding=how, base=base, rl=rl, metric=metric))

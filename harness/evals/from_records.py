@@ -19,10 +19,9 @@ from harness.evals.theirs import GRADER, StoredScores, stored_scores
 from harness.grading import DEFAULT_GRADER, Gold, Verdict, grader_name
 from harness.records import Key, Record, RecordStore, judge_name
 from harness.records.verdicts import OFFICIAL, versions
-from harness.spec import Decoding, Presentation, Sampling, parse
+from harness.spec import Presentation, Sampling, parse
 from harness.spec.evaluation import is_task_file
 from harness.spec.sampling import Drawing
-from harness.spec.stored import is_number
 
 _RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
 
@@ -67,8 +66,8 @@ def result_of_record(
         UserError: samples are missing and `partial` was not asked for (or not one sample of every problem is there),
             or something has to be graded and the gold answers are not known (`NoResultError`).
     """
-    if (config := record.config) is None:
-        raise DamagedError(f"record {record.name}: {'; '.join(record.damage)}; run its command again")
+    if (config := record.config) is None or config.decoding is None:
+        raise DamagedError(f"record {record.name}: {'; '.join(record.damage) or 'no decoding'}; run its command again")
     task, by, told = task or record.task, {}, {}
     lacks = [*config.lacks]
     if scores := stored_scores(record):
@@ -100,7 +99,7 @@ def result_of_record(
     provenance = {name: value for name, value in said.items() if value is not None}
     known = {name: config.source[name] for name in Drawing.options() if name in config.source}  # else the paper's
     sampling = parse(Sampling, {"samples": width, **(config.sampling.model_dump() if config.sampling else known)})
-    return result_of(task, _decoding(record), sampling, names, record.rows, by, provenance=provenance)
+    return result_of(task, config.decoding, sampling, names, record.rows, by, provenance=provenance)
 
 
 def record_of(result: EvalResult) -> Record | None:
@@ -273,30 +272,6 @@ def _golds(record: Record, task: str, data_dir: str | None) -> Mapping[str, Gold
             raise
         return kept
     return {f"{record.task}/{key}": gold for key, gold in benchmark.golds.items()}
-
-
-def _decoding(record: Record) -> Decoding:
-    """Return how a record was decoded; an imported one by what its folder's name says of it (w0 = -gamma).
-
-    Raises:
-        UserError: it does not say, or names a criterion whose counterpart here is not known.
-    """
-    assert record.config is not None
-    if record.config.decoding is not None:
-        return record.config.decoding
-    source = record.config.source
-    criterion, w0, tau = (source.get(name) for name in ("criterion", "w0", "tau"))
-    if criterion == "none":
-        return Decoding(mode="base")
-    if criterion == "all" and not w0:
-        return Decoding(mode="rl")
-    if criterion == "neg_logp" and is_number(tau) and is_number(w0 or 0):
-        how = {"mode": "extrapolate", "gamma": -w0} if w0 else {"mode": "replace"}
-        return parse(Decoding, {**how, "tau": tau})
-    raise NoResultError(
-        f"the imported record of {source.get('folder', 'unknown origin')!r} cannot be compared: its folder's name does "
-        f"not say how it was decoded, or by criterion={criterion!r}; accepted: none, all, neg_logp"
-    )
 
 
 def benchmark_of(record: Record, task: str | None = None, *, data_dir: str | None = None) -> Benchmark:

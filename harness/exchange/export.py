@@ -6,8 +6,7 @@ from pathlib import Path
 from harness.errors import UserError, unknown
 from harness.evals.result import EvalResult
 from harness.exchange import eee, hub, inspect_log, lm_eval
-from harness.exchange.material import Material, material_of
-from harness.exchange.target import RELATIONSHIPS, Target, Written
+from harness.exchange.material import RELATIONSHIPS, Material, Target, Written, material_of
 
 _EACH: Mapping[str, tuple[Callable[[Material, Path, Target], Written], str]] = {
     "eee": (eee.write_eee, eee.CANNOT),

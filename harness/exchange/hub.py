@@ -6,9 +6,8 @@ from pathlib import Path
 import yaml
 
 from harness.evals.show import tables
-from harness.exchange.material import Material
+from harness.exchange.material import Material, Target, Written
 from harness.exchange.system import slug
-from harness.exchange.target import Target, Written
 from harness.files import make_folder, write_file
 from harness.markdown import markdown_table
 from harness.text import visible
@@ -60,7 +59,7 @@ def _entry(material: Material, target: Target) -> dict[str, object]:
     result = material.result
     dataset, task = target.datasets[result.task]
     entry: dict[str, object] = {"dataset": {"id": dataset, "task_id": task}, "value": round(100 * result.avg, 2)}
-    if material.when is not None:
+    if material.when:
         entry["date"] = material.when.date().isoformat()
     if target.source_url:
         entry["source"] = {"url": target.source_url}

@@ -13,10 +13,11 @@ import numpy as np
 
 from harness.digest import digest
 from harness.errors import DamagedError, UserError
-from harness.exchange.foreign_run import DRAWN, ForeignResponse, ForeignRun, numbered, read_bytes, rows_of, same
-from harness.exchange.read_eee import is_eee, read_eee
-from harness.exchange.read_inspect import is_inspect, read_inspect, unzipped
-from harness.exchange.read_lm_eval import is_lm_eval, read_lm_eval
+from harness.exchange.eee import is_eee, read_eee
+from harness.exchange.inspect_log import is_inspect, read_inspect, unzipped
+from harness.exchange.lm_eval import is_lm_eval, read_lm_eval
+from harness.exchange.official import read_official
+from harness.exchange.responses import DRAWN, ForeignRun, Response, numbered, read_bytes, rows_of, same
 from harness.files import folder_name
 from harness.grading import Gold, Verdict, grader_name
 from harness.records import RecordConfig, RecordStore, Row
@@ -39,13 +40,9 @@ def read_foreign(path: Path, metric: str | None = None) -> ForeignRun:
         UserError: it is of none of them, or of one and damaged.
     """
     data = read_bytes(path)
-    if data[:4] == b"PK\x03\x04":
-        log = unzipped(path, data)
-        if not is_inspect(log):
-            raise DamagedError(f"{path} is a zip without a log of Inspect; accepted: {ACCEPTED}")
-        return read_inspect(path, log, metric)
-    if path.suffix != ".jsonl":
-        log = parse_json(data, path)
+    zipped = data[:4] == b"PK\x03\x04"
+    if zipped or path.suffix != ".jsonl":
+        log = unzipped(path, data) if zipped else parse_json(data, path)
         if not is_inspect(log):
             raise DamagedError(f"{path} is no log of Inspect; accepted: {ACCEPTED}")
         return read_inspect(path, log, metric)
@@ -66,13 +63,13 @@ def import_foreign(
     base: str | None = None,
     rl: str | None = None,
     metric: str | None = None,
-    graders: Sequence[str] = ("robust",),
+    graders: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Make a record of some files, which are only read; several are further samples of the same problems.
 
-    Their verdicts are kept as grader `official`, where they gave one on each response; each of `graders` grades the
-    same texts. `base` and `rl` say whose pair it is, so that two imports meet; unsaid, the file's own model stands for
-    the one that decoded.
+    A folder is one of the authors'. Their verdicts are kept as grader `official`, where they gave one on each response;
+    each of `graders` grades the same texts (`robust`; those of the authors `plain` too). `base` and `rl` say whose pair
+    it is, so that two imports meet; unsaid, the file's own model stands for the one that decoded.
 
     Returns:
         The record's name, the counts, scores by them and by ours, how these agree, what the files lack, and remarks.
@@ -80,56 +77,57 @@ def import_foreign(
     Raises:
         UserError: a file is refused, files do not fit together, or the task or the decoding is not told.
     """
-    paths, files = _in_order(paths)
-    runs = [read_foreign(path, metric) for path in paths]
-    run = _once(_together(runs, paths))
+    if authors := len(paths) == 1 and paths[0].is_dir():
+        run, files = read_official(paths[0], task), {}
+    else:
+        paths, files = _in_order(paths)
+        run = _once(_together([read_foreign(path, metric) for path in paths], paths))
     if not (name := task or run.task):
         raise UserError(f"{paths[0]} does not say which benchmark it is; give --task")
-    name = folder_name("task", name)
-    told = run.decoding
+    name, told, how = folder_name("task", name), run.decoding, decoding or run.decoding
     if told and decoding and told != decoding:
         raise UserError(f"decoding={decoding.label()!r} is not how {paths[0]} says it was decoded: {told.label()!r}")
-    how = decoding or told
     if how is None:
         raise UserError(f"{paths[0]} does not say how it was decoded; give --decoding base or --decoding rl")
-    graders = [grader_name(grader) for grader in graders]
-    responses = [replace(each, problem=f"{name}/{each.problem}") for each in run.responses]
-    drawn, remarks = _drawn(run, max(each.sample for each in responses) + 1)
-    source = {
-        "format": run.form,
-        "files": files,
-        "dataset": name,
-        "model": run.model,
-        "judge": run.judge,
-        "lacks": _lacks(run, how, drawn),
-        **drawn,
-    }
-    config = RecordConfig(kind="imported", decoding=how, source=source)
+    if graders is None:
+        graders = ("plain", "robust") if authors else ("robust",)
+    graders = [grader_name(each) for each in graders]
+    responses = [each.model_copy(update={"problem": f"{name}/{each.problem}"}) for each in run.responses]
+    asked, remarks = max(each.sample for each in responses) + 1, [*run.remarks]
+    drawn = run.sampling
+    try:
+        parse(Sampling, {"samples": asked, **drawn})
+    except UserError as error:
+        drawn = {}
+        remarks.append(f"what is told of the sampling is left out: {error}")
+    source = {"format": run.form, "files": files, "dataset": name, "model": run.model, "judge": run.judge}
+    config = RecordConfig(
+        kind="imported", decoding=how, source={**source, "lacks": _lacks(run, how, drawn), **drawn, **run.source}
+    )
     gold: dict[str, Gold] = {each.problem: each.gold[0] if len(each.gold) == 1 else each.gold for each in responses}
-    asked = max(each.sample for each in responses) + 1
-    with RecordStore(store).open(config, name, list(gold), asked, about=_pair(run, how, base, rl)) as record:
+    own = run.model if how.mode in ("base", "rl") else None
+    pair = {"base": base or (own if how.mode == "base" else None), "rl": rl or (own if how.mode == "rl" else None)}
+    with RecordStore(store).open(config, name, list(gold), asked, about={k: v for k, v in pair.items() if v}) as record:
         rows = [_row(each) for each in responses]
         record.add(*rows)
         record.finish()
         if run.judge is not None:
             theirs = [Verdict("correct" if each.correct else "wrong", each.answer) for each in responses]
-            told = zip(rows, theirs, strict=True)
-            record.judge(OFFICIAL, [(row, gold[row.problem], verdict) for row, verdict in told])
+            judged = zip(rows, theirs, strict=True)
+            record.judge(OFFICIAL, [(row, gold[row.problem], verdict) for row, verdict in judged])
         for grader in graders:
             record.grade(gold, grader)
     judges = [*([OFFICIAL] if run.judge else []), *graders]
-    found: dict[str, Any] = {
+    return {
         "record": record.name,
         "decoding": how.label(),
         "judge": run.judge,
         "counts": counts(record),
         "scores": {judge: _finite(scores(record, judge)) for judge in judges},
         "lacks": list(config.lacks),
-        "remarks": [*run.remarks, *remarks],
+        "remarks": remarks,
+        **({"agreement": {each: agreement(record, OFFICIAL, each) for each in graders}} if run.judge else {}),
     }
-    if run.judge:
-        found["agreement"] = {grader: agreement(record, OFFICIAL, grader) for grader in graders}
-    return found
 
 
 def _in_order(paths: Sequence[Path]) -> tuple[list[Path], dict[str, str]]:
@@ -147,10 +145,8 @@ def _in_order(paths: Sequence[Path]) -> tuple[list[Path], dict[str, str]]:
         if digests[path] in (digests[each] for each in ordered[:i]):
             raise UserError(f"{path} is given twice, by what it holds; accepted: further samples of one run")
     names = [path.name for path in ordered]
-    return ordered, {
-        path.name if names.count(path.name) == 1 else f"{path.name} {digests[path][:8]}": digests[path]
-        for path in ordered
-    }
+    said = {path: f" {digests[path][:8]}" * (names.count(path.name) > 1) for path in ordered}
+    return ordered, {path.name + more: digests[path] for path, more in said.items()}
 
 
 def _finite(found: dict[str, Any]) -> dict[str, Any]:
@@ -164,22 +160,19 @@ def _together(runs: Sequence[ForeignRun], paths: Sequence[Path]) -> ForeignRun:
     Raises:
         UserError: they are of different formats, tasks, models, decodings or problems.
     """
-    first = runs[0]
-    if len(runs) == 1:
-        return first
-    problems = {each.problem: (each.question, each.gold) for each in first.responses}
-    found: list[ForeignResponse] = []
+    first, found = runs[0], list[Response]()
     for run, path in zip(runs, paths, strict=True):
         for what in ("form", "task", "model", "decoding", "judge"):
             if getattr(run, what) != getattr(first, what):
                 raise UserError(f"{path} differs in its {what} from {paths[0]}; accepted: further samples of one run")
-        if {each.problem: (each.question, each.gold) for each in run.responses} != problems:
+        problems = [{each.problem: (each.question, each.gold) for each in one.responses} for one in (first, run)]
+        if problems[0] != problems[1]:
             raise UserError(f"{path} has other problems than {paths[0]}; accepted: further samples of the same")
         start = max((each.sample for each in found), default=-1) + 1
-        found += [replace(each, sample=start + each.sample) for each in run.responses]
+        found += [each.model_copy(update={"sample": start + each.sample}) for each in run.responses]
     drawn = {name: value for name in DRAWN if (value := same(run.sampling.get(name) for run in runs)) is not None}
-    remarks = [remark for run in runs for remark in run.remarks]
-    return replace(first, responses=numbered(found, paths[0]), sampling=drawn, remarks=tuple(dict.fromkeys(remarks)))
+    remarks = dict.fromkeys(remark for run in runs for remark in run.remarks)
+    return replace(first, responses=numbered(found, paths[0]), sampling=drawn, remarks=tuple(remarks))
 
 
 def _once(run: ForeignRun) -> ForeignRun:
@@ -194,48 +187,36 @@ def _once(run: ForeignRun) -> ForeignRun:
     samples = max(each.sample for each in run.responses) + 1
     if samples == 1 or any(len(own) > 1 for own in texts.values()):
         return run
-    same = f"the {samples} responses to each problem are equal"
-    if run.sampling.get("temperature") != 0:
-        remark = f"{same}: if nothing was left to chance, or all have one seed, they are one sample; then import one"
-        return replace(run, remarks=(*run.remarks, remark))
-    once = tuple(each for each in run.responses if each.sample == 0)
-    return replace(run, responses=once, remarks=(*run.remarks, f"{same}, as temperature 0 has it: they count once"))
-
-
-def _drawn(run: ForeignRun, samples: int) -> tuple[dict[str, Any], list[str]]:
-    """Return what is told of the sampling, if it can be that of so many samples, and remarks."""
-    try:
-        parse(Sampling, {"samples": samples, **run.sampling})
-    except UserError as error:
-        return {}, [f"what is told of the sampling is left out: {error}"]
-    return dict(run.sampling), []
+    equal, kept = f"the {samples} responses to each problem are equal", run.responses
+    if run.sampling.get("temperature") == 0:
+        equal, kept = f"{equal}, as temperature 0 has it: they count once", tuple(r for r in kept if r.sample == 0)
+    else:
+        equal += ": if nothing was left to chance, or all have one seed, they are one sample; then import one"
+    return replace(run, responses=kept, remarks=(*run.remarks, equal))
 
 
 def _lacks(run: ForeignRun, how: Decoding, drawn: dict[str, Any]) -> list[str]:
     """Name what the files do not say, in the words of results."""
     greedy = drawn.get("temperature") == 0
-    truncated = greedy or not TRUNCATIONS.isdisjoint(drawn)
-    names = ["temperature", *([] if truncated else ["top_p"]), *([] if greedy else ["seed"]), "max_tokens"]
-    found = [name for name in names if name not in drawn]
-    if any(each.n_tokens is None for each in run.responses):
-        found.append("n_tokens")
-    if how.gated and run.decoding is None:
-        found.append("n_replaced")
-    if any(each.finish_reason == "unknown" for each in run.responses):
-        found.append("truncated")
-    return [*found, "token_ids", "delta_logp", *([] if run.judge else ["verdicts"])]
+    unsaid = {
+        "temperature": "temperature" not in drawn,
+        "top_p": not greedy and TRUNCATIONS.isdisjoint(drawn),
+        "seed": not greedy and "seed" not in drawn and "seeds" not in run.source,
+        "max_tokens": "max_tokens" not in drawn,
+        "n_tokens": any(each.n_tokens is None for each in run.responses),
+        "n_replaced": how.gated and run.decoding is None,
+        "truncated": any(each.finish_reason == "unknown" for each in run.responses),
+        "token_ids": True,
+        "delta_logp": True,
+        "verdicts": not run.judge,
+    }
+    return [name for name, lacking in unsaid.items() if lacking]
 
 
-def _pair(run: ForeignRun, how: Decoding, base: str | None, rl: str | None) -> dict[str, str]:
-    own = {how.mode: run.model} if how.mode in ("base", "rl") else {}
-    found = {"base": base or own.get("base"), "rl": rl or own.get("rl")}
-    return {role: name for role, name in found.items() if name}
-
-
-def _row(each: ForeignResponse) -> Row:
-    tokens = each.n_tokens or 0
-    replaced, changed = np.zeros(tokens, dtype=bool), np.zeros(tokens, dtype=bool)
-    replaced[list(each.replaced)] = True
-    changed[list(each.changed)] = True
+def _row(each: Response) -> Row:
+    flags = {name: np.zeros(each.n_tokens or 0, dtype=bool) for name in ("replaced", "changed")}
+    for name, of in flags.items():
+        of[list(getattr(each, name))] = True
     prompt = None if each.question is None else digest(each.question)
-    return Row.make(each.problem, each.sample, each.text, each.finish_reason, replaced, changed, prompt=prompt)
+    where = (each.problem, each.sample, each.text, each.finish_reason)
+    return Row.make(*where, flags["replaced"], flags["changed"], prompt=prompt)

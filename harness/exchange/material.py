@@ -1,37 +1,65 @@
-"""What an export is made of: a result, and where its record is at hand, every response with question and verdict."""
+"""What an export is made of: a result, its scores, and where its record is at hand every response with its question."""
 
 import json
+import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.evals.benchmark import Problem
 from harness.evals.from_records import benchmark_of, record_of
 from harness.evals.result import EvalResult
+from harness.exchange.responses import Response
 from harness.exchange.system import System, system_of
 from harness.grading import Gold
-from harness.records import Key, Record, Row, judge_name
-from harness.records.verdicts import StoredVerdict
+from harness.records import Record, judge_name
+
+RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
+_NAME = re.compile(r"(avg|pass|maj)@([0-9]+)(?:_(.+))?")
+_IDS = {"avg": ("accuracy", "Avg@{}"), "pass": ("pass_at_k", "Pass@{}"), "maj": ("maj_at_k", "Maj@{}")}
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
-    """A response as it is handed on. `answer` is what the grader read, None where it read none or did not say.
+class Target:
+    """Hold what only the person who exports can know, and when that is.
 
-    `kind` is the grader's verdict (`correct`, `wrong`, ...); `gold` are the accepted answers.
+    `datasets` are the hub's dataset and its task's id by the name of a benchmark.
     """
 
-    problem: str
-    sample: int
-    question: str
-    gold: tuple[str, ...]
-    rollout: Row
-    correct: bool
-    kind: str
-    answer: str | None
+    organization: str = "unknown"
+    relationship: str = "other"
+    source_url: str | None = None
+    datasets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    now: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Hold the files of an export and, a sentence each, what is not in them."""
+
+    files: tuple[Path, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Hold one score. `value` is a fraction of 1 (`proportion`), but for lm-eval's metrics, which have their own units.
+
+    `error` is the standard error over problems, None where none is computed.
+    """
+
+    name: str
+    id: str
+    shown: str
+    value: float
+    parameters: dict[str, int] = field(default_factory=dict)
+    error: float | None = None
+    lower_is_better: bool = False
+    proportion: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,23 +91,50 @@ class Material:
         """Yield every response of the result, problem by problem; none where `why_none` says so."""
         if self.record is None or self.why_none:
             return
-        given, result = self._verdicts, self.result
+        result, record, known = self.result, self.record, "n_tokens" not in self.result.lacks
+        given = record.verdicts(judge_name(str(result.provenance.get("grader")), result.task, record.task))
         for i, problem in enumerate(result.problem_ids):
             for sample in range(result.samples):
-                key, correct = (f"{self.record.task}/{problem}", sample), bool(result.correct[i, sample])
+                key, correct = (f"{record.task}/{problem}", sample), bool(result.correct[i, sample])
                 kind, answer, gold = "correct" if correct else "wrong", None, self.golds.get(problem, ())
                 if (one := given.get(key)) and one.verdict.correct == correct:  # else another version's: of no use here
                     kind, answer, gold = one.kind, one.answer, one.gold
-                golds = (gold,) if isinstance(gold, str) else tuple(gold)
-                row = self.record.rows[key].load()
-                yield Response(problem, sample, self.questions[problem], golds, row, correct, kind, answer)
+                row = record.rows[key].load()
+                read = row.prompt_token_ids
+                yield Response.model_construct(
+                    problem=problem,
+                    sample=sample,
+                    text=row.text,
+                    gold=(gold,) if isinstance(gold, str) else tuple(gold),
+                    correct=correct,
+                    kind=kind,
+                    answer=answer,
+                    question=self.questions[problem],
+                    finish_reason=row.finish_reason,
+                    n_tokens=row.n_tokens if known else None,
+                    prompt_tokens=len(read) if known and read is not None else None,
+                    replaced=tuple(row.replaced.nonzero()[0].tolist()),
+                    changed=tuple(row.changed.nonzero()[0].tolist()),
+                )
 
-    @cached_property
-    def _verdicts(self) -> dict[Key, StoredVerdict]:
-        if self.record is None:
-            return {}
-        grader = str(self.result.provenance.get("grader"))
-        return self.record.verdicts(judge_name(grader, self.result.task, self.record.task))
+    def scores(self) -> list[Score]:
+        """Return the scores of the result, the first of which is the one that its single responses make."""
+        result, found = self.result, []
+        for name in result.metric_names:
+            value, lower = (result.scores or {})[name], name in result.lower_is_better
+            error = _finite(result.of_metric(name).standard_error) if name in result.values else None
+            found.append(Score(name, name, name, value, error=error, lower_is_better=lower, proportion=False))
+        for name, value in result.metrics().items():
+            match = _NAME.fullmatch(name)
+            if match is not None and match[3] not in ("se", "se_sampling"):
+                (id_, shown), of = _IDS[match[1]], "samples" if match[1] == "avg" else "k"
+                error = _finite(result.standard_error) if match[1] == "avg" else None
+                found.append(Score(name, id_, shown.format(match[2]), value, {of: int(match[2])}, error))
+        return [score for score in found if math.isfinite(score.value)]
+
+    def counts(self) -> dict[str, float]:
+        """Return what is counted of the responses: shares of tokens and responses, and mean lengths, by name."""
+        return {name: each for name, each in self.result.metrics().items() if "@" not in name and math.isfinite(each)}
 
     @property
     def drawn(self) -> dict[str, Any]:
@@ -89,24 +144,26 @@ class Material:
 
     def facts(self) -> dict[str, str]:
         """Return what is known of how it was made, as text by name; nothing that names a place on this machine."""
-        told = self.result.provenance
-        config = self.record.config if self.record else None
+        told, models = self.result.provenance, self.system.models
+        weights = self.record.config.weights if self.record and self.record.config else {}
+        known = {role: weights.get(role, "") for role in models}
         found: dict[str, Any] = {
             "decoded_by": self.system.kind,
             "rule": self.result.decoding.label(),
             "decoding": self.result.decoding.model_dump_json(),
-            **{f"{role}_model": model for role, model in self.system.models.items()},
+            **{f"{role}_model": model for role, model in models.items()},
             **{
-                f"{role}_identity": identity
-                for role, model in self.system.models.items()
-                if config is not None
-                and (identity := config.weights.get(role, "")).startswith(("weights:", f"{model}@"))
+                f"{role}_identity": id_
+                for role, id_ in known.items()
+                if id_.startswith(("weights:", f"{models[role]}@"))
             },
             "samples": self.result.samples,
             "sampling": json.dumps(self.drawn),
             **{name: told.get(name) for name in ("grader", "data", "record", "partial")},
-            "graded_with": _compact(told.get("graded_with")),
-            "versions": _compact(told.get("versions")),
+            **{
+                name: ", ".join(f"{key} {each}" for key, each in (told.get(name) or {}).items())
+                for name in ("graded_with", "versions")
+            },
             "config_hash": self.result.config_hash,
             "limited": self.result.limited,
             "lacks": ", ".join(self.result.lacks),
@@ -114,25 +171,21 @@ class Material:
         return {name: str(value) for name, value in found.items() if value not in (None, "")}
 
 
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
 def material_of(result: EvalResult, data_dir: str | None = None) -> Material:
     """Return a result with its responses, where they, their questions and the right answers are at hand."""
     system, record = system_of(result), record_of(result)
-    if not result.shares:
-        why = "lm-eval's metrics judge a problem, so no single response has a verdict to hand on"
-        return Material(result, system, record, why_none=why)
-    if record is None:
-        return Material(result, system, why_none="its record is not at hand")
+    if not result.shares or record is None:
+        theirs = "lm-eval's metrics judge a problem, so no single response has a verdict to hand on"
+        return Material(result, system, record, why_none="its record is not at hand" if result.shares else theirs)
     try:
         benchmark = benchmark_of(record, result.task, data_dir=data_dir)
-        problems: Mapping[str, Problem] = {row["id"]: row for row in benchmark.problems}
     except UserError as error:
         return Material(result, system, record, why_none=f"its questions are not at hand: {error}")
-    if lacking := [key for key in result.problem_ids if key not in problems]:
+    questions = {row["id"]: str(row["problem"]) for row in benchmark.problems}
+    if lacking := [key for key in result.problem_ids if key not in questions]:
         return Material(result, system, record, why_none=f"the question of {lacking[0]} is not at hand")
-    questions = {key: str(problems[key]["problem"]) for key in result.problem_ids}
-    golds = {key: benchmark.golds[key] for key in result.problem_ids}
-    return Material(result, system, record, questions, golds)
-
-
-def _compact(value: Any) -> str | None:
-    return ", ".join(f"{name} {each}" for name, each in value.items()) if isinstance(value, dict) and value else None
+    return Material(result, system, record, questions, benchmark.golds)

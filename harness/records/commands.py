@@ -7,15 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DamagedError, UserError, unknown
-from harness.files import folder_name, write_file
-from harness.grading import Verdict, grader_name
-from harness.records.config import RecordConfig
+from harness.files import write_file
 from harness.records.lock import Lock, check_free
-from harness.records.official import read_official
 from harness.records.record import LOCK, Record
 from harness.records.store import RecordStore
-from harness.records.summary import agreement, counts, scores
-from harness.records.verdicts import OFFICIAL
+from harness.records.summary import counts, scores
 
 FORMATS = ("jsonl", "texts", "summary")
 
@@ -183,52 +179,3 @@ def _remove(path: Path) -> None:
         path.unlink()
     if not any(path.parent.iterdir()):
         path.parent.rmdir()
-
-
-def import_official(
-    store: str | Path,
-    folder: str | Path,
-    *,
-    ids: Sequence[str] | None = None,
-    task: str | None = None,
-    graders: Sequence[str] = ("plain", "robust"),
-) -> dict[str, Any]:
-    """Make a record of the authors' result folder, which is only read, and compare their verdicts with ours.
-
-    The same files give the same record; an interrupted import goes on. Their verdicts are kept as grader `official`;
-    each of `graders` grades the same texts again.
-
-    Returns:
-        The record's name, the counts, their scores, ours, how each grader agrees with them, and remarks.
-
-    Raises:
-        UserError: what `read_official` refuses.
-    """
-    run = read_official(folder, ids, task)
-    graders = [grader_name(grader) for grader in graders]
-    name = folder_name("task", str(task or run.task))
-    config = RecordConfig(kind="imported", source={**run.source, "ids": list(ids) if ids is not None else None})
-    prompts = {row.problem: str(row.prompt) for row in run.rows}
-    with RecordStore(store).open(config, name, prompts, len(run.seeds) * run.per_seed) as record:
-        record.add(*run.rows)
-        record.finish()
-        theirs = [Verdict("correct" if acc else "wrong") for acc in run.accs]
-        record.judge(OFFICIAL, [(row, run.gold[row.problem], one) for row, one in zip(run.rows, theirs, strict=True)])
-        for grader in graders:
-            record.grade(run.gold, grader)
-    return {
-        "record": record.name,
-        "counts": counts(record),
-        "scores": {judge: scores(record, judge) for judge in (OFFICIAL, *graders)},
-        "agreement": {grader: agreement(record, OFFICIAL, grader) for grader in graders},
-        "remarks": _remarks(run.seeds, run.source),
-    }
-
-
-def _remarks(seeds: tuple[int, ...], source: dict[str, Any]) -> list[str]:
-    remarks = []
-    if seeds != tuple(range(8)):
-        remarks.append(f"seeds {', '.join(map(str, seeds))}: the authors' notebook takes seeds 0 to 7 only")
-    if "criterion" not in source:
-        remarks.append("the folder's name does not give the settings, so none are recorded")
-    return remarks

@@ -23,7 +23,7 @@ from harness.evals.result import read_result
 from harness.evals.theirs import _loaded
 from harness.exchange.export import export
 from harness.exchange.imported import import_foreign
-from harness.exchange.target import Target
+from harness.exchange.material import Target
 from harness.records import RecordStore
 from harness.spec import Decoding
 from harness.sweep.base import Places

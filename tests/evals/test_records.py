@@ -235,10 +235,10 @@ def test_what_a_large_limit_left_is_no_part_of_what_a_smaller_one_finished(engin
 
 
 def test_an_imported_run_compares_with_ours(tmp_path):
-    from harness.records.commands import import_official
-    from tests.records.fixture_official import write
+    from harness.exchange.imported import import_foreign
+    from tests.exchange.fixture_official import write
 
-    found = import_official(tmp_path / "store", write(tmp_path))
+    found = import_foreign(tmp_path / "store", [write(tmp_path)])
     for grader in ("official", "plain", "robust-2"):
         [result] = read_results([found["record"]], tmp_path / "store", grader=grader)
         assert result.decoding == Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)

@@ -6,7 +6,7 @@ from harness.evals.from_records import result_of_record
 from harness.exchange.export import export
 from harness.exchange.imported import import_foreign
 from harness.exchange.inspect_log import STOPPED
-from harness.exchange.target import Target
+from harness.exchange.material import Target
 from harness.records import RecordStore
 from tests.exchange.made import HUB, MODES, results
 from tests.exchange.real_inspect import needs_inspect, read_log, run
