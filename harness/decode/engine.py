@@ -6,12 +6,11 @@ from itertools import islice
 from typing import Any, Self
 
 from harness.decode.compat import Checkpoints, check_pair, template_digest
-from harness.decode.expo import decode_with_expo, groups_of_expo
+from harness.decode.expo import check_expo, expo_pair
 from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests
-from harness.decode.power import decode_with_power, is_power
-from harness.decode.progress import Progress
+from harness.decode.power import check_power, power_rollouts
+from harness.decode.progress import Progress, reporting
 from harness.decode.types import Request, Rollout
-from harness.errors import UserError
 from harness.progress import phase
 from harness.spec import EngineSpec, Pair
 
@@ -124,29 +123,37 @@ class Engine(ABC):
         self.context.warn_of_cuts(plans)
         if not self.started:
             self.work = expected_tokens(plans)
-        if not any(map(is_power, plans)):
-            return self._planned(plans, progress)
-        for role in list(self.pair.models)[2:]:
-            raise UserError(f"mode=power is refused with {self.pair.named(role)}; accepted: a pair without one")
-
-        def draw(parts: list[Plan]) -> Iterator[Rollout]:
-            self.start()
-            return self.decode(parts, False)
-
-        return decode_with_power(plans, progress, self._planned, draw, self.tokenizer)
-
-    def _planned(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
-        """Yield the rollouts of plans of other modes than `power`."""
-        if self.pair.single or not groups_of_expo(plans):
+        apart: dict[str, list[Plan]] = {"": [], "expo": [], "power": []}
+        for plan in plans:
+            mode = plan.request.decoding.mode
+            apart["" if mode not in apart or (mode == "expo" and self.pair.single) else mode].append(plan)
+        if apart["expo"]:
+            check_expo(self.pair)
+        check_power(apart["power"], self.pair)
+        if not (apart["expo"] or apart["power"]):
             self.start()
             return self.decode(plans, progress)
+        return self._in_turn(apart, progress)
+
+    def _in_turn(self, apart: dict[str, list[Plan]], progress: bool | Progress) -> Iterator[Rollout]:
+        """Yield the rollouts of plans by what they need: these models, then extrapolated weights, then chains."""
         settings = self.spec.replace(dtype=self.dtype, max_model_len=self.max_model_len)
 
-        def decode(own: list[Plan], bar: Progress) -> Iterator[Rollout]:
+        def decode(parts: list[Plan], bar: bool | Progress = False) -> Iterator[Rollout]:
             self.start()
-            return self.decode(own, bar)
+            return self.decode(parts, bar)
 
-        return decode_with_expo(self, plans, progress, decode, lambda pair: type(self)(pair, settings))
+        with reporting(progress, sum(map(len, apart.values()))) as bar:
+            if apart[""]:
+                yield from decode(apart[""], bar)
+            for gamma in dict.fromkeys(plan.request.decoding.gamma for plan in apart["expo"]):
+                requests = [plan.request for plan in apart["expo"] if plan.request.decoding.gamma == gamma]
+                self.close()  # another model takes the place of these
+                with expo_pair(self.pair, gamma, self.eos_token_ids) as pair, type(self)(pair, settings) as other:
+                    yield from other.generate(requests, progress=bar)
+            for done in power_rollouts(apart["power"], decode, self.tokenizer):
+                bar.finished(done)
+                yield done
 
     @property
     def eos_token_ids(self) -> frozenset[int]:

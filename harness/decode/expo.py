@@ -7,59 +7,13 @@ temporary folder (TMPDIR says where; it is as large as RL's) and gone when its e
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from harness.decode.plan import Plan
-from harness.decode.progress import Progress, reporting
-from harness.decode.types import Rollout
 from harness.decode.weights import INDEX, tensor_files, tensor_shapes
 from harness.errors import UserError
 from harness.spec import Pair
-
-
-def groups_of_expo(plans: Sequence[Plan]) -> dict[float, list[Plan]]:
-    """Group the plans of `mode=expo` by gamma: each gamma is a model of its own."""
-    found: dict[float, list[Plan]] = {}
-    for plan in plans:
-        if plan.request.decoding.mode == "expo":
-            found.setdefault(plan.request.decoding.gamma, []).append(plan)
-    return found
-
-
-def decode_with_expo(
-    engine: Any,
-    plans: list[Plan],
-    progress: bool | Progress,
-    decode: Callable[[list[Plan], Progress], Iterator[Rollout]],
-    reopen: Callable[[Pair], Any],
-) -> Iterator[Rollout]:
-    """Yield the rollouts of plans of which some have `mode=expo`: those come last, one gamma after the other.
-
-    Args:
-        engine: of both models, with its `pair` and `eos_token_ids`; closed before another model takes its place, and
-            left closed.
-        decode: how it decodes the plans that need both.
-        reopen: makes the engine of an extrapolated model.
-
-    Raises:
-        UserError: the checkpoints cannot be combined; at once, before anything is decoded.
-    """
-    check_expo(engine.pair)
-
-    def rollouts() -> Iterator[Rollout]:
-        with reporting(progress, len(plans)) as bar:
-            if own := [plan for plan in plans if plan.request.decoding.mode != "expo"]:
-                yield from decode(own, bar)
-            for gamma, group in groups_of_expo(plans).items():
-                engine.close()
-                ends = engine.eos_token_ids
-                with expo_pair(engine.pair, gamma, ends) as pair, reopen(pair) as other:
-                    yield from other.generate([plan.request for plan in group], progress=bar)
-
-    return rollouts()
 
 
 @contextmanager

@@ -26,52 +26,28 @@ import numpy as np
 import torch
 
 from harness.decode.plan import Plan, rollout
-from harness.decode.progress import Progress, reporting
 from harness.decode.types import Request, Rollout
 from harness.errors import UserError
 from harness.policy.noise import ACCEPT, PLACE, move_key, uniform
 from harness.policy.truncations import WHOLE
-from harness.spec import Decoding, Sampling
+from harness.spec import Decoding, Pair, Sampling
 from harness.spec.decoding import Power
 
 Decode = Callable[[list[Plan]], Iterator[Rollout]]
 
 
-def is_power(plan: Plan) -> bool:
-    """Tell whether a plan is one of `mode=power`."""
-    return plan.request.decoding.mode == "power"
-
-
-def decode_with_power(
-    plans: Sequence[Plan],
-    progress: bool | Progress,
-    others: Callable[[list[Plan], Progress], Iterator[Rollout]],
-    decode: Decode,
-    tokenizer: Any,
-) -> Iterator[Rollout]:
-    """Yield the rollouts of plans of which some have `mode=power`: those come last.
-
-    Args:
-        others: decodes the plans of other modes.
-        decode: decodes plans as they are, on weights that it loads if they are not.
+def check_power(plans: Sequence[Plan], pair: Pair) -> None:
+    """Refuse what plans of `mode=power` cannot have.
 
     Raises:
-        UserError: a request wants stop strings or a trace with `mode=power`; at once, before anything is decoded.
+        UserError: stop strings, a trace, or a pair with a third model.
     """
-    for plan in filter(is_power, plans):
+    for plan in plans:
         for name in ("stop", "trace"):
             if (value := getattr(plan.request, name)) not in ((), None):
                 raise UserError(f"{name}={value!r} is refused with mode=power; accepted: none")
-
-    def rollouts() -> Iterator[Rollout]:
-        with reporting(progress, len(plans)) as bar:
-            if rest := [plan for plan in plans if not is_power(plan)]:
-                yield from others(rest, bar)
-            for done in power_rollouts([plan for plan in plans if is_power(plan)], decode, tokenizer):
-                bar.finished(done)
-                yield done
-
-    return rollouts()
+        for role in list(pair.models)[2:]:
+            raise UserError(f"mode=power is refused with {pair.named(role)}; accepted: a pair without one")
 
 
 def power_rollouts(plans: Sequence[Plan], decode: Decode, tokenizer: Any) -> Iterator[Rollout]:

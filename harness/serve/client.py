@@ -16,6 +16,7 @@ from vllm import RequestOutput, SamplingParams
 from vllm.exceptions import GenerationError, RetryableRequestError
 from vllm.logprobs import Logprob
 from vllm.tokenizers.detokenizer_utils import convert_ids_list_to_tokens
+from vllm.utils.async_utils import merge_async_iterators
 
 from harness.decode.trace import MAX_TOP, Trace, columns
 from harness.decode.types import Plan, Request
@@ -28,6 +29,12 @@ from harness.serve.engine import ServedPair
 
 ASKED = "rlvr_asked"  # where a handler leaves what was asked, in SamplingParams.extra_args
 LEAST = -9999.0  # what stands for a log-probability that is not known: OpenAI's number for it
+# What a request's settings may have that vLLM would draw by: what is asked of a pair is in `extra_args`.
+_PLAIN = SamplingParams()
+READ = {
+    "n", "max_tokens", "logprobs", "flat_logprobs", "detokenize", "output_kind", "stream_interval", "extra_args",
+    "skip_clone", "output_text_buffer_length", *(name for name in SamplingParams.__struct_fields__ if name[0] == "_"),
+}  # fmt: skip
 LAST_WORDS = 5.0  # seconds that clients have to take the answer that their request was ended
 ENDED = "the server is ending, and its time for running requests is over; nothing of this response is kept"
 
@@ -82,6 +89,10 @@ class PairClient:
             raise RetryableRequestError(ENDED)
         if not isinstance(asked, Asked):
             raise UserError("this path is not served; accepted: /v1/chat/completions and /v1/completions")
+        for name in set(SamplingParams.__struct_fields__) - READ:
+            value = getattr(sampling_params, name)
+            if value != getattr(_PLAIN, name) and value not in ([], {}):
+                raise UserError(f"{name}={value!r} is refused by a pair; accepted: leave it out")
         token_ids = tuple(prompt["prompt_token_ids"])
         plans = self.plans(asked, token_ids)
         params = [self.pair.sampling_params(plan, sampling_params.output_kind) for plan in plans]
@@ -115,39 +126,15 @@ class PairClient:
         A caller that wants final outputs only gets one, with all of them.
         """
         final_only = params[0].output_kind.name == "FINAL_ONLY"
-        if len(plans) == 1:
-            async for output in self._one(0, plans[0], params[0], request_id):
-                yield output
-            return
-        outputs: asyncio.Queue[RequestOutput | BaseException | None] = asyncio.Queue()
-
-        async def follow(index: int) -> None:
-            try:
-                async for output in self._one(index, plans[index], params[index], request_id):
-                    outputs.put_nowait(output)
-            except Exception as error:
-                outputs.put_nowait(error)
-            finally:
-                outputs.put_nowait(None)
-
-        tasks = [asyncio.create_task(follow(index)) for index in range(len(plans))]
+        parts = [self._one(i, plan, each, request_id) for i, (plan, each) in enumerate(zip(plans, params, strict=True))]
         left, done = len(plans), []
-        try:
-            while left:
-                output = await outputs.get()
-                if isinstance(output, BaseException):
-                    raise output
-                if output is None:
-                    left -= 1
-                elif final_only:
-                    done.append(output)
-                else:
-                    output.finished = output.finished and left == 1
-                    yield output
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        async for _, output in merge_async_iterators(*parts):
+            left -= output.finished
+            if final_only:
+                done.append(output)
+                continue
+            output.finished = output.finished and not left
+            yield output
         if final_only:
             done.sort(key=lambda each: each.outputs[0].index)
             done[0].outputs = [each.outputs[0] for each in done]

@@ -17,59 +17,30 @@ from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
 from vllm.entrypoints.serve.exception_handling.error_response import create_error_response
 
 from harness.errors import UserError, unknown
-from harness.serve.asked import FIELDS, SAMPLING, Asked, Desk
+from harness.serve.asked import FIELDS, Asked, Desk
 from harness.serve.client import ASKED, TokenFacts
 
 EXTENSION = "rlvr"  # the field of an answer that has what OpenAI's has no field for
-# Fields that are read, or that change no token and so may be ignored.
-READ = {
-    "model", "messages", "prompt", "stream", "stream_options", "n", "stop", "logprobs", "top_logprobs", "max_tokens",
-    "max_completion_tokens", "vllm_xargs", "add_generation_prompt", "continue_final_message", "add_special_tokens",
-    "return_token_ids", "return_tokens_as_token_ids", "request_id", "user", "store", "metadata", "service_tier",
-    "safety_identifier", "prompt_cache_key", "parallel_tool_calls", "include_reasoning", "stream_interval",
-}  # fmt: skip
-# Values of other fields that ask for nothing.
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "repetition_penalty": (1,), "length_penalty": (1,), "top_k": (-1,), "best_of": (1,), "skip_special_tokens": (True,),
-    "spaces_between_special_tokens": (True,), "tool_choice": ("none", "auto"), "truncate_prompt_tokens": (-1,),
-    "response_format": ({"type": "text"},),
-}  # fmt: skip
 
 
 def given_fields(request: Any) -> dict[str, Any]:
-    """Return which of FIELDS a request gives, in itself or in `vllm_xargs`.
+    """Return which of FIELDS a request gives, in itself or in `vllm_xargs`; other fields of OpenAI's are vLLM's.
 
     Raises:
-        UserError: a field is not known, is given twice, or asks for what a pair cannot do.
+        UserError: a field is not known, or is given twice.
     """
     given: dict[str, Any] = {}
-    for name in sorted(request.model_fields_set):
-        value = getattr(request, name)
-        if (name in SAMPLING and name != "max_tokens") or (name in FIELDS and name not in type(request).model_fields):
-            given |= {} if value is None else {name: value}
-        elif name not in READ and not _neutral(request, name, value):
-            raise UserError(f"{name}={_plain(value)!r} is refused by a pair; accepted: leave it out")
-    for name in ("max_tokens", "max_completion_tokens"):
-        if name in request.model_fields_set and (value := getattr(request, name)) is not None:
-            given["max_tokens"] = value
+    for name in sorted(request.model_fields_set):  # max_completion_tokens comes before max_tokens, and counts
+        value, called = getattr(request, name), "max_tokens" if name == "max_completion_tokens" else name
+        if called in FIELDS:
+            given |= {} if value is None or called in given else {called: value}
+        elif name not in type(request).model_fields:
+            raise unknown("field", name, sorted({*FIELDS, *type(request).model_fields}))
     for name, value in (request.vllm_xargs or {}).items():
         if name in given:
             raise UserError(f"{name} is given twice, in the request and in vllm_xargs; give it once")
         given[name] = value
     return given
-
-
-def _neutral(request: Any, name: str, value: Any) -> bool:
-    """Tell whether a field's value asks for nothing; one that nobody knows never does."""
-    if name not in type(request).model_fields:
-        raise unknown("field", name, sorted({*FIELDS, *READ}))
-    value = _plain(value)
-    field = type(request).model_fields[name]
-    return value in (None, False, 0, "", [], {}) or value in NEUTRAL.get(name, ()) or value == field.default
-
-
-def _plain(value: Any) -> Any:
-    return value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
 
 
 async def misread(_: Any, error: Any) -> Any:
@@ -116,8 +87,9 @@ def _read(desk: Desk, request: Any, top: int | None) -> Asked:
     # From here on vLLM's handler is told nothing of it but what shapes the answer.
     request.model, request.vllm_xargs = desk.name, {ASKED: asked}
     request.max_tokens = 1  # what is left of the context decides, as offline; here a placeholder for vLLM's checks
-    for name in ("temperature", "top_p", "seed", "stop"):
-        setattr(request, name, [] if name == "stop" else None)
+    request.stop = []
+    for name in {*FIELDS} & type(request).model_fields.keys() - {"max_tokens"}:
+        setattr(request, name, None)
     return asked
 
 

@@ -306,6 +306,6 @@ def test_the_command_takes_a_pair_that_a_converter_has_rewritten(tmp_path, monke
         assert not ended.value.code, capsys.readouterr().err
         [file] = out.glob("tiny_easy-*.json")
         result = json.loads(file.read_text())
-        found.append((result["n_tokens"], result["correct"], result["n_changed"]))
+        found.append((result["n_tokens"], result["values"]["correct"], result["n_changed"]))
     assert not warned  # equal in single precision
     assert found[0] == found[1]

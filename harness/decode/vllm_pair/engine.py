@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 from harness.decode.compat import ties_head
-from harness.decode.expo import groups_of_expo
 from harness.decode.plan import Plan, broken_logits, plan_requests, rollout
-from harness.decode.power import is_power
 from harness.decode.precision import exact_float32
 from harness.decode.progress import Progress, reporting
 from harness.decode.trace import MAX_TOP, columns
@@ -279,10 +277,8 @@ class VllmPair(TestedPair):
 
     def _plan(self, request: Request) -> Plan:
         plan = plan_requests([request], self.checkpoints)[0]
-        if groups_of_expo([plan]) and not self.pair.single:
-            raise UserError("mode=expo is refused among requests that keep coming; accepted: generate")
-        if is_power(plan):
-            raise UserError("mode=power is refused among requests that keep coming; accepted: generate")
+        if (mode := request.decoding.mode) == "power" or (mode == "expo" and not self.pair.single):
+            raise UserError(f"mode={mode} is refused among requests that keep coming; accepted: generate")
         return plan
 
     def _generate(self, waiting: Iterator[Plan], total: int, progress: bool | Progress) -> Iterator[Rollout]:
