@@ -38,7 +38,7 @@ from harness.progress import phase, told
 from harness.spec import EngineSpec, Pair
 
 CPU_KV_CACHE_GIB = 2.0
-COMPILED_FROM = 300_000  # tokens that take as long eagerly as compiled, on a CPU (docs/performance.md)
+COMPILED_FROM = 300_000  # tokens that take as long eagerly as compiled, on a CPU (reports/performance.md)
 # On a CPU vLLM gives a core in a process of its own a worker in yet another one, and each of the two spins while the
 # other one works, which costs as much processor time again as half of the decoding. This core computes by itself.
 ALONE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
