@@ -133,7 +133,7 @@ def test_a_result_is_whole_or_absent_and_its_name_leads_nowhere_else(tmp_path):
 
 # Where something else than `write_file` may write: into folders of its own that are gone afterwards, and logs.
 ELSEWHERE = {
-    "decode/expo.py", "decode/vllm_pair/start.py", "sweep/run.py", "tracking/artifacts.py", "train/folder.py",
+    "decode/expo.py", "decode/vllm_pair/start.py", "sweep/run.py", "tracking/log.py", "train/folder.py",
     "train/verl/keeper.py",
 }  # fmt: skip
 

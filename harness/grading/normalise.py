@@ -45,6 +45,7 @@ _LEAD = re.compile(
     r"\s*(?:\\text\s*\{([A-Za-z', ]{1,120}:?)\s*\}|([A-Za-z][A-Za-z', ]{0,120}?"
     r"(?:(?<![A-Za-z])(?:is|are|be|equals|about|approximately)\s*:?|to\s*:?|:))(?=[\s$\d\\+(-]))\s*"
 )
+_SAID = re.compile(r"\\text\s*\{\s*([A-Za-z][^{}\\]*\d)\.?\s*\}")
 _COPULA = ("is", "are", "be", "equals", "to", "about", "approximately")
 # A sentence before the answer is dropped if each of its words is one of these or a single letter: what is not known may
 # deny the answer or change its value ("x cannot be", "half of it is", "the answer exceeds").
@@ -147,7 +148,8 @@ def normalise(text: str) -> str:
         text = _undress(_strip_tail(text))
         if label := _label(text):
             text = text[label.end() :] or label_letter(label)
-        text = _without_lead(text)
+        said = _SAID.fullmatch(text)  # \text{The answer is 204}
+        text = _without_lead(said[1]) if said and _without_lead(said[1]) != said[1] else _without_lead(text)
         if text == before:
             break
     if measure := _MEASURE.fullmatch(text):

@@ -14,7 +14,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 
 from harness.grading.units import read_tail
 
-TOLERANCE = Decimal("1e-9")  # relative; only where a decimal point is involved
+TOLERANCE = Decimal("1e-12")  # relative: what a float's rounding spoils; only where a decimal point is involved
 SIGNIFICANT = 6  # digits a decimal needs to stand for a fraction that has no finite decimal (what math-verify asks for)
 
 _EXACT = Context(prec=1000, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -30,6 +30,12 @@ _NUMBER = re.compile(
 )
 _MIXED = re.compile(
     r"([+-]?)\s*(\d{1,9})\s*(?:\\frac\s*\{\s*(\d{1,9})\s*\}\s*\{\s*(\d{1,9})\s*\}|(?<=\s)(\d{1,9})\s*/\s*(\d{1,9}))(?![.\d])"
+)
+_WORD = re.compile(r"(?:\\(?:text|mathrm)\s*\{)?\s*([A-Za-z]+)\s*\}?")
+_WORDS = re.findall(
+    "[a-z]+",
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty",
 )
 _REPEATING = re.compile(r"([+-]?)\s*(\d{0,30})\.(\d{0,30})\\(?:overline|bar|dot)\s*\{?(\d{1,30})\}?")
 
@@ -68,6 +74,8 @@ class Number:
 
 def read_number(text: str, *, bare_units: bool = True) -> Number | None:
     """Read the number a normalised text is, with its percent sign or unit; None where it is anything else."""
+    if (word := _WORD.fullmatch(text)) and word[1].lower() in _WORDS:
+        return Number(Decimal(_WORDS.index(word[1].lower())))
     if match := _REPEATING.match(text):
         sign, whole, once, again = match.groups()
         top = int(sign + (whole + once + again)) - int(sign + (whole + once or "0"))

@@ -13,7 +13,17 @@ from harness.grading.formulas import APPROXIMATELY
 from harness.grading.normalise import choice, normalise, squeeze
 from harness.grading.numbers import equal, read_number
 from harness.grading.pool import verify_many
-from harness.grading.structure import APPROXIMATE, Parts, is_name, named_values, parts, sides, split, unwrap
+from harness.grading.structure import (
+    APPROXIMATE,
+    Parts,
+    interval_of,
+    is_name,
+    named_values,
+    parts,
+    sides,
+    split,
+    unwrap,
+)
 from harness.grading.units import read_tail
 from harness.grading.words import are_words, same_words
 
@@ -25,7 +35,8 @@ _SEVERAL = re.compile(  # what may stand for several values, or for an interval
     r"[<>]|\\(?:pm|mp|[lg]eq?(?:slant)?|neq?|in|c[au]p|setminus|math[a-z]+|begin|text|emptyset|varnothing)(?![A-Za-z])"
 )
 _LAST_WORDS = re.compile(r"(?:\\(?:text|mathrm)\s*\{[^{}]*\}|\^\{\\circ\})\s*(?:\^\s*\{?-?\d\}?)?\s*\Z")
-_ORDER = re.compile(r"\\(?:neq|[lg]eq?(?:q|slant|qslant)?)(?![A-Za-z])|[<>]")
+_DOTS = re.compile(r"\\[lc]?dots(?![A-Za-z])")
+_DEGREES = re.compile(r"(-?\d+(?:\.\d+)?|-?\\frac\s*\{\d+\}\s*\{\d+\})\s*\^\{\\circ\}")
 
 Ask = Callable[[str, str], str]
 Item = tuple[tuple[str, ...], str]  # what is right, any of it, and an answer
@@ -91,15 +102,14 @@ def decide(gold: str, answer: str, ask: Ask) -> tuple[str, str]:
     g = read_number(gold, bare_units=False)
     a = read_number(answer, bare_units=g is not None)
     if g and a:
-        return "numbers", "correct" if equal(g, a) else "wrong"
+        bare = answer.endswith("'") and not g.unit  # 5' is a derivative, or five of something that the gold is not
+        return "numbers", "correct" if equal(g, a) and not bare else "wrong"
     if same_words(gold, answer):
         return "words", "correct"
     if are_words(gold) and are_words(answer):
         return "words", "wrong"  # other words, never a product of their letters
     if split(gold, APPROXIMATE)[1:] or split(answer, APPROXIMATE)[1:]:
         return r"\approx", _compare_approximations(gold, answer, ask)
-    if g and _ORDER.search(answer):  # x \neq 5
-        return "a number, and an inequality", "wrong"
     if (kind := _compare_by_name(gold, answer, ask)) is not None:
         return "values by name", kind
     gold_parts, answer_parts = (None if _ends_in_thousands(text) else parts(text) for text in (gold, answer))
@@ -107,6 +117,10 @@ def decide(gold: str, answer: str, ask: Ask) -> tuple[str, str]:
         gold_parts = None
     if a and not gold_parts:
         answer_parts = None
+    gold_parts = gold_parts or (interval_of(gold) if answer_parts and answer_parts.kind == "brackets" else None)
+    answer_parts = answer_parts or (interval_of(answer) if gold_parts and gold_parts.kind == "brackets" else None)
+    if g and answer_parts and (total := _sum_of_named(answer_parts)):
+        return "values by name", compare(gold, total, ask)
     if gold_parts and answer_parts:
         return f"structures: {gold_parts.kind}", _compare_parts(gold, answer, gold_parts, answer_parts, ask)
     if several := gold_parts or answer_parts:
@@ -117,14 +131,18 @@ def decide(gold: str, answer: str, ask: Ask) -> tuple[str, str]:
         return decide(gold_sides[0], answer_sides[0], ask)  # \approx 204
     if len(gold_sides) > 1 or len(answer_sides) > 1:
         return "equations", _compare_equations(gold, answer, gold_sides, answer_sides, ask)
+    if (
+        (g is None) != (a is None) and "°^1" in [one.unit for one in (g, a) if one] and r"\pi" in gold + answer
+    ):  # 30 degrees are \pi / 6
+        return "degrees and radians", ask(*(_DEGREES.sub(r"(\1 \\pi / 180)", text) for text in (gold, answer)))
+    if g and _DOTS.search(answer):
+        return "a number, and dots", "wrong"
     if a and not g and _SYMBOL.search(gold):
         return "a number, and a letter", "wrong"  # \frac{37}{4} m is not 37/4: in a gold, a bare letter is a symbol
     (gold_value, gold_unit), (value, unit) = _without_unit(gold), _without_unit(answer)
     if gold_unit or unit:  # \sqrt{16}\text{ cm} against 4
         same = not (gold_unit and unit) or gold_unit == unit
         return "formulas with units", compare(gold_value, value, ask) if same else "wrong"
-    if g and _WORD_COMMAND.search(answer):  # 5\text{ or more} is not 5
-        return "a number, and words", "wrong"
     return "formulas", ask(gold, answer)
 
 
@@ -165,8 +183,6 @@ def _compare_in_bases(gold: str, answer: str) -> str | None:
         found.append((match[1].lstrip("0"), base) if match else (text.strip(), ""))
     (digits, base), (others, other) = found
     if not base and other in ("", "10"):
-        return None
-    if base == "10" and not other:
         return None
     if not re.match("[0-9]", gold.lstrip("( ")) or not base:  # x_1 is a name
         return "wrong" if other and re.fullmatch(r"[\d.,]+", gold) else None
@@ -254,8 +270,6 @@ def _compare_parts(gold: str, answer: str, g: Parts, a: Parts, ask: Ask) -> str:
         if {g.kind, a.kind} & {"set", "union"} or not _ends_agree(g.ends, a.ends):
             return "wrong"
         return _in_order(g.items, a.items, ask)
-    if "union" in (g.kind, a.kind) and g.kind != a.kind:
-        return ask(gold, answer)
     if "set" in (g.kind, a.kind):  # a set is no element that is not one
         apart = [[[x for x in each.items if _is_set(x) is inner] for inner in (True, False)] for each in (g, a)]
         return _all([_in_any_order(these, those, ask) for these, those in zip(*apart, strict=True)])
@@ -304,6 +318,19 @@ def _all(kinds: Sequence[str], found: str = "correct") -> str:
     return next((kind for kind in (_PENDING, "timed_out", "grader_error", "too_large") if kind in kinds), found)
 
 
+_LETTER = re.compile(r"(?<![\\A-Za-z])[A-Za-z]")
+
+
+def _sum_of_named(answer: Parts) -> str | None:
+    """Return what the last of several equations says of a sum of letters that the others have, `m + n = 25`."""
+    pairs = [sides(item) for item in answer.items]
+    if answer.kind != "list" or len(pairs) < 2 or not all(len(pair) == 2 for pair in pairs) or is_name(pairs[-1][0]):
+        return None
+    known = {letter for pair in pairs[:-1] for letter in _LETTER.findall(pair[0])}
+    asked = {*_LETTER.findall(pairs[-1][0])}
+    return pairs[-1][1] if asked and asked <= known else None
+
+
 def _letters(sides: Sequence[str]) -> bool:
     return re.search("[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", "".join(sides))) is not None
 
@@ -311,8 +338,6 @@ def _letters(sides: Sequence[str]) -> bool:
 def _compare_equations(gold: str, answer: str, g: tuple[str, ...], a: tuple[str, ...], ask: Ask) -> str:
     """Compare equations: a name on the left is not part of the answer, and of a chain the last side counts."""
     named = all(is_name(side) for side in g[:-1])
-    if len(a) == 2 and is_name(a[1]) and not is_name(a[0]) and not is_name(g[-1]):  # 5 = x
-        a = a[::-1]
     for both in (g, a):
         numeric = len(g) != len(a) and len(both) > 1 and not _letters(both[:-1]) and _letters(both[-1:])
         if numeric and not (both is a and is_name(a[-1])):
@@ -323,12 +348,18 @@ def _compare_equations(gold: str, answer: str, g: tuple[str, ...], a: tuple[str,
         zero = (value := read_number(a[-1])) is not None and value.top == 0
         if zero and _letters(a[:-1]) and not all(is_name(side) for side in a[:-1]):
             return "wrong"  # y' + y = 0 is an equation, and m + n = 204 an answer
-        return compare(gold, a[-1], ask)
+        if any(
+            len({*_LETTER.findall(side)}) == 1 and re.search(r"(?<![_^{])\d", side)
+            for side in a[:-1]
+            if not is_name(side)
+        ):
+            return "wrong"  # 2x = 5 asks for x
+        exact = () if r"\equiv" in answer else a[:-1]
+        numeric = [compare(side, a[-1], ask) for side in exact if not _letters((side,))]  # 1 = 5
+        return _all([compare(gold, a[-1], ask), *numeric])
     left, other, numbers = squeeze(g[0]), squeeze(a[0]), read_number(g[-1]) and read_number(a[-1])
     if named and left == other:
         return compare(g[-1], a[-1], ask)
     if named and numbers and is_name(a[0]):
         return "wrong"  # x = 5 is not y = 5
-    if named and numbers and left not in other:  # m + n = 204 against x = 204, but not 2x = 5 against x = 5
-        return compare(g[-1], a[-1], ask)
     return ask(gold, answer)  # x = 5 is x - 5 = 0

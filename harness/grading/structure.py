@@ -36,6 +36,8 @@ _SYSTEM = re.compile(
     r"\\end\s*\{(?P=env)\}",
     re.DOTALL,
 )
+_BELOW = ("<", r"\leq")
+_INTERVAL = re.compile(r"([^<>=]+?)\s*(<|>|\\[lg]eq(?![A-Za-z]))\s*[A-Za-z]\s*(<|>|\\[lg]eq(?![A-Za-z]))([^<>=]+)")
 _TERM = re.compile(r"\s*(?=[+-])")
 _ROW_BREAK, _CELL_BREAK = re.compile(r"\s*\\\\\s*"), re.compile(r"\s*&\s*")
 _PLUS_MINUS = re.compile(r"\\(pm|mp)(?![A-Za-z])\s*")
@@ -99,6 +101,17 @@ def parts(text: str) -> Parts | None:
         return Parts("brackets", tuple(ratio), ":")
     values = _both_signs([text])
     return Parts("list", values) if len(values) > 1 else None
+
+
+def interval_of(text: str) -> Parts | None:
+    """Return `0 < x \\leq 1` as the interval that it is, `(0, 1]`; None where it is none."""
+    match = _INTERVAL.fullmatch(text)
+    if match is None or (match[2] in _BELOW) != (match[3] in _BELOW):
+        return None
+    low, high = (1, 4) if match[2] in _BELOW else (4, 1)
+    strict = {1: match[2] in "<>", 4: match[3] in "<>"}
+    ends = ("(" if strict[low] else "[") + (")" if strict[high] else "]")
+    return Parts("brackets", (match[low].strip(), match[high].strip()), ends)
 
 
 def _both_signs(items: Sequence[str]) -> tuple[str, ...]:

@@ -1,10 +1,8 @@
 """MLflow beside the work: finished results become runs in a sqlite file or on a server; results never depend on it."""
 
 from harness.tracking.describe import metrics_of, params_of
-from harness.tracking.log import log_result
-from harness.tracking.query import result_of_run
+from harness.tracking.log import SyncReport, log_result, result_of_run, sync
 from harness.tracking.store import resolve_store, tracking_place
-from harness.tracking.sync import SyncReport, sync
 from harness.tracking.training import Training
 from harness.tracking.views import Links, comparison_link, run_links
 

@@ -4,7 +4,6 @@ import math
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 from harness.evals.result import EvalResult
 from harness.spec.pair import model_name
@@ -13,6 +12,7 @@ from harness.text import visible
 DESCRIPTION = "mlflow.note.content"  # MLflow shows this tag, as Markdown, at the top of a run's page
 COLOUR = "mlflow.runColor"  # of a run in MLflow's charts; by default one drawn from its id
 _LONGEST_PARAM, _LONGEST_TAG = 6000, 8000  # characters, MLflow's limits
+_COLOURS = {"base": "#8c8c8c", "rl": "#000000", "replace": "#1f77b4", "expo": "#8a5cc2", "power": "#2ca02c"}
 
 
 def run_name(result: EvalResult) -> str:
@@ -20,23 +20,15 @@ def run_name(result: EvalResult) -> str:
 
     A partial result is marked before all else.
     """
-    decoding = result.decoding
-    words = [decoding.label()]
+    decoding, extra = result.decoding, result.decoding.mode == "extrapolate"
+    words = ["part" if result.partial else "", "" if decoding.gated else decoding.label()]
     if decoding.gated:
-        words = [] if decoding.tau is None else [f"τ{decoding.tau:g}"]
-        if decoding.mode == "extrapolate":
-            words.append(f"γ{decoding.gamma:g}")
-        if decoding.criterion == "delta_logp":
-            words.append("extra" if decoding.mode == "extrapolate" else "replace")
-        else:
-            words.append(decoding.criterion)  # the mode can be told by γ
-        if decoding.primary == "rl":
-            words.append("on rl")
-    if result.partial:
-        words.insert(0, "part")
-    if result.sampling.seed and "seed" not in result.lacks:
-        words.append(f"seed {result.sampling.seed}")
-    return " ".join(words)
+        words += ["" if decoding.tau is None else f"τ{decoding.tau:g}", f"γ{decoding.gamma:g}" if extra else ""]
+        # of other criteria the mode can be told by γ
+        words.append(("extra" if extra else "replace") if decoding.criterion == "delta_logp" else decoding.criterion)
+        words.append("on rl" if decoding.primary == "rl" else "")
+    words.append(f"seed {result.sampling.seed}" if result.sampling.seed and "seed" not in result.lacks else "")
+    return " ".join(filter(None, words))
 
 
 def metrics_of(result: EvalResult) -> dict[str, float]:
@@ -45,14 +37,11 @@ def metrics_of(result: EvalResult) -> dict[str, float]:
     A metric without meaning is left out: an error bar from one problem, and what was replaced in the RL model alone
     (of the base model alone it is 0, where τ goes to −∞). What lm-eval computed of other tasks is kept in its units.
     """
-    theirs = result.scores or {}
-    values = {name: round(value, 6) for name, value in theirs.items()}
+    values = {name: round(value, 6) for name, value in (result.scores or {}).items()}
+    unchanged = ("replacement", "changed") if result.decoding.mode in ("rl", "expo", "power") else ()
     for name, value in result.metrics().items():
-        if not math.isfinite(value) or (
-            result.decoding.mode in ("rl", "expo", "power") and name.startswith(("replacement", "changed"))
-        ):
-            continue
-        values[name.replace("@", "_at_")] = round(value, 1) if name == "mean_tokens" else round(100 * value, 2)
+        if math.isfinite(value) and not name.startswith(unchanged):
+            values[name.replace("@", "_at_")] = round(value, 1) if name == "mean_tokens" else round(100 * value, 2)
     if result.seconds:
         values["tokens_per_second"] = round(float(result.n_tokens.sum()) / result.seconds, 1)
     return {re.sub(r"[^\w./ :-]", "_", name): value for name, value in values.items()}
@@ -62,11 +51,12 @@ def params_of(result: EvalResult) -> dict[str, str]:
     """Return what was run, as flat parameters; τ, γ and the criterion only where a criterion was asked."""
     decoding = result.decoding
     gate = {name: getattr(decoding, name) for name in ("primary", "criterion", "tau", "gamma")}
+    pair, source = result.engine.get("pair") or {}, result.provenance.get("source") or {}
     values = {
         "task": result.task,
         "mode": decoding.mode,
         **(gate if decoding.gated else {}),
-        **{f"{key}_model" if key in ("base", "rl") else key: value for key, value in _pair(result).items()},
+        **{f"{key}_model" if key in ("base", "rl") else key: value for key, value in pair.items()},
         "temperature": result.sampling.temperature,
         **result.sampling.truncation.model_dump(),
         **{name: getattr(decoding, name) for name in ("power", "block", "moves") if decoding.mode == "power"},
@@ -78,8 +68,7 @@ def params_of(result: EvalResult) -> dict[str, str]:
         "chat": result.provenance.get("chat"),
         "grader": result.provenance.get("grader"),
     }
-    if isinstance(source := result.provenance.get("source"), dict):
-        values |= {"imported": str(source.get("format") or "official")}
+    values |= {"imported": source.get("format") or ("official" if source else None)}
     values |= {"lacks": ", ".join(result.lacks) or None}
     told = {name: value for name, value in values.items() if value is not None and name not in result.lacks}
     return {name: visible(value, _LONGEST_PARAM) for name, value in told.items()}
@@ -105,16 +94,14 @@ def tags_of(result: EvalResult) -> dict[str, str]:
 def pair_title(result: EvalResult) -> str:
     """Write `Qwen2.5-32B → DAPO-Qwen-32B`; of two directories side by side also where: `tiny/weights: base → rl`.
 
-    A third model, which the change is carried over to, stands behind it.
+    A third model, which the change is carried over to, stands behind it. Empty where the pair is not told.
     """
-    pair = _pair(result)
-    base, rl = (Path(str(pair.get(key, ""))) for key in ("base", "rl"))
-    if not base.name or not rl.name:
-        return str(pair.get("pair", ""))
-    on = "".join(f", on {model_name(name)}" for role, name in result.models.items() if role not in ("base", "rl"))
-    if base.is_absolute() and base.parent == rl.parent:
+    models = result.models
+    base, rl = (Path(models.pop(role, "")) for role in ("base", "rl"))
+    on = "".join(f", on {model_name(name)}" for name in models.values())
+    if base.name and base.is_absolute() and base.parent == rl.parent:
         return f"{'/'.join(base.parent.parts[-2:])}: {base.name} → {rl.name}{on}"
-    return f"{model_name(str(base))} → {model_name(str(rl))}{on}"
+    return f"{model_name(str(base))} → {model_name(str(rl))}{on}" if base.name and rl.name else ""
 
 
 def colour(result: EvalResult) -> str:
@@ -123,76 +110,43 @@ def colour(result: EvalResult) -> str:
     Grey is base, black RL, blue replacement, orange (γ = 0) to dark red extrapolation, violet that of weights, and
     green power sampling.
     """
-    decoding = result.decoding
-    if decoding.mode != "extrapolate":
-        return {"base": "#8c8c8c", "rl": "#000000", "replace": "#1f77b4", "expo": "#8a5cc2", "power": "#2ca02c"}[
-            decoding.mode
-        ]
-    share = min(decoding.gamma / 0.2, 1.0)
-    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in ((255, 120), (165, 0), (0, 30)))
+    share = min(result.decoding.gamma / 0.2, 1.0)
+    red = "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in ((255, 120), (165, 0), (0, 30)))
+    return _COLOURS.get(result.decoding.mode, red)
 
 
 def description(result: EvalResult) -> str:
     """Write in Markdown what was decoded, what came out with its error bar, and the command that does it again."""
-    n, provenance, metrics = result.samples, result.provenance, result.metrics()
-    words = [_scores(result)]
+    n, said, metrics, s = result.samples, result.provenance, result.metrics(), result.sampling
+    problems, lacks, source = len(result.problem_ids), ", ".join(result.lacks), said.get("source")
+    scores = ", ".join(f"**{name} {(result.scores or {})[name]:.4g}**" for name in result.metric_names)
+    if result.shares:
+        errors = [f"{100 * e:.2f}" if math.isfinite(e) else "?" for e in (result.standard_error, result.sampling_error)]
+        scores = (
+            f"**Avg@{n} {100 * result.avg:.2f} ± {errors[0]} %** (s.e. over {problems} problems; ± {errors[1]} from "
+            f"sampling alone), Pass@{max(1, n // 2)} {100 * result.pass_at(max(1, n // 2)):.2f} %"
+        )
     if result.decoding.gated and "replacement_ratio" in metrics:
-        words.append(f", {100 * metrics['replacement_ratio']:.2f} % of tokens replaced")
-        words.append(f", {100 * metrics['changed_ratio']:.2f} % changed")
-    lines = [
-        "".join(words) + ".",
-        f"`{result.decoding.label()}` of {pair_title(result) or 'an unnamed pair'} on {result.task}: "
-        f"{len(result.problem_ids)} problems × {n} samples{_drawn(result)}.",
-    ]
-    if isinstance(source := provenance.get("source"), dict):
-        said = f"; not told: {', '.join(result.lacks)}" if result.lacks else ""
-        lines.append(f"Imported from files of {visible(source.get('format') or 'the authors', None)}{said}.")
-    if result.partial:
-        lines.append(f"Only a part: {result.partial}.")
-    if part := provenance.get("part"):
-        lines.append(f"Only problems {part}.")
-    if part := result.limited:
-        lines.append(f"Only {part}: for a look, not for a score.")
-    if argv := provenance.get("argv"):
-        command = visible(shlex.join([Path(str(argv[0])).name, *map(str, argv[1:])]), None)
-        lines.append(f"To do it again:\n\n    {command}")
-    return "\n\n".join(lines)
-
-
-def _drawn(result: EvalResult) -> str:
-    """Write how it was drawn, as far as that is told."""
-    s = result.sampling
-    words = {
+        scores += f", {100 * metrics['replacement_ratio']:.2f} % of tokens replaced"
+        scores += f", {100 * metrics['changed_ratio']:.2f} % changed"
+    drawn = {
         "temperature": f"temperature {s.temperature:g}",
         "top_p": s.truncation.words,
         "max_tokens": f"at most {s.max_tokens:,} tokens",
         "seed": f"seed {s.seed}",
     }
-    return "".join(f", {each}" for name, each in words.items() if name not in result.lacks)
-
-
-def _scores(result: EvalResult) -> str:
-    """Return the headline: Avg@n with its error bars, or what lm-eval computed."""
-    if not result.shares:  # the scores are lm-eval's own
-        return ", ".join(f"**{name} {(result.scores or {})[name]:.4g}**" for name in result.metric_names)
-    n = result.samples
-    half = max(1, n // 2)
-    return (
-        f"**Avg@{n} {100 * result.avg:.2f} ± {_error(result.standard_error)} %** (s.e. over "
-        f"{len(result.problem_ids)} problems; ± {_error(result.sampling_error)} from sampling alone), "
-        f"Pass@{half} {100 * result.pass_at(half):.2f} %"
-    )
-
-
-def _error(value: float) -> str:
-    return f"{100 * value:.2f}" if math.isfinite(value) else "?"
-
-
-def _pair(result: EvalResult) -> dict[str, Any]:
-    engine = result.provenance.get("engine")
-    pair = engine.get("pair") if isinstance(engine, dict) else None
-    if pair is None:
-        return {}
-    return (
-        {key: value for key, value in pair.items() if value is not None} if isinstance(pair, dict) else {"pair": pair}
-    )
+    how = "".join(f", {each}" for name, each in drawn.items() if name not in result.lacks)
+    whose = pair_title(result) or "an unnamed pair"
+    argv = [*map(str, said.get("argv") or ())]
+    command = visible(shlex.join([Path(argv[0]).name, *argv[1:]]), None) if argv else ""
+    format_ = visible((source or {}).get("format") or "the authors", None)
+    lines = [
+        f"{scores}.",
+        f"`{result.decoding.label()}` of {whose} on {result.task}: {problems} problems × {n} samples{how}.",
+        f"Imported from files of {format_}{f'; not told: {lacks}' if lacks else ''}." if source else "",
+        f"Only a part: {result.partial}." if result.partial else "",
+        f"Only problems {said['part']}." if said.get("part") else "",
+        f"Only {result.limited}: for a look, not for a score." if result.limited else "",
+        f"To do it again:\n\n    {command}" if command else "",
+    ]
+    return "\n\n".join(filter(None, lines))

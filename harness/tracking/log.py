@@ -1,19 +1,30 @@
-"""One finished result as one MLflow run; where MLflow cannot be written to, a warning, and the evaluation goes on."""
+"""One place that logs: a finished result as one MLflow run, what MLflow missed afterwards, and a run's result again.
+
+Where MLflow cannot be written to there is a warning, and the evaluation goes on.
+"""
 
 import json
 import subprocess
 import time
 import warnings
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from harness.evals.result import EvalResult
-from harness.tracking.artifacts import TABLE, write_artifacts
+import numpy as np
+
+from harness.errors import UserError
+from harness.evals.from_records import result_of_record
+from harness.evals.result import FLAGS, EvalResult, read_result
+from harness.records import RecordStore
+from harness.records.verdicts import OFFICIAL
+from harness.text import visible
 from harness.tracking.describe import metrics_of, params_of, run_name, tags_of
-from harness.tracking.query import find_run
-from harness.tracking.store import TrackingStore, patience
+from harness.tracking.store import TrackingStore, every, patience, reason
+
+RESULT, TABLE = "result.json", "per_problem.json"
 
 
 def log_result(result: EvalResult, store: Path | str, experiment: str | None = None) -> str | None:
@@ -28,10 +39,9 @@ def log_result(result: EvalResult, store: Path | str, experiment: str | None = N
         with patience():
             return write_run(result, TrackingStore.at(store), experiment, git=git_sha())
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]
         warnings.warn(
-            f"the result was not logged to MLflow at {store} ({type(error).__name__}: {reason}); "
-            "nothing else is lost, and `rlvr-dir track sync` logs it later",
+            f"the result was not logged to MLflow at {store} ({reason(error)}); nothing else is lost, and "
+            "`rlvr-dir track sync` logs it later",
             stacklevel=2,
         )
         return None
@@ -45,47 +55,33 @@ def write_run(
     ended: float | None = None,
     git: str | None = None,
 ) -> str:
-    """Write the run of a result unless the experiment has it; return its id.
-
-    `ended` is in seconds since 1970, None is now.
+    """Write the run of a result unless the experiment has it; return its id. `ended` is in seconds since 1970.
 
     Raises:
         Exception: whatever MLflow, the disk or the network raises; the run is then FAILED, where that can be written.
     """
-    client = store.client()
-    name = experiment or f"rlvr-dir-{result.task}"
-    known = client.get_experiment_by_name(name)
-    if known is not None and (found := find_run(client, result.config_hash, [known.experiment_id])):
-        return found.info.run_id
-    with TemporaryDirectory() as files:
-        write_artifacts(result, Path(files))
-        with store.locked():
-            experiment_id = store.experiment_id(client, name)
-            if found := find_run(client, result.config_hash, [experiment_id]):  # another process was quicker
-                return found.info.run_id
-            end = int(1000 * (time.time() if ended is None else ended))
-            kind, tags = _tags(result, git)
-            start = end - int(1000 * result.seconds)
-            run = client.create_run(experiment_id, run_name=run_name(result), start_time=start, tags=tags)
-            run_id = run.info.run_id
-            try:
-                _fill(client, run_id, result, files, end)
-                client.set_tag(run_id, "kind", kind)  # last: no view shows what a killed process has left
-            except BaseException:
-                with suppress(Exception):
-                    client.set_terminated(run_id, "FAILED")
-                raise
-            client.set_terminated(run_id, "FINISHED", end_time=end)
+    client, end = store.client(), int(1000 * (ended or time.time()))
+    with TemporaryDirectory() as files, store.locked():
+        experiment_id = store.experiment_id(client, experiment or f"rlvr-dir-{result.task}")
+        if known := find_run(client, result.config_hash, [experiment_id]):
+            return known.info.run_id
+        for name, text in ((RESULT, result.to_json()), (TABLE, json.dumps(_table(result), ensure_ascii=False))):
+            # a lone surrogate becomes JSON's escape
+            (Path(files) / name).write_text(text, encoding="utf-8", errors="backslashreplace")
+        tags = {**tags_of(result), "mlflow.source.name": "rlvr-dir"}
+        tags["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])  # as `log_table` would say
+        tags |= {"git_sha": git, "mlflow.source.git.commit": git} if git else {}
+        kind, start = tags.pop("kind"), end - int(1000 * result.seconds)
+        run_id = client.create_run(experiment_id, run_name=run_name(result), start_time=start, tags=tags).info.run_id
+        try:
+            _fill(client, run_id, result, files, end)
+            client.set_tag(run_id, "kind", kind)  # last: no view shows what a killed process has left
+        except BaseException:
+            with suppress(Exception):
+                client.set_terminated(run_id, "FAILED")
+            raise
+        client.set_terminated(run_id, "FINISHED", end_time=end)
     return run_id
-
-
-def _tags(result: EvalResult, git: str | None) -> tuple[str, dict[str, str]]:
-    """Return the tag `kind` of a run, and all others."""
-    tags = {**tags_of(result), "mlflow.source.name": "rlvr-dir"}
-    tags["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])  # as `log_table` would say
-    if git:
-        tags |= {"git_sha": git, "mlflow.source.git.commit": git}
-    return tags.pop("kind"), tags
 
 
 def _fill(client: Any, run_id: str, result: EvalResult, files: str, now: int) -> None:
@@ -98,26 +94,121 @@ def _fill(client: Any, run_id: str, result: EvalResult, files: str, now: int) ->
         params=[Param(name, value) for name, value in params_of(result).items()],
     )
     if digest := result.provenance.get("data"):
-        dataset = Dataset(
-            name=result.task,
-            digest=str(digest),
-            source_type="code",
-            source=json.dumps({"tags": {"mlflow.source.name": f"benchmark {result.task}"}}),
-            profile=json.dumps({"num_rows": len(result.problem_ids)}),
-        )
+        source = json.dumps({"tags": {"mlflow.source.name": f"benchmark {result.task}"}})
+        profile = json.dumps({"num_rows": len(result.problem_ids)})
+        dataset = Dataset(result.task, str(digest), "code", source, profile=profile)
         client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "eval")])])
     client.log_artifacts(run_id, files)
+
+
+def _table(result: EvalResult) -> dict[str, Any]:
+    """Make one row a problem, in the form of MLflow's `log_table`; no model output, for a browser is to show it."""
+    scores = {name: table[:, 0] for name, table in result.values.items()}
+    if result.shares:
+        shares = np.round(100 * result.correct.mean(axis=1), 2)
+        scores = {f"avg_at_{result.samples}": shares, "correct": result.correct.sum(axis=1)}
+    total, lacks = np.maximum(1, result.n_tokens.sum(axis=1)), {*result.lacks}
+    tokens = {
+        "mean_tokens": np.round(result.n_tokens.mean(axis=1), 1),
+        "replacement_ratio": np.round(100 * result.n_replaced.sum(axis=1) / total, 2),
+        "changed_ratio": np.round(100 * result.n_changed.sum(axis=1) / total, 2),
+    }
+    flags = {name: table for name in FLAGS if (table := getattr(result, name)) is not None and name not in lacks}
+    counts = {name: table.sum(axis=1) for name, table in flags.items()}
+    columns = {**scores, **({} if {"n_tokens", "n_replaced"} & lacks else tokens), **counts}
+    rows = zip(result.problem_ids, *(column.tolist() for column in columns.values()), strict=True)
+    return {"columns": ["problem", *columns], "data": [list(row) for row in rows]}
 
 
 def git_sha() -> str | None:
     """Return the commit of the checkout that this code runs from; None where it is installed otherwise."""
     root = Path(__file__).parents[2]
-    if not (root / ".git").exists():
-        return None
+    with suppress(OSError, subprocess.SubprocessError):
+        command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5) if (root / ".git").exists() else None
+        return (done.stdout.strip() or None) if done and not done.returncode else None
+    return None
+
+
+def find_run(client: Any, config_hash: str, experiment_ids: list[str]) -> Any | None:
+    """Return the latest FINISHED run of that config hash in some experiments; None where there is none."""
+    wanted = f"tags.config_hash = '{config_hash}' and attributes.status = 'FINISHED'"
+    return next(iter(client.search_runs(experiment_ids, wanted, max_results=1) if experiment_ids else ()), None)
+
+
+def result_of_run(run_id: str, store: Path | str) -> EvalResult:
+    """Return the exact result of a run, from its artifact.
+
+    Raises:
+        UserError: the store or the run is not there, or the run holds no result.
+    """
+    place = TrackingStore.at(store)
+    if not place.exists:
+        raise UserError(f"run:{run_id} is asked of {str(store)!r}, which holds no mlflow.db; accepted: --tracking URI")
     try:
-        done = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
+        with patience(), TemporaryDirectory() as folder:
+            return read_result(Path(place.client().download_artifacts(run_id, RESULT, folder)))
+    except Exception as error:
+        raise UserError(f"run:{run_id} of {str(store)!r} cannot be read ({reason(error)})") from None
+
+
+@dataclass(frozen=True)
+class SyncReport:
+    """What `sync` did: files logged, files whose results had a run, and files that are no results."""
+
+    logged: list[str] = field(default_factory=list)
+    present: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [f"logged: {visible(name)}" for name in self.logged]
+        lines += [f"no result, left alone: {visible(name)}" for name in self.skipped]
+        counts = (
+            f"{len(self.logged)} logged, {len(self.present)} there already, {len(self.skipped)} files are no results"
         )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() or None
+        return "\n".join([*lines, counts])
+
+
+def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -> SyncReport:
+    """Log each result file `<folder>/*.json` whose config hash no finished run of the store has.
+
+    So is the result of each imported record of a store of records (`<folder>` or `<folder>/records`): by the verdicts
+    that it came with, where it has any. Doing it again does nothing more.
+
+    Raises:
+        UserError: the folder does not exist, or MLflow cannot be written to; what was logged until then stays.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"folder={str(folder)!r} does not exist; accepted: a folder that eval or demo has written to")
+    place, report = TrackingStore.at(store), SyncReport()
+    found: list[tuple[str, float, EvalResult]] = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.append((path.name, path.stat().st_mtime, read_result(path)))
+        except UserError:
+            report.skipped.append(path.name)
+    for records in (RecordStore(folder), RecordStore(folder / "records")):
+        for name in records.names():
+            try:
+                record = records.read(*name)
+                if record.config is None or record.config.kind == "imported":
+                    by = OFFICIAL if OFFICIAL in record.judges else None
+                    found.append((record.name, record.path.stat().st_mtime, result_of_record(record, grader=by)))
+            except UserError:
+                report.skipped.append("/".join(name))
+    try:
+        with patience():
+            client = place.client() if found else None
+            for name, ended, result in found:
+                ids = [each.experiment_id for each in every(client.search_experiments)] if client else []
+                there = find_run(client, result.config_hash, ids) is not None
+                if not there:
+                    write_run(result, place, experiment, ended=ended)
+                (report.present if there else report.logged).append(name)
+    except Exception as error:
+        raise UserError(
+            f"tracking={str(store)!r} cannot be written to ({reason(error)}); {len(report.logged)} results were logged "
+            "before, run again for the rest"
+        ) from error
+    return report

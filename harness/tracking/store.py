@@ -2,8 +2,8 @@
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,17 +110,28 @@ class TrackingStore:
 
     def experiment_id(self, client: Any, name: str) -> str:
         """Return the id of the experiment of that name, made where it is missing; a sqlite store must be `locked`."""
-        found = client.get_experiment_by_name(name)
-        if found is not None:
-            return found.experiment_id
         place = None if self.database is None else (self.database.parent / "mlartifacts").as_uri()
-        try:
-            return client.create_experiment(name, artifact_location=place)
-        except Exception:  # on a server another process may have been quicker
-            found = client.get_experiment_by_name(name)
-            if found is None:
-                raise
-            return found.experiment_id
+        if client.get_experiment_by_name(name) is None:
+            with suppress(Exception):  # on a server another process may have been quicker
+                return client.create_experiment(name, artifact_location=place)
+        return client.get_experiment_by_name(name).experiment_id
+
+
+def every(search: Callable[..., Any], *wanted: Any) -> list[Any]:
+    """Return all that a search of MLflow's client finds, page by page."""
+    found: list[Any] = []
+    token = None
+    while token or not found:
+        page = search(*wanted, page_token=token)
+        found, token = [*found, *page], page.token
+        if not token:
+            break
+    return found
+
+
+def reason(error: Exception) -> str:
+    """Say in a line what an exception of MLflow's says."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 @contextmanager

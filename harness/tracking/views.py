@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 from urllib.request import urlopen
 
-from harness.tracking.query import experiments, runs
-from harness.tracking.store import TrackingStore, patience
+from harness.tracking.store import TrackingStore, every, patience
 
 KIND = 'tags.kind = "eval"'
 FINISHED = "attributes.status = 'FINISHED'"
@@ -44,10 +43,7 @@ def comparison_link(store: Path | str, experiment: str, port: int = 5000, task: 
             return None
         with patience():
             client = place.client()
-            found = client.get_experiment_by_name(experiment)
-            wanted = KIND + (f' and params.task = "{task}"' if task else "")
-            evaluations = runs(client, [found.experiment_id], wanted)
-            return _links(client, place, found.experiment_id, evaluations, wanted, port, task)
+            return _links(client, place, client.get_experiment_by_name(experiment).experiment_id, port, task)
     except Exception:
         return None
 
@@ -61,28 +57,19 @@ def all_links(store: Path | str, port: int = 5000) -> list[tuple[str, Links]]:
     place, titled = TrackingStore.at(store), []
     with patience():
         client = place.client()
-        for experiment in experiments(client):
-            evaluations = runs(client, [experiment.experiment_id], KIND)
-            tasks = sorted({run.data.params.get("task", "") for run in evaluations})
-            for task in tasks:
-                mine = [run for run in evaluations if run.data.params.get("task", "") == task]
-                only = task if len(tasks) > 1 else None
-                wanted = KIND + (f' and params.task = "{task}"' if only else "")
-                links = _links(client, place, experiment.experiment_id, mine, wanted, port, only)
+        for experiment in every(client.search_experiments):
+            found = every(client.search_runs, [experiment.experiment_id], KIND)
+            tasks = Counter(run.data.params.get("task", "") for run in found)
+            for task, runs in sorted(tasks.items()):
+                links = _links(client, place, experiment.experiment_id, port, task if len(tasks) > 1 else None)
                 if links is not None:
-                    titled.append((f"{experiment.name}: {task}, {len(mine)} runs", links))
+                    titled.append((f"{experiment.name}: {task}, {runs} runs", links))
     return titled
 
 
-def _links(
-    client: Any,
-    place: TrackingStore,
-    experiment_id: str,
-    evaluations: list[Any],
-    wanted: str,
-    port: int,
-    task: str | None,
-) -> Links | None:
+def _links(client: Any, place: TrackingStore, experiment_id: str, port: int, task: str | None) -> Links | None:
+    wanted = KIND + (f' and params.task = "{task}"' if task else "")
+    evaluations = every(client.search_runs, [experiment_id], wanted)
     if not evaluations:
         return None
     view = comparison(evaluations, wanted)
@@ -90,12 +77,11 @@ def _links(
     order = {"searchFilter": wanted, "orderByKey": view["orderByKey"], "orderByAsc": "false"}
     plain = pages + urlencode(order, quote_via=quote)
     key = re.sub(r"[^\w.-]", "-", f"rlvr-dir-{task}" if task else "rlvr-dir")
-    if not _version(place).startswith(f"{SEEN}."):  # the view is MLflow's own, and may change: the filter has to do
-        return Links(plain, plain, plain)
-    with suppress(Exception):
-        client.set_experiment_tag(experiment_id, _TAG + key, json.dumps(view))
-        table = f"{pages}viewStateShareKey={key}"
-        return Links(f"{table}&compareRunsMode=CHART", table, plain)
+    if _version(place).startswith(f"{SEEN}."):  # the view is MLflow's own, and may change: else the filter has to do
+        with suppress(Exception):
+            client.set_experiment_tag(experiment_id, _TAG + key, json.dumps(view))
+            table = f"{pages}viewStateShareKey={key}"
+            return Links(f"{table}&compareRunsMode=CHART", table, plain)
     return Links(plain, plain, plain)
 
 
@@ -105,16 +91,17 @@ def run_links(store: Path | str, port: int = 5000) -> dict[str, str]:
     Raises:
         Exception: whatever MLflow raises where the store cannot be read.
     """
-    place, found = TrackingStore.at(store), {}
+    place = TrackingStore.at(store)
     if not place.exists:
         return {}
     with patience():
         client = place.client()
-        every = runs(client, [each.experiment_id for each in experiments(client)], f"{KIND} and {FINISHED}")
-    for run in sorted(every, key=lambda run: run.info.start_time):
-        address = f"{_home(place, port)}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
-        found[run.data.tags.get("config_hash", "")] = address
-    return found
+        experiments = [each.experiment_id for each in every(client.search_experiments)]
+        found = every(client.search_runs, experiments, f"{KIND} and {FINISHED}")
+    found.sort(key=lambda run: run.info.start_time)
+    pages = f"{_home(place, port)}/#/experiments"
+    addresses = [(run, f"{pages}/{run.info.experiment_id}/runs/{run.info.run_id}") for run in found]
+    return {run.data.tags.get("config_hash", ""): address for run, address in addresses}
 
 
 def _version(place: TrackingStore) -> str:
@@ -145,20 +132,23 @@ def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:
     params = ["tau", "gamma"]
     telling = [name for name in _TELLING if len({run.data.params.get(name) for run in evaluations} - {None}) > 1]
     columns = [*(f"metrics.`{name}`" for name in metrics), *(f"params.`{name}`" for name in params + telling)]
-    section, rest = "comparison", "rest"
     shown = {"isReordered": False, "columns": 2, "cardHeight": 420}  # pixels
-
-    def chart(kind: str, **settings: Any) -> dict[str, Any]:
-        return {
-            "uuid": f"rlvr-dir-{kind.lower()}",
-            "type": kind,
-            "metricSectionId": section,
-            "runsCountToCompare": 100,
-            "deleted": False,
-            "isGenerated": False,
-            **settings,
-        }
-
+    charts = [
+        {
+            "type": "SCATTER",
+            **{
+                axis: {"key": name, "type": "METRIC"} for axis, name in (("xaxis", "changed_ratio"), ("yaxis", average))
+            },
+        },
+        {
+            "type": "PARALLEL",
+            "selectedParams": params,
+            "selectedMetrics": ["changed_ratio", average],
+            "showAllRuns": False,
+        },
+        {"type": "BAR", "metricKey": average},
+    ]
+    common = {"metricSectionId": "comparison", "runsCountToCompare": 100, "deleted": False, "isGenerated": False}
     return {
         "searchFilter": wanted,
         "orderByKey": f"metrics.`{average}`",
@@ -184,23 +174,10 @@ def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:
         "groupsExpanded": {},
         "autoRefreshEnabled": True,
         "compareRunSections": [
-            {**shown, "uuid": section, "name": "Comparison", "display": True},
-            {**shown, "uuid": rest, "name": "Model metrics", "display": False},
+            {**shown, "uuid": "comparison", "name": "Comparison", "display": True},
+            {**shown, "uuid": "rest", "name": "Model metrics", "display": False},
         ],
-        "compareRunCharts": [
-            chart(
-                "SCATTER",
-                xaxis={"key": "changed_ratio", "type": "METRIC"},
-                yaxis={"key": average, "type": "METRIC"},
-            ),
-            chart(
-                "PARALLEL",
-                selectedParams=params,
-                selectedMetrics=["changed_ratio", average],
-                showAllRuns=False,
-            ),
-            chart("BAR", metricKey=average),
-        ],
+        "compareRunCharts": [{"uuid": f"rlvr-dir-{one['type'].lower()}", **common, **one} for one in charts],
     }
 
 

@@ -39,7 +39,7 @@ def test_results_come_decoding_by_decoding(results):
         assert result.sampling == SAMPLING
         assert set(result.metrics()) >= {"avg@4", "avg@4_se", "avg@4_se_sampling", "pass@2", "pass@4", "mean_tokens"}
         assert result.provenance["engine"]["backend"] == "transformers"
-        assert result.provenance["grader"] == "robust-2"
+        assert result.provenance["grader"] == "robust-3"
         assert result.seconds > 0
     assert results[0].n_replaced.sum() == 0
     assert results[2].n_replaced.sum() > 0
@@ -285,7 +285,7 @@ def test_minervas_other_answers_are_a_task_that_shares_its_responses(engine, dat
     assert EvalResult.from_json(other.to_json()).metrics() == other.metrics()
     store = RecordStore(tmp_path / "records")
     judges = {name[1]: store.read(*name).judges for name in store.names()}
-    assert judges == {"amc": ["robust-2"], "minerva": ["robust-2", "robust-2+minerva_r1zero"]}
+    assert judges == {"amc": ["robust-3"], "minerva": ["robust-3", "robust-3+minerva_r1zero"]}
 
 
 def test_a_result_is_complete_or_none(results):

@@ -154,7 +154,7 @@ def test_no_task_is_looked_for_because_a_judge_names_it(tmp_path):
     with RecordStore(tmp_path).open(made.config(), "amc", ["amc/0"], 1) as record:
         record.add(made.row("amc/0", 0))
         record.finish()
-        for judge in ("robust-2", "robust-2+theirs.yaml", "robust-2+minerva_r1zero"):
+        for judge in ("robust-3", "robust-3+theirs.yaml", "robust-3+minerva_r1zero"):
             record.judge(judge, [(record.rows["amc/0", 0], "7", Verdict("correct", "7"))])
     [name] = RecordStore(tmp_path).names()
     assert [result.task for result in results_of_record(RecordStore(tmp_path).read(*name))] == ["amc"]
@@ -219,7 +219,7 @@ def test_what_a_large_limit_left_is_no_part_of_what_a_smaller_one_finished(engin
         snapshot = record_of(whole)
         assert len(snapshot.held) == 5
         assert_equal(result_of_record(snapshot, data_dir=data_dir), whole)
-        assert show_record(store, snapshot.name)["scores"]["robust-2"]["problems"] == 2
+        assert show_record(store, snapshot.name)["scores"]["robust-3"]["problems"] == 2
     asked = [str(store), "--data-dir", data_dir]
     done = CliRunner().invoke(app, ["compare", *asked])
     assert "| amc (2 of 83 problems) | replace τ-0.2 |" in done.output, done.output
@@ -239,7 +239,7 @@ def test_an_imported_run_compares_with_ours(tmp_path):
     from tests.exchange.fixture_official import write
 
     found = import_foreign(tmp_path / "store", [write(tmp_path)])
-    for grader in ("official", "plain", "robust-2"):
+    for grader in ("official", "plain", "robust-3"):
         [result] = read_results([found["record"]], tmp_path / "store", grader=grader)
         assert result.decoding == Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
         assert result.avg == found["scores"][grader]["avg@4"]
@@ -251,9 +251,9 @@ def test_verdicts_by_other_versions_are_shown_as_they_are_and_given_again_by_eva
     [result] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, **arguments)
     record = record_of(result)
     with record.lock():
-        rows = [(row, record.verdicts("robust-2")[row.key].gold, Verdict("correct", "7")) for row in record]
-        record.judge("robust-2", rows)
-        record.note(graded_with={"robust-2": {"grader": "robust-2", "sympy": "0.1"}})
+        rows = [(row, record.verdicts("robust-3")[row.key].gold, Verdict("correct", "7")) for row in record]
+        record.judge("robust-3", rows)
+        record.note(graded_with={"robust-3": {"grader": "robust-3", "sympy": "0.1"}})
     [shown] = read_results([record.folder])
     assert (shown.avg, shown.provenance["graded_with"]["sympy"]) == (1.0, "0.1")
     [again] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, **arguments)
@@ -338,7 +338,7 @@ def test_a_result_file_of_another_grader_is_graded_again_or_refused(engine, data
         assert other.provenance["grader"] == "plain"
     shutil.rmtree(tmp_path / "records")
     assert_equal(read_results([file])[0], kept)
-    with pytest.raises(UserError, match="graded by robust-2, and its responses are not at hand to be graded by plain"):
+    with pytest.raises(UserError, match="graded by robust-3, and its responses are not at hand to be graded by plain"):
         read_results([file], grader="plain")
 
 
@@ -398,8 +398,8 @@ def test_a_record_is_graded_again_and_each_changed_answer_is_printed(engine, dat
     assert told.exit_code == 0, told.output
     changed, total = told.output.splitlines()
     assert f"{first[0]} sample {first[1]}: {old[first]} -> {kinds[first]}  gold " in changed
-    assert f"{len(kinds)} graded by robust-2, 1 changed, 0 for the first time" in total
+    assert f"{len(kinds)} graded by robust-3, 1 changed, 0 for the first time" in total
     record.read()
-    assert {key: one.kind for key, one in record.verdicts("robust-2").items()} == kinds
+    assert {key: one.kind for key, one in record.verdicts("robust-3").items()} == kinds
     assert {key: one.kind for key, one in record.verdicts("robust").items()} == old
     assert ", 0 changed, 0 for" in CliRunner().invoke(app, command).output

@@ -40,7 +40,7 @@ def test_a_problem_from_text_to_numbers():
     assert metrics["ungraded_share"] == 0
     assert [sample["verdict"] for sample in docs[0]["samples"]] == ["correct", "wrong", "truncated", "correct"]
     assert docs[0]["samples"][1] == {
-        "verdict": "wrong", "answer": "8", "grader": "robust-2",
+        "verdict": "wrong", "answer": "8", "grader": "robust-3",
         "n_tokens": 30, "n_replaced": 9, "n_changed": 3, "finish_reason": "stop",
     }  # fmt: skip
     json.dumps(docs)

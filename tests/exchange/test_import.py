@@ -58,8 +58,8 @@ def test_what_is_exported_comes_back(found, tmp_path, form):
             assert (mine.key, mine.text, mine.finish_reason) == (other.key, other.text, other.finish_reason)
             assert (mine.replaced == other.replaced).all()
             assert (mine.changed == other.changed).all()
-        agreed = told["agreement"]["robust-2"]
-        assert agreed == {**agreed, "only official": 0, "only robust-2": 0}
+        agreed = told["agreement"]["robust-3"]
+        assert agreed == {**agreed, "only official": 0, "only robust-3": 0}
         assert again.avg == one.avg
 
 
@@ -180,7 +180,7 @@ def test_without_verdicts_of_theirs_only_ours_count(tmp_path):
     told = import_foreign(tmp_path / "store", [write_lm_eval(tmp_path / "samples_x_1.jsonl", rows)], decoding=RL)
     assert told["judge"] is None
     assert told["lacks"][-1] == "verdicts"
-    assert list(told["scores"]) == ["robust-2"]
+    assert list(told["scores"]) == ["robust-3"]
     [result] = read_results([tmp_path / "store"])
     assert result.avg == pytest.approx(2 / 3)
 
@@ -321,7 +321,7 @@ def test_files_of_one_name_in_other_folders_are_other_records(tmp_path):
     c = log_in(tmp_path / "c", ((0, 0), (0, 0)))
     first, second = (import_foreign(tmp_path / "store", each, decoding=RL) for each in ([a, b], [c, b]))
     assert first["record"] != second["record"]
-    assert [each["scores"]["robust-2"]["avg@4"] for each in (first, second)] == [0.625, 0.125]
+    assert [each["scores"]["robust-3"]["avg@4"] for each in (first, second)] == [0.625, 0.125]
     with pytest.raises(UserError, match=r"a/log\.json is given twice"):
         import_foreign(tmp_path / "store", [a, b, a], decoding=RL)
 
@@ -330,7 +330,7 @@ def test_the_order_of_files_changes_nothing(tmp_path):
     a, b = log_in(tmp_path / "a", ((1, 0), (1, 1))), log_in(tmp_path / "b", ((0, 0), (0, 1)))
     first = import_foreign(tmp_path / "store", [a, b], decoding=RL)
     assert import_foreign(tmp_path / "store", [b, a], decoding=RL) == first
-    assert set(first["agreement"]["robust-2"].values()) == {0, 4}
+    assert set(first["agreement"]["robust-3"].values()) == {0, 4}
     x, y = a.rename(tmp_path / "x.json"), b.rename(tmp_path / "y.json")
     first = import_foreign(tmp_path / "store", [x, y], decoding=RL)
     assert import_foreign(tmp_path / "store", [y, x], decoding=RL) == first

@@ -250,7 +250,8 @@ UNITS: Rows = [
     ),
     (r"5 M_\odot", [r"5\,M_{\odot}", r"5\text{ }M_\odot"], [r"5 R_\odot", r"6 M_\odot", r"5 L_{\odot}"]),
     ("2", [r"2\,M_\odot", r"2 M_{\odot}", r"2\ \mathrm{M}_{\odot}"], [r"2m_\odot^x", r"2\odot"]),
-    ("30", [r"30''", r"30\text{ arcsec}", r"30^{\prime\prime}", r"30'", r"30\text{ arcseconds}"], [r"30!", r"30^2"]),
+    ("30", [r"30\text{ arcsec}", r"30\text{ arcseconds}"], [r"30!", r"30^2", "30''", r"30^{\prime\prime}", "30'"]),
+    (r"30\text{ arcmin}", ["30'", "30"], ["30''"]),
     (
         "45",
         [
@@ -578,6 +579,28 @@ HARD_GOLDS: Rows = [
     (r"\text{Evelyn}", ["Evelyn", r"\textrm{Evelyn}"], [r"\text{Evel}", r"\text{Angela}"]),
 ]
 
+# What an audit of 2026-11-24 found: wrong answers that were taken, and right ones that were not.
+REPORTED: Rows = [
+    (
+        "5",
+        ["x=5", "2+3=5", "x-y=5", "five", r"\text{five}"],
+        ["1=5", "3=5", "2x=5", "2x+1=5", "3x=15", "5'", r"5\ldots", r"5\dots", "six", "5.00000001"],
+    ),
+    ("|x-10|", ["|10-x|"], ["10-x", "x-10"]),
+    ("10-x", ["-(x-10)"], ["|x-10|"]),
+    ("204", [r"\text{The answer is 204}"], ["203.9999999", r"\text{The answer is not 204}", r"\text{The answer is 205}"]),
+    ("0.3", ["0.30000000000000004"], ["0.30000001"]),
+    ("(0,1)", ["0<x<1", "1>x>0"], ["0<x<2", r"0\leq x<1", "1<x<0", "0<x>1"]),
+    ("[0,1)", [r"0\le x<1"], [r"0\le x\le 1"]),
+    (r"\pi/6", [r"30^\circ", r"30^{\circ}"], [r"60^\circ", "30"]),
+    (r"30^\circ", [r"\frac{\pi}{6}"], [r"\frac{\pi}{3}"]),
+    (
+        "25",
+        [r"\frac{m}{n}=\frac{10}{15}, m+n=25", "m=10, n=15, m+n=25"],
+        [r"\frac{m}{n}=\frac{10}{15}, m+n=24", "x=25, y=3", "x=3, y=25", "a+b=25, m+n=30", "x=1, m+n=25"],
+    ),
+]
+
 CLASSES: dict[str, Rows] = {
     "matrices": MATRICES,
     "exact": EXACT,
@@ -598,4 +621,5 @@ CLASSES: dict[str, Rows] = {
     "fonts": FONTS,
     "equations": EQUATIONS,
     "hard golds": HARD_GOLDS,
+    "reported": REPORTED,
 }

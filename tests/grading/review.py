@@ -179,8 +179,8 @@ REVIEW: dict[str, tuple[list[str], list[str]]] = {
         [r"\arcsin(1.3 \cos\theta_w)"],
     ),
     r"\frac{\pi}{2}": (
-        [r"\pi/2", r"\frac{\pi}{2} \text{ rad}", r"0.5\pi"],
-        [r"90^\circ", "1.5708", r"-\frac{\pi}{2}", r"\frac{2}{\pi}"],
+        [r"\pi/2", r"\frac{\pi}{2} \text{ rad}", r"0.5\pi", r"90^\circ"],
+        ["1.5708", r"-\frac{\pi}{2}", r"\frac{2}{\pi}"],
     ),
     r"\frac{1}{4-\omega^{2}}": (
         [r"\frac{-1}{\omega^2-4}", r"G(\omega)=\frac{1}{4-\omega^2}", r"(4-\omega^2)^{-1}"],
@@ -395,10 +395,10 @@ REVIEW: dict[str, tuple[list[str], list[str]]] = {
             r"5 M_{\odot}",
             r"5 R_\odot",
             "5e0",
-            "5.0000000001",
             "x^2=5",
         ],
         [
+            "5.0000000001",
             r"5\mathrm{x}",
             r"5\frac{1}{2}",
             r"5\frac{x}{y}",
@@ -460,8 +460,6 @@ REVIEW: dict[str, tuple[list[str], list[str]]] = {
 """gold: (correct, wrong)"""
 
 LIMITS = [  # right, and not seen: docs/grading.md says so
-    ("[0,1]", r"0\le x\le 1"),
-    ("(0,1)", "0<x<1"),
     (r"(-\infty, 3)", "x<3"),
     (r"(-\infty,0)\cup(1,\infty)", r"x<0 \text{ or } x>1"),
 ]

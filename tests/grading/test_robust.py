@@ -57,7 +57,7 @@ def test_the_review():
 
 
 def test_robust_is_the_default_and_recorded():
-    assert grade("204", boxed("204.")).grader == grade("204", boxed("204."), grader="robust-2").grader == "robust-2"
+    assert grade("204", boxed("204.")).grader == grade("204", boxed("204."), grader="robust-3").grader == "robust-3"
     assert grade("204", boxed("204."), grader="plain").grader == "plain"
     assert set(GRADERS) == {"math_dapo", "plain", "robust"}
 

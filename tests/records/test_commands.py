@@ -62,7 +62,7 @@ def test_list_and_show(tmp_path):
     rows = {row["record"]: row for row in list_records(tmp_path)}
     assert len(rows) == 2
     mine = rows.pop(NAME)
-    assert (mine["held"], mine["asked"], mine["finished"], mine["graders"]) == (36, 36, True, ["robust-2"])
+    assert (mine["held"], mine["asked"], mine["finished"], mine["graders"]) == (36, 36, True, ["robust-3"])
     assert mine["decoding"] == "replace τ-0.3"
     [unfinished] = rows.values()
     assert (unfinished["held"], unfinished["asked"], unfinished["finished"], unfinished["pair"]) == (
@@ -79,7 +79,7 @@ def test_list_and_show(tmp_path):
     assert f"finished, {tokens:,} tokens, {replaced:.1f}% replaced, {changed:.1f}% changed  graded" in listed
     shown = show_record(tmp_path, NAME[:6])
     assert shown["config"]["decoding"]["tau"] == -0.3
-    assert set(shown["scores"]["robust-2"]) == {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2", "problems"}
+    assert set(shown["scores"]["robust-3"]) == {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2", "problems"}
     assert shown["damage"] == []
     with pytest.raises(UserError, match="is not in"):
         show_record(tmp_path, "zz")
@@ -92,7 +92,7 @@ def test_scores_of_an_incomplete_record_are_a_sentence(tmp_path):
         for sample in (0, 2):
             record.add(row(PROBLEMS[0], sample))
         record.grade(dict.fromkeys(PROBLEMS, "1"))
-    assert "nothing that is complete" in show_record(tmp_path, NAME)["scores"]["robust-2"]
+    assert "nothing that is complete" in show_record(tmp_path, NAME)["scores"]["robust-3"]
 
 
 def test_export(tmp_path):
@@ -113,7 +113,7 @@ def test_export(tmp_path):
         for line in export_record(tmp_path / "s", NAME, tmp_path / "t", "texts").read_text().splitlines()
     ]
     assert len(rows) == 36
-    assert rows[0]["verdicts"]["robust-2"] in ("correct", "wrong")
+    assert rows[0]["verdicts"]["robust-3"] in ("correct", "wrong")
     assert json.loads(export_record(tmp_path / "s", NAME, tmp_path / "u", "summary").read_text())["held"] == 36
     with pytest.raises(UserError, match="form='csv'"):
         export_record(tmp_path / "s", NAME, tmp_path / "out", "csv")

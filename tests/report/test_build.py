@@ -203,7 +203,7 @@ def test_the_number_of_examples_tells_sections_apart():
     assert sizes == [f"{name} (aime24: 6 of 30 problems, {words})" for words in ("no examples", "2 examples")]
     assert [setting.label for setting in settings_of([plain, shown])] == ["rl (no examples)", "rl (2 examples)"]
     assert ("shown before each problem", "2 examples") in provenance(shown, grouped([shown])[0], {}).facts
-    other = result(GRID[1], data="f" * 16, examples=2, grader="robust-2")
+    other = result(GRID[1], data="f" * 16, examples=2, grader="robust-3")
     third = result(GRID[1], data="d" * 16, examples=2)
     assert [group.pair for group in grouped([other, shown, third])][1:] == [
         f"{name} (plain; aime24: 6 of 30 problems, 2 examples, data {digit * 6})" for digit in "ed"
