@@ -6,7 +6,7 @@ looked at, and rows that do not ask for a thing pay nothing for it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -125,15 +125,12 @@ def where(mask: Tensor) -> Rows:
 Groups = Sequence[tuple[Any, Rows]]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Rules:
-    """The rules of n rows: a table of numbers, (n, COLUMNS) float64, and who asks for what.
+    """The rules of n rows: their numbers as tensors, (n,) unless said otherwise, and who asks for what."""
 
-    Columns are (n,) unless said otherwise; `temperature`, `gamma` and `plausibility` are (n, 1) float32, as they meet
-    vocabularies.
-    """
-
-    table: Tensor
+    rules: Sequence[Rule]  # of these rows
+    table: Tensor  # (n, COLUMNS) float64
     gates: Groups  # of (Gate, Rows)
     truncations: Groups  # of (Truncation, Rows), those that narrow or are greedy
     tells: Groups  # of (str, Rows), where it is not delta log p
@@ -143,8 +140,26 @@ class Rules:
     guarded: Rows
     greedy: Rows
     traced: Rows
-    rules: Sequence[Rule]  # of these rows
-    _parts: WeakKeyDictionary[Rows, "Rules"] = field(default_factory=WeakKeyDictionary, repr=False)
+    temperature: Tensor = field(init=False)  # (n, 1) float32, as it meets vocabularies
+    gamma: Tensor = field(init=False)  # (n, 1) float32
+    plausibility: Tensor = field(init=False)  # (n, 1) float32
+    normalised: Tensor = field(init=False)  # (n, 1) bool: not of greedy rows, which compare logits
+    top_p: Tensor = field(init=False)  # float64; 1 for greedy rows, of which one token is left
+    tau: Tensor = field(init=False)  # float32; infinite without a gate, which then never holds
+    below: Tensor = field(init=False)  # bool: the gate holds below tau, not above it
+    draws_target: Tensor = field(init=False)  # bool: what the gate redraws comes from the target
+    rl_alone: Tensor = field(init=False)  # bool: RL writes by itself, and base is never looked at
+
+    def __post_init__(self) -> None:
+        self._parts: WeakKeyDictionary[Rows, Rules] = WeakKeyDictionary()
+        column = dict(zip(COLUMNS, self.table.unbind(1), strict=True))
+        for name in ("temperature", "gamma", "plausibility"):
+            setattr(self, name, column[name][:, None].float())
+        self.normalised = column["greedy"][:, None] == 0
+        self.top_p, self.tau = column["top_p"].contiguous(), column["tau"].float()
+        self.below, self.draws_target = column["below"] > 0, column["draws_target"] > 0
+        self.rl_alone = (column["rl_primary"] > 0) & column["tau"].isposinf()
+        self._window = column["since"], column["until"]
 
     @classmethod
     def compile(cls, rules: Sequence[Rule], device: torch.device | str = "cpu") -> "Rules":
@@ -163,6 +178,7 @@ class Rules:
 
         table = to_device([_columns(rule) for rule in rules], torch.float64, device)
         return cls(
+            rules,
             table.reshape(len(rules), len(COLUMNS)),
             gates=groups(lambda rule: rule.gate and rule.gate.asked()),
             truncations=groups(lambda rule: rule.truncation if rule.truncation.narrows else None),
@@ -173,35 +189,22 @@ class Rules:
             guarded=rows(lambda rule: rule.plausibility),
             greedy=rows(lambda rule: rule.truncation.greedy),
             traced=rows(lambda rule: rule.trace is not None),
-            rules=rules,
         )
 
     def of(self, rows: Rows) -> "Rules":
         """Return the rules of some rows, in their order; the same object for the same rows."""
         if rows.all:
             return self
-        if (made := self._parts.get(rows)) is None:
-            made = self._parts[rows] = self._of(rows)
-        return made
-
-    def _of(self, rows: Rows) -> "Rules":
-        def among(groups: Groups) -> Groups:
-            found = [(thing, own.among(rows)) for thing, own in groups]
-            return [(thing, own) for thing, own in found if own.rows]
-
-        return Rules(
-            rows.of(self.table),
-            gates=among(self.gates),
-            truncations=among(self.truncations),
-            tells=among(self.tells),
-            tempered=self.tempered.among(rows),
-            rl_rows=self.rl_rows.among(rows),
-            extrapolated=self.extrapolated.among(rows),
-            guarded=self.guarded.among(rows),
-            greedy=self.greedy.among(rows),
-            traced=self.traced.among(rows),
-            rules=[self.rules[i] for i in rows.rows],
-        )
+        if rows not in self._parts:
+            known = [self.rules[i] for i in rows.rows]
+            members = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+            for name in ("gates", "truncations", "tells"):
+                found = [(thing, own.among(rows)) for thing, own in members[name]]
+                members[name] = [(thing, own) for thing, own in found if own.rows]
+            for name in ("tempered", "rl_rows", "extrapolated", "guarded", "greedy", "traced"):
+                members[name] = members[name].among(rows)
+            self._parts[rows] = Rules(**{**members, "rules": known, "table": rows.of(self.table)})
+        return self._parts[rows]
 
     @property
     def n(self) -> int:
@@ -213,57 +216,10 @@ class Rules:
         """How many of each model's likeliest tokens the traced rows list, at most."""
         return max((self.rules[i].trace or 0 for i in self.traced.rows), default=0)
 
-    def _column(self, name: str) -> Tensor:
-        return self.table[:, COLUMNS.index(name)]
-
-    @cached_property
-    def temperature(self) -> Tensor:
-        """(n, 1) float32."""
-        return self._column("temperature")[:, None].float()
-
-    @cached_property
-    def gamma(self) -> Tensor:
-        """(n, 1) float32."""
-        return self._column("gamma")[:, None].float()
-
-    @cached_property
-    def plausibility(self) -> Tensor:
-        """(n, 1) float32."""
-        return self._column("plausibility")[:, None].float()
-
-    @cached_property
-    def normalised(self) -> Tensor:
-        """(n, 1) bool: not of greedy rows, which compare logits."""
-        return self._column("greedy")[:, None] == 0
-
-    @cached_property
-    def top_p(self) -> Tensor:
-        """(n,) float64; 1 for greedy rows, of which one token is left."""
-        return self._column("top_p").contiguous()
-
-    @cached_property
-    def tau(self) -> Tensor:
-        """(n,) float32; infinite without a gate, which then never holds."""
-        return self._column("tau").float()
-
-    @cached_property
-    def below(self) -> Tensor:
-        """(n,) bool: the gate holds below tau, not above it."""
-        return self._column("below") > 0
-
-    @cached_property
-    def draws_target(self) -> Tensor:
-        """(n,) bool: what the gate redraws comes from the target."""
-        return self._column("draws_target") > 0
-
-    @cached_property
-    def rl_alone(self) -> Tensor:
-        """(n,) bool: RL writes by itself, and base is never looked at."""
-        return (self._column("rl_primary") > 0) & self._column("tau").isposinf()
-
     def open(self, written: Tensor) -> Tensor:
         """Tell where the gate may hold, after so many tokens of each response: (n,) int64 -> (n,) bool."""
-        return (self._column("since") <= written) & (written < self._column("until"))
+        since, until = self._window
+        return (since <= written) & (written < until)
 
 
 def to_device(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
