@@ -265,7 +265,7 @@ def _share_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
             yield {"law": law, "problems": n, **{name: count / runs for name, count in hold.items()}}
 
 
-def _within(one: stats.Share, truth: float) -> bool:
+def _within(one: stats.Estimate, truth: float) -> bool:
     return one.low is not None and one.high is not None and one.low <= truth <= one.high
 
 

@@ -23,7 +23,7 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from harness.analysis.bandit import as_json, trials
+from harness.analysis.bandit import theorem, trials
 from harness.analysis.curves import curves
 from harness.analysis.weights import weight_statistics
 from harness.errors import UserError
@@ -40,8 +40,8 @@ from harness.exchange.official import read_official
 from harness.records import RecordStore
 from harness.records.commands import gc_records, list_records, show_record, verify_records
 from harness.records.entries import decode, encode
+from harness.report.analyses import analysis_chapters
 from harness.report.build import build
-from harness.report.sections import analysis_sections
 from harness.report.viewer import common_problems, stored_answers, viewer_data
 from harness.spec import Decoding, load_eval, read_yaml
 from harness.spec.base import read_jsonl
@@ -64,7 +64,7 @@ from tests.exchange import fixture_official, foreign
 from tests.exchange.made import MODES as exchange_modes
 from tests.exchange.made import results as exchange_results
 from tests.records import made
-from tests.report.made import result, tokens
+from tests.report.made import gated, result, tokens, trajectory
 from tests.report.made import theirs as lm_eval_result
 from tests.sweep.made import SMALL
 from tests.train.test_summary import training
@@ -572,102 +572,33 @@ def test_data(data, capsys, change):
         lambda: json.dumps(read_benchmark("own", str(data.path / "own.jsonl")).data),
         lambda: read_jsonl(data.path / "own.jsonl", ("id", "answers")),
         lambda: "".join(map(str, read_problems(data.path / "train.jsonl", TrainSpec(instruction=" Box it.")))).encode(),
-        lambda: json.dumps(curves({each.name: [each] for each in logs}), allow_nan=False),
+        lambda: curves({each.name: [each] for each in logs}).model_dump_json(),
     )
 
 
 @pytest.fixture(scope="module")
 def analyses(tmp_path_factory):
     path = tmp_path_factory.mktemp("analyses")
-    (path / "tokens.json").write_text(json.dumps(tokens(["so", "␣the"])))
-    (path / "theorem.json").write_text(json.dumps(as_json(trials(bandits=4))))
-    (path / "log.jsonl").write_text("".join(json.dumps({"step": i, "accuracy": 0.1 * i}) + "\n" for i in range(4)))
-    found = {**curves({"a": [path / "log.jsonl"], "b": 2 * [path / "log.jsonl"]}), "gradient": MASS}
-    (path / "log.jsonl").unlink()
-    (path / "training.json").write_text(json.dumps(found))
-    (path / "weights.json").write_text(json.dumps(weight_statistics(tiny_pair(), progress=False)))
-    (path / "gated.json").write_text(json.dumps(GATED))
-    (path / "trajectory.json").write_text(json.dumps(TRAJECTORY))
+    (path / "log.jsonl").write_text(
+        "".join(json.dumps({"step": i, "accuracy": 0.1 * i, **MASS}) + "\n" for i in range(4))
+    )
+    log = path / "log.jsonl"
+    found = [tokens(["so", "␣the"]), theorem(trials(bandits=4)), curves({"a": [log], "b": 2 * [log]}), gated()]
+    log.unlink()
+    for one in (*found, trajectory(), weight_statistics(tiny_pair(), progress=False)):
+        one.write(path)
+    assert len(analysis_chapters([path])) == 6
     return Folder(path)
 
 
-SHARE = {"value": 0.5, "low": 0.4, "high": 0.6, "of": 10}
-GATED = {
-    "kind": "gated", "pair": {"base": "a", "rl": "b"}, "tasks": ["tiny_easy"], "tokens": [0, 1, 2],
-    "sampling": {"samples": 2, "temperature": 1.0, "top_p": 0.7, "seed": 0},
-    "decodings": [
-        {
-            "label": "replace τ-0.1", "problems": 3, "runs": [1, 2], "share": SHARE, "changed": SHARE,
-            "by_token": 3 * [SHARE], "by_tenth": 10 * [SHARE], "entropy": 2 * [2 * [SHARE]], "kept": 2 * [SHARE],
-            "after": 2 * [4 * [SHARE]],
-        }
-    ],
-}  # fmt: skip
-
-
-ESTIMATE = {"value": 0.5, "low": 0.4, "high": 0.6}
-CHANGED = {"numbers": 9, "changed": 8, "moved": 7, "norm": 2.0, "difference": 0.1}
-OF_TEXT = dict.fromkeys(("below", "above", "delta_logp", "kl", "entropy_rl"), ESTIMATE)
-OVER = {"positions": 9, **dict.fromkeys(("r2_late", "r2", "explained", "worse", "best_gamma"), ESTIMATE)}
-TRAJECTORY = {
-    "kind": "trajectory", "pair": {"base": "a", "rl": "b"}, "tasks": ["tiny_easy"], "tau": -0.1,
-    "sampling": {"samples": 2, "temperature": 1.0, "top_p": 0.7, "seed": 0},
-    "texts": {who: {"problems": 3, "responses": 6, "tokens": 99} for who in ("base", "rl")},
-    "scores": [{"label": label, "task": "tiny_easy", **ESTIMATE} for label in ("base", "s@1", "s@2")],
-    "differences": [
-        {"task": "tiny_easy", "label": "s@1", "minus": "base", "mean": 0.1, "low": 0.0, "high": 0.2, "holm_p": 0.04}
-    ],
-    "checkpoints": [
-        {"name": f"s@{i}", "step": float(i), "text": {"base": OF_TEXT, "rl": OF_TEXT}, "weights": {"base": CHANGED}}
-        for i in (1, 2)
-    ],
-    "extrapolated": [
-        {
-            "early": "base", "late": "s@1", "real": "s@2", "gamma": 1.0, "positions": 9, "kl_late": ESTIMATE,
-            "kl": ESTIMATE, "sets": dict.fromkeys(("all", "top", "nucleus"), OVER),
-        }
-    ],
-}  # fmt: skip
-
-
-def test_analyses_say_what_can_be(analyses, tmp_path):
-    """Values that pages would print, of the right type and impossible."""
-    first = {"gated": "decodings", "weights": "tensors", "trajectory": "checkpoints"}
-    cases = {
-        "trajectory": [
-            ("step", None, -1.0),
-            ("text", "base", {}),
-            ("weights", "base", {"numbers": 0}),
-            ("name", None, 3),
-        ],
-        "gated": [("share", "value", 1.5), ("by_token", 0, None), ("entropy", 0, []), ("problems", None, -1)],
-        "weights": [("changed", None, 10**9), ("norm", None, -1.0), ("numbers", None, 0), ("drift", None, "NaN")],
-    }
-    for kind, places in cases.items():
-        healthy = json.loads((analyses.path / f"{kind}.json").read_text())
-        file = tmp_path / f"{kind}.json"
-        file.write_text(json.dumps(healthy))
-        assert analysis_sections([file])
-        for name, inner, value in places:
-            data = json.loads(json.dumps(healthy))
-            part = data[first[kind]][0]
-            if inner is None:
-                part[name] = value
-            else:
-                part[name][inner] = value
-            file.write_text(json.dumps(data))
-            with pytest.raises(UserError, match=rf"{kind}\.json.*{name}|{kind}\.json.*do not nest"):
-                analysis_sections([file])
-
-
-MASS = {"a": {"token_share": [0.5, 0.5], "gradient_share": [0.9, 0.1], "steps": 3}}
+MASS = {"token_share": [0.5, 0.5], "gradient_share": [0.9, 0.1]}
 
 
 @cases(6, 0.05)
 @given(change=changes())
 def test_analyses(analyses, capsys, change):
     file = analyses.damage(change)
-    judged("analyses", capsys, lambda: analysis_sections([file]))
+    judged("analyses", capsys, lambda: analysis_chapters([file]))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.analysis.result import Analysis
+
 GAMMAS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 
@@ -76,20 +78,18 @@ def trials(
     return found
 
 
-def as_json(found: list[Trial], gammas: tuple[float, ...] = GAMMAS) -> dict[str, object]:
-    """Return means over bandits with standard errors, and how many bandits lose, as plain values."""
+def theorem(found: list[Trial], gammas: tuple[float, ...] = GAMMAS) -> Analysis:
+    """Return means over bandits with standard errors, and how many bandits lose."""
     n = len(found[0].reward)
-    return {
-        "kind": "theorem",
-        "gammas": list(gammas),
-        "bandits": n,
-        "trials": [
-            {
-                "noise": one.noise,
-                "mean": one.reward.mean(axis=0).tolist(),
-                "error": (one.reward.std(axis=0, ddof=1) / np.sqrt(n)).tolist(),
-                "losing": (one.gains < -1e-12).mean(axis=0).tolist(),
-            }
-            for one in found
-        ],
-    }
+    rows = [
+        {"noise": one.noise, "gamma": gamma, "expected_reward": mean, "standard_error": error, "share_losing": losing}
+        for one in found
+        for gamma, mean, error, losing in zip(
+            gammas,
+            one.reward.mean(axis=0).tolist(),
+            (one.reward.std(axis=0, ddof=1) / np.sqrt(n)).tolist(),
+            (one.gains < -1e-12).mean(axis=0).tolist(),
+            strict=True,
+        )
+    ]
+    return Analysis(kind="theorem", facts={"bandits": n}, tables={"trials": tuple(rows)})

@@ -7,17 +7,18 @@ own problems, drawn as that training draws them; a reward is neither.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness import stats
+from harness.analysis.result import Analysis, columns
 from harness.errors import UserError
 from harness.evals.trainings import read_json
 from harness.spec import read_yaml
 from harness.spec.stored import is_number
+from harness.stats import Estimate
 
 # What each trainer calls it (our own, TRL, verl), in this order of preference.
 NAMES = {
@@ -28,42 +29,68 @@ NAMES = {
 }
 MOST_VALUE = 1e30  # of what a figure can show
 STEPS = ("step", "training/global_step", "global_step", "update")
+SHARES = ("token_share", "gradient_share")  # by the tokens' probability
 _VERL = re.compile(r"val-core/(?P<task>.+)/acc/mean@(?P<samples>\d+)")
 
+Validations = dict[str, list[dict[str, Any]]]  # by benchmark: step, avg, samples and, where it is known, right
 
-@dataclass(frozen=True)
-class Log:
-    """A log: its records, and what the folder of its training says of it, as far as it is one of ours."""
 
-    records: list[dict[str, Any]]
-    base: Mapping[str, Any]  # scores of the base by benchmark
-    about: Mapping[str, Any]  # the training
+def curves(paths: Mapping[str, Sequence[Path]], step: int | None = None) -> Analysis:
+    """Return every curve of every run, by method: `{"Ours": [run1.jsonl, run2.jsonl], ...}`.
 
-    @classmethod
-    def read(cls, path: Path) -> "Log":
-        """Read a log, and the training it belongs to.
+    Args:
+        step: that of the gradient mass; None: the mean over all steps.
 
-        Raises:
-            UserError: it is no log.
-        """
-        folder = path.parent.parent
-        about = read_yaml(file) if (file := folder / "train.yaml").is_file() else {}
-        return cls(read_log(path), read_json(folder / "base.json"), about)
-
-    @property
-    def rollout_top_p(self) -> float | None:
-        """Return the top-p of the rollouts; None where nobody says."""
-        return (self.about.get("dapo") or {}).get("top_p")
-
-    @property
-    def drawn(self) -> str:
-        """Say how validations were drawn, where the training says so."""
-        s = (self.about.get("validation") or {}).get("sampling") or {}
-        return f"T = {s['temperature']:g}, top-p {s['top_p']:g}, {s['max_tokens']:,} tokens" if s else ""
+    Raises:
+        UserError: a log cannot be read, none has a number that is known, or none has the gradient mass of the step.
+    """
+    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in ("curves", "runs", "means", "choices", "gradient")}
+    top_p: dict[str, set[float]] = {}
+    benchmarks: dict[tuple[Any, ...], dict[str, list[list[dict[str, Any]]]]] = {}
+    for method, files in paths.items():
+        masses: list[dict[str, Any]] = []
+        for run, path in enumerate(files, 1):
+            records, about = (
+                read_log(path),
+                read_yaml(file) if (file := path.parents[1] / "train.yaml").is_file() else {},
+            )
+            sampling = (about.get("validation") or {}).get("sampling") or {}
+            drawn = "T = {temperature:g}, top-p {top_p:g}, {max_tokens:,} tokens".format(**sampling) if sampling else ""
+            if p := (about.get("dapo") or {}).get("top_p"):
+                top_p.setdefault(method, set()).add(p)
+            for what in NAMES:
+                named = {"curve": what, "method": method, "run": run}
+                tables["curves"] += [{**named, "step": at, "value": value} for at, value in curve(records, what)]
+            for task, rows in validations(read_json(path.parents[1] / "base.json"), records).items():
+                # what was drawn in another way, or on other problems, is another benchmark
+                last = rows[-1]
+                key = (task, last.get("limited"), int(last.get("samples") or 0), drawn, _problems(last))
+                benchmarks.setdefault(key, {}).setdefault(method, []).append(rows)
+            masses = masses or _gradient(records, step)
+        tables["gradient"] += [{"method": method, **row} for row in masses]
+    for (task, limited, samples, drawn, _), methods in benchmarks.items():
+        same = [key for key in benchmarks if key[0] == task]
+        words = [word for word in (limited, drawn if len(same) > 1 else "") if word]
+        told = {"benchmark": task + (f" ({'; '.join(words)})" if words else ""), "samples": samples, "drawn": drawn}
+        for method, runs in methods.items():
+            named = {**told, "method": method}
+            for run, rows in enumerate(runs, 1):
+                tables["runs"] += [{**named, "run": run, "step": row["step"], "avg": row["avg"]} for row in rows]
+            for at, mean in _means(runs):
+                tables["means"].append({**named, "runs": len(runs), "step": at, **columns(avg=mean)})
+            if chosen := _choices(runs):
+                tables["choices"].append({**named, "runs": len(runs), **chosen})
+    if not any(tables[name] for name in ("curves", "runs")):
+        names = ", ".join(name for names in NAMES.values() for name in names)
+        raise UserError(f"logs: none has a number that is known here; accepted: one of {names}")
+    if step is not None and not tables["gradient"]:
+        raise UserError(f"step={step}: no log has the gradient mass of that step; leave it out for the mean over all")
+    facts = {"step": step, "rollout_top_p": {method: sorted(values) for method, values in top_p.items()}}
+    return Analysis(kind="training", facts=facts, tables={name: tuple(rows) for name, rows in tables.items()})
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """Read the records of a log: JSON lines, a JSON list (or an object with a list `log_history`), or our `build.json`.
+    """Read the records of a log: JSON lines, or a JSON list (or an object with a list `log_history`).
 
     Raises:
         UserError: it is none of these.
@@ -77,23 +104,12 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError, RecursionError):
         raise UserError(f"{path} is no log; accepted: JSON lines, or a JSON list of records") from None
     if isinstance(data, Mapping):
-        dapo = data.get("dapo")
-        if isinstance(dapo, Mapping) and "rollout_accuracy" in dapo:
-            columns = [dapo["rollout_accuracy"], dapo.get("rollout_tokens")]
-            pairs = zip(*(each if isinstance(each, list) else [] for each in columns), strict=False)
-            return [{"step": i + 1, "accuracy": a, "mean_tokens": n} for i, (a, n) in enumerate(pairs)]
         data = data.get("log_history", [data])
-    data = data if isinstance(data, list) else []
-    records = [_flat(row) for row in data if isinstance(row, Mapping)]
-    if not records:
+    rows = [row for row in data if isinstance(row, Mapping)] if isinstance(data, list) else []
+    if not rows:
         raise UserError(f"{path} holds no records; accepted: JSON lines, or a JSON list of records")
-    return records
-
-
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Lift the numbers of a row to its top: verl's file logger puts them under `data`."""
-    inner = row.get("data")
-    return {**row, **inner} if isinstance(inner, Mapping) else dict(row)
+    # verl's file logger puts the numbers of a row under `data`
+    return [{**row, **inner} if isinstance(inner := row.get("data"), Mapping) else dict(row) for row in rows]
 
 
 def curve(records: Sequence[Mapping[str, Any]], what: str) -> list[tuple[float, float]]:
@@ -106,14 +122,13 @@ def curve(records: Sequence[Mapping[str, Any]], what: str) -> list[tuple[float, 
     return [(float(row[steps]) if steps else float(i), float(row[name])) for i, row in enumerate(rows, 1)]
 
 
-def validations(log: Log) -> dict[str, list[dict[str, Any]]]:
+def validations(base: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Validations:
     """Return the validations of a log by benchmark, the base's first, at step 0; those that verl made by `TASK (verl)`.
 
-    Each has `step`, `avg`, `samples` and, where the log has them, `right`: the right samples of each problem. Of verl's
-    own `val-core/*` only the score is known.
+    Of verl's own `val-core/*` only the score is known.
     """
     found: dict[str, dict[float, dict[str, Any]]] = {}
-    for row in [{"step": 0, "validation": log.base}, *log.records]:
+    for row in [{"step": 0, "validation": base}, *records]:
         step = next((row[name] for name in STEPS if _number(row.get(name))), None)
         if step is None:
             continue
@@ -131,43 +146,18 @@ def validations(log: Log) -> dict[str, list[dict[str, Any]]]:
     return {task: [by[step] for step in sorted(by)] for task, by in found.items() if set(by) - {0.0}}
 
 
-def _benchmarks(logs: Mapping[str, Sequence[Log]]) -> list[dict[str, Any]]:
-    """Return for each benchmark the validations of every method, alone and as a mean over its runs with an interval.
-
-    What was drawn in another way, or on other problems, is another benchmark here.
-    """
-    found: dict[tuple[Any, ...], dict[str, list[list[dict[str, Any]]]]] = {}
-    for method, runs in logs.items():
-        for log in runs:
-            for task, rows in validations(log).items():
-                last = rows[-1]
-                about = (task, last.get("limited"), int(last.get("samples") or 0), log.drawn, _problems(last))
-                found.setdefault(about, {}).setdefault(method, []).append(rows)
-    made = []
-    for (task, limited, samples, drawn, _), methods in found.items():
-        means = {method: list(_means(runs)) for method, runs in methods.items()}
-        runs = {
-            method: [[(row["step"], row["avg"]) for row in rows] for rows in each] for method, each in methods.items()
-        }
-        choices = {method: chosen for method, each in methods.items() if (chosen := _choices(each))}
-        made.append(
-            {"task": task, "limited": limited, "samples": samples, "drawn": drawn, "means": means, "runs": runs}
-            | {"choices": choices}
-        )
-    return made
-
-
-def _means(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[tuple[float, float, float | None, float | None]]:
-    """Give (step, Avg, low, high) of each step that all runs have; the interval is over problems and runs."""
+def _means(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[tuple[float, Estimate]]:
+    """Give the mean of each step that all runs have; its interval is over problems and runs."""
     by = [{row["step"]: row for row in rows} for rows in runs]
     for step in sorted(set.intersection(*(set(each) for each in by))):
         rows = [each[step] for each in by]
-        mean, low, high = float(np.mean([row["avg"] for row in rows])), float("nan"), float("nan")
+        mean = float(np.mean([row["avg"] for row in rows]))
         if len({_problems(row) for row in rows}) == 1 and rows[0].get("right"):
-            tables = {i: samples_of(row) for i, row in enumerate(rows[:1] if step == 0 else rows)}
-            one = stats.score_over_runs([tables])  # the base is one model, whatever was trained from it
-            low, high = one.low, one.high
-        yield step, mean, None if low != low else low, None if high != high else high
+            # the base is one model, whatever was trained from it
+            one = stats.score_over_runs([dict(enumerate(map(samples_of, rows[:1] if step == 0 else rows)))])
+            yield step, Estimate(mean, one.low, one.high)
+        else:
+            yield step, Estimate(mean)
 
 
 def _problems(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -187,29 +177,30 @@ def _choices(runs: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | No
         trained = [row for row in rows if row["step"] > 0]
         if len(trained) < 2 or not trained[0].get("right") or len(set(map(_problems, trained))) > 1:
             return None
-        shares = np.stack([samples_of(row).mean(axis=1) for row in trained])
-        found.append((stats.choice(shares), [row["step"] for row in trained]))
-    fields = ("last", "last_mean", "best", "elsewhere")
-    means = {name: float(np.mean([getattr(one, name) for one, _ in found])) for name in fields}
-    first = found[0][0]
-    return {
-        **{name: None if value != value else value for name, value in means.items()},
-        "averaged": first.averaged,
-        "validations": first.validations,
-        "steps": [steps[one.at] for one, steps in found],
-        "last_step": found[0][1][-1],
+        one = stats.choice(np.stack([samples_of(row).mean(axis=1) for row in trained]))
+        found.append((one, trained[one.at]["step"], trained[-1]["step"]))
+    first, _, last_step = found[0]
+    means = {
+        name: Estimate(float(np.mean([getattr(one, name) for one, *_ in found]))).value
+        for name in ("last", "last_mean", "best", "elsewhere")
     }
+    steps = sorted(step for _, step, _ in found)
+    about = {"averaged": first.averaged, "validations": first.validations, "last_step": last_step}
+    return {**means, **about, "first_best_step": steps[0], "last_best_step": steps[-1]}
 
 
-def gradient(records: Sequence[Mapping[str, Any]], step: int | None = None) -> dict[str, Any] | None:
+def _gradient(records: Sequence[Mapping[str, Any]], step: int | None) -> list[dict[str, float]]:
     """Return shares of tokens and of gradient mass by the tokens' probability: of a step, or the mean over all."""
-    names = ("token_share", "gradient_share")
-    rows = [row for row in records if all(_numbers(row.get(name)) for name in names)]
+    rows = [row for row in records if all(_numbers(row.get(name)) for name in SHARES)]
     rows = [row for row in rows if step is None or row.get("step") == step]
-    if not rows or any(len({len(row[name]) for row in rows}) > 1 for name in names):
-        return None
-    means = {name: np.mean([row[name] for row in rows], axis=0).tolist() for name in names}
-    return {**means, "steps": len(rows), "step": step}
+    if not rows or len({len(row[name]) for row in rows for name in SHARES}) > 1:
+        return []
+    shares = [np.mean([row[name] for row in rows], axis=0).tolist() for name in SHARES]
+    bins = len(shares[0])
+    return [
+        {"p_from": i / bins, "p_to": (i + 1) / bins, "token_share": tokens, "gradient_share": mass}
+        for i, (tokens, mass) in enumerate(zip(*shares, strict=True))
+    ]
 
 
 def _number(value: Any) -> bool:
@@ -218,39 +209,3 @@ def _number(value: Any) -> bool:
 
 def _numbers(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_number, value))
-
-
-def curves(paths: Mapping[str, Sequence[Path]], step: int | None = None) -> dict[str, Any]:
-    """Return every curve of every run, by method: `{"Ours": [run1.jsonl, run2.jsonl], ...}` as plain JSON values.
-
-    Args:
-        step: that of the gradient mass; None: the mean over all steps.
-
-    Raises:
-        UserError: a log cannot be read, none has a number that is known, or none has the gradient mass of the step.
-    """
-    logs = {method: [Log.read(path) for path in each] for method, each in paths.items()}
-    found: dict[str, Any] = {what: {} for what in NAMES}
-    masses: dict[str, Any] = {}
-    for method, runs in logs.items():
-        for log in runs:
-            if method not in masses and (mass := gradient(log.records, step)):
-                masses[method] = mass
-            for what in NAMES:
-                if points := curve(log.records, what):
-                    found[what].setdefault(method, []).append(points)
-    found = {what: methods for what, methods in found.items() if methods}
-    benchmarks = _benchmarks(logs)
-    if not found and not benchmarks:
-        names = ", ".join(name for names in NAMES.values() for name in names)
-        raise UserError(f"logs: none has a number that is known here; accepted: one of {names}")
-    if step is not None and not masses:
-        raise UserError(f"step={step}: no log has the gradient mass of that step; leave it out for the mean over all")
-    top_p = {method: sorted({p for log in runs if (p := log.rollout_top_p)}) for method, runs in logs.items()}
-    return {
-        "kind": "training",
-        "curves": found,
-        "validation": benchmarks,
-        "gradient": masses,
-        "rollout_top_p": {method: values for method, values in top_p.items() if values},
-    }

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.analysis.traced import as_plain
-from harness.stats import token_mean, token_share
+from harness.stats import Estimate, token_mean, token_share
 
 TOP = 10  # likeliest tokens of the later checkpoint
 NUCLEUS = 0.95  # top-p of the later checkpoint
@@ -99,10 +98,8 @@ def _sets(p: np.ndarray) -> dict[str, np.ndarray]:
     return {"all": np.ones(p.shape, dtype=bool), "top": top, "nucleus": nucleus}
 
 
-def estimates(found: dict[str, np.ndarray], problems: Sequence[str]) -> dict[str, Any]:
-    """Put positions together, with intervals over problems.
-
-    Of each set, with its number of positions:
+def estimates(found: dict[str, np.ndarray], problems: Sequence[str]) -> list[dict[str, Any]]:
+    """Put positions together, with intervals over problems: a row a set of tokens (`over`) and what is estimated.
 
     - `r2_late`, `r2`: the mean over positions of R², 1 − Σ (l_t − l)² / Σ l_t², of l_s2 as it is, and of the
       extrapolated logits; `r2_added` is the second minus the first, position by position;
@@ -111,38 +108,43 @@ def estimates(found: dict[str, np.ndarray], problems: Sequence[str]) -> dict[str
     - `worse`: the share of positions at which extrapolation is further from l_t than l_s2 is;
     - `best_gamma`: the γ with the least squares over all positions, to be held against that of the steps.
 
-    And `kl_late`, `kl`, `kl_added`: the means of KL(π_t ‖ π) and of the second minus the first, in nats.
+    Over all tokens also `kl_late`, `kl`, `kl_added`: the means of KL(π_t ‖ π) and of the second minus the first, in
+    nats.
     """
     names, groups = np.unique(np.asarray(problems), return_inverse=True)
 
-    def mean(values: np.ndarray, weights: np.ndarray | None = None) -> dict[str, float | None]:
+    def mean(values: np.ndarray, weights: np.ndarray | None = None) -> Estimate:
         known = np.isfinite(values)
         ones = np.ones_like(values) if weights is None else weights
         sums, tokens = (np.bincount(groups[known], each[known], len(names)) for each in (values, ones))
-        return as_plain(token_mean(sums, tokens))
+        return token_mean(sums, tokens)
 
-    def share(hits: np.ndarray, known: np.ndarray) -> dict[str, float | None]:
-        of, n = (np.bincount(groups[known], each, len(names)) for each in (hits[known], None))
-        return as_plain(token_share(of, n))
+    rows: list[dict[str, Any]] = []
 
-    kl = {"kl_late": found["kl_late"], "kl": found["kl_extrapolated"]}
-    kl["kl_added"] = kl["kl"] - kl["kl_late"]
-    sets = {}
+    def add(over: str, positions: int, **estimates: Estimate) -> None:
+        for what, one in estimates.items():
+            about = {"over": over, "what": what, "positions": positions}
+            rows.append({**about, "value": one.value, "low": one.low, "high": one.high})
+
+    late, kl = found["kl_late"], found["kl_extrapolated"]
+    add("all", len(problems), kl_late=mean(late), kl=mean(kl), kl_added=mean(kl - late))
     for name in SETS:
         known = np.isfinite(found[name][:, 0]) & (found[name][:, 0] > 0)
-        sums = np.where(known[:, None], found[name], np.nan)
-        total, late, hat, along, before = sums.T
+        total, late, hat, along, before = np.where(known[:, None], found[name], np.nan).T
         missed = mean(hat, late)
-        sets[name] = {
-            "positions": int(known.sum()),
-            "r2_late": mean(1 - late / total),
-            "r2": mean(1 - hat / total),
-            "r2_added": mean((late - hat) / total),
-            "explained": {end: None if (value := missed[of]) is None else 1 - value for end, of in _FLIPPED.items()},
-            "worse": share((hat > late).astype(float), known),
-            "best_gamma": mean(along, before),
-        }
-    return {"positions": len(problems), **{name: mean(values) for name, values in kl.items()}, "sets": sets}
+        left = {end: None if (value := getattr(missed, of)) is None else 1 - value for end, of in _FLIPPED.items()}
+        worse, of = (np.bincount(groups[known], each, len(names)) for each in ((hat > late).astype(float)[known], None))
+        add(
+            name,
+            int(known.sum()),
+            r2_late=mean(1 - late / total),
+            r2=mean(1 - hat / total),
+            r2_added=mean((late - hat) / total),
+            explained=Estimate(**left),
+            worse=token_share(worse, of),
+            best_gamma=mean(along, before),
+        )
+    return rows
 
 
 _FLIPPED = {"value": "value", "low": "high", "high": "low"}  # the ends of 1 minus an estimate

@@ -1,33 +1,36 @@
 """Count where and when a gate redraws, and what follows, in gated decodings, a rollout at a time.
 
-    found = gated_statistics(EvalSpec(tasks=("tiny_medium",), decodings=("replace,tau=-0.1",)), "runs/records")
-
-The result is plain JSON: a report is drawn from it, and nothing has to be decoded again for that.
+found = gated_statistics(EvalSpec(tasks=("tiny_medium",), decodings=("replace,tau=-0.1",)), "runs/records")
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from harness.analysis.traced import as_plain, limited
+from harness.analysis.records import TracedRecords
+from harness.analysis.result import Analysis, columns
 from harness.errors import UserError
-from harness.evals.loop import opened
-from harness.evals.traces import rollouts, trace_of, traced
+from harness.evals.traces import trace_of
 from harness.progress import phase, showing
 from harness.records import Row
-from harness.spec import Decoding, EvalSpec
-from harness.stats import token_mean, token_share
+from harness.spec import EvalSpec
+from harness.stats import Estimate, token_mean, token_share
 
 TOKENS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384)  # where bins of position begin
 TENTHS = 10  # of a response
-RUNS = 6  # lengths of runs that are told apart; the last one is "or more"
+RUNS = 6  # lengths of runs that are counted apart; the last one is "or more"
 AFTER = 8  # tokens that follow a changed one
+# By problem: arrays whose last axis is (what is counted, out of how many).
+SHAPES: dict[str, tuple[int, ...]] = {
+    "share": (), "changed": (), "by_token": (len(TOKENS),), "by_tenth": (TENTHS,), "entropy": (2, 2), "kept": (2,),
+    "after": (2, AFTER),
+}  # fmt: skip
 
 
 class Gated:
-    """The counts of one decoding, by problem: each an array whose last axis is (what is counted, out of how many)."""
+    """The counts of one decoding, by problem."""
 
     def __init__(self) -> None:
         self.problems: dict[str, dict[str, np.ndarray]] = {}
@@ -44,11 +47,14 @@ class Gated:
         at = np.arange(n)
         entropy = trace.fact("entropy_base").astype(float), trace.fact("entropy_rl").astype(float)
         p = [np.exp(trace.fact(f"logp_{who}").astype(float)) for who in ("base", "rl")]
-        mine = self.problems.setdefault(rollout.problem, _empty())
+        mine = self.problems.setdefault(
+            rollout.problem, {name: np.zeros((*shape, 2)) for name, shape in SHAPES.items()}
+        )
         mine["share"] += replaced.sum(), n
         mine["changed"] += changed.sum(), replaced.sum()
-        _count(mine["by_token"], np.digitize(at, TOKENS) - 1, replaced)
-        _count(mine["by_tenth"], TENTHS * at // max(1, n), replaced)
+        for name, places in (("by_token", np.digitize(at, TOKENS) - 1), ("by_tenth", TENTHS * at // max(1, n))):
+            mine[name][:, 0] += np.bincount(places, replaced, minlength=len(mine[name]))
+            mine[name][:, 1] += np.bincount(places, minlength=len(mine[name]))
         for row, hit in enumerate((replaced, ~replaced)):
             for column, value in enumerate(entropy):
                 mine["entropy"][row, column] += value[hit].sum(), hit.sum()
@@ -60,7 +66,9 @@ class Gated:
                 follows = follows[follows < n]
                 follows = follows[kept[follows]]
                 mine["after"][column, k] += value[follows].sum(), follows.size
-        self.runs += np.bincount(np.minimum(_runs(replaced), RUNS) - 1, minlength=RUNS)
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], replaced.astype(np.int8), [0]])))
+        lengths = edges[1::2] - edges[::2]  # of the runs of redrawn tokens
+        self.runs += np.bincount(np.minimum(lengths, RUNS) - 1, minlength=RUNS)
 
     def add_all(self, rollouts: Iterable[Row]) -> "Gated":
         """Count many rollouts; return this."""
@@ -68,43 +76,13 @@ class Gated:
             self.add(rollout)
         return self
 
-    def shares(self, name: str) -> Any:
-        """Return the shares of a count, or means of entropies, as nested lists of estimates with intervals."""
-        estimate = token_mean if name == "entropy" else token_share
-        table = np.stack([counts[name] for counts in self.problems.values()])  # (problems, ..., 2)
-
-        def each(part: np.ndarray) -> Any:
-            if part.ndim == 2:
-                return {**as_plain(estimate(part[:, 0], part[:, 1])), "of": int(part[:, 1].sum())}
-            return [each(part[:, i]) for i in range(part.shape[1])]
-
-        return each(table)
+    def estimate(self, name: str, *place: int) -> tuple[Estimate, int]:
+        """Return a share, or a mean of entropies, with its interval, and out of how many it is."""
+        table = np.stack([counts[name][place] for counts in self.problems.values()])  # (problems, 2)
+        return (token_mean if name == "entropy" else token_share)(table[:, 0], table[:, 1]), int(table[:, 1].sum())
 
 
-def _empty() -> dict[str, np.ndarray]:
-    shapes = {
-        "share": (), "changed": (), "by_token": (len(TOKENS),), "by_tenth": (TENTHS,), "entropy": (2, 2),
-        "kept": (2,), "after": (2, AFTER),
-    }  # fmt: skip
-    return {name: np.zeros((*shape, 2)) for name, shape in shapes.items()}
-
-
-def _count(table: np.ndarray, places: np.ndarray, hits: np.ndarray) -> None:
-    table[:, 0] += np.bincount(places, hits, minlength=len(table))
-    table[:, 1] += np.bincount(places, minlength=len(table))
-
-
-def _runs(flags: np.ndarray) -> np.ndarray:
-    """Return the lengths of the runs of True.
-
-    >>> _runs(np.array([True, False, True, True, True, False])).tolist()
-    [1, 3]
-    """
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(np.int8), [0]])))
-    return edges[1::2] - edges[::2]
-
-
-def gated_statistics(spec: EvalSpec, records: str | Path, *, progress: bool = True) -> dict[str, Any]:
+def gated_statistics(spec: EvalSpec, records: str | Path, *, progress: bool = True) -> Analysis:
     """Decode the gated decodings of a spec with traces, and count where they redraw and what follows.
 
     What the records hold with a trace is not decoded again.
@@ -115,32 +93,30 @@ def gated_statistics(spec: EvalSpec, records: str | Path, *, progress: bool = Tr
     gated = tuple(each for each in spec.decodings if each.gated)
     if not gated:
         raise UserError("decodings: none of them has a gate; accepted: replace or extrapolate, as -d replace,tau=-0.1")
-    counted: dict[Decoding, Gated] = {}
-    with showing(progress), opened(asked := spec.model_copy(update={"decodings": gated})) as engine:
-        jobs = traced(asked, records, engine=engine, progress=progress)
-        info = engine.info()
-    with showing(progress), phase("counting"):
-        for job in jobs:
-            counted.setdefault(job.decoding, Gated()).add_all(rollouts(job, records))
-    return {
-        "kind": "gated",
-        "pair": info["pair"],
-        "tasks": list(dict.fromkeys(job.task for job in jobs)),
-        "limited": {job.task: part for job in jobs if (part := limited(job))},
-        "sampling": jobs[0].sampling.model_dump(mode="json"),
-        "records": [job.record for job in jobs],
-        "tokens": list(TOKENS),
-        "decodings": [
-            {"label": decoding.label(), "decoding": decoding.model_dump(mode="json"), **_found(one)}
-            for decoding, one in counted.items()
-        ],
-    }
-
-
-def _found(one: Gated) -> Mapping[str, Any]:
-    names = ("share", "changed", "by_token", "by_tenth", "entropy", "kept", "after")
-    return {
-        "problems": len(one.problems),
-        "runs": one.runs.tolist(),
-        **{name: one.shares(name) for name in names},
-    }
+    found = TracedRecords(spec.model_copy(update={"decodings": gated}), records, progress=progress)
+    tables: dict[str, list[dict[str, Any]]] = {"decodings": [], "positions": [], "after": []}
+    for decoding, parts in found.by_decoding().items():
+        label, one = {"label": decoding.label()}, Gated()
+        with showing(progress), phase("counting"):
+            for part in parts:
+                one.add_all(part)
+        estimates = {name: one.estimate(name)[0] for name in ("share", "changed")}
+        for row, kind in enumerate(("redrawn", "kept")):
+            estimates |= {
+                f"entropy_{who}_{kind}": one.estimate("entropy", row, i)[0] for i, who in enumerate(("base", "rl"))
+            }
+        runs = {f"runs_{length}": count for length, count in enumerate(one.runs.tolist(), 1)}
+        asked = {"criterion": decoding.criterion, "tau": decoding.tau, "gamma": decoding.gamma}
+        tables["decodings"].append({**label, **asked, "problems": len(one.problems), **columns(**estimates), **runs})
+        for by, starts in (("by_token", TOKENS), ("by_tenth", range(TENTHS))):
+            for i, start in enumerate(starts):
+                share, of = one.estimate(by, i)
+                if of:
+                    tables["positions"].append({**label, "by": by, "from": start, **columns(share=share), "tokens": of})
+        for i, who in enumerate(("base", "RL")):
+            usual = one.estimate("kept", i)[0].value
+            for k in range(AFTER):
+                p, of = one.estimate("after", i, k)
+                row = {**label, "under": who, "after": k + 1, **columns(p=p), "tokens": of, "p_of_all_kept": usual}
+                tables["after"].append(row)
+    return Analysis(kind="gated", facts=found.about, tables={name: tuple(rows) for name, rows in tables.items()})

@@ -70,6 +70,11 @@ class Generation:
             else:
                 self.words[token] = value.copy()
 
+    @property
+    def tokens(self) -> int:
+        """Return the number of tokens counted."""
+        return sum(problem.tokens for problem in self.problems.values())
+
     def add_all(self, rollouts: Iterable[Row]) -> "Generation":
         """Count many rollouts; return this generation."""
         for rollout in rollouts:

@@ -4,7 +4,7 @@
     found = trajectory_statistics(steps, EvalSpec(tasks=("aime24",)), "runs/records", Path("runs/kept"))
 
 One checkpoint is in memory at a time, beside base. Rollouts are kept in the store; what was computed of a checkpoint is
-kept in a file of its own, so that a command that was interrupted goes on. The result is plain JSON.
+kept in a file of its own, so that a command that was interrupted goes on.
 """
 
 import json
@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from harness.analysis.extrapolated import compare, estimates, strength, triples
+from harness.analysis.records import about
+from harness.analysis.result import Analysis, columns
 from harness.analysis.texts import teacher_forced_logits
-from harness.analysis.traced import as_plain, limited
 from harness.analysis.weights import weight_statistics
 from harness.digest import digest_of
 from harness.errors import UserError
@@ -32,7 +33,7 @@ from harness.records import RecordStore
 from harness.records.config import fingerprint
 from harness.spec import Decoding, EngineSpec, EvalSpec, Pair
 from harness.spec.trajectory import Checkpoint
-from harness.stats import Scores, family, token_mean, token_share
+from harness.stats import Estimate, Scores, family, token_mean, token_share
 
 TAU = -0.1  # nats: the threshold of the share of tokens that RL made less likely
 TEXTS = 4  # responses a problem whose tokens are scored
@@ -40,7 +41,7 @@ POSITIONS = 2000  # of these tokens, at which whole logits are kept and compared
 BASE = "base"
 # What is summed over the tokens of a problem; the first two are shares, the others means.
 SUMS = ("below", "above", "delta_logp", "kl_rl_base", "kl_base_rl", "entropy_base", "entropy_rl")
-_FORMAT = 3  # of what is kept of a checkpoint
+_FORMAT = 4  # of what is kept of a checkpoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,7 @@ def trajectory_statistics(
     positions: int = POSITIONS,
     tau: float = TAU,
     progress: bool = True,
-) -> dict[str, Any]:
+) -> Analysis:
     """Measure a training checkpoint by checkpoint.
 
     Of every checkpoint: its accuracy on the tasks of `spec`, with differences to base and to the checkpoint before it
@@ -93,31 +94,23 @@ def trajectory_statistics(
         given, sampling.criterion_temperature, tau, positions, kept,
     )  # fmt: skip
     scored = _scored(checkpoints, scoring, progress)
-    weights = _weights(checkpoints, kept, progress)
     labels = [BASE, *(each.name for each in checkpoints)]
-    return {
-        "kind": "trajectory",
-        "pair": checkpoints[-1].pair.model_dump(),
-        "tasks": list(dict.fromkeys(job.task for job in jobs)),
-        "limited": {job.task: part for job in jobs if (part := limited(job))},
-        "sampling": sampling.model_dump(mode="json"),
-        "records": [job.record for job in jobs],
-        "tau": tau,
-        "texts": {who: _extent(given, who) for who in ("base", "rl")},
-        "scores": [_score(each) for each in scores],
-        "differences": [each.facts() for each in _compared(scores, labels)],
-        "checkpoints": [
-            {
-                "name": label,
-                "step": one.step,
-                "rl": list(one.pair.models["rl"]),
-                "text": _estimates(of),
-                "weights": changed,
-            }
-            for label, one, of, changed in zip(labels[1:], checkpoints, scored, weights, strict=True)
+    tables: dict[str, list[dict[str, Any]]] = {
+        "texts": [{"writer": who, **_extent(given, who)} for who in ("base", "rl")],
+        "scores": [
+            _score(each, dict(zip(labels, [0.0, *(one.step for one in checkpoints)], strict=True))) for each in scores
         ],
+        "differences": [_flat(each.facts()) for each in _compared(scores, labels)],
+        "checkpoints": [
+            {"checkpoint": one.name, "step": one.step, "writer": who, **columns(**_estimates(sums))}
+            for one, of in zip(checkpoints, scored, strict=True)
+            for who, sums in of.items()
+        ],
+        "weights": _weights(checkpoints, kept, progress),
         "extrapolated": _extrapolated(checkpoints, labels, scoring, progress),
     }
+    facts = {**about(jobs, checkpoints[-1].pair.model_dump()), "tau": tau}
+    return Analysis(kind="trajectory", facts=facts, tables={name: tuple(rows) for name, rows in tables.items()})
 
 
 # Accuracy
@@ -141,13 +134,18 @@ def _decoded(
     return [each for label in (BASE, *(each.name for each in checkpoints)) for each in by_name[label]], jobs
 
 
-def _score(scores: Scores) -> dict[str, Any]:
-    """Return a score as plain values."""
-    low, high = scores.interval
-    return {
-        "label": scores.label, "task": scores.task, "problems": len(scores.units), "samples": scores.samples,
-        **_plain({"value": scores.avg, "low": low, "high": high}),
-    }  # fmt: skip
+def _score(scores: Scores, steps: Mapping[str, float]) -> dict[str, Any]:
+    """Return a score as a row."""
+    about = {"checkpoint": scores.label, "step": steps[scores.label], "task": scores.task}
+    about |= {"problems": len(scores.units), "samples": scores.samples}
+    return {**about, **columns(accuracy=Estimate(scores.avg, *scores.interval))}
+
+
+def _flat(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a comparison as a row."""
+    names = ("task", "label", "minus", "p", "holm_p")
+    found = Estimate(facts["mean"], facts["low"], facts["high"])
+    return {**{name: facts[name] for name in names}, **columns(difference=found)}
 
 
 def _compared(scores: Sequence[Scores], labels: Sequence[str]) -> list[Any]:
@@ -292,18 +290,14 @@ class _LogitsFile:
         os.replace(self.new, self.path)
 
 
-def _estimates(sums: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, dict[str, Any]]:
-    """Return by writer what `SUMS` are a token, with intervals over problems; each policy's `kl` is their mean."""
-    found = {}
-    for who, rows in sums.items():
-        table = np.asarray(list(rows.values()))  # (problems, 1 + sums)
-        columns: dict[str, np.ndarray] = dict(zip(SUMS, table[:, 1:].T, strict=True))
-        columns |= {"kl": (columns["kl_rl_base"] + columns["kl_base_rl"]) / 2}
-        found[who] = {
-            name: as_plain((token_share if name in SUMS[:2] else token_mean)(column, table[:, 0]))
-            for name, column in columns.items()
-        }
-    return found
+def _estimates(sums: Mapping[str, Sequence[float]]) -> dict[str, Estimate]:
+    """Return what `SUMS` are a token, with intervals over problems; `kl` is the mean of both ways."""
+    table = np.asarray(list(sums.values()))  # (problems, 1 + sums)
+    found: dict[str, np.ndarray] = dict(zip(SUMS, table[:, 1:].T, strict=True))
+    found |= {"kl": (found["kl_rl_base"] + found["kl_base_rl"]) / 2}
+    return {
+        name: (token_share if name in SUMS[:2] else token_mean)(column, table[:, 0]) for name, column in found.items()
+    }
 
 
 # Extrapolated logits against the real later checkpoint's
@@ -321,7 +315,7 @@ def _extrapolated(
         for three in asked:
             gamma = strength(*(steps[i] for i in three))
 
-            def make(three: tuple[int, ...] = three, gamma: float = gamma) -> dict[str, Any]:
+            def make(three: tuple[int, ...] = three, gamma: float = gamma) -> list[dict[str, Any]]:
                 tables = [np.load(scoring.logits(*models[i]), mmap_mode="r") for i in three]
                 inside = np.isfinite(np.stack([table[:, 0] for table in tables], axis=1)).all(axis=1)
                 both = min(table.shape[1] for table in tables)
@@ -329,9 +323,8 @@ def _extrapolated(
                 return estimates(compared, np.array(problems)[inside].tolist())
 
             key = ["extrapolated", *(fingerprint(*models[i]) for i in three), gamma, *scoring.key]
-            numbers = keep(scoring.kept, key, make)
             names = {role: labels[i] for role, i in zip(("early", "late", "real"), three, strict=True)}
-            found.append({**names, "steps": [steps[i] for i in three], "gamma": gamma, **numbers})
+            found += [{**names, "gamma": gamma, **row} for row in keep(scoring.kept, key, make)]
             bar.update()
     return found
 
@@ -346,7 +339,9 @@ def _weights(checkpoints: Sequence[Checkpoint], kept: Path, progress: bool) -> l
         since = {BASE: one.pair}
         if before is not None:
             since["before"] = one.pair.replace(base=before.pair.rl, base_revision=before.pair.rl_revision)
-        found.append({name: _changed(pair, kept, progress) for name, pair in since.items()})
+        about = {"checkpoint": one.name, "step": one.step}
+        counted = {name: _changed(pair, kept, progress) for name, pair in since.items()}
+        found += [{**about, "since": name, **numbers} for name, numbers in counted.items() if numbers]
         before = one
     return found
 
@@ -355,10 +350,14 @@ def _changed(pair: Pair, kept: Path, progress: bool) -> dict[str, Any] | None:
     """Sum up what `analyse weights` counts of two checkpoints; None where it cannot (adapters, no safetensors)."""
 
     def make() -> dict[str, Any]:
-        tensors = weight_statistics(pair, spectra=False, progress=progress)["tensors"]
-        base, difference = (sum(one[name] ** 2 for one in tensors) ** 0.5 for name in ("norm", "difference"))
-        counts = {name: sum(one[name] for one in tensors) for name in ("numbers", "changed", "moved")}
-        return {**counts, "norm": base, "difference": difference}
+        tensors = weight_statistics(pair, spectra=False, progress=progress).frame("tensors")
+        numbers = {
+            name: tensors[name].to_numpy(float) for name in ("numbers", "changed", "moved", "norm", "difference")
+        }
+        return {
+            name: float(np.linalg.norm(each)) if name in ("norm", "difference") else int(each.sum())
+            for name, each in numbers.items()
+        }
 
     try:
         with showing(progress), phase("comparing weights"):
@@ -388,7 +387,3 @@ def _identity(pair: Pair) -> tuple[str, str]:
     """Return what identifies the two models' contents."""
     base, rl = (fingerprint(*pair.models[role]) for role in ("base", "rl"))
     return base, rl
-
-
-def _plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: float(value) if np.isfinite(value) else None for name, value in numbers.items()}

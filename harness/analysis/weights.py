@@ -2,8 +2,7 @@
 
     found = weight_statistics(Pair(base="runs/base", rl="runs/rl"))
 
-The tensors of two checkpoints are read side by side, a few rows at a time. The result is plain JSON: a report is drawn
-from it.
+The tensors of two checkpoints are read side by side, a few rows at a time.
 """
 
 import math
@@ -14,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from harness.analysis.result import Analysis
 from harness.decode.weights import header_shapes, tensor_files, tensor_shapes
 from harness.errors import UserError
 from harness.progress import Bar
@@ -26,7 +26,7 @@ LARGEST = 2**28  # numbers of a matrix whose singular directions are looked for:
 _LAYER = re.compile(r"(.*?)\b(?:layers|h|blocks)\.([0-9]+)\.(.*)")
 
 
-def weight_statistics(pair: Pair, *, spectra: bool = True, seed: int = 0, progress: bool = True) -> dict[str, Any]:
+def weight_statistics(pair: Pair, *, spectra: bool = True, seed: int = 0, progress: bool = True) -> Analysis:
     """Compare the weights of base and RL, tensor by tensor.
 
     Of every tensor: its numbers, how many are another number (`changed`) and by more than 1e-5 (`moved`), the Frobenius
@@ -56,26 +56,26 @@ def weight_statistics(pair: Pair, *, spectra: bool = True, seed: int = 0, progre
         opened = _Opened(stack)
         for name in sorted(common, key=_place):
             sides = tuple(opened.slice(files[role][name], name) for role in ("base", "rl"))
-            row = {"name": name, "shape": list(shapes["base"][name]), **_counted(sides[0], sides[1])}
+            matrix = len(shapes["base"][name]) == 2
+            row = {"name": name, "matrix": matrix, **_counted(sides[0], sides[1])}
             for role, norm in (("base", row["norm"]), ("rl", row["difference"])):
                 if not math.isfinite(norm):
                     raise UserError(
                         f"{role}={getattr(pair, role)!r}: its {name} holds NaN or an infinity; accepted: finite weights"
                     )
-            if spectra and len(row["shape"]) == 2 and row["numbers"] <= LARGEST and row["changed"]:
+            if spectra and matrix and row["numbers"] <= LARGEST and row["changed"]:
                 row |= _spectrum(sides[0][:].float(), sides[1][:].float(), random)
             tensors.append(row | dict(zip(("layer", "kind"), _place(name)[1:], strict=True)))
             bar.update()
-    return {
-        "kind": "weights",
+    facts = {
         "pair": {"base": pair.base, "rl": pair.rl},
         "tolerance": TOLERANCE,
         "rank": RANK,
-        "tensors": tensors,
         "other_shape": sorted(n for n in shapes["base"].keys() & shapes["rl"].keys() if n not in set(common)),
         "only_base": sorted(shapes["base"].keys() - shapes["rl"].keys()),
         "only_rl": sorted(shapes["rl"].keys() - shapes["base"].keys()),
     }
+    return Analysis(kind="weights", facts=facts, tables={"tensors": tuple(tensors)})
 
 
 class _Opened:
@@ -161,6 +161,7 @@ def _spectrum(base: Any, rl: Any, random: Any) -> dict[str, float]:
         return {}
     difference /= difference.abs().max()  # squares of small numbers vanish; what is told does not know the scale
     (u, s), (v, t), (_, d) = (_leading(each, random) for each in (base, rl, difference))
+    s, t = s.double(), t.double()  # whose squares vanish otherwise
     k = u.shape[1]
     energy = float(difference.square().sum())
     return {

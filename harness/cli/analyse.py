@@ -4,17 +4,20 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.cli.base import echo, group
 from harness.cli.options import spec_options
 from harness.errors import UserError
-from harness.files import check_writable, make_folder, write_file
+from harness.files import check_writable, write_file
 from harness.progress import phase
 from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 from harness.spec.pair import PAIR_OPTIONS
+
+if TYPE_CHECKING:
+    from harness.analysis.result import Analysis
 
 app = group("Token statistics, given text, training curves and Theorem 1; `rlvr-dir report` draws them.")
 
@@ -46,7 +49,7 @@ def analyse_tokens(
     asked = load_eval({"tasks": "tiny_medium"}, options)
     check_writable(out, records)
     found = token_statistics(asked, records, selected=ratio)
-    _keep(out / "tokens.json", found)
+    _keep(found, out)
 
 
 @app.command("gated")
@@ -74,7 +77,7 @@ def analyse_gated(
 
     asked = load_eval({"tasks": "tiny_medium"}, {**options, "decodings": decoding or ["replace,tau=-0.1"]})
     check_writable(out, records)
-    _keep(out / "gated.json", gated_statistics(asked, records))
+    _keep(gated_statistics(asked, records), out)
 
 
 @app.command("weights")
@@ -97,7 +100,7 @@ def analyse_weights(
 
     pair = checkpoints(load_eval({"tasks": "tiny_medium"}, options).pair)
     check_writable(out)
-    _keep(out / "weights.json", weight_statistics(pair, spectra=spectra))
+    _keep(weight_statistics(pair, spectra=spectra), out)
 
 
 @app.command("trajectory")
@@ -151,10 +154,8 @@ def analyse_trajectory(
     asked = load_eval({"tasks": "tiny_medium"}, options)
     check_writable(out, records)
     found = [replace(each, pair=resolved(each.pair)) for each in found]
-    _keep(
-        out / "trajectory.json",
-        trajectory_statistics(found, asked, records, out / "trajectory", texts=texts, positions=positions, tau=tau),
-    )
+    kept = out / "trajectory"
+    _keep(trajectory_statistics(found, asked, records, kept, texts=texts, positions=positions, tau=tau), out)
 
 
 def _steps(given: str | None) -> list[float] | None:
@@ -217,9 +218,9 @@ def analyse_theorem(
     bandits: Annotated[int, typer.Option(min=2)] = 400, seed: Annotated[int, typer.Option()] = 0, out: AnalysisOut = OUT
 ) -> None:
     """Check Theorem 1 by numbers: random bandits, natural policy gradient, reward against γ, with and without noise."""
-    from harness.analysis.bandit import as_json, trials
+    from harness.analysis.bandit import theorem, trials
 
-    _keep(out / "theorem.json", as_json(trials(bandits=bandits, seed=seed)))
+    _keep(theorem(trials(bandits=bandits, seed=seed)), out)
 
 
 @app.command("curves")
@@ -255,10 +256,9 @@ def analyse_curves(
         if not Path(path).is_file():
             raise UserError(f"logs={log!r}: there is no such file or training; accepted: PLACE or METHOD=PLACE")
         by_method.setdefault(name or Path(path).stem, []).append(Path(path))
-    _keep(out / "training.json", curves(by_method, step))
+    _keep(curves(by_method, step), out)
 
 
-def _keep(path: Path, found: object) -> None:
-    make_folder(path.parent)
-    write_file(path, json.dumps(found, ensure_ascii=True, indent=1, allow_nan=False) + "\n")
+def _keep(found: "Analysis", out: Path) -> None:
+    path = found.write(out)
     echo(f"written: {path}; `rlvr-dir report --analysis {path.parent}` draws it")

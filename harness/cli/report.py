@@ -70,9 +70,10 @@ def report(
     """
     from harness import __version__
     from harness.evals.places import read_results
+    from harness.report.analyses import analysis_chapters
     from harness.report.build import build
-    from harness.report.findings import findings_section
-    from harness.report.sections import analysis_sections, paper_section
+    from harness.report.claims import read_findings
+    from harness.report.paper import paper_chapter
     from harness.report.shown import token_viewers
     from harness.report.write import write
 
@@ -83,14 +84,14 @@ def report(
 
     asked = {"run": of_run, "partial": partial, **options}  # grader and data_dir are asked of records
     found = _only(read_results(places, store, **asked), tasks) if places else []
-    more = analysis_sections(analyses or [])
-    more += [paper_section()] if tables_of_the_paper else []
+    more = analysis_chapters(analyses or [])
+    more += [paper_chapter()] if tables_of_the_paper else []
     check_writable(out)
     facts = (("rlvr-dir", __version__), ("made by", " ".join(["rlvr-dir", *sys.argv[1:]])))
     viewers = token_viewers(found, tokens, tokenizers(tokenizer))
     links = _run_links(runs, tracking, ui) if found else {}
     about: dict[str, Any] = {"facts": facts, "viewers": viewers, "paper_base": paper_base, "runs": links}
-    first = [findings_section(findings)] if findings else []
+    first = [read_findings(findings)] if findings else []
     page = write(build(found, name=title, first=first, more=more, **about), out)
     echo(f"written: {page}, report.md and the tables and figures beside it")
 

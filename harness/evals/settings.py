@@ -62,14 +62,14 @@ class Setting(stats.Scores):
     @property
     def replacement_ratio(self) -> float:
         """Return positions where the criterion held over generated tokens, summed over all responses."""
-        return self.share("n_replaced").value
+        return self.share("n_replaced").value or 0.0
 
     @property
     def changed_ratio(self) -> float:
         """Return positions where another token was drawn than the proposed one over generated tokens."""
-        return self.share("n_changed").value
+        return self.share("n_changed").value or 0.0
 
-    def share(self, counted: str) -> stats.Share:
+    def share(self, counted: str) -> stats.Estimate:
         """Return the share of tokens of one kind, `n_replaced` or `n_changed`, with its interval over problems."""
         return stats.token_share(*(self.all(name).sum(axis=1) for name in (counted, "n_tokens")))
 

@@ -1,22 +1,23 @@
-"""From results to a report: grouped by pair and way of drawing, in the paper's shapes, each number with its source."""
+"""From results to a report: a first page that answers in a minute, then chapters, each number with its source."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harness.errors import UserError
-from harness.evals.compare import Comparison, comparisons
+from harness.evals.compare import comparisons
 from harness.evals.result import EvalResult
 from harness.evals.settings import settings_of
 from harness.evals.trainings import of_training
-from harness.report import figures
-from harness.report.beside import against_paper
+from harness.report import figures, tables
+from harness.report.claims import CLAIMS, NOTE, Finding, claims, claims_table, picked, unlike
 from harness.report.groups import Group, grouped, pair_title
-from harness.report.lists import differences, everything, provenance
-from harness.report.lm_eval import lm_eval_section
-from harness.report.model import Report, Section
-from harness.report.scores import section
-from harness.report.trained import told_apart, trained_section
-from harness.report.verdict import verdict
+from harness.report.model import Chapter, Report, Section
+from harness.report.paper import against_paper
+from harness.report.trained import trained_chapter, with_unique_names
+
+ONLY_ANALYSES = "This report holds analyses only; it compares no results."
+ONLY_LM_EVAL = "This report holds tasks of lm-eval only: each is compared in its own units."
+NOTHING = "There is nothing to compare here: a verdict needs two ways of decoding the same problems."
 
 
 def build(
@@ -24,7 +25,7 @@ def build(
     *,
     name: str = "rlvr-dir report",
     first: Sequence[Section] = (),
-    more: Sequence[Section] = (),
+    more: Sequence[Chapter] = (),
     runs: Mapping[str, str] | None = None,
     facts: Sequence[tuple[str, str]] = (),
     viewers: Sequence[tuple[str, str]] = (),
@@ -33,10 +34,10 @@ def build(
     """Build the report of some results.
 
     Args:
-        results: at least one, or sections in `more`.
+        results: at least one, or chapters in `more`.
         name: the title.
         first: sections that stand before all others.
-        more: further sections, of token statistics or of training.
+        more: further chapters, of token statistics or of training.
         runs: addresses of MLflow runs by config hash.
         facts: what the foot of the page should say besides.
         viewers: of `token_viewers`.
@@ -48,45 +49,102 @@ def build(
     if not results and not more:
         raise UserError("results: there is nothing to report; accepted: results, records, or an analysis")
     theirs = [result for result in results if not result.shares]
-    ours = [result for result in results if result.shares]
-    ours = told_apart(ours)
+    ours = with_unique_names([result for result in results if result.shares])
     every = grouped(ours)
-    groups = _numbered([group for group in every if not all(map(of_training, group.results))])
+    groups = [group for group in every if not all(map(of_training, group.results))]
+    if len(groups) > 1:  # whose tables and figures then have names of their own
+        groups = [replace(group, slug=f"{number}-") for number, group in enumerate(groups)]
     rows = comparisons([setting for group in groups for setting in group.settings])
-    trained = trained_section(ours)
-    said, further = "This report holds analyses only; it compares no results.", ()
-    if groups:
-        said, further = _verdict(groups, rows)
-    elif trained is not None and trained.paragraphs:
-        said, trained = trained.paragraphs[0], replace(trained, paragraphs=trained.paragraphs[1:])
-    elif theirs:
-        said = "This report holds tasks of lm-eval only: each is compared in its own units."
-    sections = [*first, *([Section("Summary", further)] if further else [])]
-    sections += [trained] if trained is not None else []
+    trained = trained_chapter(ours)
+    found = _claims(groups, rows, trained[1] if trained else [])
+    front = list(first)
+    if groups and (main := _main_figure(groups[0])) is not None:
+        front.append(main)
+    if found:
+        front.append(claims_table(found, "The paper's claims, and what these results say of them.", [NOTE], "findings"))
+    front += [tables.scores(groups[0])] if groups else trained[0].sections[:1] if trained else []
+    front += [one for one in [picked(rows)] if one is not None]
+    chapters: list[Chapter] = []
+    if said := [*unlike(rows), *_apart(groups)]:
+        chapters.append(Chapter("What to know before reading on", tuple(said)))
+    chapters += [trained[0]] if trained else []
     for group in groups:
-        sections.append(section(group, rows, several=len(groups) > 1))
+        chapters.append(tables.group_chapter(group, rows, several=len(groups) > 1))
     if rows:
-        sections.append(Section("Differences", parts=(figures.differences(rows), differences(rows, groups))))
-    if (against := against_paper(every, paper_base)) is not None:
-        sections.append(against)
+        chapters.append(Chapter("Differences", (), (figures.differences(rows), tables.differences(rows, groups))))
+    if (against := against_paper(ours, paper_base)) is not None:
+        chapters.append(against)
     if theirs:
         settings = settings_of(theirs)
-        sections.append(lm_eval_section(theirs, settings, comparisons(settings)))
-    sections += more
+        chapters.append(tables.lm_eval_chapter(theirs, settings, comparisons(settings)))
+    chapters += more
     if ours:
-        sections.append(Section("Every result", parts=(everything(every),)))
+        chapters.append(Chapter("Every result", (), (tables.everything(every),)))
+    once = {section.name for section in front}
+    chapters = [
+        replace(chapter, sections=tuple(one for one in chapter.sections if one.name not in once))
+        for chapter in chapters
+    ]
     sources = {
         one.anchor: one
         for group in [*every, *_groups_of(theirs)]
         for result in group.results
-        for one in [provenance(result, group, runs or {})]
+        for one in [tables.source(result, group, runs or {})]
     }
-    return Report(name, said, tuple(sections), tuple(sources.values()), tuple(facts), tuple(viewers))
+    verdict = _verdict(found, trained, bool(groups), bool(theirs))
+    kept = tuple(chapter for chapter in chapters if chapter.sections or chapter.paragraphs)
+    return Report(name, verdict, tuple(front), kept, tuple(sources.values()), tuple(facts), tuple(viewers))
 
 
-def _numbered(groups: list[Group]) -> list[Group]:
-    """Number the groups that have tables and figures of their own, for the names of their files; one needs none."""
-    return [replace(group, slug=f"{number}-") for number, group in enumerate(groups)] if len(groups) > 1 else groups
+def _main_figure(group: Group) -> Section | None:
+    """Draw accuracy against the share of changed tokens on the benchmark with the most ways of replacing."""
+    ways = {
+        task: [
+            one for one in group.settings if one.task == task and one.decoding.gated and one.decoding.primary == "base"
+        ]
+        for task in group.tasks
+    }
+    task = max(ways, key=lambda each: len(ways[each]), default=None)
+    if task is None or len(ways[task]) < 2:
+        return None
+    mine = [one for one in group.settings if one.task == task]
+    plain = [one for one in mine if not one.decoding.gated or one.decoding.primary == "base"]
+    word, part = figures.in_legible_parts(plain)[0]
+    title = f"{tables.benchmark_title(mine[0].benchmark)}, {group.pair}"
+    return figures.against_share(part, f"changed-{word}{group.slug}{task}", title)
+
+
+def _claims(groups: Sequence[Group], rows: Sequence[tables.Comparison], trained: Sequence[Finding]) -> list[Finding]:
+    """Judge the paper's claims by each group's comparisons, and by the trainings. Groups are never pooled."""
+    found: list[Finding] = []
+    for group in groups:
+        mine = set(map(id, group.settings))
+        judged = claims([row for row in rows if id(row.result) in mine])
+        if len(groups) > 1:
+            judged = [one.replace(found=f"{group.pair}: {one.found}") for one in judged if one.found]
+        found += judged
+    last = [*trained] or [Finding(claim=CLAIMS[5], verdict="not tested")]
+    return [*found, *last] if any(one.found for one in (*found, *last)) else []
+
+
+def _verdict(
+    found: Sequence[Finding], trained: tuple[Chapter, list[Finding]] | None, groups: bool, theirs: bool
+) -> str:
+    """Return the first line: the first claim that was tested, with its interval; what a report without one holds."""
+    tested = [one for one in found if one.found and one.claim != CLAIMS[5]]
+    if tested:
+        return f"{tested[0].found.rstrip('.')}."
+    if trained is not None and trained[0].paragraphs:
+        return trained[0].paragraphs[0]
+    return NOTHING if groups else ONLY_LM_EVAL if theirs else ONLY_ANALYSES
+
+
+def _apart(groups: Sequence[Group]) -> list[str]:
+    """Say that results of one pair have chapters of their own where they are not alike."""
+    if len(groups) == len({(group.base, group.rl) for group in groups}):
+        return []
+    names = "; ".join(group.pair for group in groups)
+    return [f"Results of one pair that are not alike are not compared, and have chapters of their own: {names}."]
 
 
 def _groups_of(results: Sequence[EvalResult]) -> list[Group]:
@@ -95,18 +153,3 @@ def _groups_of(results: Sequence[EvalResult]) -> list[Group]:
     return [
         Group(pair_title(rl), "", base, rl, tuple(r for r in results if r.pair == (base, rl)), ()) for base, rl in pairs
     ]
-
-
-def _verdict(groups: Sequence[Group], rows: Sequence[Comparison]) -> tuple[str, tuple[str, ...]]:
-    """Take the first group's verdict for the report's; those of others follow. Groups are never pooled."""
-    said: list[str] = []
-    for group in groups:
-        mine = set(map(id, group.settings))
-        first, more = verdict([row for row in rows if id(row.result) in mine])
-        said += [f"{group.pair}: {text}" if len(groups) > 1 else text for text in (first, *more)]
-    if len(groups) > len({(group.base, group.rl) for group in groups}):
-        names = "; ".join(group.pair for group in groups)
-        said.append(
-            f"Results of one pair that are not alike are not compared, and have sections of their own: {names}."
-        )
-    return said[0], tuple(said[1:])

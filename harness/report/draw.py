@@ -3,17 +3,15 @@
 import io
 import re
 import warnings
-from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
+from harness.stats import Estimate
 from harness.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 # Colours that also differ in lightness and to colour-blind eyes (Okabe and Ito), readable on white and on black.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#999999")
@@ -30,33 +28,37 @@ STYLE: "dict[RcKeyType, Any]" = {
 }  # fmt: skip
 
 
-def styled(draw: Callable[P, T]) -> Callable[P, T]:
-    """Let a function draw in this room's style from beginning to end."""
+class Drawing:
+    """A figure while it is drawn: its `axes`, rows by columns of them; then its `svg`."""
 
-    @wraps(draw)
-    def inside(*args: P.args, **kwargs: P.kwargs) -> T:
-        import matplotlib
+    def __init__(self, figure: Any, axes: Any) -> None:
+        self.figure, self.axes, self.svg = figure, axes, ""
 
-        with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")  # the browser has fonts that matplotlib has not
-            return draw(*args, **kwargs)
-
-    return inside
+    @property
+    def one(self) -> Any:
+        """The only axes."""
+        return self.axes[0, 0]
 
 
-def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[Any, Any]:
-    """Make a figure of so many inches and its axes (an array of them where there are several)."""
+@contextmanager
+def drawing(name: str, width: float, height: float, rows: int = 1, columns: int = 1, **how: Any) -> Iterator[Drawing]:
+    """Draw a figure of so many inches in this room's style; on leaving it becomes SVG.
+
+    `name` begins all its ids, so that many can stand on one page. Titles and labels may hold anybody's names: they are
+    made `visible`, and cut at 100 characters.
+    """
+    import matplotlib
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(rows, columns, **how)
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")  # the browser has fonts that matplotlib has not
+        figure = Figure(figsize=(width, height), layout="constrained")
+        made = Drawing(figure, figure.subplots(rows, columns, squeeze=False, **how))
+        yield made
+        made.svg = _svg(figure, name)
 
 
-def svg(figure: Any, name: str) -> str:
-    """Return the figure as an `<svg>` element; `name` begins all its ids, so that many can stand on one page.
-
-    Titles and labels may hold anybody's names: they are made `visible`, and cut at 100 characters.
-    """
+def _svg(figure: Any, name: str) -> str:
     from matplotlib.text import Text
     from matplotlib.ticker import FixedFormatter
 
@@ -74,6 +76,44 @@ def svg(figure: Any, name: str) -> str:
     text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{prefix}-", text)
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     return text.strip()
+
+
+def look(i: int, **changes: Any) -> dict[str, Any]:
+    """Return the colour and the mark of the i-th line of a figure."""
+    return {"color": COLOURS[i % len(COLOURS)], "marker": MARKS[i % len(MARKS)], **changes}
+
+
+def line(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], label: str = "", **how: Any) -> None:
+    """Draw estimates with their intervals, and a line through them; what is not known has no point."""
+    known = [(x, one, one.value) for x, one in zip(at, estimates, strict=True) if one.value is not None]
+    values = [value for *_, value in known]
+    spans = [
+        [0.0 if end is None else abs(end - value) for _, one, value in known for end in [getattr(one, side)]]
+        for side in ("low", "high")
+    ]
+    how = {"markersize": 3.5, "linewidth": 1.1, "elinewidth": 0.6, "capsize": 1.5, **how}
+    axes.errorbar([x for x, *_ in known], values, yerr=spans, label=visible(label, 60) or None, **how)
+
+
+def bars(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], width: float, **how: Any) -> None:
+    """Draw bars of estimates with their intervals; what is not known has no bar."""
+    axes.bar(at, [one.value or 0.0 for one in estimates], width, **how)
+    for x, one in zip(at, estimates, strict=True):
+        if one.low is not None:
+            axes.plot([x, x], [one.low, one.high], color="#808080", linewidth=0.9)
+
+
+def ranked_bars(axes: Any, rows: Sequence[tuple[str, float]], colour: str, places: int) -> None:
+    """Draw horizontal bars from the top down, in so many places, each named by its token."""
+    axes.barh(range(len(rows)), [value for _, value in rows], color=colour, height=0.7)
+    axes.set_yticks(range(len(rows)), [visible(token, 24) for token, _ in rows], fontsize=8, family="monospace")
+    axes.set_ylim(places - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+
+
+def beside(axes: Any) -> None:
+    """Put the legend beside the axes."""
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def root_axis(axes: Any) -> None:

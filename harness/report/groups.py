@@ -7,8 +7,7 @@ from typing import Any
 
 from harness.evals.result import EvalResult
 from harness.evals.settings import Setting, facets, settings_of, telling
-from harness.report import paper
-from harness.report.known import name_of
+from harness.report.paper import PAIRS, pair_called
 from harness.spec.pair import model_name
 
 
@@ -116,6 +115,6 @@ def _weights(lot: Sequence[EvalResult]) -> dict[str, str]:
 
 def pair_title(rl: str) -> str:
     """Return the paper's name of a pair, or that of its RL checkpoint; a name that the user gave goes before both."""
-    if (name := name_of(rl)) is not None:
-        return f"{paper.PAIRS[name]} ({rl.rpartition('/')[2]})"
+    if (name := pair_called(rl)) is not None:
+        return f"{PAIRS[name]} ({rl.rpartition('/')[2]})"
     return model_name(rl)

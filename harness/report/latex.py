@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from harness.report.model import Cell, Table
+from harness.report.model import Cell, Section
 from harness.text import visible
 
 _ESCAPES = {
@@ -22,34 +22,30 @@ def escape(text: str) -> str:
 def cell(one: Cell) -> str:
     r"""Write a cell: `\textbf{55.42} {\scriptsize [44.1, 66.7]}`."""
     text = escape(one.text) + (f"$^{{{escape(one.sign)}}}$" if one.sign and one.sign != "†" else escape(one.sign))
-    if one.mark == "best":
-        text = rf"\textbf{{{text}}}"
-    elif one.mark == "second":
-        text = rf"\underline{{{text}}}"
+    text = {"best": rf"\textbf{{{text}}}", "second": rf"\underline{{{text}}}"}.get(one.mark, text)
     return text + "".join(rf" {{\scriptsize {escape(small)}}}" for small in one.small)
 
 
-def table(one: Table) -> str:
+def table(one: Section) -> str:
     """Write a `table` environment: three rules, groups of columns with `cmidrule`."""
-    align = "".join("l" if column.words else "r" for column in one.columns)
+    columns = one.columns
+    align = "".join("l" if column.words else "r" for column in columns)
     lines = [
-        r"\begin{table}[t]", r"\centering", rf"\caption{{{escape(one.caption)}}}", rf"\label{{tab:{one.name}}}",
+        r"\begin{table}[t]", r"\centering", rf"\caption{{{escape(one.title)}}}", rf"\label{{tab:{one.name}}}",
         rf"\begin{{tabular}}{{@{{}}{align}@{{}}}}", r"\toprule",
     ]  # fmt: skip
-    if any(column.group for column in one.columns):
+    if any(column.group for column in columns):
         heads, rules, at = [], [], 1
-        for group, columns in groupby(one.columns, key=lambda column: column.group):
-            width = len(list(columns))
+        for group, mine in groupby(columns, key=lambda column: column.group):
+            width = len(list(mine))
             heads.append(rf"\multicolumn{{{width}}}{{c}}{{{escape(group)}}}" if group else " & " * (width - 1))
             rules += [rf"\cmidrule(lr){{{at}-{at + width - 1}}}"] if group else []
             at += width
         lines += [" & ".join(heads) + r" \\", "".join(rules)]
-    lines += [" & ".join(escape(column.title) for column in one.columns) + r" \\", r"\midrule"]
-    for row in one.rows:
-        cells = [cell(each) for each in row.cells]
-        if row.kind == "aside":
-            cells = [rf"\textit{{{text}}}" if text else text for text in cells]
-        lines += [r"\midrule"] if row.rule else []
+    lines += [" & ".join(escape(column.title) for column in columns) + r" \\", r"\midrule"]
+    for kind, row in zip(one.kinds, one.cells, strict=True):
+        cells = [cell(each) for each in row]
+        cells = [rf"\textit{{{text}}}" if text else text for text in cells] if kind == "aside" else cells
         lines.append(" & ".join(cells) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [rf"\par\smallskip{{\footnotesize {escape(note)}}}" for note in one.notes]

@@ -1,9 +1,9 @@
-"""A report as Markdown: tables padded to be read as they are, figures by their files."""
+"""A report as Markdown: tables padded to be read as they are, figures by their files, sources in their own."""
 
 import re
 
 from harness.markdown import markdown_table
-from harness.report.model import Cell, Report, Table
+from harness.report.model import Cell, Report, Section, Source
 from harness.text import visible
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~$&])")
@@ -17,37 +17,49 @@ def escape(text: str) -> str:
 def cell(one: Cell) -> str:
     """Write a cell: `**55.42** [44.1, 66.7]`."""
     text = escape(one.text + one.sign)
-    if one.mark == "best":
-        text = f"**{text}**"
-    elif one.mark == "second":
-        text = f"<u>{text}</u>"
+    text = {"best": f"**{text}**", "second": f"<u>{text}</u>"}.get(one.mark, text)
     return text + "".join(f" {escape(small)}" for small in one.small)
 
 
-def table(one: Table) -> str:
-    """Write caption, table and notes. A group of columns is named in each of its titles."""
-    head = [escape(f"{column.group} {column.title}".strip()) for column in one.columns]
-    rows = [[cell(each) for each in row.cells] for row in one.rows]
-    drawn = markdown_table(head, rows, [column.words for column in one.columns])
-    return "\n".join([f"**{escape(one.caption)}**", "", drawn, *("\n" + escape(note) for note in one.notes)])
+def table(one: Section) -> str:
+    """Write title, table and notes. A group of columns is named in each of its titles."""
+    columns = one.columns
+    head = [escape(f"{column.group} {column.title}".strip()) for column in columns]
+    rows = [[cell(each) for each in row] for row in one.cells]
+    drawn = markdown_table(head, rows, [column.words for column in columns])
+    return "\n".join([f"**{escape(one.title)}**", "", drawn, *("\n" + escape(note) for note in one.notes)])
+
+
+def part(one: Section) -> str:
+    """Write a section: its table, or its figure with what is said of it."""
+    if not one.svg:
+        return table(one)
+    said = " ".join(escape(text) for text in (f"{one.title.rstrip('.')}.", *one.notes))
+    data = f"[figures/{one.name}.csv](figures/{one.name}.csv)"
+    return f"![{escape(one.alt)}](figures/{one.name}.svg)\n\n{said} Data: {data}"
 
 
 def render(report: Report) -> str:
     """Write the whole report; figures and tables are named by the files beside it."""
-    parts = [f"# {escape(report.title)}", escape(report.verdict)]
-    for section in report.sections:
-        parts.append(f"## {escape(section.title)}")
-        parts += [escape(paragraph) for paragraph in section.paragraphs]
-        for part in section.parts:
-            if isinstance(part, Table):
-                parts.append(table(part))
-            else:
-                parts.append(f"![{escape(part.alt)}](figures/{part.name}.svg)")
-                parts.append(f"{escape(part.caption)} Data: [figures/{part.name}.csv](figures/{part.name}.csv)")
+    parts = [f"# {escape(report.title)}", escape(report.verdict), *map(part, report.front)]
+    for chapter in report.chapters:
+        parts += [f"## {escape(chapter.title)}", *map(escape, chapter.paragraphs), *map(part, chapter.sections)]
     if report.sources:
-        parts.append("## Where the numbers come from")
-        for source in report.sources:
-            facts = "; ".join(f"{escape(name)}: {escape(value)}" for name, value in source.facts)
-            parts.append(f"- **{escape(source.title)}**: {facts}")
-    parts += ["; ".join(f"{escape(name)}: {escape(value)}" for name, value in report.facts)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+        parts.append("Where each number comes from is in [sources.md](sources.md).")
+    parts.append(_facts(report.facts))
+    return "\n\n".join(each for each in parts if each) + "\n"
+
+
+def sources(report: Report) -> str:
+    """Write where the numbers come from: what all results have in common, then each result's own."""
+    shared = report.shared
+    lines = ["# Where the numbers come from", *([f"All: {_facts(shared)}"] if shared else [])]
+    return "\n\n".join([*lines, "\n".join(_source(one, shared) for one in report.sources)]) + "\n"
+
+
+def _source(one: Source, shared: tuple[tuple[str, str], ...]) -> str:
+    return f"- **{escape(one.title)}**: {_facts(tuple(fact for fact in one.facts if fact not in shared))}"
+
+
+def _facts(facts: tuple[tuple[str, str], ...]) -> str:
+    return "; ".join(f"{escape(name)}: {escape(value)}" for name, value in facts)

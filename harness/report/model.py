@@ -1,95 +1,139 @@
-"""What a report is made of, before it is HTML, Markdown, LaTeX or CSV: tables of cells, figures, paragraphs.
+"""What a report is made of, before it is HTML, Markdown, LaTeX or CSV: sections, whose numbers are in a pandas frame.
 
 Text here is raw: it may come out of a model. Each renderer escapes all of it for its own format.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-Mark = Literal["", "best", "second"]
+from harness.analysis.result import Frame
+from harness.stats import Estimate
+
+SPLIT = "\n"  # in the name of a column: the title that it shares with its neighbours, then its own
+KIND = "kind of row"  # a column that is not shown: "reference" or "aside" sets a row apart
+MARKS = ("best", "second")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell: `text` as printed, the number behind it, and what is said small beside it (intervals).
+    """One cell of a frame: `text` as printed, the number behind it, its interval, and what stands small beneath.
 
     `sign` is a sign after the number (`*`); `link` leads to where the number comes from.
     """
 
     text: str = ""
     value: float | None = None
+    interval: tuple[float, float] | None = None
     small: tuple[str, ...] = ()
-    mark: Mark = ""
+    mark: Literal["", "best", "second"] = ""
     sign: str = ""
     link: str = ""
 
 
+def cell(
+    one: Estimate | float | None,
+    digits: int = 2,
+    *,
+    unit: float = 100.0,
+    suffix: str = "",
+    plus: bool = False,
+    ends: int | None = None,
+    beside: Iterable[str] = (),
+    sign: str = "",
+    link: str = "",
+) -> Cell:
+    """Make a cell of a number or an estimate, printed times `unit`, with its interval beneath (`ends`: its digits).
+
+    A share that would be printed as zero, and is not, is `< 0.01 %`.
+    """
+    one = one if isinstance(one, Estimate) else Estimate(one)
+    if one.value is None:
+        return Cell("–", link=link)
+    text = one.number(digits, unit=unit, sign=plus)
+    if suffix == " %" and one.value > 0 and float(text) == 0:
+        text = f"< {10.0**-digits:.{digits}f}"
+    between = one.interval(digits if ends is None else ends, unit=unit, sign=plus)
+    interval = None if one.low is None or one.high is None else (unit * one.low, unit * one.high)
+    small = tuple(word for word in (between, *beside) if word)
+    return Cell(text + suffix, unit * one.value, interval, small, sign=sign, link=link)
+
+
+def as_cell(value: Any) -> Cell:
+    """Return what a frame holds as a cell: text as it is, a number with six digits, a dash for nothing."""
+    if isinstance(value, Cell):
+        return value
+    if value is None or value != value:
+        return Cell("–")
+    if isinstance(value, bool | str):
+        return Cell(str(value))
+    return Cell(f"{value:,}" if isinstance(value, int) else f"{value:.6g}", float(value))
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its title, the title it shares with its neighbours, and whether it holds words or numbers."""
+    """A column as it is drawn: its title, the title it shares with its neighbours, and whether it holds words."""
 
     title: str
     group: str = ""
     words: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row; `kind` sets it apart (a reference, or something that is no score), `rule` draws a line above it."""
+@dataclass(frozen=True, eq=False)
+class Section:
+    """A table, or a figure of the same numbers (`svg`): its title, notes, frame, and the files' `name`.
 
-    cells: tuple[Cell, ...]
-    kind: Literal["", "reference", "aside"] = ""
-    rule: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table with a caption and notes; `name` names its files, `paper` the table of the paper whose shape it has."""
+    `paper` names the table or figure of the paper whose shape it has, `alt` what a figure shows, in words.
+    """
 
     name: str
-    caption: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    title: str
+    frame: Frame
     notes: tuple[str, ...] = ()
+    svg: str = ""
+    alt: str = ""
     paper: str = ""
     sortable: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", file_name(self.name))
-        for row in self.rows:
-            if len(row.cells) != len(self.columns):
-                raise ValueError(f"table {self.name}: a row of {len(row.cells)} cells in {len(self.columns)} columns")
+
+    @property
+    def cells(self) -> list[list[Cell]]:
+        """The cells, row by row."""
+        shown = [i for i, name in enumerate(self.frame.columns) if name != KIND]
+        return [[as_cell(row[i]) for i in shown] for row in self.frame.itertuples(index=False, name=None)]
+
+    @property
+    def kinds(self) -> list[str]:
+        """What sets each row apart, if anything does."""
+        return list(self.frame[KIND]) if KIND in self.frame else [""] * len(self.frame)
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns; one that has no number in it holds words."""
+        names = [str(name) for name in self.frame.columns if name != KIND]
+        rows, found = self.cells, []
+        for i, name in enumerate(names):
+            group, split, own = name.rpartition(SPLIT)
+            texts = [row[i].text for row in rows if row[i].text not in ("", "–")]
+            words = bool(texts) and all(row[i].value is None for row in rows)
+            found.append(Column(own if split else name, group, words))
+        return found
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A figure: its SVG, what it shows in words (for those who cannot see it), and the data behind it."""
-
-    name: str
-    caption: str
-    alt: str
-    svg: str
-    header: tuple[str, ...]
-    data: tuple[tuple[Any, ...], ...]
-    paper: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", file_name(self.name))
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
+@dataclass(frozen=True, eq=False, slots=True)
+class Chapter:
     """A part of a report under one heading."""
 
     title: str
     paragraphs: tuple[str, ...] = ()
-    parts: tuple[Table | Figure, ...] = ()
+    sections: tuple[Section, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Provenance:
+class Source:
     """Where numbers come from: a result, its record, and the command that makes them again. `anchor` is its link."""
 
     anchor: str
@@ -98,29 +142,40 @@ class Provenance:
     links: tuple[tuple[str, str], ...] = ()  # (text, address)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Report:
-    """A whole report; `verdict` is its first line.
+    """A whole report. `front` is its first page, which answers in a minute; then come the chapters.
 
     `viewers` are token viewers by title, as HTML of our own making (`viewer_fragment`): the one thing not escaped.
     """
 
     title: str
     verdict: str
-    sections: tuple[Section, ...]
-    sources: tuple[Provenance, ...] = ()
-    facts: tuple[tuple[str, str], ...] = field(default=())
+    front: tuple[Section, ...] = ()
+    chapters: tuple[Chapter, ...] = ()
+    sources: tuple[Source, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
     viewers: tuple[tuple[str, str], ...] = ()
 
     @property
-    def tables(self) -> list[Table]:
-        """All tables, in order."""
-        return [part for section in self.sections for part in section.parts if isinstance(part, Table)]
+    def sections(self) -> list[Section]:
+        """All sections, in order."""
+        return [*self.front, *(section for chapter in self.chapters for section in chapter.sections)]
 
     @property
-    def figures(self) -> list[Figure]:
-        """All figures, in order."""
-        return [part for section in self.sections for part in section.parts if isinstance(part, Figure)]
+    def shared(self) -> tuple[tuple[str, str], ...]:
+        """The facts that all sources have in common."""
+        first = self.sources[0].facts if len(self.sources) > 1 else ()
+        return tuple(fact for fact in first if all(fact in each.facts for each in self.sources))
+
+
+def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Frame:
+    """Make a frame of rows that keeps every value as it is; `columns` where there may be no row."""
+    import pandas
+
+    names = list(columns or dict.fromkeys(name for row in rows for name in row))
+    values = [[row.get(name) for name in names] for row in rows]
+    return pandas.DataFrame(values, columns=pandas.Index(names, dtype=object), dtype=object)
 
 
 def file_name(name: str) -> str:
@@ -136,13 +191,6 @@ def ranked(cells: Sequence[Cell], *, second: bool = True) -> list[Cell]:
     >>> [cell.mark for cell in ranked([Cell("1.0", 0.96), Cell("1.0", 1.04), Cell("0.5", 0.5), Cell("-")])]
     ['best', 'best', 'second', '']
     """
-    printed = {float(cell.text) for cell in cells if cell.value is not None}
-    places = dict(zip(sorted(printed, reverse=True), ("best", "second") if second else ("best",), strict=False))
-    return [replace(cell, mark=places.get(float(cell.text), "")) if cell.value is not None else cell for cell in cells]
-
-
-def marked_columns(rows: Sequence[Sequence[Cell]], *, second: bool = True, first: int = 0) -> list[list[Cell]]:
-    """Return rows of cells with each column from `first` on `ranked`."""
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    columns = [column if i < first else ranked(column, second=second) for i, column in enumerate(columns)]
-    return [list(row) for row in zip(*columns, strict=True)]
+    printed = {float(one.text) for one in cells if one.value is not None}
+    places = dict(zip(sorted(printed, reverse=True), MARKS if second else MARKS[:1], strict=False))
+    return [replace(one, mark=places.get(float(one.text), "")) if one.value is not None else one for one in cells]

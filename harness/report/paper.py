@@ -1,10 +1,26 @@
-"""The paper's own figures as scores, for its tables to be drawn from and ours to be held against."""
+"""The paper's own numbers, its tables drawn by the functions that draw ours, and what of ours stands beside them.
 
+A pair or a base is known by its name alone: the one given to a place (`dapo-32b=PLACE`), or its hub id.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-from harness.report.shapes import Grid, MethodRow, OnRl, Score
+import numpy as np
+
+from harness import stats
+from harness.errors import unknown
+from harness.evals.result import EvalResult
+from harness.evals.trainings import called, of_training, run_of
+from harness.report.model import Cell, Chapter, Section, cell, frame
+from harness.report.shapes import Method, Score, anchor, benchmark_title, grid, methods_table
+from harness.spec import Sampling
+from harness.spec.pair import preset
+from harness.spec.published import KNOWN
+from harness.stats import Estimate
 
 TASKS = ("aime24", "aime25", "amc")
 # The names of the paper's methods, by those of its data.
@@ -14,64 +30,244 @@ LABELS = {"DAPO": "DAPO", "ppl α0.01": "PPL", "dominate α0.1": "Dominate"}
 OURS = {"Qwen2.5-Math-7B": "low_prob α0.2", "Qwen3-8B-Base": "low_prob α0.1"}
 MODELS = {"qwen2.5-math-7b": "Qwen2.5-Math-7B", "qwen3-8b-base": "Qwen3-8B-Base"}
 PAIRS = {"dapo": "DAPO", "orz": "ORZ", "unireason": "UniReason"}
+PAPER = Sampling()  # how the paper draws is what we take where nothing is said
 
 
-def paper_file() -> Path:
-    """Return the file of the paper's numbers: `reports/paper.yaml` of a checkout, or the installed package's copy."""
-    package = Path(__file__).parents[1]
-    checkout = package.parent / "reports" / "paper.yaml"
-    return checkout if checkout.is_file() else package / "_data" / "reports" / "paper.yaml"
+@dataclass(frozen=True, slots=True)
+class PaperGrid:
+    """Scores of one pair on one benchmark by (tau, gamma), in percent, and replaced tokens by tau; `rl` beside it."""
+
+    samples: int
+    rl: float | None
+    ratios: dict[float, float]
+    scores: dict[tuple[float, float], float]
 
 
 @cache
-def paper() -> dict[str, Any]:
-    """Read all of the paper's numbers."""
+def numbers() -> dict[str, Any]:
+    """Read the paper's numbers: `reports/paper.yaml` of a checkout, or the installed package's copy."""
     import yaml
 
-    return yaml.safe_load(paper_file().read_text())
+    package = Path(__file__).parents[1]
+    files = (package.parent / "reports" / "paper.yaml", package / "_data" / "reports" / "paper.yaml")
+    return yaml.safe_load(next(file for file in files if file.is_file()).read_text())
 
 
-def methods(table: str) -> list[MethodRow]:
-    """Return the rows of `main`, `reweighting` or `minerva`."""
-    data = paper()[table]
-    if table == "reweighting":
-        data = {"qwen2.5-math-7b": data}
-    found = []
-    for model, rows in data.items():
+def methods(table: str) -> list[Method]:
+    """Return the rows of `main`, `reweighting` or `minerva`; their average is that of the printed scores."""
+    data, found = numbers()[table], []
+    for model, rows in ({"qwen2.5-math-7b": data} if table == "reweighting" else data).items():
         for name, row in rows.items():
             by_task = {"minerva": row} if table == "minerva" else {task: row[task] for task in TASKS}
-            scores = {task: Score(avg, k=16, passed=passed, samples=32) for task, (avg, passed) in by_task.items()}
-            found.append(MethodRow(MODELS[model], METHOD_NAMES[name], scores))
+            scores = {task: _printed(*row) for task, row in by_task.items()}
+            means = [round(sum(round(100 * row[i]) for row in by_task.values()) / len(by_task)) / 100 for i in (0, 1)]
+            average = _printed(*means) if len(scores) > 1 else None
+            found.append(Method(MODELS[model], METHOD_NAMES[name], scores, average))
     return found
 
 
-def grids(task: str) -> dict[str, Grid]:
+def _printed(avg: float, passed: float) -> Score:
+    return Score(Estimate(avg / 100), 32, 16, passed / 100)
+
+
+def grids(task: str) -> dict[str, PaperGrid]:
     """Return the tau x gamma grids on `aime24` or `minerva`, by the paper's name of the pair."""
-    samples = 32 if task == "aime24" else paper()["protocol"]["minerva_extrapolation_samples"]
-    found = {}
-    for name, data in paper()[f"grid_{task}"].items():
+    samples, found = 32 if task == "aime24" else numbers()["protocol"]["minerva_extrapolation_samples"], {}
+    for name, data in numbers()[f"grid_{task}"].items():
         scores = {
-            (tau, gamma): Score(value, samples=samples)
+            (tau, gamma): value
             for row, gamma in (("replace", 0.0), ("gamma_0.05", 0.05), ("gamma_0.1", 0.1))
             for tau, value in zip(data["tau"], data[row], strict=True)
         }
-        rl = Score(data["rl"], samples=samples) if "rl" in data else None
-        found[name] = Grid(PAIRS[name], task, dict(zip(data["tau"], data["ratio"], strict=True)), scores, rl)
+        found[name] = PaperGrid(samples, data.get("rl"), dict(zip(data["tau"], data["ratio"], strict=True)), scores)
     return found
 
 
-def on_rl() -> OnRl:
+def on_rl() -> PaperGrid:
     """Return extrapolation on the RL model itself; the paper has no gamma = 0 control of it."""
-    rl, *rows = paper()["extrapolate_on_rl"]
-    return OnRl(
-        "DAPO",
-        "aime24",
-        Score(rl["avg_at_32"], samples=32),
-        {row["tau"]: row["ratio"] for row in rows},
-        {(row["tau"], 0.1): Score(row["avg_at_32"], samples=32) for row in rows},
+    rl, *rows = numbers()["extrapolate_on_rl"]
+    ratios = {row["tau"]: row["ratio"] for row in rows}
+    return PaperGrid(32, rl["avg_at_32"], ratios, {(row["tau"], 0.1): row["avg_at_32"] for row in rows})
+
+
+def paper_chapter() -> Chapter:
+    """Put all tables of the paper under one heading."""
+    text = "As printed: the paper gives no intervals, and a bold number is not a win. Marks follow the printed values."
+    sections = []
+    for name, what, label in (
+        ("main", "DAPO and its reweighting", "tab:main"),
+        ("reweighting", "kinds of reweighting", "tab:compare"),
+        ("minerva", "trained models on Minerva", "tab:rl_minerva"),
+    ):
+        second = name != "main"
+        made = methods_table(f"paper-{name}", f"The paper: {what}.", methods(name), second=second, paper=label)
+        sections.append(made)
+    every = [("paper-on-rl", "extrapolating on the RL model, DAPO-32B, AIME24", on_rl(), True, "tab:rl_extra")]
+    for task, label in (("aime24", "tab:full_param_extra"), ("minerva", "tab:minerva_param_extra")):
+        for name, found in grids(task).items():
+            title = f"threshold and strength of {PAIRS[name]} on {benchmark_title(task)}"
+            every.append((f"paper-grid-{task}-{name}", title, found, task == "aime24", label))
+    for name, title, found, second, label in every:
+        cells = {key: cell(value, unit=1) for key, value in found.scores.items()}
+        alone = name == "paper-on-rl"
+        notes = [f"RL: {found.rl:.2f}."] if found.rl and not alone else []
+        gammas = sorted({gamma for _, gamma in cells})
+        notes += [] if alone else [_means(found, gammas)]
+        beside = cell(found.rl, unit=1) if alone else None
+        shares = {"replaced": {tau: share / 100 for tau, share in found.ratios.items()}}
+        sections.append(
+            grid(name, f"The paper: {title}.", cells, shares, rl=beside, second=second, notes=notes, paper=label)
+        )
+    return Chapter("The paper's tables", (text,), tuple(sections))
+
+
+def _means(found: PaperGrid, gammas: Iterable[float]) -> str:
+    """Say what each strength scores on average over the thresholds: the best of a grid is picked on it."""
+    said = []
+    for gamma in gammas:
+        row = [value for (_, each), value in found.scores.items() if each == gamma]
+        said.append(f"γ = {gamma:g} {np.mean(row):.2f}")
+    return f"Mean over the thresholds: {'; '.join(said)}."
+
+
+# What of ours is the paper's ------------------------------------------------------------------------------------------
+
+
+def repository(checkpoint: str) -> str:
+    """Return the hub id behind a checkpoint, also inside the hub's cache; else the place itself.
+
+    >>> repository("/cache/models--org--Name/snapshots/0a1b"), repository("/models/Name")
+    ('org/Name', '/models/Name')
+    """
+    cached = [part for part in PurePath(checkpoint).parts if part.startswith("models--")]
+    return "/".join(cached[-1].split("--", 2)[1:]) if cached else checkpoint
+
+
+def pair_called(rl: str, name: str = "") -> str | None:
+    """Return the paper's name of a pair by the name it was given (`dapo-32b`, a repository's), else by RL's hub id."""
+    given = found.rl if (found := preset(name.lower())) else name
+    for pair, models in numbers()["pairs"].items():
+        hub = models["rl"]
+        if given.lower() in (hub.lower(), hub.rpartition("/")[2].lower()) or repository(rl) == hub:
+            return pair
+    return None
+
+
+def model_called(base: str, name: str | None = None) -> str | None:
+    """Return what the paper calls the base of trainings: by the name that is given, else by its hub id.
+
+    Raises:
+        UserError: the paper has no model of that name.
+    """
+    hubs = {model: next(hub for hub in KNOWN if hub.endswith(f"/{model}")) for model in MODELS.values()}
+    for model, hub in hubs.items():
+        if (name or "").lower() in (model.lower(), hub.lower()) or (name is None and repository(base) == hub):
+            return model
+    if name is not None:
+        raise unknown("paper_base", name, MODELS)
+    return None
+
+
+def against_paper(results: Sequence[EvalResult], base: str | None = None) -> Chapter | None:
+    """Set results beside every number that the paper prints for the same pair, benchmark and setting, if any.
+
+    Args:
+        base: what the paper calls the base of all results, whatever its place.
+
+    Raises:
+        UserError: the paper has no such base.
+    """
+    rows: dict[tuple[str, float, str], dict[str, Any]] = {}
+    otherwise: dict[str, None] = {}
+    for one in results:
+        if one.partial or one.limited:
+            continue
+        for what, theirs, ours, half in _printed_beside(one, base):
+            if (words := _drawn_otherwise(one)) is not None:
+                otherwise[words] = None
+            else:
+                rows[what, theirs, one.config_hash] = _row(what, theirs, ours, half, one)
+    said = [
+        f"Results that are drawn otherwise ({'; '.join(otherwise)}) do not stand beside the paper's, which are drawn "
+        f"at {PAPER.words}."
+    ]
+    note = (
+        "The problems are the same, so the error is that of sampling alone, ours for both: 1.96·√2 standard errors, "
+        "and half of the paper's last digit. The paper prints no error of its own. “Replaced” is the mean over "
+        "responses of the replaced share of each, as the authors count it: the least noisy of these numbers. "
+        "Pass@k has no verdict: its sampling error is not known well enough near 0."
     )
+    table = Section("beside-the-paper", "The paper's numbers and ours.", frame(list(rows.values())), (note,))
+    if not rows and not otherwise:
+        return None
+    return Chapter("Beside the paper", tuple(said) if otherwise else (), (table,) if rows else ())
 
 
-def method_of(name: str, model: str) -> str:
-    """Return the paper's name of a method, by the reader's or by the label of its training; else the name itself."""
-    return "Ours" if name == OURS.get(model) else LABELS.get(name, name)
+def _row(what: str, theirs: float, ours: Estimate, half: float, one: EvalResult) -> dict[str, Any]:
+    """Write the two numbers, and whether they differ by more than sampling and rounding explain (`high`)."""
+    value, error = 100 * (ours.value or 0.0), ours.high
+    allowed = None if error is None else 1.96 * 2**0.5 * 100 * error + half
+    return {
+        "What": what,
+        "Paper": cell(theirs, 2 if half < 0.05 else 1, unit=1),
+        "Ours": cell(value, unit=1, link=anchor(one)),
+        "Difference": cell(value - theirs, unit=1, plus=True),
+        "Sampling error of both": Cell("–") if allowed is None else Cell(f"±{allowed:.2f}", allowed),
+        "Within?": "–" if allowed is None else "yes" if abs(value - theirs) <= allowed else "no",
+    }
+
+
+def _drawn_otherwise(one: EvalResult) -> str | None:
+    """Say how a result was drawn if the paper did it otherwise; what it does not tell counts as alike."""
+    sampling, words = one.sampling, []
+    if "temperature" not in one.lacks and sampling.temperature != PAPER.temperature:
+        words.append("greedy" if sampling.greedy else f"T = {sampling.temperature:g}")
+    if "top_p" not in one.lacks and sampling.truncation != PAPER.truncation and not sampling.greedy:
+        words.append(sampling.truncation.words)
+    return ", ".join(words) or None
+
+
+def _printed_beside(one: EvalResult, base: str | None) -> list[tuple[str, float, Estimate, float]]:
+    """List what the paper prints of a result: in words, its number, ours with the error of sampling, half a digit."""
+    d, task, found = one.decoding, benchmark_title(one.task), []
+    short = one.sampling.max_tokens
+    cut = f", at most {short:,} tokens" if short < PAPER.max_tokens and "max_tokens" not in one.lacks else ""
+
+    def scored(what: str, avg: float, passed: float | None = None) -> None:
+        error = one.sampling_error
+        ours = Estimate(one.avg, None, error)
+        found.append((f"{what}{cut}, Avg@{one.samples}", avg, ours, 0.005))
+        if passed is not None and one.samples >= 16:
+            found.append((f"{what}{cut}, Pass@16", passed, Estimate(one.pass_at(16)), 0.005))
+
+    pair, key = pair_called(one.pair[1], one.name), (float(d.tau or 0), d.gamma)
+    if pair is not None and one.task in ("aime24", "minerva"):
+        what, every = f"{task}, {d.label()}", grids(one.task)[pair]
+        theirs = on_rl() if d.primary == "rl" and pair == "dapo" and one.task == "aime24" else every
+        if d.mode == "rl" and every.rl:
+            scored(what, every.rl)
+        elif (
+            d.gated
+            and d.criterion == "delta_logp"
+            and key in theirs.scores
+            and (d.primary == "rl") == (theirs != every)
+        ):
+            scored(what, theirs.scores[key])
+            if bool(d.gamma) == (d.primary == "rl"):  # printed once a threshold
+                shares = one.n_replaced / np.maximum(1, one.n_tokens)
+                ours = Estimate(float(shares.mean()), None, stats.sampling_error(shares))
+                found.append((f"{what}, replaced", theirs.ratios[key[0]], ours, 0.05))
+    model = model_called(one.pair[0], base)
+    name = called(one) if d.mode == "rl" else "Base"
+    if model is not None and d.mode in ("base", "rl") and name:
+        mine = "Ours" if name == OURS.get(model) else LABELS.get(name, name)
+        for method in (each for table in ("main", "reweighting", "minerva") for each in methods(table)):
+            if one.task in method.scores and (method.model, method.name.lower()) == (model, mine.lower()):
+                score = method.scores[one.task]
+                seed = f", seed {run_of(one)}" if of_training(one) and d.mode == "rl" else ""
+                scored(f"{task}, {model}, {method.name}{seed}", _percent(score.avg.value), _percent(score.passed))
+    return found
+
+
+def _percent(share: float | None) -> float:
+    return round(100 * (share or 0.0), 2)

@@ -1,11 +1,10 @@
-"""CSV: tables and the data of figures as files that a spreadsheet opens without running anything."""
+"""CSV: the frame of a section as a file that a spreadsheet opens without running anything."""
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
 from typing import Any
 
-from harness.report.model import Figure, Table
+from harness.report.model import KIND, SPLIT, Cell, Section, as_cell
 from harness.text import visible
 
 LONGEST_FIELD = 32_000  # spreadsheets hold no more in a cell
@@ -14,7 +13,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def field(value: Any) -> Any:
     """Keep a number as it is, make text visible; text that a spreadsheet takes for a formula gets an apostrophe."""
-    if value is None:
+    if value is None or value != value:
         return ""
     if isinstance(value, int | float):
         return value
@@ -22,36 +21,25 @@ def field(value: Any) -> Any:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def rows(header: Sequence[str], data: Iterable[Sequence[Any]]) -> str:
-    """Write a header and rows as CSV."""
+def render(section: Section) -> str:
+    """Write numbers as exactly as they are known, and beside each its interval, and what is said of it."""
     out = io.StringIO()
+    columns: dict[str, list[Any]] = {}
+    for name in section.frame.columns:
+        title, values = str(name).replace(SPLIT, " "), list(section.frame[name])
+        if name == KIND:
+            continue
+        if not any(isinstance(value, Cell) for value in values):
+            columns[title] = values
+            continue
+        cells = [as_cell(value) for value in values]
+        columns[title] = [one.text + one.sign if one.value is None else one.value for one in cells]
+        ends = [one.interval or (None, None) for one in cells]
+        said = ["; ".join(text for text in one.small if not (one.interval and text.startswith("["))) for one in cells]
+        more = {"low": [low for low, _ in ends], "high": [high for _, high in ends], "beside": said}
+        more["mark"] = [one.mark for one in cells]
+        columns |= {f"{title}: {what}": each for what, each in more.items() if any(v not in (None, "") for v in each)}
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([field(name) for name in header])
-    writer.writerows([field(value) for value in row] for row in data)
+    writer.writerow([field(name) for name in columns])
+    writer.writerows([field(value) for value in row] for row in zip(*columns.values(), strict=True))
     return out.getvalue()
-
-
-def table(one: Table) -> str:
-    """Write numbers as exactly as they are known, and beside each its interval and mark where the table has them."""
-    header: list[str] = []
-    extras = [
-        (any(row.cells[i].small for row in one.rows), any(row.cells[i].mark for row in one.rows))
-        for i in range(len(one.columns))
-    ]
-    for column, (small, mark) in zip(one.columns, extras, strict=True):
-        title = f"{column.group} {column.title}".strip()
-        header += [title, *([f"{title}: beside"] if small else []), *([f"{title}: mark"] if mark else [])]
-    data = []
-    for row in one.rows:
-        line: list[Any] = []
-        for cell, (small, mark) in zip(row.cells, extras, strict=True):
-            line.append(cell.text + cell.sign if cell.value is None else cell.value)
-            line += ["; ".join(cell.small)] if small else []
-            line += [cell.mark] if mark else []
-        data.append(line)
-    return rows(header, data)
-
-
-def figure(one: Figure) -> str:
-    """Write the data behind a figure as CSV."""
-    return rows(one.header, one.data)

@@ -1,17 +1,16 @@
 """The summary of a sweep: what its best point is worth in one sentence, the tables, the figures, and all of it as JSON.
 
-`DecodingSummary` is that of a sweep of decodings; `harness.report.sweep_training` has that of trainings. The sweep
-hands in what is complete; here it is put into words and drawn.
+The sweep hands in what is complete; here it is put into words and drawn.
 """
 
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,23 +18,41 @@ from harness import stats
 from harness.evals import forwards
 from harness.evals.compare import Comparison, markdown
 from harness.evals.result import EvalResult
-from harness.evals.settings import settings_of
+from harness.evals.settings import Setting, settings_of
 from harness.evals.show import tables
 from harness.files import write_file
-from harness.markdown import duration, interval, markdown_table
+from harness.markdown import duration, markdown_table
+from harness.report.draw import COLOURS, drawing
 from harness.report.figures import against_share, heat_map
-from harness.report.model import Figure
-from harness.report.verdict import p_value
+from harness.report.markdown import table
+from harness.report.model import Cell, Section, cell, frame
+from harness.report.shapes import grid
 from harness.report.write import figure_file
 from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec, in_percent
+from harness.stats import Estimate, p_value
+from harness.train.summary import run_scores
+
+
+class FinishedSeed(Protocol):
+    """A finished seed of a training, and what it took.
+
+    Its scores are by benchmark (`avg`, `pass`, `tokens`), and by task and metric of lm-eval's (`metric`, no `pass`).
+    """
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def scores(self) -> Mapping[str, Mapping[str, Any]]: ...
+    @property
+    def facts(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, eq=False)
 class CompleteTrial:
     """A complete trial: a point, or a reference (`point` None), with its results and its metrics as fractions.
 
-    `drawn` says how a reference is drawn otherwise than the sweep.
+    `drawn` says how a reference is drawn otherwise than the sweep; `about` goes into the JSON.
     """
 
     pair: str
@@ -45,6 +62,24 @@ class CompleteTrial:
     results: tuple[Any, ...]
     metrics: dict[str, float]
     drawn: str = field(default="", kw_only=True)
+    about: dict[str, Any] = field(default_factory=dict, kw_only=True)
+
+    def scores(self, task: str, name: str = "avg") -> stats.RunScores:
+        """Return what a training scored on a benchmark, to be paired by problem and seed."""
+        return run_scores(self.label, task, {each.seed: each.scores for each in self.results}, name)
+
+
+def against(reference: CompleteTrial, entries: Sequence[CompleteTrial]) -> list[stats.Comparison[stats.RunScores]]:
+    """Compare every training with the reference on every benchmark, as one family."""
+    others = [entry for entry in entries if entry is not reference]
+    tasks = list(reference.results[0].scores)
+    return stats.family((entry.scores(task), reference.scores(task)) for entry in others for task in tasks)
+
+
+def unit_of(scores: stats.Scores) -> tuple[float, int, str]:
+    """Return what scores and differences are multiplied with to be shown, their digits, and their unit in words."""
+    theirs = not getattr(getattr(scores, "first", scores), "shares", True)
+    return (1.0, 4, "") if theirs else (100.0, 2, " points")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,15 +90,15 @@ class SweepSummary(ABC):
     """
 
     spec: Search
-    entries: Sequence[Any]
+    entries: Sequence[CompleteTrial]
     comparisons: Sequence[stats.Comparison[Any]]
-    best: Sequence[Any]
+    best: Sequence[CompleteTrial]
     states: dict[str, int]
     seconds: float = 0.0
     failed: int = 0
 
     @property
-    def points(self) -> list[Any]:
+    def points(self) -> list[CompleteTrial]:
         """Return the entries without the references."""
         return [entry for entry in self.entries if entry.point is not None]
 
@@ -73,16 +108,20 @@ class SweepSummary(ABC):
         """Say in a sentence a pair what the best point is, and that its lead is too large."""
 
     @abstractmethod
-    def text(self, figures: Sequence[Figure] = ()) -> str:
-        """Return the summary as Markdown."""
+    def facts(self) -> list[str]:
+        """Say what was run, in a few words each, with what makes the figures hard to compare."""
 
     @abstractmethod
-    def plain(self) -> dict[str, Any]:
-        """Return the summary as plain values."""
+    def body(self) -> list[str]:
+        """Return the tables as Markdown."""
 
     @abstractmethod
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[Section]:
         """Draw what there is to be drawn."""
+
+    @abstractmethod
+    def more(self) -> dict[str, Any]:
+        """Return what the JSON has beside that of every sweep."""
 
     def write(self, folder: Path) -> None:
         """Write `summary.md`, `summary.json` and the figures into a folder. The same results give the same figures."""
@@ -92,32 +131,58 @@ class SweepSummary(ABC):
         write_file(folder / "summary.md", self.text(figures).encode())
         write_file(folder / "summary.json", json.dumps(self.plain(), indent=1, ensure_ascii=False).encode())
 
-    def sentence(self, tried: int, best: Sequence[Any], leads: Sequence[tuple[str, Any]], chosen_on: str) -> str:
-        """Say which of the points tried is best, and what is left of its leads, each over something, after Holm."""
+    def text(self, figures: Sequence[Section] = ()) -> str:
+        """Return the summary as Markdown."""
+        states = ", ".join(f"{count} {name}" for name, count in self.states.items() if count)
+        words = [f"{time.strftime('%Y-%m-%d')}: {self.spec.size()} ({states})", *self.facts()]
+        words += [f"{duration(self.seconds)} in this run"] if self.seconds else []
+        drawn = [f"![{figure.name}]({figure.name}.svg)" for figure in figures]
+        parts = [f"# Sweep {self.spec.name}", *self.verdicts, "; ".join(words) + ".", *self.body(), "\n".join(drawn)]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def plain(self) -> dict[str, Any]:
+        """Return the summary as plain values; exact figures are in the result files."""
+        return {
+            "name": self.spec.name,
+            "date": time.strftime("%Y-%m-%d"),
+            "verdicts": self.verdicts,
+            "states": self.states,
+            "seconds": round(self.seconds, 1),
+            "best": [entry.number for entry in self.best],
+            "entries": [
+                {name: getattr(entry, name) for name in ("pair", "point", "label", "metrics")}
+                | {"trial": entry.number, **entry.about}
+                for entry in self.entries
+            ],
+            "comparisons": [row.facts() for row in self.comparisons],
+            **self.more(),
+        }
+
+    def sentence(self, pair: str, leads: Sequence[tuple[str, Any]], chosen_on: str) -> str:
+        """Say which of a pair's points is best, and what is left of its leads, each over something, after Holm."""
+        best = [entry for entry in self.best if entry.pair == pair]
+        tried = sum(entry.pair == pair for entry in self.points) + self.states.get("pruned", 0)
         names = [metric.name for metric in self.spec.metric]
         if not best:
             return f"none of {tried} points is complete and within the constraints."
         if len(names) > 1:
             labels = "; ".join(entry.label for entry in best)
             return f"Pareto set of {tried} points on these {chosen_on} by {' and '.join(names)}: {labels}."
-        value = best[0].metrics[names[0]]
-        digits = 1 if names[0] == "mean_tokens" else 4
-        shown = f"{100 * value:.2f}" if in_percent(names[0]) else f"{value:.{digits}f}"
+        digits = 1 if names[0] == "mean_tokens" else 2 if in_percent(names[0]) else 4
+        shown = Estimate(best[0].metrics[names[0]]).number(digits, unit=100 if in_percent(names[0]) else 1)
         words = [f"best of {tried} on these {chosen_on}: {best[0].label}, {names[0]} {shown}"]
         for over, row in leads:
             d, (unit, digits, points) = row.difference, unit_of(row.result)
-            what = f"{unit * d.mean:+.{digits}f}{points} on {row.result.benchmark} against {over}"
-            told = [f"95 % {interval(d.low, d.high, digits, sign=True, unit=unit)}"] if d.low == d.low else []
+            found, how = Estimate(d.mean, d.low, d.high), {"unit": unit, "sign": True}
+            told = [f"95 % {between}"] if (between := found.interval(digits, **how)) else []
             told += [f"p {p_value(d.p)}"] if d.p == d.p else []
             told += [f"Holm over {len(self.comparisons)}: {p_value(row.holm_p)}"] if told else []
+            what = f"{found.number(digits, **how)}{points} on {row.result.benchmark} against {over}"
             words.append(f"{what} ({', '.join(told)})" if told else what)
-        words = [f"{'; '.join(words)}. It was chosen on these very {chosen_on}"]
-        return ", ".join([*words, "for which no interval is corrected: its lead is too large; confirm it."])
-
-    def counts(self) -> str:
-        """Say the date, the size of the sweep, and how many trials are in which state."""
-        states = ", ".join(f"{count} {name}" for name, count in self.states.items() if count)
-        return f"{time.strftime('%Y-%m-%d')}: {self.spec.size()} ({states})"
+        return (
+            f"{'; '.join(words)}. It was chosen on these very {chosen_on}, for which no interval is corrected: its "
+            "lead is too large; confirm it."
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -133,17 +198,16 @@ class DecodingSummary(SweepSummary):
         return [entry for entry in self.entries if entry.pair == pair]
 
     def results(self, pair: str, task: str) -> list[EvalResult]:
-        """Return the results of one pair on one benchmark by the sweep's first metric, references first.
-
-        Those that are drawn as the sweep says.
-        """
+        """Return the results of one pair on one benchmark that are drawn as the sweep says, by its first metric."""
         entries = [entry for entry in self.of(pair) if not entry.drawn]
         found = [result for entry in entries for result in entry.results if result.task == task]
         return [result.of_metric(self.spec.metric[0].name) for result in found]
 
-    def tasks(self, pair: str) -> list[str]:
-        """Return the benchmarks of one pair."""
-        return list(dict.fromkeys(result.task for entry in self.of(pair) for result in entry.results))
+    @property
+    def _tasks(self) -> list[tuple[str, str]]:
+        """Return pairs and their benchmarks."""
+        pairs = [(pair, result.task) for pair in self.spec.pairs for e in self.of(pair) for result in e.results]
+        return list(dict.fromkeys(pairs))
 
     @cached_property
     def lots(self) -> list[forwards.MatchedGroup]:
@@ -159,67 +223,49 @@ class DecodingSummary(SweepSummary):
         """Say in a sentence a pair what the best point is, and that its lead is too large."""
         said = []
         for pair in self.spec.pairs:
-            best = [entry for entry in self.best if entry.pair == pair]
-            tried = sum(entry.pair == pair for entry in self.points) + self.states.get("pruned", 0)
-            rows = [row for row in self.comparisons if best and self._is_among(row.result.first, best[0].results)]
+            best = next((entry for entry in self.best if entry.pair == pair), None)
+            rows = [row for row in self.comparisons if best and self._is_of(row.result.first, best)]
             leads = [("rl" if row.reference.decoding.mode == "rl" else "its γ=0 control", row) for row in rows]
-            said.append(f"{pair}: {self.sentence(tried, best, leads, 'problems')}")
+            said.append(f"{pair}: {self.sentence(pair, leads, 'problems')}")
         return said
 
-    def _is_among(self, result: EvalResult, results: Sequence[EvalResult]) -> bool:
-        """Tell whether a result is one of others; that of a task of lm-eval's by the sweep's first metric."""
+    def _is_of(self, result: EvalResult, best: CompleteTrial) -> bool:
+        """Tell whether a result is one of the best point's; that of a task of lm-eval's by the sweep's first metric."""
         if not result.shares:
             named = result.subject == f"{result.task} {self.spec.metric[0].name}"
-            return named and result.config_hash in {each.config_hash for each in results}
-        return result in results
+            return named and result.config_hash in {each.config_hash for each in best.results}
+        return result in best.results
 
-    def text(self, figures: Sequence[Figure] = ()) -> str:
-        """Return the summary as Markdown."""
-        lines = [f"# Sweep {self.spec.name}", "", *(line for said in self.verdicts for line in (said, ""))]
-        lines += [self._facts(), ""]
-        for pair in self.spec.pairs:
-            if not (entries := self.of(pair)):
-                continue
-            lines += [f"## {pair}", ""]
-            for task in self.tasks(pair):
-                lines += self._grid(pair, task)
-            results = [result for entry in entries for result in entry.results]
-            lines += [tables(sorted(results, key=lambda result: result.task)), ""]
-            if rows := [row for row in self.matched if row["pair"] == pair]:
-                lines += [
-                    "Matched ratios: what was wanted, what the text promised that the threshold",
-                    "was found from, what was reached.",
-                    "",
-                ]
-                lines += [_matched(rows), ""]
-        if self.comparisons:
-            lines += ["## Differences", "", markdown(self.comparisons), ""]
-        if lots := self.lots:
-            lines += ["## Equal forwards", "", forwards.markdown(lots), ""]
-        lines += [f"![{figure.name}]({figure.name}.svg)" for figure in figures]
-        return "\n".join(lines).rstrip() + "\n"
-
-    def _facts(self) -> str:
-        """Say what was run, in a few words, with what makes the figures hard to compare."""
+    def facts(self) -> list[str]:
+        """Say what was run, in a few words each."""
         results = [result for entry in self.entries for result in entry.results]
         tokens = sum(int(result.n_tokens.sum()) for result in results)
-        words = [f"{self.counts()}, {len(self.entries) - len(self.points)} references"]
-        words.append(f"{self.spec.sampling.samples} samples a problem, {tokens:,} tokens")
-        if self.seconds:
-            words.append(f"{duration(self.seconds)} in this run")
+        words = [f"{len(self.entries) - len(self.points)} references"]
+        words += [f"{self.spec.sampling.samples} samples a problem, {tokens:,} tokens"]
         engines = {json.dumps(_engine(result), sort_keys=True) for result in results}
         if len(engines) == 1:
             engine = json.loads(engines.pop())
             words.append(f"{engine.get('backend')} {engine.get(engine.get('backend'), '')} on {engine.get('device')}")
         elif engines and len(self.spec.pairs) == 1:
             words.append(f"WARNING: {len(engines)} different engine settings are in these tables")
-        if self.spec.samplings:
-            words.append(f"{self.spec.sampling.words} where no other is said")
+        words += [f"{self.spec.sampling.words} where no other is said"] if self.spec.samplings else []
         if self.spec.part.words:
             words.append(f"problems {self.spec.part.words}, the others are for `sweep confirm`")
-        if self.spec.limit:
-            words.append(f"the first {self.spec.limit} problems only")
-        return "; ".join(words) + "."
+        return words + ([f"the first {self.spec.limit} problems only"] if self.spec.limit else [])
+
+    def body(self) -> list[str]:
+        """Return the grid, the results and the thresholds of each pair, then differences and equal forwards."""
+        parts = []
+        for pair in (pair for pair in self.spec.pairs if self.of(pair)):
+            parts.append(f"## {pair}")
+            parts += [table(one) for each, task in self._tasks if each == pair and (one := self._grid(pair, task))]
+            results = [result for entry in self.of(pair) for result in entry.results]
+            parts.append(tables(sorted(results, key=lambda result: result.task)))
+            if rows := [_matched(row) for row in self.matched if row["pair"] == pair]:
+                title = "Matched ratios: wanted, promised by the text that the threshold was found from, and reached."
+                parts.append(table(Section("matched", title, frame(rows))))
+        parts += ["## Differences", markdown(self.comparisons)] if self.comparisons else []
+        return parts + (["## Equal forwards", forwards.markdown(self.lots)] if self.lots else [])
 
     def _cells(self, pair: str, task: str) -> dict[tuple[float, float], EvalResult]:
         """Return the results by (tau, gamma) of a grid with several of each that varies nothing else; else nothing."""
@@ -233,81 +279,48 @@ class DecodingSummary(SweepSummary):
     def _rl(self, pair: str, task: str) -> EvalResult | None:
         return next((result for result in self.results(pair, task) if result.decoding.mode == "rl"), None)
 
-    def _grid(self, pair: str, task: str) -> list[str]:
-        """Return the paper's table: a row a gamma, a column a threshold, each threshold's replacement ratio above."""
+    def _grid(self, pair: str, task: str) -> Section | None:
+        """Return the paper's table: a row a gamma, a column a threshold, each threshold's shares above."""
         if not (cells := self._cells(pair, task)):
-            return []
-        taus, gammas = sorted({tau for tau, _ in cells}), sorted({gamma for _, gamma in cells})
-        first = [cells.get((tau, gammas[0])) for tau in taus]
-        rows = [
-            [name, *("" if r is None else f"{100 * getattr(r, f'{ratio}_ratio'):.1f} %" for r in first)]
+            return None
+        shares = {
+            name: {tau: getattr(one, f"{ratio}_ratio") for (tau, _), one in sorted(cells.items(), reverse=True)}
             for name, ratio in (("replaced", "replacement"), ("changed", "changed"))
-        ]
-        for gamma in gammas:
-            name = "replace" if gamma == 0 else f"extrapolate γ{gamma:g}"
-            rows.append([name, *(_score(cells.get((tau, gamma))) for tau in taus)])
-        rows.append(["rl", _score(self._rl(pair, task)), *[""] * (len(taus) - 1)])
-        one = next(iter(cells.values()))
-        avg = "" if not one.shares else f", Avg@{one.samples}"
-        head = [one.benchmark + avg, *(f"τ{tau:g}" for tau in taus)]
-        return [markdown_table(head, rows, left=1), ""]
+        }
+        scores = {key: _score(one) for key, one in cells.items()}
+        first, rl = next(iter(cells.values())), self._rl(pair, task)
+        avg = f", Avg@{first.samples}" if first.shares else ""
+        notes = [f"RL: {_score(rl).text} {' '.join(_score(rl).small)}."] if rl else []
+        return grid(f"grid-{pair}-{task}", f"{first.benchmark}{avg}", scores, shares, notes=notes)
 
-    def figures(self) -> list[Figure]:
-        """Draw accuracy against replacement ratio, and the tau x gamma map of a grid, for each pair and benchmark."""
+    def figures(self) -> list[Section]:
+        """Draw accuracy against shares of tokens, and the tau x gamma map of a grid, for each pair and benchmark."""
         drawn = []
-        for pair in self.spec.pairs:
-            for task in self.tasks(pair):
-                results = self.results(pair, task)
-                title = f"{pair}, {results[0].benchmark}"
-                if sum(result.decoding.gated for result in results) > 1:
-                    settings = [one for one in settings_of(results) if one.task == results[0].subject]
-                    for share, start in (("changed", "changed"), ("replaced", "ratio")):
-                        drawn.append(against_share(settings, f"{start}-{pair}-{task}", title, share, every=True))
-                if cells := self._cells(pair, task):
-                    drawn.append(heat_map(cells, self._rl(pair, task), f"heat-{pair}-{task}", title))
+        for pair, task in self._tasks:
+            results = self.results(pair, task)
+            title = f"{pair}, {results[0].benchmark}"
+            if sum(result.decoding.gated for result in results) > 1:
+                settings = [one for one in settings_of(results) if one.task == results[0].subject]
+                for share, start in (("changed", "changed"), ("replaced", "ratio")):
+                    drawn.append(against_share(settings, f"{start}-{pair}-{task}", title, share, every=True))
+            if cells := self._cells(pair, task):
+                drawn.append(heat_map(cells, self._rl(pair, task), f"heat-{pair}-{task}", title))
         return drawn
 
-    def plain(self) -> dict[str, Any]:
-        """Return the summary as plain values; exact figures are in the result files."""
+    def more(self) -> dict[str, Any]:
+        """Return speed, lengths, decodings, thresholds and equal forwards."""
         timed = [result for entry in self.entries for result in entry.results if result.seconds]
-        speed = sum(int(r.n_tokens.sum()) for r in timed) / sum(r.seconds for r in timed) if timed else None
+        lengths: dict[str, dict[str, float]] = {pair: {} for pair in self.spec.pairs}
+        for pair, task in self._tasks:
+            lengths[pair][task] = float(np.mean([result.n_tokens.mean() for result in self.results(pair, task)]))
         return {
-            "name": self.spec.name,
-            "date": time.strftime("%Y-%m-%d"),
-            "verdicts": self.verdicts,
-            "states": self.states,
-            "seconds": round(self.seconds, 1),
-            "tokens_per_second": speed,
-            "mean_tokens": {
-                pair: {
-                    task: float(np.mean([result.n_tokens.mean() for result in self.results(pair, task)]))
-                    for task in self.tasks(pair)
-                }
-                for pair in self.spec.pairs
-            },
-            "best": [entry.number for entry in self.best],
-            "entries": [
-                {
-                    "pair": entry.pair,
-                    "trial": entry.number,
-                    "point": entry.point,
-                    "decoding": entry.results[0].decoding.model_dump(mode="json"),
-                    "label": entry.label,
-                    "metrics": entry.metrics,
-                    "results": {result.task: result.config_hash for result in entry.results},
-                }
-                for entry in self.entries
-            ],
+            "tokens_per_second": sum(int(r.n_tokens.sum()) for r in timed) / sum(r.seconds for r in timed)
+            if timed
+            else None,
+            "mean_tokens": lengths,
             "matched": list(self.matched),
             **({"equal_forwards": [lot.facts() for lot in self.lots]} if self.spec.equal_forwards else {}),
-            "comparisons": [{"decoding": row.result.label, **row.facts()} for row in self.comparisons],
         }
-
-
-def unit_of(scores: stats.Scores) -> tuple[float, int, str]:
-    """Return what scores and differences are multiplied with to be shown, their digits, and their unit in words."""
-    theirs = not getattr(getattr(scores, "first", scores), "shares", True)
-    return (1.0, 4, "") if theirs else (100.0, 2, " points")
 
 
 def _engine(result: EvalResult) -> dict[str, Any]:
@@ -315,18 +328,132 @@ def _engine(result: EvalResult) -> dict[str, Any]:
     return {name: value for name, value in engine.items() if name not in ("self_test", "pair")}
 
 
-def _score(result: EvalResult | None) -> str:
-    if result is None:
-        return ""
-    unit, digits = (100, 2) if result.shares else (1, 4)
-    return f"{unit * result.avg:.{digits}f} ± {unit * result.standard_error:.{digits}f}"
+def _score(result: EvalResult) -> Cell:
+    setting = Setting.of([result])
+    unit, digits, _ = unit_of(setting)
+    return cell(Estimate(setting.avg, *setting.interval), digits, unit=unit)
 
 
-def _matched(rows: Sequence[dict[str, Any]]) -> str:
-    cells = []
-    for row in rows:
-        miss = row["reached"] - row["wanted"]
-        cells.append([row["criterion"], f"{row['tau']:g}"])
-        cells[-1] += [f"{100 * row[share]:.2f} %" for share in ("wanted", "expected", "reached")]
-        cells[-1] += [f"{100 * miss:+.2f}", f"{100 * miss / row['wanted']:+.0f} %"]
-    return markdown_table(["criterion", "τ", "wanted", "expected", "reached", "miss, points", "miss"], cells, left=1)
+def _matched(row: Mapping[str, Any]) -> dict[str, Any]:
+    miss = row["reached"] - row["wanted"]
+    shares = {name: cell(row[name], suffix=" %") for name in ("wanted", "expected", "reached")}
+    misses = {"miss, points": cell(miss, plus=True), "miss": cell(miss / row["wanted"], 0, plus=True, suffix=" %")}
+    return {"criterion": row["criterion"], "τ": row["tau"], **shares, **misses}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainingSummary(SweepSummary):
+    """A sweep of trainings in figures: every point beside plain DAPO, paired by problem and by seed.
+
+    A seed is the same problems in the same order for every point, so most of its luck cancels in a difference.
+    `reference` is plain DAPO, which may be a point of the sweep; `base` has the scores of the base by benchmark;
+    `samples` are those of the validation; `training` says how long a training is.
+    """
+
+    reference: CompleteTrial | None
+    base: Mapping[str, Mapping[str, Any]]
+    samples: int
+    seeds: Sequence[int]
+    training: str
+
+    @property
+    def _scores(self) -> Mapping[str, Mapping[str, Any]]:
+        """The scores of one seed, which say what benchmarks there are; lm-eval's by metric."""
+        return self.entries[0].results[0].scores if self.entries else {}
+
+    @property
+    def judged(self) -> dict[str, str]:
+        """Return by benchmark what points are looked at by: Avg@k, of lm-eval's tasks the sweep's first metric."""
+        avg = f"Avg@{self.samples}"
+        own = {task: str(score.get("metric", avg)) for task, score in self._scores.items()}
+        return {task: name for task, name in own.items() if name in (avg, self.spec.metric[0].name)}
+
+    @property
+    def verdicts(self) -> list[str]:
+        """Say what the best point is, and that its lead is too large."""
+        best = self.best[0] if self.best else None
+        rows = [row for row in self.comparisons if best and row.result.label == best.label and row.task in self.judged]
+        leads = [("plain DAPO", row) for row in rows if best is not self.reference]
+        said = self.sentence(next(iter(self.spec.pairs)), leads, "seeds and problems")
+        return [said[0].upper() + said[1:]]
+
+    def facts(self) -> list[str]:
+        """Say what was run, in a few words each."""
+        results = [result for entry in self.entries for result in entry.results]
+        machines = {result.facts["machine"] for result in results}
+        return [
+            f"and plain DAPO, {len(self.seeds)} seeds each",
+            self.training,
+            f"{duration(sum(result.facts['seconds'] for result in results))} of steps",
+            machines.pop() if len(machines) == 1 else f"{len(machines)} different machines",
+            "in brackets 95 % intervals over problems and seeds; differences are paired by both",
+        ]
+
+    def body(self) -> list[str]:
+        """Return a table a benchmark, and each seed's mean."""
+        parts = [table(self._table(task)) for task in self._scores]
+        for name in dict.fromkeys(self.judged.values()):
+            tasks = [task for task, its in self.judged.items() if its == name]
+            unit, digits, _ = unit_of(self.entries[0].scores(tasks[0]))
+            rows = []
+            for entry in self.entries:
+                means = np.mean([entry.scores(task).values for task in tasks], axis=0)
+                rows.append([entry.label, *(f"{unit * mean:.{digits}f}" for mean in means)])
+            parts.append(f"Each seed's {name}, mean of the benchmarks:")
+            parts.append(markdown_table(["", *(f"seed {seed}" for seed in self.seeds)], rows, left=1))
+        return parts
+
+    def _table(self, task: str) -> Section:
+        about, by = self._scores[task], {(row.result.label, row.task): row for row in self.comparisons}
+        own, names = about.get("metric"), ("avg",) if about.get("metric") else ("avg", "pass")
+        unit, digits, _ = unit_of(self.entries[0].scores(task))
+        heads = dict(
+            zip(names, [own] if own else [f"Avg@{self.samples}", f"Pass@{max(1, self.samples // 2)}"], strict=True)
+        )
+        base = self.base.get(task)
+        rows = [{"": "base", heads["avg"]: cell(base["avg"], digits, unit=unit)}] if base else []
+        for entry in self.entries:
+            scores = {head: entry.scores(task, name) for name, head in heads.items()}
+            row: dict[str, Any] = {"": entry.label}
+            row |= {h: cell(Estimate(s.avg, *s.interval), digits, unit=unit) for h, s in scores.items()}
+            row["tokens"] = cell(float(entry.scores(task, "tokens").values.mean()), 1, unit=1)
+            if (found := by.get((entry.label, task))) is not None and entry is not self.reference:
+                d = found.difference
+                row["minus plain DAPO"] = cell(Estimate(d.mean, d.low, d.high), digits, unit=unit, plus=True)
+                row["p (Holm)"] = f"{p_value(d.p)} ({p_value(found.holm_p)})" if d.p == d.p else ""
+            rows.append(row)
+        limits = [about["limited"]] if about.get("limited") else []
+        limits += ["lower is better"] if self.entries[0].scores(task).lower_is_better else []
+        return Section(task, f"{task} ({', '.join(limits)})" if limits else task, frame(rows))
+
+    def figures(self) -> list[Section]:
+        """Draw each point's difference to plain DAPO, every seed and the 95 % interval."""
+        if self.reference is None or not self.comparisons or not self.judged:
+            return []
+        reference, [name, *_] = self.reference, self.judged.values()
+        tasks = [task for task, its in self.judged.items() if its == name]  # an axis has one unit
+        unit, _, points = unit_of(reference.scores(tasks[0]))
+        rows = [row for row in self.comparisons if row.task in tasks]
+        entries = {entry.label: entry for entry in self.entries}
+        data = []
+        with drawing("differences", 6.4, 1.2 + 0.32 * len(rows)) as made:
+            for place, row in enumerate(rows):
+                d, colour = row.difference, COLOURS[tasks.index(row.task) % len(COLOURS)]
+                each = unit * (entries[row.result.label].scores(row.task).values - reference.scores(row.task).values)
+                how = {"color": colour, "alpha": 0.35, "markersize": 4, "markeredgewidth": 0}
+                made.one.plot(each, np.full(len(each), place), "o", **how)
+                made.one.plot([unit * d.low, unit * d.high], [place, place], color=colour, linewidth=1.5)
+                made.one.plot([unit * d.mean], [place], "D", color=colour, markersize=5)
+                ends = {"difference": unit * d.mean, "low": unit * d.low, "high": unit * d.high}
+                data.append({"training": row.result.label, "benchmark": row.task, **ends})
+            made.one.axvline(0, color="#808080", linewidth=0.8)
+            made.one.set_yticks(range(len(rows)), [f"{row.result.label}, {row.task}" for row in rows])
+            made.one.invert_yaxis()
+            made.one.set_xlabel(f"{name} minus plain DAPO{',' if points else ''}{points}, paired by seed")
+        title = "Each training minus plain DAPO; small dots are seeds, bars are 95 % intervals over problems and seeds"
+        return [Section("differences", title, frame(data), (), made.svg, "Dot chart, seed by seed and on average.")]
+
+    def more(self) -> dict[str, Any]:
+        """Return the seeds, the base's scores, and each entry's by seed."""
+        found = {entry.label: {str(each.seed): each.scores for each in entry.results} for entry in self.entries}
+        return {"kind": "train", "seeds": list(self.seeds), "base": self.base, "by_seed": found}

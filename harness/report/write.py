@@ -4,7 +4,7 @@ from pathlib import Path
 
 from harness.files import make_folder, write_file
 from harness.report import html, latex, markdown, sheet
-from harness.report.model import Figure, Report
+from harness.report.model import Report, Section
 
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n'
 ALONE = '<svg style="color:#1b2a3a;background:#ffffff" '  # without the page there is no ink to take
@@ -18,17 +18,18 @@ def write(report: Report, out: Path) -> Path:
     """
     for folder in (out / "tables", out / "figures"):
         make_folder(folder)
-    for table in report.tables:
-        write_file(out / "tables" / f"{table.name}.tex", latex.table(table))
-        write_file(out / "tables" / f"{table.name}.csv", sheet.table(table))
-    for figure in report.figures:
-        write_file(out / "figures" / f"{figure.name}.svg", figure_file(figure))
-        write_file(out / "figures" / f"{figure.name}.csv", sheet.figure(figure))
+    for one in report.sections:
+        where = out / ("figures" if one.svg else "tables") / one.name
+        write_file(where.with_suffix(".csv"), sheet.render(one))
+        drawn, ending = (figure_file(one), ".svg") if one.svg else (latex.table(one), ".tex")
+        write_file(where.with_suffix(ending), drawn)
     write_file(out / "report.md", markdown.render(report))
+    if report.sources:
+        write_file(out / "sources.md", markdown.sources(report))
     write_file(out / "report.html", html.render(report))
     return out / "report.html"
 
 
-def figure_file(figure: Figure) -> str:
+def figure_file(figure: Section) -> str:
     """Return a figure as the text of an SVG file of its own."""
     return HEAD + figure.svg.replace("<svg ", ALONE, 1) + "\n"

@@ -17,12 +17,13 @@ from harness.stats.errors import (
     standard_error,
     t_interval,
 )
+from harness.stats.estimate import Estimate, p_value
 from harness.stats.majority import maj_at_k, maj_at_k_per_problem, numbered
 from harness.stats.metrics import Responses, benchmark_metrics, problem_metrics, ratio
 from harness.stats.paired import PairedDifference, mean_difference, paired_difference, sampling_interval, sign_flip_p
 from harness.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem, samples_of
 from harness.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
-from harness.stats.shares import Share, share_ratio, token_mean, token_share
+from harness.stats.shares import share_ratio, token_mean, token_share
 from harness.stats.tables import holm, mean_interval, mean_over_benchmarks
 
 __all__ = [
@@ -31,12 +32,12 @@ __all__ = [
     "Choice",
     "Comparison",
     "Crossing",
+    "Estimate",
     "PairedDifference",
     "Pooled",
     "Responses",
     "RunScores",
     "Scores",
-    "Share",
     "Spread",
     "avg_at_k",
     "benchmark_metrics",
@@ -55,6 +56,7 @@ __all__ = [
     "mean_interval",
     "mean_over_benchmarks",
     "numbered",
+    "p_value",
     "paired_difference",
     "paired_spread",
     "pass_at_k",

@@ -1,21 +1,12 @@
 """Shares of tokens with intervals over problems: the tokens of one problem are no independent evidence."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A share of tokens, or a ratio of two, and its 95 % interval, None where one problem says nothing of others."""
-
-    value: float
-    low: float | None
-    high: float | None
+from harness.stats.estimate import Estimate
 
 
-def token_share(hits: ArrayLike, tokens: ArrayLike) -> Share:
+def token_share(hits: ArrayLike, tokens: ArrayLike) -> Estimate:
     """Return the sum of `hits` over that of `tokens`, each (problems,), with an interval over problems.
 
     With r the share and v its variance by leaving out each of the n problems with tokens, the log odds of r are within
@@ -26,24 +17,24 @@ def token_share(hits: ArrayLike, tokens: ArrayLike) -> Share:
     hits, tokens = np.asarray(hits, dtype=float), np.asarray(tokens, dtype=float)
     hits, tokens = hits[tokens > 0], tokens[tokens > 0]
     if not tokens.size:
-        return Share(0.0, None, None)
+        return Estimate(0.0, None, None)
     value, n = float(hits.sum() / tokens.sum()), tokens.size
     if not -1e-9 <= value <= 1 + 1e-9:
         raise ValueError(f"{value} is no share; accepted: 0 to 1, and `token_mean` for other numbers")
     value = min(max(value, 0.0), 1.0)
     if n < 2:
-        return Share(value, None, None)
+        return Estimate(value, None, None)
     t, spread = _t(n), value * (1 - value)
     if spread <= 0:
         bound = t * t / (n + t * t)
-        return Share(value, 0.0, bound) if value < 0.5 else Share(value, 1 - bound, 1.0)
+        return Estimate(value, 0.0, bound) if value < 0.5 else Estimate(value, 1 - bound, 1.0)
     variance = _jackknife((hits.sum() - hits) / (tokens.sum() - tokens))
     half = t * float(np.sqrt(max(variance, spread / tokens.sum()))) / spread
     odds = float(np.log(value / (1 - value)))
-    return Share(value, _share_of(odds - half), _share_of(odds + half))
+    return Estimate(value, _share_of(odds - half), _share_of(odds + half))
 
 
-def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Share:
+def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Estimate:
     """Return the mean over tokens of any number, from its sums and the tokens, each (problems,), with an interval.
 
     A t interval over problems, with the variance by leaving out each of the n problems with tokens
@@ -52,15 +43,15 @@ def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Share:
     sums, tokens = np.asarray(sums, dtype=float), np.asarray(tokens, dtype=float)
     sums, tokens = sums[tokens > 0], tokens[tokens > 0]
     if not tokens.size:
-        return Share(0.0, None, None)
+        return Estimate(0.0, None, None)
     value = float(sums.sum() / tokens.sum())
     if tokens.size < 2:
-        return Share(value, None, None)
+        return Estimate(value, None, None)
     half = _t(tokens.size) * float(np.sqrt(_jackknife((sums.sum() - sums) / (tokens.sum() - tokens))))
-    return Share(value, value - half, value + half)
+    return Estimate(value, value - half, value + half)
 
 
-def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) -> Share:
+def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) -> Estimate:
     """Return the share of `a` over the share of `b`, both (hits, tokens) by problem, in the same order of problems.
 
     Its logarithm has a t interval, of the variance by leaving out each problem with both of its generations. Half a
@@ -69,17 +60,17 @@ def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) 
     """
     (ah, at), (bh, bt) = ((np.asarray(h, dtype=float), np.asarray(t, dtype=float)) for h, t in (a, b))
     if not at.sum() or not bt.sum():
-        return Share(float("nan"), None, None)
+        return Estimate(float("nan"), None, None)
     value = float(((ah.sum() + 0.5) / at.sum()) / ((bh.sum() + 0.5) / bt.sum()))
     n = int(np.count_nonzero(at + bt))
     if min(np.count_nonzero(at), np.count_nonzero(bt)) < 2:
-        return Share(value, None, None)
+        return Estimate(value, None, None)
     without = [np.log((h.sum() - h + 0.5) / (t.sum() - t)) for h, t in ((ah, at), (bh, bt))]
     variance = _jackknife((without[0] - without[1])[at + bt > 0])
     if not ah.any() or not bh.any():  # the spread of nothing: as of independent hits
         variance = max(variance, 1 / (ah.sum() + 0.5) + 1 / (bh.sum() + 0.5))
     factor = float(np.exp(_t(n) * np.sqrt(variance)))
-    return Share(value, value / factor, value * factor)
+    return Estimate(value, value / factor, value * factor)
 
 
 def _jackknife(without: np.ndarray) -> float:

@@ -24,10 +24,10 @@ from harness.files import make_folder, write_file
 from harness.markdown import interval, markdown_table
 from harness.records.lock import Lock
 from harness.report.sweep import CompleteTrial, unit_of
-from harness.report.verdict import p_value
 from harness.spec import Decoding, ProblemPart
 from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec, in_percent
+from harness.stats import p_value
 from harness.sweep.base import Places, Sweep
 from harness.sweep.folder import SweepFolder
 from harness.sweep.track import SweepRun

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.analysis.bandit import GAMMAS, as_json, expected, softmax, train, trials
+from harness.analysis.bandit import GAMMAS, expected, softmax, theorem, train, trials
 
 
 def test_extrapolation_is_training_on():
@@ -30,10 +30,11 @@ def test_equality_where_the_reward_is_constant():
 
 
 def test_noise_in_the_rewards_makes_bandits_lose():
-    exact, *noisy = as_json(trials(bandits=100))["trials"]
-    assert max(exact["losing"]) == 0
-    losing = [one["losing"][-1] for one in noisy]
+    data = theorem(trials(bandits=100)).frame("trials")
+    exact, *noisy = (mine for _, mine in data.groupby("noise"))
+    assert exact["share_losing"].max() == 0
+    losing = [one["share_losing"].iloc[-1] for one in noisy]
     assert losing == sorted(losing)
     assert losing[-1] > 0.1
-    assert exact["mean"][-1] == pytest.approx(1)
-    assert noisy[-1]["mean"][-1] < 0.8
+    assert exact["expected_reward"].iloc[-1] == pytest.approx(1)
+    assert noisy[-1]["expected_reward"].iloc[-1] < 0.8

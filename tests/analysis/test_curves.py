@@ -7,8 +7,7 @@ import pytest
 import yaml
 
 from harness.analysis.curves import curves
-from harness.report.model import Figure, Table
-from harness.report.other import training_section
+from harness.report.training import training_chapter
 
 PROBLEMS = 12
 
@@ -44,31 +43,32 @@ HALF, MOST = [2] * PROBLEMS, [4] * 8 + [0] * 4
 def test_validations_are_curves_with_intervals_that_begin_at_the_base(tmp_path):
     files = training(tmp_path / "a", [log((2, HALF), (3, MOST)), log((2, MOST), (3, MOST))])
     made = curves({"DAPO": files})
-    [one] = made["validation"]
-    assert (one["task"], one["samples"], one["drawn"]) == ("t", 4, "T = 1, top-p 0.7, 64 tokens")
-    assert [point[:2] for point in one["means"]["DAPO"]] == [
+    means = made.tables["means"]
+    assert {(row["benchmark"], row["samples"], row["drawn"]) for row in means} == {
+        ("t", 4, "T = 1, top-p 0.7, 64 tokens")
+    }
+    assert [(row["step"], row["avg"]) for row in means] == [
         (0.0, 0.25), (2.0, pytest.approx((1 / 2 + 2 / 3) / 2)), (3.0, pytest.approx(2 / 3)),
     ]  # fmt: skip
-    assert all(low < mean < high for _, mean, low, high in one["means"]["DAPO"])
-    assert len(one["runs"]["DAPO"]) == 2
-    figures = training_section(made).parts
-    assert [part.name for part in figures] == ["validation", "choosing", "training"]
+    assert all(row["avg_low"] < row["avg"] < row["avg_high"] for row in means)
+    assert {row["run"] for row in made.tables["runs"]} == {1, 2}
+    figures = training_chapter(made).sections
+    assert [one.name for one in figures] == ["validation", "choosing", "training"]
     assert figures[0].paper == "fig:training_curve, fig:replicate, fig:probs (c)"
-    assert "drawn at T = 1, top-p 0.7, 64 tokens" in figures[0].caption
+    assert "drawn at T = 1, top-p 0.7, 64 tokens" in figures[0].title
     # Where the rollouts' accuracy is known, a reward beside it says no more.
-    assert "reward" not in figures[2].caption
+    assert set(figures[2].frame["curve"]) == {"rollout_accuracy"}
 
 
 def test_rollouts_drawn_at_different_top_p_are_not_compared(tmp_path):
     logs = {name: training(tmp_path / name, [log((2, HALF))], top_p=p) for name, p in (("full", 1.0), ("cut", 0.7))}
     made = curves(logs)
-    section = training_section(made)
-    assert [part.name for part in section.parts] == ["validation"]
+    section = training_chapter(made)
+    assert [one.name for one in section.sections] == ["validation"]
     assert "The accuracy of the rollouts is not drawn" in section.paragraphs[0]
     assert "full: 1, cut: 0.7" in section.paragraphs[0]
-    [one] = made["validation"]
-    assert sorted(one["means"]) == ["cut", "full"]
-    mixed = training_section(curves({"both": [*logs["full"], *logs["cut"]]}))
+    assert {row["method"] for row in made.tables["means"]} == {"cut", "full"}
+    mixed = training_chapter(curves({"both": [*logs["full"], *logs["cut"]]}))
     assert "both: 0.7 and 1" in mixed.paragraphs[0]
 
 
@@ -77,24 +77,22 @@ def test_validations_drawn_in_another_way_have_an_axis_of_their_own(tmp_path):
         name: training(tmp_path / name, [log((2, HALF))], sampling=(1.0, p, 64)) for name, p in (("a", 0.7), ("b", 1.0))
     }
     made = curves(logs)
-    assert [list(one["means"]) for one in made["validation"]] == [["a"], ["b"]]
-    [figure, *_] = training_section(made).parts
-    assert isinstance(figure, Figure)
-    assert {row[0] for row in figure.data} == {
-        "t (T = 1, top-p 0.7, 64 tokens), Avg@4", "t (T = 1, top-p 1, 64 tokens), Avg@4"
-    }  # fmt: skip
+    axes = {(row["benchmark"], row["method"]) for row in made.tables["means"]}
+    assert axes == {("t (T = 1, top-p 0.7, 64 tokens)", "a"), ("t (T = 1, top-p 1, 64 tokens)", "b")}
+    assert set(training_chapter(made).sections[0].frame["benchmark"]) == {f"{name}, Avg@4" for name, _ in axes}
 
 
 def test_runs_that_share_no_step_or_no_problem_have_no_mean_or_no_interval(tmp_path):
     one, other = (training(tmp_path / name, [log((step, HALF))]) for name, step in (("a", 2), ("b", 3)))
     (tmp_path / "b" / "base.json").unlink()
-    figure = training_section(curves({"DAPO": [*one, *other]})).parts[0]
-    assert isinstance(figure, Figure)
-    assert {row[1:4] for row in figure.data} == {("DAPO", 1, 0.0), ("DAPO", 1, 2.0), ("DAPO", 2, 3.0)}
+    made = curves({"DAPO": [*one, *other]})
+    assert made.tables["means"] == ()
+    assert {(row["run"], row["step"]) for row in made.tables["runs"]} == {(1, 0.0), (1, 2.0), (2, 3.0)}
+    assert len(training_chapter(made).sections[0].frame) == 3
     lines = other[0].read_text().replace('"p0"', '"q0"').replace('"step": 3', '"step": 2')
     other[0].write_text(lines)
-    made = curves({"DAPO": [*one, *other]})
-    assert [each["means"]["DAPO"][-1][:2] for each in made["validation"]] == [(2.0, 0.5), (2.0, 0.5)]
+    means = [row for row in curves({"DAPO": [*one, *other]}).tables["means"] if row["step"] == 2.0]
+    assert [row["avg"] for row in means] == [0.5, 0.5]  # two axes: of other problems
 
 
 def test_verls_own_validations_are_curves_without_an_interval(tmp_path):
@@ -106,25 +104,26 @@ def test_verls_own_validations_are_curves_without_an_interval(tmp_path):
     for file, rows in (("raw", raw), ("kept", kept)):
         (tmp_path / file).write_text("\n".join(map(json.dumps, rows)))
     made = curves({"raw": [tmp_path / "raw"], "kept": [tmp_path / "kept"]})
-    [one] = made["validation"]
-    assert one["task"] == "aime24 (verl)"
-    assert one["means"]["raw"] == [(0.0, 0.1, None, None), (5.0, 0.5, None, None), (10.0, 1.0, None, None)]
-    assert one["means"]["kept"] == one["means"]["raw"][1:]
-    assert made["curves"]["reward"]["raw"] == [[(5.0, -0.4), (10.0, -0.4)]]
-    assert list(made["curves"]["rollout_accuracy"]) == ["kept"]
-    assert training_section(made).parts[0].name == "validation"
+    told = [(row["method"], row["step"], row["avg"], row["avg_low"]) for row in made.tables["means"]]
+    assert {row["benchmark"] for row in made.tables["means"]} == {"aime24 (verl)"}
+    assert told == [
+        ("raw", 0.0, 0.1, None), ("raw", 5.0, 0.5, None), ("raw", 10.0, 1.0, None),
+        ("kept", 5.0, 0.5, None), ("kept", 10.0, 1.0, None),
+    ]  # fmt: skip
+    seen = {(row["curve"], row["method"], row["step"], row["value"]) for row in made.tables["curves"]}
+    assert {("reward", "raw", 5.0, -0.4), ("reward", "raw", 10.0, -0.4)} <= seen
+    assert {method for curve, method, *_ in seen if curve == "rollout_accuracy"} == {"kept"}
+    assert training_chapter(made).sections[0].name == "validation"
 
 
 def test_the_best_checkpoint_is_scored_on_problems_that_did_not_choose_it(tmp_path):
     random = np.random.default_rng(0)
     rows = [(step, random.binomial(4, 0.5, PROBLEMS).tolist()) for step in range(1, 21)]
     made = curves({"DAPO": training(tmp_path / "a", [log(*rows)])})
-    chosen = made["validation"][0]["choices"]["DAPO"]
+    [chosen] = made.tables["choices"]
     assert chosen["best"] > max(chosen["elsewhere"], chosen["last"])
     assert chosen["last_mean"] == pytest.approx(np.mean([right for _, right in rows[-5:]]) / 4)
-    [_, table, *_] = training_section(made).parts
-    assert isinstance(table, Table)
-    [row] = table.rows
-    assert [cell.text for cell in row.cells[:2]] == ["t, Avg@4", "DAPO"]
-    assert float(row.cells[-1].text) == pytest.approx(100 * (chosen["best"] - chosen["elsewhere"]), abs=0.01)
-    assert row.cells[4].small == (f"of 20, step {chosen['steps'][0]:g}",)
+    [row] = training_chapter(made).sections[1].cells
+    assert [one.text for one in row[:2]] == ["t, Avg@4", "DAPO"]
+    assert float(row[-1].text) == pytest.approx(100 * (chosen["best"] - chosen["elsewhere"]), abs=0.01)
+    assert row[4].small == (f"of 20, step {chosen['first_best_step']:g}",)

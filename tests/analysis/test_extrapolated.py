@@ -3,10 +3,20 @@
 import numpy as np
 import pytest
 
-from harness.analysis.extrapolated import NUCLEUS, SETS, TOP, compare, estimates, strength, triples
+from harness.analysis.extrapolated import NUCLEUS, SETS, TOP, compare, strength, triples
+from harness.analysis.extrapolated import estimates as rows_of
 
 N, VOCAB = 70, 23
 PROBLEMS = [f"p{i // 7}" for i in range(N)]
+
+
+def estimates(found, problems):
+    """The rows by what they estimate, those of each set by its name."""
+    told = {"sets": {name: {} for name in SETS}}
+    for row in rows_of(found, problems):
+        told["sets"][row["over"]] |= {row["what"]: row, "positions": row["positions"]}
+        told |= {row["what"]: row} if row["what"].startswith("kl") else {}
+    return told
 
 
 @pytest.fixture
@@ -87,7 +97,10 @@ def test_intervals_are_over_problems_not_over_positions(logits):
     one = estimates(compare(early, late, real, 3.0), names)["sets"]["all"]
     many = estimates(compare(*copied, 3.0), np.repeat(names, 50).tolist())["sets"]["all"]
     for what in ("r2", "explained", "best_gamma"):
-        assert many[what] == pytest.approx(one[what]), "the same text 50 times says nothing more"
+        ends = ("value", "low", "high")
+        assert [many[what][e] for e in ends] == pytest.approx([one[what][e] for e in ends]), (
+            "the same text 50 times says nothing more"
+        )
     alone = estimates(compare(early, late, real, 3.0), ["p"] * 10)["sets"]["all"]
     assert alone["explained"]["low"] is None
 

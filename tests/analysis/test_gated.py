@@ -59,12 +59,12 @@ def test_every_count_is_that_of_a_loop_over_tokens(gated):
     for name, expected in sums.items():
         got = sum(counts[name] for counts in one.problems.values())
         np.testing.assert_allclose(got, expected, rtol=1e-5, err_msg=name)
-    found = one.shares("after")
-    assert found[1][0]["value"] == pytest.approx(after[1, 0, 0] / after[1, 0, 1])
-    assert found[1][0]["low"] < found[1][0]["value"] < found[1][0]["high"]
-    means = one.shares("entropy")
-    assert means[1][0]["value"] == pytest.approx(entropy[1, 0, 0] / entropy[1, 0, 1])
-    assert 1 < means[1][0]["low"] < means[1][0]["value"] < means[1][0]["high"]
+    found, of = one.estimate("after", 1, 0)
+    assert (found.value, of) == (pytest.approx(after[1, 0, 0] / after[1, 0, 1]), after[1, 0, 1])
+    assert found.low < found.value < found.high
+    mean, _ = one.estimate("entropy", 1, 0)
+    assert mean.value == pytest.approx(entropy[1, 0, 0] / entropy[1, 0, 1])
+    assert 1 < mean.low < mean.value < mean.high
 
 
 def test_the_command_counts_decodes_nothing_twice_and_is_drawn(tmp_path):
@@ -78,10 +78,10 @@ def test_the_command_counts_decodes_nothing_twice_and_is_drawn(tmp_path):
         run(*asked, "-d", "rl")
     decodings = ["-d", "rl", "-d", "replace,tau=-0.1", "-d", "extrapolate,criterion=always,gamma=-0.5,window=4:"]
     assert run(*asked, *decodings)[0] == 0
-    found = json.loads((tmp_path / "gated.json").read_text())
+    found = json.loads((tmp_path / "gated.json").read_text())["tables"]
     assert [one["label"] for one in found["decodings"]] == ["replace τ-0.1", "extrapolate γ-0.5 always @4:"]
-    everywhere = found["decodings"][1]["by_token"]
-    assert [share["value"] for share in everywhere[:5]] == [0.0, 0.0, 0.0, 1.0, 1.0]
+    everywhere = [one for one in found["positions"] if one["label"].startswith("extra") and one["by"] == "by_token"]
+    assert [one["share"] for one in everywhere[:5]] == [0.0, 0.0, 0.0, 1.0, 1.0]
     held = {path: path.read_bytes() for path in (tmp_path / "records").rglob("*") if path.is_file()}
     assert run(*asked, *decodings)[0] == 0
     assert {path: path.read_bytes() for path in held if path.name != "lock"}.items() <= held.items()

@@ -9,7 +9,7 @@ from harness.analysis.curves import curves
 from harness.analysis.problems import problem_kind, problems
 from harness.errors import UserError
 from harness.evals.settings import Setting
-from harness.report.other import training_section
+from harness.report.training import training_chapter
 from harness.spec import Decoding
 from tests.report import made
 
@@ -74,7 +74,6 @@ def test_curves_of_every_trainer(tmp_path):
         "verl": "\n".join(map(json.dumps, verl)),
         "state": json.dumps({"log_history": trl}),
     }
-    files["build"] = json.dumps({"dapo": {"rollout_accuracy": [0.1, 0.2], "rollout_tokens": [33.0, 32.0]}})
     ours = [
         {"step": i, "accuracy": 0.3, "length": 9.0, "token_share": [0.2, 0.8], "gradient_share": [0.9, 0.1]}
         for i in (1, 2)
@@ -85,22 +84,22 @@ def test_curves_of_every_trainer(tmp_path):
         paths[name] = [tmp_path / f"{name}.json"]
         paths[name][0].write_text(text)
     made = curves(paths)
-    found = made["curves"]
-    mass = {"token_share": [0.2, 0.8], "gradient_share": [0.9, 0.1]}
-    assert made["gradient"] == {"ours": {**mass, "steps": 2, "step": None}}
-    assert curves(paths, step=2)["gradient"] == {"ours": {**mass, "steps": 1, "step": 2}}
+    shares = [(row["token_share"], row["gradient_share"]) for row in made.tables["gradient"]]
+    assert shares == [(0.2, 0.9), (0.8, 0.1)]
+    assert curves(paths, step=2).tables["gradient"] == made.tables["gradient"]
     with pytest.raises(UserError, match="step=9: no log has the gradient mass of that step"):
         curves(paths, step=9)
-    assert found["length"]["ours"] == [[(1.0, 9.0), (2.0, 9.0)]]
-    figures = training_section(made).parts
-    assert [figure.name for figure in figures] == ["training", "training-gradient"]
-    assert "reward of rollouts" in figures[0].caption
+    sections = training_chapter(made).sections
+    assert [one.name for one in sections] == ["training", "training-gradient"]
+    assert "reward of rollouts" in sections[0].title
+    found = {}
+    for row in made.tables["curves"]:
+        found.setdefault((row["curve"], row["method"]), []).append((row["step"], row["value"]))
     # A reward is never called accuracy: neither TRL's nor verl's, which may have a length penalty in it.
-    assert found["reward"]["trl"] == [[(1.0, 0.1), (2.0, 0.2)]] == found["reward"]["state"]
-    assert found["reward"]["verl"] == [[(1.0, 0.2), (2.0, 0.4)]]
-    assert sorted(found["rollout_accuracy"]) == ["build", "ours"]
-    assert found["length"]["build"] == [[(1.0, 33.0), (2.0, 32.0)]]
-    assert "build" not in found["entropy"]
+    assert found["reward", "trl"] == [(1.0, 0.1), (2.0, 0.2)] == found["reward", "state"]
+    assert found["reward", "verl"] == [(1.0, 0.2), (2.0, 0.4)]
+    assert [method for curve, method in found if curve == "rollout_accuracy"] == ["ours"]
+    assert found["length", "ours"] == [(1.0, 9.0), (2.0, 9.0)]
 
 
 @pytest.mark.parametrize("text", ["not json", "[]", '[{"step": 1, "other": 2}]', '[{"reward": NaN}]'])

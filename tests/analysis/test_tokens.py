@@ -1,12 +1,10 @@
 """Token statistics against the definitions, computed once more without any streaming."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
-from harness.analysis.histogram import Histogram, as_json
+from harness.analysis.histogram import Histogram
 from harness.analysis.selected import nucleus, selections, threshold
 from harness.analysis.tokens import DELTA_EDGES, TAILS, Generation
 from harness.analysis.traced import word_floor
@@ -40,17 +38,15 @@ def test_histograms_are_those_of_all_values(generation, whole):
         assert np.abs(h.counts - expected).sum() <= 2  # a value on an edge may fall to either side
 
 
-def test_shards_add_up():
+def test_histograms_count_what_lies_outside_and_list_what_lies_inside():
     values = np.random.default_rng(0).normal(size=1000) * 12
-    one, other, both = Histogram(), Histogram(), Histogram()
-    one.add(values[:300])
-    other.add(values[300:])
-    both.add(values)
-    one.merge(other)
-    assert as_json({"x": one}) == as_json({"x": both})
-    assert one.below + one.above + one.counts.sum() == 1000
-    with pytest.raises(ValueError, match="different bins"):
-        one.merge(Histogram(0, 1, 10))
+    one = Histogram(-20.0, 20.0, 400)
+    for part in np.split(values, [300]):
+        one.add(part)
+    assert one.tokens == 1000
+    rows = one.rows()
+    assert sum(row["tokens"] for row in rows) == ((values >= -20) & (values < 20)).sum()
+    assert all(row["to"] - row["from"] == pytest.approx(0.1) and row["tokens"] > 0 for row in rows)
 
 
 def test_tails_by_problem(generation, whole):
@@ -149,10 +145,11 @@ def test_a_listed_word_is_a_share_of_all_tokens():
     assert [word_floor(tokens) for tokens in (10, 50_000, 50_001, 5_000_000)] == [5, 5, 6, 500]
 
 
-def test_from_the_tiny_pair_to_a_section(tmp_path):
-    """End to end on the reference engine: records, counts, plain JSON, figures without a gap."""
+def test_from_the_tiny_pair_to_a_chapter(tmp_path):
+    """End to end on the reference engine: records, counts, a file, figures without a gap."""
+    from harness.analysis.result import Analysis
     from harness.analysis.traced import token_statistics
-    from harness.report.tokens import token_section
+    from harness.report.responses import token_chapter
     from harness.spec import EngineSpec, EvalSpec, Sampling
 
     spec = EvalSpec(
@@ -166,15 +163,16 @@ def test_from_the_tiny_pair_to_a_section(tmp_path):
         return token_statistics(spec, tmp_path, selected=0.05, progress=False)
 
     found = run()
-    assert json.loads(json.dumps(found, allow_nan=False)) == run()  # the second time from the records
-    below = found["tails"][0]
+    assert Analysis.read(found.write(tmp_path)) == run()  # the second time from the records
+    below = found.tables["tails"][0]
     assert (below["fact"], below["side"], below["more"]) == ("delta_logp", "below", "base")
-    section = token_section(found)
-    assert [part.name for part in section.parts] == [
+    chapter = token_chapter(found)
+    assert [one.name for one in chapter.sections] == [
         "histogram-delta", "histogram-magnitude", "tails", "probability-by-delta", "gradient", "selected", "likelier",
     ]  # fmt: skip
-    assert {row[1] for row in section.parts[1].data} == {"entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl"}
-    assert found["least"] == 5
-    assert "met 5 times or more" in section.parts[-1].caption
-    assert all(part.caption.endswith(" Only on tiny_easy (4 of 240 problems).") for part in section.parts)
-    assert not any("nan" in str(part.data).lower() for part in section.parts if hasattr(part, "data"))
+    assert set(chapter.sections[1].frame["fact"]) == {"entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl"}
+    tokens = {row["generation"]: row["tokens"] for row in found.tables["generations"]}
+    for who, mine in found.frame("by_delta").groupby("generation"):
+        assert mine["tokens"].sum() == tokens[who]
+    assert found.facts["least"] == 5
+    assert all(one.title.endswith(" Only on tiny_easy (4 of 240 problems).") for one in chapter.sections)

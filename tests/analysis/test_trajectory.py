@@ -8,6 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from harness.analysis import trajectory
+from harness.analysis.result import Analysis
 from harness.analysis.weights import weight_statistics
 from harness.cli import app
 from harness.decode import open_engine
@@ -30,7 +31,7 @@ def run(*command):
 def follow(path, *more):
     records = ["--records", str(path / "records"), "--out", str(path / "out")]
     run("analyse", "trajectory", *NAMES, "--tasks", "tiny_easy", *DRAWN, "--texts", "2", *records, *more)
-    return json.loads((path / "out" / "trajectory.json").read_text())
+    return Analysis.read(path / "out" / "trajectory.json")
 
 
 @pytest.fixture(scope="module")
@@ -40,46 +41,33 @@ def followed(tmp_path_factory):
 
 
 def test_scores_are_those_of_eval_and_base_comes_first(followed, tmp_path):
-    found = followed[1]
-    assert [each["label"] for each in found["scores"]] == ["base", *NAMES]
-    for each in found["scores"]:
-        mode = (
-            ["--mode", "base", "--pair", "tiny"]
-            if each["label"] == "base"
-            else ["--mode", "rl", "--pair", each["label"]]
-        )
-        out = tmp_path / each["label"]
-        run(
-            "eval",
-            "--tasks",
-            "tiny_easy",
-            *DRAWN,
-            *mode,
-            "--no-track",
-            "--records",
-            str(out / "records"),
-            "--out",
-            str(out),
-        )
+    tables = followed[1].tables
+    assert [each["checkpoint"] for each in tables["scores"]] == ["base", *NAMES]
+    for each in tables["scores"]:
+        name, out = each["checkpoint"], tmp_path / each["checkpoint"]
+        mode = ["--mode", "base", "--pair", "tiny"] if name == "base" else ["--mode", "rl", "--pair", name]
+        places = ["--records", str(out / "records"), "--out", str(out)]
+        run("eval", "--tasks", "tiny_easy", *DRAWN, *mode, "--no-track", *places)
         (result,) = read_results([str(out)])
-        assert each["value"] == pytest.approx(float(result.correct.mean()))
-    pairs = [(each["label"], each["minus"]) for each in found["differences"]]
+        assert each["accuracy"] == pytest.approx(float(result.correct.mean()))
+    pairs = [(each["label"], each["minus"]) for each in tables["differences"]]
     assert pairs == [("tiny@2", "base"), ("tiny@8", "base"), ("tiny@8", "tiny@2")]
-    by_label = {each["label"]: each["value"] for each in found["scores"]}
-    for each in found["differences"]:
-        assert each["mean"] == pytest.approx(by_label[each["label"]] - by_label[each["minus"]])
+    by_label = {each["checkpoint"]: each["accuracy"] for each in tables["scores"]}
+    for each in tables["differences"]:
+        assert each["difference"] == pytest.approx(by_label[each["label"]] - by_label[each["minus"]])
 
 
 def test_every_sum_is_that_of_a_loop_over_tokens(followed):
     path, found = followed
     store = RecordStore(path / "records")
     texts = {}
-    for who, record in zip(("base", "rl"), found["records"], strict=True):
+    for who, record in zip(("base", "rl"), found.facts["records"], strict=True):
         snapshot = store.read(*record.split("/"))
         texts[who] = [snapshot.rows[key] for key in snapshot.held if key[1] < 2]
-        assert found["texts"][who]["tokens"] == sum(len(each.token_ids) for each in texts[who])
-    for one in found["checkpoints"]:
-        engine = open_engine(checkpoints(find_pair(one["name"])), EngineSpec(backend="transformers"))
+        [extent] = [row for row in found.tables["texts"] if row["writer"] == who]
+        assert extent["tokens"] == sum(len(each.token_ids) for each in texts[who])
+    for name in NAMES:
+        engine = open_engine(checkpoints(find_pair(name)), EngineSpec(backend="transformers"))
         for who, rollouts in texts.items():
             below = above = n = 0
             delta = forward = entropy = 0.0
@@ -92,24 +80,24 @@ def test_every_sum_is_that_of_a_loop_over_tokens(followed):
                     n, delta, below, above = n + 1, delta + d, below + (d < -0.1), above + (d > 0.1)
                     forward += float((lr.exp() * (lr - lb)).sum())
                     entropy -= float((lr.exp() * lr).sum())
-            told = one["text"][who]
-            assert told["delta_logp"]["value"] == pytest.approx(delta / n, abs=1e-5)
-            assert told["below"]["value"] == pytest.approx(below / n)
-            assert told["above"]["value"] == pytest.approx(above / n)
-            assert told["kl_rl_base"]["value"] == pytest.approx(forward / n, abs=1e-5)
-            assert told["entropy_rl"]["value"] == pytest.approx(entropy / n, abs=1e-4)
-            assert told["kl"]["value"] == pytest.approx((told["kl_rl_base"]["value"] + told["kl_base_rl"]["value"]) / 2)
+            [told] = [row for row in found.tables["checkpoints"] if (row["checkpoint"], row["writer"]) == (name, who)]
+            assert told["delta_logp"] == pytest.approx(delta / n, abs=1e-5)
+            assert told["below"] == pytest.approx(below / n)
+            assert told["above"] == pytest.approx(above / n)
+            assert told["kl_rl_base"] == pytest.approx(forward / n, abs=1e-5)
+            assert told["entropy_rl"] == pytest.approx(entropy / n, abs=1e-4)
+            assert told["kl"] == pytest.approx((told["kl_rl_base"] + told["kl_base_rl"]) / 2)
         engine.close()
 
 
 def test_weights_are_those_of_analyse_weights_since_base_and_since_the_one_before(followed):
-    found = followed[1]["checkpoints"]
+    found = {(row["checkpoint"], row["since"]): row for row in followed[1].tables["weights"]}
     two, eight = (checkpoints(find_pair(name)) for name in NAMES)
-    assert list(found[0]["weights"]) == ["base"]
+    assert list(found) == [("tiny@2", "base"), ("tiny@8", "base"), ("tiny@8", "before")]
     since = {"base": eight, "before": eight.replace(base=two.rl)}
     for name, pair in since.items():
-        tensors = weight_statistics(pair, spectra=False, progress=False)["tensors"]
-        told = found[1]["weights"][name]
+        tensors = weight_statistics(pair, spectra=False, progress=False).tables["tensors"]
+        told = found["tiny@8", name]
         assert told["moved"] == sum(each["moved"] for each in tensors)
         assert told["difference"] == pytest.approx(sum(each["difference"] ** 2 for each in tensors) ** 0.5)
 
@@ -117,12 +105,12 @@ def test_weights_are_those_of_analyse_weights_since_base_and_since_the_one_befor
 def test_extrapolated_logits_are_compared_at_the_tokens_of_the_text(followed):
     """At all of them: there are fewer than 2,000."""
     path, found = followed
-    (one,) = found["extrapolated"]
-    assert (one["early"], one["late"], one["real"], one["gamma"]) == ("base", *NAMES, 3.0)
-    assert one["positions"] == sum(each["tokens"] for each in found["texts"].values())
+    rows = found.tables["extrapolated"]
+    assert {(one["early"], one["late"], one["real"], one["gamma"]) for one in rows} == {("base", *NAMES, 3.0)}
+    assert rows[0]["positions"] == sum(each["tokens"] for each in found.tables["texts"])
     two, eight = (open_engine(checkpoints(find_pair(name)), EngineSpec(backend="transformers")) for name in NAMES)
     stay = miss = 0.0
-    for record in found["records"]:
+    for record in found.facts["records"]:
         snapshot = RecordStore(path / "records").read(*record.split("/"))
         for key in snapshot.held:
             if key[1] < 2:
@@ -135,7 +123,8 @@ def test_extrapolated_logits_are_compared_at_the_tokens_of_the_text(followed):
                 miss += float((real - (late + 3 * (late - base))).square().sum())
     for engine in (two, eight):
         engine.close()
-    assert one["sets"]["all"]["explained"]["value"] == pytest.approx(1 - miss / stay, abs=1e-4)
+    [one] = [row for row in rows if (row["over"], row["what"]) == ("all", "explained")]
+    assert one["value"] == pytest.approx(1 - miss / stay, abs=1e-4)
 
 
 def test_fewer_positions_are_drawn_once_and_lost_logits_are_made_again(followed, tmp_path):
@@ -143,7 +132,7 @@ def test_fewer_positions_are_drawn_once_and_lost_logits_are_made_again(followed,
     asked = ["analyse", "trajectory", *NAMES, "--tasks", "tiny_easy", *DRAWN, "--texts", "2", *options]
     run(*asked, "--positions", "50")
     first = (tmp_path / "trajectory.json").read_bytes()
-    assert json.loads(first)["extrapolated"][0]["positions"] == 50
+    assert json.loads(first)["tables"]["extrapolated"][0]["positions"] == 50
     tables = {path: np.load(path) for path in (tmp_path / "trajectory").glob("logits-*.npy")}
     assert {table.shape[0] for table in tables.values()} == {50}
     assert len(tables) == 3, "base, and two checkpoints"
@@ -171,7 +160,7 @@ def test_an_interrupted_command_goes_on_with_the_checkpoint_it_was_at(followed, 
     assert CliRunner().invoke(app, asked).exit_code != 0
     run(*asked)
     assert [place.rsplit("/", 1)[1] for place in scored] == ["step-2", "rl", "rl"]
-    assert json.loads((tmp_path / "out" / "trajectory.json").read_text()) == followed[1]
+    assert Analysis.read(tmp_path / "out" / "trajectory.json") == followed[1]
     monkeypatch.setattr(trajectory, "_sums", None)
     run(*asked)
     with pytest.raises(UserError, match=r"tau=0 is refused; accepted: below 0"):
@@ -187,4 +176,4 @@ def test_the_report_draws_it(followed, tmp_path):
     assert "logits extrapolated to a later checkpoint" in page
     assert "base, tiny@2 → tiny@8" in (tmp_path / "figures" / "extrapolated.csv").read_text()
     drawn = (tmp_path / "figures" / "trajectory.csv").read_text()
-    assert all(f"\n{what}," in drawn for what in ("accuracy", "kl", "delta_logp", "below", "weights moved"))
+    assert all(f"\n{what}," in f"\n{drawn}" for what in ("accuracy", "kl", "delta_logp", "below", "weights moved"))

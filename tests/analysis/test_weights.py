@@ -41,24 +41,25 @@ def test_counts_and_norms_are_those_of_the_whole_tensors(pair, monkeypatch, at_o
     monkeypatch.setattr(weights, "AT_ONCE", at_once)
     named, base, rl = pair
     found = weight_statistics(named, progress=False)
-    assert (found["only_base"], found["only_rl"]) == (["lm_head.weight"], [])
-    assert [(row["layer"], row["kind"]) for row in found["tensors"]] == [
+    tensors = found.tables["tensors"]
+    assert (found.facts["only_base"], found.facts["only_rl"]) == (["lm_head.weight"], [])
+    assert [(row["layer"], row["kind"]) for row in tensors] == [
         (0, "self_attn.q_proj"), (1, "self_attn.q_proj"), (None, "embed_tokens"), (None, "norm"),
     ]  # fmt: skip
-    for row in found["tensors"]:
+    for row in tensors:
         one, other = (side[row["name"]].double().numpy() for side in (base, rl))
         assert row["numbers"] == one.size
         assert row["changed"] == (one != other).sum()
         assert row["moved"] == (np.abs(one - other) > 1e-5).sum()
         assert row["norm"] == pytest.approx(np.linalg.norm(one))
         assert row["difference"] == pytest.approx(np.linalg.norm(other - one))
-    assert [row["changed"] > row["moved"] for row in found["tensors"]] == [False, True, False, False]
-    assert "drift" not in found["tensors"][3]
+    assert [row["changed"] > row["moved"] for row in tensors] == [False, True, False, False]
+    assert "drift" not in tensors[3]
 
 
 def test_singular_directions_are_those_of_a_whole_decomposition(pair):
     named, base, rl = pair
-    row = weight_statistics(named, progress=False)["tensors"][0]
+    row = weight_statistics(named, progress=False).tables["tensors"][0]
     one, other = (side[row["name"]].double().numpy() for side in (base, rl))
     (u, s, _), (v, t, _) = (np.linalg.svd(each, full_matrices=False) for each in (one, other))
     u, v, s, t = u[:, :RANK], v[:, :RANK], s[:RANK], t[:RANK]
@@ -125,7 +126,7 @@ def test_a_matrix_of_zeros_has_no_directions_and_small_changes_have(pair, tmp_pa
     sides[0][0, 0], sides[1][0, 0] = 1e-25, 3e-25
     for role, side in zip(("base", "rl"), sides, strict=True):
         _changed(tmp_path / role, lambda tensors, side=side: tensors.update({one: side}))
-    found = {row["name"]: row for row in weight_statistics(pair[0], progress=False)["tensors"]}
+    found = {row["name"]: row for row in weight_statistics(pair[0], progress=False).tables["tensors"]}
     assert "drift" not in found["model.embed_tokens.weight"]
     assert found[one]["principal"] == pytest.approx(1)
     assert found[one]["stable_rank"] == pytest.approx(1)
@@ -134,9 +135,9 @@ def test_a_matrix_of_zeros_has_no_directions_and_small_changes_have(pair, tmp_pa
 def test_the_command_measures_the_tiny_pair_and_is_drawn(tmp_path):
     done = CliRunner().invoke(app, ["analyse", "weights", "--out", str(tmp_path)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    found = json.loads((tmp_path / "weights.json").read_text())
-    assert sum(row["numbers"] for row in found["tensors"]) > 400_000
-    assert all(0 <= row["rotation"] <= 1 for row in found["tensors"] if "rotation" in row)
+    tensors = json.loads((tmp_path / "weights.json").read_text())["tables"]["tensors"]
+    assert sum(row["numbers"] for row in tensors) > 400_000
+    assert all(0 <= row["rotation"] <= 1 for row in tensors if "rotation" in row)
     report = ["report", "--analysis", str(tmp_path / "weights.json"), "--out", str(tmp_path / "report")]
     assert CliRunner().invoke(app, report, catch_exceptions=False).exit_code == 0
     page = (tmp_path / "report" / "report.md").read_text()

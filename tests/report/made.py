@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from harness.analysis.result import Analysis, columns
 from harness.evals import EvalResult
 from harness.report.build import build
 from harness.spec import Decoding, Sampling
+from harness.stats import Estimate
 
 DAPO = {"base": "Qwen/Qwen2.5-32B", "rl": "BytedTsinghua-SIA/DAPO-Qwen-32B"}
 TAUS, GAMMAS = (-0.5, -0.3), (0.05, 0.1)
@@ -73,47 +75,82 @@ def report(**how):
 
 def tokens(words):
     """Token statistics as `rlvr-dir analyse tokens` writes them, whose tokens are `words`."""
-    known = {"value": 0.25, "low": 0.2, "high": 0.3}
-    unknown = {"value": None, "low": None, "high": None}
-
-    def histogram(low, high):
-        counted = {
-            "tokens": 100,
-            "zeros": 1,
-            "near_zero": 50,
-            "below": 0,
-            "above": 0,
-            "nan": 0,
-            "counts": [0, 60, 40, 0],
-        }
-        return {"low": low, "high": high, "bins": 4, "near": 1e-3, "counted": counted}
-
-    magnitudes = ("entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl")
-    histograms = {"delta_logp": histogram(-2, 2), **{name: histogram(0, 4) for name in magnitudes}}
-    listed = [{"id": i, "token": word, "count": 9.0 - i / 2} for i, word in enumerate(words)]
-    bins = [{"tokens": 10 * (i % 2), "p_base": known if i % 2 else unknown, "p_rl": known} for i in range(11)]
-    return {
-        "kind": "tokens",
-        "pair": DAPO,
-        "tasks": ["aime24"],
-        "sampling": {"samples": 4, "temperature": 1.0, "top_p": 0.7},
-        "generations": {who: {"problems": 6, "tokens": 100, "histograms": histograms} for who in ("base", "rl")},
+    known, unknown = Estimate(0.25, 0.2, 0.3), Estimate(None)
+    both = [{"generation": who} for who in ("base", "rl")]
+    facts = ("delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl")
+    listed = [{"rank": i, "id": i, "token": word, "count": 9.0 - i / 2} for i, word in enumerate(words)]
+    tables = {
+        "generations": [{**who, "problems": 6, "tokens": 100, "near_zero": 50} for who in both],
+        "histograms": [
+            {**who, "fact": fact, "from": start, "to": start + 1.0, "tokens": count}
+            for who in both for fact in facts for start, count in ((0.0, 60), (1.0, 40))
+        ],
         "tails": [
-            {"fact": fact, "side": side, "edge": 0.1, "more": "rl", "base": base, "rl": known, "ratio": base}
+            {"fact": fact, "side": side, "edge": 0.1, "more": "rl", **columns(base=base, rl=known, ratio=base)}
             for fact, side, base in (("delta_logp", "below", known), ("kl", "above", unknown))
         ],
-        "by_delta": {"edges": [-4, -2, -1, -0.5, -0.1, 0.1, 0.5, 1, 2, 4], "base": bins, "rl": bins},
-        "gradient": {
-            "edges": [i / 10 for i in range(11)],
-            **{who: [{"tokens": known, "mass": known}] * 10 for who in ("base", "rl")},
-        },
-        "selected": {
-            "ratio": 0.08,
-            "positions": 100,
-            "criteria": [
-                {"criterion": name, "tau": -0.1, "positions": 8, "picked": listed, "placed": listed}
-                for name in ("entropy_base", "kl", "delta_logp")
-            ],
-        },
+        "by_delta": [
+            {**who, "delta_logp": f"{i}", "tokens": 10 * (i % 2), **columns(p_base=known, p_rl=known)}
+            for who in both for i in range(11)
+        ],
+        "gradient": [
+            {**who, "p_from": i / 10, "p_to": (i + 1) / 10, **columns(tokens=known, mass=known)}
+            for who in both for i in range(10)
+        ],
+        "selected": [
+            {"criterion": name, "tau": -0.1, "positions": 8, "kind": kind, **one}
+            for name in ("entropy_base", "kl", "delta_logp") for kind in ("picked", "placed") for one in listed
+        ],
         "likelier": [{**one, "delta_logp": 1.0, "p_base": 0.1, "p_rl": 0.3} for one in listed],
     }  # fmt: skip
+    about = {"pair": DAPO, "tasks": ["aime24"], "sampling": {"samples": 4}, "positions": 100, "least": 5}
+    return Analysis(kind="tokens", facts=about, tables={name: tuple(rows) for name, rows in tables.items()})
+
+
+ABOUT = {"pair": {"base": "a", "rl": "b"}, "tasks": ["tiny_easy"], "sampling": {"samples": 2}}
+KNOWN = Estimate(0.5, 0.4, 0.6)
+
+
+def gated():
+    """What `rlvr-dir analyse gated` writes of one decoding."""
+    label, names = {"label": "replace τ-0.1"}, ("share", "changed", "entropy_base_redrawn", "entropy_base_kept")
+    share = {**columns(share=KNOWN), "tokens": 10}
+    tables = {
+        "decodings": [{**label, "problems": 3, **columns(**dict.fromkeys(names, KNOWN)), "runs_1": 1, "runs_2": 2}],
+        "positions": [{**label, "by": by, "from": i, **share} for by in ("by_token", "by_tenth") for i in range(3)],
+        "after": [
+            {**label, "under": who, "after": i, **columns(p=KNOWN), "tokens": 9, "p_of_all_kept": 0.5}
+            for who in ("base", "RL") for i in (1, 2)
+        ],
+    }  # fmt: skip
+    return Analysis(kind="gated", facts=ABOUT, tables={name: tuple(rows) for name, rows in tables.items()})
+
+
+def trajectory():
+    """What `rlvr-dir analyse trajectory` writes of two checkpoints."""
+    text = ("below", "above", "delta_logp", "kl", "entropy_rl")
+    counted = {"numbers": 9, "changed": 8, "moved": 7, "norm": 2.0, "difference": 0.1}
+    three, ends = {"early": "base", "late": "s@1", "real": "s@2", "gamma": 1.0}, {"value": 0.5, "low": 0.4, "high": 0.6}
+    whats = {"all": ("kl_late", "kl", "r2_late", "r2", "explained", "worse", "best_gamma")}
+    whats |= dict.fromkeys(("top", "nucleus"), whats["all"][2:])
+    tables = {
+        "texts": [{"writer": who, "problems": 3, "responses": 6, "tokens": 99} for who in ("base", "rl")],
+        "scores": [
+            {"checkpoint": name, "step": step, "task": "tiny_easy", **columns(accuracy=KNOWN)}
+            for name, step in (("base", 0.0), ("s@1", 1.0), ("s@2", 2.0))
+        ],
+        "differences": [
+            {"task": "tiny_easy", "label": "s@1", "minus": "base", "holm_p": 0.04, **columns(difference=KNOWN)}
+        ],
+        "checkpoints": [
+            {"checkpoint": f"s@{i}", "step": float(i), "writer": who, **columns(**dict.fromkeys(text, KNOWN))}
+            for i in (1, 2) for who in ("base", "rl")
+        ],
+        "weights": [{"checkpoint": f"s@{i}", "step": float(i), "since": "base", **counted} for i in (1, 2)],
+        "extrapolated": [
+            {**three, "over": over, "what": what, "positions": 9, **ends}
+            for over, names in whats.items() for what in names
+        ],
+    }  # fmt: skip
+    about = {**ABOUT, "tau": -0.1}
+    return Analysis(kind="trajectory", facts=about, tables={name: tuple(rows) for name, rows in tables.items()})

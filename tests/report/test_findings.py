@@ -4,7 +4,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.report.build import build
-from harness.report.findings import findings_section
+from harness.report.claims import read_findings
 from harness.report.html import render
 from harness.report.markdown import render as markdown
 from tests.report.made import grid
@@ -20,9 +20,10 @@ notes: ["60 problems."]
 def test_findings_stand_before_everything_else(tmp_path):
     file = tmp_path / "findings.yaml"
     file.write_text(ROWS)
-    made = build(grid(), first=[findings_section(file)])
-    assert [section.title for section in made.sections[:2]] == ["The paper's claims", "Summary"]
-    assert "<td>Nobody looked</td>" in render(made).replace(' class="words"', "")
+    made = build(grid(), first=[read_findings(file)])
+    assert [section.name for section in made.front[:3]] == ["claims", "changed-aime24", "findings"]
+    assert '<td class="words">Nobody looked</td>' in render(made)
+    assert '<td class="words is-not-tested">not tested</td>' in render(made)
     assert "Few tokens &lt;b&gt;matter" in render(made)
     assert "| Nobody looked " in markdown(made)
     assert "60 problems." in markdown(made)
@@ -41,4 +42,4 @@ def test_a_file_that_holds_something_else_is_one_sentence(tmp_path, text, key):
     file = tmp_path / "findings.yaml"
     file.write_text(text)
     with pytest.raises(UserError, match=key):
-        findings_section(file)
+        read_findings(file)

@@ -8,7 +8,7 @@ import pytest
 
 from harness.report.build import build
 from harness.report.html import content_hash
-from harness.report.tokens import token_section
+from harness.report.responses import token_chapter
 from harness.report.viewer.page import viewer_fragment
 from harness.report.write import write
 from tests.chromium import settle
@@ -75,7 +75,7 @@ def test_hostile_text_stays_text(browse, tmp_path):
 
 def test_hostile_tokens_stay_tokens(tmp_path):
     """Through matplotlib: no mathematics of it, no broken XML, and nothing that reorders the page."""
-    page = write(build([], more=[token_section(tokens(HOSTILE))]), tmp_path)
+    page = write(build([], more=[token_chapter(tokens(HOSTILE))]), tmp_path)
     for path in sorted(tmp_path.glob("figures/*.svg")):
         text = path.read_text()
         assert ElementTree.fromstring(text.encode()).tag.endswith("svg")
@@ -86,7 +86,7 @@ def test_hostile_tokens_stay_tokens(tmp_path):
 
 @pytest.mark.parametrize("width", [1280, 400])
 def test_token_statistics_fit_the_page(browse, tmp_path, width):
-    found, complaints = browse(write(build([], more=[token_section(tokens(HOSTILE))]), tmp_path), width)
+    found, complaints = browse(write(build([], more=[token_chapter(tokens(HOSTILE))]), tmp_path), width)
     assert complaints == []
     assert found["page"] <= width
     assert found["outside"] == []

@@ -9,19 +9,25 @@ import pytest
 
 from harness.report import latex, markdown, sheet
 from harness.report.html import safe_link
-from harness.report.model import Cell, Column, Figure, Provenance, Report, Row, Section, Table, ranked
+from harness.report.model import KIND, SPLIT, Cell, Chapter, Report, Section, Source, cell, frame, ranked
 from harness.report.write import write
+from harness.stats import Estimate
 from harness.text import visible
 
-TABLE = Table(
+AVG, PASS = (f"AIME24{SPLIT}{title}" for title in ("Avg@32", "Pass@16"))
+TABLE = Section(
     "small",
     "Two ways.",
-    (Column("Method", words=True), Column("Avg@32", group="AIME24"), Column("Pass@16", group="AIME24")),
-    (
-        Row((Cell("Base"), Cell("14.79", 14.79), Cell("47.46", 47.46, mark="second")), "reference"),
-        Row(
-            (Cell("100 % & more"), Cell("39.06", 39.0625, ("[30.1, 48.0]",), "best", "*", "#r-1"), Cell("–")), rule=True
-        ),
+    frame(
+        [
+            {"Method": "Base", AVG: Cell("14.79", 14.79), PASS: Cell("47.46", 47.46, mark="second"), KIND: "reference"},
+            {
+                "Method": "100 % & more",
+                AVG: Cell("39.06", 39.0625, (30.1, 48.0), ("[30.1, 48.0]",), "best", "*", "#r-1"),
+                PASS: None,
+                KIND: "",
+            },
+        ]
     ),
     ("A note.",),
 )
@@ -66,7 +72,6 @@ def test_latex():
         r"Method & Avg@32 & Pass@16 \\",
         r"\midrule",
         r"Base & 14.79 & \underline{47.46} \\",
-        r"\midrule",
         r"100 \% \& more & \textbf{39.06$^{*}$} {\scriptsize [30.1, 48.0]} & -- \\",
         r"\bottomrule",
         r"\end{tabular}",
@@ -76,10 +81,11 @@ def test_latex():
 
 
 def test_csv_has_the_exact_numbers():
-    assert sheet.table(TABLE) == (
-        "Method,AIME24 Avg@32,AIME24 Avg@32: beside,AIME24 Avg@32: mark,AIME24 Pass@16,AIME24 Pass@16: mark\n"
-        "Base,14.79,,,47.46,second\n"
-        '100 % & more,39.0625,"[30.1, 48.0]",best,–,\n'
+    assert sheet.render(TABLE) == (
+        "Method,AIME24 Avg@32,AIME24 Avg@32: low,AIME24 Avg@32: high,AIME24 Avg@32: mark,AIME24 Pass@16,"
+        "AIME24 Pass@16: mark\n"
+        "Base,14.79,,,,47.46,second\n"
+        "100 % & more,39.0625,30.1,48.0,best,–,\n"
     )
 
 
@@ -89,18 +95,34 @@ def test_ties_are_of_what_is_printed():
     assert [cell.mark for cell in ranked([Cell("2", 2), Cell("1", 1)], second=False)] == ["best", ""]
 
 
+@pytest.mark.parametrize(
+    ("value", "how", "text", "small"),
+    [
+        (Estimate(0.5542, 0.441, 0.667), {}, "55.42", ("[44.10, 66.70]",)),
+        (Estimate(0.004, -0.00004, 0.0121), {"digits": 1, "plus": True}, "+0.4", ("[-0.004, +1.2]",)),
+        (0.00004, {"suffix": " %"}, "< 0.01 %", ()),
+        (0.0, {"suffix": " %"}, "0.00 %", ()),
+        (float("nan"), {}, "–", ()),
+        (None, {}, "–", ()),
+        (Estimate(1.5, None, None), {"unit": 1, "beside": ["of 3", ""]}, "1.50", ("of 3",)),
+    ],
+)
+def test_estimates_are_printed_in_one_way(value, how, text, small):
+    assert (cell(value, **how).text, cell(value, **how).small) == (text, small)
+
+
 def hostile_report():
-    tables, figures, sources = [], [], []
+    sections, sources = [], []
     for i, text in enumerate(HOSTILE):
-        tables.append(
-            Table(
-                f"t{i}", text, (Column(text, group=text, words=True), Column("n")),
-                (Row((Cell(text, small=(text,)), Cell("1", 1.0, link=text))),), (text,), sortable=True,
-            )
-        )  # fmt: skip
-        figures.append(Figure(f"f{i}", text, text, "<svg></svg>", (text,), ((text,),), text))
-        sources.append(Provenance(f"r-{i}", text, ((text, text),), ((text, f"javascript:{text}"), (text, text))))
-    return Report(HOSTILE[0], HOSTILE[1], (Section(HOSTILE[0], (HOSTILE[5],), (*tables, *figures)),), tuple(sources))
+        shown = Cell(text, small=(text,))
+        rows = frame(
+            [{f"{text.replace(SPLIT, '')}{SPLIT}{text.replace(SPLIT, '')}": shown, "n": Cell("1", 1.0, link=text)}]
+        )
+        sections.append(Section(f"t{i}", text, rows, (text,), sortable=True))
+        sections.append(Section(f"f{i}", text, frame([{text: text}]), (), "<svg></svg>", text, text))
+        sources.append(Source(f"r-{i}", text, ((text, text),), ((text, f"javascript:{text}"), (text, text))))
+    chapters = (Chapter(HOSTILE[0], (HOSTILE[5],), tuple(sections[2:])),)
+    return Report(HOSTILE[0], HOSTILE[1], tuple(sections[:2]), chapters, tuple(sources))
 
 
 class _Tags(HTMLParser):
@@ -169,5 +191,5 @@ def test_what_cannot_be_seen_is_written_out():
 
 
 def test_a_name_never_leaves_the_folder():
-    assert Figure("../../etc/x", "", "", "", (), ()).name == "etc-x"
-    assert Table("/a b\x00<c>", "", (), ()).name == "a-b-c"
+    assert Section("../../etc/x", "", frame([])).name == "etc-x"
+    assert Section("/a b\x00<c>", "", frame([])).name == "a-b-c"

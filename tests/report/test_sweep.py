@@ -7,8 +7,7 @@ import pytest
 from harness.evals.compare import comparisons
 from harness.evals.settings import settings_of
 from harness.report.figures import against_share
-from harness.report.sweep import CompleteTrial, DecodingSummary
-from harness.report.sweep_training import CompleteTraining, TrainingSummary, against
+from harness.report.sweep import CompleteTrial, DecodingSummary, TrainingSummary, against
 from harness.spec import parse
 from harness.spec.sweep import SweepSpec
 from tests.report.made import GAMMAS, GRID, TAUS, grid
@@ -25,8 +24,7 @@ SPEC = {
 def test_every_way_is_drawn_only_where_it_is_asked_for():
     settings = settings_of(grid())
     drawn = {
-        every: {row[0] for row in against_share(settings, "x", "t", "replaced", every=every).data}
-        for every in (True, False)
+        every: set(against_share(settings, "x", "t", "replaced", every=every).frame["line"]) for every in (True, False)
     }
     assert drawn[False] == {"base", "rl", "Δ log p"}
     extrapolations = {f"Δ log p, γ = {gamma:g}" for gamma in GAMMAS}
@@ -34,17 +32,15 @@ def test_every_way_is_drawn_only_where_it_is_asked_for():
 
 
 def made(results, **changes):
-    spec = parse(SweepSpec, {**SPEC, **changes})
     entries = [
         CompleteTrial("dapo-32b", i, None if i < 2 else {"pair": "dapo-32b"}, r.label, (r,), {"avg_at_4": r.avg})
         for i, r in enumerate(results)
     ]
-    best = max(entries[2:], key=lambda entry: entry.metrics["avg_at_4"])
     return DecodingSummary(
-        spec=spec,
+        spec=parse(SweepSpec, {**SPEC, **changes}),
         entries=entries,
         comparisons=comparisons(settings_of(results)),
-        best=[best],
+        best=[max(entries[2:], key=lambda entry: entry.metrics["avg_at_4"])],
         states={"complete": len(entries) - 2, "pruned": 0},
     )
 
@@ -54,15 +50,12 @@ def test_a_grid_has_its_map_and_its_table_and_one_that_varies_more_has_none():
     changed, ratio, heat = summary.figures()
     names = ("changed-dapo-32b-aime24", "ratio-dapo-32b-aime24", "heat-dapo-32b-aime24")
     assert (changed.name, ratio.name, heat.name) == names
-    assert changed.data == ratio.data  # both shares are in either file
+    assert changed.frame.equals(ratio.frame)  # both shares are in either file
     by = {(r.decoding.tau, r.decoding.gamma): 100 * r.avg for r in grid()[2 : 2 + len(TAUS) * 3]}
-    assert {(tau, gamma): avg for tau, gamma, avg in heat.data} == by
-    assert "| aime24 (6 of 30 problems), Avg@4 " in summary.text()
-    assert all("on dapo-32b, aime24 (6 of 30 problems)" in figure.caption for figure in (ratio, heat))
+    assert {(row["tau"], row["gamma"]): row["avg"] for row in heat.frame.to_dict("records")} == by
+    assert "**aime24 (6 of 30 problems), Avg@4**" in summary.text()
     assert "points on aime24 (6 of 30 problems) against" in summary.verdicts[0]
-    assert [figure.name for figure in made(grid()).figures()] == ["changed-dapo-32b-aime24", "ratio-dapo-32b-aime24"], (
-        "on base and on RL"
-    )
+    assert [figure.name for figure in made(grid()).figures()] == list(names[:2]), "on base and on RL"
 
 
 def test_the_verdict_names_the_controls_and_over_how_many_comparisons_it_was_corrected():
@@ -85,33 +78,32 @@ def seed(number, avg):
 
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_trainings_are_paired_by_problem_and_seed(seeds):
-    plain = CompleteTraining(
-        "t", 0, None, "DAPO", tuple(seed(i, 0.5 + i / 10) for i in range(seeds)), {"avg_at_2": 0.5}
-    )
-    better = CompleteTraining("t", 1, {}, "ours", tuple(seed(i, 0.6 + i / 8) for i in range(seeds)), {"avg_at_2": 0.6})
+    metrics = ({"avg_at_8": 0.5}, {"avg_at_8": 0.6})
+    plain = CompleteTrial("t", 0, None, "DAPO", tuple(seed(i, 0.5 + i / 10) for i in range(seeds)), metrics[0])
+    better = CompleteTrial("t", 1, {}, "ours", tuple(seed(i, 0.6 + i / 8) for i in range(seeds)), metrics[1])
     summary = TrainingSummary(
-        spec=SimpleNamespace(name="t", size=lambda: "1 point", metric=(SimpleNamespace(name="avg_at_2"),)),
+        spec=SimpleNamespace(name="t", size=lambda: "1 point", metric=(SimpleNamespace(name="avg_at_8"),), pairs=["t"]),
         entries=[plain, better],
         reference=plain,
         comparisons=against(plain, [plain, better]),
         best=[better],
         states={"complete": 1},
         base={},
-        samples=2,
+        samples=8,
         seeds=range(seeds),
-        about="3 steps",
+        training="3 steps",
     )
     [row] = summary.comparisons
     assert row.difference.mean == pytest.approx(sum(0.1 + i / 40 for i in range(seeds)) / seeds)
     assert row.difference.n == 5
     [said] = summary.verdicts
-    assert said.startswith("Best of 1 on these seeds and problems: ours, avg_at_2 60.00; +1")
+    assert said.startswith("Best of 1 on these seeds and problems: ours, avg_at_8 60.00; +1")
     assert "95 %" in said  # of one training over problems alone
     [figure] = summary.figures()
-    assert "<svg" in figure.svg
-    assert "± nan" not in summary.text()
+    assert figure.frame["difference"][0] == pytest.approx(100 * row.difference.mean)
     assert "nan" not in summary.text()
-    assert summary.plain()["comparisons"][0]["seeds"] == seeds
+    [compared] = summary.plain()["comparisons"]
+    assert (compared["label"], compared["minus"]) == ("ours", "DAPO")
 
 
 def test_a_summary_ends_with_equal_forwards_where_the_sweep_asks_for_it():

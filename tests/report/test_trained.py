@@ -40,11 +40,11 @@ def written(folder, label, shares, task="aime24"):
 
 
 def tables(made):
-    return {table.name: table for table in made.tables}
+    return {section.name: section for section in made.sections}
 
 
 def cells(table, *at):
-    return {row.cells[at[0]].text: [row.cells[i].text for i in at[1:]] for row in table.rows}
+    return {row[at[0]].text: [row[i].text for i in at[1:]] for row in table.cells}
 
 
 def test_seeds_of_a_method_are_one_row_with_their_mean_and_are_paired_by_seed(tmp_path):
@@ -53,7 +53,7 @@ def test_seeds_of_a_method_are_one_row_with_their_mean_and_are_paired_by_seed(tm
     found = read_results([tmp_path / "a", f"Ours={tmp_path / 'b'}"])
     made = build(found)
     table = tables(made)["trained"]
-    assert [row.cells[1].text for row in table.rows] == ["Base", "DAPO (3 seeds)", "Ours (3 seeds)"]
+    assert [row[1].text for row in table.cells] == ["Base", "DAPO (3 seeds)", "Ours (3 seeds)"]
 
     def averages(method):
         mine = [r for r in found if r.decoding.mode == "rl" and r.provenance["training"]["name"] == method]
@@ -61,20 +61,20 @@ def test_seeds_of_a_method_are_one_row_with_their_mean_and_are_paired_by_seed(tm
 
     dapo, ours = averages("DAPO"), averages("Ours")
     assert (list(dapo), list(ours)) == ([0, 1, 2], [0, 1, 7])
-    assert [row.cells[2].text for row in table.rows[1:]] == [
+    assert [row[2].text for row in table.cells[1:]] == [
         f"{100 * np.mean(list(each.values())):.2f}" for each in (dapo, ours)
     ]
     # Paired by the seeds that both have: 0 and 1.
     difference = 100 * np.mean([ours[seed] - dapo[seed] for seed in (0, 1)])
-    assert table.rows[2].cells[2].small[-1].startswith(f"{difference:+.1f} [")
-    rows = [[cell.text for cell in row.cells] for row in tables(made)["trained-differences"].rows]
+    assert table.cells[2][2].small[-1].startswith(f"{difference:+.1f} [")
+    rows = [[cell.text for cell in row] for row in tables(made)["trained-differences"].cells]
     assert [row[1:3] for row in rows] == [["DAPO", "Base"], ["Ours", "Base"], ["Ours", "DAPO"]]
     assert rows[2][3] == f"{difference:+.2f}"
     assert made.verdict.startswith(f"Ours changes accuracy by {difference:+.1f} points [")
-    assert "against DAPO (AIME24, 3 seeds, 95 %" in made.verdict
+    assert "against DAPO (AIME24, 3 seeds, 95 %)" in made.verdict
     beside = cells(tables(made)["beside-the-paper"], 0, 1)
     assert beside["AIME24, Qwen2.5-Math-7B, Ours, seed 7, Avg@4"] == ["39.06"]
-    assert len(tables(made)["results"].rows) == 12  # nothing is lost: each seed's RL and base
+    assert len(tables(made)["results"].cells) == 12  # nothing is lost: each seed's RL and base
 
 
 def test_the_interval_of_several_seeds_is_wider_than_that_of_one_where_seeds_differ(tmp_path):
@@ -82,7 +82,7 @@ def test_the_interval_of_several_seeds_is_wider_than_that_of_one_where_seeds_dif
     apart = written(tmp_path / "apart", "DAPO", {0: 0.1, 1: 0.4, 2: 0.7})
 
     def width(folder):
-        low, high = tables(build(read_results([folder])))["trained"].rows[1].cells[2].small[0][1:-1].split(", ")
+        low, high = tables(build(read_results([folder])))["trained"].cells[1][2].small[0][1:-1].split(", ")
         return float(high) - float(low)
 
     assert width(apart) > 1.5 * width(alike)
@@ -95,9 +95,9 @@ def test_an_average_over_benchmarks_has_an_interval_and_a_difference(tmp_path):
             for task in ("aime24", "amc"):
                 found += of_seed(method, seed, share + seed / 10, task, name=method)
     table = tables(build(found))["trained"]
-    average = table.rows[2].cells[-2]
+    average = table.cells[2][-2]
     assert len(average.small) == 2
-    each = [float(row.cells[2 + 2 * i].text) for row in table.rows[1:] for i in range(2)]
+    each = [float(row[2 + 2 * i].text) for row in table.cells[1:] for i in range(2)]
     assert float(average.small[1].split(" ")[0]) == pytest.approx(np.mean(each[2:]) - np.mean(each[:2]), abs=0.06)
 
 
@@ -107,7 +107,7 @@ def test_two_results_of_one_seed_under_one_name_are_refused(tmp_path):
         build(read_results([f"DAPO={one}", f"DAPO={other}"]))
     # Nobody gave them a name, and their labels are the same: their folders tell them apart.
     table = tables(build(read_results([one, other])))["trained"]
-    assert [row.cells[1].text for row in table.rows] == ["Base", "one", "other"]
+    assert [row[1].text for row in table.cells] == ["Base", "one", "other"]
 
 
 def test_a_checkpoint_that_the_scores_chose_is_said_to_be(tmp_path):
@@ -134,7 +134,7 @@ def test_a_sweep_of_trainings_is_read_from_where_its_trainings_lie(tmp_path, cap
     (sweep / "summary.json").write_text(json.dumps({"kind": "train", "seeds": [0, 1], "entries": entries}))
     assert [(each.name, each.seeds) for each in trainings_at(sweep)] == [("DAPO", (0, 1)), ("ppl", (0, 1))]
     table = tables(build(read_results([sweep / "results"])))["trained"]
-    assert [row.cells[1].text for row in table.rows] == ["Base", "DAPO (2 seeds)", "ppl"]
+    assert [row[1].text for row in table.cells] == ["Base", "DAPO (2 seeds)", "ppl"]
     assert "ppl-1 has no results of seed 1 yet" in capsys.readouterr().err
     other = tmp_path / "other" / "sweeps" / "mine"
     other.mkdir(parents=True)
@@ -143,7 +143,7 @@ def test_a_sweep_of_trainings_is_read_from_where_its_trainings_lie(tmp_path, cap
     entries = [{"label": "DAPO", "folder": "x/trainings/DAPO-long"}]
     (other / "summary.json").write_text(json.dumps({"kind": "train", "seeds": [0], "entries": entries}))
     table = tables(build(read_results([sweep, sweep, other])))["trained"]  # one of them twice: counted once
-    assert [row.cells[1].text for row in table.rows] == ["Base", "DAPO-0 (2 seeds)", "ppl", "DAPO-long"]
+    assert [row[1].text for row in table.cells] == ["Base", "DAPO-0 (2 seeds)", "ppl", "DAPO-long"]
     with pytest.raises(UserError, match=r"gives one name to several trainings \(DAPO, ppl\)"):
         read_results([f"Mine={sweep}"])
 
@@ -172,5 +172,5 @@ def test_a_base_that_its_context_ended_earlier_is_told_of():
 
     found = [of_seed("a", seed, 0.3, name=f"Ours seed {seed}") for seed in (0, 1)]
     made = build([within(length, one) for row in found for length, one in zip((32768, 4096), row, strict=True)])
-    said = [text for section in made.sections for text in section.paragraphs if text.startswith("Not the same room")]
+    said = [text for chapter in made.chapters for text in chapter.paragraphs if text.startswith("Not the same room")]
     assert any("base (a/seed-0) 120 of 120, context 4,096" in text for text in said)

@@ -111,7 +111,7 @@ def test_the_interval_of_a_share_of_tokens_is_students_of_its_log_odds():
     assert (logit(ours.low), logit(ours.high)) == pytest.approx((logit(mean) - half, logit(mean) + half), rel=1e-6)
     more = stats.token_share([*1000 * values, 0, 0], [1000] * 30 + [0, 0])
     assert (more.low, more.high) == pytest.approx((ours.low, ours.high))  # a problem without tokens says nothing
-    assert stats.token_share([0.5], [1]) == stats.Share(0.5, None, None)
+    assert stats.token_share([0.5], [1]) == stats.Estimate(0.5, None, None)
     with pytest.raises(ValueError, match=r"1\.5 is no share"):
         stats.token_share([3.0, 6.0], [2, 4])
     whole = stats.token_mean(3000 * values, np.full(30, 1000))  # every problem weighs the same: the plain t interval

@@ -51,7 +51,7 @@ def test_a_grid_runs_to_the_end_and_says_what_it_found(grid, look):
     assert {row["minus"] for row in told["comparisons"]} == {"base", "rl", "replace τ-0.3", "replace τ-0.1"}
     text = (folder.path / "summary.md").read_text()
     assert "Holm's correction over these 7 comparisons" in text
-    assert "extrapolate γ0.1" in text
+    assert "Extrapolate, γ = 0.1" in text
     for name in ("heat-tiny-tiny_easy.svg", "ratio-tiny-tiny_easy.svg"):
         assert (folder.path / name).read_text().rstrip().endswith("</svg>")
         assert name in text

@@ -159,7 +159,7 @@ def test_the_summary_pairs_seeds_with_plain_dapo(whole):
     folder = SweepFolder.of(spec, whole)
     made = summarise(spec, Trials(spec, folder), folder)
     assert [entry.label for entry in made.entries] == ["DAPO", "low_prob α0.2", "low_prob α2"]
-    plain, one, _ = (entry.values("tiny_easy") for entry in made.entries)
+    plain, one, _ = (entry.scores("tiny_easy").values for entry in made.entries)
     assert [row.result.label for row in made.comparisons] == ["low_prob α0.2", "low_prob α2"]
     assert made.comparisons[0].difference.mean == pytest.approx((one - plain).mean())
     told = (folder.path / "summary.md").read_text()
@@ -168,7 +168,10 @@ def test_the_summary_pairs_seeds_with_plain_dapo(whole):
     assert "seed 1" in told
     assert (folder.path / "differences.svg").is_file()
     data = json.loads((folder.path / "summary.json").read_text())
-    assert [row["seeds"] for row in data["comparisons"]] == [2, 2]
+    assert [(row["label"], row["minus"]) for row in data["comparisons"]] == [
+        ("low_prob α0.2", "DAPO"),
+        ("low_prob α2", "DAPO"),
+    ]
     bases = RecordStore(whole / "trainings" / "bases")
     [(_, task)] = bases.names()  # the base is validated once
     assert task == "tiny_easy"
@@ -249,14 +252,14 @@ def test_a_task_of_lm_evals_is_what_a_sweep_of_trainings_goes_by(tmp_path):
     made = run_sweep(spec, Places.under(tmp_path, track=False), say=lambda text: None)
     [dapo, best] = made.entries
     assert best.metrics.keys() == {"distance/box", "truncated_share", "mean_tokens"}
-    assert best.metrics["distance/box"] == pytest.approx(best.values("theirs distance/box").mean())
+    assert best.metrics["distance/box"] == pytest.approx(best.scores("theirs distance/box").values.mean())
     told = (SweepFolder.of(spec, tmp_path).path / "summary.md").read_text()
     assert f"low_prob α2, distance/box {best.metrics['distance/box']:.4f}; " in told
     assert "| theirs distance/box (lower is better) " in told
     [row] = made.comparisons
-    by_seed = best.values("theirs distance/box") - dapo.values("theirs distance/box")
+    by_seed = best.scores("theirs distance/box").values - dapo.scores("theirs distance/box").values
     assert row.difference.mean == pytest.approx(by_seed.mean())
-    assert made.figures()[0].data[0][2] == pytest.approx(by_seed.mean())  # not in percent
+    assert made.figures()[0].frame["difference"][0] == pytest.approx(by_seed.mean())  # not in percent
     for metric, words in (
         ("distance/box", "goal=maximize is refused: the task says that less of it is better"),
         ("furthest/box", "metric='furthest/box' is not known; accepted: distance/box, truncated_share, mean_tokens"),

@@ -22,3 +22,7 @@ theme.addEventListener("click", () => {
   root.dataset.theme = (root.dataset.theme ?? (dark ? "dark" : "light")) === "dark" ? "light" : "dark";
 });
 addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(one => { one.open = false; }));
+
+const reveal = () => document.querySelector(location.hash.length > 1 ? `[id="${CSS.escape(decodeURIComponent(location.hash.slice(1)))}"]` : null)?.closest("details")?.setAttribute("open", "");
+addEventListener("hashchange", reveal);
+reveal();

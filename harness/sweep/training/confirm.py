@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from harness.errors import UserError
-from harness.report.sweep_training import against
+from harness.report.sweep import against
 from harness.sweep.base import Sweep
 from harness.sweep.confirm import Confirmed, check_seeds, winner, write
 from harness.sweep.training.spec import TrainingSweep

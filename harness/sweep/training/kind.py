@@ -6,8 +6,7 @@ from statistics import fmean, median
 from typing import Any
 
 from harness.markdown import interval
-from harness.report.sweep import unit_of
-from harness.report.sweep_training import CompleteTraining, TrainingSummary
+from harness.report.sweep import CompleteTrial, TrainingSummary, unit_of
 from harness.sweep.base import Sweep
 from harness.sweep.metrics import check_metrics
 from harness.sweep.points import Point
@@ -147,7 +146,7 @@ class Trainings(Sweep[TrainingSweep]):
         return confirm(self, seeds, tasks, limit=limit)
 
 
-def _score(entry: CompleteTraining, task: str) -> str:
+def _score(entry: CompleteTrial, task: str) -> str:
     scores = entry.scores(task)
     unit, digits, _ = unit_of(scores)
     digits = 1 if unit == 100 else digits

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.report.sweep_training import CompleteTraining, TrainingSummary, against
+from harness.report.sweep import CompleteTrial, TrainingSummary, against
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point
 from harness.sweep.training.spec import TrainingSweep
@@ -39,11 +39,11 @@ def summarise(spec: TrainingSweep, trials: Trials, folder: SweepFolder) -> Train
         base=TrainingFolder(folder_of(entries[0].results[0].spec, store)).base_scores if entries else {},
         samples=plain.validation.sampling.samples,
         seeds=spec.seeds,
-        about=f"{dapo.steps} steps of {dapo.prompts} x {dapo.samples} responses",
+        training=f"{dapo.steps} steps of {dapo.prompts} x {dapo.samples} responses",
     )
 
 
-def entry_of(point: Point, results: Sequence[SeedResult], number: int, metrics: dict[str, float]) -> CompleteTraining:
+def entry_of(point: Point, results: Sequence[SeedResult], number: int, metrics: dict[str, float]) -> CompleteTrial:
     """Return a finished training as summaries have it, with a label: `low_prob α0.2`, and what else the point sets."""
     spec, asked = results[0].spec, None if "reference" in point else point
     shown = ("train.method", "train.alpha", "train.top_p")
@@ -52,6 +52,6 @@ def entry_of(point: Point, results: Sequence[SeedResult], number: int, metrics: 
         "dapo": spec.dapo.model_dump(mode="json", exclude={"seed"}),
         "folder": str(results[0].folder.path.parent),
     }
-    return CompleteTraining(
-        point["pair"], number, asked, ", ".join([spec.dapo.label, *more]), tuple(results), metrics, about
+    return CompleteTrial(
+        point["pair"], number, asked, ", ".join([spec.dapo.label, *more]), tuple(results), metrics, about=about
     )

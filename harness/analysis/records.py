@@ -1,0 +1,52 @@
+"""The responses that an analysis reads, with their traces: decoded where the records do not hold them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.evals.loop import Job, opened
+from harness.evals.traces import rollouts, traced
+from harness.progress import showing
+from harness.records import Row
+from harness.spec import Decoding, EvalSpec
+
+
+def about(jobs: Sequence[Job], pair: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what every analysis of responses says of them."""
+    return {
+        "pair": dict(pair),
+        "tasks": list(dict.fromkeys(job.task for job in jobs)),
+        "limited": {job.task: part for job in jobs if (part := limited(job))},
+        "sampling": jobs[0].sampling.model_dump(mode="json"),
+        "records": [job.record for job in jobs],
+    }
+
+
+def limited(job: Job) -> str | None:
+    """Return of what the problems of a job are a part (`16 of 83 problems`); None where it has all."""
+    asked, whole = len({request.problem for request in job.requests}), job.benchmark.problems
+    return f"{asked} of {whole} problems" if whole and asked != whole else None
+
+
+class TracedRecords:
+    """The responses of a spec, traced."""
+
+    def __init__(self, spec: EvalSpec, records: str | Path, *, top: int = 0, progress: bool = True) -> None:
+        with showing(progress), opened(spec) as engine:
+            self.jobs = traced(spec, records, engine=engine, top=top, progress=progress)
+            self.tokenizer: Any = engine.tokenizer
+            self.about = about(self.jobs, engine.info()["pair"])
+        self._records = records
+
+    def read(self, mode: str) -> Iterable[Row]:
+        """Yield the responses of a mode."""
+        for job in self.jobs:
+            if job.decoding.mode == mode:
+                yield from rollouts(job, self._records)
+
+    def by_decoding(self) -> dict[Decoding, list[Iterable[Row]]]:
+        """Return the responses of each decoding, a part a task."""
+        found: dict[Decoding, list[Iterable[Row]]] = {}
+        for job in self.jobs:
+            found.setdefault(job.decoding, []).append(rollouts(job, self._records))
+        return found

@@ -1,0 +1,39 @@
+"""Rows of an analysis: their estimates, and what an analysis of responses says of itself."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from harness.analysis.result import Analysis, Frame
+from harness.report.model import Section
+from harness.spec import Sampling, parse
+from harness.stats import Estimate
+
+
+def estimate(row: Mapping[str, Any], name: str) -> Estimate:
+    """Return the estimate that three columns of a row hold."""
+    return Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"])
+
+
+def estimates(data: Frame, name: str) -> list[Estimate]:
+    """Return those of all rows."""
+    return [estimate(row, name) for row in data.to_dict("records")]
+
+
+def tasks_of(found: Analysis) -> str:
+    """Name the benchmarks of an analysis, marked where only some of their problems were asked."""
+    parts = found.facts.get("limited") or {}
+    return ", ".join(f"{task} ({parts[task]})" if task in parts else str(task) for task in found.facts["tasks"])
+
+
+def drawn(found: Analysis) -> str:
+    """Say how an analysis' responses were drawn."""
+    sampling = parse(Sampling, found.facts["sampling"])
+    return f"{sampling.samples} samples, {sampling.words}"
+
+
+def limited(found: Analysis, sections: Iterable[Section]) -> tuple[Section, ...]:
+    """Say in each title that only some problems were asked: it goes where the chapter's text does not."""
+    if not found.facts.get("limited"):
+        return tuple(sections)
+    return tuple(replace(one, title=f"{one.title.rstrip('.')}. Only on {tasks_of(found)}.") for one in sections)

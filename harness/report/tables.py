@@ -1,0 +1,334 @@
+"""The tables made of results: scores, every result, differences, tasks of lm-eval; and where each result comes from."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from harness import stats
+from harness.analysis.problems import problems
+from harness.evals.compare import Comparison, comparison_kind
+from harness.evals.result import EvalResult
+from harness.evals.settings import Setting, facets
+from harness.evals.show import changed, replaced
+from harness.report import figures
+from harness.report.groups import Group, pair_title
+from harness.report.model import KIND, Cell, Chapter, Section, Source, cell, frame
+from harness.report.paper import model_called
+from harness.report.shapes import Method, Score, anchor, avg_name, benchmark_title, grid, methods_table
+from harness.stats import Estimate, p_value
+
+ROWS = 6  # gated decodings that the table of methods shows one by one
+PICKED = "†"
+
+
+def scores(group: Group) -> Section:
+    """List base, RL and the gated decodings; many of them are represented by the best, which is said."""
+    samples = {setting.samples for setting in group.settings}
+    k = max(1, min(samples) // 2)
+    model = model_called(group.base) or group.pair
+    by: dict[tuple[str, str], dict[str, Setting]] = {}
+    for setting in group.settings:
+        mode, own = setting.decoding.mode, setting.decoding.label()
+        name = "" if setting.first.name == model else setting.first.name  # which is there already
+        label = {"base": "Base", "rl": name or "RL"}.get(mode, f"{name}: {own}" if name else own)
+        by.setdefault((label + setting.label.removeprefix(own), mode), {})[setting.benchmark] = setting
+    notes = ["In brackets: 95 % intervals over problems."]
+    notes += ["The average counts each benchmark once."] if len(group.benchmarks) > 1 else []
+    if len(samples) > 1:
+        notes.append(f"Settings differ in their number of samples: {', '.join(map(str, sorted(samples)))}.")
+    if any(len(setting.seeds) > 1 for setting in group.settings):
+        notes.append("Where a setting has several seeds, its score is their mean; the last table has each.")
+    gated = [key for key in by if key[1] in ("replace", "extrapolate")]
+    chosen = {key: found for key, found in by.items() if len(gated) <= ROWS or key not in gated}
+    for mode in ("replace", "extrapolate") if len(gated) > ROWS else ():
+        whole = [key for key in gated if key[1] == mode and len(by[key]) == len(group.benchmarks)]
+        if whole:
+            top = max(whole, key=lambda key: sum(setting.avg for setting in by[key].values()))
+            chosen[f"{top[0]} {PICKED}", mode] = by[top]
+    if len(gated) > ROWS:
+        notes.append(
+            f"{PICKED} The best of its kind among {len(gated)} settings, picked on these data: expect less of it on "
+            "others. All settings are in the last table."
+        )
+    methods = [
+        Method(
+            model, label, {b: Score.of(one, k) for b, one in found.items()}, _average(list(found.values()), group, k)
+        )
+        for (label, _), found in chosen.items()
+    ]
+    if any(one.partial for found in chosen.values() for one in found.values()):
+        notes.append("* A part of the samples only: it will change when the rest is decoded.")
+    name, paper = f"main-{group.slug or 'scores'}".rstrip("-"), "tab:main, tab:compare, tab:rl_minerva"
+    return methods_table(name, f"Ways of decoding the {group.pair}.", methods, notes=notes, paper=paper)
+
+
+def _average(settings: Sequence[Setting], group: Group, k: int) -> Score | None:
+    """Average over all benchmarks of the group, with an interval; return None where one is missing."""
+    if len(settings) < len(group.benchmarks) or len(settings) == 1:
+        return None
+    interval = stats.mean_interval([(one.avg, *one.interval) for one in settings])
+    mean, passed = (
+        sum(each) / len(settings) for each in zip(*((one.avg, one.pass_at(k)) for one in settings), strict=True)
+    )
+    return Score(Estimate(mean, *interval), settings[0].samples, k, passed)
+
+
+def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) -> Chapter:
+    """Put together a pair's grids and figures, benchmark by benchmark."""
+    shown: list[Section] = [scores(group)]
+    drawn: list[Section] = []
+    for task in group.tasks:
+        mine = [setting for setting in group.settings if setting.task == task]
+        where = f"{benchmark_title(mine[0].benchmark)}, {group.pair}"
+        shown += [one for primary in ("base", "rl") if (one := _grid(mine, primary, group.slug + task, where, rows))]
+        for primary, name, on in (("base", "", ""), ("rl", "-on-rl", ", RL proposing")):
+            ways = [one for one in mine if not one.decoding.gated or one.decoding.primary == primary]
+            if sum(one.decoding.gated for one in ways) > 1:
+                for share, start in (("changed", "changed"), ("replaced", "ratio")):
+                    drawn += [
+                        figures.against_share(part, f"{start}{name}-{word}{group.slug}{task}", where + on, share)
+                        for word, part in figures.in_legible_parts(ways)
+                    ]
+        if (gammas := figures.against_gamma(mine, f"gamma-{group.slug}{task}", where)) is not None:
+            drawn.append(gammas)
+        base = next((one for one in mine if one.decoding.mode == "base"), None)
+        steps = [one for (_, gamma), one in cells_of(mine, "base").items() if not gamma]
+        if base is not None and len(steps) > 1:
+            found = problems(base, steps, next((one for one in mine if one.decoding.mode == "rl"), None))
+            drawn.append(figures.per_problem(found, f"problems-{group.slug}{task}", where))
+    return Chapter(f"Scores of the {group.pair}" if several else "Scores", (), (*shown, *drawn))
+
+
+def cells_of(settings: Sequence[Setting], primary: str) -> dict[tuple[float, float], Setting]:
+    """Return the settings gated by delta log p, by (tau, gamma); of several the first."""
+    found: dict[tuple[float, float], Setting] = {}
+    for one in settings:
+        if one.decoding.criterion == "delta_logp" and one.decoding.primary == primary:
+            found.setdefault((float(one.decoding.tau or 0), one.decoding.gamma), one)
+    return found
+
+
+def _grid(
+    settings: Sequence[Setting], primary: str, name: str, where: str, rows: Sequence[Comparison]
+) -> Section | None:
+    """Set thresholds and strengths of Δ log p on base, or on the RL model, in a grid; None where there is none.
+
+    On base only thresholds with a control and an extrapolation, two cells of one and a second strength.
+    """
+    cells, on_rl = cells_of(settings, primary), primary == "rl"
+    if not on_rl:
+        taus = {tau for tau, gamma in cells if gamma} & {tau for tau, gamma in cells if not gamma}
+        cells = {(tau, gamma): one for (tau, gamma), one in cells.items() if tau in taus}
+    if not any(gamma for _, gamma in cells) or (not on_rl and len(cells) < 3):
+        return None
+    rl = next((one for one in settings if one.decoding.mode == "rl"), None)
+    among = avg_name(Score.of(one) for one in [*cells.values(), *([rl] if rl and on_rl else [])])
+    beside = {key: text for key, one in cells.items() if (text := _over_control(one, rows))}
+    shown = {
+        key: Score.of(one, beside=[] if on_rl else [beside.get(key, "")]).cell(among) for key, one in cells.items()
+    }
+    controls = {tau: one for (tau, gamma), one in sorted(cells.items(), reverse=True) if on_rl or not gamma}
+    shares = {
+        "replaced": {tau: one.replacement_ratio for tau, one in controls.items()},
+        "changed": {tau: one.changed_ratio for tau, one in controls.items()},
+    }
+    expo = [
+        f"γ {one.decoding.gamma:g}: {Estimate(one.avg, *one.interval).text(2)}"
+        for one in settings
+        if one.decoding.mode == "expo"
+    ]
+    weights = [f"Extrapolating RL's weights instead (ExPO), {'; '.join(expo)}."] if expo else []
+    if on_rl:
+        note = (
+            "The gate alone draws a rejected token again from RL itself: what extrapolation adds is in the last row, "
+            "which the paper's table does not have."
+        )
+        title, alone = f"Extrapolating on the RL model itself, {where}.", Score.of(rl).cell(among) if rl else Cell("–")
+        return grid(
+            f"on-rl-{name}",
+            title,
+            shown,
+            shares,
+            rl=alone,
+            differences=beside,
+            notes=[note, *weights],
+            paper="tab:rl_extra",
+        )
+    note = (
+        "Under each score: its 95 % interval over problems; of extrapolations also the difference to the γ = 0 row, "
+        "paired by problem, with its p (Holm, over all paired differences)."
+    )
+    notes = [f"RL: {Estimate(rl.avg, *rl.interval).text(2)}."] if rl else []
+    title = f"Threshold and strength on {where} ({among})."
+    paper = "tab:full_param_extra, tab:minerva_param_extra"
+    return grid(f"grid-{name}", title, shown, shares, notes=[*notes, *weights, note], paper=paper)
+
+
+def _over_control(setting: Setting, rows: Sequence[Comparison]) -> str:
+    """Write the difference of an extrapolation to its control, in points: `+0.4 [−0.5, +1.2] p 1.000` (Holm's p)."""
+    for row in rows:
+        if row.result is setting and comparison_kind(row) == "against control":
+            d = row.difference
+            p = f" p {p_value(row.holm_p)}" if row.holm_p == row.holm_p else ""
+            return Estimate(d.mean, d.low, d.high).text(1, sign=True) + p
+    return ""
+
+
+def difference_rows(
+    rows: Sequence[stats.Comparison[Any]], digits: int = 2, unit: float = 100.0, pairs: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Write comparisons as rows: whatever is subtracted, the difference with its interval, p and Holm's p."""
+    found = []
+    for i, row in enumerate(rows):
+        d = row.difference
+        links = [anchor(side.first) if isinstance(side, Setting) else "" for side in (row.result, row.reference)]
+        made: dict[str, Any] = ({"Pair": pairs[i]} if pairs else {}) | {
+            "Benchmark": benchmark_title(row.result.benchmark),
+            "Decoding": Cell(row.result.label, link=links[0]),
+            "minus": Cell(row.reference.label, link=links[1]),
+            "Difference": cell(Estimate(d.mean, d.low, d.high), digits, unit=unit, plus=True),
+        }
+        if isinstance(row.result, Setting) and row.result.first.shares:
+            alone = Estimate(0, *d.sampling).interval(digits, sign=True)
+            made["Sampling only"] = "–" if row.result.first.sampling.greedy else alone or "–"
+        made |= {"p": Cell(p_value(d.p) or "–", None if d.p != d.p else d.p)}
+        found.append({**made, "p (Holm)": Cell(p_value(row.holm_p) or "–", None if d.p != d.p else row.holm_p)})
+    return found
+
+
+def differences(rows: Sequence[Comparison], groups: Sequence[Group]) -> Section:
+    """List every comparison with its interval and p values."""
+    pairs = {id(setting): group.pair for group in groups for setting in group.settings} if len(groups) > 1 else {}
+    named = [pairs[id(row.result)] for row in rows] if pairs else []
+    note = (
+        "In points, paired by problem, the seeds of a setting together. 95 % intervals for other such problems, and "
+        "for other samples of these very problems (sampling only). p is the larger of the t test's and the sign-flip "
+        f"test's; Holm's correction over these {len(rows)} rows."
+    )
+    return Section(
+        "differences", "Paired differences.", frame(difference_rows(rows, pairs=named)), (note,), sortable=True
+    )
+
+
+def everything(groups: Sequence[Group]) -> Section:
+    """List all results, one a row, to be sorted by any column."""
+    samples = {result.samples for group in groups for result in group.results}
+    same = len(samples) == 1
+    n, k = (f"@{min(samples)}", f"@{max(1, min(samples) // 2)}") if same else ("", "")
+    rows = []
+    for group in groups:
+        for r in group.results:
+            metrics, one = r.metrics(), Score.of(Setting.of([r]))
+            rows.append(
+                ({"Pair": group.pair} if len(groups) > 1 else {})
+                | {
+                    "Benchmark": benchmark_title(r.benchmark),
+                    "Decoding": Cell((f"{r.name}: " if r.name else "") + r.label, link=one.link),
+                    "Seed": r.sampling.seed,
+                    f"Avg{n}": one.cell("" if same else "Avg"),
+                    "s.e. sampling": cell(r.sampling_error),
+                    f"Pass{k}": cell(one.passed, beside=[] if same else [f"@{one.k}"]),
+                    f"Maj{n}": cell(r.maj),
+                    **_counts(r, metrics),
+                    "No box": cell(metrics.get("no_box_share"), 1, suffix=" %"),
+                    KIND: "" if r.decoding.gated else "reference",
+                }
+            )
+    return Section("results", "Every result.", frame(rows), sortable=True)
+
+
+def _counts(r: EvalResult, metrics: Mapping[str, float]) -> dict[str, Cell]:
+    return {
+        "Replaced": cell(replaced(r, metrics), suffix=" %"),
+        "Changed": cell(changed(r, metrics), suffix=" %"),
+        "Tokens": cell(metrics.get("mean_tokens"), 0, unit=1),
+        "Cut": cell(metrics.get("truncated_share"), 1, suffix=" %"),
+    }
+
+
+def lm_eval_chapter(results: Sequence[EvalResult], settings: Sequence[Setting], rows: Sequence[Comparison]) -> Chapter:
+    """Put together every score of lm-eval's tasks, and the differences of those that are means over problems.
+
+    Metrics are drawn one by one, since each has its own unit.
+    """
+    of = {(result.config_hash, one.task): one for one in settings for result in one.results}
+    listed = []
+    for result in results:
+        for name in result.metric_names:
+            score, one = (result.scores or {})[name], of.get((result.config_hash, f"{result.task} {name}"))
+            ends = one.interval if one is not None and len(one.results) == 1 else (None, None)
+            listed.append(
+                {
+                    "Pair": pair_title(result.pair[1]),
+                    "Task": result.task + (f" ({result.limited})" if result.limited else ""),
+                    "Metric": name + (" (lower is better)" if name in result.lower_is_better else ""),
+                    "Decoding": Cell((f"{result.name}: " if result.name else "") + result.label, link=anchor(result)),
+                    "Seed": result.sampling.seed,
+                    "Score": cell(Estimate(score, *ends), 4, unit=1, link=anchor(result)),
+                    **_counts(result, result.metrics()),
+                    KIND: "" if result.decoding.gated else "reference",
+                }
+            )
+    note = (
+        "Each score is what lm-eval computed, in its own units; a metric that is not a mean over problems has no "
+        "interval and is not compared."
+    )
+    parts = [Section("lm-eval", "Every score of lm-eval's tasks.", frame(listed), (note,), sortable=True)]
+    if rows:
+        note = (
+            f"In lm-eval's units, paired by problem; t intervals, sign-flip p; Holm's correction over {len(rows)} rows."
+        )
+        listed = frame(difference_rows(rows, 4, 1))
+        parts.append(
+            Section("lm-eval-differences", "Paired differences on lm-eval's tasks.", listed, (note,), sortable=True)
+        )
+    for subject in dict.fromkeys(one.task for one in settings):
+        mine = [one for one in settings if one.task == subject]
+        compared = [row for row in rows if row.task == subject]
+        if sum(one.decoding.gated for one in mine) > 1:
+            for share, start in (("changed", "changed"), ("replaced", "ratio")):
+                parts.append(figures.against_share(mine, f"{start}-{subject}", mine[0].benchmark, share))
+        if compared:
+            parts.append(figures.differences(compared, f"differences-{subject}"))
+    said = [
+        f"RL changed {row.result.benchmark} by {Estimate(d.mean, d.low, d.high).text(4, unit=1, sign=True)} (95 %, "
+        f"paired by problem, Holm p {p_value(row.holm_p)})."
+        for row in rows
+        if comparison_kind(row) == "trained" and (d := row.difference)
+    ]
+    return Chapter("Tasks of lm-eval", tuple(said), tuple(parts))
+
+
+def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:
+    """Say what made a result: settings, versions, its record and run."""
+    p = result.provenance
+    s, drawn = result.sampling, facets(result)
+    engine, versions = (each if isinstance(each := p.get(name), dict) else {} for name in ("engine", "versions"))
+    told = {k: engine[k] for k in ("backend", "vllm", "transformers", "torch", "dtype", "device") if k in engine}
+    words = [f"{s.samples} samples", *(drawn[name] for name in ("temperature", "top_p", "max_tokens") if drawn[name])]
+    argv = [str(word) for word in p["argv"]] if isinstance(p.get("argv"), list) and p["argv"] else []
+    facts = {
+        "config hash": result.config_hash,
+        "pair": f"{place(group.base)} → {place(group.rl)}",
+        "decoding": result.decoding.label(),
+        "drawn": ", ".join([*words, "seed unknown" if "seed" in result.lacks else f"seed {s.seed}"]),
+        "problems": f"{result.limited or len(result.problem_ids)} of {result.task}, digest {p.get('data', 'unknown')}",
+        "shown before each problem": drawn["examples"] if p.get("examples") else "",
+        "graded": str(p.get("grader", "unknown")),
+        "engine": ", ".join(f"{k} {v}" for k, v in told.items()),
+        "versions": ", ".join(f"{k} {v}" for k, v in versions.items()),
+        "command": " ".join([PurePath(argv[0]).name, *argv[1:]]) if argv else "",
+        "partial": result.partial or "",
+        "record": str(p.get("record") or ""),  # named, not linked to: the store does not travel with the page
+    }
+    run = runs.get(result.config_hash, "")
+    links = (("the MLflow run", run),) if run.startswith(("http://", "https://")) else ()
+    return Source(
+        anchor(result)[1:], f"{result.benchmark}, {result.label}", tuple((k, v) for k, v in facts.items() if v), links
+    )
+
+
+def place(checkpoint: str) -> str:
+    """Return a hub id as it is, of a folder of this machine the last three names: all that others can use."""
+    parts = PurePath(checkpoint).parts
+    return "…/" + "/".join(parts[-3:]) if PurePath(checkpoint).is_absolute() and len(parts) > 4 else checkpoint
