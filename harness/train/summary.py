@@ -5,7 +5,6 @@ the validation. Intervals are over problems and seeds, as reports have them.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ import numpy as np
 
 from harness.errors import DamagedError, UserError
 from harness.files import write_file
-from harness.markdown import interval, markdown_table
+from harness.markdown import markdown_table
 from harness.spec import parse
 from harness.stats import Comparison, RunScores, family, pass_at_k_per_problem, samples_of
+from harness.stats.estimate import Estimate, p_value
 from harness.train.folder import TrainingFolder, read_form, write_json
 from harness.train.forms import SummaryFile
 from harness.train.spec import TrainSpec, Validation, plain
@@ -195,13 +195,14 @@ def text(found: dict[str, Any]) -> str:
         for task, metrics in found["benchmarks"].items():
             samples, problems = (int(found["base"][task][name]) for name in ("samples", "problems"))
             of, named = found["base"][task].get("limited") or f"{problems} problems", found["base"][task].get("metric")
-            unit = _OWN if named else _PERCENT
+            how: dict[str, Any] = {"digits": 4, "unit": 1.0} if named else {"digits": 1}
             for metric, row in metrics.items():
                 k = samples if metric == "avg" else max(1, samples // 2)
                 cells = [f"{task.removesuffix(f' {named}')} ({of})", named or f"{metric.capitalize()}@{k}"]
-                cells += [unit.cell(row["base"], None), unit.cell(row["mean"], row["interval"])]
+                cells += [Estimate(row["base"]).text(**how), _estimate(row).text(**how)]
                 for name in ("gain", *(["against"] if vs else [])):
-                    cells += [unit.cell(row[name]["mean"], row[name]["interval"], "+"), _p_value(row[name]["holm_p"])]
+                    p = row[name]["holm_p"]
+                    cells += [_estimate(row[name]).text(**how, sign=True), "" if p is None else p_value(p)]
                 rows.append(cells)
         lines += [markdown_table(head, rows, left=2), ""]
         lines += ["Differences are paired by problem and by seed; Holm's correction over each column of p.", ""]
@@ -226,26 +227,9 @@ def text(found: dict[str, Any]) -> str:
 _FIRST_LAST = (("accuracy", ".3f"), ("length", ".1f"), ("entropy", ".3f"))
 
 
+def _estimate(row: Mapping[str, Any]) -> Estimate:
+    return Estimate(row["mean"], *(row["interval"] or ()))
+
+
 def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
-
-
-def _p_value(p: float | None) -> str:
-    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """Writes scores times `factor`, with so many digits."""
-
-    factor: float
-    digits: int
-
-    def cell(self, mean: float, ends: list[float] | None, sign: str = "") -> str:
-        return f"{format(self.factor * mean, f'{sign}.{self.digits}f')} {self.between(ends)}".rstrip()
-
-    def between(self, ends: list[float] | None, *, sign: bool = False) -> str:
-        return interval(ends[0], ends[1], self.digits, sign=sign, unit=self.factor) if ends else ""
-
-
-_PERCENT, _OWN = _Unit(100.0, 1), _Unit(1.0, 4)
