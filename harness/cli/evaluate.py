@@ -48,13 +48,11 @@ def evaluate_command(
     with phase("starting"):
         from harness.evals import evaluate
         from harness.evals.compare import compare, markdown
-        from harness.evals.data import preflight_of
         from harness.evals.settings import settings_of
         from harness.evals.show import score, tables
         from harness.tracking import comparison_link, log_result, tracking_place
 
     asked = load_eval(read_yaml(file), {**options, "decodings": decoding or None, "controls": controls or None})
-    preflight_of(asked)
     announce_tiny(asked)
     place = tracking_place(out, tracking, track=track)
     store = records or out / "records"

@@ -49,7 +49,7 @@ def records_list(store: RecordsFolder = RECORDS) -> None:
 @app.command("show")
 def records_show(name: RecordName, store: RecordsFolder = RECORDS) -> None:
     """Show settings, sizes, scores and damage of one record, as JSON."""
-    from harness.records.commands import show_record
+    from harness.evals.from_records import show_record
 
     echo_json(show_record(store, name))
 
@@ -62,9 +62,17 @@ def records_export(
     store: RecordsFolder = RECORDS,
 ) -> None:
     """Write one record to a file."""
+    import json
+
+    from harness.evals.from_records import show_record
+    from harness.files import write_file
     from harness.records.commands import export_record
 
-    echo(f"written: {export_record(store, name, out, form)}")
+    if form == "summary":
+        write_file(out.expanduser(), json.dumps(show_record(store, name), indent=1) + "\n")
+    else:
+        export_record(store, name, out, form)
+    echo(f"written: {out}")
 
 
 @app.command("results")

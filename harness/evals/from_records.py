@@ -4,6 +4,7 @@ A record holds its verdicts, so its own result needs nothing else. Gold answers 
 is asked for, or something was never graded.
 """
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -11,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness import stats
 from harness.errors import DamagedError, UserError
 from harness.evals.benchmark import Benchmark, BenchmarkFacts
 from harness.evals.data import TWINS, find_benchmark
 from harness.evals.result import EvalResult, result_of
 from harness.evals.theirs import GRADER, StoredScores, stored_scores
-from harness.grading import DEFAULT_GRADER, Gold, Verdict, grader_name
-from harness.records import Key, Record, RecordStore, judge_name
+from harness.grading import DEFAULT_GRADER, Gold, grader_name
+from harness.records import Record, RecordStore, judge_name
+from harness.records.commands import counts, findings_of, summary_of
 from harness.records.verdicts import OFFICIAL, versions
 from harness.spec import Presentation, Sampling, parse
 from harness.spec.evaluation import is_task_file
@@ -50,11 +53,12 @@ def result_of_record(
     partial: bool = False,
     problems: Sequence[str] | None = None,
     samples: int | None = None,
+    judge: str | None = None,
 ) -> EvalResult:
     """Return the result of a record, by the verdicts that it holds; graded now where it has none. It changes nothing.
 
     `task` None is the record's own; another one grades its responses by answers of its own. `grader` None is who was
-    asked to grade it last.
+    asked to grade it last. `judge` is who gave the verdicts, exactly, whatever version: then nothing is graded now.
 
     `problems` (ids) and `samples` say what of it is asked; by default all that its commands finished, or where that is
     not the same samples of every problem, what the last one asked. What an interrupted command left beside it does not
@@ -76,9 +80,18 @@ def result_of_record(
         told = {"grader": GRADER, "graded_with": by.graded_with}
     else:
         names, width, told["partial"] = _extent(record, problems, samples, partial)
-        grader = _name(grader or record.about.grader or DEFAULT_GRADER)
-        judge, keys = judge_name(grader, task, record.task), [(name, k) for name in names for k in range(width)]
-        by, facts = _verdicts(record, task, keys, judge, data_dir), _facts(record, task, data_dir)
+        given, grader = judge, judge.split("+")[0] if judge else _name(grader or record.about.grader or DEFAULT_GRADER)
+        judge, keys = (
+            given or judge_name(grader, task, record.task),
+            [(name, k) for name in names for k in range(width)],
+        )
+        if (held := record.verdicts(judge)).keys() >= {*keys}:
+            by = {key: held[key].verdict for key in keys}
+        elif given or judge == OFFICIAL:
+            raise UserError(f"record {record.name} has no verdict by grader={judge!r} on each response")
+        else:
+            by = record.grade(_golds(record, task, data_dir), judge, keys)
+        facts = _facts(record, task, data_dir)
         told |= {"grader": grader, "graded_with": record.about.graded_with.get(judge, versions(grader))}
         if grader == OFFICIAL:
             told["graded_with"] = {**told["graded_with"], "judge": str(config.source.get("judge") or grader)}
@@ -100,6 +113,40 @@ def result_of_record(
     known = {name: config.source[name] for name in Drawing.options() if name in config.source}  # else the paper's
     sampling = parse(Sampling, {"samples": width, **(config.sampling.model_dump() if config.sampling else known)})
     return result_of(task, config.decoding, sampling, names, record.rows, by, provenance=provenance)
+
+
+def judged(record: Record, judge: str) -> dict[str, Any]:
+    """Return the scores of a record by one judge; of an imported one of several seeds with errors over these too.
+
+    Raises:
+        UserError: it is not complete, or not graded to the end.
+    """
+    result = result_of_record(record, task=judge.partition("+")[2] or None, judge=judge)
+    found: dict[str, Any] = {**result.metrics(), "problems": len(result.problem_ids)}
+    n, per_seed = result.samples, record.config.source.get("per_seed") if record.config else None
+    if per_seed and n % per_seed == 0:
+        errors = stats.clustered_errors(result.correct, per_seed)
+        found |= {f"avg@{n}_se_seeds": errors["over_seeds"], f"avg@{n}_se_both": errors["over_both"]}
+        del found[f"avg@{n}_se_sampling"]
+    return {name: value for name, value in found.items() if math.isfinite(value)}  # one sample has no sampling error
+
+
+def show_record(store: str | Path, name: str) -> dict[str, Any]:
+    """Return everything about one record but its responses: settings, sizes, damage, and each grader's scores."""
+    record, scores = RecordStore(store).one(name), dict[str, Any]()
+    for judge in record.judges:
+        try:
+            scores[judge] = judged(record, judge)
+        except UserError as error:  # not complete, or not graded to the end: said, never averaged
+            scores[judge] = str(error)
+    return {
+        **summary_of(record),
+        "config": record.config.model_dump(mode="json") if record.config else None,
+        "about": record.about.model_dump(mode="json", exclude={"config"}, exclude_none=True),
+        "counts": counts(record),
+        "scores": scores,
+        "damage": findings_of(record.read(whole=True)),
+    }
 
 
 def record_of(result: EvalResult) -> Record | None:
@@ -204,15 +251,6 @@ def _extent(
             "result; run its command again"
         )
     return latest, width, f"first {width} of {wanted} samples"
-
-
-def _verdicts(record: Record, task: str, keys: Sequence[Key], judge: str, data_dir: str | None) -> dict[Key, Verdict]:
-    """Return a judge's verdicts, those that the record holds or, where it has not all, given now."""
-    if (held := record.verdicts(judge)).keys() >= {*keys}:
-        return {key: held[key].verdict for key in keys}
-    if judge == OFFICIAL:
-        raise UserError(f"record {record.name} has no verdict by grader={judge!r} on each response")
-    return record.grade(_golds(record, task, data_dir), judge, keys)
 
 
 def _name(grader: str) -> str:

@@ -27,7 +27,7 @@ from harness.decode.progress import Progress
 from harness.decode.trace import columns
 from harness.digest import digest
 from harness.errors import UserError
-from harness.evals.benchmark import BenchmarkFacts
+from harness.evals.benchmark import Benchmark, BenchmarkFacts
 from harness.evals.data import preflight_of
 from harness.evals.generation import template_name
 from harness.evals.prompts import prompt_sets
@@ -65,9 +65,9 @@ def evaluate(
     Raises:
         UserError: what `preflight` refuses, before any model loads, or what the engine refuses.
     """
-    preflight_of(spec)
+    benchmarks = preflight_of(spec)
     with showing(progress), opened(spec, engine) as engine:
-        jobs = jobs_of(spec, engine)
+        jobs = jobs_of(spec, engine, benchmarks=benchmarks)
         about = {"chat": template_name(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}
         about |= {"part": spec.part.words} if spec.part.words else {}
         store = RecordStore(records) if records else None
@@ -159,14 +159,18 @@ class Job:
         return 0 if trace is None else columns(trace)
 
 
-def jobs_of(spec: EvalSpec, engine: Engine, *, trace: int | None = None) -> list[Job]:
+def jobs_of(
+    spec: EvalSpec, engine: Engine, *, trace: int | None = None, benchmarks: Mapping[str, Benchmark] | None = None
+) -> list[Job]:
     """Return a job for every decoding of every task, decoding by decoding; `trace` is that of the requests.
+
+    `benchmarks` are those that `preflight_of` found.
 
     Sample 0 of every problem comes first: what is there when it is interrupted, or looked at, is a smaller whole.
     """
     jobs: list[Job] = []
     with phase("making prompts"):
-        sets = [(each, each.benchmark.facts) for each in prompt_sets(spec, engine)]
+        sets = [(each, each.benchmark.facts) for each in prompt_sets(spec, engine, benchmarks)]
         for decoding, (prompts, facts) in product(spec.decodings, sets):
             benchmark, recorded = prompts.benchmark, facts.of or prompts.benchmark.name
             how: dict[str, Any] = {"decoding": decoding, "sampling": prompts.sampling, "stop": prompts.stop}

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from harness.decode import Engine
 from harness.evals.benchmark import Benchmark
-from harness.evals.data import preflight_of, task_config, tasks_dir
+from harness.evals.data import preflight_of, tasks_dir
 from harness.evals.generation import build_requests, sampling_of
 from harness.evals.theirs import LmEvalBenchmark, instance_key
-from harness.spec import EvalSpec, Presentation, Sampling
+from harness.spec import EvalSpec, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,27 +21,26 @@ class PromptSet:
     prompts: Mapping[str, str]
 
 
-def prompt_sets(spec: EvalSpec, engine: Engine) -> list[PromptSet]:
+def prompt_sets(spec: EvalSpec, engine: Engine, benchmarks: Mapping[str, Benchmark] | None = None) -> list[PromptSet]:
     """Return the prompts of each benchmark of an evaluation, groups expanded; a task of lm-eval's as its command puts
-    it, with its own sampling where the spec does not say another.
+    it, with its own sampling where the spec does not say another. `benchmarks` are those that `preflight_of` found.
 
     Raises:
         UserError: what `preflight` refuses.
     """
-    from lm_eval.tasks import TaskManager
+    from lm_eval.tasks._yaml_loader import load_yaml
 
-    found = preflight_of(spec)
-    metadata = spec.model_dump(mode="json", include={"data_dir", *Presentation.model_fields})
-    metadata |= {"repeats": spec.sampling.samples} if spec.sampling else {}
-    manager = TaskManager(include_path=str(tasks_dir()), include_defaults=False, metadata=metadata)
-    ours = [task_config(task, one) for task, one in found.items() if not isinstance(one, LmEvalBenchmark)]
-    loaded, sets, first = manager.load(ours)["tasks"], [], None if spec.part.words else spec.limit
-    for benchmark in found.values():
+    from harness.evals.task import SampledMathTask
+
+    benchmarks, sets = preflight_of(spec) if benchmarks is None else benchmarks, []
+    config, repeats = load_yaml(tasks_dir() / "_math.yaml"), spec.sampling and {"repeats": spec.sampling.samples}
+    first = None if spec.part.words else spec.limit
+    for benchmark in benchmarks.values():
         if isinstance(benchmark, LmEvalBenchmark):
             sampling, stop = benchmark.sampling(spec.sampling)
             texts = {instance_key(each): each.args[0] for each in benchmark.requests(engine, first)}
         else:
-            task = loaded[benchmark.name]
+            task = SampledMathTask({**config, "task": benchmark.name, "metadata": repeats or {}}, benchmark)
             own, stop = sampling_of(task.config.generation_kwargs, samples=task.config.repeats, seed=0)
             sampling = spec.sampling or own
             texts = {each.doc["id"]: each.args[0] for each in build_requests(task, engine, first)}

@@ -11,8 +11,15 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import AfterValidator, AllowInfNan, BeforeValidator, Field, PlainValidator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    AllowInfNan,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    model_validator,
+)
 
 from harness import stats
 from harness.digest import digest_of
@@ -22,6 +29,7 @@ from harness.files import folder_name, write_file
 from harness.grading import Verdict
 from harness.records import Key, Row
 from harness.spec import Decoding, Sampling, parse
+from harness.spec.base import shown
 from harness.spec.pair import model_name, places_of
 from harness.spec.stored import MOST, Count, Name, Number, Plain, Stored, Text, check_stored, parse_json, read_json
 
@@ -38,14 +46,17 @@ STROKE = "\u2215"  # in a name that is no path, where a path would have /
 def _table(said: str, kinds: str, least: float, most: float, dtype: type | None) -> PlainValidator:
     """Return what takes a table of numbers of some kinds (of numpy's dtypes), as an array that nobody changes."""
 
-    def check(value: Any) -> np.ndarray:
+    def check(value: Any, info: ValidationInfo) -> np.ndarray:
         try:
             table = np.asarray(value)
         except ValueError:  # rows of different lengths
             table = np.empty(0)
         good = table.ndim == 2 and table.size and table.dtype.kind in kinds and np.isfinite(table).all()
         if not good or table.min() < least or table.max() > most:
-            raise PydanticCustomError("table", "accepted: {said}, (problems, samples)", {"said": said})  # pyright: ignore
+            cells = [cell for row in value if isinstance(row, list) for cell in row] if isinstance(value, list) else []
+            wrong = [cell for cell in cells if type(cell) not in (bool, int, float) or not least <= cell <= most]
+            found = f"{shown(wrong[0])} in it" if wrong else "not such numbers, or rows of different lengths"
+            raise ValueError(f"{info.field_name} has {found}; accepted: {said}, (problems, samples)")
         table = table.astype(dtype or (bool if table.dtype.kind in "biu" and table.max() <= 1 else float))
         table.setflags(write=False)
         return table

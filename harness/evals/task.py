@@ -12,7 +12,7 @@ from lm_eval.api.filter import Filter
 from lm_eval.api.task import ConfigurableTask
 
 from harness.errors import UserError
-from harness.evals.benchmark import OURS
+from harness.evals.benchmark import OURS, Benchmark
 from harness.evals.data import find_benchmark
 from harness.grading import DEFAULT_GRADER, Gold, Verdict, grade_many, grader_name
 from harness.spec import Presentation, parse
@@ -54,16 +54,18 @@ class SampledMathTask(ConfigurableTask):
     the YAML.
     """
 
-    def __init__(self, config: dict[str, Any], **kwargs: Any) -> None:
+    def __init__(self, config: dict[str, Any], benchmark: Benchmark | None = None, **kwargs: Any) -> None:
         config = {key: value for key, value in config.items() if key != "class"}
         metadata = config.get("metadata") or {}
         asked = metadata.get("repeats", metadata.get("samples"))
         repeats = config.get("repeats", 1) if asked is None else asked
         if isinstance(repeats, bool) or not str(repeats).isdecimal() or int(repeats) < 1:
             raise UserError(f"repeats={repeats!r} is refused; accepted: a whole number of samples a problem, 1 or more")
-        said = {name: metadata[name] for name in Presentation.model_fields if metadata.get(name) is not None}
-        name = (config.get("dataset_kwargs") or {})["benchmark"]
-        self.benchmark = find_benchmark(name, metadata.get("data_dir"), parse(Presentation, said))
+        if benchmark is None:
+            said = {name: metadata[name] for name in Presentation.model_fields if metadata.get(name) is not None}
+            name = config["dataset_kwargs"]["benchmark"]
+            benchmark = find_benchmark(name, metadata.get("data_dir"), parse(Presentation, said))
+        self.benchmark = benchmark
         presentation = self.benchmark.presentation
         if presentation.prompt:
             config["doc_to_text"] = presentation.prompt

@@ -5,7 +5,6 @@ import_foreign("runs/records", [Path("samples_gsm8k_2026-05-01.jsonl")], decodin
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from harness.digest import digest
 from harness.errors import DamagedError, UserError
+from harness.evals.from_records import judged, result_of_record
 from harness.exchange.eee import is_eee, read_eee
 from harness.exchange.inspect_log import is_inspect, read_inspect, unzipped
 from harness.exchange.lm_eval import is_lm_eval, read_lm_eval
@@ -20,8 +20,8 @@ from harness.exchange.official import read_official
 from harness.exchange.responses import DRAWN, ForeignRun, Response, numbered, read_bytes, rows_of, same
 from harness.files import folder_name
 from harness.grading import Gold, Verdict, grader_name
-from harness.records import RecordConfig, RecordStore, Row
-from harness.records.summary import agreement, counts, scores
+from harness.records import Record, RecordConfig, RecordStore, Row
+from harness.records.commands import counts
 from harness.records.verdicts import OFFICIAL
 from harness.spec import Decoding, Sampling, parse
 from harness.spec.sampling import TRUNCATIONS
@@ -113,8 +113,8 @@ def import_foreign(
         record.finish()
         if run.judge is not None:
             theirs = [Verdict("correct" if each.correct else "wrong", each.answer) for each in responses]
-            judged = zip(rows, theirs, strict=True)
-            record.judge(OFFICIAL, [(row, gold[row.problem], verdict) for row, verdict in judged])
+            both = zip(rows, theirs, strict=True)
+            record.judge(OFFICIAL, [(row, gold[row.problem], verdict) for row, verdict in both])
         for grader in graders:
             record.grade(gold, grader)
     judges = [*([OFFICIAL] if run.judge else []), *graders]
@@ -123,10 +123,10 @@ def import_foreign(
         "decoding": how.label(),
         "judge": run.judge,
         "counts": counts(record),
-        "scores": {judge: _finite(scores(record, judge)) for judge in judges},
+        "scores": {judge: judged(record, judge) for judge in judges},
         "lacks": list(config.lacks),
         "remarks": remarks,
-        **({"agreement": {each: agreement(record, OFFICIAL, each) for each in graders}} if run.judge else {}),
+        **({"agreement": {each: _agreement(record, each) for each in graders}} if run.judge else {}),
     }
 
 
@@ -149,9 +149,12 @@ def _in_order(paths: Sequence[Path]) -> tuple[list[Path], dict[str, str]]:
     return ordered, {path.name + more: digests[path] for path, more in said.items()}
 
 
-def _finite(found: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what one sample cannot tell (an error of sampling)."""
-    return {name: value for name, value in found.items() if not isinstance(value, float) or isfinite(value)}
+def _agreement(record: Record, grader: str) -> dict[str, int]:
+    """Count how often a grader agrees with the verdicts that came along, and which way they differ."""
+    theirs, ours = (result_of_record(record, judge=judge).correct for judge in (OFFICIAL, grader))
+    counted = {"both": theirs & ours, "neither": ~(theirs | ours)}
+    counted |= {f"only {OFFICIAL}": theirs & ~ours, f"only {grader}": ours & ~theirs}
+    return {name: int(table.sum()) for name, table in counted.items()}
 
 
 def _together(runs: Sequence[ForeignRun], paths: Sequence[Path]) -> ForeignRun:

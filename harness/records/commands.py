@@ -1,4 +1,4 @@
-"""`rlvr-dir records list|show|export|verify|gc|import` as plain functions: data in and out, nothing printed."""
+"""`rlvr-dir records list|export|verify|gc` as plain functions: data in and out, nothing printed."""
 
 import json
 import shutil
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import stats
 from harness.errors import DamagedError, UserError, unknown
 from harness.files import write_file
 from harness.records.lock import Lock, check_free
 from harness.records.record import LOCK, Record
 from harness.records.store import RecordStore
-from harness.records.summary import counts, scores
 
-FORMATS = ("jsonl", "texts", "summary")
+FORMATS = ("jsonl", "texts")
 
 
 def list_records(store: str | Path) -> list[dict[str, Any]]:
@@ -24,13 +24,37 @@ def list_records(store: str | Path) -> list[dict[str, Any]]:
     records, rows = RecordStore(store), []
     for name in records.names():
         try:
-            rows.append(_row(records.read(*name)))
+            rows.append(summary_of(records.read(*name)))
         except DamagedError as error:
             rows.append({"record": "/".join(name), "damage": [str(error)]})
     return rows
 
 
-def _row(record: Record) -> dict[str, Any]:
+def counts(record: Record) -> dict[str, Any]:
+    """Return sizes and ratios, which need no verdicts; of an imported record those that its source tells.
+
+    `replacement_ratio` is over all tokens; `replacement_ratio_per_response` is the plain mean of per-response ratios,
+    which the authors' notebook prints.
+    """
+    rows = [*record]
+    if not rows:
+        return {"rollouts": 0, "problems": 0}
+    lacks = record.config.lacks if record.config else ()
+    counted: dict[str, Any] = {}
+    if {"n_tokens", "n_replaced"}.isdisjoint(lacks):
+        counted = {name: [getattr(row, name) for row in rows] for name in ("n_tokens", "n_replaced", "n_changed")}
+    truncated = None if "truncated" in lacks else [row.finish_reason == "length" for row in rows]
+    all_in_one = stats.Responses(truncated=truncated, **counted)
+    return {
+        "rollouts": len(rows),
+        "problems": len({row.problem for row in rows}),
+        **({} if "n_tokens" in lacks else {"tokens": sum(row.n_tokens for row in rows)}),
+        **stats.benchmark_metrics([all_in_one]),
+    }
+
+
+def summary_of(record: Record) -> dict[str, Any]:
+    """Return what a record is, how much of what was asked last is held, and what is wrong with it."""
     about, sizes = record.about, counts(record)
     return {
         "record": record.name,
@@ -47,29 +71,11 @@ def _row(record: Record) -> dict[str, Any]:
     }
 
 
-def show_record(store: str | Path, name: str) -> dict[str, Any]:
-    """Return everything about one record but its responses: settings, sizes, damage, and each grader's scores."""
-    record = RecordStore(store).one(name)
-    found: dict[str, Any] = {
-        **_row(record),
-        "config": record.config.model_dump(mode="json") if record.config else None,
-        "about": record.about.model_dump(mode="json", exclude={"config"}, exclude_none=True),
-        "counts": counts(record),
-        "scores": {},
-    }
-    for judge in record.judges:
-        try:
-            found["scores"][judge] = scores(record, judge)
-        except UserError as error:  # not complete, or not graded to the end: said, never averaged
-            found["scores"][judge] = str(error)
-    return found | {"damage": _findings(record.read(whole=True))}
-
-
 def export_record(store: str | Path, name: str, out: str | Path, form: str = "jsonl") -> Path:
     """Write one record to a file.
 
     `jsonl`: everything exact, a line a response, the same bytes however the record came about; `texts`: one plain
-    object a response (key, text, counts, verdicts) for other programs; `summary`: the JSON of `show_record`.
+    object a response (key, text, counts, verdicts) for other programs.
 
     Raises:
         UserError: the record is not finished (for `jsonl`), or there is no such form.
@@ -79,11 +85,8 @@ def export_record(store: str | Path, name: str, out: str | Path, form: str = "js
     record = RecordStore(store).one(name)
     if form == "jsonl" and not record.finished:
         raise UserError(f"record {record.name} is not finished: run its command again, or export form=texts")
-    if form == "summary":
-        data: Any = json.dumps(show_record(store, name), indent=1).encode() + b"\n"
-    elif form == "jsonl":
-        data = record.export()
-    else:
+    data: Any = record.export()
+    if form == "texts":
         verdicts = {judge: record.verdicts(judge) for judge in record.judges}
         names = ("problem", "sample", "text", "finish_reason", "n_tokens", "n_replaced", "n_changed")
         data = (
@@ -110,13 +113,14 @@ def verify_records(store: str | Path, name: str | None = None) -> dict[str, list
     found = {}
     for each in records.find(name) if name else records.names():
         try:
-            found["/".join(each)] = _findings(records.read(*each, whole=True))
+            found["/".join(each)] = findings_of(records.read(*each, whole=True))
         except DamagedError as error:
             found["/".join(each)] = [str(error)]
     return found
 
 
-def _findings(record: Record) -> list[str]:
+def findings_of(record: Record) -> list[str]:
+    """Return a sentence for each thing that is wrong with a record that was read whole."""
     found = record.damage
     if record.tail:
         found.append(f"a torn last entry of {record.tail} bytes (an interrupted write, or one going on now)")

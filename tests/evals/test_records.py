@@ -13,13 +13,13 @@ from harness.cli import app
 from harness.errors import UserError
 from harness.evals.compare import compare, markdown
 from harness.evals.data import find_benchmark
-from harness.evals.from_records import record_of, regraded, result_of_record, results_of_record
+from harness.evals.from_records import record_of, regraded, result_of_record, results_of_record, show_record
 from harness.evals.loop import jobs_of
 from harness.evals.places import read_results
 from harness.evals.settings import settings_of
 from harness.grading import Verdict
 from harness.records import Record, RecordStore
-from harness.records.commands import list_records, show_record, verify_records
+from harness.records.commands import list_records, verify_records
 from harness.records.record import JOURNAL
 from harness.spec import Decoding, Sampling
 from tests.evals.asked import asked, criterion_values, evaluate
