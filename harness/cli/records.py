@@ -134,11 +134,11 @@ def records_grade(
             failed += 1
             continue
         for judge, count, changes in graded:
-            changed = [change for change in changes if change.before is not None]
+            changed = [change for change in changes if change["before"] is not None]
             for change in changed:
-                gold, answer = (json.dumps(text, ensure_ascii=False) for text in (change.gold, change.answer))
-                where = f"{record.name} {change.problem} sample {change.sample}"
-                echo(f"{where}: {change.before} -> {change.now}  gold {gold}  answer {answer}")
+                gold, answer = (json.dumps(text, ensure_ascii=False) for text in (change["gold"], change["answer"]))
+                where = f"{record.name} {change['problem']} sample {change['sample']}"
+                echo(f"{where}: {change['before']} -> {change['now']}  gold {gold}  answer {answer}")
             new = len(changes) - len(changed)
             echo(f"{record.name}: {count} graded by {judge}, {len(changed)} changed, {new} for the first time")
     raise typer.Exit(1 if failed else 0)

@@ -8,7 +8,6 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -258,26 +257,15 @@ def _name(grader: str) -> str:
     return grader if grader == OFFICIAL else grader_name(grader)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """An answer whose verdict is another one now; `before` is None where it had none."""
-
-    problem: str
-    sample: int
-    gold: Gold
-    answer: str | None
-    before: str | None
-    now: str
-
-
 def grade_again(
     record: Record, *, grader: str = DEFAULT_GRADER, data_dir: str | None = None
-) -> list[tuple[str, int, list[Change]]]:
+) -> list[tuple[str, int, list[dict[str, Any]]]]:
     """Grade all that a record holds, for each task that it was judged for; store the verdicts.
 
     Returns:
-        Of each task the judge, how many verdicts, and the changed ones: compared with those that the same judge gave
-        last, by whatever version; an older version's stay as they are.
+        Of each task the judge, how many verdicts, and the changed ones (`problem`, `sample`, `gold`, `answer`, and the
+        kinds `before`, None where there was none, and `now`): compared with those that the same judge gave last, by
+        whatever version; an older version's stay as they are.
 
     Raises:
         UserError: the gold answers are not known, no grader has that name, another process writes the record, or the
@@ -289,13 +277,12 @@ def grade_again(
         with record.lock():
             before = record.latest_verdicts(judge)
             now = record.grade(gold, judge)
-        kinds = {key: before[key].kind if key in before else None for key in now}
-        changes = [
-            Change(*key, gold[key[0]], verdict.answer, kinds[key], verdict.kind)
-            for key, verdict in now.items()
-            if kinds[key] != verdict.kind
-        ]
-        found.append((judge, len(now), sorted(changes, key=lambda change: (change.problem, change.sample))))
+        changes = []
+        for (problem, sample), verdict in sorted(now.items()):
+            kind = before[problem, sample].kind if (problem, sample) in before else None
+            change = {"problem": problem, "sample": sample, "gold": gold[problem], "answer": verdict.answer}
+            changes += [{**change, "before": kind, "now": verdict.kind}] if kind != verdict.kind else []
+        found.append((judge, len(now), changes))
     return found
 
 

@@ -18,6 +18,7 @@ from pydantic import (
     Field,
     PlainValidator,
     ValidationInfo,
+    create_model,
     model_validator,
 )
 
@@ -76,34 +77,18 @@ def _distinct(ids: tuple[str, ...]) -> tuple[str, ...]:
     return ids
 
 
-class TrainedFile(Stored, frozen=True):
-    """The training that a result is of."""
-
-    name: Text
-    seed: Count
-
-
-class Provenance(Stored, frozen=True):
-    """Hold the types of what is read of a result's provenance; the rest of it is free."""
-
-    settings: Text | None = None
-    weights: dict[str, Text] | None = None
-    shared: Text | None = None
-    data: Text | None = None
-    benchmark_size: Count | None = None
-    examples: Count | None = None
-    grader: Text | None = None
-    graded_with: dict[str, Text] | None = None
-    partial: Text | None = None
-    part: Text | None = None
-    records: Text | None = None
-    record: Text | None = None
-    engine: Plain | None = None
-    versions: Plain | None = None
-    argv: tuple[Text, ...] | None = None
-    pruned: dict[Text, Count] | None = None
-    training: TrainedFile | None = None
-    lacks: tuple[Text, ...] | None = None
+# The types of what is read of a result's provenance; the rest of it is free.
+_PROVENANCE: dict[str, Any] = {
+    **dict.fromkeys(("settings", "shared", "data", "grader", "partial", "part", "records", "record"), Text),
+    **dict.fromkeys(("benchmark_size", "examples"), Count),
+    **dict.fromkeys(("weights", "graded_with"), dict[str, Text]),
+    **dict.fromkeys(("engine", "versions", "source"), Plain),
+    **dict.fromkeys(("argv", "lacks"), tuple[Text, ...]),
+    "pruned": dict[Text, Count],
+    "training": create_model("Training", __base__=Stored, name=(Text, ...), seed=(Count, ...)),
+}
+_OPTIONAL: dict[str, Any] = {name: (kind | None, None) for name, kind in _PROVENANCE.items()}
+Provenance = create_model("Provenance", __base__=Stored, **_OPTIONAL)
 
 
 def _provenance(said: Any) -> Any:

@@ -11,13 +11,14 @@ logs what is missing.
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from harness.digest import digest_of
 from harness.tracking.log import git_sha
-from harness.tracking.store import TrackingStore, patience
+from harness.tracking.store import TrackingStore, patience, reason
 
 EXPERIMENT = "rlvr-dir-train"
 _LONGEST = 6000  # characters of a parameter
@@ -55,115 +56,93 @@ class Training:
     def record(self, seed: int, record: Mapping[str, Any]) -> None:
         """Tell of one line of the log."""
         if not self._failed:
-            self._try(lambda: self._tell(seed, [record]))
+            with self._trying():
+                self._tell(seed, [record])
 
     def done(
         self, seed: int, facts: Mapping[str, Any], records: Sequence[Mapping[str, Any]], files: Sequence[Path] = ()
     ) -> None:
         """Tell what was not told of a finished seed, its scores and its files, and end its run."""
-        if self._where is not None:
-            self._try(lambda: self._done(seed, facts, records, files))
+        if self._where is None:
+            return
+        with self._trying():
+            self._tell(seed, records)
+            if seed not in self._runs:  # finished before
+                return
+            run, scores = self._runs.pop(seed)[0], facts.get("scores") or {}
+            self._log(run, [(name, value, 0) for name, value in scores_of(scores).items()])
+            self._log(run, [("seconds", facts["seconds"], 0)])
+            if parts := {task: score["limited"] for task, score in scores.items() if score.get("limited")}:
+                self._client.set_tag(run, "problems", "; ".join(f"{task}: {part}" for task, part in parts.items()))
+            for file in files:
+                self._client.log_artifact(run, str(file))
+            self._client.set_terminated(run, "FINISHED")
 
     def interrupted(self) -> None:
         """End runs that are not finished as KILLED; the same command goes on in them."""
-        if self._client is not None:
-            for run, _ in self._runs.values():
-                self._try(lambda run=run: self._client.set_terminated(run, "KILLED"))
-            self._runs.clear()
+        for run, _ in self._runs.values():
+            with self._trying():
+                self._client.set_terminated(run, "KILLED")
+        self._runs.clear()
 
-    def _try(self, act: Callable[[], None]) -> None:
+    @contextmanager
+    def _trying(self) -> Iterator[None]:
         try:
             with patience():
-                act()
+                yield
         except Exception as error:
             self._failed = True
-            reason = " ".join(str(error).split())[:200]
             warnings.warn(
-                f"MLflow at {self._where} was not told of the training ({type(error).__name__}: {reason}); its folder "
-                "has everything, and the same command logs what is missing",
-                stacklevel=3,
+                f"MLflow at {self._where} was not told of the training ({reason(error)}); its folder has everything, "
+                "and the same command logs what is missing",
+                stacklevel=4,
             )
 
-    def _run(self, seed: int) -> tuple[str, int] | None:
-        """Return the run of a seed, made where there is none, and the last step it knows.
-
-        None stands for a finished run, or where no store is given.
-        """
-        if seed in self._runs:
-            return self._runs[seed]
-        if self._where is None:
-            return None
-        store = TrackingStore.at(self._where)
+    def _open(self, seed: int) -> None:
+        """Note the run of a seed, made where there is none, and the last step it knows; nothing of a finished one."""
+        assert self._where is not None
+        store, key = TrackingStore.at(self._where), digest_of([self._training, seed])
         self._client = client = self._client or store.client()
-        key = digest_of([self._training, seed])
         with store.locked():
             experiment = store.experiment_id(client, self._experiment)
             found = client.search_runs([experiment], f"tags.config_hash = '{key}'", max_results=1)
             if not found:
+                git = git_sha()
                 tags = {"kind": "train", "config_hash": key, "label": self._label, "mlflow.source.name": "rlvr-dir"}
-                tags |= {"seed": str(seed), **self._tags}
-                if git := git_sha():
-                    tags |= {"git_sha": git, "mlflow.source.git.commit": git}
-                name = f"{self._label} seed {seed}"
-                run = client.create_run(experiment, run_name=name, tags=tags).info.run_id
-                self._params(run, seed)
+                tags |= {"seed": str(seed), **({"git_sha": git, "mlflow.source.git.commit": git} if git else {})}
+                how = {"run_name": f"{self._label} seed {seed}", "tags": {**tags, **self._tags}}
+                run = client.create_run(experiment, **how).info.run_id
+                for name, value in {"seed": seed, **dict(_flat(self._training))}.items():
+                    client.log_param(run, name, str(value)[:_LONGEST])
                 self._runs[seed] = run, 0
-                return self._runs[seed]
-        run = found[0].info.run_id
-        if found[0].info.status == "FINISHED":
-            return None
-        client.update_run(run, status="RUNNING")
-        told = client.get_metric_history(run, "length")
-        self._runs[seed] = run, max((metric.step for metric in told), default=0)
-        return self._runs[seed]
-
-    def _params(self, run: str, seed: int) -> None:
-        from mlflow.entities import Param
-
-        values = {"seed": seed, **dict(_flat(self._training))}
-        self._client.log_batch(run, params=[Param(name, str(value)[:_LONGEST]) for name, value in values.items()])
+            elif found[0].info.status != "FINISHED":
+                run = found[0].info.run_id
+                client.update_run(run, status="RUNNING")
+                steps = [metric.step for metric in client.get_metric_history(run, "length")]
+                self._runs[seed] = run, max(steps, default=0)
 
     def _tell(self, seed: int, records: Sequence[Mapping[str, Any]]) -> None:
+        if seed not in self._runs:
+            self._open(seed)
+        if seed not in self._runs:
+            return
+        run, last = self._runs[seed]
+        for record in records:
+            step, values = record["step"], metrics_of(record)
+            if "validation" in record:
+                known = next(iter(values), None)
+                new = known and step not in {each.step for each in self._client.get_metric_history(run, known)}
+            else:
+                new = step > last
+                self._runs[seed] = run, max(self._runs[seed][1], step)
+            self._log(run, [(name, value, step) for name, value in values.items()] if new else [])
+
+    def _log(self, run: str, values: Sequence[tuple[str, float, int]]) -> None:
         from mlflow.entities import Metric
 
-        known = self._run(seed)
-        if known is None:
-            return
-        run, last = known
         now = int(1000 * time.time())
-        new = [record for record in records if self._is_new(run, last, record)]
-        metrics = [
-            Metric(name, value, now, record["step"]) for record in new for name, value in metrics_of(record).items()
-        ]
-        for start in range(0, len(metrics), 1000):  # MLflow's limit
-            self._client.log_batch(run, metrics=metrics[start : start + 1000])
-        steps = [record["step"] for record in new if "validation" not in record]
-        self._runs[seed] = run, max([last, *steps])
-
-    def _is_new(self, run: str, last: int, record: Mapping[str, Any]) -> bool:
-        if "validation" not in record:
-            return record["step"] > last
-        name = next(iter(metrics_of(record)), None)
-        return name is not None and record["step"] not in {m.step for m in self._client.get_metric_history(run, name)}
-
-    def _done(
-        self, seed: int, facts: Mapping[str, Any], records: Sequence[Mapping[str, Any]], files: Sequence[Path]
-    ) -> None:
-        from mlflow.entities import Metric
-
-        if self._run(seed) is None:
-            return
-        self._tell(seed, records)
-        run, _ = self._runs.pop(seed)
-        now = int(1000 * time.time())
-        final = {**scores_of(facts.get("scores") or {}), "seconds": facts["seconds"]}
-        self._client.log_batch(run, metrics=[Metric(name, value, now, 0) for name, value in final.items()])
-        parts = {task: part for task, score in (facts.get("scores") or {}).items() if (part := score.get("limited"))}
-        if parts:
-            self._client.set_tag(run, "problems", "; ".join(f"{task}: {part}" for task, part in parts.items()))
-        for file in files:
-            self._client.log_artifact(run, str(file))
-        self._client.set_terminated(run, "FINISHED")
+        if values:
+            self._client.log_batch(run, metrics=[Metric(name, value, now, step) for name, value, step in values])
 
 
 def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
