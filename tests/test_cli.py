@@ -36,8 +36,9 @@ def test_help_names_every_command():
 
 
 def test_every_command_that_decodes_takes_every_engine_option_of_eval():
-    commands = get_command(cli.app).commands
-    found = {name: commands[name] for name in ("eval", "view")} | commands["analyse"].commands
+    root = get_command(cli.app)
+    eval_, view, analyse = (root.get_command(root.context_class(root), name) for name in ("eval", "view", "analyse"))
+    found = {"eval": eval_, "view": view} | analyse.commands
     taken = {name: {option for each in command.params for option in each.opts} for name, command in found.items()}
     engine = {f"--{name.replace('_', '-')}" for name in EngineSpec.model_fields if name != "vllm_args"}
     for name in ("eval", "view", "tokens", "texts"):

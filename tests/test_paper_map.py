@@ -39,8 +39,8 @@ def test_commands_take_what_is_written(words):
     """Every command, option and sweep of a line is known; nothing is run."""
     arguments = [word for word in shlex.split(words.replace("PAIR", "--pair tiny")) if word not in ("rlvr-dir", "…")]
     command = typer.main.get_command(app)
-    while hasattr(command, "commands"):
-        command = command.commands[arguments.pop(0)]
+    while hasattr(command, "list_commands"):
+        command = command.get_command(command.context_class(command), arguments.pop(0))
     if arguments and arguments[-1].startswith("--") and arguments[-1] != "--paper":
         arguments.append("PLACE")  # the page names the option alone
     context = command.make_context(command.name, list(arguments), resilient_parsing=True)

@@ -4,26 +4,13 @@ import os
 import re
 import sys
 import warnings
+from importlib import import_module
 from io import TextIOWrapper
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from harness.cli import (
-    analyse,
-    bench,
-    data,
-    evaluate,
-    exchange,
-    pair,
-    records,
-    report,
-    serve,
-    sweep,
-    tiny,
-    track,
-    train,
-    view,
-)
 from harness.cli.base import PLAIN, echo
 from harness.errors import UserError
 from harness.files import REFUSALS
@@ -35,28 +22,48 @@ HELP = """What did RLVR change in this model, token by token, and can that chang
 Decodes with a base model and its RL-trained successor at once, replaces or extrapolates tokens where
 log pi_RL - log pi_Base says so, and scores the result. With no model named, the embedded tiny pair is used.
 """
+# Each command, or group of commands, and where it is: made with its options when it is called.
+COMMANDS = {
+    "eval": "evaluate:evaluate_command",
+    "compare": "evaluate:compare_command",
+    "table": "evaluate:table_command",
+    "demo": "evaluate:demo",
+    "report": "report:report",
+    "export": "exchange:export_command",
+    "train": "train:train_command",
+    "data": "data:data_command",
+    "view": "view:view",
+    "ui": "track:ui",
+    "serve": "serve:serve_command",
+    **{name: f"{name}:app" for name in ("analyse", "pair", "tiny", "bench", "records", "sweep", "track")},
+}
 
 _HOME = re.compile(r"(^|=)~/")  # a shell makes a home of it at the beginning of a word only: not in --out=~/runs
 
-app = typer.Typer(help=HELP, add_completion=False, pretty_exceptions_enable=False, **PLAIN)
-app.command("eval")(evaluate.evaluate_command)
-app.command("compare")(evaluate.compare_command)
-app.command("table")(evaluate.table_command)
-app.command("demo")(evaluate.demo)
-app.command("report")(report.report)
-app.command("export")(exchange.export_command)
-app.command("train")(train.train_command)
-app.command("data")(data.data_command)
-app.command("view")(view.view)
-app.command("ui")(track.ui)
-app.command("serve")(serve.serve_command)
-app.add_typer(analyse.app, name="analyse")
-app.add_typer(pair.app, name="pair")
-app.add_typer(tiny.app, name="tiny")
-app.add_typer(bench.app, name="bench")
-app.add_typer(records.app, name="records")
-app.add_typer(sweep.app, name="sweep")
-app.add_typer(track.app, name="track")
+
+class _Commands(TyperGroup):
+    """The commands, imported one by one."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return their names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Make a command; None where there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        found = getattr(import_module(f"harness.cli.{module}"), name)
+        if not isinstance(found, typer.Typer):
+            command, found = found, typer.Typer(add_completion=False, **PLAIN)
+            found.command(cmd_name)(command)
+        made = typer.main.get_command(found)
+        made.name = cmd_name
+        return made
+
+
+app = typer.Typer(cls=_Commands, help=HELP, add_completion=False, pretty_exceptions_enable=False, **PLAIN)
+app.callback()(lambda: None)
 
 
 def main() -> None:
