@@ -123,7 +123,7 @@ def judged(record: Record, judge: str) -> dict[str, Any]:
     result = result_of_record(record, task=judge.partition("+")[2] or None, judge=judge)
     found: dict[str, Any] = {**result.metrics(), "problems": len(result.problem_ids)}
     n, per_seed = result.samples, record.config.source.get("per_seed") if record.config else None
-    if per_seed and n % per_seed == 0:
+    if isinstance(per_seed, int) and per_seed > 0 and n % per_seed == 0:
         errors = stats.clustered_errors(result.correct, per_seed)
         found |= {f"avg@{n}_se_seeds": errors["over_seeds"], f"avg@{n}_se_both": errors["over_both"]}
         del found[f"avg@{n}_se_sampling"]

@@ -133,13 +133,6 @@ class Job:
         except UserError:
             return None
 
-    def held(self, record: Record | None) -> list[Row]:
-        """Return what its record holds of what is asked: as many responses as requests when it is done."""
-        keys = {(request.problem, request.sample): digest(request.prompt) for request in self.requests}
-        found = [(record.get(key), prompt) for key, prompt in keys.items()] if record else []
-        fits = [row for row, prompt in found if row is not None and row.prompt in (None, prompt)]
-        return [row for row in fits if row.trace_columns >= self._trace_columns]
-
     def open(self, store: RecordStore) -> Record:
         """Open its record for writing, and note what its results need to be made again.
 

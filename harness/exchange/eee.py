@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.errors import DamagedError, unknown
 from harness.evals.data import SOURCES
-from harness.exchange.material import Material, Score, Target, Written
+from harness.exchange.material import Material, Score, Target, Written, slug
 from harness.exchange.responses import (
     ForeignRun,
     Response,
@@ -27,7 +27,6 @@ from harness.exchange.responses import (
     text,
     told_by_ours,
 )
-from harness.exchange.system import slug
 from harness.files import make_folder, write_file
 from harness.spec.stored import check_stored, read_json
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import yaml
 
 from harness.evals.show import tables
-from harness.exchange.material import Material, Target, Written
-from harness.exchange.system import slug
+from harness.exchange.material import Material, Target, Written, slug
 from harness.files import make_folder, write_file
 from harness.markdown import markdown_table
 from harness.text import visible

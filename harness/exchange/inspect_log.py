@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DamagedError, UserError, unknown
-from harness.exchange.material import Material, Target, Written
+from harness.exchange.material import Material, Target, Written, slug
 from harness.exchange.responses import (
     ForeignRun,
     Response,
@@ -24,7 +24,6 @@ from harness.exchange.responses import (
     text,
     told_by_ours,
 )
-from harness.exchange.system import slug
 from harness.files import make_folder, write_file
 from harness.spec.stored import MOST_BYTES, check_stored, is_number, parse_json
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DamagedError, UserError, unknown
-from harness.exchange.material import Material, Target, Written
+from harness.exchange.material import Material, Target, Written, slug
 from harness.exchange.responses import (
     DRAWN,
     ForeignRun,
@@ -22,7 +22,6 @@ from harness.exchange.responses import (
     text,
     told_by_ours,
 )
-from harness.exchange.system import slug
 from harness.files import make_folder, write_file
 from harness.grading import VERDICT_KINDS
 from harness.spec.stored import check_stored, is_number, read_json

@@ -10,8 +10,7 @@ from harness import stats
 from harness.errors import DamagedError, UserError, unknown
 from harness.files import write_file
 from harness.records.lock import Lock, check_free
-from harness.records.record import LOCK, Record
-from harness.records.store import RecordStore
+from harness.records.record import LOCK, Record, RecordStore
 
 FORMATS = ("jsonl", "texts")
 

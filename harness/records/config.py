@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from harness.digest import digest_of
 from harness.spec import Decoding, Pair, Sampling, Spec
@@ -20,12 +20,6 @@ _WEIGHTS = (
 _OLDER = ("*.pt",)  # weights that vLLM reads where there are no others
 _TOKENIZER = ("tokenizer*", "*.jinja", "vocab*", "merges*", "special_tokens_map.json", "added_tokens.json", "*.model")
 _WHOLE, _CHUNK, _CHUNKS = 16 << 20, 64 << 10, 64  # files up to 16 MiB are read whole, of others 64 stretches of 64 KiB
-
-
-def _check_source(source: dict[str, Any]) -> dict[str, Any]:
-    if not ((per_seed := source.get("per_seed", 1)) and type(per_seed) is int and per_seed > 0):
-        raise ValueError(f"source.per_seed={per_seed!r} is refused; accepted: a number of samples")
-    return source
 
 
 class RecordConfig(Spec, frozen=True):
@@ -44,7 +38,7 @@ class RecordConfig(Spec, frozen=True):
     prompt: str | None = None
     data: str | None = None
     engine: dict[str, Any] = Field(default_factory=dict)
-    source: Annotated[dict[str, Any], AfterValidator(_check_source)] = Field(default_factory=dict)
+    source: dict[str, Any] = Field(default_factory=dict)
     format: Literal[1] = 1
 
     @classmethod
@@ -88,13 +82,8 @@ class RecordConfig(Spec, frozen=True):
     @property
     def lacks(self) -> tuple[str, ...]:
         """Names what the source of an imported record did not say, in the words of results; of others nothing."""
-        if not self.source:
-            return ()
         said = self.source.get("lacks")
-        if isinstance(said, list | tuple):
-            return tuple(name for name in said if isinstance(name, str))
-        drawn = [name for name in ("temperature", "top_p", "max_tokens") if name not in self.source]
-        return (*drawn, "truncated")  # of the authors' files
+        return tuple(name for name in said if isinstance(name, str)) if isinstance(said, list | tuple) else ()
 
     def label(self) -> str:
         """Return a short name for lists: the decoding's, or where an imported record came from."""

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -342,23 +341,16 @@ def test_a_result_file_of_another_grader_is_graded_again_or_refused(engine, data
         read_results([file], grader="plain")
 
 
-def test_a_job_is_done_when_the_store_says_so(engine, data_dir, tmp_path):
+def test_the_record_of_a_job_is_read_as_it_is(engine, data_dir, tmp_path):
     store = RecordStore(tmp_path)
     spec = asked([REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir)
     [job] = jobs_of(spec, engine)
-    assert (job.read(store), job.held(None)) == (None, [])
+    assert job.read(store) is None
     with pytest.raises(KeyboardInterrupt):
         evaluate(Counting(engine, 5), [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
-    assert len(job.held(job.read(store))) == 5
+    assert len(job.read(store).rows) == 5
     [whole] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
-    assert len(job.held(job.read(store))) == len(job.requests)
     assert_equal(result_of_record(job.read(store), data_dir=data_dir), whole)
-    [wider] = jobs_of(spec.replace(limit=3), engine)
-    assert len(wider.held(wider.read(store))) == 8
-    other = replace(job, requests=tuple(replace(request, prompt="?") for request in job.requests))
-    assert other.held(other.read(store)) == []  # decoded from another prompt
-    [with_trace] = jobs_of(spec, engine, trace=0)
-    assert with_trace.held(with_trace.read(store)) == []
 
 
 def test_result_files_are_made_again_by_a_command(engine, data_dir, tmp_path):

@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.errors import UserError
 from harness.exchange.export import FORMATS, dataset_of, export
-from harness.exchange.material import Target
-from harness.exchange.system import slug, system_of
+from harness.exchange.material import Target, slug, system_of
 from harness.spec import Decoding
 from tests.exchange.made import HUB, MODES, TASK, results
 from tests.report.made import result, theirs
