@@ -62,6 +62,7 @@ class LmEvalBenchmark(Benchmark):
     task: Any
     of_documents: BenchmarkFacts
     graded_with: dict[str, str] = field(default_factory=dict)
+    repeats: int = 1  # samples a document, as its file says: scoring changes the task's own
 
     @classmethod
     def of_task(cls, task: Any, chosen: Sequence[int] | None = None) -> "LmEvalBenchmark":
@@ -71,7 +72,8 @@ class LmEvalBenchmark(Benchmark):
         found = {"task": digest_of([by, task.OUTPUT_TYPE]), "version": str(task.VERSION), GRADER: version("lm_eval")}
         facts = BenchmarkFacts(digest_of(docs if chosen is None else [docs, list(chosen)]), len(docs))
         problems = tuple({"id": f"{i}.0"} for i in range(len(docs)))
-        return cls(str(task.config.task), problems, task=task, of_documents=facts, graded_with=found)
+        name, repeats = str(task.config.task), task.config.repeats
+        return cls(name, problems, task=task, of_documents=facts, graded_with=found, repeats=repeats)
 
     @property
     def facts(self) -> BenchmarkFacts:
@@ -90,7 +92,7 @@ class LmEvalBenchmark(Benchmark):
 
     def sampling(self, given: Sampling | None) -> tuple[Sampling, tuple[str, ...]]:
         """Return how its responses are drawn, and where they stop: as it says, but for what `given` says by name."""
-        own, stop = sampling_of(self.task.config.generation_kwargs, samples=self.task.config.repeats, seed=0)
+        own, stop = sampling_of(self.task.config.generation_kwargs, samples=self.repeats, seed=0)
         return own if given is None else own.replace(**{"seed": given.seed, **given.said()}), stop
 
     def metrics(self, *, means: bool = False) -> dict[str, bool]:
