@@ -45,13 +45,12 @@ from harness.report.build import build
 from harness.report.viewer import common_problems, stored_answers, viewer_data
 from harness.spec import Decoding, load_eval, read_yaml
 from harness.spec.base import read_jsonl
+from harness.sweep.base import Places, open_sweep
 from harness.sweep.estimate import _speed
 from harness.sweep.folder import SweepFolder
 from harness.sweep.run import best, status
 from harness.sweep.specs import load
-from harness.sweep.summary import summarise
 from harness.sweep.taus import stored_taus
-from harness.sweep.trials import Trials
 from harness.tiny import tiny_pair
 from harness.tracking.training import metrics_of, scores_of
 from harness.train import TrainSpec
@@ -397,7 +396,7 @@ def test_sweeps(sweeps, capsys, change):
         spec = folder.stored()
         status(folder, spec)
         best(folder, spec)
-        summary = summarise(spec, Trials(spec, folder), folder)
+        summary = open_sweep(spec, Places.under(sweeps.path, track=False)).summary()
         summary.text()
         summary.plain()
 

@@ -1,7 +1,7 @@
 """`rlvr-dir sweep`: grids and searches."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from harness.spec.evaluation import load_own
 
 if TYPE_CHECKING:
     from harness.spec.search import Search
+    from harness.sweep.base import Sweep
     from harness.sweep.folder import SweepFolder
 
 app = group("Grids and searches over ways of decoding, in one running engine, or over trainings.")
@@ -50,24 +51,17 @@ def sweep_run(
         rlvr-dir sweep run sweeps/dapo32b_tau_gamma.yaml --dry-run
     """
     spec = read(file, change or [])
-    from harness.sweep.base import Places
-    from harness.sweep.kinds import open_sweep
-
-    found = open_sweep(spec, Places.under(out, records=records, track=False)).estimate(speed)
+    found = _open(spec, out, records).estimate(speed)
     echo(found.text(points=dry_run), err=not dry_run, lines=True)
-    if dry_run:
-        return
-    if refused := found.refusal:
-        raise UserError(refused)
-    _run(spec, out, records, track, extend=extend)
+    if not dry_run:
+        _run(spec, out, records, track, extend=extend, refused=found.refusal)
 
 
 @app.command("resume")
 def sweep_resume(name: SweepName, out: SweepOut = OUT, records: Records = None, track: Track = True) -> None:
     """Go on with a sweep as it was begun."""
     spec, place = _stored(name, out)[1], _place(name, out)
-    _refuse(spec, place, records)
-    _run(spec, place, records, track)
+    _run(spec, place, records, track, refused=_open(spec, place, records).estimate().refusal)
 
 
 @app.command("status")
@@ -103,18 +97,15 @@ def sweep_confirm(
     On problems that did not choose it, where there are any: those that `confirm: {split: 0.5}` held out, those beyond
     the sweep's limit, or other benchmarks (--tasks). Each row says which.
     """
-    _, spec = _stored(name, out)
-    with phase("starting"):
-        from harness.sweep.base import Places
-        from harness.sweep.kinds import open_sweep
+    from harness.sweep.confirm import confirm
 
-    places = Places.under(_place(name, out), records=records, track=track)
     chosen = [task.strip() for task in tasks.split(",")] if tasks else None
     try:
         numbers = [int(seed) for seed in seeds.split(",")]
     except ValueError:
         raise UserError(f"seeds={seeds!r} is refused; accepted: whole numbers, comma-separated") from None
-    echo(open_sweep(spec, places, say).confirm(numbers, chosen, limit=limit), lines=True)
+    sweep = _open(_stored(name, out)[1], _place(name, out), records, track)
+    echo(confirm(sweep, numbers, chosen, limit=limit), lines=True)
 
 
 @app.command("work")
@@ -123,7 +114,8 @@ def sweep_work(name: SweepName, out: SweepOut = OUT, records: Records = None) ->
     from harness.sweep.worker import join
 
     folder, spec = _stored(name, out)
-    _refuse(spec, _place(name, out), records)
+    if refused := _open(spec, _place(name, out), records).estimate().refusal:
+        raise UserError(refused)
     join(folder.path, records)
 
 
@@ -164,24 +156,25 @@ def _stored(name: str, out: Path) -> "tuple[SweepFolder, Search]":
     return folder, spec
 
 
-def _refuse(spec: "Search", out: Path, records: Path | None) -> None:
-    """Refuse what is left of a sweep where this machine cannot run it, before anything loads."""
-    from harness.sweep.base import Places
-    from harness.sweep.kinds import open_sweep
-
-    if refused := open_sweep(spec, Places.under(out, records=records, track=False)).estimate().refusal:
-        raise UserError(refused)
-
-
-def _run(spec: "Search", out: Path, records: Path | None, track: bool, *, extend: bool = False) -> None:
+def _open(spec: "Search", out: Path, records: Path | None, track: bool = False) -> "Sweep[Any]":
     with phase("starting"):
-        from harness.sweep.base import Places
-        from harness.sweep.folder import SweepFolder
-        from harness.sweep.run import run_sweep
+        from harness.sweep.base import Places, open_sweep
 
-    folder = SweepFolder.of(spec, out).path
+    return open_sweep(spec, Places.under(out, records=records, track=track), say)
+
+
+def _run(
+    spec: "Search", out: Path, records: Path | None, track: bool, *, extend: bool = False, refused: str | None
+) -> None:
+    """Run a sweep, unless this machine cannot: what it has `refused` before anything loads."""
+    if refused:
+        raise UserError(refused)
+    from harness.sweep.run import run_sweep
+
+    sweep = _open(spec, out, records, track)
+    folder = sweep.folder.path
     try:
-        made = run_sweep(spec, Places.under(out, records=records, track=track), extend=extend, say=say)
+        made = run_sweep(spec, sweep.places, extend=extend, say=say)
     except KeyboardInterrupt:
         say(f"interrupted; the same command goes on, or `rlvr-dir sweep resume {folder}`")
         raise

@@ -69,9 +69,7 @@ def _levels(axes: Any, settings: Sequence[Setting], unit: float) -> list[tuple[S
     return found
 
 
-def against_share(
-    settings: Sequence[Setting], name: str, title: str, share: str = "changed", *, every: bool = False
-) -> Section:
+def against_share(settings: Sequence[Setting], name: str, title: str, share: str = "changed") -> Section:
     """Draw Avg against a share of tokens: a line a criterion and gamma, 95 % intervals, base and RL as levels.
 
     `share` is "changed", positions where another token was drawn than the proposed one, or "replaced", those where the
@@ -79,10 +77,10 @@ def against_share(
     line stands at the least share at which their distribution is RL's.
 
     Extrapolations beside replacements on base, ways on RL beside ways on base, and what has no gate beside gates are
-    drawn only if `every` way is asked for.
+    left out.
     """
     unit, avg = unit_of(settings[0].first, settings)
-    if not every and any(one.decoding.gated and one.decoding.primary == "base" for one in settings):
+    if any(one.decoding.gated and one.decoding.primary == "base" for one in settings):
         settings = [one for one in settings if not one.decoding.gated or one.decoding.primary == "base"]
         if any(one.decoding.mode == "replace" for one in settings):
             settings = [one for one in settings if one.decoding.mode != "extrapolate"]

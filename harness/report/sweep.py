@@ -16,17 +16,15 @@ import numpy as np
 
 from harness import stats
 from harness.evals import forwards
-from harness.evals.compare import Comparison, markdown
+from harness.evals.compare import Comparison
 from harness.evals.result import EvalResult
-from harness.evals.settings import Setting, settings_of
-from harness.evals.show import tables
+from harness.evals.settings import settings_of
 from harness.files import write_file
 from harness.markdown import duration, markdown_table
+from harness.report.build import build
 from harness.report.draw import COLOURS, drawing
-from harness.report.figures import against_share, heat_map
-from harness.report.markdown import table
-from harness.report.model import Cell, Section, cell, frame
-from harness.report.shapes import grid
+from harness.report.markdown import escape, table
+from harness.report.model import Report, Section, cell, frame
 from harness.report.write import figure_file
 from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec, in_percent
@@ -193,22 +191,6 @@ class DecodingSummary(SweepSummary):
     comparisons: Sequence[Comparison]
     matched: Sequence[dict[str, Any]] = ()
 
-    def of(self, pair: str) -> list[CompleteTrial]:
-        """Return the entries of one pair, references first."""
-        return [entry for entry in self.entries if entry.pair == pair]
-
-    def results(self, pair: str, task: str) -> list[EvalResult]:
-        """Return the results of one pair on one benchmark that are drawn as the sweep says, by its first metric."""
-        entries = [entry for entry in self.of(pair) if not entry.drawn]
-        found = [result for entry in entries for result in entry.results if result.task == task]
-        return [result.of_metric(self.spec.metric[0].name) for result in found]
-
-    @property
-    def _tasks(self) -> list[tuple[str, str]]:
-        """Return pairs and their benchmarks."""
-        pairs = [(pair, result.task) for pair in self.spec.pairs for e in self.of(pair) for result in e.results]
-        return list(dict.fromkeys(pairs))
-
     @cached_property
     def lots(self) -> list[forwards.MatchedGroup]:
         """Return what one model does with as many forwards, where the sweep asks for it and is far enough to tell."""
@@ -253,71 +235,38 @@ class DecodingSummary(SweepSummary):
             words.append(f"problems {self.spec.part.words}, the others are for `sweep confirm`")
         return words + ([f"the first {self.spec.limit} problems only"] if self.spec.limit else [])
 
+    @cached_property
+    def report(self) -> Report:
+        """The report of all that is complete: what it says of the sweep is the summary."""
+        return build([result for entry in self.entries for result in entry.results]) if self.entries else Report("", "")
+
     def body(self) -> list[str]:
-        """Return the grid, the results and the thresholds of each pair, then differences and equal forwards."""
-        parts = []
-        for pair in (pair for pair in self.spec.pairs if self.of(pair)):
-            parts.append(f"## {pair}")
-            parts += [table(one) for each, task in self._tasks if each == pair and (one := self._grid(pair, task))]
-            results = [result for entry in self.of(pair) for result in entry.results]
-            parts.append(tables(sorted(results, key=lambda result: result.task)))
-            if rows := [_matched(row) for row in self.matched if row["pair"] == pair]:
-                title = "Matched ratios: wanted, promised by the text that the threshold was found from, and reached."
-                parts.append(table(Section("matched", title, frame(rows))))
-        parts += ["## Differences", markdown(self.comparisons)] if self.comparisons else []
+        """Return the tables of the report, thresholds by ratio, and equal forwards."""
+        parts = [table(one) for one in self.report.front if not one.svg]
+        for chapter in self.report.chapters:
+            listed = [table(one) for one in chapter.sections if not one.svg]
+            parts += [f"## {escape(chapter.title)}", *map(escape, chapter.paragraphs), *listed] if listed else []
+        if self.matched:
+            title = "Matched ratios: wanted, promised by the text that the threshold was found from, and reached."
+            parts.append(table(Section("matched", title, frame([_matched(row) for row in self.matched]))))
         return parts + (["## Equal forwards", forwards.markdown(self.lots)] if self.lots else [])
 
-    def _cells(self, pair: str, task: str) -> dict[tuple[float, float], EvalResult]:
-        """Return the results by (tau, gamma) of a grid with several of each that varies nothing else; else nothing."""
-        gated = [result for result in self.results(pair, task) if result.decoding.gated]
-        if self.spec.method != "grid" or len({(r.decoding.criterion, r.decoding.primary) for r in gated}) != 1:
-            return {}
-        cells = {(result.decoding.tau or 0.0, result.decoding.gamma): result for result in gated}
-        several = min(len({tau for tau, _ in cells}), len({gamma for _, gamma in cells})) > 1
-        return cells if several else {}
-
-    def _rl(self, pair: str, task: str) -> EvalResult | None:
-        return next((result for result in self.results(pair, task) if result.decoding.mode == "rl"), None)
-
-    def _grid(self, pair: str, task: str) -> Section | None:
-        """Return the paper's table: a row a gamma, a column a threshold, each threshold's shares above."""
-        if not (cells := self._cells(pair, task)):
-            return None
-        shares = {
-            name: {tau: getattr(one, f"{ratio}_ratio") for (tau, _), one in sorted(cells.items(), reverse=True)}
-            for name, ratio in (("replaced", "replacement"), ("changed", "changed"))
-        }
-        scores = {key: _score(one) for key, one in cells.items()}
-        first, rl = next(iter(cells.values())), self._rl(pair, task)
-        avg = f", Avg@{first.samples}" if first.shares else ""
-        notes = [f"RL: {_score(rl).text} {' '.join(_score(rl).small)}."] if rl else []
-        return grid(f"grid-{pair}-{task}", f"{first.benchmark}{avg}", scores, shares, notes=notes)
-
     def figures(self) -> list[Section]:
-        """Draw accuracy against shares of tokens, and the tau x gamma map of a grid, for each pair and benchmark."""
-        drawn = []
-        for pair, task in self._tasks:
-            results = self.results(pair, task)
-            title = f"{pair}, {results[0].benchmark}"
-            if sum(result.decoding.gated for result in results) > 1:
-                settings = [one for one in settings_of(results) if one.task == results[0].subject]
-                for share, start in (("changed", "changed"), ("replaced", "ratio")):
-                    drawn.append(against_share(settings, f"{start}-{pair}-{task}", title, share, every=True))
-            if cells := self._cells(pair, task):
-                drawn.append(heat_map(cells, self._rl(pair, task), f"heat-{pair}-{task}", title))
-        return drawn
+        """Return the figures of the report."""
+        return [one for one in self.report.sections if one.svg]
 
     def more(self) -> dict[str, Any]:
         """Return speed, lengths, decodings, thresholds and equal forwards."""
         timed = [result for entry in self.entries for result in entry.results if result.seconds]
-        lengths: dict[str, dict[str, float]] = {pair: {} for pair in self.spec.pairs}
-        for pair, task in self._tasks:
-            lengths[pair][task] = float(np.mean([result.n_tokens.mean() for result in self.results(pair, task)]))
+        lengths: dict[str, dict[str, list[float]]] = {pair: {} for pair in self.spec.pairs}
+        for entry in self.entries:
+            for result in entry.results if not entry.drawn else ():
+                lengths[entry.pair].setdefault(result.task, []).append(result.n_tokens.mean())
         return {
             "tokens_per_second": sum(int(r.n_tokens.sum()) for r in timed) / sum(r.seconds for r in timed)
             if timed
             else None,
-            "mean_tokens": lengths,
+            "mean_tokens": {p: {t: float(np.mean(n)) for t, n in each.items()} for p, each in lengths.items()},
             "matched": list(self.matched),
             **({"equal_forwards": [lot.facts() for lot in self.lots]} if self.spec.equal_forwards else {}),
         }
@@ -328,17 +277,11 @@ def _engine(result: EvalResult) -> dict[str, Any]:
     return {name: value for name, value in engine.items() if name not in ("self_test", "pair")}
 
 
-def _score(result: EvalResult) -> Cell:
-    setting = Setting.of([result])
-    unit, digits, _ = unit_of(setting)
-    return cell(Estimate(setting.avg, *setting.interval), digits, unit=unit)
-
-
 def _matched(row: Mapping[str, Any]) -> dict[str, Any]:
     miss = row["reached"] - row["wanted"]
     shares = {name: cell(row[name], suffix=" %") for name in ("wanted", "expected", "reached")}
     misses = {"miss, points": cell(miss, plus=True), "miss": cell(miss / row["wanted"], 0, plus=True, suffix=" %")}
-    return {"criterion": row["criterion"], "τ": row["tau"], **shares, **misses}
+    return {"pair": row["pair"], "criterion": row["criterion"], "τ": row["tau"], **shares, **misses}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

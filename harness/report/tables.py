@@ -91,8 +91,12 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
                     ]
         if (gammas := figures.against_gamma(mine, f"gamma-{group.slug}{task}", where)) is not None:
             drawn.append(gammas)
+        if len(cells := cells_of(mine, "base")) > 3 and min(len(set(axis)) for axis in zip(*cells, strict=True)) > 1:
+            rl = next((one.first for one in mine if one.decoding.mode == "rl"), None)
+            first = {key: one.first for key, one in cells.items()}
+            drawn.append(figures.heat_map(first, rl, f"heat-{group.slug}{task}", where))
         base = next((one for one in mine if one.decoding.mode == "base"), None)
-        steps = [one for (_, gamma), one in cells_of(mine, "base").items() if not gamma]
+        steps = [one for (_, gamma), one in cells.items() if not gamma]
         if base is not None and len(steps) > 1:
             found = problems(base, steps, next((one for one in mine if one.decoding.mode == "rl"), None))
             drawn.append(figures.per_problem(found, f"problems-{group.slug}{task}", where))
@@ -100,10 +104,13 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
 
 
 def cells_of(settings: Sequence[Setting], primary: str) -> dict[tuple[float, float], Setting]:
-    """Return the settings gated by delta log p, by (tau, gamma); of several the first."""
+    """Return the settings gated by Δ log p, else by the only criterion there is, by (tau, gamma)."""
+    gated = [one for one in settings if one.decoding.gated and one.decoding.primary == primary]
+    criteria = {one.decoding.criterion for one in gated if not one.decoding.everywhere}
+    criterion = criteria.pop() if len(criteria) == 1 else "delta_logp"
     found: dict[tuple[float, float], Setting] = {}
-    for one in settings:
-        if one.decoding.criterion == "delta_logp" and one.decoding.primary == primary:
+    for one in gated:
+        if one.decoding.criterion == criterion:
             found.setdefault((float(one.decoding.tau or 0), one.decoding.gamma), one)
     return found
 

@@ -120,6 +120,7 @@ class Search(Spec, frozen=True):
     by_ratio: ClassVar[str] = ""  # the parameter that may be a `Ratio`
     grows: ClassVar[tuple[str, ...]] = ()  # further lists that may be extended
 
+    kind: str = ""
     name: str
     parameters: dict[str, Values | Numbers | Range | Ratio]
     method: SearchMethod = "grid"

@@ -1,23 +1,39 @@
-"""A sweep that is run: its points, what is done of them, and what each kind of sweep does to complete one."""
+"""A sweep: its file, its points, what is done of them, and what each kind of sweep does to complete one.
+
+sweep = open_sweep(load(yaml.safe_load(text)), Places.under(Path("runs")))
+"""
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from harness.report.sweep import SweepSummary
+from harness import stats
+from harness.errors import UserError
+from harness.evals.benchmark import Benchmark
+from harness.evals.theirs import LmEvalBenchmark
+from harness.report.sweep import CompleteTrial, SweepSummary, unit_of
 from harness.spec.search import Search
+from harness.spec.sweep import check_metric
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point, key, listed_points
+from harness.sweep.specs import KINDS, class_of
 from harness.sweep.study import Study
 from harness.sweep.track import SweepRun
 from harness.sweep.trials import Trial, Trials
 from harness.tracking import tracking_place
 
 S = TypeVar("S", bound=Search)
+
+
+def open_sweep(
+    spec: Search, places: "Places", say: Callable[[str], None] = print, *, progress: bool = False
+) -> "Sweep[Any]":
+    """Return a sweep, whose models are not loaded yet."""
+    return class_of(KINDS[spec.kind][1])(spec, places, say, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -52,10 +68,17 @@ class Estimate(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Again:
+    """The winner and a control on one benchmark, done again; `problems` says whether it was chosen on them."""
+
+    winner: stats.Scores
+    control: stats.Scores
+    problems: str
+
+
 class Sweep(ABC, Generic[S]):
     """A sweep of some kind. What is done of a point is held by records or trainings: doing it again costs nothing."""
-
-    run_of: type[SweepRun] = SweepRun  # how it is logged to MLflow
 
     def __init__(self, spec: S, places: Places, say: Callable[[str], None] = print, *, progress: bool = False) -> None:
         self.spec, self.places, self.say, self.progress = spec, places, say, progress
@@ -69,7 +92,7 @@ class Sweep(ABC, Generic[S]):
         """What is done, read when it is first asked for; raises DamagedError."""
         return Trials(self.spec, self.folder)
 
-    # What a kind of sweep says ---------------------------------------------------------------------------------------
+    # What a kind of sweep says
 
     @property
     @abstractmethod
@@ -78,8 +101,13 @@ class Sweep(ABC, Generic[S]):
 
     @property
     @abstractmethod
+    def seeds(self) -> Sequence[int]:
+        """The seeds on which its points are compared."""
+
+    @property
     def at_once(self) -> int:
         """How many points run together."""
+        return 1
 
     @abstractmethod
     def check(self) -> None:
@@ -106,25 +134,78 @@ class Sweep(ABC, Generic[S]):
         """Tell whether a complete trial's results are there, and of what is asked now; raises UserError."""
 
     @abstractmethod
-    def describe(self, point: Point, results: Sequence[Any]) -> list[str]:
-        """Say what a point is, and its scores."""
+    def entry(self, point: Point, results: Sequence[Any], number: int, metrics: dict[str, float]) -> CompleteTrial:
+        """Return a point that is complete, with its label."""
 
     @abstractmethod
-    def best_so_far(self) -> str:
-        """Say in a line which point is best, with its 95 % interval; empty where there is none."""
+    def scores(self, entry: CompleteTrial) -> list[stats.Scores]:
+        """Return what a point scored, a benchmark each."""
 
     @abstractmethod
-    def summary(self) -> SweepSummary:
+    def summarise(self, entries: list[CompleteTrial], **told: Any) -> SweepSummary:
         """Return the summary of everything that is complete."""
 
     @abstractmethod
-    def confirm(self, seeds: Sequence[int], tasks: Sequence[str] | None = None, *, limit: int | None = None) -> str:
-        """Do the best point and its controls again with fresh seeds; return what is written of it."""
+    def log(self, run: SweepRun, result: Any) -> None:
+        """Log a result to MLflow under the sweep's run."""
+
+    @abstractmethod
+    def params(self) -> dict[str, str]:
+        """Return what was asked, for people who look at the run."""
+
+    @abstractmethod
+    def again(
+        self,
+        best: CompleteTrial,
+        made: Any,
+        seeds: Sequence[int],
+        tasks: Sequence[str] | None,
+        limit: int | None,
+        run: SweepRun,
+    ) -> "Iterator[Again]":
+        """Do the best point and its controls again with new seeds; yield each comparison to be made."""
 
     def close(self) -> None:
         """End what has been started."""
 
-    # What is left to do ----------------------------------------------------------------------------------------------
+    # What can be said of it
+
+    def describe(self, point: Point, results: Sequence[Any]) -> list[str]:
+        """Say what a point is, and its scores."""
+        entry = self.entry(point, results, 0, {})
+        return [f"{entry.pair}: {entry.label}", *map(_told, self.scores(entry))]
+
+    def best_so_far(self) -> str:
+        """Say in a line which point is best, with its 95 % interval; empty where there is none."""
+        if not (best := self.trials.best()) or not (results := self.results(best[0])):
+            return ""
+        entry = self.entry(best[0].point, results, 0, {})
+        many = f"Pareto set of {len(best)}, first" if len(self.spec.metric) > 1 else "best so far"
+        return f"{many}: {entry.label} {_told(self.scores(entry)[0])}"
+
+    def summary(self) -> SweepSummary:
+        """Return the summary of everything that is complete.
+
+        Raises:
+            UserError: results are missing.
+        """
+        entries = []
+        for trial in self.trials.complete():
+            if (results := self.results(trial)) is None:
+                raise UserError(
+                    f"results of trial {trial.number} are missing or damaged in {self.folder.path}; run the sweep "
+                    "again, which makes them again from what is kept"
+                )
+            entries.append(self.entry(trial.point, results, trial.number, trial.metrics))
+        best = [(trial.pair, trial.number) for pair in self.spec.pairs for trial in self.trials.best(pair)]
+        return self.summarise(
+            entries,
+            best=[entry for entry in entries if entry.point is not None and (entry.pair, entry.number) in best],
+            states=self.trials.states(),
+            failed=sum(trial.state == "failed" for trial in self.trials),
+        )
+
+    # What is left to do
 
     def points(self) -> list[Point]:
         """Return the points that are known by now: those that are listed, or were proposed."""
@@ -134,20 +215,18 @@ class Sweep(ABC, Generic[S]):
         """Return the references and points that are neither complete nor pruned, nor failed too often here."""
         points = self.points()
         wanted = {key(point): point for point in (*self.references(points), *points)}
-        return [point for name, point in wanted.items() if not self._is_over(point) and not self._is_given_up(name)]
+        return [
+            point
+            for name, point in wanted.items()
+            if ((trial := self.trials.get(point)) is None or trial.state == "failed")
+            and self.failures[name] <= self.spec.retries
+        ]
 
     def failed(self) -> list[Trial]:
         """Return the trials that failed and were not completed since."""
         return [trial for trial in self.trials if trial.state == "failed"]
 
-    def _is_over(self, point: Point) -> bool:
-        trial = self.trials.get(point)
-        return trial is not None and trial.state != "failed"
-
-    def _is_given_up(self, name: str) -> bool:
-        return self.failures[name] > self.spec.retries
-
-    # What has come out -----------------------------------------------------------------------------------------------
+    # What has come out
 
     def complete(
         self, point: Point, results: Sequence[Any], files: Sequence[str], metrics: dict[str, float], **about: Any
@@ -177,3 +256,37 @@ class Sweep(ABC, Generic[S]):
             return proposed
         every = self.points() if "reference" not in point else self.references(self.points())
         return next((n for n, each in enumerate(every) if key(each) == key(point)), 0)
+
+
+def _told(scores: stats.Scores) -> str:
+    unit, digits, _ = unit_of(scores)
+    found = stats.Estimate(scores.avg, *scores.interval)
+    return f"{scores.benchmark} {found.text(1 if unit == 100 else digits, unit=unit)}"
+
+
+def check_metrics(
+    spec: Search, benchmarks: Mapping[str, Benchmark], samples: int, shared: Sequence[str], *, means: bool = False
+) -> None:
+    """Refuse metrics that a benchmark does not have or that are better the other way.
+
+    `shared` are those that a task of lm-eval's has beside its own, of which `means` accepts only means over problems.
+
+    Raises:
+        UserError: naming the task, the metric and what would be accepted.
+    """
+    for task, each in benchmarks.items():
+        own = isinstance(each, LmEvalBenchmark)
+        theirs = each.metrics(means=means) if own else {}
+        known = spec.metrics if not own else (*theirs, *shared) if theirs or not means else ()
+        for name in (*(metric.name for metric in spec.metric), *spec.constraints):
+            try:
+                check_metric(name, known, samples)
+            except UserError as error:
+                raise UserError(f"task={task!r}: {error}") from None
+        for metric in spec.metric:
+            if (metric.goal == "maximize") != theirs.get(metric.name, metric.goal == "maximize"):
+                other = "minimize" if metric.goal == "maximize" else "maximize"
+                raise UserError(
+                    f"task={task!r}: metric={metric.name!r} with goal={metric.goal} is refused: the task says that "
+                    f"{'less' if other == 'minimize' else 'more'} of it is better; accepted: goal: {other}"
+                )

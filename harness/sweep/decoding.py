@@ -1,9 +1,12 @@
 """Sweeps of decodings: a list of decodings given to the loop, pair by pair, in one stream of one engine."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
+from math import isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -12,28 +15,32 @@ from harness import stats
 from harness.decode import Engine, open_engine
 from harness.evals import EvalResult, evaluate
 from harness.evals.benchmark import Benchmark
-from harness.evals.data import preflight_of
+from harness.evals.compare import comparisons
+from harness.evals.data import preflight, preflight_of
 from harness.evals.loop import Job, jobs_of, run_jobs
+from harness.evals.settings import Setting, settings_of
 from harness.evals.show import score
 from harness.evals.theirs import LmEvalBenchmark
+from harness.files import make_folder
 from harness.grading import grader_name
-from harness.markdown import interval
 from harness.records import RecordStore
-from harness.spec import Decoding, Sampling
+from harness.report.sweep import CompleteTrial, DecodingSummary
+from harness.spec import Decoding, ProblemPart, Sampling
 from harness.spec.search import LISTED
 from harness.spec.sweep import RATIO, SHARES, SweepSpec
-from harness.sweep.base import Sweep
-from harness.sweep.confirm import confirm
-from harness.sweep.decodings import decoding_of, metrics, references, sampling_of
+from harness.sweep.base import Again, Sweep, check_metrics
+from harness.sweep.decodings import decoding_of, references, sampling_of
 from harness.sweep.estimate import DecodingEstimate, estimate
-from harness.sweep.metrics import check_metrics
 from harness.sweep.points import Point, listed_points
-from harness.sweep.summary import DecodingSummary, summarise
 from harness.sweep.taus import Taus, find_taus, stored_taus, wanted
+from harness.sweep.track import SweepRun
 from harness.sweep.trials import Trial
 from harness.tiny import checkpoints
 
 PointsByDecoding = dict[Decoding, list[Point]]  # points may be other words for one
+
+
+_ORDER = ("base", "rl", "replace", "extrapolate", "expo", "power")  # of references
 
 
 class Decodings(Sweep[SweepSpec]):
@@ -46,6 +53,11 @@ class Decodings(Sweep[SweepSpec]):
     def store(self) -> Path:
         """The folder of records."""
         return self.places.records
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        """That of the sampling."""
+        return (self.spec.sampling.seed,)
 
     @property
     def at_once(self) -> int:
@@ -126,34 +138,90 @@ class Decodings(Sweep[SweepSpec]):
                 return False
         return results is not None and all(_is_of(each, now[each.task]) for each in results)
 
-    def describe(self, point: Point, results: Sequence[EvalResult]) -> list[str]:
-        """Say what a point is, and its score on each benchmark."""
-        drawn = f" ({results[0].sampling.words})" if "sampling" in point else ""
-        return [
-            f"{point['pair']}: {results[0].label}{drawn}",
-            *(f"{result.benchmark} {score(result)}" for result in results),
-        ]
+    def entry(
+        self, point: Point, results: Sequence[EvalResult], number: int, metrics: dict[str, float]
+    ) -> CompleteTrial:
+        """Return a point or a reference with its label, and how it is drawn otherwise than the sweep."""
+        drawn = sampling_of(self.spec, point).unlike(self.spec.sampling)
+        label = results[0].decoding.label() + (f" ({drawn})" if drawn else "")
+        about = {
+            "decoding": results[0].decoding.model_dump(mode="json"),
+            "results": {result.task: result.config_hash for result in results},
+        }
+        asked = None if "reference" in point else point
+        return CompleteTrial(point["pair"], number, asked, label, tuple(results), metrics, drawn=drawn, about=about)
 
-    def best_so_far(self) -> str:
-        """Say in a line which point is best."""
-        best = self.trials.best()
-        if not best or not (results := self.folder.results_of(best[0].results[:1])):
-            return ""
-        [result] = [each.of_metric(self.spec.metric[0].name) for each in results]
-        many = f"Pareto set of {len(best)}, first" if len(self.spec.metric) > 1 else "best so far"
-        if not result.shares:
-            return f"{many}: {result.label} {result.avg:.4f}"
-        return (
-            f"{many}: {result.label} {100 * result.avg:.1f} {interval(*stats.score_interval(result.correct))}".rstrip()
-        )
+    def scores(self, entry: CompleteTrial) -> list[stats.Scores]:
+        """Return what a point scored by the sweep's first metric."""
+        return [Setting.of([result.of_metric(self.spec.metric[0].name)]) for result in entry.results]
 
-    def summary(self) -> DecodingSummary:
-        """Return the summary of everything that is complete."""
-        return summarise(self.spec, self.trials, self.folder)
+    def summarise(self, entries: list[CompleteTrial], **told: Any) -> DecodingSummary:
+        """Return the summary, references first."""
 
-    def confirm(self, seeds: Sequence[int], tasks: Sequence[str] | None = None, *, limit: int | None = None) -> str:
-        """Decode the best point and its controls with fresh seeds."""
-        return confirm(self, seeds, tasks, limit=limit)
+        def place(entry: CompleteTrial) -> tuple[bool, bool, int]:
+            mode = entry.results[0].decoding.mode
+            return (
+                entry.point is not None,
+                bool(entry.drawn),
+                _ORDER.index(mode) if entry.point is None else entry.number,
+            )
+
+        entries = sorted(entries, key=place)
+        results = (result for entry in entries for result in entry.results)
+        matched = []
+        for entry in (entry for entry in entries if RATIO in (entry.point or {})):
+            found = self._taus(entry.pair)[entry.results[0].decoding.criterion, (entry.point or {})[RATIO]]
+            replaced, tokens = (
+                sum(int(getattr(r, n).sum()) for r in entry.results) for n in ("n_replaced", "n_tokens")
+            )
+            shares = {"wanted": found.wanted, "expected": found.expected, "reached": replaced / max(1, tokens)}
+            matched.append({"pair": entry.pair, "criterion": found.criterion, "tau": found.tau, **shares})
+        compared = comparisons(settings_of(results, usual=self.spec.sampling))
+        return DecodingSummary(spec=self.spec, entries=entries, comparisons=compared, matched=matched, **told)
+
+    def log(self, run: SweepRun, result: EvalResult) -> None:
+        """Log a result as a run of its own."""
+        from harness.tracking import log_result
+
+        if (made := log_result(result, run.where, run.experiment)) is not None:
+            run.adopt(made)
+
+    def params(self) -> dict[str, str]:
+        """Return the pairs and the benchmarks."""
+        return {"pair": ", ".join(self.spec.pairs), "tasks": ", ".join(self.spec.tasks)}
+
+    def again(
+        self, best: CompleteTrial, made: Any, seeds: Sequence[int], tasks: Sequence[str] | None, limit: int | None,
+        run: SweepRun,
+    ) -> Iterator[Again]:  # fmt: skip
+        """Decode the winner, base, RL and its gamma = 0 control; `limit` takes the first of the unused problems."""
+        spec, winner = self.spec, best.results[0].decoding
+        found = preflight(tasks or spec.tasks, spec.data_dir, spec, spec.include_path)
+        parts = {each.name: unused(spec, each) for each in found.values()}
+        decodings = list(dict.fromkeys([Decoding(mode="base"), Decoding(mode="rl"), winner.control(), winner]))
+        results: list[EvalResult] = []
+        make_folder(self.folder.path / "confirm")
+        for seed, part in product(seeds, dict.fromkeys(parts.values())):
+            chosen = tuple(task for task, each in found.items() if parts[each.name] == part)
+            same = spec.limit if part == spec.part else None  # nothing new is left, so no more than the sweep had
+            changes = {"tasks": chosen, "part": part, "limit": limit or same}
+            asked = spec.evaluation(best.pair, decodings, sampling=spec.sampling.replace(seed=seed), **changes)
+            results += evaluate(asked, engine=self._open(best.pair), records=self.store)
+        self.close()
+        for result in results:
+            result.write(self.folder.path / "confirm")
+            run.child(result)
+            self.say(f"{result.benchmark}  {result.label}  seed {result.sampling.seed}  {score(result)}")
+        results = [result.of_metric(spec.metric[0].name) for result in results]
+        by = {(setting.task, setting.decoding): setting for setting in settings_of(results)}
+        mine = {each.name for each in preflight_of(spec).values()}
+        for subject in dict.fromkeys(result.subject for result in results):
+            one = by[subject, winner]
+            kind = "the same {}" if parts[one.first.task] == spec.part else "{} others"
+            said = (kind if one.first.task in mine else "{} of another benchmark").format(len(one.units))
+            for control in dict.fromkeys([Decoding(mode="rl"), winner.control()]):
+                if control != winner:
+                    yield Again(one, by[subject, control], said)
 
     def close(self) -> None:
         """Close the engine."""
@@ -252,3 +320,33 @@ def is_behind(shares: Mapping[str, float], best: Mapping[str, float], p: float) 
         return False
     tested: Any = wilcoxon(differences, alternative="less", zero_method="zsplit")
     return bool(tested.pvalue < p)
+
+
+def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:
+    """Return every metric of a trial by its name in sweeps: the unweighted mean over its benchmarks.
+
+    Ours are fractions, those of lm-eval's tasks in their own units. Metrics of more samples than there are have no
+    value: greedy decoding has one.
+    """
+    every: list[dict[str, Any]] = []
+    for result in results:
+        values = {name.replace("@", "_at_"): value for name, value in result.metrics().items()}
+        values |= {name: value for name, value in (result.scores or {}).items() if name in result.metric_names}
+        for name in (*(metric.name for metric in spec.metric), *spec.constraints):
+            if name.startswith("pass_at_") and name not in values and int(name[8:]) <= result.samples:
+                values[name] = result.pass_at(int(name.removeprefix("pass_at_")))
+        every.append(values)
+    names = [name for name in every[0] if all(name in values for values in every)]
+    means = {name: float(fmean(values[name] for values in every)) for name in names}
+    return {name: value for name, value in means.items() if isfinite(value)}  # one sample has no sampling error
+
+
+def unused(spec: SweepSpec, benchmark: Benchmark) -> ProblemPart:
+    """Return the problems of a benchmark on which the winner was not chosen; the sweep's own where there are none."""
+    if benchmark.name not in {each.name for each in preflight_of(spec).values()}:
+        return ProblemPart()
+    if spec.confirm is not None:
+        return spec.part.replace(held_out=True)
+    if spec.limit is not None and spec.limit < len(benchmark.problems):
+        return ProblemPart(skip=spec.limit)
+    return spec.part

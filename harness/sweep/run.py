@@ -21,11 +21,11 @@ from harness.markdown import duration
 from harness.records.lock import Lock
 from harness.report.sweep import SweepSummary
 from harness.spec.search import LISTED, Search
-from harness.sweep.base import Places, Sweep
+from harness.sweep.base import Places, Sweep, open_sweep
 from harness.sweep.folder import SweepFolder
-from harness.sweep.kinds import open_sweep
 from harness.sweep.points import Point, key
 from harness.sweep.study import Study
+from harness.sweep.track import SweepRun
 from harness.text import visible
 
 _PAUSE = 0.3  # seconds between two looks at what others do
@@ -52,7 +52,7 @@ def run_sweep(
         sweep.study = Study(spec, folder, extend=extend)
         sweep.study.resume()
         _forget_the_outdated(sweep)
-        run = sweep.run_of(spec, places.tracking)
+        run = SweepRun(sweep)
         shown = _Shown(sweep)
 
         def complete(point: Point, results: Sequence[Any]) -> None:
@@ -68,14 +68,14 @@ def run_sweep(
                 sweep.close()
                 _run_workers(sweep)
         except BaseException:
-            run.interrupted()
+            run.attach(status="KILLED")
             raise
         finally:
             sweep.close()
         folder.tidy({name for trial in sweep.trials for name in trial.results})
         made = replace(sweep.summary(), seconds=shown.seconds)
         made.write(folder.path)
-        run.close(made, folder)
+        run.close(made)
         return made
     finally:
         lock.release()

@@ -1,4 +1,4 @@
-"""The class that a sweep's file is read into, by the `kind` that it names."""
+"""The class that a sweep's file is read into, and the one that runs it, by the `kind` that it names."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -8,7 +8,10 @@ from harness.errors import UserError, unknown
 from harness.spec.base import parse
 from harness.spec.search import Search
 
-SPECS = {"decode": "harness.spec.sweep:SweepSpec", "train": "harness.sweep.training.spec:TrainingSweep"}
+KINDS = {
+    "decode": ("harness.spec.sweep:SweepSpec", "harness.sweep.decoding:Decodings"),
+    "train": ("harness.sweep.training_spec:TrainingSweep", "harness.sweep.training:Trainings"),
+}
 
 
 def load(data: Mapping[str, Any]) -> Search:
@@ -19,8 +22,12 @@ def load(data: Mapping[str, Any]) -> Search:
     """
     if not isinstance(data, Mapping):
         raise UserError("the sweep is not a mapping of keys to values")
-    kind = data.get("kind", "decode")
-    if str(kind) not in SPECS:
-        raise unknown("kind", kind, SPECS)
-    module, _, name = SPECS[str(kind)].partition(":")
-    return parse(getattr(import_module(module), name), data)
+    if str(kind := data.get("kind", "decode")) not in KINDS:
+        raise unknown("kind", kind, KINDS)
+    return parse(class_of(KINDS[str(kind)][0]), data)
+
+
+def class_of(name: str) -> Any:
+    """Import `module:Class`."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)

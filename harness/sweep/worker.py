@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.sweep.base import Places
+from harness.sweep.base import Places, open_sweep
 from harness.sweep.folder import SweepFolder
-from harness.sweep.kinds import open_sweep
 from harness.sweep.run import work
 from harness.sweep.study import Study
 

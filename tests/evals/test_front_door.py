@@ -26,8 +26,7 @@ from harness.exchange.imported import import_foreign
 from harness.exchange.material import Target
 from harness.records import RecordStore
 from harness.spec import Decoding
-from harness.sweep.base import Places
-from harness.sweep.kinds import open_sweep
+from harness.sweep.base import Places, open_sweep
 from harness.sweep.specs import load
 
 BIN = Path(sys.executable).parent

@@ -6,7 +6,6 @@ import pytest
 
 from harness.evals.compare import comparisons
 from harness.evals.settings import settings_of
-from harness.report.figures import against_share
 from harness.report.sweep import CompleteTrial, DecodingSummary, TrainingSummary, against
 from harness.spec import parse
 from harness.spec.sweep import SweepSpec
@@ -19,16 +18,6 @@ SPEC = {
     "sampling": {"samples": 4},
     "parameters": {"decode.tau": {"values": list(TAUS)}, "decode.gamma": {"values": [0.0, *GAMMAS]}},
 }
-
-
-def test_every_way_is_drawn_only_where_it_is_asked_for():
-    settings = settings_of(grid())
-    drawn = {
-        every: set(against_share(settings, "x", "t", "replaced", every=every).frame["line"]) for every in (True, False)
-    }
-    assert drawn[False] == {"base", "rl", "Δ log p"}
-    extrapolations = {f"Δ log p, γ = {gamma:g}" for gamma in GAMMAS}
-    assert drawn[True] == drawn[False] | extrapolations | {"Δ log p on RL", "Δ log p, γ = 0.1 on RL"}
 
 
 def made(results, **changes):
@@ -45,17 +34,16 @@ def made(results, **changes):
     )
 
 
-def test_a_grid_has_its_map_and_its_table_and_one_that_varies_more_has_none():
+def test_a_summary_is_the_report_of_its_results():
     summary = made([result for result in grid() if result.decoding.primary != "rl" or result.decoding.mode == "rl"])
-    changed, ratio, heat = summary.figures()
-    names = ("changed-dapo-32b-aime24", "ratio-dapo-32b-aime24", "heat-dapo-32b-aime24")
-    assert (changed.name, ratio.name, heat.name) == names
-    assert changed.frame.equals(ratio.frame)  # both shares are in either file
+    drawn = {figure.name: figure for figure in summary.figures()}
+    assert {"changed-aime24", "ratio-aime24", "heat-aime24", "problems-aime24", "differences-drawn"} == drawn.keys()
     by = {(r.decoding.tau, r.decoding.gamma): 100 * r.avg for r in grid()[2 : 2 + len(TAUS) * 3]}
-    assert {(row["tau"], row["gamma"]): row["avg"] for row in heat.frame.to_dict("records")} == by
-    assert "**aime24 (6 of 30 problems), Avg@4**" in summary.text()
+    assert {(row["tau"], row["gamma"]): row["avg"] for row in drawn["heat-aime24"].frame.to_dict("records")} == by
+    text = summary.text()
+    assert text.index("**Threshold and strength on AIME24 (6 of 30 problems)") > text.index("## Scores")
+    assert "| Extrapolate, γ = 0.1 " in text
     assert "points on aime24 (6 of 30 problems) against" in summary.verdicts[0]
-    assert [figure.name for figure in made(grid()).figures()] == list(names[:2]), "on base and on RL"
 
 
 def test_the_verdict_names_the_controls_and_over_how_many_comparisons_it_was_corrected():
@@ -109,7 +97,7 @@ def test_trainings_are_paired_by_problem_and_seed(seeds):
 def test_a_summary_ends_with_equal_forwards_where_the_sweep_asks_for_it():
     asked, plain = made(grid(), equal_forwards=True), made(grid())
     text = asked.text()
-    assert text.index("## Equal forwards") > text.index("## Differences")
+    assert text.index("## Equal forwards") > text.index("## Every result")
     assert "2 forwards a token" in text
     [facts] = asked.plain()["equal_forwards"]
     assert {answer["models"] for answer in facts["answers"]} == {1, 2}

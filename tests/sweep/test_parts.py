@@ -8,9 +8,8 @@ from optuna.trial import TrialState
 
 from harness.cli.sweep import read
 from harness.errors import UserError
-from harness.sweep.base import Places
+from harness.sweep.base import Places, open_sweep
 from harness.sweep.decoding import is_behind
-from harness.sweep.kinds import open_sweep
 from harness.sweep.points import listed_points
 from harness.sweep.run import gpus, status
 from harness.sweep.study import Study

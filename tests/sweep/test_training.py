@@ -11,16 +11,14 @@ from harness.evals.data import find_benchmark
 from harness.records import RecordStore
 from harness.spec import read_yaml
 from harness.sweep import sweeps_dir
-from harness.sweep.base import Places
+from harness.sweep.base import Places, open_sweep
+from harness.sweep.confirm import confirm
 from harness.sweep.folder import SweepFolder
-from harness.sweep.kinds import open_sweep
 from harness.sweep.points import key, listed_points
 from harness.sweep.run import run_sweep
 from harness.sweep.specs import load
-from harness.sweep.training.estimate import estimate
-from harness.sweep.training.spec import Median, Pruner, TrainingSweep
-from harness.sweep.training.summary import summarise
-from harness.sweep.training.trial import folder_of
+from harness.sweep.training import folder_of
+from harness.sweep.training_spec import Median, Pruner, TrainingSweep
 from harness.sweep.trials import Trials
 from harness.train.settings import DapoSettings
 from tests.sweep.made import TRAINING, sweep
@@ -110,7 +108,7 @@ def test_shipped_sweeps_of_trainings_have_plain_dapo_and_a_tiny_twin(name, tmp_p
     assert (paper.plain_dapo.backend, tiny.plain_dapo.backend) == ("verl", "trl")
     for spec, seeds in ((paper, "1 seed"), (tiny, "5 seeds")):
         assert load(yaml.safe_load(yaml.safe_dump(spec.plain()))) == spec
-        told = estimate(spec, tmp_path).text(points=True)
+        told = open_sweep(spec, Places.under(tmp_path, track=False)).estimate().text(points=True)
         assert f"4 trainings x {seeds}\n" in told
         assert "| DAPO " in told
 
@@ -157,7 +155,7 @@ def test_a_trial_is_the_mean_over_its_seeds_and_each_is_kept(whole):
 def test_the_summary_pairs_seeds_with_plain_dapo(whole):
     spec = sweep(**TRAIN)
     folder = SweepFolder.of(spec, whole)
-    made = summarise(spec, Trials(spec, folder), folder)
+    made = open_sweep(spec, Places.under(whole, track=False)).summary()
     assert [entry.label for entry in made.entries] == ["DAPO", "low_prob α0.2", "low_prob α2"]
     plain, one, _ = (entry.scores("tiny_easy").values for entry in made.entries)
     assert [row.result.label for row in made.comparisons] == ["low_prob α0.2", "low_prob α2"]
@@ -337,13 +335,11 @@ def test_confirm_trains_the_winner_and_plain_dapo_with_new_seeds(whole):
     folder, places = SweepFolder.of(spec, whole), Places.under(whole, track=False)
     begun = open_sweep(spec, places, lambda text: None)
     with pytest.raises(UserError, match=r"seeds=1 is refused; .* none of the sweep's own \(0, 1\)"):
-        begun.confirm([1])
+        confirm(begun, [1])
     with pytest.raises(UserError, match="rlvr-dir eval --pair"):
-        begun.confirm([2], ["tiny_hard"])
-    told = begun.confirm([2, 3])
-    assert "| tiny_easy " in told
+        confirm(begun, [2], ["tiny_hard"])
+    told = confirm(begun, [2, 3])
+    assert "tiny\\_easy" in told
     assert "new seeds 2, 3" in told
     assert json.loads((folder.path / "confirm.json").read_text())[0]["before"] is not None
-    assert summarise(spec, Trials(spec, folder), folder).reference.results[-1].seed == 1, (
-        "the sweep keeps its own seeds"
-    )
+    assert open_sweep(spec, places).summary().reference.results[-1].seed == 1, "the sweep keeps its own seeds"
