@@ -5,16 +5,15 @@ An argument is one of an `EvalSpec`, or concerns lm-eval alone.
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from types import TracebackType
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
-from harness.evals.data import BENCHMARKS, GROUPS, find_benchmark, named, preflight, task_config, tasks_dir
+from harness.evals.data import named, preflight, task_config, tasks_dir
 from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Presentation, Sampling, Spec, load_eval, parse
 from harness.spec.base import Place
 from harness.spec.pair import OPTIONS, PAIR_OPTIONS
@@ -99,7 +98,7 @@ def prepare(config: Any) -> list[Any]:
     lm-eval cannot find those, and they are taken off its list.
 
     Raises:
-        UserError: a cache that would mix samples up, a bad model argument, or a benchmark without data.
+        UserError: a cache that would mix samples up, a bad model argument, or a benchmark of a file that is refused.
     """
     sys.excepthook = one_line(sys.excepthook)
     if config.use_cache:
@@ -123,17 +122,8 @@ def prepare(config: Any) -> list[Any]:
     config.tasks = [task for task in tasks if task not in files]
     if doubled := [task for task in files if named(task)[0] in config.tasks]:
         raise UserError(f"task={doubled[0]!r} has the name of another task that is asked for; accepted: NAME=PATH")
-    check_data([task for task in config.tasks if isinstance(task, str)], config.metadata or {})
     found = preflight(files, presentation=spec) if files else {}
     return [task_config(task, benchmark) for task, benchmark in found.items()]
-
-
-def check_data(tasks: Iterable[str], metadata: Mapping[str, Any]) -> None:
-    """Load the problems of every benchmark of ours among `tasks` (names, groups, patterns), to fail early."""
-    patterns = [task.strip() for task in tasks]
-    asked = [name for name in (*BENCHMARKS, *GROUPS) if any(fnmatch(name, pattern) for pattern in patterns)]
-    for benchmark in dict.fromkeys(each for name in asked for each in GROUPS.get(name, (name,))):
-        find_benchmark(benchmark, metadata.get("data_dir"))
 
 
 def one_line(previous: Any) -> Any:

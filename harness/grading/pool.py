@@ -4,15 +4,14 @@ import atexit
 import json
 import logging
 import os
-import queue
 import selectors
 import signal
 import subprocess
 import sys
-import threading
+from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 CPU_SECONDS = 5  # processor time for one pair: what math-verify allows one parse or one comparison
@@ -21,8 +20,7 @@ WALL_SECONDS = 120  # the backstop for a worker that waits without computing
 START_SECONDS = 120  # a worker imports sympy and math-verify, about one second on a quiet machine
 PAIRS_A_WORKER = 30  # another worker pays for its start only beyond this many pairs
 
-_idle: list["_Worker"] = []
-_lock = threading.Lock()
+_idle: list["_Worker"] = []  # whose `append` and `pop` are safe from any thread
 
 
 class _Worker:
@@ -38,7 +36,7 @@ class _Worker:
         path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
         env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "RLVR_DIR_NO_AUTOLOAD": "1"}
         process = subprocess.Popen(
-            [sys.executable, "-m", "harness.grading.worker", str(CPU_SECONDS)],
+            [sys.executable, "-m", "harness.grading.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -54,9 +52,9 @@ class _Worker:
             self.kill()
             raise RuntimeError(f"the grading worker did not start: {(ready or {}).get('error', 'no answer')}")
 
-    def verify(self, gold: str, answer: str, careful: bool = False, cpu_seconds: float | None = None) -> str | None:
+    def verify(self, gold: str, answer: str, careful: bool, cpu_seconds: float) -> str | None:
         """Return the kind of one pair, and note in `seconds` what it took; None if the worker died."""
-        self.seconds = cpu_seconds or CPU_SECONDS
+        self.seconds = cpu_seconds
         try:
             self._input.write(json.dumps([gold, answer, careful, cpu_seconds]).encode() + b"\n")
             self._input.flush()
@@ -90,136 +88,67 @@ class _Worker:
         return None if self._closed else json.loads(line)
 
 
-@dataclass(slots=True)
-class _Question:
-    """A pair, and what may be spent on it: `spent` has the processor time of each response so far."""
-
-    gold: str
-    answer: str
-    careful: bool
-    limit: float
-    owners: Sequence[int]
-    spent: dict[int, float]
-
-    def left(self) -> float:
-        """Return the seconds that are left for it."""
-        if not self.owners:
-            return self.limit
-        return min(self.limit, RESPONSE_SECONDS - min(self.spent.get(owner, 0.0) for owner in self.owners))
-
-    def charge(self, seconds: float) -> None:
-        """Note what it took, with the owner that had most left."""
-        if self.owners:
-            owner = min(self.owners, key=lambda each: self.spent.get(each, 0.0))
-            self.spent[owner] = self.spent.get(owner, 0.0) + seconds
-
-
 def verify_many(
     pairs: Sequence[tuple[str, str]],
     *,
     careful: bool = False,
     cpu_seconds: float | None = None,
-    owners: Sequence[Sequence[int]] | None = None,
+    owners: Sequence[Sequence[int]] = (),
 ) -> list[str]:
     """Return one kind a (gold, answer) pair: `correct`, `wrong`, `timed_out` or `grader_error`. No pair, no worker.
 
     `careful` checks math-verify's word on values (see `worker.py`); `cpu_seconds` replaces CPU_SECONDS. `owners` are
-    the responses that ask for each pair: a pair all of whose owners have spent RESPONSE_SECONDS is `timed_out`.
+    the responses that ask for each pair: a pair all of whose owners have spent RESPONSE_SECONDS is `timed_out`, and one
+    that kills two workers is a `grader_error`.
     """
-    spent: dict[int, float] = {}
-    asked = [_Question(*pair, careful, cpu_seconds or CPU_SECONDS, (), spent) for pair in pairs]
-    for question, each in zip(asked, owners or (), strict=False):
-        question.owners = each
-    kinds: list[str] = ["grader_error"] * len(pairs)
-    jobs: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for i in range(len(pairs)):
-        jobs.put(i)
-    count = min(os.cpu_count() or 1, 8, -(-len(pairs) // PAIRS_A_WORKER))
-    if count <= 1:
-        _serve(asked, kinds, jobs)
-        return kinds
-    failures: list[BaseException] = []
-    threads = [threading.Thread(target=_serve, args=(asked, kinds, jobs, failures), daemon=True) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
-    return kinds
+    spent: defaultdict[int, float] = defaultdict(float)  # processor time of each response so far
+    without: list[RuntimeError] = []  # no worker starts here
 
-
-def _serve(
-    questions: Sequence[_Question],
-    kinds: list[str],
-    jobs: "queue.SimpleQueue[int]",
-    failures: list[BaseException] | None = None,
-) -> None:
-    """Take jobs until none is left, with a worker of its own; a pair that kills two workers is a grader_error."""
-    worker: _Worker | None = None
-    try:
-        while True:
+    def kind_of(i: int) -> str:
+        owner = min(owners[i], key=lambda each: spent[each]) if owners else -1  # the one with most left
+        left = min(cpu_seconds or CPU_SECONDS, RESPONSE_SECONDS - spent[owner])
+        for _ in range(2 * (left > 0)):
             try:
-                i = jobs.get_nowait()
-            except queue.Empty:
-                return
-            question = questions[i]
-            if (left := question.left()) <= 0:
-                kinds[i] = "timed_out"
-                continue
-            for _ in range(2):
-                try:
-                    worker = worker or _take()
-                except RuntimeError as error:  # hours of decoding may stand behind these pairs: keep what there is
-                    logging.getLogger(__name__).error("%s; what needs it stays ungraded", error)
-                    return
-                kind = worker.verify(question.gold, question.answer, question.careful, left)
-                question.charge(worker.seconds)
+                if without:
+                    return "grader_error"
+                worker = _take()
+            except RuntimeError as error:  # hours of decoding may stand behind these pairs: keep what there is
+                logging.getLogger(__name__).error("%s; what needs it stays ungraded", error)
+                without.append(error)
+                return "grader_error"
+            kind = None
+            try:
+                kind = worker.verify(*pairs[i], careful, left)
+            finally:
                 if kind is None or worker.stuck:
                     worker.kill()
-                    worker = None
-                if kind is not None:
-                    kinds[i] = kind
-                    break
-    except BaseException as error:
-        if worker is not None:
-            worker.kill()
-            worker = None
-        if failures is None:
-            raise
-        failures.append(error)
-    finally:
-        if worker is not None:
-            with _lock:
-                _idle.append(worker)
+                else:
+                    _idle.append(worker)
+            spent[owner] += worker.seconds if owners else 0
+            if kind is not None:
+                return kind
+        return "grader_error" if left > 0 else "timed_out"
+
+    count = min(os.cpu_count() or 1, 8, -(-len(pairs) // PAIRS_A_WORKER))
+    with ThreadPoolExecutor(count or 1) as threads:
+        return [*threads.map(kind_of, range(len(pairs)))]
 
 
 def _take() -> _Worker:
-    while True:
-        with _lock:
-            if not _idle:
-                break
+    with suppress(IndexError):
+        while True:
             worker = _idle.pop()
-        if worker.process.poll() is None:
-            return worker
-        worker.kill()  # it died while nobody looked, and is no fault of the next pair's
+            if worker.process.poll() is None:
+                return worker
+            worker.kill()  # it died while nobody looked, and is no fault of the next pair's
     return _Worker()
 
 
 @atexit.register
 def close_workers() -> None:
     """End the idle workers; the next pair that needs one starts a new one."""
-    with _lock:
-        workers, _idle[:] = list(_idle), []
-    for worker in workers:
-        worker.kill()
+    while _idle:
+        _idle.pop().kill()
 
 
-def _forget_workers() -> None:
-    """Forget the workers in a forked child, which must not talk to its parent's."""
-    global _lock
-    _lock = threading.Lock()
-    _idle.clear()
-
-
-os.register_at_fork(after_in_child=_forget_workers)
+os.register_at_fork(after_in_child=_idle.clear)  # a forked child must not talk to its parent's workers

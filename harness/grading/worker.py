@@ -1,6 +1,6 @@
 r"""The program in a grading worker: reads `[gold, answer, careful, seconds]` lines, writes `{"kind": ...}` ones.
 
-    echo '["1/2", "0.5", false, null]' | python -m harness.grading.worker 5
+    echo '["1/2", "0.5", false, 5]' | python -m harness.grading.worker
 
 The text is a model's output and hostile until proven otherwise: it is parsed by math-verify, never evaluated as
 code by us, in a process without a terminal, with a limit on memory and one on the processor time of each pair.
@@ -45,7 +45,7 @@ def main() -> None:
     while True:
         child = os.fork()
         if child == 0:
-            _serve(float(sys.argv[1]), replies)
+            _serve(replies)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if status == -signal.SIGPROF:  # only armed while a pair is being graded
             print(json.dumps({"kind": "timed_out"}), file=replies)
@@ -53,12 +53,12 @@ def main() -> None:
             sys.exit(abs(status))
 
 
-def _serve(seconds: float, replies: TextIO) -> None:
+def _serve(replies: TextIO) -> None:
     """Answer, in the child, until the input ends, or a pair took so much memory that a fresh child is better."""
     while line := sys.stdin.buffer.readline():
         gold, answer, careful, limit = json.loads(line)
         started = time.process_time()
-        signal.setitimer(signal.ITIMER_PROF, limit or seconds)
+        signal.setitimer(signal.ITIMER_PROF, limit)
         try:
             kind = _kind(gold, answer, careful)
         except Exception:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import threading
 from pathlib import Path
 
 import pytest
@@ -158,20 +157,6 @@ def test_a_slow_answer_is_counted_and_its_worker_replaced(monkeypatch):
     slow, fine = grade_many([("7", boxed(r"\int \int x^{77} e^{x^2} \sin x dx")), (r"\sqrt{5}", boxed("5^{1/2}"))])
     assert (slow.kind, slow.graded) == ("timed_out", False)
     assert fine.correct
-
-
-def test_from_many_threads():
-    found = {}
-
-    def work(i):
-        found[i] = grade(rf"\frac{{x}}{{{i + 2}}}", boxed(rf"x / {i + 2}")).kind
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert set(found.values()) == {"correct"}
 
 
 def test_an_equation_whose_sides_are_no_formulas_is_left_to_math_verify():

@@ -38,11 +38,11 @@ worker.main()
 @pytest.fixture
 def program():
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "60"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
     ) as process:
         assert json.loads(process.stdout.readline()) == {"ready": True}
 
-        def ask(answer, seconds=None):
+        def ask(answer, seconds=60):
             process.stdin.write(json.dumps(["1", answer, False, seconds]).encode() + b"\n")
             process.stdin.flush()
             line = process.stdout.readline()
