@@ -13,7 +13,7 @@ from typing import Any
 from harness.errors import DamagedError, UserError
 from harness.evals.from_records import NoResultError, regraded, results_of_record
 from harness.evals.result import EvalResult, read_result
-from harness.evals.trainings import read_json, trainings_at
+from harness.evals.trainings import TrainingPlace, read_json, trainings_at
 from harness.records import Record, RecordStore
 from harness.records.record import is_record
 from harness.spec.stored import is_number
@@ -66,18 +66,29 @@ def _of_trainings(place: str, name: str, how: dict[str, Any]) -> list[EvalResult
         raise UserError(
             f"results: {f'{name}={place}'!r} gives one name to several trainings ({names}); leave the name out"
         )
+    several = len(trainings) > 1
+    return [
+        result
+        for training in trainings
+        for result in read_training(training, name or (training.name if several else ""), named=bool(name), **how)
+    ]
+
+
+def read_training(training: TrainingPlace, name: str = "", *, named: bool = False, **how: Any) -> list[EvalResult]:
+    """Return the results of a training's seeds, each of which knows its training and its seed.
+
+    `name` is what tables call it, `named` says that it is the reader's. A seed without results is left out, and said.
+    """
     found: list[EvalResult] = []
-    for training in trainings:
-        given = name or (training.name if len(trainings) > 1 else "")
-        seeds = [seed for seed in training.seeds if any(training.results(seed).glob("*.json"))]
-        for seed in {*training.seeds} - {*seeds}:
-            print(f"rlvr-dir: left out: {training.folder} has no results of seed {seed} yet", file=sys.stderr)
-        for seed in seeds:
-            about = {"name": name or training.name, "seed": seed, "folder": str(training.folder.resolve())}
-            about |= {"checkpoint": training.checkpoint, "named": bool(name)}  # by the reader
-            called = f"{given} seed {seed}" if given and len(seeds) > 1 else given
-            for result in _read(str(training.results(seed)), None, None, how):
-                found.append(result.replace(name=called, provenance={**result.provenance, "training": about}))
+    seeds = [seed for seed in training.seeds if any(training.results(seed).glob("*.json"))]
+    for seed in {*training.seeds} - {*seeds}:
+        print(f"rlvr-dir: left out: {training.folder} has no results of seed {seed} yet", file=sys.stderr)
+    for seed in seeds:
+        about = {"name": name or training.name, "seed": seed, "folder": str(training.folder.resolve())}
+        about |= {"checkpoint": training.checkpoint, "named": named}
+        called = f"{name} seed {seed}" if name and len(seeds) > 1 else name
+        for result in _read(str(training.results(seed)), None, None, how):
+            found.append(result.replace(name=called, provenance={**result.provenance, "training": about}))
     return found
 
 

@@ -6,7 +6,7 @@ The sweep hands in what is complete; here it is put into words and drawn.
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,11 +20,12 @@ from harness.evals.compare import Comparison
 from harness.evals.result import EvalResult
 from harness.evals.settings import settings_of
 from harness.files import write_file
-from harness.markdown import duration, markdown_table
+from harness.markdown import duration
 from harness.report.build import build
 from harness.report.draw import COLOURS, drawing
 from harness.report.markdown import escape, table
 from harness.report.model import Report, Section, cell, frame
+from harness.report.tables import difference_rows, unit_of
 from harness.report.write import figure_file
 from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec, in_percent
@@ -74,17 +75,12 @@ def against(reference: CompleteTrial, entries: Sequence[CompleteTrial]) -> list[
     return stats.family((entry.scores(task), reference.scores(task)) for entry in others for task in tasks)
 
 
-def unit_of(scores: stats.Scores) -> tuple[float, int, str]:
-    """Return what scores and differences are multiplied with to be shown, their digits, and their unit in words."""
-    theirs = not getattr(getattr(scores, "first", scores), "shares", True)
-    return (1.0, 4, "") if theirs else (100.0, 2, " points")
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SweepSummary(ABC):
     """A sweep in figures, finished or not; pruned and failed trials are counted in `states`, and in no table.
 
-    `failed` counts the points that failed too often or are not finished, `seconds` is the time of this run.
+    `failed` counts the points that failed too often or are not finished, `seconds` is the time of this run. `results`
+    reads what the report is of.
     """
 
     spec: Search
@@ -92,6 +88,7 @@ class SweepSummary(ABC):
     comparisons: Sequence[stats.Comparison[Any]]
     best: Sequence[CompleteTrial]
     states: dict[str, int]
+    results: Callable[[], Sequence[EvalResult]] = tuple
     seconds: float = 0.0
     failed: int = 0
 
@@ -109,13 +106,23 @@ class SweepSummary(ABC):
     def facts(self) -> list[str]:
         """Say what was run, in a few words each, with what makes the figures hard to compare."""
 
-    @abstractmethod
-    def body(self) -> list[str]:
-        """Return the tables as Markdown."""
+    @cached_property
+    def report(self) -> Report:
+        """The report of all that is complete: what it says of the sweep is the summary."""
+        found = self.results()
+        return build(found) if found else Report("", "")
 
-    @abstractmethod
+    def body(self) -> list[str]:
+        """Return the tables of the report as Markdown."""
+        parts = [table(one) for one in self.report.front if not one.svg]
+        for chapter in self.report.chapters:
+            listed = [table(one) for one in chapter.sections if not one.svg]
+            parts += [f"## {escape(chapter.title)}", *map(escape, chapter.paragraphs), *listed] if listed else []
+        return parts
+
     def figures(self) -> list[Section]:
-        """Draw what there is to be drawn."""
+        """Return the figures of the report."""
+        return [one for one in self.report.sections if one.svg]
 
     @abstractmethod
     def more(self) -> dict[str, Any]:
@@ -235,25 +242,13 @@ class DecodingSummary(SweepSummary):
             words.append(f"problems {self.spec.part.words}, the others are for `sweep confirm`")
         return words + ([f"the first {self.spec.limit} problems only"] if self.spec.limit else [])
 
-    @cached_property
-    def report(self) -> Report:
-        """The report of all that is complete: what it says of the sweep is the summary."""
-        return build([result for entry in self.entries for result in entry.results]) if self.entries else Report("", "")
-
     def body(self) -> list[str]:
         """Return the tables of the report, thresholds by ratio, and equal forwards."""
-        parts = [table(one) for one in self.report.front if not one.svg]
-        for chapter in self.report.chapters:
-            listed = [table(one) for one in chapter.sections if not one.svg]
-            parts += [f"## {escape(chapter.title)}", *map(escape, chapter.paragraphs), *listed] if listed else []
+        parts = super().body()
         if self.matched:
             title = "Matched ratios: wanted, promised by the text that the threshold was found from, and reached."
             parts.append(table(Section("matched", title, frame([_matched(row) for row in self.matched]))))
         return parts + (["## Equal forwards", forwards.markdown(self.lots)] if self.lots else [])
-
-    def figures(self) -> list[Section]:
-        """Return the figures of the report."""
-        return [one for one in self.report.sections if one.svg]
 
     def more(self) -> dict[str, Any]:
         """Return speed, lengths, decodings, thresholds and equal forwards."""
@@ -333,46 +328,16 @@ class TrainingSummary(SweepSummary):
         ]
 
     def body(self) -> list[str]:
-        """Return a table a benchmark, and each seed's mean."""
-        parts = [table(self._table(task)) for task in self._scores]
-        for name in dict.fromkeys(self.judged.values()):
-            tasks = [task for task, its in self.judged.items() if its == name]
-            unit, digits, _ = unit_of(self.entries[0].scores(tasks[0]))
-            rows = []
-            for entry in self.entries:
-                means = np.mean([entry.scores(task).values for task in tasks], axis=0)
-                rows.append([entry.label, *(f"{unit * mean:.{digits}f}" for mean in means)])
-            parts.append(f"Each seed's {name}, mean of the benchmarks:")
-            parts.append(markdown_table(["", *(f"seed {seed}" for seed in self.seeds)], rows, left=1))
-        return parts
-
-    def _table(self, task: str) -> Section:
-        about, by = self._scores[task], {(row.result.label, row.task): row for row in self.comparisons}
-        own, names = about.get("metric"), ("avg",) if about.get("metric") else ("avg", "pass")
-        unit, digits, _ = unit_of(self.entries[0].scores(task))
-        heads = dict(
-            zip(names, [own] if own else [f"Avg@{self.samples}", f"Pass@{max(1, self.samples // 2)}"], strict=True)
-        )
-        base = self.base.get(task)
-        rows = [{"": "base", heads["avg"]: cell(base["avg"], digits, unit=unit)}] if base else []
-        for entry in self.entries:
-            scores = {head: entry.scores(task, name) for name, head in heads.items()}
-            row: dict[str, Any] = {"": entry.label}
-            row |= {h: cell(Estimate(s.avg, *s.interval), digits, unit=unit) for h, s in scores.items()}
-            row["tokens"] = cell(float(entry.scores(task, "tokens").values.mean()), 1, unit=1)
-            if (found := by.get((entry.label, task))) is not None and entry is not self.reference:
-                d = found.difference
-                row["minus plain DAPO"] = cell(Estimate(d.mean, d.low, d.high), digits, unit=unit, plus=True)
-                row["p (Holm)"] = f"{p_value(d.p)} ({p_value(found.holm_p)})" if d.p == d.p else ""
-            rows.append(row)
-        limits = [about["limited"]] if about.get("limited") else []
-        limits += ["lower is better"] if self.entries[0].scores(task).lower_is_better else []
-        return Section(task, f"{task} ({', '.join(limits)})" if limits else task, frame(rows))
+        """Return each training minus plain DAPO, then the tables of the report."""
+        note = f"Paired by problem and by seed; Holm's correction over these {len(self.comparisons)} rows."
+        rows = frame(difference_rows(self.comparisons))
+        own = [table(Section("differences", "Each training minus plain DAPO.", rows, (note,)))]
+        return (own if self.comparisons else []) + super().body()
 
     def figures(self) -> list[Section]:
         """Draw each point's difference to plain DAPO, every seed and the 95 % interval."""
         if self.reference is None or not self.comparisons or not self.judged:
-            return []
+            return super().figures()
         reference, [name, *_] = self.reference, self.judged.values()
         tasks = [task for task, its in self.judged.items() if its == name]  # an axis has one unit
         unit, _, points = unit_of(reference.scores(tasks[0]))
@@ -394,7 +359,8 @@ class TrainingSummary(SweepSummary):
             made.one.invert_yaxis()
             made.one.set_xlabel(f"{name} minus plain DAPO{',' if points else ''}{points}, paired by seed")
         title = "Each training minus plain DAPO; small dots are seeds, bars are 95 % intervals over problems and seeds"
-        return [Section("differences", title, frame(data), (), made.svg, "Dot chart, seed by seed and on average.")]
+        dots = Section("differences", title, frame(data), (), made.svg, "Dot chart, seed by seed and on average.")
+        return [dots, *super().figures()]
 
     def more(self) -> dict[str, Any]:
         """Return the seeds, the base's scores, and each entry's by seed."""

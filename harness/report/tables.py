@@ -181,13 +181,17 @@ def _over_control(setting: Setting, rows: Sequence[Comparison]) -> str:
     return ""
 
 
-def difference_rows(
-    rows: Sequence[stats.Comparison[Any]], digits: int = 2, unit: float = 100.0, pairs: Sequence[str] = ()
-) -> list[dict[str, Any]]:
+def unit_of(scores: stats.Scores) -> tuple[float, int, str]:
+    """Return what scores and differences are multiplied with to be shown, their digits, and their unit in words."""
+    theirs = not getattr(getattr(scores, "first", scores), "shares", True)
+    return (1.0, 4, "") if theirs else (100.0, 2, " points")
+
+
+def difference_rows(rows: Sequence[stats.Comparison[Any]], pairs: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Write comparisons as rows: whatever is subtracted, the difference with its interval, p and Holm's p."""
     found = []
     for i, row in enumerate(rows):
-        d = row.difference
+        d, (unit, digits, _) = row.difference, unit_of(row.result)
         links = [anchor(side.first) if isinstance(side, Setting) else "" for side in (row.result, row.reference)]
         made: dict[str, Any] = ({"Pair": pairs[i]} if pairs else {}) | {
             "Benchmark": benchmark_title(row.result.benchmark),
@@ -195,7 +199,7 @@ def difference_rows(
             "minus": Cell(row.reference.label, link=links[1]),
             "Difference": cell(Estimate(d.mean, d.low, d.high), digits, unit=unit, plus=True),
         }
-        if isinstance(row.result, Setting) and row.result.first.shares:
+        if isinstance(row.result, Setting) and unit == 100:
             alone = Estimate(0, *d.sampling).interval(digits, sign=True)
             made["Sampling only"] = "–" if row.result.first.sampling.greedy else alone or "–"
         made |= {"p": Cell(p_value(d.p) or "–", None if d.p != d.p else d.p)}
@@ -285,7 +289,7 @@ def lm_eval_chapter(results: Sequence[EvalResult], settings: Sequence[Setting], 
         note = (
             f"In lm-eval's units, paired by problem; t intervals, sign-flip p; Holm's correction over {len(rows)} rows."
         )
-        listed = frame(difference_rows(rows, 4, 1))
+        listed = frame(difference_rows(rows))
         parts.append(
             Section("lm-eval-differences", "Paired differences on lm-eval's tasks.", listed, (note,), sortable=True)
         )

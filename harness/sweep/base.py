@@ -15,7 +15,8 @@ from harness import stats
 from harness.errors import UserError
 from harness.evals.benchmark import Benchmark
 from harness.evals.theirs import LmEvalBenchmark
-from harness.report.sweep import CompleteTrial, SweepSummary, unit_of
+from harness.report.sweep import CompleteTrial, SweepSummary
+from harness.report.tables import unit_of
 from harness.spec.search import Search
 from harness.spec.sweep import check_metric
 from harness.sweep.folder import SweepFolder

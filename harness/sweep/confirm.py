@@ -17,7 +17,7 @@ from harness.files import write_file
 from harness.records.lock import Lock
 from harness.report.markdown import table
 from harness.report.model import Section, cell, frame
-from harness.report.sweep import unit_of
+from harness.report.tables import unit_of
 from harness.stats import Estimate, p_value
 from harness.sweep.base import Sweep
 from harness.sweep.track import SweepRun

@@ -167,7 +167,6 @@ class Decodings(Sweep[SweepSpec]):
             )
 
         entries = sorted(entries, key=place)
-        results = (result for entry in entries for result in entry.results)
         matched = []
         for entry in (entry for entry in entries if RATIO in (entry.point or {})):
             found = self._taus(entry.pair)[entry.results[0].decoding.criterion, (entry.point or {})[RATIO]]
@@ -176,8 +175,11 @@ class Decodings(Sweep[SweepSpec]):
             )
             shares = {"wanted": found.wanted, "expected": found.expected, "reached": replaced / max(1, tokens)}
             matched.append({"pair": entry.pair, "criterion": found.criterion, "tau": found.tau, **shares})
-        compared = comparisons(settings_of(results, usual=self.spec.sampling))
-        return DecodingSummary(spec=self.spec, entries=entries, comparisons=compared, matched=matched, **told)
+        found = [result for entry in entries for result in entry.results]
+        compared = comparisons(settings_of(found, usual=self.spec.sampling))
+        return DecodingSummary(
+            spec=self.spec, entries=entries, comparisons=compared, matched=matched, results=lambda: found, **told
+        )
 
     def log(self, run: SweepRun, result: EvalResult) -> None:
         """Log a result as a run of its own."""

@@ -14,6 +14,9 @@ from typing import Any
 
 from harness import stats
 from harness.errors import UserError
+from harness.evals import EvalResult
+from harness.evals.places import read_training
+from harness.evals.trainings import TrainingPlace
 from harness.markdown import duration, markdown_table
 from harness.price import rollouts, training_refusal
 from harness.report.sweep import CompleteTrial, TrainingSummary, against
@@ -281,8 +284,14 @@ class Trainings(Sweep[TrainingSweep]):
         """Return the summary, every training beside plain DAPO."""
         asked = self.spec.plain_dapo
         dapo, reference = asked.dapo, next((e for e in entries if e.results[0].spec.same == asked.same), None)
+
+        def results() -> list[EvalResult]:
+            places = [TrainingPlace(e.label, Path(e.about["folder"]), tuple(self.spec.seeds)) for e in entries]
+            return [result for place in places for result in read_training(place, place.name)]
+
         return TrainingSummary(
             spec=self.spec,
+            results=results,
             entries=entries,
             reference=reference,
             comparisons=[] if reference is None else against(reference, entries),

@@ -31,6 +31,7 @@ def made(results, **changes):
         comparisons=comparisons(settings_of(results)),
         best=[max(entries[2:], key=lambda entry: entry.metrics["avg_at_4"])],
         states={"complete": len(entries) - 2, "pruned": 0},
+        results=lambda: results,
     )
 
 

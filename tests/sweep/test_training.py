@@ -253,7 +253,7 @@ def test_a_task_of_lm_evals_is_what_a_sweep_of_trainings_goes_by(tmp_path):
     assert best.metrics["distance/box"] == pytest.approx(best.scores("theirs distance/box").values.mean())
     told = (SweepFolder.of(spec, tmp_path).path / "summary.md").read_text()
     assert f"low_prob α2, distance/box {best.metrics['distance/box']:.4f}; " in told
-    assert "**theirs distance/box (lower is better)**" in told
+    assert "| theirs distance/box (lower is better) " in told
     [row] = made.comparisons
     by_seed = best.scores("theirs distance/box").values - dapo.scores("theirs distance/box").values
     assert row.difference.mean == pytest.approx(by_seed.mean())
