@@ -59,15 +59,23 @@ def methods(table: str) -> list[Method]:
     for model, rows in ({"qwen2.5-math-7b": data} if table == "reweighting" else data).items():
         for name, row in rows.items():
             by_task = {"minerva": row} if table == "minerva" else {task: row[task] for task in TASKS}
-            scores = {task: _printed(*row) for task, row in by_task.items()}
+            errors = {task: _error(row[0], task, 32) for task, row in by_task.items()}
+            scores = {task: _printed(row[0], row[1], errors[task]) for task, row in by_task.items()}
             means = [round(sum(round(100 * row[i]) for row in by_task.values()) / len(by_task)) / 100 for i in (0, 1)]
-            average = _printed(*means) if len(scores) > 1 else None
+            error = sum(each**2 for each in errors.values()) ** 0.5 / len(errors)
+            average = _printed(means[0], means[1], error) if len(scores) > 1 else None
             found.append(Method(MODELS[model], METHOD_NAMES[name], scores, average))
     return found
 
 
-def _printed(avg: float, passed: float) -> Score:
-    return Score(Estimate(avg / 100), 32, 16, passed / 100)
+def _printed(avg: float, passed: float, error: float) -> Score:
+    return Score(Estimate(avg / 100), 32, 16, passed / 100, (f"±{error:.1f}",))
+
+
+def _error(percent: float, task: str, samples: int) -> float:
+    """Return 1.96 standard errors of sampling, at most, in points: problems of one accuracy have the largest."""
+    p, problems = percent / 100, numbers()["protocol"]["problems"][task]
+    return 196 * (p * (1 - p) / (problems * samples)) ** 0.5
 
 
 def grids(task: str) -> dict[str, PaperGrid]:
@@ -92,7 +100,11 @@ def on_rl() -> PaperGrid:
 
 def paper_chapter() -> Chapter:
     """Put all tables of the paper under one heading."""
-    text = "As printed: the paper gives no intervals, and a bold number is not a win. Marks follow the printed values."
+    text = (
+        "As printed; marks follow the printed values, and a bold number is not a win. The paper gives no intervals: ± "
+        "is the most that sampling alone can do, 1.96·√(p(1 − p)/(problems × samples)), of independent samples. Other "
+        "problems would differ by more, and the best of a grid is picked on it: its means are below each."
+    )
     sections = []
     for name, what, label in (
         ("main", "DAPO and its reweighting", "tab:main"),
@@ -108,8 +120,10 @@ def paper_chapter() -> Chapter:
             title = f"threshold and strength of {PAIRS[name]} on {benchmark_title(task)}"
             every.append((f"paper-grid-{task}-{name}", title, found, task == "aime24", label))
     for name, title, found, second, label in every:
-        cells = {key: cell(value, unit=1) for key, value in found.scores.items()}
         alone = name == "paper-on-rl"
+        task = "minerva" if "minerva" in name else "aime24"
+        errors = {key: f"±{_error(value, task, found.samples):.1f}" for key, value in found.scores.items()}
+        cells = {key: cell(value, unit=1, beside=[errors[key]]) for key, value in found.scores.items()}
         notes = [f"RL: {found.rl:.2f}."] if found.rl and not alone else []
         gammas = sorted({gamma for _, gamma in cells})
         notes += [] if alone else [_means(found, gammas)]
