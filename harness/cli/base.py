@@ -12,8 +12,10 @@ PLAIN: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
 
 
 def group(text: str) -> typer.Typer:
-    """Make a group of commands with this help."""
-    return typer.Typer(help=text, **PLAIN)
+    """Make a group of commands with this help, which one of a single command is as well."""
+    made = typer.Typer(help=text, **PLAIN)
+    made.callback()(lambda: None)
+    return made
 
 
 def echo(text: object, *, err: bool = False, lines: bool = False) -> None:

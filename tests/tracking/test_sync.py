@@ -3,10 +3,9 @@
 import sqlite3
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from harness.cli import track
+from harness.cli import app
 from harness.errors import UserError
 from harness.tracking import log_result, sync
 from tests.tracking.made import GRID, result
@@ -56,8 +55,6 @@ def test_what_cannot_be_synced_is_one_sentence(tmp_path, results, free_port):
 
 
 def test_the_command_says_what_it_did(results, store):
-    app = typer.Typer()
-    app.add_typer(track.app, name="track")
     arguments = ["track", "sync", str(results), "--tracking", f"sqlite:///{store / 'mlflow.db'}"]
     first, second = (CliRunner().invoke(app, arguments) for _ in range(2))
     assert "logged: 0.json\n" in first.stdout
