@@ -212,7 +212,7 @@ def test_analyse_and_view_take_it(where, tmp_path):
     asked = ["--tasks", held_out, "--backend", "transformers", "--max-tokens", "60"]
     run("analyse", "tokens", *asked, "--samples", "1", "--records", store, "--out", tmp_path)
     found = json.loads((tmp_path / "tokens.json").read_text())
-    assert {who: each["problems"] for who, each in found["generations"].items()} == {"base": 5, "rl": 5}
+    assert {each["generation"]: each["problems"] for each in found["tables"]["generations"]} == {"base": 5, "rl": 5}
     run("view", *asked, "--limit", "1", "-d", "rl", "--store", store, "--out", tmp_path / "view.html")
     assert "held_out/0" in (tmp_path / "view.html").read_text()
 
