@@ -37,13 +37,13 @@ def grouped(results: Sequence[EvalResult]) -> list[Group]:
     """Group results by pair, weights and likeness; the same result given twice counts once."""
     once = {(result.config_hash, result.name, result.pair): result for result in results}
     kinds = _by_weights(list(once.values()))
-    found = lots(list(once.values()), lambda result: (result.pair, kinds[id(result)]))
+    found = comparable_groups(list(once.values()), lambda result: (result.pair, kinds[id(result)]))
     pairs = [mine[0].pair for mine in found]
     groups = []
     for mine in found:
         base, rl = mine[0].pair
         others = [lot for lot, pair in zip(found, pairs, strict=True) if pair == (base, rl)]
-        told = f" ({words})" if (words := set_apart(mine, others)) else ""
+        told = f" ({words})" if (words := differing_settings(mine, others)) else ""
         names = {result.name for result in mine}
         called = (names.pop() if len(names) == 1 else "") or pair_title(rl)
         groups.append(Group(called + told, "", base, rl, tuple(mine), tuple(settings_of(mine))))
@@ -63,7 +63,7 @@ def _by_weights(results: Sequence[EvalResult]) -> dict[int, int]:
     return numbers
 
 
-def lots(results: Sequence[EvalResult], of: Callable[[EvalResult], Hashable]) -> list[list[EvalResult]]:
+def comparable_groups(results: Sequence[EvalResult], of: Callable[[EvalResult], Hashable]) -> list[list[EvalResult]]:
     """Part results into lots that are alike and share what `of` says, those with the most samples first in each.
 
     A lot has one set of problems of each benchmark. Where there are several, the largest sets are in the first lot.
@@ -85,7 +85,7 @@ def lots(results: Sequence[EvalResult], of: Callable[[EvalResult], Hashable]) ->
     return list(found.values())
 
 
-def set_apart(lot: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]]) -> str:
+def differing_settings(lot: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]]) -> str:
     """Return in words what sets a lot apart from others of its pair: weights, sampling, grader, answers, problems."""
     names = ("grader", "versions", "temperature", "top_p", "max_tokens")
     every = [lot, *(one for one in others if one is not lot)]

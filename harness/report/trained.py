@@ -15,7 +15,7 @@ from harness.evals.result import EvalResult
 from harness.evals.settings import Setting, cut_unlike, settings_of
 from harness.evals.trainings import called, of_training, run_of
 from harness.report.claims import CLAIMS, Finding, judged, points
-from harness.report.groups import lots, set_apart
+from harness.report.groups import comparable_groups, differing_settings
 from harness.report.model import Cell, Chapter, Section, cell, frame
 from harness.report.paper import LABELS, OURS, model_called
 from harness.report.shapes import Method, Score, anchor, benchmark_title, methods_table
@@ -45,7 +45,7 @@ class Trained:
 
 
 def trained_chapter(results: Sequence[EvalResult]) -> tuple[Chapter, list[Finding]] | None:
-    """Set base and trained models side by side, two tables for each lot that is alike; and what is said of the paper.
+    """Set base and trained models side by side, two tables for each group that is alike; and what is said of the paper.
 
     None where there is neither a training nor a second name.
 
@@ -53,13 +53,13 @@ def trained_chapter(results: Sequence[EvalResult]) -> tuple[Chapter, list[Findin
         UserError: a name has two results of one seed.
     """
     results = with_unique_names(results)
-    known = lots(
+    known = comparable_groups(
         [r for r in results if r.decoding.mode == "base" or (called(r) and r.decoding.mode == "rl")], lambda r: 0
     )
-    several = [lot for lot in known if _is_table([r for r in lot if r.decoding.mode == "rl"])]
+    several = [group for group in known if _is_table([r for r in group if r.decoding.mode == "rl"])]
     said, tables, findings = [], [], []
-    for i, lot in enumerate(several):
-        sentences, made, claimed = _tables(lot, f"-{i}" if i else "", set_apart(lot, several))
+    for i, group in enumerate(several):
+        sentences, made, claimed = _tables(group, f"-{i}" if i else "", differing_settings(group, several))
         said, tables, findings = [*said, *sentences], [*tables, *made], [*findings, *claimed]
     return (Chapter("Trained models", tuple(said), tuple(tables)), findings) if tables else None
 

@@ -6,6 +6,7 @@ It is a list over a store: what is held is read, what is not is computed, and ru
 killed at any moment. With several workers each does its own share of the list first, then whatever others have not.
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -53,12 +54,12 @@ def run_sweep(
         sweep.study.resume()
         _forget_the_outdated(sweep)
         run = SweepRun(sweep)
-        shown = _Shown(sweep)
+        began, done = time.monotonic(), itertools.count(1)
 
         def complete(point: Point, results: Sequence[Any]) -> None:
             for result in results:
                 run.child(result)
-            shown.complete(sweep.describe(point, results))
+            say(_progress(sweep, sweep.describe(point, results), time.monotonic() - began, next(done)))
 
         sweep.on_complete = complete
         try:
@@ -73,7 +74,7 @@ def run_sweep(
         finally:
             sweep.close()
         folder.tidy({name for trial in sweep.trials for name in trial.results})
-        made = replace(sweep.summary(), seconds=shown.seconds)
+        made = replace(sweep.summary(), seconds=time.monotonic() - began)
         made.write(folder.path)
         run.close(made)
         return made
@@ -141,34 +142,16 @@ def _forget_the_outdated(sweep: Sweep[Any]) -> None:
             sweep.trials.forget(trial)
 
 
-class _Shown:
-    """What a person sees: a line a completed trial, the best so far with its interval, the time left."""
-
-    def __init__(self, sweep: Sweep[Any]) -> None:
-        self._sweep, self._began, self._complete = sweep, time.monotonic(), 0
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since it began."""
-        return time.monotonic() - self._began
-
-    def complete(self, about: Sequence[str]) -> None:
-        """Say that one more trial is complete, and what there is to say of it."""
-        self._complete += 1
-        sweep, spec = self._sweep, self._sweep.spec
-        over = sum(trial.state != "failed" for trial in sweep.trials)
-        left = len(sweep.todo())
-        if spec.method not in LISTED:
-            left += max(0, (spec.run_cap or 0) - len(sweep.points()))
-        words = [f"{over}/{over + left}", *about]
-        if best := sweep.best_so_far():
-            words.append(best)
-        if left:
-            words.append(f"about {duration(self.seconds / self._complete * left)} left")
-        sweep.say("  |  ".join(words))
+def _progress(sweep: Sweep[Any], about: Sequence[str], seconds: float, complete: int) -> str:
+    """Say in a line which point is complete, which is best so far, and how long the rest takes."""
+    over, left = sum(trial.state != "failed" for trial in sweep.trials), len(sweep.todo())
+    if sweep.spec.method not in LISTED:
+        left += max(0, (sweep.spec.run_cap or 0) - len(sweep.points()))
+    rest = f"about {duration(seconds / complete * left)} left" if left else ""
+    return "  |  ".join(filter(None, [f"{over}/{over + left}", *about, sweep.best_so_far(), rest]))
 
 
-# Several workers -----------------------------------------------------------------------------------------------------
+# Several workers
 
 
 def _run_workers(sweep: Sweep[Any]) -> None:
@@ -246,7 +229,7 @@ def gpus(spec: Search, number: int) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": ",".join(mine)}
 
 
-# To look at one ------------------------------------------------------------------------------------------------------
+# To look at one
 
 
 def status(folder: SweepFolder, spec: Search) -> str:
