@@ -101,12 +101,18 @@ def _nearest(setting: Setting, references: Sequence[Setting], across: Collection
     mine = setting.first
     found = [each for each in references if each.first.pair == mine.pair and each.first.name == mine.name]
     found = [each for each in found if not unlike(setting, each, across) and not other_weights(setting, each)]
+    last = {id(each): (engine_of(each.first) != engine_of(mine), each.seeds != setting.seeds) for each in found}
+    return [(setting, each) for each in sorted(found, key=lambda each: _distance(setting, each) + last[id(each)])[:1]]
 
-    def distance(each: Setting) -> tuple[int, bool, bool, bool]:
-        other_engine = engine_of(each.first) != engine_of(mine)
-        return len(unlike(setting, each)), other_engine, not _shares(setting, each), each.seeds != setting.seeds
 
-    return [(setting, each) for each in sorted(found, key=distance)[:1]]
+def _distance(one: Setting, other: Setting) -> tuple[int | bool, ...]:
+    """Say how far two settings are from each other: what first differs in it counts, less is nearer.
+
+    In what must be alike, then in the pair, its weights, and in what both say to share: prompt, chat template, and
+    every fact of the engine.
+    """
+    shared = one.first.provenance.get("shared") == other.first.provenance.get("shared")
+    return len(unlike(one, other)), one.first.pair != other.first.pair, bool(other_weights(one, other)), not shared
 
 
 def other_weights(setting: Setting, reference: Setting) -> list[str]:
@@ -121,11 +127,6 @@ def other_weights(setting: Setting, reference: Setting) -> list[str]:
 def _moved(setting: Setting, reference: Setting) -> bool:
     """Tell whether other weights lay at the place of the reference's: the names of the two are the same."""
     return setting.first.pair == reference.first.pair and bool(other_weights(setting, reference))
-
-
-def _shares(one: Setting, other: Setting) -> bool:
-    """Tell whether both say that they share prompt, chat template, and every fact of the engine."""
-    return one.first.provenance.get("shared") == other.first.provenance.get("shared")
 
 
 def unlike(one: Setting, other: Setting, across: Collection[str] = ()) -> list[str]:
@@ -161,15 +162,8 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
         if any(setting is each for each in references):
             continue
         own = [each for each in references if not unlike(setting, each, across)]
-        least = min((len(unlike(setting, each)) for each in own), default=0)
-        preferred: tuple[Callable[[Setting], bool], ...] = (
-            lambda each, least=least, one=setting: len(unlike(one, each)) == least,
-            lambda each, one=setting: each.first.pair == one.first.pair,
-            lambda each, one=setting: not other_weights(one, each),
-            lambda each, one=setting: _shares(one, each),
-        )
-        for better in preferred:
-            own = [*filter(better, own)] or own
+        nearest = min((_distance(setting, each) for each in own), default=())
+        own = [each for each in own if _distance(setting, each) == nearest]
         if len(own) > 1:
             labels = " or ".join(repr(each.label) for each in own)
             raise UserError(

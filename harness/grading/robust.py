@@ -36,7 +36,7 @@ _SEVERAL = re.compile(  # what may stand for several values, or for an interval
 )
 _LAST_WORDS = re.compile(r"(?:\\(?:text|mathrm)\s*\{[^{}]*\}|\^\{\\circ\})\s*(?:\^\s*\{?-?\d\}?)?\s*\Z")
 _DOTS = re.compile(r"\\[lc]?dots(?![A-Za-z])")
-_DEGREES = re.compile(r"(-?\d+(?:\.\d+)?|-?\\frac\s*\{\d+\}\s*\{\d+\})\s*\^\{\\circ\}")
+_DEGREES = re.compile(r"(-?\d+(?:\.\d+)?|-?\\frac\s*\{\d+\}\s*\{\d+\})\s*(?:\^\{\\circ\}|\\text\s*\{\s*degrees?\s*\})")
 
 Ask = Callable[[str, str], str]
 Item = tuple[tuple[str, ...], str]  # what is right, any of it, and an answer
@@ -354,6 +354,8 @@ def _compare_equations(gold: str, answer: str, g: tuple[str, ...], a: tuple[str,
             if not is_name(side)
         ):
             return "wrong"  # 2x = 5 asks for x
+        if len(a) == 2 and is_name(a[1]) and not _letters(a[:1]):
+            return compare(gold, a[0], ask)  # 5 = x
         exact = () if r"\equiv" in answer else a[:-1]
         numeric = [compare(side, a[-1], ask) for side in exact if not _letters((side,))]  # 1 = 5
         return _all([compare(gold, a[-1], ask), *numeric])

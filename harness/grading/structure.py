@@ -37,7 +37,9 @@ _SYSTEM = re.compile(
     re.DOTALL,
 )
 _BELOW = ("<", r"\leq")
-_INTERVAL = re.compile(r"([^<>=]+?)\s*(<|>|\\[lg]eq(?![A-Za-z]))\s*[A-Za-z]\s*(<|>|\\[lg]eq(?![A-Za-z]))([^<>=]+)")
+_ORDER = r"\s*(<|>|\\[lg]eq(?![A-Za-z]))\s*"
+_INTERVAL = re.compile(rf"([^<>=]+?){_ORDER}[A-Za-z]{_ORDER}([^<>=]+)")
+_HALF_LINE = re.compile(rf"[A-Za-z]{_ORDER}([^<>=]+)")
 _TERM = re.compile(r"\s*(?=[+-])")
 _ROW_BREAK, _CELL_BREAK = re.compile(r"\s*\\\\\s*"), re.compile(r"\s*&\s*")
 _PLUS_MINUS = re.compile(r"\\(pm|mp)(?![A-Za-z])\s*")
@@ -104,7 +106,12 @@ def parts(text: str) -> Parts | None:
 
 
 def interval_of(text: str) -> Parts | None:
-    """Return `0 < x \\leq 1` as the interval that it is, `(0, 1]`; None where it is none."""
+    """Return `0 < x \\leq 1` as the interval that it is, `(0, 1]`, and `x > 0` as a half-line; None for other texts."""
+    if half := _HALF_LINE.fullmatch(text):
+        strict, value = half[1] in "<>", half[2].strip()
+        if half[1] in _BELOW:
+            return Parts("brackets", (r"-\infty", value), "()" if strict else "(]")
+        return Parts("brackets", (value, r"\infty"), "()" if strict else "[)")
     match = _INTERVAL.fullmatch(text)
     if match is None or (match[2] in _BELOW) != (match[3] in _BELOW):
         return None
