@@ -54,10 +54,12 @@ class _Commands(TyperGroup):
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")
         found = getattr(import_module(f"harness.cli.{module}"), name)
-        if not isinstance(found, typer.Typer):
-            command, found = found, typer.Typer(add_completion=False, **PLAIN)
-            found.command(cmd_name)(command)
-        made = typer.main.get_command(found)
+        if isinstance(found, typer.Typer):
+            made: Any = typer.main.get_group(found)
+        else:
+            alone = typer.Typer(add_completion=False, **PLAIN)
+            alone.command(cmd_name)(found)
+            made = typer.main.get_command(alone)
         made.name = cmd_name
         return made
 
