@@ -65,14 +65,6 @@ def test_each_cell_is_the_rollout_of_its_problem_and_sample(engine, results):
         assert (result.n_tokens[i, j], result.n_replaced[i, j]) == (rollout.n_tokens, rollout.n_replaced)
 
 
-def test_json_round_trip(results):
-    again = EvalResult.from_json(results[2].to_json())
-    assert again.metrics() == results[2].metrics()
-    assert (again.decoding, again.problem_ids, again.provenance) == (
-        results[2].decoding, results[2].problem_ids, json.loads(json.dumps(results[2].provenance)),
-    )  # fmt: skip
-
-
 def run(lm, data_dir, tasks, *, metadata=None, chat=True, limit=2, **arguments):
     """lm-eval's own Python API, with our tasks."""
     from lm_eval.evaluator import simple_evaluate
