@@ -12,10 +12,8 @@ PLAIN: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
 
 
 def group(text: str) -> typer.Typer:
-    """Make a group of commands with this help, which one of a single command is as well."""
-    made = typer.Typer(help=text, **PLAIN)
-    made.callback()(lambda: None)
-    return made
+    """Make a group of commands with this help."""
+    return typer.Typer(help=text, **PLAIN)
 
 
 def echo(text: object, *, err: bool = False, lines: bool = False) -> None:

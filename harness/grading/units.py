@@ -10,14 +10,13 @@ from decimal import Decimal
 from functools import lru_cache
 
 _PREFIX = "(?:da|[yzafpnumcdhkMGTPEZY]|\\\\mu ?|µ|μ)"
-_BASE = (
-    "Hz|Pa|Wb|Bq|Gy|Sv|eV|mol|rad|kat|cal|bar|erg|dyn|lm|lx|cd|pc|sr|m|g|s|A|K|N|J|W|C|V|F|S|T|H|L|\\\\Omega|\\\\ohm|Ω"
-)
+_BASE = "Hz|Pa|Wb|Bq|Gy|Sv|eV|mol|rad|kat|cal|bar|erg|dyn|lm|lx|cd|pc|sr|m|g|s|A|K|N|J|W|C|V|F|S|T|H|L|Ω"
+_SCALED = _BASE.split("|")  # by prefixes
 _OTHER = (
     r"min|hours?|hr|h|days?|years?|yr|ft|in|lbs?|mph|mi|atm|torr|AU|ly|ppm|rpm|amu|dB|cc|\\AA|\\mathring ?\{A\}|Å"
     r"|[MLR]_\\odot"
 )
-_SYMBOL = rf"(?:{_PREFIX}?(?:{_BASE})|{_OTHER})(?![A-Za-z])"
+_SYMBOL = rf"(?:{_PREFIX}?(?:{_BASE}|\\Omega|\\ohm)|{_OTHER})(?![A-Za-z])"
 _EXPONENT = r"(?:\s*\^\s*(?:-?\d|\{\s*[+-]?\d\s*\}))?"
 _TEXT = r"\\(?:text|mathrm|rm|mathit)\s*\{((?:[A-Za-z0-9µμΩÅ%°./^\\ ()*-]|\{[A-Za-z0-9 .^+-]*\}){0,80})\}"
 _BETWEEN = r"[\s./*(]*(?:\\(?:cdot|times)(?![A-Za-z])\s*)?"
@@ -134,34 +133,9 @@ _NAMES = {
 _CANONICAL = {alias: name for name, aliases in reversed(_NAMES.items()) for alias in (name, *aliases.split())}
 _PREFIXES = {
     "k": 3, "M": 6, "G": 9, "T": 12, "m": -3, "c": -2, "d": -1, "n": -9, "p": -12, "f": -15,
-    "µ": -6, "μ": -6, "\\mu": -6,
-    "u": -6,
+    "µ": -6, "μ": -6, "\\mu": -6, "u": -6,
 }  # fmt: skip
 _LONG_PREFIXES = {"kilo": 3, "mega": 6, "giga": 9, "centi": -2, "milli": -3, "micro": -6, "nano": -9}
-_SCALED = (  # by prefixes
-    "m",
-    "s",
-    "g",
-    "N",
-    "J",
-    "W",
-    "V",
-    "A",
-    "Ω",
-    "Hz",
-    "Pa",
-    "K",
-    "L",
-    "mol",
-    "eV",
-    "F",
-    "C",
-    "T",
-    "bar",
-    "pc",
-    "Wb",
-    "cal",
-)
 _SECONDS = {"min": Decimal(60), "h": Decimal(3600), "day": Decimal(86400)}
 _TOKEN = re.compile(r"\\?[A-Za-zµμΩÅ°$€£]+(?:_\\odot)?|''?|/|\(|\)|\^\s*\{?\s*([+-]?\d)\s*\}?")
 

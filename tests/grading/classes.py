@@ -237,6 +237,7 @@ CONCATENATION: Rows = [
 ]
 
 UNITS: Rows = [
+    (r"5\text{ mSv}", [r"0.005\text{ Sv}"], [r"5\text{ Sv}"]),
     (r"5\,\mu\text{m}", ["5", r"5\ \mu\mathrm{m}", r"5\,\text{μm}"], [r"5\text{ m}", r"5\text{ nm}", r"5\mu"]),
     (
         "5",
