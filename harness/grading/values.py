@@ -17,6 +17,7 @@ from zlib import crc32
 SAME_DECIMAL = 1e-9  # relative, where a decimal point is involved, as for numbers
 ROUNDED = 5e-6  # six significant digits: how far a decimal may be from the irrational number it stands for
 MOST_DIGITS = 1000  # two numbers that agree in so many are the same
+SLOW_DIGITS = 100  # and two gammas: a thousand of their digits take half a second
 POINTS = 13  # four positive, two negative, seven of mixed signs; the last two and one positive one are integers
 FAR = 2  # more points where there is an absolute value: one far above 0, one far below
 FIRST_MIXED = 6
@@ -98,14 +99,17 @@ def _at(gold: Any, answer: Any, point: int, absolute: bool, real: bool, decimal:
 
 def _zero(value: Any) -> bool:
     """Tell whether a number is 0, or so near it that its first digit is not among `MOST_DIGITS`."""
+    from sympy import Add, Rational, binomial, factorial, gamma
     from sympy.core.evalf import PrecisionExhausted
 
     if value.is_Rational:
         return value == 0
+    digits = SLOW_DIGITS if value.has(binomial, factorial, gamma) else MOST_DIGITS
     try:
-        return value.evalf(3, maxn=MOST_DIGITS, strict=True) == 0
-    except PrecisionExhausted:
-        return True
+        return value.evalf(3, maxn=digits, strict=True) == 0
+    except PrecisionExhausted:  # of -24 as well, where that is \lfloor -12 \rfloor - \lfloor 12 \rfloor
+        size = max(1, sum(abs(part.evalf(3)) for part in Add.make_args(value)))
+        return bool(abs(value.evalf(3, maxn=digits)) <= size * Rational(1, 10 ** (digits // 2)))
 
 
 def _multiple(gold: Any, answer: Any) -> bool | None:
@@ -156,7 +160,7 @@ def _value(form: Any, point: int, absolute: bool, real: bool) -> Any:
     Raises:
         ValueError: it has none that can be computed (an integral, a set).
     """
-    from sympy import Derivative, E, I, Integral, Limit, Piecewise, Rational, nan, oo, zoo
+    from sympy import Derivative, E, I, Integral, Limit, Piecewise, Rational, binomial, nan, oo, zoo
 
     if form.has(Derivative, Integral, Limit, Piecewise, oo):
         raise ValueError
@@ -164,11 +168,31 @@ def _value(form: Any, point: int, absolute: bool, real: bool) -> Any:
     for name, atom in _atoms(form).items():
         size = _coordinate(name, point, signed=absolute or (len(name) == 1 and name in _LETTERS))
         at[atom] = E if name == "e" else I if name == "i" and not real else Rational(size.numerator, size.denominator)
-    value = form.subs(at)
-    if value.evalf().has(zoo, nan, oo):
+    try:
+        if any(_put(part, at, real).is_negative for each in form.atoms(binomial) for part in each.args):
+            return "pole"  # conventions differ there
+        value = _put(form, at, real)
+        if value.evalf().has(zoo, nan, oo):
+            return "pole"
+        below = (_put(each.args[0], at, real).evalf() for each in _roots(form) if not _odd(each)) if real else ()
+        return "undefined" if any(each.is_negative for each in below) else value
+    except (TypeError, ValueError):  # the larger of two complex numbers
         return "pole"
-    below = (each.args[0].subs(at).evalf() for each in _roots(form)) if real else ()
-    return "undefined" if any(each.is_negative for each in below) else value
+
+
+def _put(form: Any, at: dict[Any, Any], real: bool) -> Any:
+    """Put values for letters; odd roots of negative numbers are the real ones, where sympy's are complex."""
+    if form in at or not form.args:
+        return at.get(form, form)
+    args = [_put(each, at, real) for each in form.args]
+    if real and _odd(form) and args[0].evalf().is_negative:
+        return (-1) ** form.exp.p * (-args[0]) ** form.exp
+    return form.func(*args)
+
+
+def _odd(power: Any) -> bool:
+    """Tell whether this is an odd root, or a power of one: a real number at negative values too."""
+    return bool(power.is_Pow and power.exp.is_Rational and not power.exp.is_Integer and power.exp.q % 2)
 
 
 def _roots(form: Any) -> list[Any]:
