@@ -15,6 +15,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from harness.grading.units import read_tail
 
 TOLERANCE = Decimal("1e-12")  # relative: what a float's rounding spoils; only where a decimal point is involved
+ROUGHLY = Decimal("0.05")  # relative: what rounded numbers of a chain may be apart
 SIGNIFICANT = 6  # digits a decimal needs to stand for a fraction that has no finite decimal (what math-verify asks for)
 
 _EXACT = Context(prec=1000, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -140,6 +141,16 @@ def equal(gold: Number, answer: Number) -> bool:
     if gold.percent != answer.percent:
         return _same(gold.hundredth(), answer) if gold.percent else _same(gold, answer.hundredth())
     return False
+
+
+def far(side: Number, last: Number) -> bool:
+    """Tell whether two sides of a chain differ by more than rounding: 1 = 5, not 1/3 = 0.33."""
+    if equal(side, last) or (side.unit and last.unit):
+        return False
+    if not (side.point or last.point):
+        return True
+    left, right = _EXACT.multiply(side.top, last.bottom), _EXACT.multiply(last.top, side.bottom)
+    return abs(_EXACT.subtract(left, right)) > _EXACT.multiply(ROUGHLY, abs(left))
 
 
 def _same(a: Number, b: Number) -> bool:

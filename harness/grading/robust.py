@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from harness.grading.bounds import too_large
 from harness.grading.formulas import APPROXIMATELY
 from harness.grading.normalise import choice, normalise, squeeze
-from harness.grading.numbers import equal, read_number
+from harness.grading.numbers import equal, far, read_number
 from harness.grading.pool import verify_many
 from harness.grading.structure import (
     APPROXIMATE,
@@ -331,6 +331,9 @@ def _sum_of_named(answer: Parts) -> str | None:
     return pairs[-1][1] if asked and asked <= known else None
 
 
+_ASKS_FOR_A_LETTER = re.compile(r"-?\d+(\.\d+)?\s*[A-Za-z](\s*[+-]\s*\d+)?")
+
+
 def _letters(sides: Sequence[str]) -> bool:
     return re.search("[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", "".join(sides))) is not None
 
@@ -348,17 +351,14 @@ def _compare_equations(gold: str, answer: str, g: tuple[str, ...], a: tuple[str,
         zero = (value := read_number(a[-1])) is not None and value.top == 0
         if zero and _letters(a[:-1]) and not all(is_name(side) for side in a[:-1]):
             return "wrong"  # y' + y = 0 is an equation, and m + n = 204 an answer
-        if any(
-            len({*_LETTER.findall(side)}) == 1 and re.search(r"(?<![_^{])\d", side)
-            for side in a[:-1]
-            if not is_name(side)
-        ):
+        if any(_ASKS_FOR_A_LETTER.fullmatch(side) for side in a[:-1]):
             return "wrong"  # 2x = 5 asks for x
         if len(a) == 2 and is_name(a[1]) and not _letters(a[:1]):
             return compare(gold, a[0], ask)  # 5 = x
-        exact = () if r"\equiv" in answer else a[:-1]
-        numeric = [compare(side, a[-1], ask) for side in exact if not _letters((side,))]  # 1 = 5
-        return _all([compare(gold, a[-1], ask), *numeric])
+        numbers = [number for side in a[:-1] if (number := read_number(side)) is not None]
+        if value and r"\equiv" not in answer and any(far(number, value) for number in numbers):
+            return "wrong"  # 1 = 5
+        return compare(gold, a[-1], ask)
     left, other, numbers = squeeze(g[0]), squeeze(a[0]), read_number(g[-1]) and read_number(a[-1])
     if named and left == other:
         return compare(g[-1], a[-1], ask)
