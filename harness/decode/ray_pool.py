@@ -138,7 +138,7 @@ class RayEngines(Engine):
             raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
         left = dict(enumerate(plans))
         asked = [_bare(plan, index) for index, plan in left.items()]
-        self._waiting = self._joined().ray.remote(Waiting).options(num_cpus=0).remote(asked, len(self._crew))
+        self._waiting = self._queue(asked)
         try:
             self._set_to_work()
             with reporting(progress, len(plans)) as bar:
@@ -153,6 +153,15 @@ class RayEngines(Engine):
             self._waiting = None
             for member in list(self._calls.values()) if left else ():
                 self._dismiss(member)
+
+    def _queue(self, asked: list[Request]) -> Any:
+        """Start the actor that requests wait in, on this node: no other node takes it along when it is lost."""
+        ray = self._joined().ray
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
+        actor = ray.remote(Waiting).options(num_cpus=0, scheduling_strategy=here)
+        return actor.remote(asked, len(self._crew))
 
     def _set_to_work(self) -> None:
         """Have every worker that is loaded and idle take what waits."""

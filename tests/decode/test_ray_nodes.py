@@ -87,6 +87,8 @@ def killing(pool, after, kill):
 
 
 def test_a_lost_node_loses_and_repeats_nothing(nodes, peaked_pair):
+    import ray
+
     requests = make_requests(12)
     with open_engine(peaked_pair, ONE) as one:
         alone = list(one.generate(requests))
@@ -97,6 +99,8 @@ def test_a_lost_node_loses_and_repeats_nothing(nodes, peaked_pair):
 
         def kill():
             assert victim in pool._calls.values()
+            where = pool._waiting.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id())
+            assert ray.get(where) == ray.get_runtime_context().get_node_id(), "the queue is on a node that may be lost"
             raylet = psutil.Process(nodes.raylet(nodes.one))
             for one in [raylet, *raylet.children(recursive=True)]:
                 one.kill()
