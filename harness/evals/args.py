@@ -66,6 +66,14 @@ class ModelArgs:
         return (self.spec.sampling or Sampling()).seed
 
 
+class CheckedArgs(dict[str, Any]):
+    """The model arguments as lm-eval shows and stores them, with what they were read as, so that it is done once."""
+
+    def __init__(self, shown: Mapping[str, Any], read: ModelArgs) -> None:
+        super().__init__(shown)
+        self.read = read
+
+
 def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
     """Validate model arguments; `batch_size`, `max_batch_size` and `device` may come from lm-eval's own options.
 
@@ -105,15 +113,17 @@ def prepare(config: Any) -> list[Any]:
         raise UserError(CACHE_REFUSAL)
     if config.cache_requests:
         raise UserError("cache_requests is refused: its key knows neither the data file nor the prompt of a task")
-    config.model_args = args = {**PLACES, **(config.model_args or {})}
-    spec = parse_model_args(args).spec
-    rest = {name: value for name, value in args.items() if name != "pair"}
+    args = {**PLACES, **(config.model_args or {})}
+    own = {name: getattr(config, name) for name in ("batch_size", "max_batch_size", "device")}
+    read = parse_model_args({**own, **args})
+    spec, rest = read.spec, {name: value for name, value in args.items() if name != "pair"}
     if spec.pair == TINY:  # lm-eval names its output folder after `pretrained`
         announce_tiny(spec, args)
-        config.model_args = {"pretrained": TINY, **rest}
+        args = {"pretrained": TINY, **rest}
     elif "pair" in args:
         pair = spec.pair.model_dump(exclude_defaults=True)
-        config.model_args = {**{OPTIONS.get(field, field): value for field, value in pair.items()}, **rest}
+        args = {**{OPTIONS.get(field, field): value for field, value in pair.items()}, **rest}
+    config.model_args = CheckedArgs(args, read)
     given = config.include_path or []
     config.include_path = [str(tasks_dir()), *([given] if isinstance(given, str) else given)]
     names = [config.tasks] if isinstance(config.tasks, str) else config.tasks or []

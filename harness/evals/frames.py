@@ -3,7 +3,7 @@
     from harness.evals import frame, read_results
 
     responses = frame(read_results(["runs/demo"]))
-    responses.groupby(["task", "decoding"])["correct"].mean()          # Avg@n
+    responses.groupby(["task", "setting"])["correct"].mean()           # Avg@n, as `rlvr-dir compare` has it
     responses.to_sql("responses", "sqlite:///responses.db")
 
 `rlvr-dir table runs/demo --csv responses.csv` writes the same.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.evals.result import COUNTS, FLAGS, EvalResult
+from harness.evals.settings import settings_of
 
 if TYPE_CHECKING:
     import pandas
@@ -23,16 +24,24 @@ if TYPE_CHECKING:
 def frame(results: Sequence[EvalResult]) -> "pandas.DataFrame":
     """Return the responses of results, in their order.
 
-    Columns: what was asked (`task`, `name`, `base`, `rl`, `decoding`, `mode`, `primary`, `criterion`, `tau`, `gamma`,
-    `truncation`, `temperature`, `max_tokens`, `seed`), who graded (`grader`, `data`), of what it is a part (`partial`),
-    the result's `config_hash`, then `problem`, `sample`, `correct`, `tokens`, `replaced` and `changed` (of them),
-    `truncated`, `no_box`, `ungraded`. What a result does not say is missing. lm-eval's own tasks judge a problem, not a
-    response: `correct` is missing, and each metric that is a mean over problems is a column of its name.
+    Columns: the label that comparisons give its setting (`setting`; missing where another result of the same seed has
+    more samples, which counts in its place), what was asked (`task`, `name`, `base`, `rl`, `decoding`, `mode`,
+    `primary`, `criterion`, `tau`, `gamma`, `truncation`, `temperature`, `max_tokens`, `seed`), who graded (`grader`,
+    `data`), of what it is a part (`partial`), the result's `config_hash`, then `problem`, `sample`, `correct`,
+    `tokens`, `replaced` and `changed` (of them), `truncated`, `no_box`, `ungraded`. What a result does not say is
+    missing. lm-eval's own tasks judge a problem, not a response: `correct` is missing, and each metric that is a mean
+    over problems is a column of its name.
     """
     import pandas
 
-    parts = [pandas.DataFrame(_columns(result)) for result in results]
+    labels = {_asked(result): setting.label for setting in settings_of(results) for result in setting.results}
+    parts = [pandas.DataFrame({"setting": labels.get(_asked(result)), **_columns(result)}) for result in results]
     return pandas.concat(parts, ignore_index=True) if parts else pandas.DataFrame()
+
+
+def _asked(result: EvalResult) -> tuple[object, ...]:
+    """Return what tells a result from all others, whichever of its metrics is looked at."""
+    return result.config_hash, result.pair, result.name, result.samples
 
 
 def _columns(result: EvalResult) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from lm_eval.utils import simple_parse_args_string
 
 from harness.decode import Engine, Request, open_engine
 from harness.errors import UserError
-from harness.evals.args import CACHE_REFUSAL, announce_tiny, parse_model_args
+from harness.evals.args import CACHE_REFUSAL, CheckedArgs, ModelArgs, announce_tiny, parse_model_args
 from harness.evals.benchmark import OURS, SOURCES, TINY_TASKS, TWINS, BenchmarkFacts
 from harness.evals.generation import LENGTHS, NO_LENGTH, has_template, sampling_of, template_name
 from harness.evals.loop import Done, Job, make_job, run_jobs
@@ -46,17 +46,19 @@ class RlvrDirLM(LM):
         engine: Engine | None = None,
         decoding: Decoding | None = None,
         progress: bool = True,
+        args: ModelArgs | None = None,
         **model_args: Any,
     ) -> None:
         super().__init__()
-        self.args = parse_model_args(model_args)
+        self.args = args or parse_model_args(model_args)
         self.decoding, self.own, self.progress = decoding or self.args.decoding, self.args.own, progress
         self.records = RecordStore(self.own.records) if self.own.records else None
         self.tasks: dict[str, LmEvalBenchmark] = {}  # those of others, where it is known what identifies them
         self.done: list[Done] = []  # what the last call of `generate_until` has completed
         self._owned = engine is None
         if engine is None:
-            announce_tiny(self.args.spec, model_args)
+            if args is None:
+                announce_tiny(self.args.spec, model_args)
             with showing(progress):
                 engine = open_engine(checkpoints(self.args.spec.pair), self.args.spec.engine, lazily=True)
             atexit.register(engine.close)  # lm-eval never closes a model
@@ -73,6 +75,8 @@ class RlvrDirLM(LM):
     @classmethod
     def create_from_arg_obj(cls, arg_dict: dict[str, Any], additional_config: dict | None = None) -> "RlvrDirLM":
         """Make it from a dict; an option given in it (device, batch_size) wins over lm-eval's of the same name."""
+        if isinstance(arg_dict, CheckedArgs):  # of the stock command, which has read lm-eval's options too
+            return cls(args=arg_dict.read)
         return cls(**((additional_config or {}) | arg_dict))
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:

@@ -297,31 +297,32 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
         graded: list[dict[Key, Future[Verdict]]] = [{} for _ in jobs]
         decoded, open_jobs = [0] * len(jobs), {*range(len(jobs))}
 
-        def rows() -> Iterator[tuple[Request, Row]]:
-            """Yield what is held, then what is decoded, stored before anybody sees it."""
-            yield from ((request, row) for request, row in held if row is not None)
+        def rows() -> Iterator[tuple[Request, Row, str | None]]:
+            """Yield what is held, then what is decoded, with its text, stored before anybody sees it."""
+            yield from ((request, row, None) for request, row in held if row is not None)
             for rollout in engine.generate(missing, progress=board) if missing else ():
                 row, index = Row.from_rollout(rollout), rollout.request.tag
                 decoded[index] += 1
                 if (record := records[index]) is not None:
                     record.add(row)
-                yield rollout.request, row
+                yield rollout.request, row, rollout.text
 
-        def grade(index: int, row: Row) -> Verdict:
+        def grade(index: int, row: Row, text: str | None) -> Verdict:
             """Grade a response beside decoding, unless its record has a verdict that still holds."""
             job, record = jobs[index], records[index]
             gold = job.golds[row.problem]
             verdict = record.verdict(judge_name(job.grader, job.task, job.recorded), row, gold) if record else None
             if verdict is None:
-                [verdict] = grade_many([(gold, row.text, row.finish_reason)], grader=job.grader)
+                text = row.text if text is None else text
+                [verdict] = grade_many([(gold, text, row.finish_reason)], grader=job.grader)
             right[index].append(verdict.correct)
             return verdict
 
-        for request, row in rows():
+        for request, row, text in rows():
             index, job, record = request.tag, jobs[request.tag], records[request.tag]
             responses[index][row.key] = row
             if job.golds:
-                graded[index][row.key] = pool.submit(grade, index, row)
+                graded[index][row.key] = pool.submit(grade, index, row, text)
             if len(responses[index]) < len(job.requests):
                 continue
             if record is not None:

@@ -7,7 +7,9 @@ from typer.testing import CliRunner
 
 from harness.cli import app
 from harness.evals import frame, read_results
+from harness.evals.compare import compare
 from harness.evals.result import EvalResult
+from harness.evals.settings import settings_of
 from harness.spec import Decoding, Sampling
 from tests.evals.test_compare import result
 
@@ -32,6 +34,23 @@ def test_a_group_of_rows_has_a_results_numbers():
     one, other = (unnamed[unnamed["config_hash"] == each.config_hash] for each in found[:2])
     means = [side.groupby("problem")["correct"].mean() for side in (other, one)]
     assert (means[0] - means[1]).mean() == pytest.approx(found[1].avg - found[0].avg)
+
+
+def test_grouped_by_setting_it_gives_the_numbers_of_comparisons():
+    tau = Decoding(mode="replace", tau=-0.1)
+    found = [result(Decoding(mode="rl"), 0.7, noise=seed, seed=seed) for seed in (0, 1)]
+    found += [result(each, 0.5, noise=seed, seed=7 + seed) for each in (GATED, tau) for seed in (0, 1)]
+    rows = compare(settings_of(found))
+    by = frame(found).groupby(["setting", "problem"], sort=False)["correct"].mean()
+    assert len(rows) == 2
+    for row in rows:
+        assert (by[row.result.label] - by[row.reference.label]).mean() == pytest.approx(row.difference.mean, abs=1e-12)
+
+
+def test_of_one_seed_the_result_with_the_most_samples_has_the_setting():
+    few = result(GATED, 0.4, samples=2)
+    rows = frame([few, result(GATED, 0.4)])
+    assert rows.groupby("config_hash")["setting"].count().to_dict()[few.config_hash] == 0
 
 
 def test_what_a_result_does_not_say_is_missing():
