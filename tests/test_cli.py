@@ -11,6 +11,7 @@ import pytest
 from typer.main import get_command
 
 from harness import cli
+from harness.cli.base import as_typed
 from harness.spec import EngineSpec
 from tests.records.made import read, stored_count
 
@@ -35,6 +36,29 @@ def test_help_names_every_command():
     assert "Δ" not in done.stderr
 
 
+def test_summaries_fit_a_line():
+    root = get_command(cli.app)
+    named = {name: root.get_command(root.context_class(root), name) for name in cli.COMMANDS}
+    for group in (root, *(each for each in named.values() if hasattr(each, "commands"))):
+        commands = named if group is root else group.commands
+        room = 78 - 6 - max(map(len, commands))
+        assert not [name for name, each in commands.items() if each.get_short_help_str(room).endswith("...")]
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence", "said"),
+    [
+        (["--pretrained", "x"], "pretrained='x': give base=", "--pretrained 'x': give --base"),
+        (["-d", "replace,tau=9"], "tau=9 is refused", "tau=9 is refused"),
+        (["spec.yaml"], "tau=9 is refused", "tau=9 is refused"),
+        (["spec.yaml", "--tau", "9"], "tau=9 is refused with nothing=1", "--tau 9 is refused with nothing=1"),
+    ],
+)
+def test_errors_name_options_as_they_were_typed(monkeypatch, typed, sentence, said):
+    monkeypatch.setattr(sys, "argv", ["rlvr-dir", "eval", *typed])
+    assert as_typed(sentence, {"--pretrained": False, "--base": False, "--tau": True}) == said
+
+
 def test_every_command_that_decodes_takes_every_engine_option_of_eval():
     root = get_command(cli.app)
     eval_, view, analyse = (root.get_command(root.context_class(root), name) for name in ("eval", "view", "analyse"))
@@ -49,20 +73,20 @@ def test_every_command_that_decodes_takes_every_engine_option_of_eval():
     ("arguments", "words"),
     [
         (["eval", "--tasks", "aime99"], "task='aime99' is not known; accepted: "),
-        (["eval", "--tasks", "tiny_easy", "--mode", "nope"], "mode='nope' is not known; accepted: base, rl"),
-        (["eval", "--tasks", "tiny_easy", "--mode", "replace"], "tau is missing"),
-        (["eval", "--tasks", "tiny_easy", "--pair", "dapo"], "pair='dapo' is not known"),
+        (["eval", "--tasks", "tiny_easy", "--mode", "nope"], "--mode 'nope' is not known; accepted: base, rl"),
+        (["eval", "--tasks", "tiny_easy", "--mode", "replace"], "such as --tau -0.3"),
+        (["eval", "--tasks", "tiny_easy", "--pair", "dapo"], "--pair 'dapo' is not known"),
         (["eval", "--tasks", "tiny_easy", "--base", "x"], "is only half a pair"),
-        (["eval", "--tasks", "tiny_easy", "--rl", "x"], "pretrained='x' is only half a pair: give base= "),
+        (["eval", "--tasks", "tiny_easy", "--rl", "x"], "--pretrained 'x' is only half a pair: give --base "),
         (["eval", "--tasks", "tiny_easy", "-d", "replace,tua=1"], "decoding='tua' is not known"),
         (["eval", "--tasks", "tiny_easy", "-d", "rl", "--tau", "-1"], "both say how to decode; give one of them"),
         (["eval", "--tasks", "tiny_easy", "-d", "rl", "-d", "rl"], "rl is asked for twice"),
-        (["eval", "--tasks", "tiny_easy", "--grader", "exact"], "grader='exact' is not known; accepted: plain, robu"),
-        (["eval", "--tasks", "tiny_easy", "--tracking", "ftp://x"], "tracking='ftp://x' is refused"),
+        (["eval", "--tasks", "tiny_easy", "--grader", "exact"], "--grader 'exact' is not known; accepted: plain, robu"),
+        (["eval", "--tasks", "tiny_easy", "--tracking", "ftp://x"], "--tracking 'ftp://x' is refused"),
         (["compare", "/nonexistent"], "results: '/nonexistent' does not exist"),
-        (["eval", "--tasks", "tiny_easy", "--top-p", "0"], "top_p=0.0 is refused"),
+        (["eval", "--tasks", "tiny_easy", "--top-p", "0"], "--top-p 0.0 is refused"),
         (["eval", "/nonexistent.yaml"], "file='/nonexistent.yaml' cannot be read"),
-        (["ui", "--store", "/nonexistent"], "store='/nonexistent' holds no mlflow.db"),
+        (["ui", "--store", "/nonexistent"], "--store '/nonexistent' holds no mlflow.db"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )

@@ -6,12 +6,13 @@ import sys
 import warnings
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from harness.cli.base import PLAIN, echo
+from harness import __version__
+from harness.cli.base import PLAIN, echo, group
 from harness.errors import UserError
 from harness.files import REFUSALS
 from harness.progress import showing
@@ -57,7 +58,7 @@ class _Commands(TyperGroup):
         if isinstance(found, typer.Typer):
             made: Any = typer.main.get_group(found)
         else:
-            alone = typer.Typer(add_completion=False, **PLAIN)
+            alone = group("")
             alone.command(cmd_name)(found)
             made = typer.main.get_command(alone)
         made.name = cmd_name
@@ -65,7 +66,20 @@ class _Commands(TyperGroup):
 
 
 app = typer.Typer(cls=_Commands, help=HELP, add_completion=False, pretty_exceptions_enable=False, **PLAIN)
-app.callback()(lambda: None)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"rlvr-dir {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _start(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
 
 
 def main() -> None:

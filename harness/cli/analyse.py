@@ -19,7 +19,7 @@ from harness.spec.pair import PAIR_OPTIONS
 if TYPE_CHECKING:
     from harness.analysis.result import Analysis
 
-app = group("Token statistics, given text, training curves and Theorem 1; `rlvr-dir report` draws them.")
+app = group("Token statistics, trainings and Theorem 1, for reports.")
 
 OF_BASE = ("pair", "base", "base_revision", "trust_remote_code")  # options of a pair whose RL has several checkpoints
 AnalysisOut = Annotated[Path, typer.Option(help="Receives the analysis as JSON.")]
@@ -38,7 +38,9 @@ def analyse_tokens(
     ),
     out: AnalysisOut = OUT,
 ) -> None:
-    """Decode base and RL, score every token with both, count everything into OUT/tokens.json; default tiny_medium.
+    """Score each token of both models with both: OUT/tokens.json.
+
+    On tiny_medium unless --tasks says otherwise.
 
     \b
         rlvr-dir analyse tokens --tasks tiny_easy,tiny_medium --samples 16 --limit 60 --ratio 0.02
@@ -67,7 +69,9 @@ def analyse_gated(
     ),
     out: AnalysisOut = OUT,
 ) -> None:
-    """Count where in a response a gate redraws, in what runs, at what entropy, and what follows: OUT/gated.json.
+    """Count where in a response a gate redraws: OUT/gated.json.
+
+    In what runs, at what entropy, and what follows.
 
     \b
         rlvr-dir analyse gated --samples 16 --limit 60 -d replace,tau=-0.1 -d replace,criterion=kl,tau=0.1
@@ -89,7 +93,9 @@ def analyse_weights(
     ] = True,
     out: AnalysisOut = OUT,
 ) -> None:
-    """Compare the two models' weights: how many changed, by how much, in which directions: OUT/weights.json.
+    """Compare the two models' weights: OUT/weights.json.
+
+    How many changed, by how much, in which directions.
 
     \b
         rlvr-dir analyse weights --pretrained my-rl --base my-base
@@ -133,7 +139,9 @@ def analyse_trajectory(
     ),
     out: AnalysisOut = OUT,
 ) -> None:
-    """Follow a training through its checkpoints: accuracy, Δ log p, changed weights by step: OUT/trajectory.json.
+    """Follow a training by its checkpoints: OUT/trajectory.json.
+
+    Accuracy, Δ log p and changed weights by step.
 
     Logits that earlier checkpoints extrapolate to are compared with the real later ones.
     One checkpoint at a time is beside base; a command that was interrupted goes on where it was. For example:
@@ -172,7 +180,9 @@ def analyse_texts(
     file: Annotated[Path, typer.Argument(help="JSON lines with 'response' and, if any, 'prompt'.")],
     out: Annotated[Path | None, typer.Option(help="Receives one JSON object a line; default standard output.")] = None,
 ) -> None:
-    """Score given text with both models, teacher-forced: log-probabilities, Δ log p, entropies, KL, ranks a token."""
+    """Score given text with both models, teacher-forced.
+
+    Log-probabilities, Δ log p, entropies, KL and ranks of each token."""
     with phase("starting"):
         from harness.analysis.texts import score_texts
         from harness.decode import open_engine
@@ -217,7 +227,9 @@ def _rows(file: Path) -> Iterator[dict[str, object]]:
 def analyse_theorem(
     bandits: Annotated[int, typer.Option(min=2)] = 400, seed: Annotated[int, typer.Option()] = 0, out: AnalysisOut = OUT
 ) -> None:
-    """Check Theorem 1 by numbers: random bandits, natural policy gradient, reward against γ, with and without noise."""
+    """Check Theorem 1 by numbers, on random bandits.
+
+    Natural policy gradient, reward against γ, with and without noise."""
     from harness.analysis.bandit import theorem, trials
 
     _keep(theorem(trials(bandits=bandits, seed=seed)), out)
@@ -234,7 +246,9 @@ def analyse_curves(
     step: Annotated[int | None, typer.Option(help="Whose gradient mass is shown; default the mean of all.")] = None,
     out: AnalysisOut = OUT,
 ) -> None:
-    """Read training curves from `rlvr-dir train`, TRL or verl: validations, and accuracy, entropy, length of rollouts.
+    """Read training curves of `rlvr-dir train`, TRL or verl.
+
+    Validations, and accuracy, entropy and length of rollouts.
 
     \b
         rlvr-dir analyse curves DAPO=runs/train/DAPO Ours=runs/train/low_prob-0.2

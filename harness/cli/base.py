@@ -1,19 +1,76 @@
-"""Share what every command module needs: how a group of commands is made, and how a line is printed."""
+"""Share what every command module needs: how a command and a group are made, and how a line is printed."""
 
 import json
+import re
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
+from harness.errors import UserError
 from harness.text import visible
 
 # No rich help: importing it would take half of the time in which `--help` answers.
 PLAIN: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
 
 
+class Command(TyperCommand):
+    """A command whose help has its options in groups, and whose errors name them as they are typed."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and the command's own options first, then those of each group."""
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for param in self.get_params(ctx):
+            usual = "Arguments" if param.param_type_name == "argument" else "Options"
+            if (row := param.get_help_record(ctx)) is not None:
+                groups.setdefault(getattr(param, "rich_help_panel", None) or usual, []).append(row)
+        for title, rows in filter(lambda each: each[1], groups.items()):
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it; a refusal says `--tau -0.3` where it said `tau=-0.3`."""
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            params = [(each, name) for each in self.params for name in each.opts if name != "--decoding"]
+            rule = {name: getattr(each, "rich_help_panel", "") == "Rule" for each, name in params}
+            sentence, *more = as_typed(str(error), rule).split("\n")
+            raise type(error)(sentence, more) from None
+
+
+def as_typed(sentence: str, options: dict[str, bool]) -> str:
+    """Write `name=value` as an option where the command has it, and a person may have typed it as one.
+
+    What was typed as `name=value`, or can come from a file or (where `options` says so) from `-d`, stays as it is.
+
+    >>> as_typed("give base= too, or pair=NAME", {"--base": False, "--pair": False})
+    'give --base too, or --pair NAME'
+    """
+    typed = " ".join(sys.argv[1:])
+    filed, ruled = ".yaml" in typed, re.search(r"(^| )(-d|--decoding|--rule)", typed) is not None
+
+    def option(match: re.Match[str]) -> str:
+        spelt = f"--{match[1].replace('_', '-')}"
+        elsewhere = spelt not in typed and (filed or (ruled and options.get(spelt, False)))
+        if spelt not in options or elsewhere or re.search(rf"(?<![-\w]){match[1]}=", typed):
+            return match[0]
+        return spelt + (" " if match[2] else "")
+
+    return re.sub(r"(?<![-.\w])(\w+)=(?=(\S)?)", option, sentence)
+
+
+class _Group(typer.Typer):
+    def command(self, name: str | None = None, **how: Any) -> Callable[[Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Add a command of our class."""
+        return super().command(name, cls=Command, **how)
+
+
 def group(text: str) -> typer.Typer:
     """Make a group of commands with this help."""
-    return typer.Typer(help=text, **PLAIN)
+    return _Group(help=text, add_completion=False, **PLAIN)
 
 
 def echo(text: object, *, err: bool = False, lines: bool = False) -> None:

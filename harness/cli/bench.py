@@ -26,7 +26,9 @@ def bench_decode_command(
     threads: Threads = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
-    """Measure tokens per CPU-second: RL alone, the pair, transformers as we and others use it, one token a call."""
+    """Measure tokens per CPU-second: RL alone, the pair, and others.
+
+    Those are transformers as we and others use it, and one token a call."""
 
     from harness.bench.decode import bench_decode
 
@@ -76,7 +78,9 @@ def bench_checklist_command(
         Path | None, typer.Option(help="For models, compile cache and whole outputs, kept for the next call.")
     ] = None,
 ) -> None:
-    """Check the engine where it has not run yet, a GPU above all (docs/gpu.md). Exit status 1: a step failed."""
+    """Check the engine where it has not run yet, a GPU above all.
+
+    docs/gpu.md says what it covers. Exit status 1: a step failed."""
     from harness.bench.checklist import run_checklist, show
 
     found = run_checklist(

@@ -19,7 +19,9 @@ def data_command(
     out: Annotated[Path, typer.Option(help="Folder that receives NAME.jsonl.")] = Path(),
     digest: Annotated[str | None, typer.Option(help="What the file's has to be, as this command prints it.")] = None,
 ) -> None:
-    """Make files of problems and answers out of the hub's data sets, or of a copy of them.
+    """Make files of problems out of the hub's data sets.
+
+    Or of a copy of them.
 
     A training of a preset reads dapo-math-17k.jsonl; verl.val_data and RLVR_DIR_DATA take the benchmarks. For example:
 

@@ -35,7 +35,7 @@ def evaluate_command(
     fresh: Annotated[bool, typer.Option("--fresh", hidden=True)] = False,  # what MLflow holds is never taken
     records: Annotated[Path | None, typer.Option(help="Store of rollouts; default OUT/records.")] = None,
 ) -> None:
-    """Score ways of decoding a pair on benchmarks, all of them in one engine start.
+    """Score ways of decoding a pair on benchmarks, in one engine start.
 
     The pair's chat template is applied; tasks and their data are checked before any model loads. Every rollout is kept
     as it finishes: interrupt it, run it again, and it goes on. For example:
@@ -49,7 +49,7 @@ def evaluate_command(
         from harness.evals import evaluate
         from harness.evals.compare import compare, markdown
         from harness.evals.settings import settings_of
-        from harness.evals.show import score, tables
+        from harness.evals.show import score, tables, warnings
         from harness.tracking import comparison_link, log_result, tracking_place
 
     asked = load_eval(read_yaml(file), {**options, "decodings": decoding or None, "controls": controls or None})
@@ -73,7 +73,10 @@ def evaluate_command(
     echo(tables(results), lines=True)
     if len(asked.decodings) > 1 and (settings := settings_of(results)):
         echo("\n" + markdown(compare(settings)), lines=True)
+    for sentence in warnings(results):
+        say(sentence)
     say(f"written to {out}: one JSON file a result; rollouts in {store}")
+    say(f"next: `rlvr-dir report {out} --out report` makes a page of it; with more --samples only these are decoded")
     for task in dict.fromkeys(result.task for result in results):
         if place is not None and (links := comparison_link(place, f"rlvr-dir-{task}")):
             say(f"{task} in MLflow (`rlvr-dir ui --store {out}` serves it): {links.charts}")
@@ -121,7 +124,7 @@ def table_command(
     runs: Runs = Path("runs"),
     tracking: Tracking = None,
 ) -> None:
-    """Write the responses of results as CSV, one a row, for your own plots and statistics.
+    """Write the responses of results as CSV, one a row.
 
     \b
         rlvr-dir table runs/demo --csv responses.csv
@@ -174,7 +177,9 @@ def compare_command(
     runs: Runs = Path("runs"),
     tracking: Tracking = None,
 ) -> None:
-    """Compare results that are alike, in pairs, with intervals; p values are corrected over the table (Holm).
+    """Compare results in pairs, with intervals and Holm's correction.
+
+    Only results that are alike meet; p values are corrected over the whole table.
 
     \b
         rlvr-dir compare runs/demo --against "replace τ-0.1"

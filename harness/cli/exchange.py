@@ -28,7 +28,9 @@ def export_command(
     ] = None,
     source_url: Annotated[str | None, typer.Option(help="Where the outputs can be seen (eval-results).")] = None,
 ) -> None:
-    """Write results and samples as others read them; what the format cannot say is told in a sentence.
+    """Write results and samples in the formats of other programs.
+
+    What a format cannot say is told in a sentence.
 
     \b
         rlvr-dir export runs/demo --format eee --out shared        # Every Eval Ever: scores and a line a response

@@ -16,8 +16,16 @@ import typer
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from harness.spec import EvalSpec, Pair, Spec
+from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling, Spec
 from harness.spec.pair import OPTIONS
+from harness.spec.presentation import Presentation
+from harness.spec.serving import Address, Limits
+
+# The groups of a command's help, after its own options.
+GROUPS: dict[type[Spec], str] = {
+    EvalSpec: "Benchmarks", Pair: "Models", Decoding: "Rule", Sampling: "Sampling", Address: "Server", Limits: "Limits",
+    EngineSpec: "Engine",
+}  # fmt: skip
 
 
 def spec_options(
@@ -54,20 +62,20 @@ def spec_options(
 
 def _options(spec: type[Spec]) -> list[tuple[str, Any]]:
     """Return the options of a spec, by name; a pair may also be named as a whole."""
-    found = [("pair", _option(EvalSpec.model_fields["pair"], str))] if spec is Pair else []
-    for field, info in spec.options().items():
+    found = [("pair", _option(EvalSpec.model_fields["pair"], str, GROUPS[Pair]))] if spec is Pair else []
+    for field, info in sorted(spec.options().items(), key=lambda each: each[0] in Presentation.model_fields):
         kind = _kind(info)
         if info.description and kind is not None and not (spec is EvalSpec and field == "pair"):
             name = OPTIONS.get(field, field)
-            found.append((name, _option(info, kind, *(() if name == field else (name, field)))))
+            found.append((name, _option(info, kind, GROUPS.get(spec), *(() if name == field else (name, field)))))
     return found
 
 
-def _option(info: FieldInfo, kind: type, *names: str) -> Any:
+def _option(info: FieldInfo, kind: type, panel: str | None, *names: str) -> Any:
     default = None if info.default in (None, (), PydanticUndefined, False) else info.default
     shown = "" if default is None or f"{default}" in (info.description or "") else f" Default {default}."
     spelt = [f"--{name.replace('_', '-')}" for name in names]
-    return Annotated[kind | None, typer.Option(*spelt, help=f"{info.description}{shown}")]
+    return Annotated[kind | None, typer.Option(*spelt, help=f"{info.description}{shown}", rich_help_panel=panel)]
 
 
 def _kind(info: FieldInfo) -> type | None:

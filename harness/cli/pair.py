@@ -10,7 +10,7 @@ from harness.errors import UserError
 from harness.spec import EngineSpec, Pair, parse
 from harness.spec.pair import PAIR_OPTIONS, pair_of
 
-app = group("Pairs by name, and whether two checkpoints can be decoded together.")
+app = group("Pairs by name, and whether two checkpoints fit together.")
 TWO = ("pair", "base", "pretrained")  # what is named without an option
 OF_ENGINE = ("max_model_len", "dtype")
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
@@ -18,7 +18,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 @app.command("list")
 def list_command(as_json: AsJson = False) -> None:
-    """List the pairs that --pair NAME knows, with what is known of each.
+    """List the pairs that --pair NAME knows.
 
     A question mark stands behind what nobody has verified. A name takes a checkpoint, or any revision of the RL
     repository, after an @: nemotron-1.5b@brorl.
@@ -43,7 +43,9 @@ def check_command(
     options: dict[str, Any],
     as_json: AsJson = False,
 ) -> None:
-    """Say whether a pair will run, on which GPUs, what will be warned of, and why not. Reads no weights.
+    """Say whether two checkpoints fit together, and on which GPUs.
+
+    What will be warned of, and why not. Reads no weights.
 
     Only configurations and tokenizers are read, from a folder, the hub's cache or the hub; the checks are those with
     which every engine begins. Exit status: 0 it runs, 1 it does not, 2 it cannot be told. For example:

@@ -30,7 +30,7 @@ def _say_if_empty(store: Path) -> None:
 
 @app.command("list")
 def records_list(store: RecordsFolder = RECORDS) -> None:
-    """List every record: what it is, how much of it is held, whether it is finished."""
+    """List every record: pair, rule, state, samples, date."""
     from harness.records.commands import list_records
 
     rows = list(list_records(store))
@@ -43,12 +43,14 @@ def records_list(store: RecordsFolder = RECORDS) -> None:
         damage = f"  damaged: {'; '.join(row['damage'])}" if row["damage"] else ""
         graders = f"  graded: {', '.join(row['graders'])}" if row["graders"] else ""
         shares = "".join(f", {row[n]:.1%} {n}" for n in ("replaced", "changed") if row[n] is not None)
-        echo(f"{row['record']}  {row['decoding']}  {state}, {row['tokens']:,} tokens{shares}{graders}{damage}")
+        held = f"{row['problems']} problems, {row['held']} responses, {row['tokens']:,} tokens"
+        what = "  ".join(filter(None, (row["record"], row["created"], row["pair"], row["decoding"], state)))
+        echo(f"{what}, {held}{shares}{graders}{damage}")
 
 
 @app.command("show")
 def records_show(name: RecordName, store: RecordsFolder = RECORDS) -> None:
-    """Show settings, sizes, scores and damage of one record, as JSON."""
+    """Show settings, sizes, scores and damage of one record."""
     from harness.evals.from_records import show_record
 
     echo_json(show_record(store, name))
@@ -84,7 +86,9 @@ def records_results(
     partial: Annotated[bool, typer.Option("--partial", help="Of unfinished records: what every problem has.")] = False,
     store: RecordsFolder = RECORDS,
 ) -> None:
-    """Make result files again from records, by any grader; `rlvr-dir track sync` puts them into MLflow.
+    """Make result files again from records, by any grader.
+
+    `rlvr-dir track sync` puts them into MLflow.
 
     \b
         rlvr-dir records results --grader plain --out runs/plain && rlvr-dir track sync runs/plain
@@ -114,7 +118,9 @@ def records_grade(
     name: Annotated[str | None, typer.Argument(help="One record, or the beginning of several; default all.")] = None,
     store: RecordsFolder = RECORDS,
 ) -> None:
-    """Grade records again and print each answer whose verdict changed; earlier versions' verdicts are kept.
+    """Grade records again; print each answer whose verdict changed.
+
+    Earlier versions' verdicts are kept.
 
     \b
         rlvr-dir records grade && rlvr-dir records results --out runs/again
@@ -148,7 +154,9 @@ def records_grade(
 def records_verify(
     name: Annotated[str | None, typer.Argument(help="One record; default all.")] = None, store: RecordsFolder = RECORDS
 ) -> None:
-    """Check every line; changes nothing, exits with status 1 where something is wrong."""
+    """Check every line; exit with status 1 where something is wrong.
+
+    Changes nothing."""
     from harness.records.commands import verify_records
 
     found = verify_records(store, name)
@@ -167,7 +175,9 @@ def records_gc(
     delete: Annotated[bool, typer.Option("--delete", help="Really delete; without it, only say what.")] = False,
     store: RecordsFolder = RECORDS,
 ) -> None:
-    """Find, or delete, what nothing needs: set-aside damaged files, half-written ones, empty records."""
+    """Find, or delete, files that nothing needs.
+
+    Set-aside damaged files, half-written ones, empty records."""
     from harness.records.commands import gc_records
 
     _say_if_empty(store)
@@ -204,7 +214,9 @@ def records_import(
     ] = None,
     store: RecordsFolder = RECORDS,
 ) -> None:
-    """Read result files of others, keep their verdicts beside ours, and name what they lack; prints JSON.
+    """Read result files of others, with their verdicts.
+
+    Theirs are kept beside ours; prints what the files lack, as JSON.
 
     \b
         rlvr-dir records import samples_gsm8k_*.jsonl -d base --rl org/its-rl

@@ -61,7 +61,7 @@ def report(
         typer.Option(help="What the paper calls the base of the trainings: qwen2.5-math-7b or qwen3-8b-base."),
     ] = None,
 ) -> None:
-    """Put results into one HTML page, with Markdown, LaTeX and CSV beside it; MLflow is not needed.
+    """Put results into one page, with Markdown, LaTeX and CSV.
 
     \b
         rlvr-dir report runs/demo --out report

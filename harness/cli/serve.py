@@ -21,7 +21,9 @@ def serve_command(
         typer.Option("-d", "--rule", help="A rule that is listed as a model, as 'replace,tau=-0.3'; several."),
     ] = None,
 ) -> None:
-    """Serve a pair as OpenAI's API: chats and completions, each request under a rule of its own.
+    """Serve a pair as OpenAI's API, a rule for each request.
+
+    Chats and completions.
 
     The server is vLLM's. A request says its rule in the model's name or in fields beside OpenAI's (extra_body), and
     else has the one of the options here. The same seed, problem and sample give the tokens that eval gives:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.sweep.base import Sweep
     from harness.sweep.folder import SweepFolder
 
-app = group("Grids and searches over ways of decoding, in one running engine, or over trainings.")
+app = group("Grids and searches over ways of decoding, or trainings.")
 
 OUT = Path("runs")
 SweepOut = Annotated[Path, typer.Option(help="Receives sweeps/NAME, the records and the MLflow store.")]
@@ -25,6 +25,16 @@ Track = Annotated[bool, typer.Option(help="Log to MLflow.")]
 SweepName = Annotated[
     str, typer.Argument(help="The sweep's name, its folder, or its file, which alone names criteria of your own.")
 ]
+
+
+@app.command("list")
+def sweep_list() -> None:
+    """List the sweeps that ship with rlvr-dir."""
+    from harness.sweep import sweeps_dir
+
+    for path in sorted(sweeps_dir().glob("*.yaml")):
+        about = path.read_text(encoding="utf-8").split("\nname:")[0].replace("\n# ", " ").removeprefix("# ")
+        echo(f"{path.stem}: {about}")
 
 
 @app.command("run")
@@ -44,7 +54,7 @@ def sweep_run(
     track: Track = True,
     speed: Annotated[float | None, typer.Option(min=1e-3, help="Tokens a second, for the hours.")] = None,
 ) -> None:
-    """Run a sweep, or go on with it: whatever was interrupted, the same command finishes it.
+    """Run a sweep, or go on with it after an interruption.
 
     \b
         rlvr-dir sweep run tiny_tau_gamma
@@ -66,7 +76,7 @@ def sweep_resume(name: SweepName, out: SweepOut = OUT, records: Records = None, 
 
 @app.command("status")
 def sweep_status(name: SweepName, out: SweepOut = OUT) -> None:
-    """Show the trials that are done and that failed, and the best so far. Changes nothing."""
+    """Show trials done and failed, and the best so far."""
     from harness.sweep.run import status
 
     echo(status(*_stored(name, out)), lines=True)
@@ -74,7 +84,9 @@ def sweep_status(name: SweepName, out: SweepOut = OUT) -> None:
 
 @app.command("best")
 def sweep_best(name: SweepName, out: SweepOut = OUT) -> None:
-    """Say what can be said of the best point, with its controls; of several metrics the Pareto set."""
+    """Show the best point with its controls.
+
+    Of several metrics, the Pareto set."""
     from harness.sweep.run import best
 
     echo(best(*_stored(name, out)), lines=True)
@@ -92,7 +104,9 @@ def sweep_confirm(
     records: Records = None,
     track: Track = True,
 ) -> None:
-    """Decode, or train, the winner and its controls again, with new seeds: what is left of its lead?
+    """Evaluate the winner again, with new seeds and problems.
+
+    Decode, or train, it and its controls: what is left of its lead?
 
     On problems that did not choose it, where there are any: those that `confirm: {split: 0.5}` held out, those beyond
     the sweep's limit, or other benchmarks (--tasks). Each row says which.
@@ -110,7 +124,9 @@ def sweep_confirm(
 
 @app.command("work")
 def sweep_work(name: SweepName, out: SweepOut = OUT, records: Records = None) -> None:
-    """Join a running sweep from another machine that sees its folder and storage (PostgreSQL)."""
+    """Join a running sweep from another machine.
+
+    It must see the sweep's folder and storage (PostgreSQL)."""
     from harness.sweep.worker import join
 
     folder, spec = _stored(name, out)

@@ -16,7 +16,7 @@ def tiny_build(
     out: Annotated[Path, typer.Option(help="Receives base/, rl/, RL on the way and the model card.")],
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
-    """Pretrain the tiny base from nothing, then RL-train it with DAPO through TRL: some six minutes on one core."""
+    """Train the tiny pair from nothing: six minutes on one core."""
     from harness.tiny import build
 
     pair = build(out, seed=seed)
@@ -31,7 +31,9 @@ def tiny_steps(
         Path | None, typer.Option(help="A folder that `tiny build` made; default the shipped pair.")
     ] = None,
 ) -> None:
-    """Add the RL models on the way to a pair that was built without them: RL is trained anew from its base, a minute.
+    """Add the models of its steps to a pair built without them.
+
+    RL is trained anew from its base, a minute.
 
     rl/ stays as it is; if the second training does not end there, nothing is added.
     """
@@ -55,7 +57,9 @@ def tiny_measure(
     ] = None,
     samples: Annotated[int, typer.Option(help="Responses a problem.", min=2)] = 32,
 ) -> None:
-    """Measure Avg@k of base and RL on the three tiny benchmarks; a built pair's figures go into its model card."""
+    """Measure Avg@k of base and RL on the three tiny benchmarks.
+
+    A built pair's figures go into its model card."""
     from harness.tiny import tiny_pair
     from harness.tiny.measure import figures_text, measure_pair
     from harness.tiny.measure import main as measure

@@ -44,7 +44,7 @@ def ui(
     port: Annotated[int, typer.Option()] = 5000,
     tracking: Tracking = None,
 ) -> None:
-    """Open the MLflow pages of a store (127.0.0.1), with a link to each comparison.
+    """Open the MLflow pages of a store, with links to comparisons.
 
     Of a server, which has its pages already, the links alone are printed.
     """

@@ -22,7 +22,7 @@ Tokenizer = Annotated[
     str | None,
     typer.Option(
         help="Where the tokenizer is: a directory or hub id, or `records` for the local places that records which you "
-        "trust name. Default that of the pair that is decoded, or of the tiny pair."
+        "trust name. Default the decoded pair's, the tiny pair's, or what records name below this folder."
     ),
 ]
 USUAL = ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=-0.1,gamma=0.1")
@@ -47,7 +47,9 @@ def view(
     ] = None,
     top: Annotated[int, typer.Option(help="How many of each model's likeliest tokens.", min=0, max=10)] = 5,
 ) -> None:
-    """Write responses as a page: tokens coloured by what RL changed, the answers to a problem side by side.
+    """Write responses as a page, tokens coloured by what RL changed.
+
+    The answers to a problem stand side by side.
 
     Of stored records, or with --tasks decoded first, with every token's facts (what a record holds already is not
     decoded again); the options of pair, sampling and engine are for that:
@@ -143,11 +145,14 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> "Callable[[Sequen
             place = pair.rl
             how |= {"revision": pair.rl_revision, "trust_remote_code": pair.trust_remote_code}
         elif named is None:
-            place = _tiny(records)
+            place = _tiny(records) or _below(records)
         if place is None:
             if any(one.about.rl for one in records) and not told:
                 told.append(True)
-                echo("Some tokens are shown by their ids; --tokenizer says where their tokenizer is.", err=True)
+                echo(
+                    "Some responses are plain text: --tokenizer records takes the tokenizers that your records name.",
+                    err=True,
+                )
             return None
         from transformers import AutoTokenizer
 
@@ -157,10 +162,17 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> "Callable[[Sequen
             said = (str(error).splitlines() or [type(error).__name__])[0]
             if named == place:
                 raise UserError(f"tokenizer={named!r} cannot be read: {said}") from None
-            echo(f"warning: no tokenizer in {place} ({said}): tokens are shown by their ids", err=True)
+            echo(f"warning: no tokenizer in {place} ({said}): responses are plain text", err=True)
             return None
 
     return load
+
+
+def _below(records: "Sequence[Record]") -> str | None:
+    """Return the RL model that records name, if its folder lies below the current one: nobody else's files."""
+    named = next((one.about.rl for one in records if one.about.rl), None)
+    inside = named is not None and Path(named).is_dir() and Path(named).resolve().is_relative_to(Path.cwd())
+    return named if inside else None
 
 
 def _tiny(records: "Sequence[Record]") -> str | None:

@@ -81,7 +81,9 @@ def preflight(
         UserError: an unknown or doubled task, or a benchmark without data (the sentence says what to set).
     """
     if not tasks:
-        raise UserError(f"tasks is empty; accepted: {', '.join(TASKS)}, or {ACCEPTED}")
+        raise UserError(
+            f"tasks is empty; give some, such as tasks=tiny_easy; accepted: {', '.join(TASKS)}, or {ACCEPTED}"
+        )
     found: dict[str, Benchmark] = {}
     for task in (each for name in tasks for each in GROUPS.get(name, (name,))):
         known = is_task_file(task) or "=" in task or task.endswith(".jsonl") or not NAME.fullmatch(task)

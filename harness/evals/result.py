@@ -373,9 +373,10 @@ class EvalResult(Stored, frozen=True):
         return digest_of(asked)
 
     def to_json(self) -> str:
-        """Write everything as JSON; `read_result` reads it back."""
+        """Write everything as JSON, metrics too, which `read_result` computes anew."""
         said = {name: getattr(self, name) for name in EvalResult.model_fields if name not in ("name", "metric")}
         said |= {name: getattr(self, name).model_dump(mode="json") for name in ("decoding", "sampling")}
+        said["metrics"] = {name: None if value != value else value for name, value in self.metrics().items()}
         known = {name: value for name, value in said.items() if value is not None}
         return json.dumps(known, ensure_ascii=False, default=lambda table: (table + 0).tolist())  # of flags 0 and 1
 

@@ -45,6 +45,20 @@ def tables(results: Sequence[EvalResult]) -> str:
     return "\n\n".join((table if shares else lm_eval_table)(some) for shares, some in by.items() if some)
 
 
+def warnings(results: Sequence[EvalResult]) -> list[str]:
+    """Return a sentence where half of a result's responses, or more, have no answer or are cut: what to try."""
+    cases = [
+        ("no_box_share", "hold no final answer", "show its form by --examples or --prompt (docs/benchmarks.md)"),
+        ("truncated_share", "are cut", "give them room by --max-tokens"),
+    ]
+    sentences = []
+    for name, what, advice in cases:
+        shares = {f"{one.label} on {one.benchmark}": one.metrics().get(name, 0.0) for one in results}
+        if said := [f"{share:.0%} ({label})" for label, share in shares.items() if share >= 0.5]:
+            sentences.append(f"warning: {', '.join(said)} of the responses {what}: {advice}")
+    return sentences
+
+
 def _row(result: EvalResult, first: EvalResult) -> dict[str, str]:
     """Return the cells that all tables have; the label says what was drawn otherwise than in the first of them."""
     s, usual, metrics = result.sampling, first.sampling, result.metrics()

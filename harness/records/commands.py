@@ -59,6 +59,8 @@ def summary_of(record: Record) -> dict[str, Any]:
         "record": record.name,
         "decoding": record.config.label() if record.config else "unknown",
         "pair": " / ".join(about.models.values()),
+        "created": (about.created or "")[:16],
+        "problems": sizes["problems"],
         "held": sizes["rollouts"],
         "asked": about.asked.problems * about.asked.samples if about.asked else 0,
         "finished": record.finished,

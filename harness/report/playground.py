@@ -13,8 +13,8 @@ def playground_html(config: dict[str, Any]) -> str:
     """Write the page.
 
     Args:
-        config: `name` of the pair as a model, `rules` and `problem` to begin with, `max_tokens`, and whether it is
-            `guarded` by a key.
+        config: `name` of the pair as a model, `rules`, `problem` and its answer `gold` to begin with, `max_tokens`,
+            and whether it is `guarded` by a key.
     """
     style = asset("style.css") + asset("viewer.css") + asset("playground.css")
     script = asset("viewer.js") + asset("playground.js")

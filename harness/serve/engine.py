@@ -16,6 +16,7 @@ from harness.decode.vllm_pair.engine import VllmPair
 from harness.decode.vllm_pair.start import on_cpu
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair
+from harness.spec.pair import model_name
 from harness.spec.serving import Limits
 
 
@@ -34,6 +35,7 @@ class ServedPair(VllmPair):
             UserError: as `VllmPair`.
         """
         super().__init__(pair, spec)
+        self.work = 0  # who tries a pair on a CPU waits for the start, not for the tokens
         self.loop, self._limits = loop, limits
 
     def make_llm(self, **arguments: Any) -> "Bridge":
@@ -41,6 +43,8 @@ class ServedPair(VllmPair):
         arguments.pop("use_tqdm_on_load", None)
         if on_cpu() and self.spec.tensor_parallel_size == 1:
             _leave_a_core()
+        arguments["disable_log_stats"] = False  # /metrics has them
+        arguments["served_model_name"] = model_name(self.pair.rl)  # in them: no path of this machine
         arguments |= {"shutdown_timeout": self._limits.grace, "stream_interval": self._limits.stream_interval}
         return Bridge({**arguments, "generation_config": "vllm"}, self.loop)
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from harness.serve.client import PairClient
 from harness.spec.serving import is_loopback
 
-OPEN = ("/health", "/ping", "/version", "/v1/models")  # paths that ask the engine for nothing
+OPEN = ("/health", "/ping", "/version", "/v1/models", "/metrics")  # paths that ask the engine for nothing
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/models")
 Scope: TypeAlias = dict[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Any]]

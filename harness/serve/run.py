@@ -13,6 +13,8 @@ from typing import Any
 from harness.errors import UserError
 from harness.serve.asked import SHIPPED, Desk
 from harness.spec import TINY, EvalSpec, Pair, parse_decoding
+from harness.spec.pair import model_name
+from harness.spec.presentation import INSTRUCTION
 from harness.spec.serving import Address, Limits, is_loopback
 from harness.watch import APART
 
@@ -73,14 +75,14 @@ def check(served: Served) -> None:
 
 
 def pair_name(asked: EvalSpec, named: str | None) -> str:
-    """Return what the pair is called as a model: as the user says, `tiny`, or the last part of its RL model's name."""
+    """Return what the pair is called as a model: as the user says, `tiny`, or its RL model's name."""
     if named:
         return named
     if asked.pair == TINY:
         return TINY
     pair = asked.pair
     assert isinstance(pair, Pair)
-    return pair.rl.rstrip("/").rsplit("/", 1)[-1].replace(":", "-")
+    return model_name(pair.rl).replace("/", "-").replace(":", "-")
 
 
 def serve(served: Served, tell: Callable[[str], None]) -> None:
@@ -198,13 +200,23 @@ def _pages(served: Served, desk: Desk) -> dict[str, bytes]:
     from harness.report.playground import playground_html
     from harness.report.viewer import viewer_html
     from harness.tiny import benchmark
-    from harness.tiny.vocabulary import INSTRUCTION
+    from harness.tiny.vocabulary import INSTRUCTION as TINY_INSTRUCTION
 
+    tiny = benchmark("tiny_medium")[EXAMPLE]
+    problem, gold = (
+        (tiny["problem"] + TINY_INSTRUCTION, tiny["answer"])
+        if served.asked.pair == TINY
+        else (
+            "Flo has 17 pens, gives 5 away and then buys three packs of 10. How many has she now?" + INSTRUCTION,
+            "42",
+        )
+    )
     most = served.limits.most_tokens or desk.sampling.get("max_tokens", 512)
     config = {
         "name": desk.name,
         "rules": ["base", "rl", "replace", "extrapolate,gamma=0.1"],
-        "problem": benchmark("tiny_medium")[EXAMPLE]["problem"] + INSTRUCTION if served.asked.pair == TINY else "",
+        "problem": problem,
+        "gold": str(gold),
         "max_tokens": min(most, 512),
         "guarded": served.guarded,
     }

@@ -342,7 +342,9 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
             accepted = ", ".join(made.model_fields) or "no parameters"
             raise UserError(f"{name}={value!r} has no effect with criterion={criterion!r}; accepted: {accepted}")
     if issubclass(made, Threshold) and "tau" not in fields:
-        raise UserError(f"tau is missing: mode={mode!r} needs the threshold of criterion={criterion!r}")
+        raise UserError(
+            f"tau is missing: mode={mode!r} needs the threshold of criterion={criterion!r}, such as tau=-0.3"
+        )
     gate = made.model_validate({name: value for name, value in fields.items() if name != "criterion"})
     if gate.source:  # what is written down of it must be read where it is not loaded, too
         plain = gate.plain()

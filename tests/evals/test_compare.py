@@ -1,6 +1,7 @@
 """Comparing finished results: right differences of results that are alike, corrected over the table, and refusals."""
 
 import itertools
+import json
 import os
 
 import numpy as np
@@ -14,7 +15,7 @@ from harness.evals import EvalResult
 from harness.evals.compare import compare, comparisons, left_out, markdown, problems_needed
 from harness.evals.places import read_results
 from harness.evals.settings import settings_of
-from harness.evals.show import table
+from harness.evals.show import table, warnings
 from harness.spec import Decoding, Sampling
 
 
@@ -343,3 +344,15 @@ def test_a_side_that_its_context_ended_earlier_is_told_of():
     assert "rl 2 of 96; base 2 of 96. One" in markdown(made(untold))
     unknown = [one.replace(provenance=one.provenance | {"lacks": ["n_tokens"]}) for one in untold]
     assert "same room" not in markdown(made(unknown))
+
+
+def test_half_without_an_answer_or_cut_is_warned_of():
+    one = result(Decoding(mode="rl"), 0.0)
+    half = np.arange(one.values["correct"].size).reshape(one.values["correct"].shape) % 2 == 0
+    assert warnings([one.replace(no_box=half & False)]) == []
+    [box] = warnings([one.replace(no_box=half)])
+    [cut] = warnings([one.replace(truncated=half)])
+    assert "50% (rl on aime24 (12 of 30 problems))" in box
+    assert "--examples" in box
+    assert "--max-tokens" in cut
+    assert json.loads(one.to_json())["metrics"]["avg@8"] == 0

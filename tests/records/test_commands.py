@@ -76,7 +76,8 @@ def test_list_and_show(tmp_path):
     tokens, *counted = (sum(getattr(one, f"n_{name}") for one in entries) for name in ("tokens", "replaced", "changed"))
     replaced, changed = (100 * number / tokens for number in counted)
     assert changed < replaced
-    assert f"finished, {tokens:,} tokens, {replaced:.1f}% replaced, {changed:.1f}% changed  graded" in listed
+    shares = f"{tokens:,} tokens, {replaced:.1f}% replaced, {changed:.1f}% changed  graded"
+    assert f"finished, 12 problems, 36 responses, {shares}" in listed
     shown = show_record(tmp_path, NAME[:6])
     assert shown["config"]["decoding"]["tau"] == -0.3
     assert set(shown["scores"]["robust-3"]) >= {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2", "problems"}

@@ -54,9 +54,12 @@ def test_tokens_join_to_the_text_whatever_the_bytes():
     assert "\ufffd" in "".join(shown)
 
 
-def test_without_a_tokenizer_tokens_are_their_ids():
-    data = viewer_data({"p": answers(5)})
-    assert set(data["pieces"]) <= {f"#{i}" for i in range(len(PLAIN.texts))}
+def test_without_a_tokenizer_responses_are_text():
+    shown = answers(5)
+    data = viewer_data({"p": shown})
+    [first, *_] = data["problems"][0]["answers"]
+    assert first["words"]
+    assert "".join(data["pieces"][i] for i in column(first, "token")) == shown[0].rollout.text
     assert data["problems"][0]["prompt"] is None
 
 

@@ -1,6 +1,7 @@
 """The product engine: opens vLLM on a pair, feeds it requests, yields rollouts as they finish."""
 
 import json
+import logging
 import os
 import warnings
 from collections.abc import Iterator
@@ -86,7 +87,7 @@ class VllmPair(TestedPair):
         spec = spec or EngineSpec()
         refuse(spec)
         super().__init__(pair, spec)
-        os.environ.setdefault(LEVEL, QUIET)  # read when vLLM is first imported
+        logging.getLogger("vllm").setLevel(os.environ.setdefault(LEVEL, QUIET))  # vLLM reads it, too, but not at once
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         self._numbers = count()
         self._generating = False
@@ -205,10 +206,9 @@ class VllmPair(TestedPair):
             return bool(asked)
         eager = work < COMPILED_FROM
         how, other = ("compiles nothing", "--no-") if eager else ("compiles the models first", "--")
-        told(
-            f"vLLM {how}: some {work:,} tokens are expected, and on a CPU that pays from about {COMPILED_FROM:,} "
-            f"({other}enforce-eager says otherwise)"
-        )
+        expected = f"some {work:,} tokens are expected, and on a CPU that pays from about {COMPILED_FROM:,}"
+        why = expected if work else "it starts sooner so on a CPU"
+        told(f"vLLM {how}: {why} ({other}enforce-eager says otherwise)")
         return eager
 
     def settled(self) -> EngineSpec:

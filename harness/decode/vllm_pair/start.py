@@ -29,6 +29,7 @@ _LONGEST = 107 - len("/") - 36  # a socket's path has 107 characters at most on 
 
 # What vLLM's log puts before each line: `(EngineCore pid=7) ERROR 11-21 21:49:22 [core.py:1510] `.
 _PREFIX = re.compile(r"^(?P<who>\([^()]* pid=\d+\)|) ?(?:[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\] ?)?")
+_PROGRESS = re.compile(r"%|loading|compil|captur", re.IGNORECASE)
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above", "The above exception was the direct cause")
 _PLAIN = {"UserError", "ValueError", "RuntimeError"}  # kinds that add nothing to their text
@@ -54,8 +55,8 @@ class Log:
             return ""
 
     def last(self) -> str:
-        """Return the end of what was printed last."""
-        lines = [line for line in re.split(r"[\r\n]+", self.text()) if line.strip()]
+        """Return what was printed last of the progress."""
+        lines = [line for line in re.split(r"[\r\n]+", self.text()) if _PROGRESS.search(line)]
         return " ".join(_PREFIX.sub("", lines[-1]).split())[:70] if lines else ""
 
     def keep(self, text: str = "") -> Path:

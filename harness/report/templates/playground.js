@@ -2,17 +2,17 @@
 (() => {
 const at = id => document.getElementById(id), config = JSON.parse(at("config").textContent);
 const FIELDS = ["tau", "temperature", "top_p", "max_tokens", "seed"];
-const START = {problem: config.problem, rules: config.rules, tau: -0.1, temperature: 1, top_p: 0.7, max_tokens: config.max_tokens, seed: 0};
+const START = {problem: config.problem, gold: config.gold, rules: config.rules, tau: -0.1, temperature: 1, top_p: 0.7, max_tokens: config.max_tokens, seed: 0};
 let running = null, shown = null;
 
 // What is asked is what the address says: a link asks the same again.
 function read() {
-  const state = {problem: at("problem").value, rules: [...at("rules").children].map(one => one.value.trim())};
+  const state = {problem: at("problem").value, gold: at("gold").value.trim(), rules: [...at("rules").children].map(one => one.value.trim())};
   for (const name of FIELDS) state[name] = Number(at(name).value);
   return state;
 }
 function write(state) {
-  at("problem").value = state.problem;
+  at("problem").value = state.problem; at("gold").value = state.gold;
   at("rules").replaceChildren(...state.rules.map((rule, i) => {
     const made = document.createElement("input");
     Object.assign(made, {value: rule, spellcheck: false, ariaLabel: `rule ${i + 1}`});
@@ -25,12 +25,18 @@ function linked() {
   try {
     const said = JSON.parse(decodeURIComponent(location.hash.slice(1)));
     const state = {...START, ...said};
-    state.problem = String(state.problem); state.rules = [...state.rules].slice(0, 8).map(String);
+    state.problem = String(state.problem); state.gold = said.problem === undefined || said.gold !== undefined ? String(state.gold) : ""; state.rules = [...state.rules].slice(0, 8).map(String);
     for (const name of FIELDS) state[name] = Number.isFinite(state[name]) ? state[name] : START[name];
     return state;
   } catch { return null; }
 }
 function address(state) { return "#" + encodeURIComponent(JSON.stringify(state)); }
+
+// The last box, compared as text: a look, not the grader of `rlvr-dir eval`.
+function verdict(gold, tokens) {
+  const boxes = [...tokens.map(one => one.text).join("").matchAll(/\\boxed\s*\{([^{}]*)\}/g)];
+  return !gold ? null : boxes.length && boxes.at(-1)[1].replace(/\s/g, "") === gold.replace(/\s/g, "") ? "correct" : "wrong";
+}
 
 // One answer as it streams: tokens in the viewer's colours.
 class Live {
@@ -106,13 +112,13 @@ function viewed(state, lives) {
     return places.get(key);
   };
   const answers = lives.map(({rule, tokens, finish, decoding}) => ({
-    label: rule, sample: 0, finish, verdict: null, primary: decoding?.primary ?? null,
+    label: rule, sample: 0, finish, verdict: verdict(state.gold, tokens), primary: decoding?.primary ?? null,
     gate: decoding && /replace|extrapolate/.test(decoding.mode) ? {criterion: decoding.criterion, tau: decoding.tau, gamma: decoding.gamma} : null,
     generated: tokens.length, n_replaced: tokens.filter(one => one.replaced).length, n_changed: tokens.filter(one => one.changed).length, words: false,
     token: column("u4", tokens.map(place)), replaced: column("u1", tokens.map(one => one.replaced)), changed: column("u1", tokens.map(one => one.changed)),
     delta_logp: column("f4", tokens.map(one => one.delta_logp)),
   }));
-  return {problems: [{id: "playground", gold: null, prompt: state.problem, answers}], pieces, ids, tokenizer: true};
+  return {problems: [{id: "playground", gold: state.gold || null, prompt: state.problem, answers}], pieces, ids, tokenizer: true};
 }
 function inert(data) { return JSON.stringify(data).replace(/[<>&\u2028\u2029]/g, c => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0")); }
 function show(data) {

@@ -100,7 +100,7 @@ def _labels(records: Sequence[Record]) -> list[str]:
 def viewer_data(problems: Mapping[str, Sequence[Answer]], tokenizer: Any = None) -> dict[str, Any]:
     """Gather the page's data of answers by problem.
 
-    `tokenizer` is the pair's; without one, tokens are shown by their ids and the prompt is left out.
+    `tokenizer` is the pair's; without one, responses are plain text and the prompt is left out.
     """
     pieces = Pieces(tokenizer)
     found = [
@@ -132,7 +132,7 @@ def _answer(answer: Answer, pieces: Pieces) -> dict[str, Any]:
         "n_replaced": rollout.n_replaced,
         "n_changed": rollout.n_changed,
     }
-    if rollout.token_ids is None:  # flags belong to tokens, and which text is which token's is not known
+    if rollout.token_ids is None or not pieces.known:  # flags belong to tokens: which text is which token's?
         return data | {"words": True, "token": _column(pieces.words(rollout.text), "u4")}
     data |= {
         "words": False,

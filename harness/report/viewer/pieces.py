@@ -14,11 +14,11 @@ _SEGMENT = re.compile(r"\n|[^\S\n]?[^\s]{1,24}|[^\S\n]+")
 class Pieces:
     """A table of token texts that grows as they are asked for; indices into it are what the page holds.
 
-    Without a tokenizer the text of a token is its id, `#123`.
+    Without a tokenizer there are only words of a text.
     """
 
     def __init__(self, tokenizer: Any = None) -> None:
-        self._tokenizer = tokenizer
+        self._tokenizer, self.known = tokenizer, tokenizer is not None
         self._places: dict[tuple[int, str], int] = {}
         self._alone: dict[int, int] = {}
 
@@ -54,9 +54,6 @@ class Pieces:
         return np.array([self.place(*each) for each in zip(tokens, self._adds(tokens), strict=True)], np.uint32)
 
     def _adds(self, tokens: Sequence[int]) -> Iterator[str]:
-        if self._tokenizer is None:
-            yield from (f"#{token}" for token in tokens)
-            return
         before, start, shown = 0, 0, ""  # tokens[before:start] are decoded again before new ones, for their spacing
         for i in range(len(tokens)):
             text = self._decode(tokens[before : i + 1])
@@ -69,8 +66,6 @@ class Pieces:
             shown = self._decode(tokens[before:start])
 
     def _decode(self, tokens: Sequence[int]) -> str:
-        if self._tokenizer is None:
-            return "".join(f"#{token}" for token in tokens)
         try:
             return self._tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         except (IndexError, KeyError, OverflowError, TypeError, ValueError):  # ids beyond the vocabulary
