@@ -136,6 +136,7 @@ def test_eval_end_to_end_on_the_reference_engine(tmp_path):
     assert sorted(from_records.stdout.splitlines()) == sorted(done.stdout.split("\n\n", 1)[1].rstrip("\n").splitlines())
 
 
+@pytest.mark.whole(reason="three commands as a user runs them")
 def test_ctrl_c_keeps_what_was_decoded_and_the_same_command_goes_on(tmp_path):
     def command(out):
         return [

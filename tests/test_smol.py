@@ -15,6 +15,8 @@ from harness.spec import read_yaml
 from harness.sweep.specs import load
 from harness.train.spec import load_train
 
+pytestmark = pytest.mark.whole(reason="weights that only `make paper-smol` installs")
+
 FOLDER = Path(__file__).parents[1] / "examples/smol"
 LOSES = re.compile(r"loses|gives|sells|breaks")
 

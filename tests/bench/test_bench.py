@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from harness.bench.decode import ENGINES, bench_decode
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.whole(reason="six engines one after the other")]
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
 

@@ -55,6 +55,7 @@ def test_a_step_runs_in_a_process_of_its_own_with_little_installed(tmp_path, bar
     assert "Usage" not in (tmp_path / "log").read_text()
 
 
+@pytest.mark.whole(reason="a start of vLLM a step")
 @pytest.mark.vllm
 def test_the_command_works_with_little_installed_and_finds_the_pair_by_itself(tmp_path, bare):
     pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -86,6 +87,7 @@ print(json.dumps(CHECKS["logits"](Pair.model_validate_json(sys.argv[1]), setting
 """
 
 
+@pytest.mark.whole(reason="a start of vLLM a step")
 @pytest.mark.vllm
 def test_hidden_states_overwritten_in_piecewise_graphs_are_found(tmp_path):
     """What a step of at most 512 tokens would do if RL's hidden states lay in memory that base's forward reuses."""
@@ -255,6 +257,7 @@ def test_every_gate_and_every_part_of_a_rule_is_met_by_the_gates_step():
     assert sum(step.check == "gates" for step in STEPS.values()) >= 3
 
 
+@pytest.mark.whole(reason="a start of vLLM a step")
 @pytest.mark.vllm
 @pytest.mark.parametrize(("name", "preemptions"), [("preempt", 1), ("added", 0)])
 def test_every_rule_gives_the_tokens_of_transformers(tmp_path, name, preemptions):
@@ -269,6 +272,7 @@ def test_every_rule_gives_the_tokens_of_transformers(tmp_path, name, preemptions
     assert (found["preemptions"] or 0) >= preemptions
 
 
+@pytest.mark.whole(reason="a start of vLLM a step")
 @pytest.mark.vllm
 def test_a_target_of_another_size_has_the_logits_of_transformers(tmp_path):
     pytest.importorskip("vllm", reason="vLLM is not installed")

@@ -6,6 +6,8 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 
 from benchmarks.serve import bench_serve
 
+pytestmark = pytest.mark.whole(reason="a server and an engine of its own")
+
 
 @pytest.mark.vllm
 def test_the_server_is_measured_beside_the_engine_and_loses_nobody():

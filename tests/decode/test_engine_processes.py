@@ -13,7 +13,7 @@ import pytest
 
 from tests.said import started
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.whole(reason="a dozen starts of vLLM in processes of their own")]
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
 HERE = Path(__file__).parents[2]

@@ -107,6 +107,7 @@ def test_it_ends_where_either_model_would(peaked_pair):
 
 
 @pytest.mark.vllm
+@pytest.mark.whole(reason="vLLM in a process of its own")
 def test_both_engines_agree(peaked_pair, requests, tmp_path):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     requests = [request for request in requests if request.decoding.gamma != 2]  # an engine start less

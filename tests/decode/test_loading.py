@@ -149,6 +149,7 @@ def opened(pairs, incomplete, tmp_path_factory):
 
 
 @pytest.mark.vllm
+@pytest.mark.whole(reason="vLLM in a process of its own")
 @pytest.mark.parametrize(
     "name",
     [
@@ -165,6 +166,7 @@ def test_whoever_ties_its_head_and_of_any_size_both_engines_give_the_same_tokens
 
 
 @pytest.mark.vllm
+@pytest.mark.whole(reason="vLLM in a process of its own")
 @pytest.mark.filterwarnings("ignore:.*only rl has 4 tokens")
 def test_only_rl_alone_writes_the_tokens_that_rl_alone_has(pairs, opened):
     known = check_pair(pairs[ADDED])
@@ -216,6 +218,7 @@ PACKED = {QUERY: QUERY.replace("q_proj", "qkv_proj")}  # as vLLM calls it
 
 
 @pytest.mark.vllm
+@pytest.mark.whole(reason="vLLM in a process of its own")
 @pytest.mark.parametrize("name", CASES)
 def test_a_weight_that_is_not_there_is_refused_by_name(incomplete, opened, name):
     pair, role, missing = incomplete[name]

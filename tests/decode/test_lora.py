@@ -84,6 +84,7 @@ def served(apart):
 
 
 @pytest.mark.vllm
+@pytest.mark.whole(reason="vLLM in a process of its own")
 def test_rl_has_the_merged_models_logits_and_base_its_own(served, reference):
     worst, positions, apart_at_all = [0.0, 0.0], 0, 0.0
     for ids, length, steps, *got in served["logits"]:
@@ -99,6 +100,7 @@ def test_rl_has_the_merged_models_logits_and_base_its_own(served, reference):
 
 
 @pytest.mark.vllm
+@pytest.mark.whole(reason="vLLM in a process of its own")
 def test_an_adapter_gives_the_tokens_of_the_merged_model_in_both_engines(served, reference, adapted):
     requests = make_requests(18, samples=2)
     expected = list(reference.generate(requests))
@@ -110,12 +112,14 @@ def test_an_adapter_gives_the_tokens_of_the_merged_model_in_both_engines(served,
 
 
 @pytest.mark.vllm
+@pytest.mark.whole(reason="vLLM in a process of its own")
 def test_the_prefix_cache_is_used_and_changes_nothing(served):
     assert served["cached"] > 500
     assert_same(served["again"], served["rollouts"])
 
 
 @pytest.mark.vllm
+@pytest.mark.whole(reason="vLLM in a process of its own")
 def test_base_and_adapter_hold_one_model_and_the_terms(served, adapted):
     both, base, rl = served["bytes"]
     terms = load_file(Path(adapted.rl, "adapter_model.safetensors"))
@@ -125,6 +129,7 @@ def test_base_and_adapter_hold_one_model_and_the_terms(served, adapted):
 
 
 @pytest.mark.vllm
+@pytest.mark.whole(reason="vLLM in a process of its own")
 def test_two_ranks_give_the_same_tokens(apart, reference):
     assert_same(apart("two_ranks")["rollouts"], reference.generate(make_requests(**TWO_RANKS)))
 
@@ -294,6 +299,7 @@ def test_another_adapter_is_another_record(copy_of, adapted, tmp_path):
 
 
 @pytest.mark.vllm
+@pytest.mark.whole(reason="vLLM in a process of its own")
 def test_eval_scores_an_adapter(served):
     assert served["self_test"] == "transformers"
     code, output, [result] = served["eval"]

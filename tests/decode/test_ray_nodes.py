@@ -18,6 +18,8 @@ from tests.decode.requests import assert_same, make_requests
 
 pytest.importorskip("ray", reason="Ray is not installed (the extra [ray])")
 
+pytestmark = pytest.mark.whole(reason="a Ray cluster of three nodes")
+
 ONE = EngineSpec(backend="transformers", dtype="float32", max_num_seqs=4, device="cpu")
 
 

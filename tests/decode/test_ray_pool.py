@@ -29,6 +29,8 @@ from tests.records.made import read, stored_count
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (the extra [ray])")
 
+pytestmark = pytest.mark.whole(reason="a Ray cluster and its engines")
+
 ONE = EngineSpec(backend="transformers", dtype="float32", max_num_seqs=4)
 TWO = ONE.replace(workers=2)
 TASK, DECODING = "tiny_easy", Decoding(mode="replace", tau=-0.05)

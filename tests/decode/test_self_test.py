@@ -9,7 +9,7 @@ import pytest
 
 from harness.spec import EngineSpec
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.whole(reason="five starts of vLLM")]
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
 

@@ -232,10 +232,18 @@ def test_plain_requests_beside_ours_change_nothing_and_sample_from_rl(vllm_engin
     assert compared >= 24
 
 
+ANOTHER_START = pytest.mark.whole(reason="vLLM in a process of its own")
+
+
 @pytest.mark.parametrize(
     "how",
-    ["few_blocks", "client", "two_ranks", "fused", "runner_v2"],
-    ids=["preempted", "engine-in-another-process", "tensor-parallel", "fused-decision-on-v2", "runner-v2"],
+    [
+        pytest.param("few_blocks", id="preempted", marks=ANOTHER_START),
+        pytest.param("client", id="engine-in-another-process", marks=ANOTHER_START),
+        pytest.param("two_ranks", id="tensor-parallel", marks=ANOTHER_START),
+        pytest.param("fused", id="fused-decision-on-v2", marks=ANOTHER_START),
+        pytest.param("runner_v2", id="runner-v2"),  # what GPUs run
+    ],
 )
 def test_another_engine_gives_the_same_tokens(vllm_engine, peaked_pair, tmp_path, how):
     out = tmp_path / "rollouts.pickle"

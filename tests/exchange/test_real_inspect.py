@@ -11,7 +11,7 @@ from harness.records import RecordStore
 from tests.exchange.made import HUB, MODES, results
 from tests.exchange.real_inspect import needs_inspect, read_log, run
 
-pytestmark = needs_inspect
+pytestmark = [needs_inspect, pytest.mark.whole(reason="Inspect's environment")]
 
 
 @pytest.fixture(scope="module")

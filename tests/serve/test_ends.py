@@ -30,6 +30,7 @@ async def turned_away(client):
         return error
 
 
+@pytest.mark.whole(reason="a server that is ended")
 @pytest.mark.vllm
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_loses_no_request_that_was_begun(tmp_path, signum):
@@ -74,6 +75,7 @@ def is_spawned(process):
         return False
 
 
+@pytest.mark.whole(reason="a server that is ended")
 @pytest.mark.vllm
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_the_models_load_ends_it_at_once(signum):
@@ -99,6 +101,7 @@ def test_a_signal_while_the_models_load_ends_it_at_once(signum):
     assert "Traceback" not in said
 
 
+@pytest.mark.whole(reason="a server that is ended")
 @pytest.mark.vllm
 def test_what_does_not_end_in_time_is_told_so(tmp_path):
     endless = {**LONG, "max_tokens": 2000, "n": 32}

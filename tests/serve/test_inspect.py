@@ -19,7 +19,7 @@ from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling
 from harness.tiny import checkpoints
 from tests.exchange.real_inspect import HOUSE, needs_inspect, read_log, run
 
-pytestmark = [pytest.mark.vllm, needs_inspect]
+pytestmark = [pytest.mark.vllm, needs_inspect, pytest.mark.whole(reason="Inspect's environment")]
 RULE = Decoding(mode="replace", tau=-0.1)
 
 

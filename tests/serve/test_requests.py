@@ -16,7 +16,7 @@ KEY = "a-key-for-tests"
 MESSAGES = [{"role": "user", "content": problems(1)[0][1]}]
 LONG = {"model": "tiny:base", "messages": MESSAGES, "temperature": 20.0, "top_p": 1.0, "max_tokens": 1500}
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.whole(reason="a server of its own and a thousand bad requests")]
 
 
 @pytest.fixture(scope="module")

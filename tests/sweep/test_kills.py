@@ -13,6 +13,8 @@ from harness.sweep.points import key, listed_points
 from tests.records.made import stored, stored_count
 from tests.sweep.made import sweep
 
+pytestmark = pytest.mark.whole(reason="minutes of sweeps that are killed, and PostgreSQL")
+
 PATIENCE = 120  # seconds for anything a sweep does
 LARGER = {"limit": 6, "sampling": {"samples": 4, "max_tokens": 40}}
 RESPONSES = 6 * 6 * 4

@@ -281,6 +281,7 @@ def moment(pid, out, lines):
         time.sleep(0.002)
 
 
+@pytest.mark.whole(reason="a minute of trainings that are killed")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_killed_sweep_goes_on_from_its_checkpoints_to_the_same_values(host, whole, tmp_path, workers):
     changes = {"workers": {"count": workers}}
@@ -301,6 +302,7 @@ def test_a_killed_sweep_goes_on_from_its_checkpoints_to_the_same_values(host, wh
     assert values(tmp_path, **changes) == values(whole)
 
 
+@pytest.mark.whole(reason="trainings of its own")
 def test_a_point_behind_the_median_is_pruned_at_a_validation(host, tmp_path):
     """A learning rate of 0.3 ruins the model; the tiny base is right now and then."""
     changes = {

@@ -17,6 +17,8 @@ from harness.tracking import comparison_link, log_result, result_of_run
 from harness.tracking.store import TrackingStore
 from tests.tracking.made import GRID, result
 
+pytestmark = pytest.mark.whole(reason="MLflow's server and a browser")
+
 UI = [sys.executable, "-m", "harness.cli", "ui"]
 
 

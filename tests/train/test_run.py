@@ -172,6 +172,7 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(uninterrupted, tmp_
     assert SeedFolder(place).facts()
 
 
+@pytest.mark.whole(reason="trainings of its own")
 def test_the_trained_model_can_be_the_best_checkpoint_or_a_step(tmp_path):
     """The best of three by their scores is the second, also after an interruption; its weights are that step's."""
     scores, asked = [0.2, 0.9, 0.9], []
@@ -230,6 +231,7 @@ def test_too_few_problems_are_refused_before_anything_loads(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.whole(reason="trainings of its own")
 def test_a_killed_command_goes_on_to_the_same_weights(uninterrupted, tmp_path):
     """The command itself, with a real SIGKILL somewhere in its third step."""
     data, file, out = tmp_path / "problems.jsonl", tmp_path / "x.yaml", tmp_path / "killed"
@@ -285,6 +287,7 @@ def steps_in_mlflow(folder):
     return [metric.step for metric in client.get_metric_history(run.info.run_id, "accuracy")]
 
 
+@pytest.mark.whole(reason="trainings of its own")
 def test_adapters_are_trained_saved_as_such_or_merged_and_gone_on_with(tmp_path):
     """Low-rank adapters on every projection: adapters come out, the same ones after an interruption."""
     pytest.importorskip("peft", reason="peft is not installed")

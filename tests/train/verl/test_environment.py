@@ -34,7 +34,10 @@ from tests.train.verl.machine import CPU, vllm_of_the_tests
 
 HOUSE = Path(__file__).parents[3]
 ENVIRONMENT = HOUSE / PYTHON
-pytestmark = pytest.mark.skipif(not ENVIRONMENT.exists(), reason=f"no {PYTHON}: `make verl-env` makes it")
+pytestmark = [
+    pytest.mark.skipif(not ENVIRONMENT.exists(), reason=f"no {PYTHON}: `make verl-env` makes it"),
+    pytest.mark.whole(reason="verl's environment"),
+]
 
 POSITIONS = {"Qwen/Qwen2.5-Math-7B": 4096, "Qwen/Qwen3-8B-Base": 32768}  # of their configurations on the hub
 METHODS = {
