@@ -1,6 +1,7 @@
 """`pytest --allow-skips gpu,data,smol`: a test that is skipped fails with its reason, unless it needs one of these.
 
-`make test`, `make test-all` and CI set it, so that no test goes missing unseen. Without it pytest lists what was skipped and why.
+`make test`, `make test-all` and CI set it, so that no test goes missing unseen. Without it pytest lists what was
+skipped and why.
 """
 
 import pytest
