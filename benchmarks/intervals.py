@@ -321,7 +321,7 @@ def _average_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
             parts = [(float(x.mean()), *stats.score_interval(x)) for x in sets]
             covered += _holds(stats.mean_interval(parts), truth)
             errors = [stats.standard_error(x) for x in sets]
-            mean, error = stats.mean_over_benchmarks([(p[0], e) for p, e in zip(parts, errors, strict=True)])
+            mean, error = float(np.mean([p[0] for p in parts])), float(np.hypot.reduce(errors)) / len(errors)
             degrees = stats.satterthwaite([(e, len(x) - 1) for e, x in zip(errors, sets, strict=True)])
             by_errors += _holds(stats.t_interval(mean, error, degrees + 1), truth)
         yield {"benchmarks": " + ".join(laws), "coverage": covered / runs, "of standard errors": by_errors / runs}

@@ -43,23 +43,6 @@ def token_weights(
     return torch.where(inside, weight, 1.0)
 
 
-def reweight(
-    advantages: torch.Tensor,
-    logp: torch.Tensor,
-    mask: torch.Tensor,
-    method: str = "none",
-    alpha: float = 0.0,
-    *,
-    z: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Return the reweighted advantage of every token: (n,) or (n, tokens) -> (n, tokens), 0 where the mask is 0.
-
-    `logp`, `mask`, `method`, `alpha` and `z` are those of `token_weights`, and so are the errors.
-    """
-    every = advantages[:, None] if advantages.dim() == 1 else advantages
-    return torch.where(mask.bool(), every * token_weights(method, alpha, logp, mask, z), 0.0)
-
-
 def log_perplexity(logp: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return log PPL = -mean log pi of each response's tokens: two (n, tokens) -> (n,). 0 for an empty one."""
     inside = mask.bool()
@@ -74,20 +57,6 @@ def standardise(x: torch.Tensor, samples: int | None = None, eps: float = 1e-6) 
     grouped = x.view(1, -1) if samples is None else x.view(-1, samples)
     centred = grouped - grouped.mean(1, keepdim=True)
     return (centred / (centred.square().mean(1, keepdim=True).sqrt() + eps)).view(-1)
-
-
-def group_advantages(rewards: torch.Tensor, samples: int, eps: float = 1e-4) -> torch.Tensor:
-    """Return (r - mean) / (std + eps) within each group of `samples` rows, unbiased std: (n,) -> (n,).
-
-    A NaN is an ungraded response: its advantage is 0 and the others are normalised without it.
-    """
-    grouped = rewards.view(-1, samples)
-    known = ~grouped.isnan()
-    count = known.sum(1, keepdim=True)
-    mean = torch.where(known, grouped, 0.0).sum(1, keepdim=True) / count.clamp(min=1)
-    centred = torch.where(known, grouped - mean, 0.0)
-    std = (centred.square().sum(1, keepdim=True) / (count - 1).clamp(min=1)).sqrt()
-    return (centred / (std + eps)).view(-1)
 
 
 def mixed_groups(accuracy: torch.Tensor, samples: int) -> torch.Tensor:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -31,20 +31,6 @@ from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec, in_percent
 from harness.stats import Estimate, p_value
 from harness.train.summary import run_scores
-
-
-class FinishedSeed(Protocol):
-    """A finished seed of a training, and what it took.
-
-    Its scores are by benchmark (`avg`, `pass`, `tokens`), and by task and metric of lm-eval's (`metric`, no `pass`).
-    """
-
-    @property
-    def seed(self) -> int: ...
-    @property
-    def scores(self) -> Mapping[str, Mapping[str, Any]]: ...
-    @property
-    def facts(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, eq=False)

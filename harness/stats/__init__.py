@@ -24,7 +24,7 @@ from harness.stats.paired import PairedDifference, mean_difference, paired_diffe
 from harness.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem, samples_of
 from harness.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
 from harness.stats.shares import share_ratio, token_mean, token_share
-from harness.stats.tables import holm, mean_interval, mean_over_benchmarks
+from harness.stats.tables import holm, mean_interval
 
 __all__ = [
     "SPLITS",
@@ -54,7 +54,6 @@ __all__ = [
     "maj_at_k_per_problem",
     "mean_difference",
     "mean_interval",
-    "mean_over_benchmarks",
     "numbered",
     "p_value",
     "paired_difference",

@@ -30,20 +30,6 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     return adjusted
 
 
-def mean_over_benchmarks(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the unweighted mean of (score, standard error) pairs, one a benchmark, and its standard error.
-
-    Benchmarks are independent sets of problems: sqrt(sum_b se_b^2) / B.
-
-    >>> mean_over_benchmarks([(0.5, 0.03), (0.7, 0.04)])
-    (0.6, 0.025)
-    """
-    if not scores:
-        raise UserError("scores is empty; accepted: one (score, standard error) pair a benchmark")
-    values, errors = np.asarray(scores, dtype=float).T
-    return float(values.mean()), float(np.sqrt((errors**2).sum()) / len(values))
-
-
 def mean_interval(scores: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
     """Return the interval of the unweighted mean of scores, each with its own interval: (score, low, high), one a
     benchmark.

@@ -10,11 +10,9 @@ import torch
 from harness.policy.advantages import (
     METHODS,
     gradient_coefficient,
-    group_advantages,
     log_perplexity,
     mixed_groups,
     overlong_penalty,
-    reweight,
     standardise,
     sums_by_probability,
     token_weights,
@@ -32,6 +30,11 @@ def logs(*rows):
 LOGP = logs([0.5, 0.1, 1.0], [0.9, 0.25, 0.3])
 MASK = torch.tensor([[1, 1, 1], [1, 1, 0]])
 ADVANTAGES = torch.tensor([2.0, -1.0])
+
+
+def reweight(advantages, logp, mask, method, alpha):
+    """Every token's advantage as both backends weigh it; 0 where the mask is 0."""
+    return torch.where(mask.bool(), advantages[:, None] * token_weights(method, alpha, logp, mask), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -68,12 +71,6 @@ def test_alpha_0_is_dapo_to_the_bit(method):
 def test_dominate_is_low_prob_with_alpha_reversed():
     for alpha in (0.1, 0.7):
         assert torch.equal(token_weights("dominate", alpha, LOGP, MASK), token_weights("low_prob", -alpha, LOGP, MASK))
-
-
-def test_advantages_of_tokens_are_taken_as_they_are():
-    each = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
-    found = reweight(each, LOGP, MASK, "low_prob", 0.2)
-    assert torch.allclose(found, torch.tensor([[1.1, 2.36, 3.0], [4.08, 5.75, 0.0]]))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -116,25 +113,6 @@ def test_equal_perplexities_are_not_blown_up():
 def test_z_of_the_whole_batch_can_be_handed_to_a_part_of_it():
     z = torch.tensor([0.5, -2.0])
     assert token_weights("ppl", 0.1, LOGP[1:], MASK[1:], z[1:])[0].tolist() == pytest.approx([1.2, 1.2, 1.0])
-
-
-@pytest.mark.parametrize(
-    ("rewards", "expected"),
-    [
-        # mean 0.25, unbiased std 0.5
-        ([1, 0, 0, 0], [1.5, -0.5, -0.5, -0.5]),
-        ([1, 1, 1, 1], [0, 0, 0, 0]),
-        # the ungraded one is left out: mean 1/3, std sqrt(1/3)
-        ([1, 0, 0, NAN], [2 / 3 * 3**0.5, -(3**0.5) / 3, -(3**0.5) / 3, 0]),
-        ([NAN, NAN, NAN, NAN], [0, 0, 0, 0]),
-        ([NAN, 1, NAN, NAN], [0, 0, 0, 0]),
-    ],
-)
-def test_group_advantages_by_hand(rewards, expected):
-    both = torch.tensor([*rewards, 0, 1, 0, 1], dtype=torch.float32)
-    found = group_advantages(both, 4)
-    assert found[:4].tolist() == pytest.approx(expected, abs=1e-3)
-    assert found[4:].tolist() == pytest.approx([-(0.75**0.5), 0.75**0.5] * 2, abs=1e-3)
 
 
 @pytest.mark.parametrize(

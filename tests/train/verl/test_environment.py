@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import harness
 from harness.grading import code_digest, grade
-from harness.policy.advantages import reweight
+from harness.policy.advantages import token_weights
 from harness.spec import read_yaml
 from harness.sweep import sweeps_dir
 from harness.sweep.points import listed_points
@@ -260,7 +260,7 @@ def test_loss_and_gradient_are_ours(answers, name):
     spec = spec_of(**METHODS[name]).dapo
     new.requires_grad_()
     source = old if spec.pi_source == "old" else new
-    weighed = reweight(advantages, source, mask, spec.method, spec.alpha)
+    weighed = advantages * token_weights(spec.method, spec.alpha, source, mask)
     ratio = (new - old).exp()
     clipped = ratio.clamp(1 - spec.clip_low, 1 + spec.clip_high)
     loss = -(torch.minimum(ratio.clamp(max=spec.delta) * weighed, clipped * weighed) * mask).sum() / mask.sum()
