@@ -28,7 +28,7 @@ LONGEST = (
     "serve/test_inspect.py",
     "serve/test_requests.py", "bench/test_serve.py", "decode/test_expo.py",
     "sweep/test_run.py", "decode/test_ray_nodes.py", "evals/test_command.py",
-    "evals/test_front_door.py", "decode/test_context.py", "records/test_kills.py", "sweep/test_kills.py",
+    "evals/test_front_door.py", "decode/test_context.py", "sweep/test_kills.py",
 )  # fmt: skip
 
 # Files whose tests ask one server (tests/serve/conftest.py): on one process, so that it is started once.

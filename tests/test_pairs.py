@@ -76,13 +76,6 @@ def test_a_pickle_of_more_than_tensors_does_not_run(write):
     assert (found.verdict, found.why) == ("refused", f"rl={pair.rl!r} (pytorch_model.bin): {PICKLE}")
 
 
-@pytest.mark.parametrize("key", ["use_mrope", "unsloth_fixed", "_attn_implementation_autoset"])
-def test_keys_that_tools_leave_behind_are_warnings(write, key):
-    found = examine(write(rl=SMALL | {key: True}))
-    assert found.verdict == "runs"
-    assert any(f"{key} (None and True): each is built as its own configuration says" in each for each in found.warned)
-
-
 def test_what_will_be_warned_of(write):
     pair = write(rl=SMALL | {"max_position_embeddings": 2048})
     Path(pair.base, "chat_template.jinja").unlink()
@@ -134,12 +127,6 @@ def test_a_third_model(write, tmp_path):
 def test_two_types_of_model_are_refused(write):
     types = ({"model_type": each.lower(), "architectures": [f"{each}ForCausalLM"]} for each in ("Qwen3", "Olmo3"))
     assert "different model types (qwen3 and olmo3)" in examine(write(*(SMALL | each for each in types))).why
-
-
-def test_moved_token_ids_are_refused(write):
-    pair = write()
-    edit(pair.rl, "tokenizer.json", swap_ids)
-    assert "order their vocabulary differently: 2 tokens" in examine(pair).why
 
 
 def test_a_context_that_no_model_can_be_read_at_is_refused(write):

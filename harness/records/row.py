@@ -4,7 +4,7 @@
     row.n_tokens, row.text, row.delta_logp
 
 Tokens, flags and text are exact. `delta_logp` is float32 arithmetic whose last bits depend on who else was in the batch
-(by up to 1e-3, tests/records/test_kills.py), so it is kept as float16: off by at most `DELTA_ERROR` of its value, by
+(by up to 1e-3), so it is kept as float16: off by at most `DELTA_ERROR` of its value, by
 0.00003 at the threshold -0.1. Beside a trace, which has 36 bytes a token and more, it is kept as float32.
 """
 

@@ -4,7 +4,6 @@ import json
 import statistics
 
 import pytest
-from typer.testing import CliRunner
 
 from harness.bench.decode import ENGINES, bench_decode
 
@@ -49,11 +48,3 @@ def test_engines_that_are_not_known_or_lack_the_pair_are_refused():
         bench_decode(kinds=("single", "pear"))
     with pytest.raises(UserError, match="engines=single is refused: all are compared with pair"):
         bench_decode(kinds=("single",))
-
-
-def test_the_command_teaches():
-    from harness.cli import app
-
-    text = CliRunner().invoke(app, ["bench", "decode", "--help"]).output
-    for option in ("--json", "--sequences", "--rounds", "--threads"):
-        assert option in text

@@ -15,13 +15,11 @@ import torch
 
 from harness.bench import checklist, checks, random_weights
 from harness.bench.steps import STEPS
-from harness.decode.compat import check_pair
 from harness.decode.plan import rule_of
-from harness.errors import UserError
 from harness.policy.gates import gates
 from harness.policy.rule import Rule
 from harness.policy.truncations import truncations
-from harness.spec import EngineSpec, Pair
+from harness.spec import Pair
 
 ROOT = Path(__file__).parents[2]
 PAIR = Pair(base="x", rl="x")  # of checks that look at none
@@ -132,13 +130,6 @@ def test_a_step_that_overruns_is_killed_with_all_it_started(tmp_path):
         psutil.Process(int((tmp_path / "pid").read_text())).wait(60)
 
 
-def test_a_step_ends_when_the_checklist_is_gone():
-    command = [sys.executable, "-m", "harness.bench.checks", "decision", PAIR.model_dump_json(), '{"rows": [8]}']
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, start_new_session=True)
-    process.stdin.close()
-    assert process.wait(timeout=120) == -9
-
-
 def test_the_file_says_after_each_step_how_far_the_run_is(tmp_path, monkeypatch):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     out, seen = tmp_path / "found.json", []
@@ -166,13 +157,6 @@ def test_what_is_measured_twice_is_compared():
     }
 
 
-def test_shapes_are_those_of_the_models_with_a_whole_vocabulary(tmp_path):
-    pair = random_weights.write_shape(tmp_path, "tiny")
-    found = check_pair(pair, EngineSpec(vllm_args={"load_format": random_weights.LOAD_FORMAT}))
-    assert found.vocab_size == random_weights.VOCAB
-    assert found.configs["rl"].num_hidden_layers == random_weights.SHAPES["tiny"][1]
-
-
 def test_random_weights_have_the_nuclei_of_a_language_model():
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -195,33 +179,6 @@ def test_random_weights_have_the_nuclei_of_a_language_model():
     assert 2 <= int(nucleus.median()) <= 20
     assert int(nucleus.max()) < 1000
     assert 0.01 < float(below.mean()) < 0.15
-
-
-def test_steps_are_chosen_by_name_or_by_the_machine():
-    assert checklist.chosen_steps("law,logits-single") == ["law", "logits-single"]
-    small, every = checklist.chosen_steps(), checklist.chosen_steps("all")
-    assert small[0] == every[0] == "decision"
-    assert any(name.startswith("speed-tiny") for name in small) != any(name.startswith("speed-7b") for name in small)
-    assert {"gates-v1", "logits-lora"} <= {*every} - {*small}
-    with pytest.raises(UserError, match=r"step='logit' is not known; accepted: decision.*did you mean 'logits-"):
-        checklist.chosen_steps("logit")
-
-
-def test_a_first_hour_is_no_longer_and_the_page_lists_every_step(monkeypatch):
-    page = (ROOT / "docs" / "gpu.md").read_text()
-    for name, step in STEPS.items():
-        assert step.minutes <= 8
-        assert f"`{name}`" in page, name
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert sum(STEPS[name].minutes for name in checklist.chosen_steps()) <= 45
-
-
-def test_what_fails_most_others_comes_first_and_measured_engines_are_tested():
-    wanted = ["decision", "logits-single", "gates", "logits-bfloat16", "waits", "speed-7b-single", "preempt", "three"]
-    first = [name for name, step in STEPS.items() if step.first]
-    assert [name for name in first if name in wanted] == wanted
-    assert {"memory", "long-1.5b-pair", "serve", "law", "self-test"} <= {*first[first.index("three") :]}
-    assert all(step.settings["self_test"] for step in STEPS.values() if step.check == "speed")
 
 
 def test_vllm_knows_what_steps_set(monkeypatch):

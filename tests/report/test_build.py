@@ -9,11 +9,11 @@ from harness.evals.settings import settings_of
 from harness.report import figures
 from harness.report.build import build
 from harness.report.claims import CLAIMS, claims
-from harness.report.groups import grouped, pair_title
+from harness.report.groups import grouped
 from harness.report.paper import model_called, pair_called
 from harness.report.tables import source
 from harness.spec import Decoding
-from harness.stats import p_value, pooled
+from harness.stats import pooled
 from tests.report.made import DAPO, GRID, grid, report, result
 
 
@@ -187,37 +187,6 @@ def test_every_extrapolation_is_set_against_its_own_gate_and_drawn_beside_rl():
     assert "points, minus RL" in drawn.svg
 
 
-def test_ways_on_rl_have_their_figure():
-    """Its control and its extrapolation, each at two thresholds; beside ways on base it is a figure of its own."""
-    ways = [Decoding(mode="base"), Decoding(mode="rl")]
-    for tau in (-0.5, -0.2):
-        ways += [Decoding(mode="replace", tau=tau, primary="rl")]
-        ways += [Decoding(mode="extrapolate", tau=tau, gamma=0.1, primary="rl")]
-    drawn = sections(build([result(way) for way in ways]))["ratio-on-rl-aime24"]
-    assert set(drawn.frame["line"]) == {"base", "rl", "Δ log p on RL", "Δ log p, γ = 0.1 on RL"}
-    names = [name for name in sections(report()) if name.startswith("ratio")]
-    assert names == ["ratio-aime24", "ratio-on-rl-aime24", "ratio-amc", "ratio-on-rl-amc"]
-
-
-def test_more_gates_than_a_figure_can_hold_are_in_two_the_papers_first():
-    ways = ["delta_logp", "kl", "kl_rl_base", "kl_base_rl", "entropy_base", "entropy_rl", "random", "coupling"]
-    controls = ["abs_delta_logp", "nll_rl", "js", "always"]
-
-    def of(criterion):
-        free = criterion in ("coupling", "always")
-        return result(Decoding(mode="replace", criterion=criterion, tau=None if free else 0.1), 0.5)
-
-    plain = [result(Decoding(mode=mode)) for mode in ("base", "rl")]
-    few, many = (
-        {n: set(s.frame["line"]) for n, s in sections(build([*plain, *map(of, names)])).items() if "line" in s.frame}
-        for names in (ways, ways + controls)
-    )
-    assert list(few) == ["changed-aime24", "ratio-aime24"]
-    assert many["changed-aime24"] == many["ratio-aime24"] == few["ratio-aime24"] | {"|Δ log p|"}
-    others = {"|Δ log p|", "−log p of RL", "Jensen–Shannon"}
-    assert many["ratio-controls-aime24"] == {"base", "rl", "Δ log p", "coupling"} | others  # none replaces every token
-
-
 def test_other_weights_at_the_same_place_have_a_section_of_their_own():
     """One grid had cells of a model and of what was trained anew at its place."""
     old, new = ({"base": "weights:b", "rl": f"weights:{name}"} for name in ("0e27", "d08e"))
@@ -246,17 +215,6 @@ def test_the_number_of_examples_tells_sections_apart():
     assert [setting.label for setting in settings_of(told)] == ["base", "rl"]
 
 
-def test_grid_and_on_rl_have_their_controls():
-    found = sections(report())
-    assert column(found["grid-aime24"], 0) == [
-        "replaced", "changed", "Replace with π_RL (γ = 0)", "Extrapolate, γ = 0.05", "Extrapolate, γ = 0.1",
-    ]  # fmt: skip
-    assert all(len(cell.small) == 2 for cell in found["grid-aime24"].cells[3][1:])
-    assert column(found["on-rl-aime24"], 0) == [
-        "replaced", "changed", "The gate alone (γ = 0)", "Extrapolate, γ = 0.1", "γ = 0.1 minus the gate alone",
-    ]  # fmt: skip
-
-
 def test_every_number_leads_to_its_source_and_what_all_share_is_said_once():
     made = report()
     anchors = {f"#{one.anchor}" for one in made.sources}
@@ -266,13 +224,6 @@ def test_every_number_leads_to_its_source_and_what_all_share_is_said_once():
     assert ("command", "rlvr-dir eval --tasks aime24") in made.sources[0].facts
     assert "graded" in dict(made.shared)
     assert "decoding" not in dict(made.shared)
-
-
-def test_many_settings_are_represented_by_the_best_and_that_is_said():
-    table = sections(report())["main-scores"]
-    assert column(table, 1)[:2] == ["Base", "RL"]
-    assert all(name.endswith("†") for name in column(table, 1)[2:])
-    assert any("picked on these data" in note for note in table.notes)
 
 
 def test_fewer_samples_of_the_same_decoding_are_not_counted_twice_and_no_table_mixes_them_up():
@@ -289,20 +240,6 @@ def test_fewer_samples_of_the_same_decoding_are_not_counted_twice_and_no_table_m
         "Base": "@2",
         "RL": "@4",
     }
-
-
-def test_trained_models_stand_side_by_side():
-    """Two RL models of one base, under the names the reader gave them: the paper's main table, and its claim."""
-    entries = []
-    for name, share in (("DAPO", 0.4), ("Ours", 0.6)):
-        pair = {"base": "Qwen/Qwen2.5-Math-7B", "rl": f"mine/{name}"}
-        entries += [result(Decoding(mode="base"), 0.2, pair=pair), result(Decoding(), share, pair=pair, name=name)]
-    found = sections(build(entries))
-    assert column(found["trained"], 1) == ["Base", "DAPO", "Ours"]
-    assert found["trained"].cells[0][0].text == "Qwen2.5-Math-7B"
-    assert [len(row[2].small) for row in found["trained"].cells] == [1, 1, 2]
-    assert found["trained"].cells[2][2].mark == "best"
-    assert found["findings"].cells[-1][1].text.startswith("Ours changes accuracy by +")
 
 
 # Beside the paper
@@ -371,10 +308,3 @@ def test_a_change_on_another_model_is_not_taken_for_the_papers_pair():
         assert "beside-the-paper" not in sections(build(results))
         titles = {c.title for c in build([*results, result(Decoding())]).chapters if c.title.startswith("Scores")}
         assert f"Scores of the DAPO-Qwen-32B (on {target.rpartition('/')[2]})" in titles
-
-
-def test_names():
-    assert pair_title(DAPO["rl"]) == "DAPO (DAPO-Qwen-32B)"
-    assert pair_title("some/where/tiny/weights/rl") == "tiny pair"
-    assert pair_title("work/my-pair/rl") == "my-pair"
-    assert (p_value(0.0), p_value(0.5), p_value(float("nan"))) == ("< 0.001", "0.500", "")

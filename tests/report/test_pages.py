@@ -84,15 +84,6 @@ def test_hostile_tokens_stay_tokens(tmp_path):
     assert len(page.read_text()) < 1_000_000
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-def test_token_statistics_fit_the_page(browse, tmp_path, width):
-    found, complaints = browse(write(build([], more=[token_chapter(tokens(HOSTILE))]), tmp_path), width)
-    assert complaints == []
-    assert found["page"] <= width
-    assert found["outside"] == []
-    assert found["unnamed"] == 0
-
-
 def test_the_page_is_alone(page):
     text = page.read_text()
     assert not re.search(r"""(src|href)=["'](https?:)?//""", text)

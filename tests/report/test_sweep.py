@@ -35,18 +35,6 @@ def made(results, **changes):
     )
 
 
-def test_a_summary_is_the_report_of_its_results():
-    summary = made([result for result in grid() if result.decoding.primary != "rl" or result.decoding.mode == "rl"])
-    drawn = {figure.name: figure for figure in summary.figures()}
-    assert {"changed-aime24", "ratio-aime24", "heat-aime24", "problems-aime24", "differences-drawn"} == drawn.keys()
-    by = {(r.decoding.tau, r.decoding.gamma): 100 * r.avg for r in grid()[2 : 2 + len(TAUS) * 3]}
-    assert {(row["tau"], row["gamma"]): row["avg"] for row in drawn["heat-aime24"].frame.to_dict("records")} == by
-    text = summary.text()
-    assert text.index("**Threshold and strength on AIME24 (6 of 30 problems)") > text.index("## Scores")
-    assert "| Extrapolate, γ = 0.1 " in text
-    assert "points on aime24 (6 of 30 problems) against" in summary.verdicts[0]
-
-
 def test_the_verdict_names_the_controls_and_over_how_many_comparisons_it_was_corrected():
     summary = made(grid()[:-2])
     [said] = summary.verdicts

@@ -4,9 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.errors import UserError
 from harness.evals.places import read_results
 from harness.evals.trainings import trainings_at
@@ -77,17 +75,6 @@ def test_seeds_of_a_method_are_one_row_with_their_mean_and_are_paired_by_seed(tm
     assert len(tables(made)["results"].cells) == 12  # nothing is lost: each seed's RL and base
 
 
-def test_the_interval_of_several_seeds_is_wider_than_that_of_one_where_seeds_differ(tmp_path):
-    alike = written(tmp_path / "alike", "DAPO", {0: 0.4, 1: 0.4, 2: 0.4})
-    apart = written(tmp_path / "apart", "DAPO", {0: 0.1, 1: 0.4, 2: 0.7})
-
-    def width(folder):
-        low, high = tables(build(read_results([folder])))["trained"].cells[1][2].small[0][1:-1].split(", ")
-        return float(high) - float(low)
-
-    assert width(apart) > 1.5 * width(alike)
-
-
 def test_an_average_over_benchmarks_has_an_interval_and_a_difference(tmp_path):
     found = []
     for method, share in (("DAPO", 0.3), ("Ours", 0.5)):
@@ -146,31 +133,3 @@ def test_a_sweep_of_trainings_is_read_from_where_its_trainings_lie(tmp_path, cap
     assert [row[1].text for row in table.cells] == ["Base", "DAPO-0 (2 seeds)", "ppl", "DAPO-long"]
     with pytest.raises(UserError, match=r"gives one name to several trainings \(DAPO, ppl\)"):
         read_results([f"Mine={sweep}"])
-
-
-def test_a_report_can_be_of_some_benchmarks_alone(tmp_path):
-    training = written(tmp_path / "a", "DAPO", {0: 0.3})
-    written(tmp_path / "b", "DAPO", {0: 0.3}, task="amc")
-    for each in (tmp_path / "b" / "seed-0" / "results").glob("*.json"):
-        each.rename(training / "seed-0" / "results" / each.name)
-    asked = ["report", str(training), "--tokens", "0", "--out", str(tmp_path / "out"), "--tasks"]
-    assert CliRunner().invoke(app, [*asked, "amc"]).exit_code == 0
-    head = (tmp_path / "out" / "tables" / "trained.csv").read_text().splitlines()[0]
-    assert "AMC" in head
-    assert "AIME24" not in head
-    refused = CliRunner().invoke(app, [*asked, "amc,minerva"])
-    assert "tasks='minerva' is not known; accepted: amc, aime24" in str(refused.exception).replace(
-        "aime24, amc", "amc, aime24"
-    )
-
-
-def test_a_base_that_its_context_ended_earlier_is_told_of():
-    def within(context, one):
-        told = one.provenance | {"engine": one.provenance["engine"] | {"max_model_len": context}}
-        cut = context < 10_000
-        return one.replace(truncated=one.truncated | cut, provenance=told)
-
-    found = [of_seed("a", seed, 0.3, name=f"Ours seed {seed}") for seed in (0, 1)]
-    made = build([within(length, one) for row in found for length, one in zip((32768, 4096), row, strict=True)])
-    said = [text for chapter in made.chapters for text in chapter.paragraphs if text.startswith("Not the same room")]
-    assert any("base (a/seed-0) 120 of 120, context 4,096" in text for text in said)

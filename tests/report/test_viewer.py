@@ -310,57 +310,6 @@ def test_stepping_goes_from_replaced_to_replaced(show):
     assert box == [True, True]
 
 
-def test_the_metric_colours_and_the_search_finds(show):
-    rows = answers(400)
-    page = show({"p": rows})
-
-    def looks():
-        return page.evaluate("[...document.querySelectorAll('.tv-answer:first-child .t')].map(t => t.className).join()")
-
-    seen = {looks()}
-    for name in page.evaluate("[...document.querySelector('[data-set=metric]').options].map(o => o.value)"):
-        page.evaluate(
-            f"(c => {{ c.value = '{name}'; c.dispatchEvent(new Event('change')); }})"
-            "(document.querySelector('[data-set=metric]'))"
-        )
-        seen.add(looks())
-    assert len(seen) == 10
-    ids = rows[0].rollout.token_ids
-    page.evaluate("document.querySelector('[data-set=find]').value = 'answer is'")
-    page.evaluate("document.querySelector('[data-set=find]').focus()")
-    page.keyboard.press("Enter")
-    first = next(i for i in range(399) if ids[i] == 4 and ids[i + 1] == 5)
-    assert says(page).startswith(f"Token {first + 1} of 400, base: ")
-    page.evaluate("document.querySelector('[data-set=find]').value = 'zzz'")
-    page.keyboard.press("Enter")
-    assert says(page) == "“zzz” is not in base."
-
-
-@pytest.mark.parametrize("width", [1280, 400])
-def test_answers_are_side_by_side_and_nothing_overflows(show, width):
-    page = show({"p": answers(700), "q": [replace(answers(9)[0], rollout=words_only(LINE))]}, width=width)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    lefts = page.evaluate(
-        "[...document.querySelectorAll('.tv-answer')].map(a => Math.round(a.getBoundingClientRect().left))"
-    )
-    assert len(set(lefts)) == (4 if width == 1280 else 1)
-    labels = page.evaluate("[...document.querySelectorAll('h3')].map(h => h.textContent)")
-    assert labels == [decoding.label() for decoding in DECODINGS]
-    wide = (
-        "[...document.querySelectorAll('.tv-line')].filter(l => l.lastChild && "
-        "l.lastChild.getBoundingClientRect().right > l.getBoundingClientRect().right + 1).length"
-    )
-    assert page.evaluate(wide) == 0
-    assert not re.search(r"\b(NaN|undefined|null|nan)\b", page.evaluate("document.body.innerText"))
-    page.evaluate(
-        "(s => { s.value = 1; s.dispatchEvent(new Event('change')); })(document.querySelector('[data-set=problem]'))"
-    )
-    settle(page)
-    assert page.evaluate(wide) == 0
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert "Only the text of these responses is recorded" in page.evaluate("document.body.innerText")
-
-
 def test_a_long_response_is_whole_but_not_all_in_the_page_at_once(show):
     rows = answers(20_000)
     page = show({"p": rows})

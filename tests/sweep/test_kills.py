@@ -60,25 +60,6 @@ def check(trials, out, spec, responses):
     assert sum(map(len, found.values())) == responses
 
 
-def test_a_parent_killed_again_and_again_leaves_every_point_complete_once(host, look, tmp_path):
-    rng, kills = random.Random(7), 0
-    out = tmp_path / "out"
-    while True:
-        pid = host.start(out, **LARGER)
-        if kills < 6:
-            wait_for_a_moment(pid, out, rng, seconds=3)
-            kill(pid)
-        status = host.answer()
-        if status == "0":
-            break
-        assert status == "-9"
-        kills += 1
-    trials, folder = look(out, **LARGER)
-    check(trials, out, trials.spec, RESPONSES)
-    assert kills >= 3
-    assert "4 complete" in (folder.path / "summary.md").read_text()
-
-
 @pytest.mark.parametrize("storage", ["journal", "postgresql"])
 def test_workers_and_parents_killed_leave_every_point_complete_once(host, look, tmp_path, request, storage):
     rng = random.Random(3)
