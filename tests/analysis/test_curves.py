@@ -72,16 +72,6 @@ def test_rollouts_drawn_at_different_top_p_are_not_compared(tmp_path):
     assert "both: 0.7 and 1" in mixed.paragraphs[0]
 
 
-def test_validations_drawn_in_another_way_have_an_axis_of_their_own(tmp_path):
-    logs = {
-        name: training(tmp_path / name, [log((2, HALF))], sampling=(1.0, p, 64)) for name, p in (("a", 0.7), ("b", 1.0))
-    }
-    made = curves(logs)
-    axes = {(row["benchmark"], row["method"]) for row in made.tables["means"]}
-    assert axes == {("t (T = 1, top-p 0.7, 64 tokens)", "a"), ("t (T = 1, top-p 1, 64 tokens)", "b")}
-    assert set(training_chapter(made).sections[0].frame["benchmark"]) == {f"{name}, Avg@4" for name, _ in axes}
-
-
 def test_runs_that_share_no_step_or_no_problem_have_no_mean_or_no_interval(tmp_path):
     one, other = (training(tmp_path / name, [log((step, HALF))]) for name, step in (("a", 2), ("b", 3)))
     (tmp_path / "b" / "base.json").unlink()

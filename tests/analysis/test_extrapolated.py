@@ -105,16 +105,6 @@ def test_intervals_are_over_problems_not_over_positions(logits):
     assert alone["explained"]["low"] is None
 
 
-def test_a_change_of_another_direction_is_worse_than_staying(logits):
-    random = np.random.default_rng(3)
-    early, late = logits[0][:2]
-    real = late + random.normal(0, 0.5, late.shape)
-    told = estimates(compare(early, late, real, 1.0), PROBLEMS)["sets"]["all"]
-    assert told["explained"]["high"] < 0
-    assert told["worse"]["value"] > 0.9
-    assert told["best_gamma"]["low"] < 0 < told["best_gamma"]["high"]
-
-
 def test_of_many_checkpoints_neighbours_are_compared():
     assert len(triples(range(6))) == 20
     assert (0, 8, 9) in triples(range(10))

@@ -1,15 +1,11 @@
 """A training by step on the tiny pair: every number against a loop, the command, and what a second start finds done."""
 
-import json
-
-import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from harness.analysis import trajectory
 from harness.analysis.result import Analysis
-from harness.analysis.weights import weight_statistics
 from harness.cli import app
 from harness.decode import open_engine
 from harness.errors import UserError
@@ -90,18 +86,6 @@ def test_every_sum_is_that_of_a_loop_over_tokens(followed):
         engine.close()
 
 
-def test_weights_are_those_of_analyse_weights_since_base_and_since_the_one_before(followed):
-    found = {(row["checkpoint"], row["since"]): row for row in followed[1].tables["weights"]}
-    two, eight = (checkpoints(find_pair(name)) for name in NAMES)
-    assert list(found) == [("tiny@2", "base"), ("tiny@8", "base"), ("tiny@8", "before")]
-    since = {"base": eight, "before": eight.replace(base=two.rl)}
-    for name, pair in since.items():
-        tensors = weight_statistics(pair, spectra=False, progress=False).tables["tensors"]
-        told = found["tiny@8", name]
-        assert told["moved"] == sum(each["moved"] for each in tensors)
-        assert told["difference"] == pytest.approx(sum(each["difference"] ** 2 for each in tensors) ** 0.5)
-
-
 def test_extrapolated_logits_are_compared_at_the_tokens_of_the_text(followed):
     """At all of them: there are fewer than 2,000."""
     path, found = followed
@@ -125,24 +109,6 @@ def test_extrapolated_logits_are_compared_at_the_tokens_of_the_text(followed):
         engine.close()
     [one] = [row for row in rows if (row["over"], row["what"]) == ("all", "explained")]
     assert one["value"] == pytest.approx(1 - miss / stay, abs=1e-4)
-
-
-def test_fewer_positions_are_drawn_once_and_lost_logits_are_made_again(followed, tmp_path):
-    options = ["--records", str(followed[0] / "records"), "--out", str(tmp_path)]
-    asked = ["analyse", "trajectory", *NAMES, "--tasks", "tiny_easy", *DRAWN, "--texts", "2", *options]
-    run(*asked, "--positions", "50")
-    first = (tmp_path / "trajectory.json").read_bytes()
-    assert json.loads(first)["tables"]["extrapolated"][0]["positions"] == 50
-    tables = {path: np.load(path) for path in (tmp_path / "trajectory").glob("logits-*.npy")}
-    assert {table.shape[0] for table in tables.values()} == {50}
-    assert len(tables) == 3, "base, and two checkpoints"
-    for path in (tmp_path / "trajectory").glob("*.*"):
-        if not path.name.startswith("scores"):
-            path.unlink()
-    run(*asked, "--positions", "50")
-    assert (tmp_path / "trajectory.json").read_bytes() == first
-    for path, table in tables.items():
-        np.testing.assert_array_equal(np.load(path), table)
 
 
 def test_an_interrupted_command_goes_on_with_the_checkpoint_it_was_at(followed, tmp_path, monkeypatch):

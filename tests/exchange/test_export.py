@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.errors import UserError
 from harness.exchange.export import FORMATS, dataset_of, export
-from harness.exchange.material import Target, slug, system_of
+from harness.exchange.material import Target, system_of
 from harness.spec import Decoding
 from tests.exchange.made import HUB, MODES, TASK, results
 from tests.report.made import result, theirs
@@ -119,13 +119,6 @@ def test_a_checkpoint_on_a_disk_has_no_path_outside(tmp_path):
             assert str(tmp_path) not in file.read_text(), form
 
 
-def test_names_become_parts_of_paths():
-    assert slug("extrapolate τ-0.3 γ0.05 delta_logp above @0:16 p≥0.1 on rl") == (
-        "extrapolate-tau-0.3-gamma0.05-delta_logp-above--0-16-p-at-least-0.1-on-rl"
-    )
-    assert slug("../..") == "x"
-
-
 def test_the_hubs_results_are_of_one_model_and_whole(found, tmp_path):
     whole = result(MODES[1], task="aime24", problems=30, pair=HUB, ids=tuple(map(str, range(30))))
     gated = result(MODES[2], task="aime24", problems=30, pair=HUB, ids=tuple(map(str, range(30))))
@@ -151,13 +144,6 @@ def test_scores_are_exported_where_the_record_is_gone(tmp_path):
         written = export([result(MODES[1], pair=HUB)], form, tmp_path / form, TARGET)
         assert len(written.files) == 1
         assert "its record is not at hand" in written.remarks[0]
-
-
-def test_long_names_make_files(tmp_path):
-    """An export stopped half-way with "File name too long"."""
-    long = result(MODES[1], pair={"base": "o/b", "rl": "o/" + "r" * 90}, task="t" * 200)
-    for form in FORMATS:
-        assert export([long], form, tmp_path / form, TARGET).files
 
 
 def test_the_command_says_what_a_format_cannot(found, tmp_path):

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 
 import pytest
 
@@ -111,28 +110,6 @@ def test_hostile_answers_are_bounded_and_counted(monkeypatch):
     assert [v.graded for v in verdicts[:4]] == [True, True, False, False]
     assert verdicts[-1].correct  # the replaced worker is as good as the first
     pool.close_workers()
-
-
-def test_works_from_a_thread_and_from_many():
-    found = {}
-
-    def work(i):
-        found[i] = grade(f"\\frac{{1}}{{{i + 2}}}", boxed(f"\\dfrac{{1}}{{{i + 2}}}")).kind
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert set(found.values()) == {"correct"}
-
-
-def test_a_killed_worker_is_replaced():
-    assert grade("x+1791", boxed("1791+x")).correct  # asked nowhere else: a verdict that is remembered needs no worker
-    victim = pool._idle[-1].process
-    os.killpg(victim.pid, signal.SIGKILL)
-    victim.wait()
-    assert grade("x+2", boxed("2+x")).correct
 
 
 def test_two_workers_that_died_while_idle_cost_nothing():

@@ -207,13 +207,6 @@ def test_a_lock_that_is_a_link_is_not_written_through(tmp_path):
     assert (tmp_path / "mine").read_text() == "mine"
 
 
-def test_an_empty_store_is_said_to_be_empty(tmp_path, monkeypatch):
-    """The list on stdout stays empty, for scripts."""
-    monkeypatch.chdir(tmp_path)
-    said = CliRunner().invoke(app, ["records", "list", "--store", "."])
-    assert (said.exit_code, said.stdout, said.stderr) == (0, "", "no records in '.'\n")
-
-
 @pytest.mark.parametrize("command", ["list", "verify", "grade", "results", "gc"])
 def test_a_store_that_is_not_there_is_no_good_store(command, tmp_path, monkeypatch):
     """A mistyped folder was verified without a word, and grade spoke of a record that nobody had named."""

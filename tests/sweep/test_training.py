@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from harness.errors import UserError
-from harness.evals.data import find_benchmark
 from harness.records import RecordStore
 from harness.spec import read_yaml
 from harness.sweep import sweeps_dir
@@ -18,9 +17,8 @@ from harness.sweep.points import key, listed_points
 from harness.sweep.run import run_sweep
 from harness.sweep.specs import load
 from harness.sweep.training import folder_of
-from harness.sweep.training_spec import Median, Pruner, TrainingSweep
+from harness.sweep.training_spec import Median, Pruner
 from harness.sweep.trials import Trials
-from harness.train.settings import DapoSettings
 from tests.sweep.made import TRAINING, sweep
 from tests.sweep.test_kills import PATIENCE, alive, children, kill
 
@@ -82,18 +80,6 @@ def test_a_point_is_what_rlvr_dir_train_would_train_and_the_reference_is_plain()
     plain = spec.plain_dapo
     assert (plain.dapo.method, plain.dapo.alpha, plain.dapo.clip_high, plain.dapo.steps) == ("none", 0, 0.3, 3)
     assert plain.seeds == (0, 1)
-
-
-def test_every_setting_but_the_seed_and_the_grader_can_be_a_parameter():
-    assert {name.removeprefix("train.") for name in TrainingSweep.tried()} == set(DapoSettings.model_fields) - {
-        "seed",
-        "grader",
-    }
-    spec = sweep(
-        **TRAIN, parameters={"train.dynamic_sampling": {"values": [True, False]}, "train.delta": {"values": ["1e1"]}}
-    )
-    found = [spec.training(point).dapo for point in listed_points(spec)]
-    assert [(each.dynamic_sampling, each.delta) for each in found] == [(True, 10.0), (False, 10.0)]
 
 
 def test_plain_values_are_read_back():
@@ -208,63 +194,6 @@ def test_a_sweep_whose_complete_points_read_other_files_is_not_gone_on_with(whol
         run_sweep(sweep(**TRAIN), Places.under(whole, track=False), say=print)
     file.write_text(json.dumps(before))
     assert run_sweep(sweep(**TRAIN), Places.under(whole, track=False), say=print).entries
-
-
-THEIRS = """
-task: theirs
-dataset_path: json
-dataset_kwargs: {data_files: {test: DATA}}
-test_split: test
-output_type: generate_until
-doc_to_text: "{{problem}}\\nPlease reason step by step, and put your final answer within \\\\boxed{}."
-doc_to_target: "{{answer}}"
-filter_list: [{name: box, filter: [{function: regex, regex_pattern: "boxed.(-?[0-9]+)"}, {function: take_first}]}]
-metric_list:
-- {metric: !function judge.distance, aggregation: mean, higher_is_better: false}
-- {metric: !function judge.furthest, aggregation: !function judge.most, higher_is_better: false}
-"""
-JUDGE = """
-def distance(references, predictions):
-    return float(abs(int(predictions[0]) - int(references[0]))) if predictions[0].lstrip("-").isdecimal() else 50.0
-def furthest(references, predictions):
-    return distance(references, predictions)
-most = max
-"""
-
-
-def test_a_task_of_lm_evals_is_what_a_sweep_of_trainings_goes_by(tmp_path):
-    """Two seeds of a step each: the smallest mean distance wins, in its own unit; found by its name in a folder."""
-    data = tmp_path / "sums.jsonl"
-    sums = find_benchmark("tiny_easy").problems[:4]
-    data.write_text("".join(json.dumps({name: row[name] for name in ("problem", "answer")}) + "\n" for row in sums))
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks/theirs.yaml").write_text(THEIRS.replace("DATA", str(data)))
-    (tmp_path / "tasks/judge.py").write_text(JUDGE)
-    parts = train(
-        dapo={"method": "low_prob", "steps": 1, "prompts": 2, "samples": 4, "minibatches": 1,
-              "max_response_tokens": 40, "dynamic_sampling": False},
-        validation={**TRAINING["train"]["validation"], "tasks": ["theirs"], "include_path": str(tmp_path / "tasks")},
-    )  # fmt: skip
-    changes = {**TRAIN, **parts, "parameters": {"train.alpha": {"values": [2.0]}}}
-    spec = sweep(**changes, metric={"name": "distance/box", "goal": "minimize"})
-    made = run_sweep(spec, Places.under(tmp_path, track=False), say=lambda text: None)
-    [dapo, best] = made.entries
-    assert best.metrics.keys() == {"distance/box", "truncated_share", "mean_tokens"}
-    assert best.metrics["distance/box"] == pytest.approx(best.scores("theirs distance/box").values.mean())
-    told = (SweepFolder.of(spec, tmp_path).path / "summary.md").read_text()
-    assert f"low_prob α2, distance/box {best.metrics['distance/box']:.4f}; " in told
-    assert "| theirs distance/box (lower is better) " in told
-    [row] = made.comparisons
-    by_seed = best.scores("theirs distance/box").values - dapo.scores("theirs distance/box").values
-    assert row.difference.mean == pytest.approx(by_seed.mean())
-    assert made.figures()[0].frame["difference"][0] == pytest.approx(by_seed.mean())  # not in percent
-    for metric, words in (
-        ("distance/box", "goal=maximize is refused: the task says that less of it is better"),
-        ("furthest/box", "metric='furthest/box' is not known; accepted: distance/box, truncated_share, mean_tokens"),
-        (None, "metric='avg_at_2' is not known"),
-    ):
-        with pytest.raises(UserError, match=words):
-            open_sweep(sweep(**changes, metric=metric), Places.under(tmp_path, track=False)).check()
 
 
 def logs(out):

@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from harness.errors import UserError
 from harness.tiny import TINY_TASKS, benchmark
-from harness.tiny.problems import Clause, WordProblem, benchmark_texts, tuning_problems
+from harness.tiny.problems import benchmark_texts, tuning_problems
 
 SIGNS = {"gets": 1, "finds": 1, "buys": 1, "loses": -1, "gives": -1, "sells": -1, "sees": 0, "counts": 0, "draws": 0}
 # A change here is a change of the benchmarks: old and new scores cannot be compared, and the pair must be retrained.
@@ -62,20 +61,3 @@ def test_no_tuning_problem_is_in_a_benchmark(task):
     for seed in range(3):
         problems = tuning_problems(task, 300, seed)
         assert len({problem.text for problem in problems} - benchmark_texts()) == 300
-
-
-def test_tuning_seeds_differ():
-    assert (
-        tuning_problems("tiny_easy", 5, 0) == tuning_problems("tiny_easy", 5, 0) != tuning_problems("tiny_easy", 5, 1)
-    )
-
-
-def test_a_problem_reads_as_in_the_handbook():
-    problem = WordProblem("Ann", " pens", 45, (Clause(" gets ", 7), Clause(" sees ", 3), Clause(" sells ", 9)))
-    assert problem.text == "Ann has 45 pens a gets 7 b sees 3 c sells 9 how many ?"
-    assert problem.answer == 43 == solve(problem.text)[0]
-
-
-def test_an_unknown_benchmark_is_refused_with_the_nearest_name():
-    with pytest.raises(UserError, match="did you mean 'tiny_medium'"):
-        benchmark("tiny_medum")

@@ -64,19 +64,6 @@ def test_any_text_can_be_encoded_and_comes_back(tokenizer, text):
     assert ids == v.ids(v.split(text))
 
 
-def test_random_unicode_can_be_encoded(tokenizer):
-    import unicodedata
-
-    random = Random(0)
-    for _ in range(100):
-        text = "".join(
-            chr(random.choice([random.randrange(0xD800), random.randrange(0xE000, 0x110000)])) for _ in "a" * 9
-        )
-        ids = tokenizer(text, add_special_tokens=False).input_ids
-        assert tokenizer.decode(ids) == unicodedata.normalize("NFC", text)  # as Qwen2's tokenizer does
-        assert tokenizer.unk_token_id not in ids
-
-
 @pytest.mark.parametrize(("tens", "units", "value"), [("4", "2", "42"), ("0", "7", "7"), ("6", "0", "60")])
 def test_digits_join_so_that_the_answer_is_graded_right(tokenizer, tens, units, value):
     ids = v.ids(
@@ -87,26 +74,3 @@ def test_digits_join_so_that_the_answer_is_graded_right(tokenizer, tens, units, 
     assert verify(parse(f"\\boxed{{{value}}}"), parse(text))
     assert grade(value, text).correct
     assert not grade(str(int(value) + 1), text).correct
-
-
-def test_the_chat_template_takes_any_conversation(tokenizer):
-    messages = [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": [{"type": "text", "text": "Ann"}, {"type": "text", "text": " has 12"}]},
-        {"role": "assistant", "content": " so "},
-    ]
-    assert tokenizer.apply_chat_template(messages, tokenize=False) == "<bos>Be brief.Ann has 12 so "
-
-
-def test_a_saved_tokenizer_is_the_same_one(tmp_path):
-    tokenizer = build_tokenizer()
-    tokenizer.save_pretrained(tmp_path)
-    again = AutoTokenizer.from_pretrained(tmp_path)
-    assert again.get_vocab() == tokenizer.get_vocab() == v.ID
-    assert again.chat_template == tokenizer.chat_template
-    assert (again.bos_token, again.eos_token, again.pad_token, again.padding_side) == (
-        "<bos>",
-        "<eos>",
-        "<pad>",
-        "left",
-    )

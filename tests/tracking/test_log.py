@@ -1,7 +1,6 @@
 """A result in MLflow: one run, readable names, the exact numbers beside it; and evaluation survives without it."""
 
 import json
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from harness.cli import app
 from harness.errors import UserError
 from harness.spec import Decoding
 from harness.tracking import (
-    comparison_link,
     log_result,
     metrics_of,
     params_of,
@@ -22,7 +20,7 @@ from harness.tracking import (
     result_of_run,
     tracking_place,
 )
-from harness.tracking.describe import description, pair_title, run_name
+from harness.tracking.describe import description, pair_title
 from harness.tracking.store import VARIABLE, TrackingStore
 from tests.tracking.made import GRID, result
 
@@ -50,22 +48,6 @@ def test_what_has_no_meaning_is_left_out():
     assert "replacement_ratio" not in metrics_of(result(Decoding(mode="rl")))
     assert {"tau", "gamma", "criterion"} & set(params_of(result(Decoding(mode="rl")))) == set()
     assert params_of(result(Decoding(mode="replace", tau=-0.3)))["gamma"] == "0.0"
-
-
-@pytest.mark.parametrize(
-    ("decoding", "seed", "name"),
-    [
-        ({"mode": "base"}, 0, "base"),
-        ({"mode": "rl"}, 3, "rl seed 3"),
-        ({"mode": "replace", "tau": -0.3}, 0, "τ-0.3 replace"),
-        ({"mode": "extrapolate", "tau": -0.3, "gamma": 0.05}, 0, "τ-0.3 γ0.05 extra"),
-        ({"mode": "replace", "tau": 0.5, "criterion": "entropy_base"}, 0, "τ0.5 entropy_base"),
-        ({"mode": "extrapolate", "tau": -1, "gamma": 1, "primary": "rl"}, 0, "τ-1 γ1 extra on rl"),
-    ],
-)
-def test_a_run_is_named_by_what_tells_it_apart(decoding, seed, name):
-    assert run_name(result(Decoding(**decoding), seed=seed)) == name
-    assert len(name) <= 20
 
 
 def test_the_description_says_what_came_out_and_how_to_do_it_again():
@@ -149,11 +131,6 @@ def test_a_run_compares_like_a_file(store, tmp_path):
         result_of_run("nope", tmp_path)
 
 
-def test_looking_does_not_make_a_store(tmp_path):
-    assert comparison_link(tmp_path / "none", "x") is None
-    assert not (tmp_path / "none").exists()
-
-
 FOUR = """
 import os, sys
 import mlflow.tracking  # once, before the fork: the four then start within the same moment
@@ -200,24 +177,6 @@ def test_a_server_that_is_down_is_given_up_soon(free_port):
     with pytest.warns(UserWarning, match="`rlvr-dir track sync` logs it later"):
         assert log_result(result(), f"http://127.0.0.1:{free_port}") is None
     assert time.monotonic() - started < 15
-
-
-def test_a_server_that_never_answers_is_given_up(monkeypatch):
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.warns(UserWarning, match="was not logged to MLflow"):
-        assert log_result(result(), f"http://127.0.0.1:{silent.getsockname()[1]}") is None
-
-
-def test_a_run_that_breaks_off_is_failed_and_can_be_logged_again(store):
-    (store / "mlartifacts").write_text("in the way of the artifacts")
-    with pytest.warns(UserWarning, match="was not logged to MLflow"):
-        assert log_result(result(), store) is None
-    (store / "mlartifacts").unlink()
-    run_id = log_result(result(), store)
-    with sqlite3.connect(store / "mlflow.db") as db:
-        rows = dict(db.execute("select run_uuid, status from runs"))
-    assert sorted(rows.values()) == ["FAILED", "FINISHED"]
-    assert rows[run_id] == "FINISHED"
 
 
 def test_where_runs_go(tmp_path, monkeypatch):

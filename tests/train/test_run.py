@@ -106,15 +106,6 @@ def test_the_log_has_a_line_a_step(uninterrupted):
     assert [round(record["learning_rate"] * 1e4, 3) for record in steps[:3]] == [0.333, 1.0, 1.0]
 
 
-def test_a_finished_training_is_not_trained_again(uninterrupted):
-    said, seeds = [], []
-    run_training(
-        load_train(SPEC), uninterrupted[0], source(), say=said.append, on_seed=lambda seed, _: seeds.append(seed)
-    )
-    assert said == ["seed 0 is done"]
-    assert seeds == [0]
-
-
 def test_what_is_told_of_is_what_is_written_and_may_end_the_training(tmp_path):
     told = []
 
@@ -214,15 +205,6 @@ def test_checkpoints_can_be_rarer_and_kept(tmp_path):
     assert json.loads((kept / MARK).read_text())["step"] == 2
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
     assert weights(kept)
-
-
-def test_seeds_can_be_added_and_differ(tmp_path):
-    spec = {"dapo": {**SPEC["dapo"], "steps": 1}, "seeds": [3]}
-    run_training(load_train(spec), tmp_path, source(), say=quiet)
-    said = []
-    summary = run_training(load_train({**spec, "seeds": [4]}), tmp_path, source(), say=said.append)
-    assert list(summary["seeds"]) == ["3", "4"]
-    assert not same(weights(tmp_path / "seed-3" / "rl"), weights(tmp_path / "seed-4" / "rl"))
 
 
 def test_too_few_problems_are_refused_before_anything_loads(tmp_path):

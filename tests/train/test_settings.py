@@ -32,11 +32,6 @@ def test_mistakes_are_named(data, message):
         parse(DapoSettings, data)
 
 
-def test_sizes():
-    settings = DapoSettings(prompts=4, samples=8, minibatches=2)
-    assert (settings.responses, settings.minibatch) == (32, 16)
-
-
 @pytest.mark.parametrize(
     ("method", "alpha", "clip_high"),
     [("none", 0.0, 0.28), ("low_prob", 0.2, 0.28), ("dominate", 0.1, 0.24), ("ppl", 0.01, 0.28)],
@@ -53,11 +48,6 @@ def test_what_is_given_stays():
     given = DapoSettings(method="dominate", alpha=0, clip_high=0.28)
     assert (given.alpha, given.clip_high) == (0, 0.28)
     assert given.replace(seed=3).clip_high == 0.28
-
-
-def test_labels():
-    assert DapoSettings().label == "DAPO"
-    assert DapoSettings(method="low_prob", top_p=0.9).label == "low_prob α0.2 top-p 0.9"
 
 
 def test_settings_do_not_import_torch():
