@@ -54,9 +54,8 @@ def test_summaries_fit_a_line():
         (["spec.yaml", "--tau", "9"], "tau=9 is refused with nothing=1", "--tau 9 is refused with nothing=1"),
     ],
 )
-def test_errors_name_options_as_they_were_typed(monkeypatch, typed, sentence, said):
-    monkeypatch.setattr(sys, "argv", ["rlvr-dir", "eval", *typed])
-    assert as_typed(sentence, {"--pretrained": False, "--base": False, "--tau": True}) == said
+def test_errors_name_options_as_they_were_typed(typed, sentence, said):
+    assert as_typed(sentence, {"--pretrained": False, "--base": False, "--tau": True}, " ".join(typed)) == said
 
 
 def test_every_command_that_decodes_takes_every_engine_option_of_eval():

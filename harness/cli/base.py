@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +29,11 @@ class Command(TyperCommand):
             with formatter.section(title):
                 formatter.write_dl(rows)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Note what was typed."""
+        ctx.meta["typed"] = " ".join(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run it; a refusal says `--tau -0.3` where it said `tau=-0.3`."""
         try:
@@ -37,19 +41,18 @@ class Command(TyperCommand):
         except UserError as error:
             params = [(each, name) for each in self.params for name in each.opts if name != "--decoding"]
             rule = {name: getattr(each, "rich_help_panel", "") == "Rule" for each, name in params}
-            sentence, *more = as_typed(str(error), rule).split("\n")
+            sentence, *more = as_typed(str(error), rule, ctx.meta["typed"]).split("\n")
             raise type(error)(sentence, more) from None
 
 
-def as_typed(sentence: str, options: dict[str, bool]) -> str:
+def as_typed(sentence: str, options: dict[str, bool], typed: str) -> str:
     """Write `name=value` as an option where the command has it, and a person may have typed it as one.
 
     What was typed as `name=value`, or can come from a file or (where `options` says so) from `-d`, stays as it is.
 
-    >>> as_typed("give base= too, or pair=NAME", {"--base": False, "--pair": False})
+    >>> as_typed("give base= too, or pair=NAME", {"--base": False, "--pair": False}, "--rl x")
     'give --base too, or --pair NAME'
     """
-    typed = " ".join(sys.argv[1:])
     filed, ruled = ".yaml" in typed, re.search(r"(^| )(-d|--decoding|--rule)", typed) is not None
 
     def option(match: re.Match[str]) -> str:

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
 # Colours that also differ in lightness and to colour-blind eyes (Okabe and Ito), readable on white and on black.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#999999")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8b5a2b")
 BASE, RL, EXPO, COUPLING = "#8c8c8c", "#d55e00", "#8a5cc2", "#808080"
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", (0, (6, 2)), (0, (2, 2)))  # in turn: of lines that coincide each shows through
 _LONGEST = 100  # characters of a label
 INK = "#1b2a3a"  # becomes the page's text colour
 STYLE: "dict[RcKeyType, Any]" = {
@@ -42,7 +43,7 @@ class Drawing:
 
 @contextmanager
 def drawing(name: str, width: float, height: float, rows: int = 1, columns: int = 1, **how: Any) -> Iterator[Drawing]:
-    """Draw a figure of so many inches in this room's style; on leaving it becomes SVG.
+    """Draw a figure of so many units in this room's style, at the page's full width; on leaving it becomes SVG.
 
     `name` begins all its ids, so that many can stand on one page. Titles and labels may hold anybody's names: they are
     made `visible`, and cut at 100 characters.
@@ -52,7 +53,7 @@ def drawing(name: str, width: float, height: float, rows: int = 1, columns: int 
 
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")  # the browser has fonts that matplotlib has not
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(1.5 * width, 1.2 * height), layout="constrained")
         made = Drawing(figure, figure.subplots(rows, columns, squeeze=False, **how))
         yield made
         made.svg = _svg(figure, name)
@@ -79,8 +80,9 @@ def _svg(figure: Any, name: str) -> str:
 
 
 def look(i: int, **changes: Any) -> dict[str, Any]:
-    """Return the colour and the mark of the i-th line of a figure."""
-    return {"color": COLOURS[i % len(COLOURS)], "marker": MARKS[i % len(MARKS)], **changes}
+    """Return the colour, the mark and the dashes of the i-th line of a figure."""
+    plain = {"color": COLOURS[i % len(COLOURS)], "marker": MARKS[i % len(MARKS)], "linestyle": DASHES[i % len(DASHES)]}
+    return plain | changes
 
 
 def line(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], label: str = "", **how: Any) -> None:
@@ -112,8 +114,25 @@ def ranked_bars(axes: Any, rows: Sequence[tuple[str, float]], colour: str, place
 
 
 def beside(axes: Any) -> None:
-    """Put the legend beside the axes."""
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    """Name each line beside the axes, in its style and as near as can be to the height at which it ends."""
+    from matplotlib.container import ErrorbarContainer
+
+    named = []
+    for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+        drawn = handle[0] if isinstance(handle, ErrorbarContainer) else handle
+        end = axes.transData.transform((axes.get_xlim()[0], float(drawn.get_ydata()[-1])))
+        named.append((axes.transAxes.inverted().transform(end)[1], label, drawn))
+    named.sort(key=lambda each: each[0])
+    gap = 1 / max(16, len(named))
+    places = [height for height, *_ in named]
+    for i in range(1, len(places)):
+        places[i] = max(places[i], places[i - 1] + gap)
+    for i in reversed(range(len(places))):
+        places[i] = min(places[i], 1 - gap * (len(places) - 1 - i))
+    for place, (_, label, drawn) in zip(places, named, strict=True):
+        how = {name: getattr(drawn, f"get_{name}")() for name in ("color", "linestyle", "linewidth", "marker")}
+        axes.plot([1.02, 1.05, 1.08], [place] * 3, markevery=[1], transform=axes.transAxes, clip_on=False, **how)
+        axes.text(1.1, place, label, transform=axes.transAxes, va="center", fontsize=8)
 
 
 def root_axis(axes: Any) -> None:

@@ -108,7 +108,7 @@ def against_share(settings: Sequence[Setting], name: str, title: str, share: str
             how |= {"color": EXPO, "marker": "s"} if _apart(gate) else {}
             if gate.redraws:
                 how |= {"color": COUPLING, "marker": "*", "markersize": 8}
-            how["linestyle"] = "--" if gate.statistic == "random" else "-"
+            how |= {"linestyle": ":"} if gate.statistic == "random" else {}
             scores = [_scaled(one, unit) for one in mine]
             at = [100 * (one.share(f"n_{share}").value or 0.0) for one in mine]
             line(axes, at, scores, label, **how)
@@ -247,7 +247,7 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
     if controlled and any(others := [over_rl.get(id(row.result)) for row in shown]):
         panels[f"{points}, minus RL"] = others
     panels[points + (", minus the γ = 0 control" if controlled else "")] = shown
-    colours = {"trained": COLOURS[6], "against rl": COLOURS[0], "against control": COLOURS[1]}
+    colours = {"trained": BASE, "against rl": COLOURS[0], "against control": COLOURS[1]}
     data = []
     with drawing(name, 6.4 if len(panels) == 1 else 8.4, 0.9 + 0.24 * len(shown), 1, len(panels), sharey=True) as made:
         for axes, (what, mine) in zip(made.axes.flat, panels.items(), strict=True):

@@ -34,7 +34,7 @@ class Cell:
 
 def cell(
     one: Estimate | float | None,
-    digits: int = 2,
+    digits: int | None = None,
     *,
     unit: float = 100.0,
     suffix: str = "",
@@ -46,8 +46,10 @@ def cell(
 ) -> Cell:
     """Make a cell of a number or an estimate, printed times `unit`, with its interval beneath (`ends`: its digits).
 
-    A share that would be printed as zero, and is not, is `< 0.01 %`.
+    Scores have one digit by default, shares and numbers of other units two: some three that count. A share that would
+    be printed as zero, and is not, is `< 0.01 %`.
     """
+    digits = digits if digits is not None else 1 if unit == 100 and not suffix else 2
     one = one if isinstance(one, Estimate) else Estimate(one)
     if one.value is None:
         return Cell("–", link=link)

@@ -147,7 +147,7 @@ def _gradient(data: Frame, name: str) -> Section:
         for axes, who in zip(made.axes[0], WHO, strict=True):
             mine = data[data["generation"] == who]
             at = np.arange(len(mine))
-            bars(axes, (at - 0.2).tolist(), estimates(mine, "tokens"), 0.38, color=COLOURS[6], label="tokens")
+            bars(axes, (at - 0.2).tolist(), estimates(mine, "tokens"), 0.38, color=BASE, label="tokens")
             bars(axes, (at + 0.2).tolist(), estimates(mine, "mass"), 0.38, color=COLOURS[0], label="gradient mass")
             edges = [*mine["p_from"], *list(mine["p_to"])[-1:]]
             axes.set_xticks(np.arange(len(edges)) - 0.5, [f"{edge:g}" for edge in edges], fontsize=7)

@@ -86,7 +86,12 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
             if sum(one.decoding.gated for one in ways) > 1:
                 for share, start in (("changed", "changed"), ("replaced", "ratio")):
                     drawn += [
-                        figures.against_share(part, f"{start}{name}-{word}{group.slug}{task}", where + on, share)
+                        figures.against_share(
+                            part,
+                            f"{start}{name}-{word}{group.slug}{task}",
+                            where + on + (", controls" if word else ""),
+                            share,
+                        )
                         for word, part in figures.in_legible_parts(ways)
                     ]
         if (gammas := figures.against_gamma(mine, f"gamma-{group.slug}{task}", where)) is not None:
@@ -184,7 +189,7 @@ def _over_control(setting: Setting, rows: Sequence[Comparison]) -> str:
 def unit_of(scores: stats.Scores) -> tuple[float, int, str]:
     """Return what scores and differences are multiplied with to be shown, their digits, and their unit in words."""
     theirs = not getattr(getattr(scores, "first", scores), "shares", True)
-    return (1.0, 4, "") if theirs else (100.0, 2, " points")
+    return (1.0, 4, "") if theirs else (100.0, 1, " points")
 
 
 def difference_rows(rows: Sequence[stats.Comparison[Any]], pairs: Sequence[str] = ()) -> list[dict[str, Any]]:

@@ -88,8 +88,8 @@ def _curves(
             axes.set_xlabel("step")
             if value == "avg":
                 percent_axis(axes.yaxis)
-        if made.axes[0, 0].get_legend_handles_labels()[0]:
-            made.axes[0, 0].legend()
+        if (named := made.axes[0, 0].get_legend_handles_labels())[0]:
+            made.figure.legend(*named, loc="outside upper center", ncols=min(4, len(named[0])))
     return made, methods
 
 
@@ -173,7 +173,7 @@ def _mass(found: Analysis, name: str) -> Section:
     with drawing(name, 1.2 + 2.4 * len(methods), 2.7, 1, len(methods), sharey=True) as made:
         for axes, (method, mine) in zip(made.axes[0], methods.items(), strict=True):
             at = np.arange(len(mine))
-            axes.bar(at - 0.2, list(mine["token_share"]), 0.38, color=COLOURS[6], label="tokens")
+            axes.bar(at - 0.2, list(mine["token_share"]), 0.38, color=BASE, label="tokens")
             axes.bar(at + 0.2, list(mine["gradient_share"]), 0.38, color=COLOURS[0], label="gradient mass")
             edges = [*mine["p_from"], 1.0]
             axes.set_xticks(np.arange(len(edges)) - 0.5, [f"{edge:g}" for edge in edges], fontsize=7)
@@ -355,7 +355,7 @@ def _extrapolated(data: Frame, name: str) -> Section:
         left.set_xlim(right=1.0)
         percent_axis(left.xaxis)
         left.set_xlabel("of the change explained")
-        right.axvline(1.0, color=COLOURS[-1], linewidth=0.8, linestyle=":")
+        right.axvline(1.0, color=BASE, linewidth=0.8, linestyle=":")
         right.set_xlabel("best γ, over the γ of the steps")
         if right.get_legend_handles_labels()[1]:
             made.figure.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=3)

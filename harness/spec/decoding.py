@@ -302,7 +302,7 @@ class Gated(Decoding, frozen=True):
 
     def label(self) -> str:
         """Return a short name: `extrapolate τ-0.3 γ0.05 on rl`."""
-        words = [self.mode] if self.tau is None else [self.mode, f"τ{self.tau:g}"]
+        words = [self.mode] if self.tau is None else [self.mode, f"τ{self.tau:.3g}"]
         if self.mode == "extrapolate":
             words.append(f"γ{self.gamma:g}")
         if self.criterion != "delta_logp":

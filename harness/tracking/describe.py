@@ -12,21 +12,12 @@ from harness.text import visible
 DESCRIPTION = "mlflow.note.content"  # MLflow shows this tag, as Markdown, at the top of a run's page
 COLOUR = "mlflow.runColor"  # of a run in MLflow's charts; by default one drawn from its id
 _LONGEST_PARAM, _LONGEST_TAG = 6000, 8000  # characters, MLflow's limits
-_COLOURS = {"base": "#8c8c8c", "rl": "#000000", "replace": "#1f77b4", "expo": "#8a5cc2", "power": "#2ca02c"}
+_COLOURS = {"base": "#8c8c8c", "rl": "#d55e00", "expo": "#8a5cc2", "power": "#cc79a7"}  # as in reports
 
 
 def run_name(result: EvalResult) -> str:
-    """Name the run, the discriminating part first, for MLflow cuts names after some 20 characters: `τ-0.3 γ0.05 extra`.
-
-    A partial result is marked before all else.
-    """
-    decoding, extra = result.decoding, result.decoding.mode == "extrapolate"
-    words = ["part" if result.partial else "", "" if decoding.gated else decoding.label()]
-    if decoding.gated:
-        words += ["" if decoding.tau is None else f"τ{decoding.tau:g}", f"γ{decoding.gamma:g}" if extra else ""]
-        # of other criteria the mode can be told by γ
-        words.append(("extra" if extra else "replace") if decoding.criterion == "delta_logp" else decoding.criterion)
-        words.append("on rl" if decoding.primary == "rl" else "")
+    """Name the run as all pages name its decoding; a partial result is marked before all else."""
+    words = ["part" if result.partial else "", result.decoding.label()]
     words.append(f"seed {result.sampling.seed}" if result.sampling.seed and "seed" not in result.lacks else "")
     return " ".join(filter(None, words))
 
@@ -107,12 +98,15 @@ def pair_title(result: EvalResult) -> str:
 def colour(result: EvalResult) -> str:
     """Give each method a colour, as `#rrggbb`.
 
-    Grey is base, black RL, blue replacement, orange (γ = 0) to dark red extrapolation, violet that of weights, and
-    green power sampling.
+    Replacement is blue, darker at lower thresholds, extrapolation green, darker at larger γ.
     """
-    share = min(result.decoding.gamma / 0.2, 1.0)
-    red = "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in ((255, 120), (165, 0), (0, 30)))
-    return _COLOURS.get(result.decoding.mode, red)
+    decoding = result.decoding
+    if decoding.mode in _COLOURS:
+        return _COLOURS[decoding.mode]
+    beyond = decoding.mode == "extrapolate"
+    share = min(decoding.gamma / 0.2 if beyond else abs(decoding.tau or 0.0) / 0.5, 1.0)
+    ends = ((86, 0), (200, 90), (150, 60)) if beyond else ((120, 0), (190, 90), (240, 160))
+    return "#" + "".join(f"{round(light + share * (dark - light)):02x}" for light, dark in ends)
 
 
 def description(result: EvalResult) -> str:

@@ -98,7 +98,7 @@ def test_ties_are_of_what_is_printed():
 @pytest.mark.parametrize(
     ("value", "how", "text", "small"),
     [
-        (Estimate(0.5542, 0.441, 0.667), {}, "55.42", ("[44.10, 66.70]",)),
+        (Estimate(0.5542, 0.441, 0.667), {}, "55.4", ("[44.1, 66.7]",)),
         (Estimate(0.004, -0.00004, 0.0121), {"digits": 1, "plus": True}, "+0.4", ("[-0.004, +1.2]",)),
         (0.00004, {"suffix": " %"}, "< 0.01 %", ()),
         (0.0, {"suffix": " %"}, "0.00 %", ()),

@@ -66,7 +66,7 @@ def test_a_run_for_a_result(store):
     run_id = log_result(one, store)
     run = run_of(store, run_id)
     assert run.info.status == "FINISHED"
-    assert run.info.run_name == "part τ-0.3 γ0.05 extra"
+    assert run.info.run_name == "part extrapolate τ-0.3 γ0.05"
     assert run.info.end_time - run.info.start_time == 2000
     assert run.data.metrics["avg_at_4"] == 33.33
     assert {"mode": "extrapolate", "tau": "-0.3", "base_model": "Qwen/B", "n_samples": "4"}.items() <= (

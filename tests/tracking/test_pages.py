@@ -106,7 +106,7 @@ def test_the_links_open_on_a_readable_comparison(pages, visitor):
     }
     order = [found.group(1) for _, found in sorted(headers.items()) if found]
     assert order == ["avg_at_4", "avg_at_4_se", "pass_at_2", "changed_ratio", "replacement_ratio", "tau", "gamma"]
-    for name in ("base", "rl", "τ-0.3 replace", "τ-0.3 γ0.05 extra", "τ-0.1 γ0.1 extra"):
+    for name in ("base", "rl", "replace τ-0.3", "extrapolate τ-0.3 γ0.05", "extrapolate τ-0.1 γ0.1"):
         table.get_by_text(name, exact=True).first.wait_for()
 
     charts = visitor.open(links.charts, 1720, 1100)

@@ -5,7 +5,7 @@ const ARRAYS = {u1: Uint8Array, u4: Uint32Array, i2: Int16Array, f4: Float32Arra
 const p = logp => Math.exp(logp), nats = value => `${fixed(value)} nats`;
 // `level` maps a value to [0, 1], or to [-1, 1] where the scale diverges; `ticks` are the legend's two ends.
 const METRICS = {
-  delta_logp: {label: "Δ log p", level: x => Math.sign(x) * Math.sqrt(Math.abs(x) / 2), diverging: true, ticks: ["RL −2 nats: less likely", "+2: likelier"]},
+  delta_logp: {label: "Δ log p", level: x => Math.sign(x) * Math.sqrt(Math.abs(x) / 2), diverging: true, ticks: ["RL made less likely (−2 nats)", "likelier (+2)"]},
   entropy_base: {label: "entropy of base", level: x => Math.sqrt(x / 3), ticks: ["0", "3 nats"]},
   entropy_rl: {label: "entropy of RL", level: x => Math.sqrt(x / 3), ticks: ["0", "3 nats"]},
   kl: {label: "KL, mean of both", level: x => Math.sqrt(x / 2), ticks: ["0", "2 nats"]},
