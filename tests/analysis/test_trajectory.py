@@ -129,7 +129,7 @@ def test_an_interrupted_command_goes_on_with_the_checkpoint_it_was_at(followed, 
     assert Analysis.read(tmp_path / "out" / "trajectory.json") == followed[1]
     monkeypatch.setattr(trajectory, "_sums", None)
     run(*asked)
-    with pytest.raises(UserError, match=r"tau=0 is refused; accepted: below 0"):
+    with pytest.raises(UserError, match=r"--tau 0 is refused; accepted: below 0"):
         run(*asked, "--tau", "0")
 
 

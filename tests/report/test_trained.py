@@ -67,7 +67,7 @@ def test_seeds_of_a_method_are_one_row_with_their_mean_and_are_paired_by_seed(tm
     assert table.cells[2][2].small[-1].startswith(f"{difference:+.1f} [")
     rows = [[cell.text for cell in row] for row in tables(made)["trained-differences"].cells]
     assert [row[1:3] for row in rows] == [["DAPO", "Base"], ["Ours", "Base"], ["Ours", "DAPO"]]
-    assert rows[2][3] == f"{difference:+.2f}"
+    assert rows[2][3] == f"{difference:+.1f}"
     assert made.verdict.startswith(f"Ours changes accuracy by {difference:+.1f} points [")
     assert "against DAPO (AIME24, 3 seeds, 95 %)" in made.verdict
     beside = cells(tables(made)["beside-the-paper"], 0, 1)
