@@ -20,6 +20,7 @@ from harness.stats import Estimate, Pooled, p_value, pooled
 Verdict = Literal["confirmed", "inconclusive", "contradicted", "not tested"]
 DIRECTION = "delta_logp"
 MAGNITUDES = ("entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl")  # the paper's other criteria
+KEPT = 0.5  # of RL's gain: the usual margin of a trial that shows one treatment to be no worse than another
 CLAIMS = (
     "RL makes the base model better.",
     "Replacing a few of base's tokens, chosen by Δ log p, reaches RL.",
@@ -30,9 +31,10 @@ CLAIMS = (
 )
 NOTE = (
     "Verdicts follow 95 % intervals over problems (trainings: and seeds), paired by problem. A mean over all settings "
-    "of a kind is not picked. Shares are of changed tokens: the least, of the settings that were run, for a score not "
-    "significantly below RL's. “Reaches RL”: a setting keeps, significantly, more than half of what RL gained. "
-    "Inconclusive: these problems do not tell."
+    "of a kind is not picked. Shares are of changed tokens: the least, of the settings that were run, that reaches RL: "
+    "its score is not significantly below RL's and keeps, significantly, more than half of RL's gain. Another "
+    "criterion needs more where it is still significantly below RL with more changed tokens. Inconclusive: these "
+    "problems and settings do not tell."
 )
 
 
@@ -138,35 +140,29 @@ def _over(one: Pooled, rows: Sequence[Comparison]) -> list[str]:
 def _tokens_needed(plain: Sequence[Comparison], trained: Sequence[Comparison]) -> tuple[Finding, Finding]:
     """Judge how few tokens Δ log p has to change to come up to RL, and whether others need more.
 
-    Of the settings that were run: the least share of changed tokens whose score is not significantly below RL's. Where
-    RL scores no more than base there is nothing to reach.
+    A setting comes up to RL where its score is not significantly below RL's, and surely keeps more than `KEPT` of what
+    RL gained. Where RL scores no more than base there is nothing to come up to.
     """
     said: tuple[list[str], list[str]] = [], []
     verdicts: tuple[list[Verdict], list[Verdict]] = [], []
     for learned in (row for row in trained if row.difference.mean > 0):
-        by: dict[str, list[Comparison]] = {}
+        gain, by = learned.difference.mean, dict[str, list[Comparison]]()
         for row in plain:
             if row.task == learned.task:
                 by.setdefault(row.result.decoding.criterion, []).append(row)
-        reached: dict[str, Estimate] = {}
-        for criterion, rows in by.items():
-            if enough := [row.result for row in rows if row.difference.high >= 0]:
-                one = min(enough, key=lambda each: each.changed_ratio)
-                reached[criterion] = one.share("n_changed")
-        names = {row.result.decoding.criterion: row.result.decoding.caption for row in plain}
-        task = benchmark_title(learned.result.benchmark)
+        if not (mine := by.get(DIRECTION)):
+            continue
+        task, one = benchmark_title(learned.result.benchmark), _least(mine, gain)
         scores = f"{task} (RL {100 * learned.result.avg:.1f}, base {100 * learned.reference.avg:.1f})"
-        if DIRECTION in by:
-            half = -learned.difference.mean / 2
-            surely = any(row.difference.low > half for row in by[DIRECTION])
-            verdicts[0].append(
-                "contradicted" if DIRECTION not in reached else "confirmed" if surely else "inconclusive"
-            )
-            said[0].append(f"{scores}: {_share(reached.get(DIRECTION))} changed")
-        others = [name for name in MAGNITUDES if name in by]
-        if DIRECTION in by and others:
-            verdicts[1].append(_fewer(reached.get(DIRECTION), [reached.get(name) for name in others]))
-            every = [f"{names[name]} {_share(reached.get(name))}" for name in (DIRECTION, *others)]
+        kept = "" if one is None else f", which keeps {_kept(one, gain)} of the gain"
+        said[0].append(f"{scores}: {_share(one)} changed{kept}")
+        below = all(row.difference.high < 0 for row in mine)
+        verdicts[0].append("confirmed" if one else "contradicted" if below else "inconclusive")
+        if others := [by[name] for name in MAGNITUDES if name in by]:
+            more = [_needs_more(one, rows) for rows in others]
+            fewer = any(_needs_more(_least(rows, gain), mine) for rows in others)
+            verdicts[1].append("contradicted" if fewer else "confirmed" if all(more) else "inconclusive")
+            every = [f"{rows[0].result.decoding.caption} {_share(_least(rows, gain))}" for rows in (mine, *others)]
             said[1].append(f"{task}: {'; '.join(every)}")
     first, second = (
         Finding(claim=claim, found=f"{'. '.join(words)}.", verdict=_all(each))
@@ -177,18 +173,33 @@ def _tokens_needed(plain: Sequence[Comparison], trained: Sequence[Comparison]) -
     return first, second
 
 
-def _share(one: Estimate | None) -> str:
-    return "not reached" if one is None else f"{one.number(1)} % {one.interval(1)}".rstrip()
+def _least(rows: Sequence[Comparison], gain: float) -> Comparison | None:
+    """Return the setting that comes up to RL with the least share of changed tokens; None where none does."""
+    enough = [row for row in rows if row.difference.high >= 0 and row.difference.low > (KEPT - 1) * gain]
+    return min(enough, key=lambda row: row.result.changed_ratio, default=None)
 
 
-def _fewer(mine: Estimate | None, others: Sequence[Estimate | None]) -> Verdict:
-    """Compare the least shares of changed tokens, None where RL was not reached, by their intervals."""
-    known = [one for one in others if one is not None]
-    if mine is None:
-        return "contradicted" if known else "inconclusive"
-    if any(one.high is not None and mine.low is not None and one.high < mine.low for one in known):
-        return "contradicted"
-    return "confirmed" if all(one.low is not None and one.low > (mine.high or 1.0) for one in known) else "inconclusive"
+def _needs_more(one: Comparison | None, rows: Sequence[Comparison]) -> bool:
+    """Tell whether a criterion is still significantly below RL where it changes more tokens than `one`, which comes up.
+
+    That a wider grid happens to come up later says nothing.
+    """
+    below = [row.result.share("n_changed") for row in rows if row.difference.high < 0]
+    most = None if one is None else one.result.share("n_changed").high
+    return most is not None and any(share.low is not None and share.low > most for share in below)
+
+
+def _kept(row: Comparison, gain: float) -> str:
+    """Write which share of RL's gain a setting keeps, the gain itself taken as it was found."""
+    d = row.difference
+    return Estimate(1 + d.mean / gain, 1 + d.low / gain, 1 + d.high / gain).text(0) + " %"
+
+
+def _share(row: Comparison | None) -> str:
+    if row is None:
+        return "not reached"
+    one = row.result.share("n_changed")
+    return f"{one.number(1)} % {one.interval(1)}".rstrip()
 
 
 def _all(verdicts: Sequence[Verdict]) -> Verdict:

@@ -64,11 +64,12 @@ def test_the_first_page_answers_what_the_paper_claims():
 @pytest.mark.parametrize(
     ("ways", "reaches", "fewer"),
     [
-        ([*DIRECTION, gate("kl", 0.1, 8, 90, 30)], "confirmed", "confirmed"),
-        ([*DIRECTION, gate("kl", 0.1, 8, 90, 20)], "confirmed", "inconclusive"),
+        ([*DIRECTION, gate("kl", 0.1, 8, 90, 30)], "confirmed", "inconclusive"),  # it may do with fewer
+        ([*DIRECTION, gate("kl", 0.2, 6, 80, 25), gate("kl", 0.1, 8, 90, 30)], "confirmed", "confirmed"),
+        ([*DIRECTION, gate("kl", 0.2, 6, 80, 20), gate("kl", 0.1, 8, 90, 30)], "confirmed", "inconclusive"),
         ([*DIRECTION, gate("kl", 0.1, 8, 90, 3)], "confirmed", "contradicted"),
         ([*DIRECTION, gate("entropy_base", 1.0, 4, 90, 30)], "confirmed", "confirmed"),
-        ([DIRECTION[0], gate("kl", 0.1, 8, 90, 30)], "contradicted", "contradicted"),
+        ([DIRECTION[0], gate("kl", 0.1, 8, 90, 30)], "contradicted", "inconclusive"),
         (DIRECTION, "confirmed", "not tested"),
         ([], "not tested", "not tested"),
     ],
@@ -79,6 +80,7 @@ def test_claims_are_judged_by_the_tokens_that_had_to_change(ways, reaches, fewer
     assert (found[CLAIMS[1]].verdict, found[CLAIMS[2]].verdict) == (reaches, fewer)
     if reaches == "confirmed":
         assert "(RL 80.0, base 20.0): 20.0 % [" in found[CLAIMS[1]].found
+        assert "changed, which keeps 100 [85, 115] % of the gain" in found[CLAIMS[1]].found
 
 
 def always(gamma, share):
