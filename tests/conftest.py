@@ -2,7 +2,10 @@
 
 import os
 import signal
+import sys
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -127,3 +130,21 @@ def visitor(browser):
     visitor = Visitor(browser)
     yield visitor
     visitor.close()
+
+
+@pytest.fixture
+def typed(monkeypatch, capsys):
+    """Run `rlvr-dir` in this process as if its words had been typed: exit status, standard output, standard error."""
+    from harness import cli
+
+    def run(*words, **environment):
+        monkeypatch.setattr(sys, "argv", ["rlvr-dir", *map(str, words)])
+        monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # which the command changes
+        for name, value in {"COLUMNS": "200", **environment}.items():
+            monkeypatch.setenv(name, value)
+        with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        return SimpleNamespace(returncode=ended.value.code or 0, stdout=said.out, stderr=said.err)
+
+    return run

@@ -8,8 +8,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 import warnings
 from contextlib import suppress
 from itertools import pairwise
@@ -19,10 +17,12 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from harness.analysis.bandit import theorem, trials
 from harness.analysis.curves import curves
 from harness.analysis.weights import weight_statistics
+from harness.cli import app
 from harness.errors import UserError
 from harness.evals.benchmark import read_benchmark
 from harness.evals.compare import compare, markdown
@@ -298,9 +298,9 @@ def begun(tmp_path_factory):
     """A sweep that has run, with its records."""
     path = tmp_path_factory.mktemp("begun")
     (path / "small.yaml").write_text(json.dumps(SMALL))
-    command = [Path(sys.executable).with_name("rlvr-dir"), "sweep", "run", path / "small.yaml", "--no-track"]
-    command += ["--out", path, "--records", path / "records"]
-    subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True, capture_output=True)
+    places = ["--out", str(path), "--records", str(path / "records")]
+    done = CliRunner().invoke(app, ["sweep", "run", str(path / "small.yaml"), "--no-track", *places])
+    assert done.exit_code == 0, done.output
     return path
 
 

@@ -52,14 +52,17 @@ def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
         yield call
 
 
+LARGE = pytest.mark.whole(reason="half a minute of Triton's interpreter")
+
+
 @pytest.mark.parametrize(
     ("rows", "vocab", "padded", "dtype", "tile"),
     [
         (240, 64, 0, torch.float32, 32),
         (1200, 1000, 24, torch.float32, None),
         (240, 1000, 0, torch.float16, 256),
-        (200, 32_000, 0, torch.float32, None),
-        (24, 151_936, 128, torch.bfloat16, None),
+        pytest.param(200, 32_000, 0, torch.float32, None, marks=LARGE),
+        pytest.param(24, 151_936, 128, torch.bfloat16, None, marks=LARGE),
     ],
     ids=lambda value: str(value).removeprefix("torch."),
 )

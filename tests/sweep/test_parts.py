@@ -14,7 +14,6 @@ from harness.sweep.points import listed_points
 from harness.sweep.run import gpus, status
 from harness.sweep.study import Study
 from tests.sweep.made import sweep
-from tests.test_cli import run
 
 
 def test_what_failed_is_said_and_what_was_done_since_is_no_failure(tmp_path):
@@ -138,14 +137,14 @@ def test_a_file_or_a_shipped_name_with_changes(tmp_path):
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_a_mistake_is_one_line_and_exit_status_2(arguments, words, tmp_path):
-    done = run("sweep", *arguments, "--out", str(tmp_path))
+def test_a_mistake_is_one_line_and_exit_status_2(typed, arguments, words, tmp_path):
+    done = typed("sweep", *arguments, "--out", str(tmp_path))
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_the_command_line_runs_a_sweep_and_looks_at_it(tmp_path):
+def test_the_command_line_runs_a_sweep_and_looks_at_it(typed, tmp_path):
     out = ["--out", str(tmp_path)]
     small = [
         "sampling.samples=2",
@@ -155,10 +154,10 @@ def test_the_command_line_runs_a_sweep_and_looks_at_it(tmp_path):
         "sampling.max_tokens=24",
     ]
     changes = [word for change in small for word in ("--set", change)]
-    done = run("sweep", "run", "tiny_on_rl", "--no-track", *changes, *out)
+    done = typed("sweep", "run", "tiny_on_rl", "--no-track", *changes, *out)
     assert done.returncode == 0, done.stderr
     assert "best of 3 on these problems" in done.stdout
     assert "9 ways of decoding" in done.stderr  # base, rl, expo, three points, and the control of each
     assert "9/9" in done.stderr
-    done = run("sweep", "status", "tiny_on_rl", *out)
+    done = typed("sweep", "status", "tiny_on_rl", *out)
     assert "3 complete" in done.stdout
