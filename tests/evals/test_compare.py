@@ -264,15 +264,6 @@ def test_one_problem_has_no_interval():
     assert "nan" not in text + table([result(RL, 0.5, problems=1, samples=1)])
 
 
-def test_a_name_is_given_with_the_place(tmp_path):
-    for name, one in (("a", result(RL, 0.5, rl="x")), ("b", result(RL, 0.6, rl="y"))):
-        (tmp_path / name).mkdir()
-        one.write(tmp_path / name)
-    read = read_results([f"DAPO={tmp_path}/a", f"Ours={tmp_path}/b"])
-    assert [one.name for one in read] == ["DAPO", "Ours"]
-    assert read[0].config_hash == result(RL, 0.5, rl="x").config_hash
-
-
 def test_one_result_under_two_names_is_told_of(tmp_path, capsys):
     """It doubled the comparisons that Holm's correction counts, unsaid; base is shared by all that name it."""
     for folder in "ab":

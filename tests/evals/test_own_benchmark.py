@@ -102,20 +102,6 @@ def test_its_rollouts_are_kept_and_scored_under_its_name(where):
     )
 
 
-def test_records_are_compared_reported_and_viewed_without_being_told_the_file(where):
-    store = where / "runs/records"
-    from_files, from_records = run("compare", where / "runs"), run("compare", store)
-    assert sorted(from_files.splitlines()) == sorted(from_records.splitlines())
-    report = run("report", store, "--out", where / "report")
-    assert "report.html" in report
-    assert "shown" in (where / "report/report.md").read_text()
-    [name] = [f"{config}/{task}" for config, task in RecordStore(store).names() if task == "shown"][:1]
-    run("view", name, "--store", store, "--out", where / "view.html")
-    page = (where / "view.html").read_text()
-    assert "Flo has 5 pens" in page
-    assert "so \\\\boxed{2}" in page
-
-
 def test_two_files_of_one_name_share_no_record_and_no_comparison(where):
     names = [config for config, task in RecordStore(where / "runs/records").names() if task == "sums"]
     assert len(set(names)) == 4
@@ -198,26 +184,6 @@ def test_a_file_that_an_option_names_is_read_at_once(tmp_path, monkeypatch):
     assert "reads []; accepted: a template of {{problem}}, a file with one, or math_dapo" in refused(
         "eval", "--tasks", "tiny_easy", "--prompt", "p.txt")  # fmt: skip
     assert "'shots' is no file; accepted: a JSONL" in refused("eval", "--tasks", "tiny_easy", "--examples", "shots")
-
-
-def test_analyse_and_view_take_it(where, tmp_path):
-    store, held_out = where / "runs/records", f"held_out={where}/sums.jsonl"
-    asked = ["--tasks", held_out, "--backend", "transformers", "--max-tokens", "60"]
-    run("analyse", "tokens", *asked, "--samples", "1", "--records", store, "--out", tmp_path)
-    found = json.loads((tmp_path / "tokens.json").read_text())
-    assert {each["generation"]: each["problems"] for each in found["tables"]["generations"]} == {"base": 5, "rl": 5}
-    run("view", *asked, "--limit", "1", "-d", "rl", "--store", store, "--out", tmp_path / "view.html")
-    assert "held_out/0" in (tmp_path / "view.html").read_text()
-
-
-def test_a_limited_run_says_of_what(where):
-    told = run("eval", "--tasks", where / "sums.jsonl", *FAST, "--limit", 3, "--no-track", "--out", where / "limited")
-    assert "| sums (3 of 5 problems) |" in told
-    assert "| sums (3 of 5 problems) |" in run("eval", "--tasks", "sums", "--data-dir", where, *FAST, "--limit", 3,
-        "--no-track", "--out", where / "limited")  # fmt: skip
-    [name] = RecordStore(where / "limited/records").names()
-    [result] = read_results([where / "limited/records"])
-    assert (name[1], result.benchmark) == ("sums", "sums (3 of 5 problems)")
 
 
 def test_a_record_is_compared_reported_and_viewed_without_the_file_it_was_made_of(where, tmp_path, monkeypatch):

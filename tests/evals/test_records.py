@@ -1,6 +1,5 @@
 """Evaluations through the record store: the second decodes nothing, an interrupted one decodes the rest."""
 
-import json
 import os
 import shutil
 
@@ -12,8 +11,7 @@ from harness.cli import app
 from harness.errors import UserError
 from harness.evals.compare import compare, markdown
 from harness.evals.data import find_benchmark
-from harness.evals.from_records import record_of, regraded, result_of_record, results_of_record, show_record
-from harness.evals.loop import jobs_of
+from harness.evals.from_records import record_of, result_of_record, show_record
 from harness.evals.places import read_results
 from harness.evals.settings import settings_of
 from harness.grading import Verdict
@@ -21,7 +19,7 @@ from harness.records import Record, RecordStore
 from harness.records.commands import list_records, verify_records
 from harness.records.record import JOURNAL
 from harness.spec import Decoding, Sampling
-from tests.evals.asked import asked, criterion_values, evaluate
+from tests.evals.asked import criterion_values, evaluate
 from tests.records import made
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)
@@ -149,16 +147,6 @@ def test_no_code_is_run_because_a_record_names_it(tmp_path, monkeypatch):
         read_results([tmp_path / "store"])
 
 
-def test_no_task_is_looked_for_because_a_judge_names_it(tmp_path):
-    with RecordStore(tmp_path).open(made.config(), "amc", ["amc/0"], 1) as record:
-        record.add(made.row("amc/0", 0))
-        record.finish()
-        for judge in ("robust-3", "robust-3+theirs.yaml", "robust-3+minerva_r1zero"):
-            record.judge(judge, [(record.rows["amc/0", 0], "7", Verdict("correct", "7"))])
-    [name] = RecordStore(tmp_path).names()
-    assert [result.task for result in results_of_record(RecordStore(tmp_path).read(*name))] == ["amc"]
-
-
 @pytest.mark.parametrize(("most", "partial"), [(2, None), (4, "first 1 of 4 samples"), (9, "first 3 of 4 samples")])
 def test_a_part_is_refused_unless_asked_for_and_then_marked(engine, data_dir, tmp_path, most, partial):
     """Three problems x four samples, interrupted after `most`: the part is the first samples of the whole."""
@@ -233,18 +221,6 @@ def test_what_a_large_limit_left_is_no_part_of_what_a_smaller_one_finished(engin
     assert_equal(result_of_record(record_of(wide[0]), data_dir=data_dir), wide[0])
 
 
-def test_an_imported_run_compares_with_ours(tmp_path):
-    from harness.exchange.imported import import_foreign
-    from tests.exchange.fixture_official import write
-
-    found = import_foreign(tmp_path / "store", [write(tmp_path)])
-    for grader in ("official", "plain", "robust-3"):
-        [result] = read_results([found["record"]], tmp_path / "store", grader=grader)
-        assert result.decoding == Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
-        assert result.avg == found["scores"][grader]["avg@4"]
-        assert result.metrics()["replacement_ratio"] == found["counts"]["replacement_ratio"]
-
-
 def test_verdicts_by_other_versions_are_shown_as_they_are_and_given_again_by_eval(engine, data_dir, tmp_path):
     arguments = {"limit": 2, "data_dir": data_dir, "records": tmp_path, "progress": False}
     [result] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, **arguments)
@@ -308,22 +284,6 @@ def test_a_result_is_made_again_to_the_last_number_whatever_else_its_record_hold
         result_of_record(snapshot, data_dir=data_dir, problems=wide.problem_ids, samples=4)
 
 
-def test_a_result_by_other_answers_is_made_again_from_the_same_record(engine, data_dir, tmp_path):
-    shutil.copytree(data_dir, tmp_path / "data")
-    rows = [{"id": f"minerva-{i}", "answers": ["1", str(i)]} for i in range(272)]
-    (tmp_path / "data" / "minerva_r1zero_answers.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    how = {"data_dir": str(tmp_path / "data")}
-    both = ["minerva", "minerva_r1zero"]
-    made = evaluate(engine, [REPLACE], both, SAMPLING, limit=2, records=tmp_path / "records", **how)
-    assert [result.task for result in made] == both
-    [name] = RecordStore(tmp_path / "records").names()
-    again = results_of_record(RecordStore(tmp_path / "records").read(*name), **how)
-    for one, other in zip(again, made, strict=True):
-        assert_equal(one, other)
-    assert regraded(made[1], grader="robust", **how) is made[1]
-    assert regraded(made[1], grader="plain", **how).provenance["grader"] == "plain"
-
-
 def test_a_result_file_of_another_grader_is_graded_again_or_refused(engine, data_dir, tmp_path):
     arguments = {"limit": 2, "data_dir": data_dir, "progress": False}
     [kept] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, records=tmp_path / "records", **arguments)
@@ -339,18 +299,6 @@ def test_a_result_file_of_another_grader_is_graded_again_or_refused(engine, data
     assert_equal(read_results([file])[0], kept)
     with pytest.raises(UserError, match="graded by robust-3, and its responses are not at hand to be graded by plain"):
         read_results([file], grader="plain")
-
-
-def test_the_record_of_a_job_is_read_as_it_is(engine, data_dir, tmp_path):
-    store = RecordStore(tmp_path)
-    spec = asked([REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir)
-    [job] = jobs_of(spec, engine)
-    assert job.read(store) is None
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(Counting(engine, 5), [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
-    assert len(job.read(store).rows) == 5
-    [whole] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
-    assert_equal(result_of_record(job.read(store), data_dir=data_dir), whole)
 
 
 def test_result_files_are_made_again_by_a_command(engine, data_dir, tmp_path):

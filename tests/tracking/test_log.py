@@ -20,7 +20,6 @@ from harness.tracking import (
     result_of_run,
     tracking_place,
 )
-from harness.tracking.describe import description, pair_title
 from harness.tracking.store import VARIABLE, TrackingStore
 from tests.tracking.made import GRID, result
 
@@ -48,17 +47,6 @@ def test_what_has_no_meaning_is_left_out():
     assert "replacement_ratio" not in metrics_of(result(Decoding(mode="rl")))
     assert {"tau", "gamma", "criterion"} & set(params_of(result(Decoding(mode="rl")))) == set()
     assert params_of(result(Decoding(mode="replace", tau=-0.3)))["gamma"] == "0.0"
-
-
-def test_the_description_says_what_came_out_and_how_to_do_it_again():
-    text = description(result(partial="first 4 of 32 samples", limit=3))
-    assert "**Avg@4 33.33 ± 33.33 %**" in text
-    assert "`extrapolate τ-0.3 γ0.05` of B → R on aime24: 3 problems × 4 samples" in text
-    assert "    rlvr-dir eval --tasks aime24" in text
-    assert "Only a part: first 4 of 32 samples." in text
-    assert "Only 3 of 30 problems: for a look, not for a score." in text
-    assert "nan" not in description(result(samples=1, problems=1))
-    assert pair_title(result(engine={"pair": {"base": "/m/tiny/base", "rl": "/m/tiny/rl"}})) == "m/tiny: base → rl"
 
 
 def test_a_run_for_a_result(store):
