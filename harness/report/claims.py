@@ -30,11 +30,11 @@ CLAIMS = (
     "Weighing unlikely tokens more makes a better training than DAPO.",
 )
 NOTE = (
-    "Verdicts follow 95 % intervals over problems (trainings: and seeds), paired by problem. A mean over all settings "
-    "of a kind is not picked. Shares are of changed tokens: the least, of the settings that were run, that reaches RL: "
-    "its score is not significantly below RL's and keeps, significantly, more than half of RL's gain. Another "
-    "criterion needs more where it is still significantly below RL with more changed tokens. Inconclusive: these "
-    "problems and settings do not tell."
+    "Verdicts follow 95 % intervals over problems (trainings: and seeds), paired by problem; each claim is judged for "
+    "itself, not corrected for their number. A mean over all settings of a kind is not picked. Shares are of changed "
+    "tokens: the least, of the settings that were run, that reaches RL: its score is not significantly below RL's and "
+    "keeps, significantly, more than half of RL's gain. Another criterion needs more where it is still significantly "
+    "below RL with more changed tokens. Inconclusive: these problems and settings do not tell."
 )
 
 
