@@ -120,10 +120,12 @@ def test_without_the_key_nothing_is_decoded(server):
 
 
 def test_other_paths_of_vllm_are_not_served(server):
-    for path in ("/v1/responses", "/tokenize", "/v1/messages", "/invocations", "/metrics", "/v1/embeddings", "/docs"):
+    for path in ("/v1/responses", "/tokenize", "/v1/messages", "/invocations", "/v1/embeddings", "/docs"):
         answer = httpx.post(server.url.removesuffix("/v1") + path, json={}, headers={"Authorization": f"Bearer {KEY}"})
         assert answer.status_code == 404, path
         assert "accepted: /v1/chat/completions" in answer.json()["error"]["message"]
+    metrics = httpx.get(server.url.removesuffix("/v1") + "/metrics", follow_redirects=True).text
+    assert 'vllm:generation_tokens_total{engine="0",model_name="tiny' in metrics
 
 
 def test_text_that_no_utf_8_has_is_a_400(server):

@@ -76,7 +76,9 @@ def test_a_taken_port_is_one_sentence(pages):
         [*UI, "--store", str(folder), "--port", address.rpartition(":")[2]], capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert re.search(r"^error: port=\d+ of 127.0.0.1 is taken; accepted: a free one, such as --port \d+$", done.stderr)
+    assert re.search(
+        r"^error: --port \d+ of 127.0.0.1 is taken; accepted: a free one, such as --port \d+$", done.stderr
+    )
 
 
 def test_over_http_as_well(pages):
