@@ -36,6 +36,7 @@ COMMANDS = {
     "view": "view:view",
     "ui": "track:ui",
     "serve": "serve:serve_command",
+    "keys": "keys:keys_command",
     **{name: f"{name}:app" for name in ("analyse", "pair", "tiny", "bench", "records", "sweep", "track")},
 }
 

@@ -70,9 +70,11 @@ class ProblemPart(Spec, frozen=True):
     file; `held_out` takes the other half.
     """
 
-    skip: int = Field(default=0, ge=0)
-    split: float | None = Field(default=None, gt=0.0, lt=1.0)
-    held_out: bool = False
+    skip: int = Field(default=0, ge=0, description="Leave out the first so many.")
+    split: float | None = Field(
+        default=None, gt=0.0, lt=1.0, description="A share of the problems, drawn by their ids."
+    )
+    held_out: bool = Field(default=False, description="The other share.")
 
     @property
     def words(self) -> str:
@@ -110,9 +112,9 @@ class EvalSpec(Presentation, frozen=True):
         default=TINY, description="A name of `rlvr-dir pair list` (dapo-32b), tiny, or a folder with base and rl."
     )
     decodings: Annotated[tuple[Decoding, ...], BeforeValidator(read_decodings)] = Field(
-        default_factory=lambda: (Decoding(),)
+        default_factory=lambda: (Decoding(),), description="rl, replace,tau=-0.3, or {mode: ...}; one or a list."
     )
-    sampling: Sampling | None = Field(default_factory=Sampling)
+    sampling: Sampling | None = Field(default_factory=Sampling, description="null: each task's own.")
     limit: int | None = Field(default=None, ge=1, description="First problems only: for a look, not for a score.")
     part: ProblemPart = Field(default_factory=ProblemPart)
     data_dir: Place | None = Field(default=None, description="Folder of <task>.jsonl files, instead of the hub.")

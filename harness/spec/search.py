@@ -106,8 +106,8 @@ class Bounds(Spec, frozen=True):
 class Workers(Spec, frozen=True):
     """How many work at the same time; `gpus_each` gives every one its own GPUs."""
 
-    count: int = Field(default=1, ge=1)
-    gpus_each: int = Field(default=0, ge=0)
+    count: int = Field(default=1, ge=1, description="That work at the same time.")
+    gpus_each: int = Field(default=0, ge=0, description="GPUs of each.")
 
 
 class Search(Spec, frozen=True):
@@ -121,17 +121,23 @@ class Search(Spec, frozen=True):
     grows: ClassVar[tuple[str, ...]] = ()  # further lists that may be extended
 
     kind: str = ""
-    name: str
-    parameters: dict[str, Values | Numbers | Range | Ratio]
-    method: SearchMethod = "grid"
-    metric: tuple[Metric, ...] = ()
-    constraints: dict[str, Bounds] = Field(default_factory=dict)
-    run_cap: int | None = Field(default=None, ge=1)
-    batch: int = Field(default=8, ge=1)
-    seed: int = Field(default=0, ge=0, lt=2**32)
+    name: str = Field(description="Names the sweep's folder.")
+    parameters: dict[str, Values | Numbers | Range | Ratio] = Field(
+        description="What is varied: {values: [...]}, {min:, max:, log:}, of τ also {ratio: [...]}."
+    )
+    method: SearchMethod = Field(default="grid", description="grid, random, qmc, tpe or gp; all but grid need run_cap.")
+    metric: tuple[Metric, ...] = Field(
+        default=(), description="Default avg_at_N; or {name:, goal: minimize}, or a list: the Pareto set."
+    )
+    constraints: dict[str, Bounds] = Field(
+        default_factory=dict, description="Of the points that may be best: {replacement_ratio: {max: 0.2}}."
+    )
+    run_cap: int | None = Field(default=None, ge=1, description="Points at most.")
+    batch: int = Field(default=8, ge=1, description="Of a search, or with a pruner: points decoded together.")
+    seed: int = Field(default=0, ge=0, lt=2**32, description="Of the search, not of the noise.")
     workers: Workers = Field(default_factory=Workers)
-    storage: str = "journal"
-    retries: int = Field(default=3, ge=0)
+    storage: str = Field(default="journal", description="journal, postgresql://..., or sqlite:///... (one worker).")
+    retries: int = Field(default=3, ge=0, description="Of a point that failed.")
 
     @model_validator(mode="before")
     @classmethod

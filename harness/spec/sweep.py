@@ -43,9 +43,9 @@ class Wilcoxon(Spec, frozen=True):
     `startup` problems are decoded before the first test; `p` is the level.
     """
 
-    p: float = Field(default=0.1, gt=0.0, lt=1.0)
-    chunk: int = Field(default=6, ge=1)
-    startup: int = Field(default=5, ge=2)
+    p: float = Field(default=0.1, gt=0.0, lt=1.0, description="Level of the test.")
+    chunk: int = Field(default=6, ge=1, description="Problems between two tests.")
+    startup: int = Field(default=5, ge=2, description="Problems before the first test.")
 
 
 class Pruner(Spec, frozen=True):
@@ -168,22 +168,35 @@ class SweepSpec(Presentation, Search, frozen=True):
     by_ratio: ClassVar[str] = TAU
     grows: ClassVar[tuple[str, ...]] = ("references", "samplings")
 
-    kind: Literal["decode"] = "decode"
+    kind: Literal["decode"] = Field(default="decode", description="decode, or train: a sweep of trainings.")
     pair: Annotated[dict[str, NamedPair], BeforeValidator(_read_pairs), PlainSerializer(_write_pairs)] = Field(
-        default_factory=lambda: {TINY: TINY}
+        default_factory=lambda: {TINY: TINY},
+        description="A name, a folder, NAME=FOLDER, {base:, rl:}, or a list of these.",
     )
-    tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)]
-    limit: int | None = Field(default=None, ge=1)
-    confirm: Confirmation | None = None
-    sampling: Sampling = Field(default_factory=Sampling)
-    decode: Annotated[dict[str, Any], BeforeValidator(_read_decode)] = Field(default_factory=dict)
-    references: Annotated[tuple[Decoding, ...], BeforeValidator(_read_references)] = ()
-    samplings: tuple[OtherSampling, ...] = ()
-    pruner: Annotated[Pruner | None, BeforeValidator(read_pruner)] = None
-    equal_forwards: bool = False
-    engine: EngineSpec = Field(default_factory=EngineSpec)
-    data_dir: str | None = None
-    include_path: Place | None = None
+    tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
+        description="Benchmarks, by name or PATH.jsonl."
+    )
+    limit: int | None = Field(default=None, ge=1, description="First problems only: for a look.")
+    confirm: Confirmation | None = Field(
+        default=None, description="{split: 0.5}: half of the problems choose, the others are for `sweep confirm`."
+    )
+    sampling: Sampling = Field(default_factory=Sampling, description="How tokens are drawn.")
+    decode: Annotated[dict[str, Any], BeforeValidator(_read_decode)] = Field(
+        default_factory=dict, description="What all points share."
+    )
+    references: Annotated[tuple[Decoding, ...], BeforeValidator(_read_references)] = Field(
+        default=(), description="Further decodings; base and rl are always there."
+    )
+    samplings: tuple[OtherSampling, ...] = Field(
+        default=(), description="References drawn otherwise: [{temperature: 0.6, decodings: [rl]}]."
+    )
+    pruner: Annotated[Pruner | None, BeforeValidator(read_pruner)] = Field(
+        default=None, description="Or {wilcoxon: {p: 0.1, chunk: 6, startup: 5}}."
+    )
+    equal_forwards: bool = Field(default=False, description="Add what one model does with as many forwards.")
+    engine: EngineSpec = Field(default_factory=EngineSpec, description="As the options of `rlvr-dir eval`.")
+    data_dir: str | None = Field(default=None, description="Folder of <task>.jsonl files.")
+    include_path: Place | None = Field(default=None, description="Folder of lm-eval's tasks.")
 
     @classmethod
     def tried(cls) -> Mapping[str, FieldInfo]:

@@ -31,8 +31,8 @@ class Median(Spec, frozen=True):
     `startup` points are finished before the first is ended; a seed's validations before step `after` end none.
     """
 
-    startup: int = Field(default=4, ge=1)
-    after: int = Field(default=0, ge=0)
+    startup: int = Field(default=4, ge=1, description="Finished points before one is ended.")
+    after: int = Field(default=0, ge=0, description="Steps before which none is ended.")
 
 
 class Pruner(Spec, frozen=True):
@@ -59,10 +59,14 @@ class TrainingSweep(Search, frozen=True):
     Plain DAPO with everything else as `train` says it is always trained, with the same seeds, as the reference.
     """
 
-    kind: Literal["train"] = "train"
-    train: Annotated[dict[str, Any], BeforeValidator(_read_train)] = Field(default_factory=dict)
-    seeds: tuple[int, ...] = (0,)
-    pruner: Annotated[Pruner | None, BeforeValidator(read_pruner)] = None
+    kind: Literal["train"] = Field(default="train", description="train.")
+    train: Annotated[dict[str, Any], BeforeValidator(_read_train)] = Field(
+        default_factory=dict, description="A training's file, without seeds."
+    )
+    seeds: tuple[int, ...] = Field(default=(0,), description="A point is the mean over these.")
+    pruner: Annotated[Pruner | None, BeforeValidator(read_pruner)] = Field(
+        default=None, description="Or {median: {startup: 4, after: 0}}."
+    )
 
     @classmethod
     def tried(cls) -> Mapping[str, FieldInfo]:

@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
+from pydantic.fields import FieldInfo
 
 from harness.spec import Spec
 from harness.spec.presentation import DEFAULT_GRADER, Grader
@@ -23,32 +24,55 @@ class DapoSettings(Spec, frozen=True):
     where they are not given.
     """
 
-    steps: int = Field(default=16, ge=1)
-    prompts: int = Field(default=16, ge=1)  # groups a step
-    samples: int = Field(default=16, ge=2)  # responses a group
-    minibatches: int = Field(default=4, ge=1)
-    accumulation: int = Field(default=1, ge=1)  # forward and backward passes an update: less memory, the same update
-    learning_rate: float = Field(default=1e-4, gt=0)  # the tiny pair is near its ceiling after 5 steps of it
-    warmup_updates: int = Field(default=0, ge=0)  # optimizer updates, `minibatches` of them a step
-    weight_decay: float = Field(default=0.0, ge=0)
-    method: Reweighting = "none"
-    alpha: float = Field(default=0.0, ge=0, le=10)
-    pi_source: Literal["old", "current"] = "old"  # whose probability low_prob and dominate weigh by
-    ppl_scope: Literal["batch", "group"] = "batch"  # over what ppl standardises; its authors' code: group
-    clip_low: float = Field(default=0.2, gt=0, lt=1)
-    clip_high: float = Field(default=0.28, gt=0)  # "clip higher": room for unlikely tokens to grow
-    delta: float | None = Field(default=10.0, gt=1)  # caps the ratio where the advantage is negative (dual clip)
-    beta: float = Field(default=0.0, ge=0)  # no KL penalty
-    temperature: float = Field(default=1.0, gt=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)  # of the rollouts, which come from the policy that is trained
-    max_response_tokens: int = Field(default=128, ge=1)
-    overlong_buffer: int = Field(default=0, ge=0)  # the penalty grows over the last so many tokens; 0: no penalty
-    overlong_penalty: float = Field(default=1.0, gt=0, le=1)  # at full length, where right is +1 and wrong is -1
-    grader: Grader = DEFAULT_GRADER  # as in evaluation
-    dynamic_sampling: bool = True  # only groups with both right and wrong responses teach anything
-    max_generation_rounds: int = Field(default=4, ge=1)  # a step's attempts at filling its groups
-    gradient_checkpointing: bool = False
+    steps: int = Field(default=16, ge=1, description="Of generation; each makes `minibatches` updates.")
+    prompts: int = Field(default=16, ge=1, description="Groups a step.")
+    samples: int = Field(default=16, ge=2, description="Responses a group.")
+    minibatches: int = Field(default=4, ge=1, description="Optimizer updates a step.")
+    accumulation: int = Field(
+        default=1, ge=1, description="Forward and backward passes an update: less memory, the same update."
+    )
+    learning_rate: float = Field(default=1e-4, gt=0, description="Adam's; the default suits the tiny pair.")
+    warmup_updates: int = Field(default=0, ge=0, description="Optimizer updates, `minibatches` of them a step.")
+    weight_decay: float = Field(default=0.0, ge=0, description="Adam's.")
+    method: Reweighting = Field(default="none", description="none, low_prob, dominate or ppl.")
+    alpha: float = Field(default=0.0, ge=0, le=10, description="Default 0.2, 0.1, 0.01 by method, the paper's.")
+    pi_source: Literal["old", "current"] = Field(
+        default="old", description="Whose probability low_prob and dominate weigh by."
+    )
+    ppl_scope: Literal["batch", "group"] = Field(
+        default="batch", description="Over what ppl standardises; its authors' code: group."
+    )
+    clip_low: float = Field(default=0.2, gt=0, lt=1, description="The loss clips the ratio below 1 minus this.")
+    clip_high: float = Field(default=0.28, gt=0, description="And above 1 plus this; 0.24 with dominate.")
+    delta: float | None = Field(
+        default=10.0, gt=1, description="Caps the ratio where the advantage is negative (dual clip)."
+    )
+    beta: float = Field(default=0.0, ge=0, description="Weight of the KL term.")
+    temperature: float = Field(default=1.0, gt=0, description="Of the rollouts.")
+    top_p: float = Field(
+        default=1.0, gt=0, le=1, description="Of the rollouts, which come from the policy that is trained."
+    )
+    max_response_tokens: int = Field(default=128, ge=1, description="Of a rollout.")
+    overlong_buffer: int = Field(
+        default=0, ge=0, description="The penalty grows over the last so many tokens; 0: no penalty."
+    )
+    overlong_penalty: float = Field(
+        default=1.0, gt=0, le=1, description="At full length, where right is +1 and wrong is -1."
+    )
+    grader: Grader = Field(default=DEFAULT_GRADER, description="As in evaluation.")
+    dynamic_sampling: bool = Field(
+        default=True, description="Only groups with both right and wrong responses teach anything."
+    )
+    max_generation_rounds: int = Field(default=4, ge=1, description="A step's attempts at filling its groups.")
+    gradient_checkpointing: bool = Field(
+        default=False, description="Keep no activations: less memory, the same update."
+    )
     seed: int = Field(default=0, ge=0, lt=2**32)
+
+    @classmethod
+    def options(cls) -> dict[str, FieldInfo]:
+        """Return what may be said: the seed is that of the training, which may have several."""
+        return {name: info for name, info in cls.model_fields.items() if name != "seed"}
 
     @model_validator(mode="before")
     @classmethod

@@ -28,11 +28,11 @@ _BEST = re.compile(r"best\((.+)\)")
 class Lora(Spec, frozen=True):
     """Low-rank adapters instead of all weights, saved as PEFT does; with `merge` as whole models. Needs peft."""
 
-    rank: int = Field(default=16, ge=1)
-    alpha: float = Field(default=32.0, gt=0)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    targets: str | tuple[str, ...] = "all-linear"
-    merge: bool = False
+    rank: int = Field(default=16, ge=1, description="Of the low-rank terms.")
+    alpha: float = Field(default=32.0, gt=0, description="The terms are scaled by alpha / rank.")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="Before the low-rank terms.")
+    targets: str | tuple[str, ...] = Field(default="all-linear", description="all-linear, or names of projections.")
+    merge: bool = Field(default=False, description="Save whole models.")
 
 
 class Vllm(Spec, frozen=True):
@@ -42,12 +42,14 @@ class Vllm(Spec, frozen=True):
     `max_model_length` the longest prompt and a response; asleep it holds nothing while an update is made.
     """
 
-    mode: Literal["colocate", "server"] = "colocate"
-    gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
-    tensor_parallel_size: int = Field(default=1, ge=1)
-    max_model_length: int | None = Field(default=None, ge=8)
-    enable_sleep_mode: bool = True
-    server_base_url: str | None = None
+    mode: Literal["colocate", "server"] = Field(default="colocate", description="colocate or server.")
+    gpu_memory_utilization: float | None = Field(
+        default=None, gt=0, le=1, description="Default what the training leaves."
+    )
+    tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs that share each layer.")
+    max_model_length: int | None = Field(default=None, ge=8, description="Default the longest prompt and a response.")
+    enable_sleep_mode: bool = Field(default=True, description="vLLM holds nothing while an update is made.")
+    server_base_url: str | None = Field(default=None, description="Of a running server.")
 
 
 class Validation(Presentation, frozen=True):
@@ -58,12 +60,16 @@ class Validation(Presentation, frozen=True):
 
     called: ClassVar[str] = "validation"
 
-    tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = ()
+    tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
+        default=(), description="Benchmarks of `rlvr-dir eval`; empty: none."
+    )
     sampling: Sampling = Sampling(samples=8, max_tokens=1024)
-    limit: int | None = Field(default=None, ge=1)
-    every: int = Field(default=0, ge=0)
-    watch: Annotated[tuple[str, ...], BeforeValidator(read_names)] = ()
-    include_path: Place | None = None
+    limit: int | None = Field(default=None, ge=1, description="First problems only.")
+    every: int = Field(default=0, ge=0, description="Steps; 0: the base and the end alone.")
+    watch: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
+        default=(), description="Of tasks, those validated on the way; empty: all."
+    )
+    include_path: Place | None = Field(default=None, description="Folder of lm-eval's tasks.")
     engine: EngineSpec = EngineSpec(backend="transformers")
 
     @property
@@ -93,24 +99,30 @@ class TrainSpec(Spec, frozen=True):
 
     called: ClassVar[str] = "training"
 
-    backend: Literal["trl", "verl"] = "trl"
-    base: Place = TINY
-    data: Place = TINY
-    instruction: str = INSTRUCTION
-    prompt: Prompt = None
-    seeds: tuple[int, ...] = (0,)
+    backend: Literal["trl", "verl"] = Field(
+        default="trl", description="trl here, verl on a cluster (docs/train-verl.md)."
+    )
+    base: Place = Field(default=TINY, description="tiny, a directory or a hub id.")
+    data: Place = Field(
+        default=TINY, description="tiny, or a JSONL of answer and problem (or prompt: text or messages)."
+    )
+    instruction: str = Field(default=INSTRUCTION, description="Stands behind each problem.")
+    prompt: Prompt = Field(default=None, description="In place of the instruction: a template, its file, or math_dapo.")
+    seeds: tuple[int, ...] = Field(default=(0,), description="Each is a training of its own; more can be added later.")
     dapo: DapoSettings = DapoSettings()
     validation: Validation = Validation()
-    checkpoint_every: int = Field(default=1, ge=1)
-    checkpoint: int | str = "last"
-    keep_checkpoints: bool = False
-    lora: Lora | None = None
-    vllm: Vllm | None = None
-    verl: Verl | None = None
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    bf16: bool | None = None  # autocast, weights stay float32; None: on a GPU that can
-    threads: int = Field(default=1, ge=1)  # of the CPU: on tiny matrices a second only waits
-    trust_remote_code: bool = False
+    checkpoint_every: int = Field(default=1, ge=1, description="Steps: what a kill loses.")
+    checkpoint: int | str = Field(default="last", description="The trained model: last, a step, or best(TASK).")
+    keep_checkpoints: bool = Field(default=False, description="Keep them when the training is done.")
+    lora: Lora | None = Field(default=None, description="Adapters in place of all weights; needs peft.")
+    vllm: Vllm | None = Field(
+        default=None, description="Rollouts by vLLM on a GPU: {} beside the training, or a server."
+    )
+    verl: Verl | None = Field(default=None, description="For backend: verl.")
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto, cpu or cuda.")
+    bf16: bool | None = Field(default=None, description="Autocast, weights stay float32; None: on a GPU that can.")
+    threads: int = Field(default=1, ge=1, description="Of the CPU: on tiny matrices a second only waits.")
+    trust_remote_code: bool = Field(default=False, description="Run code that the base brings.")
 
     @model_validator(mode="after")
     def _check(self) -> "TrainSpec":

@@ -15,20 +15,24 @@ class Verl(Spec, frozen=True):
     file like `data`, which verl validates on every `validation.every` steps with `validation.sampling`.
     """
 
-    python: str = PYTHON  # of the environment that has verl and rlvr-dir, on every node
-    nnodes: int = Field(default=1, ge=1)
-    gpus_per_node: int = Field(default=8, ge=1)
-    tensor_parallel: int = Field(default=1, ge=1)  # GPUs an engine of the rollouts
-    sequence_parallel: int = Field(default=1, ge=1)  # GPUs a sequence of the updates (Ulysses)
-    offload: bool = False  # weights and optimizer wait in the CPU's memory
-    gpu_memory_utilization: float = Field(default=0.5, gt=0, le=1)  # of the rollouts' engine
-    tokens_per_gpu: int | None = Field(default=None, ge=1)  # of a micro-batch; default 2 x (prompt + response)
-    max_prompt_tokens: int = Field(default=2048, ge=1)
-    max_position_embeddings: int | None = Field(default=None, ge=1)  # instead of the base's own, to train beyond it
-    val_data: Place | None = None
-    overrides: tuple[str, ...] = ()
-    hang_minutes: float = Field(default=120.0, gt=0)  # without a finished step: killed
-    grace_seconds: float = Field(default=60.0, ge=0)  # between asking verl to end and ending it
+    python: str = Field(default=PYTHON, description="Of the environment that has verl and rlvr-dir, on every node.")
+    nnodes: int = Field(default=1, ge=1, description="Machines.")
+    gpus_per_node: int = Field(default=8, ge=1, description="GPUs of each.")
+    tensor_parallel: int = Field(default=1, ge=1, description="GPUs an engine of the rollouts.")
+    sequence_parallel: int = Field(default=1, ge=1, description="GPUs a sequence of the updates (Ulysses).")
+    offload: bool = Field(default=False, description="Weights and optimizer wait in the CPU's memory.")
+    gpu_memory_utilization: float = Field(default=0.5, gt=0, le=1, description="Of the rollouts' engine.")
+    tokens_per_gpu: int | None = Field(
+        default=None, ge=1, description="Of a micro-batch; default 2 x (prompt + response)."
+    )
+    max_prompt_tokens: int = Field(default=2048, ge=1, description="Longer ones are cut.")
+    max_position_embeddings: int | None = Field(
+        default=None, ge=1, description="Instead of the base's own, to train beyond it."
+    )
+    val_data: Place | None = Field(default=None, description="A file like data, on which verl validates.")
+    overrides: tuple[str, ...] = Field(default=(), description="Further arguments of verl's.")
+    hang_minutes: float = Field(default=120.0, gt=0, description="Without a finished step: killed.")
+    grace_seconds: float = Field(default=60.0, ge=0, description="Between asking verl to end and ending it.")
 
     @model_validator(mode="after")
     def _check(self) -> "Verl":

@@ -1,0 +1,27 @@
+"""`rlvr-dir keys`: what the YAML files of evaluations, sweeps and trainings can say."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from harness.cli.base import echo
+
+Kind = Literal["eval", "sweep", "train", "sweep-of-trainings"]
+
+
+def keys_command(kind: Annotated[Kind, typer.Argument(help="eval, sweep, train, or sweep-of-trainings.")]) -> None:
+    """Print the keys of a YAML file, with defaults and meanings.
+
+    What is printed is a file to begin with:
+
+    \b
+        rlvr-dir keys train > mine.yaml
+    """
+    from harness.spec import EvalSpec
+    from harness.spec.keys import keys
+    from harness.spec.sweep import SweepSpec
+    from harness.sweep.training_spec import TrainingSweep
+    from harness.train.spec import TrainSpec
+
+    of = {"eval": EvalSpec, "sweep": SweepSpec, "train": TrainSpec, "sweep-of-trainings": TrainingSweep}
+    echo("\n".join(keys(of[kind])), lines=True)

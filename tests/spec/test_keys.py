@@ -1,0 +1,42 @@
+"""What `rlvr-dir keys` prints is a file of the kind: read back, it says what is said where nothing is."""
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.spec import EvalSpec, load_eval
+from harness.spec.keys import keys
+from harness.spec.sweep import SweepSpec
+from harness.sweep.training_spec import TrainingSweep
+from harness.train.spec import TrainSpec, load_train
+
+GIVEN = {"name": "x", "tasks": ["tiny_easy"], "parameters": {"decode.tau": {"values": [-0.1]}}}
+
+
+def read(text):
+    return {name: value for name, value in yaml.safe_load(text).items() if value is not None}
+
+
+@pytest.mark.parametrize(("kind", "load", "spec"), [("eval", load_eval, EvalSpec), ("train", load_train, TrainSpec)])
+def test_what_is_printed_is_the_default(kind, load, spec):
+    done = CliRunner().invoke(app, ["keys", kind])
+    assert done.exit_code == 0
+    assert load(read(done.stdout)) == spec()
+
+
+@pytest.mark.parametrize("spec", [SweepSpec, TrainingSweep])
+def test_a_sweep_lacks_only_what_has_to_be_given(spec):
+    lines = list(keys(spec))
+    missing = {line.partition(":")[0] for line in lines if "# Has to be given." in line and line[0] not in " #"}
+    assert missing == {name for name, info in spec.model_fields.items() if info.is_required()}
+    given = read("\n".join(lines))
+    assert not missing & given.keys()
+    if spec is SweepSpec:
+        assert spec.model_validate({**given, **GIVEN}) == spec.model_validate(GIVEN)
+
+
+@pytest.mark.parametrize("spec", [EvalSpec, SweepSpec, TrainSpec, TrainingSweep])
+def test_every_key_says_what_it_means(spec):
+    untold = [line for line in keys(spec) if "#" not in line.lstrip("# ") and not line.endswith(":")]
+    assert untold == []
