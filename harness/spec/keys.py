@@ -1,6 +1,6 @@
 """The keys of a YAML file with their defaults and what they mean, made from its spec.
 
-    print("\\n".join(keys(SweepSpec)))
+print("\\n".join(keys(SweepSpec)))
 """
 
 import json
