@@ -108,17 +108,6 @@ def test_a_folder_that_takes_nothing_is_said_before_anything_begins(tmp_path):
     assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_what_may_yet_be_refused_creates_no_folder(tmp_path):
-    """Nor does it remove one, in which another process may just begin."""
-    check_writable(tmp_path / "a" / "b", make=False)
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be written"):
-        check_writable(tmp_path / "file" / "b", make=False)
-    with read_only(tmp_path / "ro") as folder, pytest.raises(UserError, match="cannot be written"):
-        check_writable(folder / "runs", make=False)
-
-
 def test_a_result_is_whole_or_absent_and_its_name_leads_nowhere_else(tmp_path):
     one = result(Decoding(mode="rl"), argv=["rlvr-dir", "--out", "\udcff"])
     with files_at_most(500), pytest.raises(UserError, match="no space is left"):

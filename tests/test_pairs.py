@@ -6,13 +6,11 @@ import warnings
 from pathlib import Path
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from harness.bench.random_pair import tokenizer
 from harness.cli import app
 from harness.decode.single import single_engine
-from harness.decode.weights import PICKLE
 from harness.errors import UserError
 from harness.pairs import examine, zoo_table
 from harness.spec import EngineSpec, Pair, preset, zoo
@@ -68,14 +66,6 @@ def test_a_pair_without_weights_runs_once_they_are_there(write):
     assert found.lines()[1] == "it runs"
 
 
-def test_a_pickle_of_more_than_tensors_does_not_run(write):
-    pair = write()
-    for role, content in (("base", {}), ("rl", {"more": Path.cwd})):
-        torch.save(content, Path(getattr(pair, role), "pytorch_model.bin"))
-    found = examine(pair, TRANSFORMERS)
-    assert (found.verdict, found.why) == ("refused", f"rl={pair.rl!r} (pytorch_model.bin): {PICKLE}")
-
-
 def test_what_will_be_warned_of(write):
     pair = write(rl=SMALL | {"max_position_embeddings": 2048})
     Path(pair.base, "chat_template.jinja").unlink()
@@ -124,11 +114,6 @@ def test_a_third_model(write, tmp_path):
     assert "order their vocabulary differently" in examine(pair.replace(recipient=str(target))).why
 
 
-def test_two_types_of_model_are_refused(write):
-    types = ({"model_type": each.lower(), "architectures": [f"{each}ForCausalLM"]} for each in ("Qwen3", "Olmo3"))
-    assert "different model types (qwen3 and olmo3)" in examine(write(*(SMALL | each for each in types))).why
-
-
 def test_a_context_that_no_model_can_be_read_at_is_refused(write):
     stretched = SMALL | {"rope_scaling": YARN, "max_position_embeddings": 1024}
     found = examine(write(stretched, stretched), TRANSFORMERS.replace(max_model_len=4096))
@@ -158,13 +143,6 @@ def test_loading_says_the_same(peaked_pair, tmp_path, change):
     assert found.why == said
     assert found.warned == tuple(str(each.message) for each in caught)
     assert found.verdict == ("runs" if said is None else "refused")
-
-
-def test_weights_that_are_there_are_looked_at(peaked_pair, tmp_path):
-    rl = shutil.copytree(peaked_pair.rl, tmp_path / "rl")
-    file = rl / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:1000])
-    assert "cut short or damaged" in examine(peaked_pair.replace(rl=str(rl))).why
 
 
 def test_the_gpus_are_those_of_the_narrower_type(write):

@@ -16,7 +16,6 @@ from harness.evals.data import SOURCES
 from harness.price import CARDS, Machine, PairPrice
 from harness.spec import EngineSpec, preset
 from harness.sweep import sweeps_dir
-from harness.sweep.folder import SweepFolder
 from harness.train.defaults import complete
 
 # As the hub has them: config.json, the parameters that its page counts, bytes of cache a token in bfloat16.
@@ -150,18 +149,6 @@ def test_a_run_is_refused_before_anything_loads(tmp_path, monkeypatch):
     assert isinstance(done.exception, UserError)
     assert "dapo-32b cannot run here" in str(done.exception)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("command", ["resume", "work"])
-def test_so_is_what_is_left_of_a_sweep_that_was_begun_elsewhere(command, tmp_path, monkeypatch):
-    spec = read("dapo32b_on_rl", [])
-    folder = SweepFolder.of(spec, tmp_path)
-    folder.make()
-    folder.settle(spec)
-    monkeypatch.setattr(Machine, "here", classmethod(lambda cls: NOTHING))
-    done = CliRunner().invoke(app, ["sweep", command, str(folder.path)])
-    assert isinstance(done.exception, UserError)
-    assert "dapo-32b cannot run here" in str(done.exception)
 
 
 def test_trainings():

@@ -112,14 +112,6 @@ def test_lines_are_few_however_often_phases_change(lines):
     assert 60 < len(written) < 150
 
 
-def test_what_is_within_a_phase_comes_first_and_then_it_goes_on_anew(lines):
-    with showing(), phase("updating"):
-        lines(3.0)
-        with phase("generating"):
-            lines(7.0)
-        assert lines(13.0) == ["updating 00:03", "generating 00:04", "updating 00:06"]
-
-
 def test_an_evaluation_names_what_it_does(monkeypatch, tmp_path):
     words = "--tasks tiny_easy --limit 2 --samples 1 --max-tokens 8 --backend transformers --no-track"
     monkeypatch.setattr(sys, "argv", ["rlvr-dir", "eval", *words.split(), "--out", str(tmp_path)])

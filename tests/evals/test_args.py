@@ -3,7 +3,7 @@
 import pytest
 
 from harness.errors import UserError
-from harness.evals.args import ACCEPTED, parse_model_args
+from harness.evals.args import parse_model_args
 from harness.evals.generation import sampling_of
 from harness.spec import TINY, Pair, Sampling, zoo
 
@@ -77,10 +77,6 @@ def test_refusals(given, message):
     assert "\n" not in str(error.value)
 
 
-def test_every_accepted_name_is_accepted():
-    assert len(set(ACCEPTED)) == len(ACCEPTED)
-
-
 YAML = {"until": [], "do_sample": True, "temperature": 1.0, "top_p": 0.7, "max_gen_toks": 20000}
 
 
@@ -112,10 +108,6 @@ def test_what_is_greedy_in_lm_eval_is_greedy_here(given):
     assert sampling == Sampling(temperature=0, max_tokens=given.get("max_gen_toks", 256))
     with pytest.raises(UserError, match="repeats=4 is refused with greedy decoding"):
         sampling_of(given, samples=4, seed=3)
-
-
-def test_drawing_without_a_temperature_is_at_1():
-    assert sampling_of({"do_sample": True}, samples=2, seed=0)[0].temperature == 1.0
 
 
 @pytest.mark.parametrize(

@@ -220,18 +220,6 @@ def test_a_pairs_engine_loads_only_if_something_is_missing(peaked_pair, data_dir
     assert loaded == [True]
 
 
-def test_results_come_as_they_complete_and_another_grader_is_another_result(engine, data_dir):
-    arguments = {"limit": 2, "data_dir": data_dir, "progress": False}
-    come = []
-    results = evaluate(engine, [REPLACE, Decoding()], ["amc"], SAMPLING, on_result=come.append, **arguments)
-    assert sorted(r.label for r in come) == ["replace τ-0.2", "rl"]
-    assert len({r.config_hash for r in results}) == 2
-
-    plain = evaluate(engine, [REPLACE], ["amc"], SAMPLING, grader="plain", **arguments)
-    assert plain[0].config_hash != results[0].config_hash
-    assert plain[0].provenance["settings"] == results[0].provenance["settings"]
-
-
 def test_minervas_other_answers_are_a_task_that_shares_its_responses(engine, data_dir, tmp_path):
     """The tiny r1zero file here says that every answer is what the model said first."""
     import shutil

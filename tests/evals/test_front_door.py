@@ -24,7 +24,6 @@ from harness.evals.theirs import _loaded
 from harness.exchange.export import export
 from harness.exchange.imported import import_foreign
 from harness.exchange.material import Target
-from harness.records import RecordStore
 from harness.spec import Decoding
 from harness.sweep.base import Places, open_sweep
 from harness.sweep.specs import load
@@ -139,21 +138,6 @@ def runs(folder):
     return client, {name: each for name, each in found.items() if name.startswith("rlvr-dir")}
 
 
-def test_where_things_went_is_one_line(where):
-    _, done = where
-    [line] = [line for line in done.stderr.splitlines() if "records=off" in line]
-    assert line == (
-        "rlvr_dir: rollouts are kept in runs/records; results are in MLflow at runs (`rlvr-dir ui --store runs` shows "
-        "them); the model arguments records=off and tracking=off decline"
-    )
-
-
-def test_rollouts_are_kept(where):
-    store = RecordStore(where[0] / "runs/records")
-    held = {task: len(store.read(config, task).held) for config, task in store.names()}
-    assert held == {"tiny_easy": 8, "sums_of_theirs": 12, "mine": 8}
-
-
 def test_our_task_is_logged_as_our_own_command_logs_it(where):
     """The same settings under `rlvr-dir eval` decode nothing, and are the run there: examples and grader too."""
     folder, _ = where
@@ -179,14 +163,6 @@ def test_a_users_file_is_a_benchmark_there_too(where, monkeypatch):
     assert (result.benchmark, result.samples) == ("mine (4 of 5 problems)", 2)
     [row] = [line for line in where[1].stdout.splitlines() if line.startswith("|mine ")]
     assert float(row.split("|")[7]) == pytest.approx(result.avg, abs=1e-4)
-
-
-def test_a_file_that_does_not_exist_is_said_at_once(tmp_path):
-    done = subprocess.run(
-        [BIN / "lm_eval", "--model", "rlvr_dir", "--tasks", "no.jsonl"], capture_output=True, text=True, cwd=tmp_path
-    )
-    assert done.returncode != 0
-    assert done.stderr.splitlines()[-1].startswith("rlvr_dir: task='no.jsonl': no.jsonl does not exist; accepted: PATH")
 
 
 def logged(folder):

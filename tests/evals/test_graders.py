@@ -33,21 +33,6 @@ def test_the_score_so_far_is_of_what_is_decoded_now():
     board.close()
 
 
-def test_the_speed_does_not_fall_when_a_rollout_finishes(monkeypatch):
-    clock = [100.0]
-    monkeypatch.setattr("harness.decode.progress.time.monotonic", lambda: clock[0])
-    said = []
-    monkeypatch.setattr(Progress, "figures", lambda self, text: said.append(text))
-    progress = Progress(4, True)
-    clock[0] += 10
-    progress.show(1000)
-    progress.finished(rollout(0, tokens=200))
-    progress.close()
-    assert said == [
-        "? left, 100 tok/s, 0.0% replaced, 0.0% changed", "00:30 left, 100 tok/s, 0.5% replaced, 0.0% changed"
-    ]  # fmt: skip
-
-
 def test_a_grader_that_fails_is_told_when_every_response_is_safe(engine, data_dir, tmp_path, monkeypatch):
     def broken(items, grader):
         raise OSError("no grader today")

@@ -176,12 +176,3 @@ def test_a_mistake_is_one_sentence(found, tmp_path, form, target, sentence):
 def test_a_dataset_of_the_hub_is_named_whole(said):
     with pytest.raises(UserError, match="accepted: TASK=ORG/NAME:TASK_ID"):
         dataset_of(said)
-
-
-def test_again_is_the_same_files(found, tmp_path):
-    for form in FORMATS:
-        first = export(found, form, tmp_path / form, TARGET).files
-        bytes_of = {file: file.read_bytes() for file in first}
-        assert export(found, form, tmp_path / form, TARGET).files == first
-        assert {file: file.read_bytes() for file in first} == bytes_of
-    assert TASK in first[1].name

@@ -20,7 +20,7 @@ from harness.records import RecordStore
 from harness.report.build import build
 from harness.spec import Decoding
 from tests.exchange.foreign import eee_rows, inspect_log, lm_eval_rows, packed_by_zstandard, write_eval, write_lm_eval
-from tests.exchange.made import HUB, MODES, results
+from tests.exchange.made import HUB, results
 
 BASE, RL = Decoding(mode="base"), Decoding(mode="rl")
 MODELS = {"base": "org/its-base", "rl": "org/its-rl"}
@@ -61,16 +61,6 @@ def test_what_is_exported_comes_back(found, tmp_path, form):
         agreed = told["agreement"]["robust-3"]
         assert agreed == {**agreed, "only official": 0, "only robust-3": 0}
         assert again.avg == one.avg
-
-
-def test_how_it_was_truncated_comes_back(tmp_path):
-    [one] = results(tmp_path / "records", MODES[1:2], min_p=0.1, seed=7)
-    for form in ("eee", "inspect", "lm-eval"):
-        written = export([one], form, tmp_path / form, Target()).files
-        [file] = [path for path in written if "samples" in path.name or form == "inspect"]
-        import_foreign(tmp_path / form / "store", [file])
-        [again] = read_results([tmp_path / form / "store"])
-        assert again.sampling == one.sampling
 
 
 def test_published_runs_of_base_and_rl_are_compared_by_their_verdicts_and_by_ours(tmp_path):
@@ -324,13 +314,3 @@ def test_files_of_one_name_in_other_folders_are_other_records(tmp_path):
     assert [each["scores"]["robust-3"]["avg@4"] for each in (first, second)] == [0.625, 0.125]
     with pytest.raises(UserError, match=r"a/log\.json is given twice"):
         import_foreign(tmp_path / "store", [a, b, a], decoding=RL)
-
-
-def test_the_order_of_files_changes_nothing(tmp_path):
-    a, b = log_in(tmp_path / "a", ((1, 0), (1, 1))), log_in(tmp_path / "b", ((0, 0), (0, 1)))
-    first = import_foreign(tmp_path / "store", [a, b], decoding=RL)
-    assert import_foreign(tmp_path / "store", [b, a], decoding=RL) == first
-    assert set(first["agreement"]["robust-3"].values()) == {0, 4}
-    x, y = a.rename(tmp_path / "x.json"), b.rename(tmp_path / "y.json")
-    first = import_foreign(tmp_path / "store", [x, y], decoding=RL)
-    assert import_foreign(tmp_path / "store", [y, x], decoding=RL) == first

@@ -10,7 +10,7 @@ from harness.report import figures
 from harness.report.build import build
 from harness.report.claims import CLAIMS, claims
 from harness.report.groups import grouped
-from harness.report.paper import model_called, pair_called
+from harness.report.paper import pair_called
 from harness.report.tables import source
 from harness.spec import Decoding
 from harness.stats import pooled
@@ -281,14 +281,6 @@ def test_the_paper_is_beside_us_where_it_has_the_row():
 )
 def test_the_papers_pairs_are_known_by_name(rl, name, pair):
     assert pair_called(rl, name) == pair
-
-
-def test_the_base_of_trainings_is_known_by_name():
-    assert model_called("Qwen/Qwen2.5-Math-7B") == "Qwen2.5-Math-7B"
-    assert model_called("/models/Qwen2.5-Math-7B") is None
-    assert model_called("anything", "qwen3-8b-base") == "Qwen3-8B-Base"
-    with pytest.raises(UserError, match=r"paper_base.*'qwen3-8b'.*qwen3-8b-base"):
-        model_called("anything", "qwen3-8b")
 
 
 def test_what_is_drawn_otherwise_is_not_beside_the_paper():

@@ -38,16 +38,6 @@ def test_results_become_pages_without_mlflow(results, tmp_path):
     assert (tmp_path / "report.md").read_text().startswith("# rlvr-dir report\n\nRL changed accuracy by ")
 
 
-def test_a_place_can_be_named(results, tmp_path):
-    assert run("report", f"Ours={results}", "--out", tmp_path).exit_code == 0
-    assert "Ours" in (tmp_path / "tables" / "main-scores.csv").read_text()
-
-
-def test_the_paper_alone(tmp_path):
-    assert run("report", "--paper", "--out", tmp_path).exit_code == 0
-    assert "**55.42**" in (tmp_path / "report.md").read_text()
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

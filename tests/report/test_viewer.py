@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.errors import UserError
 from harness.records import RecordStore
-from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_fragment, viewer_html
+from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_html
 from harness.report.viewer.page import embedded
 from harness.report.viewer.pieces import Pieces, segments
 from tests.chromium import settle
 from tests.records.made import PROBLEMS, TASK, fill
-from tests.report.viewer_pages import DECODINGS, HOSTILE, PLAIN, Table, answers, rollout, words_only
+from tests.report.viewer_pages import HOSTILE, PLAIN, Table, answers, rollout, words_only
 
 HOSTILE_IDS = list(range(len(HOSTILE))) * 3
 LINE = "x<b>" * 262_144  # one line of 1 MiB
@@ -281,35 +281,6 @@ def test_the_threshold_marks_what_numpy_marks(show):
     assert all(rows[0].rollout.trace[i, 3] > 0.5 for i in visible)
 
 
-def test_stepping_goes_from_replaced_to_replaced(show):
-    rows = answers(3000)
-    page = show({"p": rows})
-    places = np.flatnonzero(rows[2].rollout.replaced)
-    for i in places[:3]:
-        page.click("[data-do='next']")
-        assert says(page).startswith(f"Token {i + 1:,} of 3,000, replace τ-0.3: ")
-    page.click("[data-do='previous']")
-    assert says(page).startswith(f"Token {places[1] + 1:,} of 3,000, replace")
-    page.evaluate("document.querySelector('.t.here').focus()")
-    page.keyboard.press("n")
-    page.keyboard.press("n")
-    assert says(page).startswith(f"Token {places[3] + 1:,} of 3,000, replace")
-    page.keyboard.press("p")
-    assert page.evaluate("document.activeElement.dataset.i") == str(places[2])
-    page.keyboard.press("End")
-    page.keyboard.press("n")  # on into the next response
-    assert says(page).startswith(f"Token {np.flatnonzero(rows[3].rollout.replaced)[0] + 1:,} of 3,000, extrapolate")
-    page.keyboard.press("End")
-    page.keyboard.press("n")
-    assert says(page) == "No further replaced token in these responses."
-    page.keyboard.press("p")
-    box = page.evaluate(
-        "(b => [b.top >= 0, b.bottom <= document.querySelector('.tv-details').getBoundingClientRect().top])"
-        "(document.querySelector('.t.here').getBoundingClientRect())"
-    )
-    assert box == [True, True]
-
-
 def test_a_long_response_is_whole_but_not_all_in_the_page_at_once(show):
     rows = answers(20_000)
     page = show({"p": rows})
@@ -331,15 +302,3 @@ def test_an_empty_response_is_no_obstacle(show):
     page.click("[data-do='next']")
     assert says(page).startswith("Token ")
     assert page.evaluate("document.querySelector('.tv-answer p:nth-of-type(3)').textContent") == "τ marks 0 (0 %)"
-
-
-def test_two_in_one_page_of_ours(show):
-    def html(data):
-        from harness.report.html import environment
-
-        style = environment().get_template("style.css").render()
-        parts = viewer_fragment(data, "a") + viewer_fragment(data, "b", assets=False)
-        return f"<!doctype html><html lang=en><meta charset=utf-8><style>{style}</style><main>{parts}</main></html>"
-
-    page = show({"p": answers(50, decodings=DECODINGS[:2])}, html=html)
-    assert page.evaluate("document.querySelectorAll('.tv[data-ready] .tv-answer').length") == 4

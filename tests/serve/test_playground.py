@@ -65,21 +65,6 @@ def test_four_rules_answer_side_by_side_and_a_link_asks_the_same_again(site, vis
     assert all(re.match(rf"{re.escape(site)}|data:|file:|blob:", each) for each in visitor.requests)
 
 
-def test_the_slider_asks_with_another_threshold_and_keys_walk_through_tokens(site, visitor):
-    page = visitor.open(site)
-    ask(page, problems(1)[0][1])
-    page.locator("#slider").fill("-0.5")
-    page.locator("#slider").dispatch_event("change")
-    page.wait_for_selector("#answers .tv[data-ready] h3:text('replace,tau=-0.5')")
-    state = json.loads(page.evaluate("decodeURIComponent(location.hash.slice(1))"))
-    assert state["tau"] == -0.5
-    page.locator("#answers .t[tabindex='0']").first.focus()
-    page.keyboard.press("ArrowRight")
-    assert page.evaluate("document.activeElement.dataset.i") == "1"
-    assert "Δ log p" in page.locator("#answers .tv-details").inner_text()
-    assert not visitor.complaints
-
-
 def test_a_bad_rule_is_said_in_its_own_column(site, visitor):
     page = visitor.open(site)
     page.locator("#rules input").nth(2).fill("replacing")
@@ -89,13 +74,6 @@ def test_a_bad_rule_is_said_in_its_own_column(site, visitor):
     alert.wait_for()
     assert "mode='replacing' is not known" in alert.inner_text()
     page.get_by_text("3 of 4 answered").wait_for()
-
-
-def test_it_fits_a_telephone(site, visitor):
-    page = visitor.open(site, width=360, height=740)
-    ask(page, problems(1)[0][1])
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert not visitor.complaints
 
 
 def test_the_picture_in_the_readme_shows_what_the_page_shows(site, visitor):

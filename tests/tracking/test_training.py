@@ -76,14 +76,6 @@ def test_a_killed_training_goes_on_in_its_run_and_a_finished_one_is_left_alone(s
     assert [m.step for m in client.get_metric_history(run.info.run_id, "length")] == [1, 2, 3]
 
 
-def test_an_interrupted_training_is_killed_and_another_one_is_another_run(store):
-    told = Training(store, "DAPO", ASKED)
-    told.record(0, steps(1)[0])
-    told.interrupted()
-    Training(store, "DAPO", {**ASKED, "base": "other"}).done(0, FACTS, steps(1))
-    assert sorted(run.info.status for run in runs(store)[1]) == ["FINISHED", "KILLED"]
-
-
 def test_without_mlflow_there_is_one_warning_and_the_next_run_logs_it(store, tmp_path):
     nowhere = tmp_path / "a file"
     nowhere.write_text("")
