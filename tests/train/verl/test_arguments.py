@@ -191,13 +191,6 @@ def test_arguments_that_verl_ignores_or_ours_set_are_refused(added, message):
         values(verl_spec(verl={"overrides": [added]}))
 
 
-def test_every_legacy_key_of_a_published_script_is_caught():
-    """recipe/dapo/test_dapo_7b_math.sh of verl v0.5.0."""
-    for key in ("reward_manager", *(f"reward_kwargs.overlong_buffer_cfg.{each}" for each in ("enable", "len", "log"))):
-        with pytest.raises(UserError, match=f"reward_model.{key}, which verl takes and ignores"):
-            values(verl_spec(verl={"overrides": [f"reward_model.{key}=x"]}))
-
-
 @pytest.mark.parametrize(
     ("version", "message"),
     [

@@ -172,12 +172,6 @@ def test_a_crash_is_one_sentence_and_the_same_call_goes_on(standin, tmp_path):
     assert (folder.path / "verl/output-2.txt").read_text() == "(TaskRunner pid=7) step 2: training\n"
 
 
-def test_a_killed_trainer_is_named_by_its_signal(standin, tmp_path):
-    plan(standin, kill_at=1)
-    with pytest.raises(TrainerError, match=r"seed 0: verl was ended by signal 9 \(step 0: training\); the same"):
-        train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
-
-
 def test_a_trainer_that_stops_early_is_not_taken_for_done(standin, tmp_path):
     plan(standin, stop_at=4)
     with pytest.raises(TrainerError, match="verl ended without an error, and its last checkpoint is of step 2 of 5"):
@@ -236,6 +230,7 @@ def command(standin, out):
     return [*COMMAND, "--data", str(data), "--set", f"verl.python={standin}", "--out", str(out)]
 
 
+@pytest.mark.whole(reason="commands that are killed, in processes of their own")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_the_trainer_ends_however_the_command_ends(standin, tmp_path, number):
     plan(standin, hang_at=4, deaf=True)
@@ -271,6 +266,7 @@ def pipes(pid) -> int:
     return found
 
 
+@pytest.mark.whole(reason="commands that are killed, in processes of their own")
 def test_a_second_ctrl_c_ends_a_deaf_trainer_before_its_grace_is_over(standin, tmp_path):
     plan(standin, hang_at=4, deaf=True)
     out, file = tmp_path / "x", standin.parent / "pids"
@@ -292,6 +288,7 @@ def test_a_second_ctrl_c_ends_a_deaf_trainer_before_its_grace_is_over(standin, t
     assert gone(pids)
 
 
+@pytest.mark.whole(reason="commands that are killed, in processes of their own")
 def test_the_command_says_what_happened_on_one_line(standin, tmp_path):
     plan(standin, crash_at=1)
     done = subprocess.run(command(standin, tmp_path / "x"), capture_output=True, text=True)
