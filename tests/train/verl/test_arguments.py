@@ -261,10 +261,9 @@ def test_verl_is_imported_in_its_own_processes_alone():
     assert done.stdout.strip() == "set()"
 
 
-def test_a_dry_run_without_an_environment_says_so(tmp_path):
-    command = [sys.executable, "-m", "harness.cli", "train", "--backend", "verl", "--preset", "qwen25-math-7b"]
-    command += ["--method", "low_prob", "--dry-run", "--set", f"verl.python={tmp_path}/none"]
-    done = subprocess.run(command, capture_output=True, text=True)
+def test_a_dry_run_without_an_environment_says_so(typed, tmp_path):
+    asked = ["--backend", "verl", "--preset", "qwen25-math-7b", "--method", "low_prob", "--dry-run"]
+    done = typed("train", *asked, "--set", f"verl.python={tmp_path}/none")
     assert done.returncode == 0, done.stderr
     assert "not checked: there is no" in done.stderr
     assert "not here: data='dapo-math-17k.jsonl' is no file (`rlvr-dir data dapo-math-17k` makes it)" in done.stderr
