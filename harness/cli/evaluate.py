@@ -76,7 +76,7 @@ def evaluate_command(
     for sentence in warnings(results):
         say(sentence)
     say(f"written to {out}: one JSON file a result; rollouts in {store}")
-    say(f"next: `rlvr-dir report {out} --out report` makes a page of it; with more --samples only these are decoded")
+    say(f"next: `rlvr-dir report {out} --out report` makes a page of it; more --samples decode only what is missing")
     for task in dict.fromkeys(result.task for result in results):
         if place is not None and (links := comparison_link(place, f"rlvr-dir-{task}")):
             say(f"{task} in MLflow (`rlvr-dir ui --store {out}` serves it): {links.charts}")

@@ -54,7 +54,7 @@ def read_results(
         called[result.config_hash, result.pair][result.name or "no name"] = None
     for same in dict.fromkeys(tuple(each) for each in called.values() if len(each) > 1):
         told = "the same results are given under several names, and each is compared as if it were another: "
-        print(f"rlvr-dir: {told}{', '.join(map(visible, same))}", file=sys.stderr)
+        print(f"warning: {told}{', '.join(map(visible, same))}", file=sys.stderr)
     return found
 
 
@@ -82,7 +82,7 @@ def read_training(training: TrainingPlace, name: str = "", *, named: bool = Fals
     found: list[EvalResult] = []
     seeds = [seed for seed in training.seeds if any(training.results(seed).glob("*.json"))]
     for seed in {*training.seeds} - {*seeds}:
-        print(f"rlvr-dir: left out: {training.folder} has no results of seed {seed} yet", file=sys.stderr)
+        print(f"warning: left out: {training.folder} has no results of seed {seed} yet", file=sys.stderr)
     for seed in seeds:
         about = {"name": name or training.name, "seed": seed, "folder": str(training.folder.resolve())}
         about |= {"checkpoint": training.checkpoint, "named": named}
@@ -138,7 +138,7 @@ def _readable(reads: Sequence[Callable[[], list[EvalResult]]]) -> list[EvalResul
     if without and not found:
         raise without[0]
     for error in without:
-        print(f"rlvr-dir: left out: {error}", file=sys.stderr)
+        print(f"warning: left out: {error}", file=sys.stderr)
     return found
 
 

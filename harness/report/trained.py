@@ -4,6 +4,7 @@ The trainings of a method differ in their seed: they are one row, the mean over 
 and other problems.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -158,6 +159,8 @@ def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[s
     said.sort(key=lambda sentence: "the base " in sentence)  # what is asked of methods first
     alone = [one for one in settings if one.decoding.mode == "base"]
     pairs = [(seed, one) for one in alone for each in trained for seed in each.runs.values() if _meet(seed, one)]
+    over = re.search(r" \(.*, 95 %\)", said[0]) if said else None  # over what is said once
+    said = [one.replace(over[0], "") if i and over else one for i, one in enumerate(said)]
     return [*said, *cut_unlike(pairs)], tables, findings
 
 

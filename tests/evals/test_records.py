@@ -106,7 +106,7 @@ def test_a_record_without_right_answers_is_left_out_of_a_store_and_named(engine,
     [result] = read_results([tmp_path], data_dir=data_dir)
     assert result.task == "amc"
     said = capsys.readouterr().err
-    assert said.startswith(f"rlvr-dir: left out: record {config.hash()}/theirs: its right answers are not at hand (")
+    assert said.startswith(f"warning: left out: record {config.hash()}/theirs: its right answers are not at hand (")
     with pytest.raises(UserError, match="right answers are not at hand"):
         read_results([tmp_path / config.hash() / "theirs"], data_dir=data_dir)
 
