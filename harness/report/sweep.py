@@ -314,11 +314,11 @@ class TrainingSummary(SweepSummary):
         ]
 
     def body(self) -> list[str]:
-        """Return each training minus plain DAPO, then the tables of the report."""
-        note = f"Paired by problem and by seed; Holm's correction over these {len(self.comparisons)} rows."
-        rows = frame(difference_rows(self.comparisons))
-        own = [table(Section("differences", "Each training minus plain DAPO.", rows, (note,)))]
-        return (own if self.comparisons else []) + super().body()
+        """Return the tables of the report, before them the differences of lm-eval's metrics, which those lack."""
+        theirs = [row for row in self.comparisons if not row.result.shares]
+        note = f"Paired by problem and by seed; Holm's correction over all {len(self.comparisons)} with plain DAPO."
+        own = [Section("differences", "Each training minus plain DAPO.", frame(difference_rows(theirs)), (note,))]
+        return [table(one) for one in own if theirs] + super().body()
 
     def figures(self) -> list[Section]:
         """Draw each point's difference to plain DAPO, every seed and the 95 % interval."""
