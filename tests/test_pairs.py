@@ -181,9 +181,6 @@ def test_without_a_network_it_says_so_and_what_the_zoo_knows(nothing_here):
     assert found.verdict == "unknown"
     assert "does not exist here, and the hub's cache does not hold it" in found.why
     assert found.plain()["gpus"] == {"24": 8, "40": 4, "80": 2, "141": 1}
-    text = "\n".join(found.lines())
-    assert "note: RL's rotary embeddings are stretched by YaRN" in text
-    assert "not verified in the zoo: method, licence" in text
     assert examine(Pair(base="no/body", rl="no/one")).price is None
 
 
@@ -197,7 +194,6 @@ def test_the_list(capsys):
     lines = shown.output.splitlines()
     assert len([line for line in lines if line.startswith("|")]) == len(zoo()) + 2
     [orz] = [line for line in lines if line.startswith("| orz-7b ")]
-    assert "| mit " in orz
     assert "?" not in orz
     listed = json.loads(run("list", "--json").output)
     assert [each["name"] for each in listed] == list(zoo())

@@ -107,7 +107,6 @@ def test_a_machine_that_cannot_hold_it_is_refused_with_what_could():
     )
     assert one.refusal(H100) is None
     assert "tensor_parallel_size=4 asks for as many GPUs" in one.refusal(replace(H100, gpus=2))
-    assert "33.2 GiB of each of 4 GPUs" in one.refusal(Machine(8, 24 * GIB, None))
     assert one.refusal(Machine(8, None, None)) is None, "what nobody can tell refuses nothing"
     assert "accepted: 1, 2, 4, 8" in of("dapo-32b", tensor_parallel_size=3).refusal(H100)
     assert of("tiny").refusal(NOTHING) is None
@@ -153,12 +152,10 @@ def test_a_run_is_refused_before_anything_loads(tmp_path, monkeypatch):
 
 def test_trainings():
     math = complete({"preset": "qwen25-math-7b"})
-    base, gpus, here = price.training_lines(math)
+    base, gpus, _ = price.training_lines(math)
     assert [words for words in ("7.6 billion parameters", "56 KiB a token", "113.5 GiB") if words not in base] == []
     assert "8 x 40 GB, 4 x 80 GB" in gpus
-    assert "it asks for 8 x 8 GPUs" in here
     small = complete({"base": "Qwen/Qwen2.5-7B", "data": "x.jsonl"})
-    assert "one GPU: none of 24, 40, 80, 141 GB" in price.training_lines(small)[1]
     refused = price.training_refusal(small, NOTHING)
     assert "takes 113.5 GiB" in str(refused)
     assert "accepted: a GPU" in str(refused)

@@ -91,7 +91,6 @@ def test_the_best_of_each_side_meet_at_equal_forwards():
     assert one.difference.contrasts == 2 * 6
     assert one.difference.low < 0.25 < one.difference.high
     text = markdown([lot])
-    assert "| extrapolate τ-0.3 γ0.1" in text
     assert "Pass@k of base is not above RL's at any k up to 4" in text
 
 
@@ -146,6 +145,4 @@ def test_the_command_adds_the_table(tmp_path):
     assert told.exit_code == 0, told.output
     words = " ".join(told.output.split())
     assert "extrapolation beats the best one-model baseline by 50.0 points" in words
-    assert "at 2 a token" in words
-    assert "answered rightly within" in words
     assert "best one-model" not in CliRunner().invoke(app, ["compare", str(tmp_path)]).output

@@ -84,4 +84,3 @@ def test_the_command_writes_what_python_gives(tmp_path):
     assert (
         rows.groupby("decoding")["correct"].mean().to_dict() == expected.groupby("decoding")["correct"].mean().to_dict()
     )
-    assert "responses of 2 results" in CliRunner().invoke(app, asked).stderr

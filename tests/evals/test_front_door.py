@@ -230,7 +230,6 @@ def test_our_own_command_scores_it_alike_decodes_nothing_again_and_compares(wher
     ours("report", "runs/records", "--out", "report")
     page = (folder / "report/report.md").read_text()
     assert f"{scores['digits,vote']:.4f}" in page
-    assert "Tasks of lm-eval" in page
     drawn = {file.stem for file in (folder / "report/figures").glob("*.svg")}
     assert "differences-sums_of_theirs-distance-vote" in drawn  # one replacement makes no line of ratios
 

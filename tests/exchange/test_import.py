@@ -85,7 +85,6 @@ def test_published_runs_of_base_and_rl_are_compared_by_their_verdicts_and_by_our
         assert "mean_tokens" not in found[0].metrics()
         assert "truncated_share" not in found[0].metrics()
     text = table(found)
-    assert "| base " in text
     assert "nan" not in text
     assert build(read_results([store], grader="official"))
     assert "of the filters" not in str(

@@ -39,8 +39,6 @@ def test_the_verdict_names_the_controls_and_over_how_many_comparisons_it_was_cor
     summary = made(grid()[:-2])
     [said] = summary.verdicts
     assert said.startswith(f"dapo-32b: best of {len(GRID) - 4} on these problems: extrapolate τ-0.3 γ0.1, avg_at_4 ")
-    assert "against rl (95 % " in said
-    assert "against its γ=0 control (95 % " in said
     assert said.count(f"Holm over {len(summary.comparisons)}: ") == 2
     plain = summary.plain()
     assert plain["best"] == [summary.best[0].number]
@@ -87,7 +85,6 @@ def test_a_summary_ends_with_equal_forwards_where_the_sweep_asks_for_it():
     asked, plain = made(grid(), equal_forwards=True), made(grid())
     text = asked.text()
     assert text.index("## Equal forwards") > text.index("## Every result")
-    assert "2 forwards a token" in text
     [facts] = asked.plain()["equal_forwards"]
     assert {answer["models"] for answer in facts["answers"]} == {1, 2}
     assert "Equal forwards" not in plain.text()

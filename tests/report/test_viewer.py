@@ -123,7 +123,6 @@ def test_stored_records_and_the_command(tmp_path):
     done = run(app, ["view", snapshot.record_hash[:4], "--store", str(store.folder), "--out", str(out)])
     assert done.exit_code == 0
     assert f"written: {out}" in done.output
-    assert "--tasks decodes with them" in done.output
     assert out.read_text().startswith("<!doctype html>")
     assert run(app, ["view", str(snapshot.folder), "--out", str(out), "--problem", PROBLEMS[3]]).exit_code == 0
     for wrong, said in (
