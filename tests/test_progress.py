@@ -41,7 +41,7 @@ def shown(stderr, read):
     command = [sys.executable, "-c", COMMAND]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=stderr, cwd=HOUSE, text=True) as process:
         seen = ""
-        for words in ("compiling 00:0[1-9]", "seed 0, generating 00:0[1-9]"):
+        for words in (r"compiling 00:\d[1-9]", r"seed 0, generating 00:\d[1-9]"):
             while not re.search(words, seen):
                 seen += read(process)
             process.stdin.write("\n")
@@ -55,9 +55,9 @@ def shown(stderr, read):
 def test_off_a_terminal_a_phase_is_a_line():
     seen = shown(subprocess.PIPE, lambda process: process.stderr.readline())
     lines = seen.splitlines()
-    assert re.fullmatch(r"compiling 00:0\d", lines[0])
-    assert "seed 0, generating 00:01" in lines
-    assert re.fullmatch(r"seed 0: 100% 3/3 \[00:0\d, all right\]", lines[-1])  # and no bar of which nothing was done
+    assert re.fullmatch(r"compiling 00:\d\d", lines[0])
+    assert any(re.fullmatch(r"seed 0, generating 00:\d\d", line) for line in lines)
+    assert re.fullmatch(r"seed 0: 100% 3/3 \[\d\d:\d\d, all right\]", lines[-1])  # and no bar of which nothing was done
     assert lines[-2] == "said"
     assert "\r" not in seen
 
@@ -77,8 +77,8 @@ def test_on_a_terminal_it_is_the_bar_that_says_it():
     os.close(ours)
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)  # without colours, and where the cursor goes
     drawn = [line.strip() for line in re.split(r"[\r\n]+", plain)]
-    assert "compiling 00:01" in drawn
-    assert any(re.match(r"seed 0, generating 00:01 .*0% 0/3 \[00:0", line) for line in drawn)
+    assert any(re.fullmatch(r"compiling 00:\d\d", line) for line in drawn)
+    assert any(re.match(r"seed 0, generating 00:\d\d .*0% 0/3 \[00:", line) for line in drawn)
     assert "said" in drawn
     assert any(re.match(r"seed 0: 100% 3/3 \[.*all right\]$", line) for line in drawn)
     assert "never" not in drawn[-1]  # a bar of which nothing was done is taken away

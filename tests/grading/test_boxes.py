@@ -56,6 +56,6 @@ def test_no_answer(text, status):
     "piece", ["\\boxed{", "\\boxed{x}", "\\", "{", "}", "\\boxed ", "\\boxed{{", "\\boxed{1}}", "boxed{", "\\{"]
 )
 def test_linear_in_hostile_text(piece):
-    start = time.perf_counter()
+    start = time.process_time()
     find_box("\\boxed{1}" + piece * 100_000 + "\\boxed{2")
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2  # of the processor, whoever else is busy: if it were quadratic, hours

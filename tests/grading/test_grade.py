@@ -89,7 +89,7 @@ def test_integers_need_no_worker():
         "assert not pool._idle and 0 < sum(v.correct for v in verdicts) < 960\n"
         "import sys; assert 'math_verify' not in sys.modules and 'sympy' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_equal_pairs_are_graded_once_a_process(monkeypatch):

@@ -18,7 +18,7 @@ from harness.records import Record
 from harness.records import record as module
 from harness.records.record import JOURNAL
 from tests.broken import die_at, files_at_most, in_child
-from tests.records.made import PROBLEMS, fill, made, open_record, read, resume, row
+from tests.records.made import PROBLEMS, fill, open_record, read, resume, row
 
 ROOT = Path(__file__).parents[2]
 HOLDER = """
@@ -64,20 +64,6 @@ def test_a_forked_child_neither_keeps_nor_loses_the_lock(tmp_path, closes):
         os.waitpid(child, 0)
 
 
-def run_slowly(folder, seed):
-    """All of a run, in random order, at a pace that leaves room to be killed in."""
-    rng = random.Random(seed)
-
-    def generate(missing):
-        rng.shuffle(missing)
-        for key in missing:
-            time.sleep(rng.random() * 0.002)
-            yield made(*key, length=400)
-
-    with open_record(folder, samples=8) as record:
-        resume(record, generate)
-
-
 def test_killed_at_every_single_step_it_is_finished_or_not_and_ends_the_same(tmp_path):
     problems, gold = PROBLEMS[:2], dict.fromkeys(PROBLEMS, "1")
 
@@ -114,29 +100,18 @@ def test_what_was_acknowledged_before_a_kill_is_there_after_it(tmp_path):
                 with (tmp_path / "said").open("a") as said:
                     said.write(f"{key}\n")
 
-    for _ in range(20):
+    said = []
+    for kills in itertools.count(1):
         child = in_child(work)
         time.sleep(0.02 + rng.random() * 0.05)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        said = (tmp_path / "said").read_text().splitlines() if (tmp_path / "said").exists() else []
-        assert len(set(said)) == len(said)  # none was decoded twice
-        assert set(said) <= {str(key) for key in (read(tmp_path / "s").held if said else ())}
-    assert said
-
-
-def test_a_copy_of_a_record_that_is_being_written_can_be_read(tmp_path):
-    child = in_child(lambda: run_slowly(tmp_path / "s", 1))
-    rounds = held = 0
-    while not os.waitpid(child, os.WNOHANG)[0]:
-        if paths := list((tmp_path / "s").glob(f"*/*/{JOURNAL}")):
-            (tmp_path / "copy" / paths[0].relative_to(tmp_path / "s")).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "copy" / paths[0].relative_to(tmp_path / "s")).write_bytes(paths[0].read_bytes())
-            record = read(tmp_path / "copy", whole=True)
-            assert record.damage == []
-            assert len(record.held) >= held
-            rounds, held = rounds + 1, len(record.held)
-    assert rounds > 3
+        if (tmp_path / "said").exists():
+            said = (tmp_path / "said").read_text().splitlines()
+            assert len(set(said)) == len(said)  # none was decoded twice
+            assert set(said) <= {str(key) for key in read(tmp_path / "s").held}
+        if kills >= 20 and said:  # a busy machine may need more to come so far
+            break
 
 
 def test_ctrl_c_in_the_middle_of_a_write_leaves_whole_entries(tmp_path, monkeypatch):
