@@ -54,7 +54,7 @@ def report(
     ] = False,
     findings: Annotated[
         Path | None,
-        typer.Option(help="A YAML file of your own findings (claim, found, verdict), for the head of the page."),
+        typer.Option(help="A YAML file of your own findings (claim, found, verdict), for the first page."),
     ] = None,
     paper_base: Annotated[
         str | None,

@@ -36,7 +36,7 @@ def build(
     Args:
         results: at least one, or chapters in `more`.
         name: the title.
-        first: sections that stand before all others.
+        first: sections of the first page that stand behind the claims.
         more: further chapters, of token statistics or of training.
         runs: addresses of MLflow runs by config hash.
         facts: what the foot of the page should say besides.
@@ -57,11 +57,11 @@ def build(
     rows = comparisons([setting for group in groups for setting in group.settings])
     trained = trained_chapter(ours)
     found = _claims(groups, rows, trained[1] if trained else [])
-    front = list(first)
-    if groups and (main := _main_figure(groups[0])) is not None:
-        front.append(main)
+    main = _main_figure(groups[0]) if groups else None
+    front = [main] if main else []  # beside it the claims
     if found:
         front.append(claims_table(found, "The paper's claims, and what these results say of them.", [NOTE], "findings"))
+    front += first
     front += [tables.scores(groups[0])] if groups else trained[0].sections[:1] if trained else []
     front += [one for one in [picked(rows)] if one is not None]
     chapters: list[Chapter] = []

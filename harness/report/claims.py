@@ -60,7 +60,7 @@ class Findings(Spec, frozen=True):
 def read_findings(path: Path) -> Section:
     """Return the section that a file of findings makes; raises UserError where it holds something else."""
     found = parse(Findings, read_yaml(path))
-    return claims_table(found.findings, "The paper's claims, and what these results say of them.", found.notes)
+    return claims_table(found.findings, "What else the paper says, as these results were read.", found.notes)
 
 
 def claims_table(findings: Sequence[Finding], title: str, notes: Sequence[str] = (), name: str = "claims") -> Section:

@@ -21,7 +21,7 @@ def test_findings_stand_before_everything_else(tmp_path):
     file = tmp_path / "findings.yaml"
     file.write_text(ROWS)
     made = build(grid(), first=[read_findings(file)])
-    assert [section.name for section in made.front[:3]] == ["claims", "changed-aime24", "findings"]
+    assert [section.name for section in made.front[:3]] == ["changed-aime24", "findings", "claims"]
     assert '<td class="words">Nobody looked</td>' in render(made)
     assert '<td class="words is-not-tested">not tested</td>' in render(made)
     assert "Few tokens &lt;b&gt;matter" in render(made)
