@@ -160,12 +160,6 @@ def test_settings_that_contradict_it_are_refused(given, words):
         parse(Decoding, given)
 
 
-def test_its_label_and_equality():
-    assert EXPO.label() == "expo γ0.5"
-    assert Decoding(mode="expo", gamma=0.5, primary="rl") == EXPO
-    assert EXPO.control() == EXPO
-
-
 def test_checkpoints_that_cannot_be_combined_are_refused(peaked_pair, tmp_path):
     folder = Path(shutil.copytree(peaked_pair.base, tmp_path / "base"))
     tensors = load_file(folder / "model.safetensors")

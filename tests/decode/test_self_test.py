@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.spec import EngineSpec
-
 pytestmark = [pytest.mark.vllm, pytest.mark.whole(reason="five starts of vLLM")]
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
@@ -53,11 +51,6 @@ def test_a_broken_engine_is_refused(said, how, words):
 def test_only_another_program_sees_wrong_weights_that_every_route_shares(said):
     assert said["wrong norm"] == "engine"
     assert "against transformers on the same checkpoint" in said["wrong norm, full"]
-
-
-@pytest.mark.parametrize("value", [True, False, "full"])
-def test_the_setting(value):
-    assert EngineSpec(self_test=value).self_test == value
 
 
 def test_logits_are_float32_numbers_whatever_the_models_type(said):

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from harness.evals.task import GROUP_METRICS, BoxedAnswers, Response, facts, metric_list, process_results, responses_of
-from harness.stats import problem_metrics, ratio
+from harness.stats import problem_metrics
 from harness.stats.metrics import pass_ks
 
 
@@ -44,11 +44,6 @@ def test_a_problem_from_text_to_numbers():
         "n_tokens": 30, "n_replaced": 9, "n_changed": 3, "finish_reason": "stop",
     }  # fmt: skip
     json.dumps(docs)
-
-
-def test_the_replacement_ratio_counts_tokens_not_problems():
-    assert ratio([(1, 10), (90, 90)]) == 0.91
-    assert ratio([]) == ratio([(0, 0)]) == 0.0
 
 
 def test_names_follow_the_number_of_samples():

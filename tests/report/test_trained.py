@@ -75,19 +75,6 @@ def test_seeds_of_a_method_are_one_row_with_their_mean_and_are_paired_by_seed(tm
     assert len(tables(made)["results"].cells) == 12  # nothing is lost: each seed's RL and base
 
 
-def test_an_average_over_benchmarks_has_an_interval_and_a_difference(tmp_path):
-    found = []
-    for method, share in (("DAPO", 0.3), ("Ours", 0.5)):
-        for seed in (0, 1):
-            for task in ("aime24", "amc"):
-                found += of_seed(method, seed, share + seed / 10, task, name=method)
-    table = tables(build(found))["trained"]
-    average = table.cells[2][-2]
-    assert len(average.small) == 2
-    each = [float(row[2 + 2 * i].text) for row in table.cells[1:] for i in range(2)]
-    assert float(average.small[1].split(" ")[0]) == pytest.approx(np.mean(each[2:]) - np.mean(each[:2]), abs=0.06)
-
-
 def test_two_results_of_one_seed_under_one_name_are_refused(tmp_path):
     one, other = (written(tmp_path / name, "DAPO", {0: 0.3}) for name in ("one", "other"))
     with pytest.raises(UserError, match=r"'DAPO' names two results of seed 0 on aime24 .*one.* and .*other"):

@@ -151,22 +151,6 @@ def test_presets_are_the_papers_pairs():
         Pair.preset("dapo32b")
 
 
-@pytest.mark.parametrize(
-    ("decoding", "label"),
-    [
-        (Decoding(mode="rl"), "rl"),
-        (Decoding(mode="replace", tau=-0.3), "replace τ-0.3"),
-        (Decoding(mode="extrapolate", tau=-0.3, gamma=0.05), "extrapolate τ-0.3 γ0.05"),
-        (Decoding(mode="replace", tau=0.5, criterion="kl", primary="rl"), "replace τ0.5 kl on rl"),
-        (Decoding(mode="replace", tau=0.3, side="above"), "replace τ0.3 delta_logp above"),
-        (Decoding(mode="replace", tau=-0.3, window=":16"), "replace τ-0.3 delta_logp @0:16"),
-        (Decoding(mode="extrapolate", criterion="always", gamma=2, plausibility=0.1), "extrapolate γ2 always p≥0.1"),
-    ],
-)
-def test_labels(decoding, label):
-    assert decoding.label() == label
-
-
 def test_a_pair_in_a_folder(tmp_path):
     with pytest.raises(UserError, match=r"has no folder base, and no pair\.json"):
         Pair.of_folder(tmp_path)

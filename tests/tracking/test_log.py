@@ -14,7 +14,6 @@ from harness.spec import Decoding
 from harness.tracking import (
     log_result,
     metrics_of,
-    params_of,
     resolve_store,
     result_of_run,
     tracking_place,
@@ -39,13 +38,6 @@ def test_names_and_rounding():
     assert metrics["tokens_per_second"] == 54.0
     assert "avg_at_1_se_sampling" not in metrics_of(result(samples=1))
     assert not [name for name in metrics if "@" in name]
-
-
-def test_what_has_no_meaning_is_left_out():
-    assert metrics_of(result(Decoding(mode="base")))["replacement_ratio"] == 0.0
-    assert "replacement_ratio" not in metrics_of(result(Decoding(mode="rl")))
-    assert {"tau", "gamma", "criterion"} & set(params_of(result(Decoding(mode="rl")))) == set()
-    assert params_of(result(Decoding(mode="replace", tau=-0.3)))["gamma"] == "0.0"
 
 
 def test_a_run_for_a_result(store):

@@ -130,15 +130,6 @@ def test_the_command_writes_counts_and_digest(parquet, made, tmp_path):
     assert file.read_text() == "other"
 
 
-def test_without_a_network_the_command_says_what_to_fetch(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
-    done = data("dapo-math-17k", "--out", tmp_path)
-    assert isinstance(done.exception, UserError)
-    assert "fetch data/dapo-math-17k.parquet of it where there is a network" in str(done.exception)
-    assert "name='aime' is not known; accepted: dapo-math-17k, aime24" in str(data("aime").exception)
-    assert "--digest 'x' is refused with 2 names" in str(data("aime24", "amc", "--digest", "x").exception)
-
-
 def test_a_benchmark_is_written_as_a_validation_reads_it(tmp_path):
     copy = tmp_path / "copy"
     copy.mkdir()
