@@ -186,7 +186,7 @@ def test_one_sentence_and_status_2(said, tmp_path, how, role):
     assert status == 2
     lines = [line for line in printed.strip().splitlines() if not re.fullmatch(r"[a-z, ]+ \d\d:\d\d", line)]  # phases
     assert lines[-1].startswith("error: ")
-    assert f"{role}={str(place)!r}" in lines[-1]
+    assert f"--{role} {str(place)!r}" in lines[-1]
     assert words in lines[-1]
     assert "Traceback" not in printed
     assert "0%" not in printed  # no bar of which nothing was done
