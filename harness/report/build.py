@@ -111,7 +111,7 @@ def _main_figure(group: Group) -> Section | None:
     plain = [one for one in mine if not one.decoding.gated or one.decoding.primary == "base"]
     word, part = figures.in_legible_parts(plain)[0]
     title = f"{tables.benchmark_title(mine[0].benchmark)}, {group.pair}"
-    return figures.against_share(part, f"changed-{word}{group.slug}{task}", title)
+    return figures.against_share(part, f"changed-{word}{group.slug}{task}", title, scale=0.7)
 
 
 def _claims(groups: Sequence[Group], rows: Sequence[tables.Comparison], trained: Sequence[Finding]) -> list[Finding]:

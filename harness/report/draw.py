@@ -42,8 +42,12 @@ class Drawing:
 
 
 @contextmanager
-def drawing(name: str, width: float, height: float, rows: int = 1, columns: int = 1, **how: Any) -> Iterator[Drawing]:
-    """Draw a figure of so many units in this room's style, at the page's full width; on leaving it becomes SVG.
+def drawing(
+    name: str, width: float, height: float, rows: int = 1, columns: int = 1, *, scale: float = 1.0, **how: Any
+) -> Iterator[Drawing]:
+    """Draw a figure of so many units in this room's style; on leaving it becomes SVG.
+
+    By default it fills the page's column; for a part of it a smaller `scale` keeps its letters legible.
 
     `name` begins all its ids, so that many can stand on one page. Titles and labels may hold anybody's names: they are
     made `visible`, and cut at 100 characters.
@@ -53,7 +57,7 @@ def drawing(name: str, width: float, height: float, rows: int = 1, columns: int 
 
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")  # the browser has fonts that matplotlib has not
-        figure = Figure(figsize=(1.5 * width, 1.2 * height), layout="constrained")
+        figure = Figure(figsize=(1.5 * width * scale, 1.2 * height * scale), layout="constrained")
         made = Drawing(figure, figure.subplots(rows, columns, squeeze=False, **how))
         yield made
         made.svg = _svg(figure, name)
@@ -123,7 +127,7 @@ def beside(axes: Any) -> None:
         end = axes.transData.transform((axes.get_xlim()[0], float(drawn.get_ydata()[-1])))
         named.append((axes.transAxes.inverted().transform(end)[1], label, drawn))
     named.sort(key=lambda each: each[0])
-    gap = 1 / max(16, len(named))
+    gap = min(1 / max(1, len(named)), 0.2 / axes.figure.get_figheight())  # of a line of text, in the axes' height
     places = [height for height, *_ in named]
     for i in range(1, len(places)):
         places[i] = max(places[i], places[i - 1] + gap)

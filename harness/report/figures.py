@@ -69,7 +69,9 @@ def _levels(axes: Any, settings: Sequence[Setting], unit: float) -> list[tuple[S
     return found
 
 
-def against_share(settings: Sequence[Setting], name: str, title: str, share: str = "changed") -> Section:
+def against_share(
+    settings: Sequence[Setting], name: str, title: str, share: str = "changed", scale: float = 1.0
+) -> Section:
     """Draw Avg against a share of tokens: a line a criterion and gamma, 95 % intervals, base and RL as levels.
 
     `share` is "changed", positions where another token was drawn than the proposed one, or "replaced", those where the
@@ -95,7 +97,7 @@ def against_share(settings: Sequence[Setting], name: str, title: str, share: str
             lines.setdefault((way.primary, place, way.caption, way.gamma, way.plausibility), []).append(one)
     said, meaning = SHARES[share]
     rows = []
-    with drawing(name, 5.6, 3.4) as made:
+    with drawing(name, 5.6, 3.4, scale=scale) as made:
         axes = made.one
         for i, (way, mine) in enumerate(sorted(lines.items(), key=lambda each: each[0])):
             primary, _, caption, gamma, guard = way
@@ -219,7 +221,7 @@ def heat_map(cells: Mapping[tuple[float, float], EvalResult], rl: EvalResult | N
             if np.isfinite(value):
                 colour = "white" if abs(value - middle) > 0.6 * span else "black"
                 axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", color=colour)
-        axes.set_xticks(range(values.shape[1]), [f"{tau:g}" for tau in pivot.columns])
+        axes.set_xticks(range(values.shape[1]), [f"{tau:.3g}" for tau in pivot.columns])
         axes.set_yticks(range(values.shape[0]), [f"{gamma:g}" for gamma in pivot.index])
         axes.set_xlabel("τ")
         axes.set_ylabel("γ")
