@@ -155,7 +155,7 @@ def _tokens_needed(plain: Sequence[Comparison], trained: Sequence[Comparison]) -
         task, one = benchmark_title(learned.result.benchmark), _least(mine, gain)
         scores = f"{task} (RL {100 * learned.result.avg:.1f}, base {100 * learned.reference.avg:.1f})"
         kept = "" if one is None else f", which keeps {_kept(one, gain)} of the gain"
-        said[0].append(f"{scores}: {_share(one)} changed{kept}")
+        said[0].append(f"{scores}: {_share(one)} changed{kept}" if one else f"{scores}: not reached")
         below = all(row.difference.high < 0 for row in mine)
         verdicts[0].append("confirmed" if one else "contradicted" if below else "inconclusive")
         if others := [by[name] for name in MAGNITUDES if name in by]:

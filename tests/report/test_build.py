@@ -70,6 +70,9 @@ def test_the_first_page_answers_what_the_paper_claims():
         ([*DIRECTION, gate("kl", 0.1, 8, 90, 3)], "confirmed", "contradicted"),
         ([*DIRECTION, gate("entropy_base", 1.0, 4, 90, 30)], "confirmed", "confirmed"),
         ([DIRECTION[0], gate("kl", 0.1, 8, 90, 30)], "contradicted", "inconclusive"),
+        ([*DIRECTION, gate("delta_logp", -0.01, 8, 50, 40), gate("kl", 0.2, 6, 80, 25)], "confirmed", "confirmed"),
+        ([*DIRECTION, gate("kl", 0.2, 6, 80, 25), gate("entropy_rl", 1.0, 8, 90, 30)], "confirmed", "inconclusive"),
+        ([*DIRECTION, gate("kl", 0.1, 8, 90, 3), gate("entropy_rl", 1.0, 6, 90, 30)], "confirmed", "contradicted"),
         (DIRECTION, "confirmed", "not tested"),
         ([], "not tested", "not tested"),
     ],
@@ -81,6 +84,18 @@ def test_claims_are_judged_by_the_tokens_that_had_to_change(ways, reaches, fewer
     if reaches == "confirmed":
         assert "(RL 80.0, base 20.0): 20.0 % [" in found[CLAIMS[1]].found
         assert "changed, which keeps 100 [85, 115] % of the gain" in found[CLAIMS[1]].found
+
+
+def test_what_reaches_rl_surely_keeps_half_of_its_gain():
+    """RL gains 10 points: with 30 problems a score like RL's may still be base's, and one beneath it is."""
+    base, rl = at(Decoding(mode="base"), 2), at(Decoding(), 3)
+    same, less = gate("delta_logp", -0.1, 3, 30, 20), gate("delta_logp", -0.5, 1, 10, 10)
+    for ways, verdict in (([same], "inconclusive"), ([less], "contradicted"), ([less, same], "inconclusive")):
+        one = judged([base, rl, *ways])[CLAIMS[1]]
+        assert (one.verdict, "): not reached" in one.found) == (verdict, True)
+    more = judged([*PLAIN, gate("delta_logp", -0.1, 9, 30, 20)])[CLAIMS[1]].found
+    assert "which keeps 117 [" in more  # 70 of 60 points
+    assert judged([at(Decoding(mode="base"), 8), rl, same])[CLAIMS[1]].verdict == "not tested"  # nothing to reach
 
 
 def always(gamma, share):
