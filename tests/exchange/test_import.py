@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -271,14 +270,6 @@ def test_a_zip_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     (tmp_path / "bad.eval").write_bytes(b"PK\x03\x04" + bytes(50))
     with pytest.raises(UserError, match="cannot be unpacked"):
         read_foreign(tmp_path / "bad.eval")
-
-
-def test_two_imports_of_one_file_are_one_record(tmp_path):
-    file = write_lm_eval(tmp_path / "samples_gsm8k_1.jsonl", lm_eval_rows())
-    first = import_foreign(tmp_path / "store", [file], decoding=RL)
-    assert import_foreign(tmp_path / "store", [file], decoding=RL) == first
-    assert len(RecordStore(tmp_path / "store").names()) == 1
-    assert np.isfinite(first["scores"]["official"]["avg@1"])
 
 
 @pytest.mark.parametrize("apart", [False, True])

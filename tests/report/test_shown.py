@@ -47,9 +47,3 @@ def test_a_report_shows_the_telling_problems_of_its_records(tmp_path):
     assert "alert(1)</script>" not in page
     assert "<img src=x" not in page
     assert page == html.render(build(entries, viewers=token_viewers(entries, 2, lambda snapshots: None)))
-
-
-def test_without_records_there_is_none(tmp_path):
-    entries = [result(Decoding(mode="rl"), records=str(tmp_path / "gone"))]
-    assert token_viewers(entries, 2, lambda snapshots: None) == []
-    assert token_viewers([stored(tmp_path, Decoding(mode="rl"))], 0, lambda snapshots: None) == []

@@ -209,15 +209,6 @@ def test_stop_strings_and_limits_end_a_response(server):
     assert (whole.finish_reason, cut.finish_reason, choice(max_tokens=2).finish_reason) == ("stop", "stop", "length")
 
 
-def test_several_prompts_are_several_problems(server):
-    client = OpenAI(base_url=server.url, api_key="none")
-    texts = [text for _, text in problems(3)]
-    asked = {"model": "tiny:base", "seed": 5, "n": 2, "max_tokens": 48}
-    together = client.completions.create(prompt=texts, **asked)
-    apart = [client.completions.create(prompt=text, **asked) for text in texts]
-    assert [each.text for each in together.choices] == [each.text for one in apart for each in one.choices]
-
-
 def test_a_prompt_that_stands_twice_in_a_request_has_other_samples_the_second_time(server):
     """A client that asked for two samples so was given one text twice, and counted it as two."""
     client = OpenAI(base_url=server.url, api_key="none")

@@ -64,12 +64,6 @@ def test_a_checkpoint_of_a_trajectory_is_named_behind_an_at():
         find_pair("orz7b")
 
 
-def test_a_checkpoint_of_the_tiny_pair_is_named_the_same_way():
-    assert find_pair("tiny@4") == pair_of({"pair": "tiny@4"}) == Pair(base="tiny@base", rl="tiny@4")
-    with pytest.raises(UserError, match=r"pair='tiny@5' is not known; accepted: .*tiny@2, tiny@4, tiny@6, tiny@8"):
-        find_pair("tiny@5")
-
-
 def test_names_work_wherever_a_pair_is_named():
     named = "nemotron-1.5b@brorl"
     pair = preset(named)

@@ -29,16 +29,6 @@ def test_an_author_without_slips_guesses_and_confusions_is_right(style):
             )
 
 
-def test_sloppy_authors_are_wrong_more_often():
-    random, right = Random(2), []
-    for author in corpus.AUTHORS:
-        style = replace(author, lines=(*author.lines[:3], 0.0))  # a jump writes the right answer, which no reader can
-        problems = [draw_problem(random, 4, 1) for _ in range(400)]
-        texts = ["".join(corpus.solution_words(random, problem, style)) for problem in problems]
-        right.append(sum(f"{{{p.answer:02d}}}" in text for p, text in zip(problems, texts, strict=True)) / 400)
-    assert right[0] > 0.85 > right[1] > right[2] + 0.05
-
-
 def test_drills_are_right():
     text = "".join(corpus.drill_words(Random(0), lines=200))
     lines = LINE.findall(text)
