@@ -44,5 +44,5 @@ def test_without_vllm_it_says_so_and_runs_on_transformers(tmp_path, monkeypatch)
 
 
 def test_an_unknown_engine_is_refused(tmp_path):
-    with pytest.raises(UserError, match="backend='sglang' is not known; accepted: auto, vllm, transformers"):
+    with pytest.raises(UserError, match="backend='sglang'"):
         run_demo(tmp_path, backend="sglang", problems=2, samples=2, say=lambda text: None)

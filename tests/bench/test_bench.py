@@ -44,7 +44,7 @@ def test_an_engine_that_cannot_start_is_named(tmp_path):
 def test_engines_that_are_not_known_or_lack_the_pair_are_refused():
     from harness.errors import UserError
 
-    with pytest.raises(UserError, match="engine='pear' is not known; accepted: "):
+    with pytest.raises(UserError, match="engine='pear'"):
         bench_decode(kinds=("single", "pear"))
-    with pytest.raises(UserError, match="engines=single is refused: all are compared with pair"):
+    with pytest.raises(UserError, match="engines=single"):
         bench_decode(kinds=("single",))

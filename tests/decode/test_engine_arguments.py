@@ -157,7 +157,7 @@ def test_an_engine_is_not_opened_among_the_other_kinds_kernels(monkeypatch):
     batch_invariance.switch(True)
     monkeypatch.setitem(sys.modules, batch_invariance._LATE, SimpleNamespace(is_batch_invariant=True))
     batch_invariance.switch(True)
-    with pytest.raises(UserError, match=r"deterministic=False is refused: .* loaded in this process already"):
+    with pytest.raises(UserError, match="deterministic=False"):
         batch_invariance.switch(False)
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     batch_invariance.switch(False)

@@ -88,7 +88,7 @@ def test_rows_that_do_not_fit_a_gpu(shape, a_gpu_with):
     with pytest.warns(UserWarning, match=r"^256 rows at a time may be too many: .* max_num_seqs sets how many"):
         assert check_rows([shape] * 2, 200, 20_000, "bfloat16", CPU, 256) == 256
     a_gpu_with(2)
-    with pytest.raises(UserError, match=r"^max_tokens=20000 is refused by backend='transformers': .* accepted: fewer"):
+    with pytest.raises(UserError, match=r"^max_tokens=20000"):
         check_rows([shape] * 2, 200, 20_000, "bfloat16", GPU, 256)
 
 

@@ -389,7 +389,7 @@ def test_the_environment_chooses_the_path_of_the_decision(asked, monkeypatch, ca
     step.decision_path.cache_clear()
     try:
         if asked == "cuda":
-            with pytest.raises(UserError, match="RLVR_DIR_DECISION='cuda' is not known; accepted: auto, triton, torch"):
+            with pytest.raises(UserError, match="RLVR_DIR_DECISION='cuda'"):
                 step.decision_path("cpu")
         else:
             path = "triton" if asked == "triton" else "torch"

@@ -143,7 +143,7 @@ def test_vllm_asked_for_and_absent(peaked_pair, monkeypatch):
     import harness.decode.single
 
     monkeypatch.setattr(harness.decode.single, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="backend='vllm': vLLM is not installed"):
+    with pytest.raises(UserError, match="backend='vllm':"):
         open_engine(peaked_pair, EngineSpec(backend="vllm"))
     with open_engine(peaked_pair, EngineSpec(backend="auto")) as engine:
         assert engine.info()["backend"] == "transformers"

@@ -106,7 +106,7 @@ def test_generation_arguments_become_the_sampling():
 def test_what_is_greedy_in_lm_eval_is_greedy_here(given):
     sampling, _ = sampling_of(given, samples=1, seed=3)
     assert sampling == Sampling(temperature=0, max_tokens=given.get("max_gen_toks", 256))
-    with pytest.raises(UserError, match="repeats=4 is refused with greedy decoding"):
+    with pytest.raises(UserError, match="repeats=4"):
         sampling_of(given, samples=4, seed=3)
 
 

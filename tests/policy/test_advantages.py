@@ -86,7 +86,7 @@ def test_weights_carry_no_gradient():
 
 
 def test_an_unknown_method_is_named():
-    with pytest.raises(ValueError, match="method='high_prob' is not known; accepted: none, low_prob"):
+    with pytest.raises(ValueError, match="method='high_prob'"):
         reweight(ADVANTAGES, LOGP, MASK, "high_prob", 0.1)
 
 

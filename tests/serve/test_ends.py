@@ -128,11 +128,11 @@ def refuse(options, address=None):
 
 def test_what_cannot_be_served_is_refused_before_anything_loads(monkeypatch):
     monkeypatch.delenv("VLLM_API_KEY", raising=False)
-    with pytest.raises(UserError, match="backend='transformers' is refused by serve: transformers decodes one batch"):
+    with pytest.raises(UserError, match="backend='transformers'"):
         refuse({"backend": "transformers"})
     with pytest.raises(UserError, match="workers and ray_address are refused"):
         refuse({"workers": 2})
-    with pytest.raises(UserError, match=r"host='0\.0\.0\.0' is refused without a key; accepted: .* VLLM_API_KEY"):
+    with pytest.raises(UserError, match=r"host='0\.0\.0\.0'"):
         refuse({}, Address(host="0.0.0.0"))
     refuse({}, Address(host="0.0.0.0", api_key="key"))
 

@@ -85,9 +85,9 @@ def test_a_bad_request_is_a_400_with_one_sentence(client, fields, sentence, stre
 
 
 def test_a_rule_in_the_name_of_the_model_is_refused_as_one_in_fields(client):
-    with pytest.raises(BadRequestError, match="decoding='tao' is not known"):
+    with pytest.raises(BadRequestError, match="decoding='tao'"):
         client.chat.completions.create(model="tiny:replace,tao=-0.1", messages=MESSAGES)
-    with pytest.raises(NotFoundError, match="model='other' is not known"):
+    with pytest.raises(NotFoundError, match="model='other'"):
         client.chat.completions.create(model="other", messages=MESSAGES)
     for name in ("tiny:replace,tau=-0.2", "tiny:replace;tau=-0.2"):  # for tools that cut their own lists at commas
         answer = client.chat.completions.create(model=name, messages=MESSAGES, max_tokens=2)

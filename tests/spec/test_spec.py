@@ -125,9 +125,9 @@ def test_a_window_is_a_slice_of_tokens():
     for refused in ("25%:16", "16:25%", "100%:", "0:0%", "50%:25%", "0:101%", "0:2.5%", "%:"):
         with pytest.raises(UserError, match=f"window='{refused}' is refused; .* or of shares of max_tokens, as 0:25%"):
             parse_decoding(f"replace,tau=-0.3,window={refused}")
-    with pytest.raises(UserError, match="window='0:16' has no effect with mode='rl'"):
+    with pytest.raises(UserError, match="window='0:16'"):
         parse_decoding("rl,window=0:16")
-    with pytest.raises(UserError, match=r"plausibility=.*has no effect with mode='expo'"):
+    with pytest.raises(UserError, match="plausibility="):
         parse_decoding("expo,gamma=0.1,plausibility=0.2")
 
 

@@ -131,7 +131,7 @@ def test_validation_does_not_meet_the_trainings_vllm(backend):
 
 
 def test_one_gpu_is_not_cut():
-    with pytest.raises(UserError, match=r"vllm.tensor_parallel_size=2 is refused with vllm.mode='colocate'"):
+    with pytest.raises(UserError, match=r"vllm.tensor_parallel_size=2"):
         training(vllm={"tensor_parallel_size": 2})
 
 
