@@ -117,10 +117,10 @@ def test_mlflow_has_one_finished_run_a_result_however_often_it_was_killed(host, 
     client = mlflow.MlflowClient(f"sqlite:///{out}/mlflow.db")
     [experiment] = [e for e in client.search_experiments() if e.name == "rlvr-dir-small"]
     runs = client.search_runs([experiment.experiment_id])
-    [parent] = [run for run in runs if run.data.tags["kind"] == "sweep"]
+    [parent] = [run for run in runs if run.data.tags.get("kind") == "sweep"]
     assert parent.info.status == "FINISHED"
     assert parent.data.metrics["best/avg_at_2"] >= 0
-    finished = [run for run in runs if run.data.tags["kind"] == "eval" and run.info.status == "FINISHED"]
+    finished = [run for run in runs if run.data.tags.get("kind") == "eval" and run.info.status == "FINISHED"]
     assert len({run.data.tags["config_hash"] for run in finished}) == len(finished) == 4
     assert {run.data.tags["mlflow.parentRunId"] for run in finished} == {parent.info.run_id}
     assert {run.info.status for run in runs} <= {"FINISHED", "KILLED", "FAILED"}
