@@ -1,5 +1,6 @@
 """What decodes: the base of all engines, with a checked pair, the settings resolved against it, prompts and facts."""
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -149,8 +150,12 @@ class Engine(ABC):
             for gamma in dict.fromkeys(plan.request.decoding.gamma for plan in apart["expo"]):
                 requests = [plan.request for plan in apart["expo"] if plan.request.decoding.gamma == gamma]
                 self.close()  # another model takes the place of these
-                with expo_pair(self.pair, gamma, self.eos_token_ids) as pair, type(self)(pair, settings) as other:
-                    yield from other.generate(requests, progress=bar)
+                with expo_pair(self.pair, gamma, self.eos_token_ids) as pair:
+                    with warnings.catch_warnings():
+                        warnings.filterwarnings("ignore", ".* are one checkpoint")  # so they are meant to be
+                        other = type(self)(pair, settings)
+                    with other:
+                        yield from other.generate(requests, progress=bar)
             for done in power_rollouts(apart["power"], decode, self.tokenizer):
                 bar.finished(done)
                 yield done
