@@ -76,10 +76,10 @@ $(PYTEST) --allow-skips $(ALLOW_SKIPS) $(1); tested=$$?; \
 wait $$types || { cat $$said; tested=1; }; rm $$said; exit $$tested
 endef
 
-test: style $(CHROMIUM) ## Format check, lint, types, and the tests of one environment: 8 minutes on two cores
+test: style $(CHROMIUM) ## Format check, lint, types, and the tests of one environment: 7 minutes on two cores
 	$(call checked,-m "not whole")
 
-test-all: style $(CHROMIUM) $(VERL)/.installed $(INSPECT)/.installed ## The same with every test: verl, Inspect, PostgreSQL; 20 minutes
+test-all: style $(CHROMIUM) $(VERL)/.installed $(INSPECT)/.installed ## The same with every test: verl, Inspect, PostgreSQL; 17 minutes
 	$(call checked)
 
 screenshots: $(CHROMIUM) ## Take the README's picture of the playground again
