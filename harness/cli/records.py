@@ -40,6 +40,7 @@ def records_list(store: RecordsFolder = RECORDS) -> None:
             typer.echo(f"{row['record']}  {'; '.join(row['damage'])}")
             continue
         state = "finished" if row["finished"] else f"{row['held']} of {row['asked']}"
+        state = state if row["asked"] else "looked at only"  # by `rlvr-dir view`
         damage = f"  damaged: {'; '.join(row['damage'])}" if row["damage"] else ""
         graders = f"  graded: {', '.join(row['graders'])}" if row["graders"] else ""
         shares = "".join(f", {row[n]:.1%} {n}" for n in ("replaced", "changed") if row[n] is not None)
