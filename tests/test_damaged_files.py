@@ -73,7 +73,7 @@ damaged_at_random = pytest.mark.whole(reason="hundreds of damaged files")
 
 
 def cases(usual):
-    """How many cases of a kind are run."""
+    """Say how many cases of a kind are run."""
     return settings(
         max_examples=usual * TIMES,
         deadline=None,

@@ -1,15 +1,14 @@
 """`rlvr-dir keys`: what the YAML files of evaluations, sweeps and trainings can say."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from harness.cli.base import echo
+from harness.errors import unknown
 
-Kind = Literal["eval", "sweep", "train", "sweep-of-trainings"]
 
-
-def keys_command(kind: Annotated[Kind, typer.Argument(help="eval, sweep, train, or sweep-of-trainings.")]) -> None:
+def keys_command(kind: Annotated[str, typer.Argument(help="eval, sweep, train, or sweep-of-trainings.")]) -> None:
     """Print the keys of a YAML file, with defaults and meanings.
 
     What is printed is a file to begin with:
@@ -24,4 +23,6 @@ def keys_command(kind: Annotated[Kind, typer.Argument(help="eval, sweep, train, 
     from harness.train.spec import TrainSpec
 
     of = {"eval": EvalSpec, "sweep": SweepSpec, "train": TrainSpec, "sweep-of-trainings": TrainingSweep}
+    if kind not in of:
+        raise unknown("kind", kind, of)
     echo("\n".join(keys(of[kind])), lines=True)

@@ -66,7 +66,9 @@ def write_run(
         if known := find_run(client, result.config_hash, [experiment_id]):
             return known.info.run_id
         begun = f"tags.config_hash = '{result.config_hash}' and attributes.status = 'RUNNING'"
-        for killed in client.search_runs([experiment_id], begun):  # nobody writes it: the store is locked
+        for killed in client.search_runs(
+            [experiment_id], begun
+        ):  # a folder is locked; on a server its writer ends it anew
             client.set_terminated(killed.info.run_id, "KILLED")
         for name, text in ((RESULT, result.to_json()), (TABLE, json.dumps(_table(result), ensure_ascii=False))):
             # a lone surrogate becomes JSON's escape

@@ -1,10 +1,11 @@
-"""What `rlvr-dir keys` prints is a file of the kind: read back, it says what is said where nothing is."""
+"""Read back what `rlvr-dir keys` prints: it is a file of the kind that says the defaults."""
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from harness.cli import app
+from harness.errors import UserError
 from harness.spec import EvalSpec, load_eval
 from harness.spec.keys import keys
 from harness.spec.sweep import SweepSpec
@@ -40,3 +41,9 @@ def test_a_sweep_lacks_only_what_has_to_be_given(spec):
 def test_every_key_says_what_it_means(spec):
     untold = [line for line in keys(spec) if "#" not in line.lstrip("# ") and not line.endswith(":")]
     assert untold == []
+
+
+def test_another_kind_is_refused_with_the_nearest():
+    refused = CliRunner().invoke(app, ["keys", "sweeps"]).exception
+    assert isinstance(refused, UserError)
+    assert "did you mean 'sweep'" in str(refused)
