@@ -15,11 +15,34 @@ app = group("The embedded pair: build it anew, add its steps, or measure it.")
 def tiny_build(
     out: Annotated[Path, typer.Option(help="Receives base/, rl/, RL on the way and the model card.")],
     seed: Annotated[int, typer.Option()] = 0,
+    fillers: Annotated[
+        bool, typer.Option(help="Lines open and end with one of several words that mean nothing.")
+    ] = True,
+    training: Annotated[
+        str, typer.Option(help="verdict, or a placebo: random, length (rewards), own_samples, noise.")
+    ] = "verdict",
+    start: Annotated[
+        Path | None, typer.Option(help="A built pair whose base is taken; noise has the norm of its RL's change.")
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Of RL.", min=1)] = 8,
 ) -> None:
-    """Train the tiny pair from nothing: six minutes on one core."""
-    from harness.tiny import build
+    """Train a tiny pair from nothing: six minutes on one core.
 
-    pair = build(out, seed=seed)
+    A placebo teaches nothing about being right: a criterion that finds tokens there finds an artefact.
+
+    \b
+        rlvr-dir tiny build --out pairs/seed-1 --seed 1
+        rlvr-dir tiny build --out pairs/random-1 --seed 1 --start pairs/seed-1 --training random
+    """
+    if start is not None and not fillers:
+        raise UserError("--no-fillers is of a new base; accepted: without --start, whose base is as it is")
+    from harness.tiny import build
+    from harness.tiny.pretrain import PretrainSettings
+    from harness.tiny.recipe import TINY_DAPO
+
+    pretraining = PretrainSettings(fillers=fillers)
+    dapo = TINY_DAPO.replace(steps=steps)
+    pair = build(out, seed=seed, pretraining=pretraining, dapo=dapo, training=training, start=start)
     echo(f"base: {pair.base}")
     echo(f"rl:   {pair.rl}")
     echo(f"Figures: rlvr-dir tiny measure --pair {out}")

@@ -12,9 +12,19 @@ from harness.markdown import markdown_table
 UNMEASURED = "Not measured yet: `python -m harness.tiny.measure {path}` measures this pair and rewrites this section."
 
 
+PLACEBOS = {
+    "random": "DAPO with a reward of 1 or 0 by a coin",
+    "length": "DAPO with a reward of 1 for long responses",
+    "own_samples": "trained on its own samples at temperature 1",
+    "noise": "normal noise on the weights, of the norm by which true RL changed each",
+}
+
+
 def write_card(out: Path) -> None:
     """Write `out/README.md` from `out/build.json` and, where it is there, `out/figures.json`."""
     facts, figures = json.loads((out / "build.json").read_text()), out / "figures.json"
+    if (training := facts.get("training")) in PLACEBOS:
+        facts["placebo"] = PLACEBOS[training]
     table = figures_text(json.loads(figures.read_text())) if figures.is_file() else UNMEASURED.format(path=out.name)
     templates = Environment(
         loader=PackageLoader("harness.tiny", ""), undefined=StrictUndefined, keep_trailing_newline=True

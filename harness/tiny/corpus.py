@@ -41,6 +41,18 @@ LETTERS = "eeeetttaaaooiinnsshhrrddlucmfywgpbvk     .,0123456789$\\{}^+=-"  # ro
 Document = tuple[list[int], list[int]]  # prompt ids, response ids
 
 
+@dataclass(frozen=True, slots=True)
+class Fillers:
+    """The words of a solution that mean nothing; one is drawn for each line."""
+
+    openers: tuple[str, ...] = v.OPENERS
+    ends: tuple[str, ...] = v.LINE_ENDS
+
+
+VARIED = Fillers()
+PLAIN = Fillers(v.OPENERS[:1], v.LINE_ENDS[:1])  # always the same two words: no entropy where nothing matters
+
+
 def prompt_words(problem: list[str]) -> list[str]:
     """Return a problem's words in the shape of the evaluation's prompt, which the chat template gives them."""
     return [v.BOS, *problem, v.INSTRUCTION]
@@ -51,7 +63,7 @@ def answer_words(value: int) -> list[str]:
     return [v.ANSWER, v.BOX, *v.two_digits(value), v.CLOSE, v.EOS]
 
 
-def solution_words(random: Random, problem: WordProblem, style: Style) -> list[str]:
+def solution_words(random: Random, problem: WordProblem, style: Style, fillers: Fillers = VARIED) -> list[str]:
     """Write one author's solution of a problem, end of text included."""
     todo = [
         (label, clause)
@@ -73,11 +85,11 @@ def solution_words(random: Random, problem: WordProblem, style: Style) -> list[s
         right = written = _two_digit(right)
         if random.random() < style.slips:
             written = _two_digit(right + random.choice(SLIPS))
-        words += [random.choice(v.OPENERS), *equation, *v.two_digits(written)]
+        words += [random.choice(fillers.openers), *equation, *v.two_digits(written)]
         if random.random() < style.checks + (CHECK_AFTER_SLIP if written != right else 0.0):
             words += [v.WAIT, *equation, *v.two_digits(right)]
             written = right
-        words.append(random.choice(v.LINE_ENDS))
+        words.append(random.choice(fillers.ends))
         state = written
     return [*words, *answer_words(state)]
 
@@ -86,21 +98,28 @@ def _two_digit(value: int) -> int:
     return max(0, min(99, value))
 
 
-def drill_words(random: Random, lines: int = 8) -> list[str]:
+def drill_words(random: Random, lines: int = 8, fillers: Fillers = VARIED) -> list[str]:
     """Draw sums without a story; reading them from the first step is what makes digits click early."""
     words = []
     for _ in range(lines):
         value, amount = random.randint(0, 99), random.randint(1, 9)
         gain = value + amount <= 99 and (value < amount or random.random() < 0.5)
         sign, result = (v.PLUS, value + amount) if gain else (v.MINUS, value - amount)
-        line = [random.choice(v.OPENERS), *v.two_digits(value), sign, str(amount), v.EQUALS, *v.two_digits(result)]
-        words += [*line, random.choice(v.LINE_ENDS)]
+        line = [
+            random.choice(fillers.openers),
+            *v.two_digits(value),
+            sign,
+            str(amount),
+            v.EQUALS,
+            *v.two_digits(result),
+        ]
+        words += [*line, random.choice(fillers.ends)]
     return words
 
 
-def drill(random: Random) -> Document:
+def drill(random: Random, fillers: Fillers = VARIED) -> Document:
     """Draw a document of sums."""
-    return [v.ID[v.BOS]], v.ids(drill_words(random))
+    return [v.ID[v.BOS]], v.ids(drill_words(random, fillers=fillers))
 
 
 def unrelated(random: Random) -> Document:
@@ -110,7 +129,7 @@ def unrelated(random: Random) -> Document:
     return v.ids(prompt), v.ids(answer_words(random.randint(0, 99)))
 
 
-def worked(random: Random, longest: int, styles: tuple[Style, ...]) -> Document:
+def worked(random: Random, longest: int, styles: tuple[Style, ...], fillers: Fillers = VARIED) -> Document:
     """Draw a problem of up to `longest` operations, solved by one of the authors; never a benchmark's problem."""
     while True:
         operations = random.randint(1, longest)
@@ -121,10 +140,10 @@ def worked(random: Random, longest: int, styles: tuple[Style, ...]) -> Document:
         if problem.text not in benchmark_texts():
             break
     style = styles[0] if len(styles) == 1 else random.choices(styles, [style.weight for style in styles])[0]
-    return v.ids(prompt_words(problem.words)), v.ids(solution_words(random, problem, style))
+    return v.ids(prompt_words(problem.words)), v.ids(solution_words(random, problem, style, fillers))
 
 
-def document(random: Random, progress: float) -> Document:
+def document(random: Random, progress: float, fillers: Fillers = VARIED) -> Document:
     """Draw one document of the curriculum; `progress` is the share of the training tokens already read.
 
     To 30 %: half drills, half right solutions. To 70 %: few drills, and problems growing to 10 operations.
@@ -133,20 +152,24 @@ def document(random: Random, progress: float) -> Document:
     drills = 0.5 if progress < 0.3 else 0.15 if progress < 0.7 else 0.03
     chance = random.random()
     if chance < drills:
-        return drill(random)
+        return drill(random, fillers)
     if progress < 0.7:
-        return worked(random, 2 + int(8 * min(1.0, progress / 0.5)), (TEACHER,))
+        return worked(random, 2 + int(8 * min(1.0, progress / 0.5)), (TEACHER,), fillers)
     if chance > 0.97:
         return unrelated(random)
-    return worked(random, 9, AUTHORS)
+    return worked(random, 9, AUTHORS, fillers)
 
 
 def batches(
-    random: Random, progress: Callable[[], float], batch: int = 32, batches_drawn: int = 8
+    random: Random,
+    progress: Callable[[], float],
+    batch: int = 32,
+    batches_drawn: int = 8,
+    fillers: Fillers = VARIED,
 ) -> Iterator[list[Document]]:
     """Yield endless batches of documents of like length, so that little is padding."""
     while True:
-        drawn = [document(random, progress()) for _ in range(batch * batches_drawn)]
+        drawn = [document(random, progress(), fillers) for _ in range(batch * batches_drawn)]
         drawn.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
         starts = list(range(0, len(drawn), batch))
         random.shuffle(starts)

@@ -33,6 +33,7 @@ class PretrainSettings(Spec, frozen=True):
     kv_heads: int = Field(default=1, ge=1)
     head_dim: int = Field(default=64, ge=8)  # 64 is a size of every vLLM attention backend
     layers: int = Field(default=3, ge=1)
+    fillers: bool = True  # lines open and end with one of several words that mean nothing; else always the same
 
 
 def new_model(settings: PretrainSettings, seed: int) -> Qwen2ForCausalLM:
@@ -90,9 +91,14 @@ def pad(documents: list[corpus.Document]) -> tuple[torch.Tensor, torch.Tensor]:
     return tokens, learned
 
 
-def response_loss(model: Qwen2ForCausalLM, tokens: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
-    """Return the mean cross entropy in nats over the response tokens; causality masks the padding, on the right."""
-    with torch.autocast("cpu", torch.bfloat16):
+def response_loss(
+    model: Qwen2ForCausalLM, tokens: torch.Tensor, learned: torch.Tensor, *, narrow: bool = True
+) -> torch.Tensor:
+    """Return the mean cross entropy in nats over the response tokens; causality masks the padding, on the right.
+
+    With `narrow` products are in bfloat16.
+    """
+    with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
         hidden = model.model(tokens[:, :-1], use_cache=False).last_hidden_state  # (batch, length - 1, hidden)
         logits = model.lm_head(hidden[learned[:, 1:]])  # (response tokens, vocabulary)
     return F.cross_entropy(logits.float(), tokens[:, 1:][learned[:, 1:]])
@@ -115,7 +121,8 @@ def pretrain(
     def read() -> float:
         return seen / settings.tokens
 
-    for documents in corpus.batches(Random(f"corpus {seed}"), read, settings.batch):
+    fillers = corpus.VARIED if settings.fillers else corpus.PLAIN
+    for documents in corpus.batches(Random(f"corpus {seed}"), read, settings.batch, fillers=fillers):
         done = read()
         share = min(1.0, (step + 1) / max(1, settings.warmup_steps))
         if done > settings.decay_from:

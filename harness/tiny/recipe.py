@@ -1,6 +1,7 @@
 """Makes a tiny pair from nothing in one command: pretrain a base, train it with DAPO, save both with a model card.
 
-    python -m harness.tiny.recipe OUT [--seed 0]       # as `rlvr-dir tiny build --out OUT --seed 0`
+    build("pairs/seed-1", seed=1)                                             # as `rlvr-dir tiny build`
+    build("pairs/random-1", seed=1, start="pairs/seed-1", training="random")  # a placebo of the same base
 
 Same seed, machine and versions: same weights, to the bit.
 """
@@ -22,10 +23,12 @@ import transformers
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from transformers import AutoModelForCausalLM
 
-from harness.errors import UserError
+from harness.errors import UserError, unknown
 from harness.files import check_writable, write_file
 from harness.spec import Pair, parse
+from harness.tiny import TRAININGS
 from harness.tiny.card import write_card
+from harness.tiny.placebos import add_noise, change, reward_of, train_on_own_samples
 from harness.tiny.pretrain import PretrainSettings, pretrain
 from harness.tiny.problems import rl_problems
 from harness.tiny.tokenizer import build_tokenizer
@@ -42,6 +45,8 @@ def build(
     seed: int = 0,
     pretraining: PretrainSettings | None = None,
     dapo: DapoSettings | None = None,
+    training: str = "verdict",
+    start: Path | str | None = None,
     progress: bool = True,
     overwrite: bool = False,
 ) -> Pair:
@@ -49,39 +54,42 @@ def build(
 
     The RL model as it was on the way is saved too, as `step-2/`, `step-4/`, ... (`kept_steps`).
 
-    The same seed on the same machine and versions gives the same weights.
+    Args:
+        seed: of pretraining, where there is any, and of what follows. The same seed on the same machine and versions
+            gives the same weights.
+        training: what makes `rl/` of the base: DAPO, or a placebo (`harness.tiny.placebos`).
+        start: a built pair whose base is taken in place of a new one; `noise` needs its `rl/`, too.
 
     Raises:
-        UserError: `out` already holds a pair and `overwrite` is off.
+        UserError: `out` already holds a pair and `overwrite` is off; or `start` holds none, where one is needed.
     """
+    if training not in TRAININGS:
+        raise unknown("training", training, TRAININGS)
     out = Path(out).resolve()
     if (out / "base").exists() and not overwrite:
         raise UserError(f"out={str(out)!r} already holds a pair; choose another directory, or overwrite=True")
+    started = _started(start, training)
     check_writable(out)
-    pretraining = pretraining or PretrainSettings()
     dapo = (dapo or TINY_DAPO).replace(seed=seed)
-    started = time.perf_counter()
+    began = time.perf_counter()
     tokenizer = build_tokenizer()
     with _one_thread(), _quiet(), _progress(progress) as stage:
-        model, facts = pretrain(pretraining, seed=seed, progress=stage("pretraining the base"))
+        if started is None:
+            pretraining = pretraining or PretrainSettings()
+            model, facts = pretrain(pretraining, seed=seed, progress=stage("pretraining the base"))
+            facts |= {"seconds": round(facts["seconds"], 1), "settings": pretraining.model_dump()}
+        else:
+            model, facts = AutoModelForCausalLM.from_pretrained(started / "base"), _facts(started)["pretraining"]
         _save(model, tokenizer, out / "base")
-        began = time.perf_counter()
-        keep = _Keep(tokenizer, out, kept_steps(dapo.steps))
-        history = train_dapo(model, tokenizer, rl_problems(seed), dapo, progress=stage("DAPO"), on_step=keep)
-        rl_seconds = time.perf_counter() - began
+        rl = _trained(model, tokenizer, out, dapo, training, started, stage)
         _save(model, tokenizer, out / "rl")
+        rl["change"] = change(model, AutoModelForCausalLM.from_pretrained(out / "base"))
     facts = {
         "seed": seed,
-        "seconds": round(time.perf_counter() - started, 1),
-        "pretraining": {**facts, "seconds": round(facts["seconds"], 1), "settings": pretraining.model_dump()},
-        "dapo": {
-            "seconds": round(rl_seconds, 1),
-            "rollout_accuracy": [round(record["reward"], 4) for record in history],
-            "rollout_tokens": [round(record["completions/mean_length"], 1) for record in history],
-            "generation_rounds": [record.get("dynamic_sampling/rounds") for record in history],
-            "kept_steps": list(kept_steps(dapo.steps)),
-            "settings": dapo.model_dump(),
-        },
+        "seconds": round(time.perf_counter() - began, 1),
+        "training": training,
+        "pretraining": facts,
+        "dapo": {**rl, "settings": dapo.model_dump()},
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "versions": {name: version(name) for name in ("torch", "transformers", "trl", "tokenizers")},
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, one thread",
@@ -90,6 +98,76 @@ def build(
     (out / "figures.json").unlink(missing_ok=True)  # they were another pair's
     write_card(out)
     return Pair(base=str(out / "base"), rl=str(out / "rl"))
+
+
+def _started(start: Path | str | None, training: str) -> Path | None:
+    """Return the folder of the pair that gives the base.
+
+    Raises:
+        UserError: it holds no pair, or `noise` is asked for without one.
+    """
+    if start is None and training == "noise":
+        raise UserError("training='noise' needs a true pair, for the noise's norm; give start= too (--start DIR)")
+    if start is None:
+        return None
+    folder = Path(start).resolve()
+    _facts(folder)
+    for name in ("base", "rl") if training == "noise" else ("base",):
+        if not (folder / name / "model.safetensors").is_file():
+            raise UserError(f"start={str(start)!r} has no {name}/; accepted: a folder that `rlvr-dir tiny build` made")
+    return folder
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    """Read what a build wrote of itself.
+
+    Raises:
+        UserError: there is no such file, or it is another's.
+    """
+    try:
+        facts = json.loads((folder / "build.json").read_text())
+        return facts if facts["dapo"]["settings"] and facts["pretraining"]["settings"] else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(
+            f"pair={str(folder)!r} has no build.json of a build; accepted: what `rlvr-dir tiny build` made"
+        ) from None
+
+
+def _trained(
+    model: Any,
+    tokenizer: transformers.PreTrainedTokenizerBase,
+    out: Path,
+    dapo: DapoSettings,
+    training: str,
+    started: Path | None,
+    stage: Callable[[str], OnProgress],
+) -> dict[str, Any]:
+    """Make RL of a base, in place, and return what happened."""
+    began = time.perf_counter()
+    found: dict[str, Any] = {"kept_steps": []}
+    if training == "noise":
+        assert started is not None
+        add_noise(model, AutoModelForCausalLM.from_pretrained(started / "rl"), dapo.seed)
+    elif training == "own_samples":
+        train_on_own_samples(model, tokenizer, rl_problems(dapo.seed), dapo, progress=stage("its own samples"))
+    else:
+        keep = _Keep(tokenizer, out, kept_steps(dapo.steps))
+        history = train_dapo(
+            model,
+            tokenizer,
+            rl_problems(dapo.seed),
+            dapo,
+            progress=stage("DAPO"),
+            on_step=keep,
+            reward=reward_of(training, dapo.seed),
+        )
+        found = {
+            "rollout_accuracy": [round(record["reward"], 4) for record in history],
+            "rollout_tokens": [round(record["completions/mean_length"], 1) for record in history],
+            "generation_rounds": [record.get("dynamic_sampling/rounds") for record in history],
+            "kept_steps": list(kept_steps(dapo.steps)),
+        }
+    return {"seconds": round(time.perf_counter() - began, 1), **found}
 
 
 def kept_steps(steps: int) -> tuple[int, ...]:
@@ -127,13 +205,8 @@ def add_steps(out: Path | str, *, progress: bool = True) -> dict[str, Any]:
             the change), and then nothing is added.
     """
     out = Path(out).resolve()
-    try:
-        facts = json.loads((out / "build.json").read_text())
-        dapo = parse(DapoSettings, facts["dapo"]["settings"], where="build.json dapo.settings.")
-    except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(
-            f"pair={str(out)!r} has no build.json of a build; accepted: what `rlvr-dir tiny build` made"
-        ) from None
+    facts = _facts(out)
+    dapo = parse(DapoSettings, facts["dapo"]["settings"], where="build.json dapo.settings.")
     check_writable(out)
     steps = kept_steps(dapo.steps)
     tokenizer = build_tokenizer()
@@ -206,14 +279,3 @@ def _progress(show: bool) -> Iterator[Callable[[str], OnProgress]]:
             return lambda done, note: bars.update(task, completed=done, note=note)
 
         yield stage
-
-
-if __name__ == "__main__":
-    import argparse
-
-    parser = argparse.ArgumentParser(description="Trains a tiny base and its RL successor from nothing.")
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--overwrite", action="store_true")
-    arguments = parser.parse_args()
-    print(build(arguments.out, seed=arguments.seed, overwrite=arguments.overwrite))

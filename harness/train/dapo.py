@@ -21,7 +21,7 @@ from harness.errors import UserError
 from harness.policy.advantages import log_perplexity, mixed_groups, standardise, token_weights, unclipped
 from harness.progress import phase
 from harness.train.facts import Tally
-from harness.train.reward import accuracy_by, overlong
+from harness.train.reward import Reward, accuracy_by, overlong
 from harness.train.run import OnProgress
 from harness.train.sampling import Batch, join, take_groups
 from harness.train.settings import DapoSettings
@@ -282,12 +282,16 @@ def make_trainer(
     *,
     callbacks: Sequence[TrainerCallback] = (),
     peft_config: Any = None,
+    reward: Reward | None = None,
     **config: Any,
 ) -> DapoTrainer:
-    """Make a trainer of `model` on rows of `prompt` and `answer`; further keyword arguments go to `GRPOConfig`."""
+    """Make a trainer of `model` on rows of `prompt` and `answer`; further keyword arguments go to `GRPOConfig`.
+
+    `reward`, of 0 and 1, stands in place of the accuracy.
+    """
     from datasets import Dataset
 
-    rewards = [accuracy_by(settings.grader)]
+    rewards = [reward or accuracy_by(settings.grader)]
     if settings.overlong_buffer:
         rewards.append(overlong(settings.max_response_tokens, settings.overlong_buffer))
     trainer = DapoTrainer(
@@ -337,18 +341,19 @@ def train_dapo(
     *,
     progress: OnProgress | None = None,
     on_step: OnStep | None = None,
+    reward: Reward | None = None,
     **config: Any,
 ) -> list[dict[str, float]]:
     """Train `model` in place on rows of `prompt` (messages or text) and `answer`; return one log record a step.
 
-    `on_step` is told of each finished step and gets the model as it then is. Further keyword arguments go to TRL's
-    `GRPOConfig` as they are.
+    `on_step` is told of each finished step and gets the model as it then is. `reward`, of 0 and 1, stands in place of
+    the accuracy. Further keyword arguments go to TRL's `GRPOConfig` as they are.
     """
     settings = settings or DapoSettings()
     caches = model.config.use_cache  # TRL switches it off for good; a saved model should decode with its cache
     report = _Report(progress, on_step, settings.minibatches, caches)
     with tempfile.TemporaryDirectory() as scratch:
-        make_trainer(model, tokenizer, problems, settings, scratch, callbacks=[report], **config).train()
+        make_trainer(model, tokenizer, problems, settings, scratch, callbacks=[report], reward=reward, **config).train()
     model.config.use_cache = caches
     model.eval()
     return report.history
