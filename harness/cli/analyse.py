@@ -154,7 +154,7 @@ def analyse_trajectory(
     from harness.spec.trajectory import trajectory_of
 
     named = {name: options.pop(name) for name in OF_BASE if name in options}
-    found = trajectory_of(checkpoints or (), named, _steps(steps))
+    found = trajectory_of(checkpoints or (), named, None if steps is None else _numbers("steps", steps))
     with phase("starting"):
         from harness.analysis.trajectory import trajectory_statistics
         from harness.tiny import checkpoints as resolved
@@ -166,11 +166,13 @@ def analyse_trajectory(
     _keep(trajectory_statistics(found, asked, records, kept, texts=texts, positions=positions, tau=tau), out)
 
 
-def _steps(given: str | None) -> list[float] | None:
+def _numbers(name: str, given: str) -> list[float]:
     try:
-        return None if given is None else [float(each) for each in given.split(",")]
+        return [float(each) for each in given.split(",")]
     except ValueError:
-        raise UserError(f"steps={given!r} is refused; accepted: numbers with commas between them, as 100,200") from None
+        raise UserError(
+            f"{name}={given!r} is refused; accepted: numbers with commas between them, as 100,200"
+        ) from None
 
 
 @app.command("texts")
@@ -271,6 +273,45 @@ def analyse_curves(
             raise UserError(f"logs={log!r}: there is no such file or training; accepted: PLACE or METHOD=PLACE")
         by_method.setdefault(name or Path(path).stem, []).append(Path(path))
     _keep(curves(by_method, step), out)
+
+
+@app.command("pairs")
+def analyse_pairs(
+    kinds: Annotated[
+        list[str],
+        typer.Argument(
+            help="KIND=PLACE: results of the pairs of a kind, as sweeps leave them; several places of a kind are put "
+            "together. The first kind is the true one."
+        ),
+    ],
+    changed: Annotated[
+        str, typer.Option(help="Shares of changed tokens at which criteria are compared.")
+    ] = "0.01,0.02",
+    out: AnalysisOut = OUT,
+) -> None:
+    """Compare kinds of pairs by what each criterion gains: OUT/pairs.json.
+
+    True pairs with placebos, say. Intervals are for other problems and other pairs.
+
+    \b
+        rlvr-dir analyse pairs RL=runs/sweeps/stage-seed noise=runs/sweeps/stage-noise
+    """
+    with phase("starting"):
+        from harness.analysis.pairs import pair_statistics
+        from harness.evals import read_results
+
+    places: dict[str, list[str]] = {}
+    for each in kinds:
+        name, equals, place = each.partition("=")
+        if not equals:
+            raise UserError(f"kinds={each!r} has no name; accepted: KIND=PLACE")
+        places.setdefault(name, []).append(place)
+    shares = _numbers("changed", changed)
+    if not all(0 < share < 1 for share in shares):
+        raise UserError(f"changed={changed!r} is refused; accepted: fractions between 0 and 1")
+    check_writable(out)
+    found = {name: read_results(each) for name, each in places.items()}
+    _keep(pair_statistics(found, shares), out)
 
 
 def _keep(found: "Analysis", out: Path) -> None:

@@ -9,6 +9,7 @@ from harness.errors import DamagedError, UserError
 from harness.report.draw import drawing, look, percent_axis
 from harness.report.groups import pair_title
 from harness.report.model import Chapter, Section, cell, frame
+from harness.report.pairs import pairs_chapter
 from harness.report.responses import gated_chapter, token_chapter
 from harness.report.training import training_chapter, trajectory_chapter
 from harness.text import visible
@@ -167,4 +168,5 @@ CHAPTERS: dict[str, Callable[[Analysis, str], Chapter]] = {
     "trajectory": trajectory_chapter,
     "theorem": theorem_chapter,
     "training": training_chapter,
+    "pairs": pairs_chapter,
 }

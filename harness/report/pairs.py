@@ -1,0 +1,115 @@
+"""The chapter of several kinds of pairs: what replacing gains in true pairs, and what it gains in placebos."""
+
+from typing import Any
+
+from harness.analysis.result import Analysis, Frame
+from harness.policy.gates import gates
+from harness.report.draw import drawing, line, look, percent_axis
+from harness.report.model import Chapter, Section, cell, frame
+from harness.report.rows import estimate, estimates
+from harness.report.shapes import benchmark_title
+from harness.stats import p_value
+from harness.text import visible
+
+OVER = "Intervals are 95 %, over problems and pairs; p by Holm's method over the table."
+
+
+def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
+    """Show the gain of each criterion by kind of pairs, and which differences the pairs tell."""
+    facts = found.facts
+    counts = ", ".join(f"{count} {visible(kind, 40)}" for kind, count in facts["pairs"].items())
+    text = (
+        f"{benchmark_title(facts['task'])}, {facts['problems']} problems, {facts['samples']} samples; pairs: {counts}. "
+        "A placebo changed the base without teaching it what is right: a criterion that gains there, gains by its gate."
+    )
+    sections = [
+        _kinds(found.frame("kinds"), f"kinds{slug}"),
+        _gains(found.frame("rules"), list(facts["pairs"]), f"kinds-gain{slug}"),
+        _rows(
+            found.frame("against"),
+            f"kinds-against{slug}",
+            "The gain of Δ log p less that of another criterion, at equally many flagged tokens and at equal shares of "
+            "changed ones.",
+            f"{OVER} Changed shares are met by straight lines between the points that were run.",
+        ),
+    ]
+    if found.tables["placebos"]:
+        sections.append(
+            _rows(
+                found.frame("placebos"),
+                f"kinds-placebos{slug}",
+                f"The gain in {visible(str(facts['first']), 40)} pairs less that in pairs of another kind with the "
+                "same bases.",
+                f"{OVER} Shares of tokens are those of the other kind.",
+            )
+        )
+    return Chapter("Kinds of pairs", (text,), tuple(sections))
+
+
+def _share(value: Any) -> Any:
+    return cell(None if value is None or value != value else float(value), 2, suffix=" %")
+
+
+def _name(criterion: str) -> str:
+    known = gates().get(criterion)
+    return known.label if known else criterion
+
+
+def _difference(row: dict[str, Any], name: str) -> Any:
+    return cell(estimate(row, name), 1, plus=True, beside=[f"p {p_value(row['holm_p'])}"])
+
+
+def _kinds(data: Frame, name: str) -> Section:
+    rows = [
+        {
+            "Pairs": visible(str(row["kind"]), 40),
+            "Number": row["pairs"],
+            "Base": cell(estimate(row, "base")),
+            "RL": cell(estimate(row, "rl")),
+            "RL − base": _difference(row, "gain"),
+        }
+        for row in data.to_dict("records")
+    ]
+    return Section(name, "Base and RL, by kind of pairs.", frame(rows), (OVER,))
+
+
+def _gains(data: Frame, kinds: list[str], name: str) -> Section:
+    """Draw the gain over base against the share of changed tokens: a panel a kind, a line a criterion."""
+    columns = min(3, len(kinds))
+    height = -(-len(kinds) // columns)
+    criteria = list(dict.fromkeys(data["criterion"]))
+    with drawing(name, 6.4, 2.4 * height, height, columns, sharey=True) as made:
+        for axes in list(made.axes.flat)[len(kinds) :]:
+            axes.set_visible(False)
+        for axes, kind in zip(made.axes.flat, kinds, strict=False):
+            mine = data[data["kind"] == kind]
+            for i, criterion in enumerate(criteria):
+                points = mine[mine["criterion"] == criterion]
+                how = look(i, markersize=3.5, linewidth=1.1)
+                line(axes, [100 * at for at in points["changed"]], estimates(points, "gain"), _name(criterion), **how)
+            axes.axhline(0, color="#808080", linewidth=0.8)
+            axes.set_title(visible(kind, 40))
+            axes.set_xlabel("changed tokens, %")
+            percent_axis(axes.yaxis)
+        for row in made.axes:
+            row[0].set_ylabel("gain over base")
+        made.figure.legend(*made.axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    title = "What replacing gains over base, against the share of changed tokens, by kind of pairs"
+    note = "Means over pairs; bars are 95 % intervals over problems and pairs."
+    alt = f"Line charts, one for each of {len(kinds)} kinds of pairs: the gain in accuracy against changed tokens."
+    return Section(name, title, data, (note,), made.svg, alt)
+
+
+def _rows(data: Frame, name: str, title: str, note: str) -> Section:
+    rows = [
+        {
+            "Pairs": visible(str(row["kind"]), 40),
+            "Criterion": _name(str(row["criterion"])),
+            **({"Equal": row["at"]} if "at" in row else {}),
+            "Flagged": _share(row["flagged"]),
+            "Changed": _share(row["changed"]),
+            "Difference": _difference(row, "difference"),
+        }
+        for row in data.to_dict("records")
+    ]
+    return Section(name, title, frame(rows), (note,))
