@@ -1,4 +1,4 @@
-"""Compare kinds of pairs by what replacing gains in them: true ones with placebos, pairs with fillers with pairs without.
+"""Compare kinds of pairs by what replacing gains in them: true pairs with placebos, say.
 
     pair_statistics({"RL": read_results(["runs/stage/seed"]), "random reward": read_results(["runs/stage/random"])})
 
@@ -6,10 +6,10 @@ A kind has several pairs, and every pair the same decodings. Intervals are for o
 (`stats.difference_over_runs`): what one pair shows may be its own.
 """
 
-import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from harness.analysis.result import Analysis, columns
 from harness.errors import UserError
 from harness.evals.result import EvalResult
-from harness.stats import Comparison, Estimate, RunScores, family
+from harness.stats import Estimate, RunScores, family
 
 FIRST = "delta_logp"  # which the others are compared with
 Point = tuple[float, float, np.ndarray]  # shares of flagged and of changed tokens; right answers, (problems, samples)
@@ -40,6 +40,11 @@ class OnePair:
             points.append((result.replacement_ratio, result.changed_ratio, result.correct))
             points.sort(key=lambda point: point[0])
 
+    @property
+    def points(self) -> list[tuple[str, int]]:
+        """Return each criterion with the number of each of its points."""
+        return [(criterion, i) for criterion, points in self.criteria.items() for i in range(len(points))]
+
     def at_changed(self, criterion: str, share: float) -> np.ndarray | None:
         """Return a criterion's right answers at a share of changed tokens, on straight lines between its points.
 
@@ -47,17 +52,69 @@ class OnePair:
         """
         known = [(0.0, self.levels["base"]), *((changed, right) for _, changed, right in self.criteria[criterion])]
         known.sort(key=lambda point: point[0])
-        for (before, low), (after, high) in itertools.pairwise(known):
+        for (before, low), (after, high) in pairwise(known):
             if before <= share <= after and after > before:
                 weight = (share - before) / (after - before)
                 return (1 - weight) * low + weight * high
         return None
 
 
-Kind = dict[str, OnePair]  # by what identifies the base, and so the pair
+class Kind:
+    """The pairs of a kind, by what identifies each one's base."""
+
+    def __init__(self, name: str, results: Iterable[EvalResult]) -> None:
+        """Put the results of each pair together; see `pair_statistics` for what is refused."""
+        several: dict[tuple[str, str], OnePair] = defaultdict(OnePair)
+        bases: dict[tuple[str, str], str] = {}
+        for result in results:
+            several[result.pair].add(result)
+            bases[result.pair] = result.weights.get("base", result.pair[0])
+        if len({*bases.values()}) < len(several):  # several RL models of one base: each pair stands for itself
+            bases = {pair: "/".join(pair) for pair in bases}
+        self.name = name
+        self.pairs = {bases[pair]: several[pair] for pair in sorted(several, key=lambda pair: bases[pair])}
+        if len(self.pairs) < 2:
+            raise UserError(
+                f"{name}: {len(self.pairs)} pair; accepted: two or more, of which intervals over pairs can tell"
+            )
+        self.points = next(iter(self.pairs.values())).points
+        for (base, rl), one in several.items():
+            if one.levels.keys() != {"base", "rl"} or {*one.points} != {*self.points}:
+                raise UserError(
+                    f"{name}: {rl} (on {base}) was not decoded as the other pairs of its kind; finish its sweep"
+                )
+
+    def level(self, mode: str) -> RunScores:
+        """Return the scores of base or RL."""
+        return self._scores(mode, {base: pair.levels[mode] for base, pair in self.pairs.items()})
+
+    def point(self, criterion: str, i: int) -> RunScores:
+        """Return the scores of the i-th point of a criterion."""
+        return self._scores(
+            f"{criterion} {i}", {base: pair.criteria[criterion][i][2] for base, pair in self.pairs.items()}
+        )
+
+    def at_changed(self, criterion: str, share: float) -> RunScores | None:
+        """Return a criterion's scores at a share of changed tokens; None where one pair has none."""
+        runs = {base: pair.at_changed(criterion, share) for base, pair in self.pairs.items()}
+        known = {base: right for base, right in runs.items() if right is not None}
+        return self._scores(f"{criterion} at {share:g}", known) if len(known) == len(runs) else None
+
+    def shares(self, criterion: str, i: int) -> dict[str, float]:
+        """Return the shares of flagged and of changed tokens of a point, means over pairs."""
+        each = [pair.criteria[criterion][i][:2] for pair in self.pairs.values()]
+        flagged, changed = (sum(shares) / len(each) for shares in zip(*each, strict=True))
+        return {"flagged": flagged, "changed": changed}
+
+    def _scores(self, label: str, runs: Mapping[str, np.ndarray]) -> RunScores:
+        means = np.array([right.mean() for right in runs.values()])
+        return RunScores(f"{self.name}: {label}", "", tuple(runs), means, runs={**runs})
 
 
-def pair_statistics(kinds: Mapping[str, Sequence[EvalResult]], changed: Sequence[float] = (0.01,)) -> Analysis:
+Asked = tuple[dict[str, Any], RunScores, RunScores | None]  # what a row says; what is compared with what
+
+
+def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequence[float] = (0.01,)) -> Analysis:
     """Compare what each criterion gains, in each kind of pairs and between kinds.
 
     Tables: `kinds` (base, RL and their difference); `rules` (the gain of each criterion over base at each of its
@@ -66,148 +123,79 @@ def pair_statistics(kinds: Mapping[str, Sequence[EvalResult]], changed: Sequence
     the same bases). Each table's p values are corrected by Holm's method.
 
     Args:
-        kinds: results by kind, all of one benchmark and of the same problems.
+        results: by kind, all of one benchmark and of the same problems.
         changed: shares of changed tokens at which criteria are compared.
 
     Raises:
         UserError: a kind has fewer than two pairs, or its pairs differ in their decodings; there are several
             benchmarks or sets of problems.
     """
-    asked = {(each.task, each.problem_ids, each.samples) for results in kinds.values() for each in results}
+    asked = {(each.task, each.problem_ids, each.samples) for mine in results.values() for each in mine}
     if len(asked) != 1:
         told = ", ".join(sorted({f"{task} ({len(ids)} problems, {n} samples)" for task, ids, n in asked}))
         raise UserError(f"results: they are of {told or 'nothing'}; accepted: one benchmark and the same problems")
     ((task, problems, samples),) = asked
-    found = {name: _read(name, results) for name, results in kinds.items()}
-
-    def scores(kind: str, label: str, runs: Mapping[str, np.ndarray]) -> RunScores:
-        mean = np.array([right.mean() for right in runs.values()])
-        return RunScores(f"{kind}: {label}", task, tuple(runs), mean, runs=dict(runs))
-
-    levels = {
-        (kind, mode): scores(kind, mode, {base: pair.levels[mode] for base, pair in pairs.items()})
-        for kind, pairs in found.items()
-        for mode in ("base", "rl")
-    }
-    points = {
-        (kind, criterion, i): scores(
-            kind, f"{criterion} {i}", {base: pair.criteria[criterion][i][2] for base, pair in pairs.items()}
-        )
-        for kind, pairs in found.items()
-        for criterion, count in _counts(pairs).items()
-        for i in range(count)
-    }
-    matched = {
-        (kind, criterion, share): scores(kind, f"{criterion} at {share:g}", runs)
-        for kind, pairs in found.items()
-        for criterion in _counts(pairs)
-        for share in changed
-        if (runs := _matched(pairs, criterion, share))
-    }
-    first = next(iter(found))
-    rivals = [key for key in points if key[1] != FIRST and (key[0], FIRST, key[2]) in points]
-    rivals = [key for key in rivals if _counts(found[key[0]])[key[1]] == _counts(found[key[0]])[FIRST]]
-    equals = [key for key in matched if key[1] != FIRST and (key[0], FIRST, key[2]) in matched]
-    same = [kind for kind in found if kind != first and found[kind].keys() <= found[first].keys()]
-    tells = [key for key in points if key[0] in same and (first, *key[1:]) in points]
-    gains = family((levels[kind, "rl"], levels[kind, "base"]) for kind in found)
-    over_base = family((points[key], levels[key[0], "base"]) for key in points)
-    against = family(
-        [(points[kind, FIRST, i], points[kind, criterion, i]) for kind, criterion, i in rivals]
-        + [(matched[kind, FIRST, share], matched[kind, criterion, share]) for kind, criterion, share in equals]
-    )
-    placebos = family((points[first, *key[1:]], points[key]) for key in tells)
-
-    def shares(key: tuple[str, str, int]) -> dict[str, float]:
-        each = [pair.criteria[key[1]][key[2]] for pair in found[key[0]].values()]
-        return {name: float(np.mean([point[i] for point in each])) for i, name in enumerate(("flagged", "changed"))}
-
+    kinds = [Kind(name, mine) for name, mine in results.items()]
+    pairs = {kind.name: len(kind.pairs) for kind in kinds}
+    levels: list[Asked] = [
+        ({"kind": kind.name, "pairs": len(kind.pairs), **_levels(kind)}, kind.level("rl"), kind.level("base"))
+        for kind in kinds
+    ]
+    rules: list[Asked] = [
+        (_about(kind, *each), kind.point(*each), kind.level("base")) for kind in kinds for each in kind.points
+    ]
     return Analysis(
         kind="pairs",
-        facts={
-            "task": task,
-            "problems": len(problems),
-            "samples": samples,
-            "pairs": {kind: len(pairs) for kind, pairs in found.items()},
-            "first": first,
-        },
+        facts={"task": task, "problems": len(problems), "samples": samples, "pairs": pairs, "first": kinds[0].name},
         tables={
-            "kinds": tuple(
-                {
-                    "kind": kind,
-                    "pairs": len(pairs),
-                    **columns(
-                        **{
-                            mode: Estimate(levels[kind, mode].avg, *levels[kind, mode].interval)
-                            for mode in ("base", "rl")
-                        }
-                    ),
-                    **_difference("gain", row),
-                }
-                for (kind, pairs), row in zip(found.items(), gains, strict=True)
-            ),
-            "rules": tuple(
-                {"kind": key[0], "criterion": key[1], "point": key[2], **shares(key), **_difference("gain", row)}
-                for key, row in zip(points, over_base, strict=True)
-            ),
-            "against": tuple(
-                {"kind": kind, "criterion": criterion, "at": at, **where, **_difference("difference", row)}
-                for (kind, criterion, at, where), row in zip(
-                    [(*key[:2], "flagged", shares(key)) for key in rivals]
-                    + [(*key[:2], "changed", {"flagged": None, "changed": key[2]}) for key in equals],
-                    against,
-                    strict=True,
-                )
-            ),
-            "placebos": tuple(
-                {"kind": key[0], "criterion": key[1], "point": key[2], **shares(key), **_difference("difference", row)}
-                for key, row in zip(tells, placebos, strict=True)
-            ),
+            "kinds": _compared("gain", levels),
+            "rules": _compared("gain", rules),
+            "against": _compared("difference", [each for kind in kinds for each in _rivals(kind, changed)]),
+            "placebos": _compared("difference", [each for kind in kinds[1:] for each in _beside(kinds[0], kind)]),
         },
     )
 
 
-def _read(name: str, results: Iterable[EvalResult]) -> Kind:
-    """Put the results of a kind's pairs together.
-
-    Raises:
-        UserError: see `pair_statistics`.
-    """
-    several: dict[tuple[str, str], OnePair] = defaultdict(OnePair)
-    bases: dict[tuple[str, str], str] = {}
-    for result in results:
-        several[result.pair].add(result)
-        bases[result.pair] = result.weights.get("base", result.pair[0])
-    if len({*bases.values()}) < len(several):  # several RL models of one base: each pair stands for itself
-        bases = {pair: "/".join(pair) for pair in bases}
-    pairs = {bases[pair]: one for pair, one in several.items()}
-    if len(pairs) < 2:
-        raise UserError(f"{name}: {len(pairs)} pair; accepted: two or more, of which intervals over pairs can tell")
-    for (base, rl), one in several.items():
-        if one.levels.keys() != {"base", "rl"} or _shape(one) != _shape(next(iter(pairs.values()))):
-            raise UserError(
-                f"{name}: {rl} (on {base}) was not decoded as the other pairs of its kind; finish its sweep"
-            )
-    return dict(sorted(pairs.items()))
+def _levels(kind: Kind) -> dict[str, float | None]:
+    both = {mode: kind.level(mode) for mode in ("base", "rl")}
+    return columns(**{mode: Estimate(scores.avg, *scores.interval) for mode, scores in both.items()})
 
 
-def _shape(one: OnePair) -> dict[str, int]:
-    return {criterion: len(points) for criterion, points in one.criteria.items()}
+def _about(kind: Kind, criterion: str, i: int) -> dict[str, Any]:
+    return {"kind": kind.name, "criterion": criterion, "point": i, **kind.shares(criterion, i)}
 
 
-def _counts(pairs: Kind) -> dict[str, int]:
-    """Return how many points each criterion has."""
-    return _shape(next(iter(pairs.values())))
+def _rivals(kind: Kind, changed: Sequence[float]) -> list[Asked]:
+    """Set delta log p against each criterion: at its points, where both have as many, and at changed shares."""
+    counts = Counter(criterion for criterion, _ in kind.points)
+    rivals = [criterion for criterion in counts if criterion != FIRST]
+    found: list[Asked] = [
+        ({**_about(kind, criterion, i), "at": "flagged"}, kind.point(FIRST, i), kind.point(criterion, i))
+        for criterion in rivals
+        if counts[criterion] == counts[FIRST]
+        for i in range(counts[FIRST])
+    ]
+    for share in changed:
+        about = {"kind": kind.name, "point": None, "flagged": None, "changed": share, "at": "changed"}
+        if FIRST in counts and (first := kind.at_changed(FIRST, share)):
+            found += [({**about, "criterion": each}, first, kind.at_changed(each, share)) for each in rivals]
+    return found
 
 
-def _matched(pairs: Kind, criterion: str, share: float) -> dict[str, np.ndarray]:
-    """Return a criterion's right answers at a share of changed tokens by pair; nothing where one pair has none."""
-    runs = {base: pair.at_changed(criterion, share) for base, pair in pairs.items()}
-    known = {base: right for base, right in runs.items() if right is not None}
-    return known if len(known) == len(runs) else {}
+def _beside(first: Kind, kind: Kind) -> list[Asked]:
+    """Set the first kind's points against those of a kind with the same bases."""
+    if not kind.pairs.keys() <= first.pairs.keys():
+        return []
+    both = [each for each in kind.points if each in first.points]
+    return [(_about(kind, *each), first.point(*each), kind.point(*each)) for each in both]
 
 
-def _difference(name: str, row: Comparison[Any]) -> dict[str, Any]:
-    """Return a comparison as columns."""
-    found = row.difference
-    return {**columns(**{name: Estimate(found.mean, found.low, found.high)}), "p": found.p, "holm_p": row.holm_p}
+def _compared(name: str, asked: Sequence[Asked]) -> tuple[dict[str, Any], ...]:
+    """Compare in one family, and return the rows with what was found; what is not known is left out."""
+    known = [(about, one, other) for about, one, other in asked if other is not None]
+    rows = []
+    for (about, *_), row in zip(known, family((one, other) for _, one, other in known), strict=True):
+        found = row.difference
+        estimate = columns(**{name: Estimate(found.mean, found.low, found.high)})
+        rows.append({**about, **estimate, "p": found.p, "holm_p": row.holm_p})
+    return tuple(rows)

@@ -1,0 +1,135 @@
+"""Kinds of pairs: gains and differences are those of the pairs' tables, matched shares lie on straight lines."""
+
+import numpy as np
+import pytest
+
+from harness.analysis.pairs import pair_statistics
+from harness.analysis.result import Analysis
+from harness.errors import UserError
+from harness.report.pairs import pairs_chapter
+from harness.spec import Decoding
+from harness.stats import difference_over_runs
+from tests.report.made import result
+
+PROBLEMS, SAMPLES = 12, 4
+# Criterion, threshold, flagged and changed tokens of 100, and how often it is right.
+RULES = (
+    ("delta_logp", -0.5, 1, 1, 0.6),
+    ("delta_logp", -0.1, 4, 3, 0.8),
+    ("kl", 0.5, 1, 0, 0.4),
+    ("kl", 0.1, 4, 2, 0.7),
+)
+
+
+def one(pair, decoding, right, flagged=0, changed=0, **how):
+    made = result(
+        decoding,
+        problems=PROBLEMS,
+        samples=SAMPLES,
+        pair={"base": f"/{pair}/base", "rl": f"/{pair}/rl"},
+        weights={"base": how.pop("base", f"base of {pair}"), "rl": f"rl of {pair}"},
+        **how,
+    )
+    correct = np.random.default_rng([*pair.encode(), int(100 * right)]).random((PROBLEMS, SAMPLES)) < right
+    tokens = np.full((PROBLEMS, SAMPLES), 100)
+    return made.replace(
+        values={"correct": correct}, n_tokens=tokens, n_replaced=tokens // 100 * flagged,
+        n_changed=tokens // 100 * changed,
+    )  # fmt: skip
+
+
+def pair(name, gain=1.0, rules=RULES, **how):
+    """All results of a pair; `gain` scales what replacing adds to base's 0.3."""
+    found = [one(name, Decoding(mode=mode), right, **how) for mode, right in (("base", 0.3), ("rl", 0.3 + 0.5 * gain))]
+    for criterion, tau, flagged, changed, right in rules:
+        decoding = Decoding(mode="replace", criterion=criterion, tau=tau)
+        found.append(one(name, decoding, 0.3 + gain * (right - 0.3), flagged, changed, **how))
+    return found
+
+
+def kind(name, **how):
+    return [each for seed in (1, 2, 3) for each in pair(f"{name}{seed}", base=f"base {seed}", **how)]
+
+
+def right(results, rl, criterion=None, tau=None, mode="replace"):
+    """Right answers by pair, as the results hold them."""
+    return {
+        each.pair: each.correct
+        for each in results
+        if each.decoding.mode == mode
+        and (criterion is None or (each.decoding.criterion, each.decoding.tau) == (criterion, tau))
+    }
+
+
+@pytest.fixture(scope="module")
+def kinds():
+    return {"RL": kind("rl"), "noise": kind("noise", gain=0.0)}
+
+
+def row(found, table, **where):
+    (only,) = [each for each in found.tables[table] if all(each[name] == value for name, value in where.items())]
+    return only
+
+
+def test_gains_and_placebos_are_differences_over_problems_and_pairs(kinds, tmp_path):
+    found = Analysis.read(pair_statistics(kinds, [0.015]).write(tmp_path))
+    assert found.facts["pairs"] == {"RL": 3, "noise": 3}
+    for table, name, where, sides in (
+        ("rules", "gain", {"kind": "RL", "criterion": "kl", "point": 1}, [("RL", "kl", 0.1), ("RL", None, None)]),
+        (
+            "placebos",
+            "difference",
+            {"criterion": "delta_logp", "point": 0},
+            [("RL", "delta_logp", -0.5), ("noise", "delta_logp", -0.5)],
+        ),
+        ("against", "difference", {"kind": "RL", "criterion": "kl", "at": "flagged", "flagged": 0.04},
+         [("RL", "delta_logp", -0.1), ("RL", "kl", 0.1)]),
+    ):  # fmt: skip
+        runs = []
+        for of, criterion, tau in sides:
+            each = right(kinds[of], of, criterion, tau, "replace" if criterion else "base")
+            runs.append(dict(enumerate(each.values())))
+        by_hand = difference_over_runs([(runs[0], runs[1])])
+        mine = row(found, table, **where)
+        assert (mine[name], mine[f"{name}_low"], mine[f"{name}_high"], mine["p"]) == pytest.approx(
+            (by_hand.mean, by_hand.low, by_hand.high, by_hand.p)
+        )
+        assert mine["holm_p"] >= mine["p"]
+    flagged = row(found, "rules", kind="noise", criterion="delta_logp", point=1)
+    assert (flagged["flagged"], flagged["changed"]) == pytest.approx((0.04, 0.03))
+
+
+def test_equal_changed_shares_lie_on_straight_lines_from_base(kinds):
+    share = 0.015
+    mine = row(pair_statistics(kinds, [share]), "against", kind="RL", at="changed", criterion="kl")
+    means = []
+    for criterion, shares in (("delta_logp", (0.0, 0.01, 0.03)), ("kl", (0.0, 0.0, 0.02))):
+        taus = [tau for name, tau, *_ in RULES if name == criterion]
+        levels = [right(kinds["RL"], "RL", None, None, "base"), *(right(kinds["RL"], "RL", criterion, t) for t in taus)]
+        means.append(np.mean([np.interp(share, shares, [level[p].mean() for level in levels]) for p in levels[0]]))
+    assert mine["difference"] == pytest.approx(means[0] - means[1])
+    beyond = pair_statistics(kinds, [0.025]).tables["against"]
+    assert [each["at"] for each in beyond] == ["flagged"] * 4  # kl never changes that many
+
+
+def test_placebos_are_compared_on_the_same_bases_alone(kinds):
+    other = [each for seed in (7, 8) for each in pair(f"plain{seed}", rules=RULES[:2])]
+    found = pair_statistics({**kinds, "plain": other})
+    assert {each["kind"] for each in found.tables["placebos"]} == {"noise"}
+    assert {each["kind"] for each in found.tables["rules"]} == {"RL", "noise", "plain"}
+    chapter = pairs_chapter(found)
+    assert [section.name for section in chapter.sections] == ["kinds", "kinds-gain", "kinds-against", "kinds-placebos"]
+    assert all(len(section.frame) for section in chapter.sections)
+    alone = pair_statistics({"RL": kinds["RL"]})
+    assert [section.name for section in pairs_chapter(alone).sections] == ["kinds", "kinds-gain", "kinds-against"]
+
+
+def test_what_does_not_fit_together_is_refused(kinds):
+    for given, words in (
+        ({"RL": pair("only")}, "RL: 1 pair"),
+        ({"RL": [*pair("a"), *pair("b", rules=RULES[:3])]}, "was not decoded as the other pairs"),
+        ({"RL": [*pair("a"), *pair("b")[1:]]}, "was not decoded as the other pairs"),
+        ({"RL": [*kinds["RL"], *pair("c", task="amc")]}, "accepted: one benchmark"),
+    ):
+        with pytest.raises(UserError, match=words):
+            pair_statistics(given)
