@@ -15,9 +15,8 @@ from harness.errors import UserError
 from harness.spec import TINY, TINY_BASE, TINY_RL, Pair
 from harness.tiny.problems import TINY_TASKS, benchmark
 
-__all__ = ["TINY_TASKS", "TRAININGS", "WEIGHTS", "benchmark", "build", "checkpoint", "checkpoints", "tiny_pair"]
+__all__ = ["TINY_TASKS", "WEIGHTS", "benchmark", "build", "checkpoint", "checkpoints", "tiny_pair"]
 
-TRAININGS = ("verdict", "random", "length", "own_samples", "noise")  # the true one, then placebos
 WEIGHTS = Path(__file__).resolve().parent / "weights"
 
 

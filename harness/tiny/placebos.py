@@ -22,6 +22,7 @@ from harness.train import DapoSettings
 from harness.train.reward import Completion, Reward
 from harness.train.run import OnProgress
 
+TRAININGS = ("verdict", "random", "length", "own_samples", "noise")
 LONG = 40  # tokens; the shipped base writes 33 to a problem that RL trains on
 
 

@@ -26,9 +26,8 @@ from transformers import AutoModelForCausalLM
 from harness.errors import UserError, unknown
 from harness.files import check_writable, write_file
 from harness.spec import Pair, parse
-from harness.tiny import TRAININGS
 from harness.tiny.card import write_card
-from harness.tiny.placebos import add_noise, change, reward_of, train_on_own_samples
+from harness.tiny.placebos import TRAININGS, add_noise, change, reward_of, train_on_own_samples
 from harness.tiny.pretrain import PretrainSettings, pretrain
 from harness.tiny.problems import rl_problems
 from harness.tiny.tokenizer import build_tokenizer

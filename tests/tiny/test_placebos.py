@@ -7,9 +7,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from harness.errors import UserError
-from harness.tiny import TRAININGS, build, tiny_pair
+from harness.tiny import build, tiny_pair
 from harness.tiny import vocabulary as v
-from harness.tiny.placebos import LONG, add_noise, change, long_enough, reward_of, train_on_own_samples
+from harness.tiny.placebos import LONG, TRAININGS, add_noise, change, long_enough, reward_of, train_on_own_samples
 from harness.tiny.pretrain import PretrainSettings
 from harness.tiny.problems import rl_problems
 from harness.tiny.tokenizer import build_tokenizer
