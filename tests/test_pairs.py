@@ -14,6 +14,7 @@ from harness.decode.single import single_engine
 from harness.errors import UserError
 from harness.pairs import examine, zoo_table
 from harness.spec import EngineSpec, Pair, preset, zoo
+from tests.decode.checkpoints import copied, edit, in_the_hubs_cache, swap_ids
 
 TRANSFORMERS = EngineSpec(backend="transformers")
 SMALL = {
@@ -47,17 +48,6 @@ def write(tmp_path, made_tokenizer):
     return make
 
 
-def edit(folder, file, change):
-    content = json.loads(Path(folder, file).read_text())
-    change(content)
-    Path(folder, file).write_text(json.dumps(content))
-
-
-def swap_ids(content):
-    vocab = content["model"]["vocab"]
-    vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
-
-
 def test_a_pair_without_weights_runs_once_they_are_there(write):
     found = examine(write(), TRANSFORMERS)
     assert (found.verdict, found.why, found.context, found.dtype) == ("runs", None, (512, 512), "bfloat16")
@@ -78,20 +68,6 @@ def test_what_will_be_warned_of(write):
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"vocab_size": 299}, "its tokenizer has ids up to 300 but the model has 299 outputs"),
-        ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "is quantised (awq)"),
-    ],
-)
-def test_what_cannot_be_decoded_is_refused(write, changed, words):
-    found = examine(write(rl=SMALL | changed))
-    assert found.verdict == "refused"
-    assert words in found.why
-    assert (found.price, "\n" in found.why) == (None, False)
-
-
-@pytest.mark.parametrize(
     "changed", [{"vocab_size": 352}, {"num_hidden_layers": 3}, {"rope_scaling": YARN}, {"hidden_size": 128}]
 )
 def test_two_sizes_are_a_warning_that_names_them(write, changed):
@@ -106,11 +82,11 @@ def test_two_sizes_are_a_warning_that_names_them(write, changed):
 def test_a_third_model(write, tmp_path):
     pair = write()
     target = shutil.copytree(pair.base, tmp_path / "big")
-    edit(target, "config.json", lambda content: content.update(num_hidden_layers=4))
+    edit(target, {"num_hidden_layers": 4})
     found = examine(pair.replace(recipient=str(target)))
     assert list(found.plain()["parameters"]) == ["base", "rl", "recipient"]
     assert found.lines()[0].endswith(f"recipient {target}")
-    edit(target, "tokenizer.json", swap_ids)
+    edit(target, swap_ids, "tokenizer.json")
     assert "order their vocabulary differently" in examine(pair.replace(recipient=str(target))).why
 
 
@@ -124,14 +100,13 @@ CHANGES = [
     {}, {"use_mrope": False}, {"attention_dropout": 0.1}, {"unsloth_version": "2026.1"}, {"use_cache": False},
     {"max_position_embeddings": 256}, {"rms_norm_eps": 1e-5}, {"rms_norm_eps": 1.0000001e-6}, {"hidden_act": "gelu"},
     {"vocab_size": 310}, {"head_dim": 16}, {"tie_word_embeddings": True}, {"eos_token_id": None}, {"logit_scale": 2.0},
+    {"vocab_size": 299}, {"quantization_config": {"quant_method": "awq", "bits": 4}},
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
 def test_loading_says_the_same(peaked_pair, tmp_path, change):
-    rl = shutil.copytree(peaked_pair.rl, tmp_path / "rl")
-    edit(rl, "config.json", lambda content: content.update(change))
-    pair = peaked_pair.replace(rl=str(rl))
+    pair = copied(peaked_pair, tmp_path / "rl", change)
     found = examine(pair, TRANSFORMERS)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -142,7 +117,7 @@ def test_loading_says_the_same(peaked_pair, tmp_path, change):
             said = str(error)
     assert found.why == said
     assert found.warned == tuple(str(each.message) for each in caught)
-    assert found.verdict == ("runs" if said is None else "refused")
+    assert (found.verdict, found.price is None) == (("runs", False) if said is None else ("refused", True))
 
 
 def test_the_gpus_are_those_of_the_narrower_type(write):
@@ -158,11 +133,7 @@ def test_the_gpus_are_those_of_the_narrower_type(write):
 
 def test_a_pair_in_the_hubs_cache(write, tmp_path, monkeypatch):
     pair = write()
-    for role in ("base", "rl"):
-        place = tmp_path / f"models--someone--{role}"
-        shutil.copytree(getattr(pair, role), place / "snapshots" / ("0" * 40))
-        (place / "refs").mkdir()
-        (place / "refs" / "main").write_text("0" * 40)
+    in_the_hubs_cache(tmp_path, base=pair.base, rl=pair.rl)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     found = examine(Pair(base="someone/base", rl="someone/rl"))
@@ -209,7 +180,7 @@ def test_the_command(write, nothing_here):
     assert "|" in shown.output
     two = run("check", pair.base, pair.rl, "--json", "--max-model-len", "256")
     assert (two.exit_code, json.loads(two.output)["tokens"]) == (0, 256)
-    edit(pair.rl, "tokenizer.json", swap_ids)
+    edit(pair.rl, swap_ids, "tokenizer.json")
     refused = run("check", pair.base, pair.rl)
     assert (refused.exit_code, "it does not run: base=" in refused.output) == (1, True)
     unknown = run("check", "orz-7b@1eae6d1")

@@ -1,11 +1,11 @@
 """Run as a process of its own: a LoRA pair in vLLM, and what the tests ask of it.
 
-    python -m tests.decode.apart_lora {one_rank|two_ranks} BASE ADAPTER MERGED TINY_ADAPTER OUT
+    python -m tests.decode.apart_lora {one_rank|two_ranks} BASE ADAPTER MERGED TINY OUT
 
 Writes a pickle: `rollouts` of the shared requests. With one rank also `again` (the same, now with a warm prefix cache),
 `cached` (tokens of prompts found in it), `merged` (by an engine on the whole checkpoints), `logits` (a list of token
-ids, prompt length, steps of the engine, base's and RL's logits), `bytes` (of both models, of base, of RL), `self_test`,
-and `eval` (exit code, output and result of `rlvr-dir eval` on an adapter of the tiny base).
+ids, prompt length, steps of the engine, base's and RL's logits), `bytes` (of both models, of base, of RL), and
+what the `self_tests` said: of this pair, and of one with biases whose head is its embeddings.
 """
 
 import os
@@ -18,7 +18,7 @@ from tests.decode.requests import DECODINGS, LONG, make_requests
 TWO_RANKS = {"n": 4, "samples": 1, "max_tokens": 8}  # few: two ranks on two busy cores wait for each other
 
 
-def main(how, base, adapter, merged, tiny_adapter, out):
+def main(how, base, adapter, merged, tiny, out):
     if how == "two_ranks":
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"
     from harness.decode import open_engine
@@ -32,6 +32,8 @@ def main(how, base, adapter, merged, tiny_adapter, out):
             found["rollouts"] = list(engine.generate(make_requests(**TWO_RANKS)))
     else:
         from benchmarks.lora import loaded_models, weight_bytes
+        from harness.bench.random_pair import random_adapter
+        from harness.tiny import tiny_pair
 
         def look(model):
             found["bytes"] = [weight_bytes(each) for each in (model, model.base, model.rl)]
@@ -39,10 +41,11 @@ def main(how, base, adapter, merged, tiny_adapter, out):
         requests = make_requests(18, samples=2)
         with loaded_models(look), open_engine(pair, vllm_spec()) as engine:
             found |= {"logits": logits(engine), "rollouts": list(engine.generate(requests))}
-            found |= {"self_test": engine.self_test, **counted_again(engine, requests)}
+            found |= {"self_tests": [engine.self_test], **counted_again(engine, requests)}
         with open_engine(pair.replace(rl=merged), vllm_spec()) as engine:
             found["merged"] = list(engine.generate(requests))
-        found["eval"] = evaluated(tiny_adapter, Path(out).with_name("eval"))
+        with open_engine(random_adapter(tiny, tiny_pair().base, rank=2, step=0.2), vllm_spec()) as engine:
+            found["self_tests"].append(engine.self_test)
     Path(out).write_bytes(pickle.dumps(found))
 
 
@@ -53,20 +56,6 @@ def counted_again(engine, requests):
     manager = engine._engine.engine_core.engine_core.scheduler.kv_cache_manager
     manager.log_stats, manager.prefix_cache_stats = True, PrefixCacheStats()
     return {"again": list(engine.generate(requests)), "cached": manager.prefix_cache_stats.hits}
-
-
-def evaluated(adapter, out):
-    """`rlvr-dir eval` as a user runs it, but in this process."""
-    from typer.testing import CliRunner
-
-    from harness.cli import app
-    from harness.tiny import tiny_pair
-
-    pair = ["--pretrained", adapter, "--base", tiny_pair().base]
-    size = ["--tasks", "tiny_easy", "--limit", "2", "--samples", "2", "--max-tokens", "32"]
-    how = ["--mode", "replace", "--tau=-0.1", "--backend", "vllm", "--enforce-eager", "--kv-cache-gib", "0.25"]
-    done = CliRunner().invoke(app, ["eval", *pair, *size, *how, "--out", str(out), "--no-track"])
-    return done.exit_code, done.output, [path.read_text() for path in out.glob("*.json")]
 
 
 def logits(engine):

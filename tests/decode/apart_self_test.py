@@ -8,10 +8,11 @@ under `info` what the engine says of itself, under `logits` of each submodel (ty
 
 import os
 import pickle
-import shutil
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.decode.checkpoints import in_the_hubs_cache
 
 
 def requests_of(positions):
@@ -161,11 +162,7 @@ def kind_of_logits(engine, role):
 
 def main(base, rl, dtype, out):
     hub = Path(out).with_name(f"hub-{dtype}")
-    for name, place in (("base", base), ("rl", rl)):
-        snapshot = hub / f"models--someone--{name}" / "snapshots" / ("0" * 40)
-        shutil.copytree(place, snapshot)
-        (snapshot.parents[1] / "refs").mkdir()
-        (snapshot.parents[1] / "refs" / "main").write_text("0" * 40)
+    in_the_hubs_cache(hub, base=base, rl=rl)
     os.environ |= {"HF_HUB_CACHE": str(hub), "HF_HUB_OFFLINE": "1"}
     from harness.decode import open_engine
     from harness.decode.vllm_pair.self_test import self_test

@@ -1,4 +1,4 @@
-"""Checkpoints in other shapes than a library saves them: heads tied or not, cut into shards, with tensors missing."""
+"""Checkpoints in other shapes than a library saves them, with files edited, or in the hub's cache."""
 
 import json
 import shutil
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from safetensors.torch import load_file, save_file
 
+COMMIT = "0" * 40
 HEAD, EMBEDDINGS = "lm_head.weight", "model.embed_tokens.weight"
 
 
@@ -47,3 +48,35 @@ def drop(*names):
 def head_of_embeddings(factor):
     """A `change` that makes the head the input embeddings times `factor`; 1 makes the two equal."""
     return lambda tensors: tensors.update({HEAD: tensors[EMBEDDINGS] * factor})
+
+
+def edit(folder, change, file="config.json"):
+    """Changes a file of JSON, by a function of its content or by entries."""
+    place = Path(folder, file)
+    content = json.loads(place.read_text())
+    if callable(change):
+        change(content)
+    else:
+        content.update(change)
+    place.write_text(json.dumps(content))
+
+
+def copied(pair, place, change, file="config.json", role="rl"):
+    """The pair with a copy in place of one checkpoint, a file of which is edited."""
+    edit(shutil.copytree(getattr(pair, role), place), change, file)
+    return pair.replace(**{role: str(place)})
+
+
+def swap_ids(content):
+    """A change of `tokenizer.json`: two tokens have each other's ids."""
+    vocab = content["model"]["vocab"]
+    vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+
+
+def in_the_hubs_cache(cache, **places):
+    """Lays checkpoints where the hub's cache would have `someone/NAME`."""
+    for name, source in places.items():
+        place = Path(cache, f"models--someone--{name}")
+        shutil.copytree(source, place / "snapshots" / COMMIT)
+        (place / "refs").mkdir()
+        (place / "refs" / "main").write_text(COMMIT)

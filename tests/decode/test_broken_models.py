@@ -19,12 +19,10 @@ from harness.decode.compat import check_pair
 from harness.decode.types import BrokenLogits
 from harness.decode.weights import PICKLE
 from harness.errors import UserError
-from harness.records import RecordStore
-from harness.spec import Decoding, EngineSpec, Pair, Sampling
+from harness.spec import EngineSpec, Pair
 from harness.tiny import tiny_pair
 from tests.decode.checkpoints import variant
 from tests.decode.requests import assert_same, make_requests, read_once
-from tests.evals.asked import evaluate
 
 DOWN = "model.layers.0.mlp.down_proj.weight"
 INDEX = "model.safetensors.index.json"
@@ -309,29 +307,3 @@ def test_nan_in_mid_run_names_model_request_and_position(breakable, role):
         f"problem={request.problem!r} (sample={request.sample}, {request.decoding.label()})"
     )
     assert "\n" not in said
-
-
-def test_what_was_finished_is_kept_and_a_mended_model_does_the_rest(breakable, tmp_path):
-    asked = ([Decoding(mode="rl")], ["tiny_easy"], Sampling(samples=1, max_tokens=24, seed=3))
-
-    def stored(folder):
-        store = RecordStore(folder)
-        [name] = store.names()
-        return store.read(*name)
-
-    with open_engine(breakable, EngineSpec(backend="transformers", max_num_seqs=2)) as engine:
-        [whole] = evaluate(engine, *asked, limit=8, records=tmp_path / "whole")
-        token, broken, _ = read_once(stored(tmp_path / "whole"))
-        embeddings = engine.models["rl"].get_input_embeddings().weight.data
-        sound = embeddings[token].clone()
-        embeddings[token] = float("nan")
-        with pytest.raises(BrokenLogits, match=re.escape(f"problem={broken.problem!r}")):
-            evaluate(engine, *asked, limit=8, records=tmp_path / "broken")
-        kept = set(stored(tmp_path / "broken").held)
-        assert len(kept) >= 2
-        assert broken.key not in kept
-        embeddings[token] = sound
-        [mended] = evaluate(engine, *asked, limit=8, records=tmp_path / "broken")
-    assert mended.n_tokens.tolist() == whole.n_tokens.tolist()
-    rollouts = {each.key: each.token_ids for each in stored(tmp_path / "whole")}
-    assert {each.key: each.token_ids for each in stored(tmp_path / "broken")} == rollouts

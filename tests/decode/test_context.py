@@ -1,9 +1,6 @@
 """The context of a pair: whose positions count for which decoding, and a word where responses are cut short."""
 
-import json
-import shutil
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +11,9 @@ from harness.evals.compare import compare, markdown
 from harness.evals.places import read_results
 from harness.evals.settings import settings_of
 from harness.records.config import RecordConfig
-from harness.spec import Decoding, EngineSpec, Pair, Sampling
+from harness.spec import Decoding, EngineSpec, Sampling
 from tests.conftest import vllm_spec
+from tests.decode.checkpoints import copied, edit
 from tests.evals.asked import evaluate
 
 PROMPT = tuple(range(4, 34))  # 30 tokens
@@ -27,15 +25,11 @@ def narrow(peaked_pair, tmp_path):
     """Makes a pair whose `role` has only so many positions (and whose responses have no early end)."""
 
     def make(role="base", positions=40, **more):
-        copies = {}
+        pair = peaked_pair
         for each in ("base", "rl"):
-            copies[each] = shutil.copytree(getattr(peaked_pair, each), tmp_path / f"{role}-{positions}-{each}")
-            if each == role:
-                file = copies[each] / "config.json"
-                file.write_text(
-                    json.dumps(json.loads(file.read_text()) | {"max_position_embeddings": positions} | more)
-                )
-        return Pair(base=str(copies["base"]), rl=str(copies["rl"]))
+            changed = {"max_position_embeddings": positions, **more} if each == role else {}
+            pair = copied(pair, tmp_path / f"{role}-{positions}-{each}", changed, role=each)
+        return pair
 
     return make
 
@@ -54,12 +48,10 @@ def lengths(pair, spec, *requests):
 
 def unending(pair):
     """The pair with an end-of-text token that its models never write, so that only the context ends a response."""
-    for folder in (Path(pair.base), Path(pair.rl)):
-        for name in ("config.json", "generation_config.json"):
-            data = json.loads((folder / name).read_text())
-            (folder / name).write_text(json.dumps(data | {"eos_token_id": 310}))
-        file = folder / "tokenizer_config.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token": "<pad>"}))
+    for folder in (pair.base, pair.rl):
+        edit(folder, {"eos_token_id": 310})
+        edit(folder, {"eos_token_id": 310}, "generation_config.json")
+        edit(folder, {"eos_token": "<pad>"}, "tokenizer_config.json")
     return pair
 
 
@@ -125,8 +117,7 @@ def test_the_warning_counts_prompts_and_tells_the_rooms(narrow):
 def test_embeddings_that_end_are_not_read_beyond(narrow):
     rope = {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}
     pair = narrow("rl", **rope)
-    file = Path(pair.base) / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | rope))
+    edit(pair.base, rope)
     with pytest.raises(UserError, match=r"max_model_len=96 is refused: rl=.* 40 positions, .*; accepted: up to 40"):
         open_engine(pair, EngineSpec(backend="transformers", max_model_len=96))
     assert open_engine(pair, EngineSpec(backend="transformers"), lazily=True).context.rl_alone == 40

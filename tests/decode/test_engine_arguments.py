@@ -118,36 +118,21 @@ def test_deterministic_is_part_of_the_hash_only_where_it_is_on(peaked_pair, monk
     assert exact.hash() != plain.hash()
 
 
-def test_the_variable_is_set_for_an_engine_and_taken_back_for_the_next(monkeypatch):
-    monkeypatch.delenv(batch_invariance.VARIABLE, raising=False)
-    monkeypatch.delitem(sys.modules, batch_invariance._LATE, raising=False)  # an engine of another test may have run
-    batch_invariance.switch(False)
-    assert batch_invariance.VARIABLE not in os.environ
+@pytest.mark.parametrize("own", [{}, {batch_invariance.VARIABLE: "1", "VLLM_USE_BREAKABLE_CUDAGRAPH": "0"}])
+def test_variables_are_set_for_an_engine_and_taken_back_for_the_next(monkeypatch, own):
+    """Also what vLLM sets beside ours: it would leave the next engine uncompiled. What the user has set stays."""
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
-    batch_invariance.switch(True)
-    assert os.environ[batch_invariance.VARIABLE] == "1"
-    batch_invariance.switch(False)
-    assert batch_invariance.VARIABLE not in os.environ
-    monkeypatch.setenv(batch_invariance.VARIABLE, "1")  # the user's own
-    batch_invariance.switch(True)
-    batch_invariance.switch(False)
-    assert os.environ[batch_invariance.VARIABLE] == "1"
-
-
-def test_what_vllm_sets_beside_it_goes_with_it(monkeypatch):
-    """It would leave the next engine uncompiled: other last bits under the same hash."""
-    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
-    for name in (batch_invariance.VARIABLE, "VLLM_USE_BREAKABLE_CUDAGRAPH"):
-        monkeypatch.delenv(name, raising=False)
+    names = (batch_invariance.VARIABLE, "VLLM_USE_BREAKABLE_CUDAGRAPH")
+    for name in names:
+        monkeypatch.setenv(name, own.get(name, ""))
+        if not own:
+            monkeypatch.delenv(name)
     for _ in range(2):
         batch_invariance.switch(True)
-        os.environ["VLLM_USE_BREAKABLE_CUDAGRAPH"] = "1"  # as vLLM's config does
+        assert os.environ[batch_invariance.VARIABLE] == "1"
+        os.environ["VLLM_USE_BREAKABLE_CUDAGRAPH"] = own.get("VLLM_USE_BREAKABLE_CUDAGRAPH", "1")  # as vLLM does
     batch_invariance.switch(False)
-    assert "VLLM_USE_BREAKABLE_CUDAGRAPH" not in os.environ
-    monkeypatch.setenv("VLLM_USE_BREAKABLE_CUDAGRAPH", "0")  # the user's own
-    batch_invariance.switch(True)
-    batch_invariance.switch(False)
-    assert os.environ["VLLM_USE_BREAKABLE_CUDAGRAPH"] == "0"
+    assert {name: os.environ[name] for name in names if name in os.environ} == own
 
 
 def test_an_engine_is_not_opened_among_the_other_kinds_kernels(monkeypatch):

@@ -1,6 +1,5 @@
 """Every weight of both models comes from its checkpoint, whoever ties its head, or the pair is refused by name."""
 
-import json
 import pickle
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from harness.decode.plan import DELTA_LIMIT
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair, Sampling
 from tests.decode.apart_loading import REQUESTS
-from tests.decode.checkpoints import EMBEDDINGS, HEAD, drop, head_of_embeddings, variant
+from tests.decode.checkpoints import EMBEDDINGS, HEAD, drop, edit, head_of_embeddings, variant
 from tests.decode.requests import DECODINGS, assert_same, make_requests
 
 QUERY, NORM = "model.layers.1.self_attn.q_proj.weight", "model.norm.weight"
@@ -46,9 +45,7 @@ def of_two_sizes(place):
     """Base and RL of other widths, depths, heads, paddings, positions; RL's rotary embeddings are scaled."""
     small = random_pair(place / "small", padding=20).base
     large = random_pair(place / "large", hidden=128, layers=3, padding=27, positions=2048).rl
-    config = Path(large, "config.json")
-    rope = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10_000.0}
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"rope_parameters": rope}))
+    edit(large, {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 10_000.0}})
 
     def softened(tensors):  # else the self-test finds nothing in common
         tensors[HEAD] /= 3

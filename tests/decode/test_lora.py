@@ -1,6 +1,5 @@
 """RL as a LoRA adapter of base: the merged model's logits and tokens from one copy of the weights, and its refusals."""
 
-import json
 import pickle
 import shutil
 import subprocess
@@ -17,8 +16,8 @@ from harness.decode.compat import check_pair
 from harness.errors import UserError
 from harness.records.config import fingerprint
 from harness.spec import EngineSpec, Pair
-from harness.tiny import tiny_pair
 from tests.decode.apart_lora import TWO_RANKS
+from tests.decode.checkpoints import copied, edit, in_the_hubs_cache, swap_ids
 from tests.decode.requests import assert_same, make_requests
 
 HOUSE = Path(__file__).parents[2]
@@ -57,19 +56,13 @@ def reference(merged):
 
 
 @pytest.fixture(scope="module")
-def tiny_adapted(tmp_path_factory):
-    """An adapter of the tiny base: query, key and value have biases, input and output share their embeddings."""
-    return random_adapter(tmp_path_factory.mktemp("tiny") / "adapter", tiny_pair().base, rank=2, step=0.2)
-
-
-@pytest.fixture(scope="module")
-def apart(adapted, merged, tiny_adapted, tmp_path_factory):
+def apart(adapted, merged, tmp_path_factory):
     """What a vLLM engine on the adapter gives, in a process of its own."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
 
     def run(how):
         out = tmp_path_factory.mktemp(how) / "found.pickle"
-        places = (adapted.base, adapted.rl, merged.rl, tiny_adapted.rl, str(out))
+        places = (adapted.base, adapted.rl, merged.rl, str(out.with_name("tiny")), str(out))
         command = [sys.executable, "-m", "tests.decode.apart_lora", how, *places]
         subprocess.run(command, check=True, capture_output=True, timeout=400, cwd=HOUSE)
         return pickle.loads(out.read_bytes())
@@ -107,6 +100,7 @@ def test_an_adapter_gives_the_tokens_of_the_merged_model_in_both_engines(served,
     assert sum(rollout.n_changed for rollout in expected) > 10
     assert_same(served["rollouts"], expected)
     assert_same(served["merged"], expected)
+    assert served["self_tests"] == ["transformers"] * 2
     with open_engine(adapted, EngineSpec(backend="transformers")) as engine:
         assert_same(engine.generate(requests), expected)
 
@@ -149,15 +143,12 @@ def copy_of(adapted, tmp_path):
     """Makes a pair with a copy of the adapter: entries of its configuration, or its tensors, changed."""
 
     def edit(tensors=None, **entries):
-        rl = tmp_path / "adapter"
-        shutil.copytree(adapted.rl, rl)
-        config = json.loads((rl / "adapter_config.json").read_text())
-        (rl / "adapter_config.json").write_text(json.dumps({**config, **entries}))
+        pair = copied(adapted, tmp_path / "adapter", entries, "adapter_config.json")
         if tensors is not None:
-            content = load_file(rl / "adapter_model.safetensors")
+            content = load_file(tmp_path / "adapter/adapter_model.safetensors")
             tensors(content)
-            save_file(content, rl / "adapter_model.safetensors")
-        return adapted.replace(rl=str(rl))
+            save_file(content, tmp_path / "adapter/adapter_model.safetensors")
+        return pair
 
     return edit
 
@@ -240,12 +231,7 @@ def test_an_adapter_that_is_incomplete_broken_or_in_the_wrong_place(copy_of, ada
     ],
 )
 def test_a_base_whose_adapters_cannot_be_served(copy_of, tmp_path, entry, value, words):
-    base = tmp_path / "base"
-    pair = copy_of()
-    shutil.copytree(pair.base, base)
-    config = json.loads((base / "config.json").read_text()) | {entry: value}
-    (base / "config.json").write_text(json.dumps(config))
-    refused(pair.replace(base=str(base)), words)
+    refused(copied(copy_of(), tmp_path / "base", {entry: value}, role="base"), words)
 
 
 def test_another_base_is_a_warning(copy_of, adapted):
@@ -258,25 +244,16 @@ def test_the_adapters_own_tokenizer_is_used_and_checked(copy_of, peaked_pair):
     assert check_pair(pair).tokenizer.name_or_path == pair.base
     for file in Path(peaked_pair.rl).glob("*token*"):
         shutil.copy(file, pair.rl)
-    place = Path(pair.rl, "tokenizer_config.json")
-    config = json.loads(place.read_text())
-    place.write_text(json.dumps({**config, "eos_token": "<|im_end|>", "chat_template": "mine"}))
+    edit(pair.rl, {"eos_token": "<|im_end|>", "chat_template": "mine"}, "tokenizer_config.json")
     found = check_pair(pair)
     assert (found.tokenizer.name_or_path, found.tokenizer.chat_template) == (pair.rl, "mine")
     assert found.eos_token_ids == {1, 3}
-    tokens = json.loads(Path(pair.rl, "tokenizer.json").read_text())
-    vocab = tokens["model"]["vocab"]
-    vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
-    Path(pair.rl, "tokenizer.json").write_text(json.dumps(tokens))
+    edit(pair.rl, swap_ids, "tokenizer.json")
     refused(pair, "order their vocabulary differently")
 
 
 def test_an_adapter_on_the_hub(adapted, tmp_path, monkeypatch):
-    commit = "0" * 40
-    place = tmp_path / "models--someone--adapter"
-    shutil.copytree(adapted.rl, place / "snapshots" / commit)
-    (place / "refs").mkdir()
-    (place / "refs" / "main").write_text(commit)
+    in_the_hubs_cache(tmp_path, adapter=adapted.rl)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     found = check_pair(adapted.replace(rl="someone/adapter"))
     assert found.adapter.name == "someone/adapter"
@@ -293,38 +270,3 @@ def test_another_adapter_is_another_record(copy_of, adapted, tmp_path):
     assert fingerprint(copy_of(lora_alpha=9).rl) != fingerprint(adapted.rl)
     shutil.rmtree(tmp_path / "adapter")
     assert fingerprint(copy_of(halve).rl) != fingerprint(adapted.rl)
-
-
-# The commands ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.vllm
-@pytest.mark.whole(reason="vLLM in a process of its own")
-def test_eval_scores_an_adapter(served):
-    assert served["self_test"] == "transformers"
-    code, output, [result] = served["eval"]
-    assert code == 0, output
-    result = json.loads(result)
-    assert result["provenance"]["engine"]["self_test"] == "transformers"
-    assert sum(map(sum, result["n_replaced"])) > 0
-
-
-def test_lm_eval_scores_an_adapter(tiny_adapted):
-    """What the `lm_eval` command runs once it has read its arguments."""
-    from lm_eval.evaluator import simple_evaluate
-    from lm_eval.tasks import TaskManager
-
-    import harness.evals.lm  # noqa: F401 - registers rlvr_dir
-    from harness.evals import tasks_dir
-
-    results = simple_evaluate(
-        model="rlvr_dir",
-        model_args=f"pretrained={tiny_adapted.rl},base={tiny_adapted.base},mode=replace,tau=-0.1,backend=transformers",
-        tasks=["tiny_easy"],
-        task_manager=TaskManager(include_path=str(tasks_dir()), include_defaults=False),
-        gen_kwargs="max_gen_toks=32",
-        limit=2,
-        bootstrap_iters=0,
-    )
-    assert results["results"]["tiny_easy"]["replacement_ratio,boxed"] > 0
-    assert "avg@32,boxed" in results["results"]["tiny_easy"]

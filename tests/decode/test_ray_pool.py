@@ -1,6 +1,5 @@
 """Two engines on a real Ray: the tokens of one engine, each response once, whoever is killed meanwhile."""
 
-import json
 import os
 import shutil
 import signal
@@ -8,7 +7,6 @@ import subprocess
 import sys
 from contextlib import closing, suppress
 from dataclasses import replace
-from pathlib import Path
 from threading import Event, Thread
 
 import psutil
@@ -173,22 +171,6 @@ def test_all_killed_again_and_again_is_one_sentence_and_nothing_is_lost(interrup
     assert message.startswith("workers=2: no worker is left, the last was lost 3 times in a row")
     assert "\n" not in message
     assert 7 <= kept == stored_count(folder / "records") < 24
-
-
-def test_the_command_on_a_running_cluster_goes_on_where_workers_were_lost(cluster, interrupted, whole, peaked_pair):
-    folder, _, _ = interrupted
-    command = [
-        str(Path(sys.executable).with_name("rlvr-dir")), "eval", "--tasks", TASK, "--limit", "6", "--samples", "4",
-        "--pretrained", peaked_pair.rl, "--base", peaked_pair.base, "-d", "replace,tau=-0.05", "--seed", "3",
-        "--max-tokens", "24", "--backend", "transformers", "--dtype", "float32", "--max-num-seqs", "4", "--no-track",
-        "--workers", "2", "--ray-address", ray.get_runtime_context().gcs_address, "--out", str(folder),
-    ]  # fmt: skip
-    loopback = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # this cluster listens there, as no real one does
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **loopback})
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert_same_record(folder / "records", whole[0])
-    [result] = [json.loads(path.read_text()) for path in folder.glob("*.json")]
-    assert result["provenance"]["engine"]["workers"] == 2
 
 
 def test_what_a_workers_engine_refuses_is_one_sentence(cluster, peaked_pair, tmp_path):

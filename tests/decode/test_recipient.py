@@ -1,8 +1,5 @@
 """A pair whose change is carried over to a third model; `test_loading.py` holds both engines together on one."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 from pydantic import ValidationError
 
@@ -18,6 +15,7 @@ from harness.price import PairPrice
 from harness.records import RecordConfig, RecordStore
 from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling
 from harness.tiny import tiny_pair
+from tests.decode.checkpoints import copied
 from tests.decode.requests import assert_same, make_requests
 
 TRANSFORMERS = EngineSpec(backend="transformers")
@@ -79,14 +77,12 @@ def test_records_and_prices_know_the_recipient(peaked_pair):
 
 
 def test_a_folder_names_a_recipient_and_all_contexts_count(peaked_pair, tmp_path):
-    short = Path(shutil.copytree(peaked_pair.rl, tmp_path / "short"))
-    config = short / "config.json"
-    config.write_text(config.read_text().replace('"max_position_embeddings": 1024', '"max_position_embeddings": 256'))
+    short = copied(peaked_pair, tmp_path / "short", {"max_position_embeddings": 256}).rl
     (tmp_path / "pair.json").write_text(
         f'{{"base": "{peaked_pair.base}", "rl": "{peaked_pair.rl}", "recipient": "short"}}'
     )
     pair = Pair.of_folder(tmp_path)
-    assert pair.recipient == str(short.resolve())
+    assert pair.recipient == short
     context = check_pair(pair).context
     assert (context.length, context.rl_alone) == (256, 256)
 

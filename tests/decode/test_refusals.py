@@ -1,19 +1,18 @@
 """What cannot work is refused before anything loads, in one sentence that names the argument and what is accepted."""
 
-import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer
 
 from harness.decode import Request, open_engine
 from harness.decode.compat import check_pair
 from harness.decode.plan import chat_prompt
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair, Sampling
+from tests.decode.checkpoints import copied, swap_ids
 
 TRANSFORMERS = EngineSpec(backend="transformers")
 
@@ -27,15 +26,7 @@ def checked(pair):
 def copy_of(peaked_pair, tmp_path):
     """Makes a pair whose RL checkpoint is a copy with one file edited."""
 
-    def edit(file, change):
-        rl = tmp_path / "rl"
-        shutil.copytree(peaked_pair.rl, rl)
-        content = json.loads((rl / file).read_text())
-        change(content)
-        (rl / file).write_text(json.dumps(content))
-        return Pair(base=peaked_pair.base, rl=str(rl))
-
-    return edit
+    return lambda change, file="config.json": copied(peaked_pair, tmp_path / "rl", change, file)
 
 
 def refused(pair, *words):
@@ -47,64 +38,49 @@ def refused(pair, *words):
         assert word in message
 
 
-def swap_ids(content):
+def rename(content):
     vocab = content["model"]["vocab"]
-    vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+    merged = {part for merge in content["model"]["merges"] for part in (*merge, "".join(merge))}
+    vocab["zzz"] = vocab.pop(next(token for token in vocab if token not in merged and token.isalpha()))
 
 
-def reverse_merges(content):
-    content["model"]["merges"].reverse()
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (rename, "different tokenizers: 2 tokens"),
+        (swap_ids, "order their vocabulary differently: 2 tokens"),
+        (lambda content: content["model"]["merges"].reverse(), "text is cut into tokens differently"),
+    ],
+    ids=["a token", "order", "merges"],
+)
+def test_tokenizers_that_differ(copy_of, change, words):
+    refused(copy_of(change, "tokenizer.json"), words, "accepted: ")
 
 
-def test_different_tokenizers(copy_of):
-    def rename(content):
-        vocab = content["model"]["vocab"]
-        merged = {part for merge in content["model"]["merges"] for part in (*merge, "".join(merge))}
-        free = next(token for token in vocab if token not in merged and token.isalpha())
-        vocab["zzz"] = vocab.pop(free)
-
-    refused(copy_of("tokenizer.json", rename), "different tokenizers: 2 tokens", "accepted: two checkpoints with")
-
-
-def test_different_vocabulary_order(copy_of):
-    refused(copy_of("tokenizer.json", swap_ids), "order their vocabulary differently: 2 tokens", "accepted: identical")
-
-
-def test_same_vocabulary_cut_differently(copy_of):
-    refused(copy_of("tokenizer.json", reverse_merges), "text is cut into tokens differently")
-
-
-def test_an_output_layer_without_room_for_every_token(copy_of):
-    pair = copy_of("config.json", lambda content: content.update(vocab_size=299))
-    last = next(token for token, i in AutoTokenizer.from_pretrained(pair.rl).get_vocab().items() if i == 299)
-    refused(pair, f"its tokenizer has ids up to 299 but the model has 299 outputs, none for {last!r}; accepted")
-    with pytest.raises(UserError, match=re.escape(f"base={pair.rl!r}: its tokenizer has ids up to 299")):
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"vocab_size": 299}, "its tokenizer has ids up to 299 but the model has 299 outputs, none for "),
+        ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "quantised (awq)"),
+        (
+            {"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {}}},
+            "quantised (compressed-tensors)",
+        ),
+        ({"compression_config": {"format": "int-quantized"}}, "quantised (compression_config)"),
+    ],
+    ids=["outputs", "awq", "compressed-tensors", "compression"],
+)
+def test_configurations_that_cannot_be(copy_of, entry, words):
+    pair = copy_of(entry)
+    refused(pair, words, "accepted: ")
+    with pytest.raises(UserError, match="^base=.*" + re.escape(words)):
         checked(Pair(base=pair.rl, rl=pair.base))
 
 
 def test_what_is_allowed_to_differ(copy_of):
-    def change(content):
-        content.update(max_position_embeddings=512, eos_token_id=5)
-
-    checkpoints = checked(copy_of("config.json", change))
+    checkpoints = checked(copy_of({"max_position_embeddings": 512, "eos_token_id": 5}))
     assert checkpoints.context.length == 512
     assert checkpoints.eos_token_ids == {1, 3, 5}
-
-
-@pytest.mark.parametrize(
-    ("entry", "how"),
-    [
-        ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "awq"),
-        ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {}}}, "compressed-tensors"),
-        ({"compression_config": {"format": "int-quantized"}}, "compression_config"),
-    ],
-)
-def test_a_quantised_checkpoint(copy_of, entry, how):
-    pair = copy_of("config.json", lambda content: content.update(entry))
-    refused(pair, f"is quantised ({how}), which has not been tested with a pair; accepted: a checkpoint in bfloat16")
-    swapped = Pair(base=pair.rl, rl=pair.base)
-    with pytest.raises(UserError, match=r"^base=.* is quantised"):
-        checked(swapped)
 
 
 def test_a_folder_of_checkpoints_names_them(peaked_pair, tmp_path):
@@ -174,11 +150,8 @@ def test_a_response_gets_what_the_context_leaves(transformers_engine):
 
 
 def test_no_model_code_is_run_unless_asked(copy_of):
-    def change(content):
-        content["auto_map"] = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
-        content["model_type"] = "evil"
-
-    pair = copy_of("config.json", change)
+    auto_map = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
+    pair = copy_of({"auto_map": auto_map, "model_type": "evil"})
     Path(pair.rl, "evil.py").write_text("raise SystemExit('model code was run')")
     with pytest.raises(UserError, match="trust_remote_code"):
         checked(pair)
@@ -198,7 +171,7 @@ def test_no_model_code_is_run_unless_asked(copy_of):
     ],
 )
 def test_what_no_configuration_knows_is_a_warning_where_it_differs(copy_of, key, change, words):
-    pair = copy_of("config.json", lambda content: content.update({key: change(content.get(key))}))
+    pair = copy_of(lambda content: content.update({key: change(content.get(key))}))
     for each in (pair, Pair(base=pair.rl, rl=pair.base)):  # whichever of the two has it
         with pytest.warns(UserWarning, match=re.escape(words) if each is pair else key) as warned:
             checked(each)
@@ -208,7 +181,7 @@ def test_what_no_configuration_knows_is_a_warning_where_it_differs(copy_of, key,
 @pytest.mark.parametrize(("key", "value"), [("logit_scale", 2.0), ("head_dim", 8), ("rms_norm_eps", 1.001e-6)])
 def test_what_code_reads_though_no_configuration_knows_it_is_told(copy_of, key, value):
     with pytest.warns(UserWarning, match=rf"differ in {key} .*: each is built as its own configuration says"):
-        checked(copy_of("config.json", lambda content: content.update({key: value})))
+        checked(copy_of({key: value}))
 
 
 @pytest.mark.parametrize(

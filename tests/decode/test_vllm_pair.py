@@ -282,20 +282,6 @@ def test_a_second_engine_in_one_process_is_refused(vllm_engine, peaked_pair):
         open_engine(peaked_pair, vllm_spec())
 
 
-def test_all_configurations_in_one_batch_equal_batches_of_one_each(vllm_engine):
-    requests = [
-        Request("What is 7 * 6?", "all", s, d, Sampling(max_tokens=40, temperature=1.2))
-        for d in DECODINGS
-        for s in range(4)
-    ]
-    together = [facts(r) for r in sorted(vllm_engine.generate(requests), key=lambda r: requests.index(r.request))]
-    apart = []
-    for start in range(0, len(requests), 4):
-        part = requests[start : start + 4]
-        apart += [facts(r) for r in sorted(vllm_engine.generate(part), key=lambda r: part.index(r.request))]
-    assert together == apart
-
-
 def test_the_prefix_cache_is_used_and_changes_nothing(vllm_engine):
     request = Request(LONG.format(5) * 3, "prefix", 0, DECODINGS[2], Sampling(max_tokens=30))
     [first] = vllm_engine.generate([request])
@@ -329,7 +315,8 @@ def test_stop_strings_end_a_response_in_both_engines(vllm_engine, transformers_e
         assert done.token_ids == whole.token_ids[: done.n_tokens]
 
 
-def test_the_self_test_finds_wrong_weights_and_a_shared_kv_cache(vllm_engine):
+def test_the_self_test_finds_wrong_weights(vllm_engine):
+    """`test_self_test.py` has a dozen other faults."""
     from harness.decode.vllm_pair.self_test import self_test
 
     assert self_test(vllm_engine) == "transformers"
@@ -342,21 +329,7 @@ def test_the_self_test_finds_wrong_weights_and_a_shared_kv_cache(vllm_engine):
             self_test(vllm_engine)
     finally:
         scale.data.copy_(kept)
-    caches = [
-        (b.self_attn.attn, r.self_attn.attn)
-        for b, r in zip(model.base.model.layers, model.rl.model.layers, strict=True)
-    ]
-    kept = [base.kv_cache for base, _ in caches]
-    try:
-        for base, rl in caches:  # what a compile cache shared by both submodels does
-            base.kv_cache = rl.kv_cache
-        with pytest.raises(UserError, match="submodel's log-probabilities are"):
-            self_test(vllm_engine)
-    finally:
-        for (base, _), cache in zip(caches, kept, strict=True):
-            base.kv_cache = cache
     vllm_engine._llm.reset_prefix_cache()
-    assert self_test(vllm_engine) == "transformers"
 
 
 def test_each_submodel_has_its_own_compile_role(vllm_engine):

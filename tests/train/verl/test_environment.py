@@ -29,6 +29,7 @@ from harness.train.verl.overrides import MODULES
 from harness.train.verl.presets import PRESETS
 from harness.train.verl.run import arguments
 from harness.train.verl.spec import PYTHON
+from tests.decode.checkpoints import edit
 from tests.grading.test_answer_line import CASES
 from tests.train.verl.machine import CPU, vllm_of_the_tests
 
@@ -93,8 +94,7 @@ def engines(folder):
     bases = {name: str(folder / name) for name in POSITIONS}
     for name, positions in POSITIONS.items():
         copytree(tiny_pair().base, bases[name])
-        file = Path(bases[name]) / "config.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), "max_position_embeddings": positions}))
+        edit(bases[name], {"max_position_embeddings": positions})
     found = {name: texts(spec, base=bases[spec.base]) for name, spec in shipped().items()}
     preset = found["qwen25-math-7b"]
     found["workers alone"] = [text for text in preset if "hf_overrides" not in text]
