@@ -1,21 +1,15 @@
 """Every file that is written is the old one or the new one, and none goes elsewhere than where it was meant to."""
 
 import itertools
-import json
 import os
 import re
 import signal
-import subprocess
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.errors import UserError
 from harness.files import LONGEST_NAME, check_writable, folder_name, write_file
-from harness.records import Record
 from harness.spec import Decoding
 from harness.sweep.base import Places
 from harness.sweep.run import run_sweep
@@ -133,35 +127,6 @@ WRITES = re.compile(r"""\.write_(text|bytes)\(|json\.dump\(|open\([^)]*["'][wax]
 def test_nothing_is_written_but_by_write_file():
     found = {path.relative_to(HOUSE).as_posix() for path in HOUSE.rglob("*.py") if WRITES.search(path.read_text())}
     assert {where for where in found if not where.startswith("bench/")} == ELSEWHERE
-
-
-def eval_tiny(disk):
-    """What a user types, small: 160 responses, whose journal has some 120 kB."""
-    words = "--tasks tiny_easy --limit 20 --samples 8 --backend transformers --mode rl --no-track --out"
-    return CliRunner().invoke(app, ["eval", *words.split(), f"{disk}/out", "--records", f"{disk}/records"])
-
-
-def test_a_disk_that_fills_while_eval_decodes_loses_nothing_and_the_same_command_goes_on(tmp_path):
-    with tiny_disk(tmp_path / "disk", "100k") as disk:
-        with files_at_most(80_000) if disk is None else nullcontext():  # where no disk can be mounted
-            folder = tmp_path if disk is None else disk
-            done = eval_tiny(folder)
-        assert isinstance(done.exception, UserError), done.exception
-        assert re.fullmatch(r".*journal\.bin cannot be written \(no space is left for it\); .*", str(done.exception))
-        [journal] = folder.rglob("journal.bin")
-        before = journal.read_bytes()
-        held = Record(journal.parent).read(whole=True)
-        assert (held.bad, held.tail) == (0, 0)
-        assert 20 < len(held.rows) < 160
-        assert not [path for path in folder.rglob("*") if path.name.endswith(".new") or path.suffix == ".tmp"]
-        assert not list((folder / "out").iterdir())
-        if disk is not None:
-            subprocess.run(["mount", "-o", "remount,size=8m", disk], check=True)
-        done = eval_tiny(folder)
-        assert done.exit_code == 0, done.exception
-        assert journal.read_bytes().startswith(before)  # gone on, not begun again
-        [told] = (folder / "out").glob("tiny_easy-*.json")
-        assert json.loads(told.read_text())["sampling"]["samples"] == 8
 
 
 @pytest.mark.parametrize("kind", ["decode", "train"])

@@ -44,7 +44,7 @@ def main(how, base, adapter, merged, tiny, out):
             found |= {"self_tests": [engine.self_test], **counted_again(engine, requests)}
         with open_engine(pair.replace(rl=merged), vllm_spec()) as engine:
             found["merged"] = list(engine.generate(requests))
-        with open_engine(random_adapter(tiny, tiny_pair().base, rank=2, step=0.2), vllm_spec()) as engine:
+        with open_engine(random_adapter(Path(tiny), tiny_pair().base, rank=2, step=0.2), vllm_spec()) as engine:
             found["self_tests"].append(engine.self_test)
     Path(out).write_bytes(pickle.dumps(found))
 

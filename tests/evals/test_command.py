@@ -44,30 +44,15 @@ def finished(peaked_pair, data_dir, tmp_path_factory):
     [results] = out.rglob("results_*.json")
     [samples] = out.rglob("samples_aime24_*.jsonl")
     rows = [json.loads(line) for line in samples.read_text().splitlines()]
-    return done, json.loads(results.read_text()), sorted(rows, key=lambda row: row["doc_id"])
-
-
-def test_the_stock_command_runs_our_model_on_our_task(finished):
-    done, results, _ = finished
-    numbers = results["results"]["aime24"]
-    assert {"avg@4,boxed", "avg@4_stderr,boxed", "pass@2,boxed", "pass@4,boxed", "mean_tokens,boxed"} <= set(numbers)
-    assert numbers["replacement_ratio,boxed"] > 0
-    assert "exact_match,none" not in numbers
-    assert "avg@4" in done.stdout
+    [numbers] = json.loads(results.read_text())["results"].values()
+    assert {"avg@4,boxed", "avg@4_stderr,boxed", "pass@2,boxed", "mean_tokens,boxed"} <= set(numbers)
     assert "|aime24 (2 of 30 problems)|" in done.stdout
-    config = results["config"]["rlvr_dir"]
-    asked = {"mode": "extrapolate", "primary": "base", "criterion": "delta_logp", "tau": -0.2, "gamma": 0.05}
-    assert asked.items() <= config["decoding"].items()
-    assert (config["seed"], config["totals"]["responses"]) == (3, 8)
-    assert config["chat"].startswith("the template of ")
-    assert results["configs"]["aime24"]["doc_to_text"].endswith("final answer within \\boxed{}.")
-    assert results["n-samples"]["aime24"] == {"original": 30, "effective": 2}
+    return sorted(rows, key=lambda row: row["doc_id"])
 
 
 def test_the_samples_file_has_the_facts_of_each_sample(finished):
-    _, _, rows = finished
-    assert [row["doc_id"] for row in rows] == [5, 7]
-    for row in rows:
+    assert [row["doc_id"] for row in finished] == [5, 7]
+    for row in finished:
         assert len(row["doc"]["samples"]) == len(row["resps"][0]) == len(row["filtered_resps"][0]) == 4
         assert len(set(row["resps"][0])) == 4
         for sample in row["doc"]["samples"]:
@@ -91,7 +76,7 @@ def test_the_command_equals_the_python_api(finished, engine, data_dir):
         data_dir=data_dir,
         progress=False,
     )
-    for row in finished[2]:
+    for row in finished:
         index = result.problem_ids.index(row["doc"]["id"])
         assert [s["n_replaced"] for s in row["doc"]["samples"]] == result.n_replaced[index].tolist()
         assert [s["n_tokens"] for s in row["doc"]["samples"]] == result.n_tokens[index].tolist()

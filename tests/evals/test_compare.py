@@ -113,17 +113,6 @@ def test_only_like_is_compared(what, other, label, against):
     assert row.difference.n == min(r.correct.shape[0] for r in results)
 
 
-def test_the_command_refuses_what_is_not_alike_and_says_how_to_ask_for_it(tmp_path):
-    graders = [{"grader": name, "graded_with": {"grader": name}} for name in ("robust", "plain")]
-    results = result(RL, 0.8, **graders[0]), result(CONTROL, 0.5, **graders[1])
-    files = [str(one.write(tmp_path)) for one in results]
-    refused = CliRunner().invoke(app, ["compare", *files])
-    assert isinstance(refused.exception, UserError)
-    assert "(--grader grades records again), or ask for it (--across grader)" in str(refused.exception)
-    told = CliRunner().invoke(app, ["compare", *files, "--across", "grader", "--against", "rl (robust)"])
-    assert "| replace τ-0.3 (plain) | rl (robust) (" in " ".join(told.output.split())
-
-
 def test_the_problems_that_a_gain_needs_are_said_where_that_is_asked_for(tmp_path):
     files = [str(one.write(tmp_path)) for one in (result(RL, 0.5), result(CONTROL, 0.5, seed=1))]
     assert "would be needed" not in CliRunner().invoke(app, ["compare", *files]).output

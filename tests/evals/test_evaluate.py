@@ -5,15 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from harness import evals
 from harness.decode import Request
 from harness.errors import UserError
 from harness.evals import EvalResult, preflight
 from harness.evals.generation import template_name
-from harness.evals.lm import CACHE_REFUSAL, RlvrDirLM
+from harness.evals.lm import RlvrDirLM
 from harness.evals.task import responses_of
 from harness.records import RecordStore
-from harness.spec import Decoding, EvalSpec, Sampling
+from harness.spec import Decoding, Sampling
 from harness.stats import benchmark_metrics
 from tests.evals.asked import evaluate
 
@@ -149,19 +148,20 @@ def test_the_chat_template_is_applied_exactly_once(engine, data_dir):
     assert (said, said_theirs, said_raw) == (template_name(engine), template_name(engine), "off")
 
 
-def test_refusals_of_the_adapter(engine, data_dir, tmp_path):
-    lm = RlvrDirLM(engine=engine, progress=False)
-    with pytest.raises(UserError, match="use_cache is refused"):
-        run(lm, data_dir, ["amc"], use_cache=str(tmp_path / "cache"))
-    assert "\n" not in CACHE_REFUSAL
-    with pytest.raises(UserError, match="repeats=2"):
-        run(lm, data_dir, ["amc"], metadata={"repeats": 2}, gen_kwargs={"do_sample": False})
-    with pytest.raises(UserError, match="repeats='many'"):
-        run(lm, data_dir, ["amc"], metadata={"repeats": "many"})
-    with pytest.raises(UserError, match="contradicts"):
-        run(RlvrDirLM(engine=engine, chat="off"), data_dir, ["amc"])
-    with pytest.raises(UserError, match="samples=5 but amc draws 2"):
-        run(RlvrDirLM(engine=engine, samples=5), data_dir, ["amc"], metadata={"repeats": 2})
+@pytest.mark.parametrize(
+    ("model", "asked", "words"),
+    [
+        ({}, {"use_cache": "cache"}, "use_cache"),
+        ({}, {"metadata": {"repeats": 2}, "gen_kwargs": {"do_sample": False}}, "repeats=2"),
+        ({}, {"metadata": {"repeats": "many"}}, "repeats='many'"),
+        ({"chat": "off"}, {}, "contradicts"),
+        ({"samples": 5}, {"metadata": {"repeats": 2}}, "samples=5 but amc draws 2"),
+    ],
+)
+def test_refusals_of_the_adapter(engine, data_dir, model, asked, words):
+    lm = RlvrDirLM(engine=engine, progress=False, **model)
+    with pytest.raises(UserError, match=words):
+        run(lm, data_dir, ["amc"], **asked)
     with pytest.raises(UserError, match="generate_until"):
         lm.loglikelihood([])
 
@@ -178,46 +178,22 @@ def test_two_problems_of_one_id_are_refused_before_decoding(engine):
         RlvrDirLM(engine=engine).generate_until(asked)
 
 
-def test_nothing_is_opened_before_tasks_and_data_are_good(tmp_path, data_dir):
-    class Never:
-        def __getattr__(self, name):
-            raise AssertionError("the engine was used")
-
-    with pytest.raises(UserError, match="RLVR_DIR_DATA"):
-        evaluate(Never(), [Decoding()], ["aime24"], SAMPLING, data_dir=str(tmp_path))
-    with pytest.raises(UserError, match="did you mean 'rlvr_math'"):
-        evaluate(Never(), [Decoding()], ["rlvr"], SAMPLING, data_dir=data_dir)
-    with pytest.raises(UserError, match="rl is asked for twice"):
-        evaluate(Never(), [Decoding(), Decoding()], ["amc"], SAMPLING, data_dir=data_dir)
-    with pytest.raises(UserError, match="did you mean 'robust'"):
-        evaluate(Never(), [Decoding()], ["amc"], SAMPLING, data_dir=data_dir, grader="robst")
-    with pytest.raises(UserError, match="needs minerva_r1zero_answers"):
-        evaluate(Never(), [Decoding()], ["minerva_r1zero"], SAMPLING, data_dir=data_dir)
-    with pytest.raises(UserError, match="asks for aime24 twice"):
-        preflight(["aime24", "rlvr_math"], data_dir)
+@pytest.mark.parametrize(
+    ("tasks", "changes", "words"),
+    [
+        (["aime24"], {"data_dir": "."}, "RLVR_DIR_DATA"),
+        (["rlvr"], {}, "did you mean 'rlvr_math'"),
+        (["amc"], {"decodings": ["rl", "rl"]}, "rl is asked for twice"),
+        (["amc"], {"grader": "robst"}, "did you mean 'robust'"),
+        (["minerva_r1zero"], {}, "needs minerva_r1zero_answers"),
+        (["aime24", "rlvr_math"], {}, "asks for aime24 twice"),
+    ],
+)
+def test_nothing_is_opened_before_tasks_and_data_are_good(data_dir, tasks, changes, words):
+    """No engine is there to be used."""
+    with pytest.raises(UserError, match=words):
+        evaluate(None, tasks=tasks, sampling=SAMPLING, **{"decodings": ["rl"], "data_dir": data_dir, **changes})
     assert list(preflight(["rlvr_math"], data_dir)) == ["aime24", "aime25", "amc", "minerva"]
-
-
-def test_a_pairs_engine_loads_only_if_something_is_missing(peaked_pair, data_dir, tmp_path, monkeypatch):
-    from harness.decode.transformers_pair import TransformersPair
-    from harness.spec import EngineSpec
-
-    loaded, load = [], TransformersPair.load
-    monkeypatch.setattr(TransformersPair, "load", lambda self: (loaded.append(True), load(self)))
-    spec = EngineSpec(backend="transformers", dtype="float32", max_model_len=512)
-
-    asked = EvalSpec(
-        pair=peaked_pair, tasks=("aime24",), sampling=Sampling(samples=2, max_tokens=2), limit=2, data_dir=data_dir,
-        engine=spec,
-    )  # fmt: skip
-
-    def run():
-        return evals.evaluate(asked, records=tmp_path, progress=False)
-
-    first = run()
-    assert loaded == [True]
-    assert [r.metrics() for r in run()] == [r.metrics() for r in first]
-    assert loaded == [True]
 
 
 def test_minervas_other_answers_are_a_task_that_shares_its_responses(engine, data_dir, tmp_path):

@@ -194,19 +194,6 @@ def test_somebody_elses_task_is_kept_problem_by_problem_as_lm_eval_scored_it(whe
     assert told["distance/vote"].benchmark == "sums_of_theirs distance/vote (4 of 5 problems, lower is better)"
 
 
-def test_somebody_elses_task_is_logged_with_lm_evals_metrics(where):
-    client, found = runs(where[0])
-    [one] = found["rlvr-dir-sums_of_theirs"]
-    assert one.info.status == "FINISHED"
-    scores, _ = logged(where[0])
-    for name in ("exact_match/first", "distance/vote", "digits/vote", "exact_match_stderr/first"):
-        assert one.data.metrics[name] == pytest.approx(scores[name.replace("/", ",")], abs=1e-6)
-    assert {"replacement_ratio", "mean_tokens"} <= set(one.data.metrics)
-    assert "exact_match/first" in one.data.tags["mlflow.note.content"]
-    path = client.download_artifacts(one.info.run_id, "result.json")
-    assert read_result(Path(path)).scores["exact_match/vote"] == scores["exact_match,vote"]
-
-
 def test_our_own_command_scores_it_alike_decodes_nothing_again_and_compares(where, monkeypatch):
     """The record is the stock command's; what another decoding adds is compared in lm-eval's units."""
     folder, _ = where
@@ -271,13 +258,6 @@ def test_a_sweep_goes_by_the_metric_that_it_names(where, monkeypatch):
     [row, *_] = json.loads(Path("runs/sweeps/theirs/confirm.json").read_text())
     assert row["problems"] == "1 others"  # the last of five, which the sweep's limit left
     assert row["before"] == pytest.approx(gain)
-    Path("tasks/judge.py").write_text(JUDGE.replace("100.0", "10.0"))
-    _loaded.cache_clear()
-    ours("sweep", "run", "sweep.yaml")
-    again = json.loads(Path("runs/sweeps/theirs/summary.json").read_text())
-    assert again["best"] == summary["best"]
-    hashes = {read_result(file).config_hash for file in Path("runs/sweeps/theirs/results").glob("*.json")}
-    assert hashes.isdisjoint({result.config_hash for result in points})
 
 
 def check(asked):

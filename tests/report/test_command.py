@@ -1,9 +1,6 @@
 """`rlvr-dir report` and `rlvr-dir analyse` as they are typed."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -22,20 +19,6 @@ def results(tmp_path_factory):
 
 def run(*arguments):
     return CliRunner().invoke(app, list(map(str, arguments)))
-
-
-def test_results_become_pages_without_mlflow(results, tmp_path):
-    """In a process in which neither MLflow nor an engine can be imported."""
-    blocked = "; ".join(f"sys.modules[{name!r}] = None" for name in ("mlflow", "lm_eval", "vllm"))
-    code = f"import sys; {blocked}; sys.argv = ['rlvr-dir', 'report', {str(results)!r}, '--out', {str(tmp_path)!r}]; "
-    done = subprocess.run(
-        [sys.executable, "-c", code + "from harness.cli import main; main()"],
-        capture_output=True, text=True, env={**os.environ, "PYTHONWARNINGS": "ignore"}, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "report.html").is_file()
-    assert (tmp_path / "tables" / "grid-aime24.tex").read_text().startswith(r"\begin{table}")
-    assert (tmp_path / "report.md").read_text().startswith("# rlvr-dir report\n\nRL changed accuracy by ")
 
 
 @pytest.mark.parametrize(

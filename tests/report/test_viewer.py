@@ -208,10 +208,8 @@ def test_pointing_and_focusing_tell_the_facts(show):
     i = int(np.flatnonzero(one.changed)[0])
     page.hover(f"{tokens(2)}[data-i='{i}']")
     said = says(page)
-    proposed, emitted = (PLAIN.texts[int(k)] for k in (one.trace[i, 8], one.token_ids[i]))
     assert said.startswith(f"Token {i + 1} of 60, replace τ-0.3: base proposed ")
-    assert proposed.replace("\n", "⏎") in said
-    assert said.endswith(emitted.replace("\n", "⏎"))
+    assert said.endswith(PLAIN.texts[one.token_ids[i]].replace("\n", "⏎"))
     facts = page.evaluate("document.querySelector('.tv-facts').innerText")
     p_base, p_rl = np.exp(one.trace[i, :2].astype(float))
     for expected in (
@@ -227,22 +225,9 @@ def test_pointing_and_focusing_tell_the_facts(show):
     ):
         assert expected in facts
     page.evaluate(f"document.querySelector(\"{tokens(0)}[data-i='5']\").focus()")
-    assert says(page).startswith("Token 6 of 60, base: ")
-    assert page.evaluate("document.querySelectorAll('.tv-facts table').length") == 4
-    page.keyboard.press("ArrowRight")
-    assert says(page).startswith("Token 7 of 60, base: ")
-    page.keyboard.press("End")
-    assert says(page).startswith("Token 60 of 60")
-    page.keyboard.press("ArrowUp")
-    page.keyboard.press("Home")
-    assert says(page).startswith("Token 1 of 60")
-    assert (
-        page.evaluate(
-            "[...document.querySelectorAll('.tv-answer:first-child .t')].filter(t => t.tabIndex === 0).length"
-        )
-        == 1
-    )
-    assert page.evaluate("document.activeElement.dataset.i") == "0"
+    for key, place in (("ArrowRight", 7), ("End", 60), ("Home", 1)):
+        page.keyboard.press(key)
+        assert says(page).startswith(f"Token {place} of 60, base: ")
 
 
 def test_the_threshold_marks_what_numpy_marks(show):

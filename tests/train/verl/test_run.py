@@ -2,13 +2,11 @@
 
 import fcntl
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -100,6 +98,9 @@ def test_a_training_from_arguments_to_summary(standin, tmp_path):
     arguments = (folder.path / "verl/overrides.txt").read_text().splitlines()
     assert "data.seed=3" in arguments
     assert "+actor_rollout_ref.actor.policy_loss.alpha=0.2" in arguments
+    variables = "+ray_kwargs.ray_init.runtime_env.env_vars"  # of every process: our plugin, and where verl logs
+    assert f"{variables}.VERL_USE_EXTERNAL_MODULES='harness.train.verl.plugin,harness.train.verl.hook'" in arguments
+    assert f"{variables}.VERL_FILE_LOGGER_PATH={folder.path}/verl/log-1.jsonl" in arguments
     assert summary["seeds"]["4"]["dropped"] == 3 * STEPS
     assert summary["seeds"]["4"]["gradient_share_below_0.3"] is None
     text = re.sub(" +", " ", (out / "summary.md").read_text())
@@ -258,49 +259,6 @@ def test_the_trainer_ends_however_the_command_ends(standin, tmp_path, number):
     assert steps(SeedFolder(out / "seed-0")) == [1, 2, 3, 4, 5]
 
 
-def pipes(pid) -> int:
-    found = 0
-    for file in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed meanwhile
-            found += os.readlink(file).startswith("pipe:")
-    return found
-
-
-@pytest.mark.whole(reason="commands that are killed, in processes of their own")
-def test_a_second_ctrl_c_ends_a_deaf_trainer_before_its_grace_is_over(standin, tmp_path):
-    plan(standin, hang_at=4, deaf=True)
-    out, file = tmp_path / "x", standin.parent / "pids"
-    patient = [*command(standin, out), "--set", "verl.grace_seconds=3600"]
-    with subprocess.Popen(patient, stderr=subprocess.PIPE, text=True) as ours:
-        try:
-            wait_for(lambda: file.exists() or ours.poll() is not None)
-            pids = [int(pid) for pid in file.read_text().split()]
-            before = pipes(ours.pid)
-            ours.send_signal(signal.SIGINT)
-            wait_for(lambda: pipes(ours.pid) < before)  # it told the keeper, and waits
-            assert not gone(pids)
-            ours.send_signal(signal.SIGINT)
-            _, errors = ours.communicate()
-        finally:
-            ours.kill()
-    assert ours.returncode == 130, errors
-    assert "Traceback" not in errors
-    assert gone(pids)
-
-
-@pytest.mark.whole(reason="commands that are killed, in processes of their own")
-def test_the_command_says_what_happened_on_one_line(standin, tmp_path):
-    plan(standin, crash_at=1)
-    done = subprocess.run(command(standin, tmp_path / "x"), capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("error: seed 0: verl ended with status 1 (RuntimeError: CUDA out")
-    (standin.parent / "answer.json").write_text(json.dumps({"problems": ["verl 0.5.0 is refused"], "missing": []}))
-    done = subprocess.run(command(standin, tmp_path / "y"), capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == f"error: verl.python={str(standin)!r}: verl 0.5.0 is refused"
-    assert not (tmp_path / "y").exists()
-
-
 def test_an_environment_that_can_only_check_is_refused(standin, tmp_path):
     (standin.parent / "answer.json").write_text(json.dumps({"problems": [], "missing": ["vllm"], "versions": {}}))
     with pytest.raises(UserError, match=r"can check a training and not run it: vllm not installed there"):
@@ -344,13 +302,3 @@ def test_checkpoints_are_left_as_verl_can_go_on(tmp_path):
 def test_last_words(tmp_path, text, words):
     (tmp_path / "output").write_text(text)
     assert last_words(tmp_path / "output") == words
-
-
-def test_the_environment_of_the_child_is_ours_and_verls(standin, tmp_path):
-    """What makes the plugin load in every process, and where verl logs."""
-    train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
-    arguments = (tmp_path / "x/seed-0/verl/overrides.txt").read_text()
-    variables = "+ray_kwargs.ray_init.runtime_env.env_vars"
-    assert f"{variables}.VERL_USE_EXTERNAL_MODULES='harness.train.verl.plugin,harness.train.verl.hook'" in arguments
-    assert f"{variables}.VERL_FILE_LOGGER_PATH={tmp_path}/x/seed-0/verl/log-1.jsonl" in arguments
-    assert os.environ.get("VERL_FILE_LOGGER_PATH") is None
