@@ -26,11 +26,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell that runs us
 LONGEST = (
     "decode/test_engine_processes.py", "sweep/test_training.py", "decode/test_vllm_pair.py", "bench/test_checklist.py",
     "bench/test_bench.py", "train/test_run.py", "train/test_dapo.py", "policy/test_kernels.py", "decode/test_lora.py",
-    "test_cli.py", "train/verl/test_environment.py",
+    "test_cli.py", "train/verl/test_environment.py", "bench/test_benchmarks.py",
     "decode/test_ray_pool.py", "policy/test_fused.py", "decode/test_loading.py", "decode/test_self_test.py",
     "serve/test_ends.py", "serve/test_tokens.py", "serve/test_playground.py", "serve/test_lm_eval.py",
     "serve/test_inspect.py",
-    "serve/test_requests.py", "bench/test_serve.py", "decode/test_expo.py",
+    "serve/test_requests.py", "decode/test_expo.py",
     "sweep/test_run.py", "decode/test_ray_nodes.py", "evals/test_command.py",
     "evals/test_front_door.py", "decode/test_context.py", "sweep/test_kills.py",
     "decode/test_power.py", "tracking/test_log.py",

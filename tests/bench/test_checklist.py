@@ -64,45 +64,6 @@ def test_the_command_works_with_little_installed_and_finds_the_pair_by_itself(tm
     assert found["mean_delta"] > 100 * found["mean_error"]
 
 
-OVERWRITTEN = """
-import json, os, sys
-from harness.bench.checks import CHECKS
-from harness.decode.vllm_pair.model import RLVRPairForCausalLM as Both
-from harness.spec import Pair
-forward = Both.forward
-def overwritten(self, input_ids, *args, **more):
-    hidden = forward(self, input_ids, *args, **more)
-    width = self.widths["rl"]
-    if 76 <= len(input_ids) <= 512:
-        hidden[:, :width] = hidden[:, width:]
-    return hidden
-Both.forward = overwritten
-answers = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
-settings = {"dtype": sys.argv[2], "enforce_eager": True}
-print(json.dumps(CHECKS["logits"](Pair.model_validate_json(sys.argv[1]), settings)), file=answers, flush=True)
-"""
-
-
-@pytest.mark.whole(reason="a start of vLLM a step")
-@pytest.mark.vllm
-def test_hidden_states_overwritten_in_piecewise_graphs_are_found(tmp_path):
-    """What a step of at most 512 tokens would do if RL's hidden states lay in memory that base's forward reuses."""
-    pytest.importorskip("vllm", reason="vLLM is not installed")
-    pair = checklist._pair("wide", tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", OVERWRITTEN, pair.model_dump_json(), "bfloat16"],
-        env={**os.environ, **checklist._environment(tmp_path)}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout)
-    assert found["ok"] is False
-    routes = found["by_route"]
-    assert min(routes["joining"]["first"], routes["joining"]["later"]) > 1.5
-    assert routes["alone"]["first"] > 1.2 * routes["alone"]["later"]  # eight tokens, whose delta log p may be small
-    assert max(routes["alone"]["later"], routes["together"]["first"]) < 1.5
-
-
 @pytest.mark.vllm
 def test_a_step_that_fails_is_a_finding_with_the_end_of_its_output(tmp_path):
     pytest.importorskip("vllm", reason="vLLM is not installed")

@@ -55,16 +55,6 @@ def overwritten_below_256(model):
     return forward(model, change)
 
 
-def base_overwritten(model):
-    """The other way round."""
-
-    def change(rl, base, positions):
-        if 1 < requests_of(positions) < len(positions):
-            base.copy_(rl)
-
-    return forward(model, change)
-
-
 def a_little_wrong(model):
     """Hidden states of RL that are off by some per cent in steps that read prompts: what a wrong mask would do."""
 
@@ -81,14 +71,6 @@ def swapped(model):
     model.rl, model.base = model.base, model.rl
     yield
     model.rl, model.base = model.base, model.rl
-
-
-@contextmanager
-def rl_twice(model):
-    """RL's weights in base's place as well."""
-    kept, model.base = model.base, model.rl
-    yield
-    model.base = kept
 
 
 @contextmanager
@@ -137,14 +119,11 @@ def wrong_norm(model):
 BREAKS = {
     "overwritten": overwritten,
     "overwritten below 256": overwritten_below_256,
-    "base overwritten": base_overwritten,
     "a little wrong": a_little_wrong,
     "swapped": swapped,
-    "rl twice": rl_twice,
     "rl's code": rls_code,
     "one cache": one_cache,
     "no head": lambda model: logits(model, "base", lambda x: x * 1e-40),  # as of memory that nobody wrote to
-    "noise for a head": lambda model: logits(model, "rl", lambda x: 30 * (x.abs() * 1e4).sin()),
     "no numbers": lambda model: logits(model, "rl", lambda x: x * float("nan")),
 }
 

@@ -21,6 +21,7 @@ from harness.records import RecordConfig
 from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
 from harness.tiny import tiny_pair
 from tests.conftest import vllm_spec
+from tests.decode.checkpoints import HEAD, drop, variant
 from tests.decode.requests import assert_same, by_key, make_requests
 
 TRANSFORMERS = EngineSpec(backend="transformers", dtype="float32", max_num_seqs=16)
@@ -162,23 +163,21 @@ def test_settings_that_contradict_it_are_refused(given, words):
 
 
 def test_checkpoints_that_cannot_be_combined_are_refused(peaked_pair, tmp_path):
-    folder = Path(shutil.copytree(peaked_pair.base, tmp_path / "base"))
-    tensors = load_file(folder / "model.safetensors")
-    del tensors["lm_head.weight"]
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match=r"do not have the same tensors \(lm_head.weight is in one only\)"):
-        write_expo(Pair(base=str(folder), rl=peaked_pair.rl), 0.1, tmp_path)
-    engine = open_engine(Pair(base=str(folder), rl=peaked_pair.rl), TRANSFORMERS, lazily=True)
-    requests = [
-        replace(r, decoding=d) for r, d in zip(make_requests(2, samples=1), (Decoding(mode="rl"), EXPO), strict=True)
-    ]
+    def based_on(name, change):
+        return peaked_pair.replace(base=variant(peaked_pair.base, tmp_path / name, change=change))
+
+    without, small = based_on("a", drop(HEAD)), based_on("b", lambda it: it.update({HEAD: torch.zeros(3, 64)}))
+    empty = based_on("c", lambda tensors: None)
+    Path(empty.base, "model.safetensors").unlink()
+    for pair, words in (
+        (without, r"do not have the same tensors \(lm_head.weight is in one only\)"),
+        (small, r"lm_head.weight is \(3, 64\) in base=.* and \(\d+, 64\) in rl="),
+        (empty, "base=.* holds no model"),
+    ):
+        with pytest.raises(UserError, match=words):
+            write_expo(pair, 0.1, tmp_path)
+    engine = open_engine(without, TRANSFORMERS, lazily=True)
+    requests = make_requests(2, samples=1)
     with pytest.raises(UserError, match="do not have the same tensors"):
-        engine.generate(requests)  # before anything is decoded
+        engine.generate([requests[0], replace(requests[1], decoding=EXPO)])  # before anything is decoded
     assert not engine.started
-    tensors["lm_head.weight"] = torch.zeros(3, 64)
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match=r"lm_head.weight is \(3, 64\) in base=.* and \(\d+, 64\) in rl="):
-        write_expo(Pair(base=str(folder), rl=peaked_pair.rl), 0.1, tmp_path)
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(UserError, match=r"base=.* holds no model\*\.safetensors"):
-        write_expo(Pair(base=str(folder), rl=peaked_pair.rl), 0.1, tmp_path)

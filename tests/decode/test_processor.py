@@ -193,27 +193,20 @@ def test_v1_follows_requests_through_removals_moves_and_swaps():
 
 @pytest.mark.parametrize(
     "change",
-    [{"n": 2}, {"presence_penalty": 0.5}, {"repetition_penalty": 1.1}, {"logit_bias": {3: 1.0}}, {"min_tokens": 4}],
+    [
+        {"n": 2}, {"presence_penalty": 0.5}, {"repetition_penalty": 1.1}, {"logit_bias": {3: 1.0}}, {"min_tokens": 4},
+        {"structured_outputs": {"regex": "[0-9]+"}},
+    ],
     ids=lambda c: next(iter(c)),
-)
+)  # fmt: skip
 def test_what_would_move_one_model_only_is_refused(change):
     make, *_ = processor_and_logits()
     good = params(ROWS[0], 1)
     make.validate_params(good)
-    for name, value in change.items():
-        setattr(good, name, value)
-    with pytest.raises(ValueError, match=rf"{next(iter(change))}=.* is refused"):
+    [(name, value)] = change.items()
+    setattr(good, name, value)
+    with pytest.raises(ValueError, match=f"{name}="):
         make.validate_params(good)
-
-
-def test_guided_decoding_is_refused():
-    from vllm.sampling_params import StructuredOutputsParams
-
-    make, *_ = processor_and_logits()
-    guided = params(ROWS[0], 1)
-    guided.structured_outputs = StructuredOutputsParams(regex="[0-9]+")
-    with pytest.raises(ValueError, match=r"structured_outputs=.* is refused"):
-        make.validate_params(guided)
 
 
 def test_several_logits_rows_a_request_are_refused():

@@ -137,6 +137,14 @@ def test_identities():
 
 
 @pytest.mark.parametrize("path", PATHS)
+def test_a_statistic_at_its_threshold_replaces_nothing(path):
+    base, _ = logits(60, 30)
+    rules = [rule(name, tau=0.0, side=side) for name in ("delta_logp", "kl") for side in ("below", "above")] * 15
+    with PATHS[path]():
+        assert not decided(base, base.clone(), rules).replaced.any()  # of equal models both are 0
+
+
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("top_p", [0.0, 0.9, 1.0])
 def test_gamma_is_one_family_from_base_to_beyond_rl(top_p, path):
     """Its ends are base and RL to the bit, also where a model cannot give a token; between them such tokens go."""

@@ -1,8 +1,6 @@
 """The real Inspect asks the server, with the task of `examples/inspect`, and scores what `rlvr-dir eval` scores."""
 
 import json
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,15 +77,3 @@ def test_it_scores_each_sample_as_our_own_evaluation_does(server, tmp_path):
     assert (again.correct == ours.correct).all()
     assert (again.n_tokens == ours.n_tokens).all()
     assert (again.sampling, again.decoding) == (ours.sampling, RULE)
-
-
-def test_aime_is_asked_and_scored_as_our_own_evaluation_does(server, tmp_path, real_data):
-    sampling = Sampling(samples=1, max_tokens=64)
-    ours, record = evaluated(tmp_path / "records", "aime24", sampling, None, data_dir=real_data)
-    shutil.copy(Path(real_data) / "aime24.jsonl", tmp_path / "aime24.jsonl")
-    log = read_log(asked(server, tmp_path / "logs", tmp_path / "aime24.jsonl", sampling, 30))
-    assert (log["status"], log["task"], len(log["samples"])) == ("success", "aime24", 30)
-    assert same_texts(log, record)
-    assert {sample["key"][0]: sample["right"] for sample in log["samples"]} == {
-        problem: ["C" if right else "I"] for problem, [right] in zip(ours.problem_ids, ours.correct, strict=True)
-    }

@@ -106,18 +106,17 @@ def test_a_mistake_is_one_sentence_with_the_nearest_name(data, message):
 
 
 def test_files_that_are_none_are_refused(tmp_path):
-    with pytest.raises(UserError, match="cannot be read: No such file"):
-        read_yaml(tmp_path / "none.yaml")
     (tmp_path / "bad.yaml").write_text("a: [")
-    with pytest.raises(UserError, match="is not YAML"):
-        read_yaml(tmp_path / "bad.yaml")
     (tmp_path / "list.yaml").write_text("[1]")
-    with pytest.raises(UserError, match="is not a mapping"):
-        read_yaml(tmp_path / "list.yaml")
-    with pytest.raises(UserError, match="accepted: KEY=VALUE"):
-        read_yaml(None, ["limit"])
-    with pytest.raises(UserError, match="sampling holds no keys"):
-        read_yaml(None, ["sampling=3", "sampling.samples=4"])
+    for given, words in (
+        ((tmp_path / "none.yaml",), "cannot be read: No such file"),
+        ((tmp_path / "bad.yaml",), "is not YAML"),
+        ((tmp_path / "list.yaml",), "is not a mapping"),
+        ((None, ["limit"]), "accepted: KEY=VALUE"),
+        ((None, ["sampling=3", "sampling.samples=4"]), "sampling holds no keys"),
+    ):
+        with pytest.raises(UserError, match=words):
+            read_yaml(*given)
 
 
 def test_a_pair_in_a_folder_is_found(tmp_path):

@@ -164,12 +164,10 @@ def test_a_pair_in_a_folder(tmp_path):
     (tmp_path / "pair.json").write_text('{"base": "org/base", "rl": "rl", "base_revision": "abc"}')
     pair = Pair.of_folder(tmp_path)
     assert (pair.base, pair.rl, pair.base_revision) == ("org/base", str(tmp_path / "rl"), "abc")
-    (tmp_path / "pair.json").write_text('{"base": "org/base", "rl": "rl", "bsae_revision": "abc"}')
-    with pytest.raises(UserError, match="did you mean 'base_revision'"):
-        Pair.of_folder(tmp_path)
-    (tmp_path / "pair.json").write_text("[")
-    with pytest.raises(UserError, match="cannot be read"):
-        Pair.of_folder(tmp_path)
+    for text, words in (('{"bsae_revision": "abc"}', "did you mean 'base_revision'"), ("[", "cannot be read")):
+        (tmp_path / "pair.json").write_text(text)
+        with pytest.raises(UserError, match=words):
+            Pair.of_folder(tmp_path)
 
 
 def test_min_p_and_typical_p_take_the_place_of_top_p():

@@ -11,7 +11,6 @@ import pytest
 
 from harness.sweep.points import key, listed_points
 from tests.records.made import stored, stored_count
-from tests.sweep.made import sweep
 
 pytestmark = pytest.mark.whole(reason="minutes of sweeps that are killed, and PostgreSQL")
 
@@ -95,34 +94,3 @@ def test_workers_and_parents_killed_leave_every_point_complete_once(host, look, 
     print(f"killed: {killed}")
     assert killed["worker"]
     assert killed["parent"]
-
-
-def test_mlflow_has_one_finished_run_a_result_however_often_it_was_killed(host, look, tmp_path):
-    mlflow = pytest.importorskip("mlflow")
-    rng, kills = random.Random(5), 0
-    out = tmp_path / "out"
-    parameters = {"decode.tau": {"values": [-0.3, -0.1]}}
-    changes = {"parameters": parameters, "track": True}
-    while True:
-        pid = host.start(out, **changes)
-        if kills < 2:  # after the first result is there: while runs are being written
-            while alive(pid) and not list(out.glob("sweeps/*/results/*.json")):
-                time.sleep(0.005)
-            time.sleep(rng.random() * 2.5)
-            kill(pid)
-        status = host.answer()
-        if status == "0":
-            break
-        kills += 1
-    client = mlflow.MlflowClient(f"sqlite:///{out}/mlflow.db")
-    [experiment] = [e for e in client.search_experiments() if e.name == "rlvr-dir-small"]
-    runs = client.search_runs([experiment.experiment_id])
-    [parent] = [run for run in runs if run.data.tags.get("kind") == "sweep"]
-    assert parent.info.status == "FINISHED"
-    assert parent.data.metrics["best/avg_at_2"] >= 0
-    finished = [run for run in runs if run.data.tags.get("kind") == "eval" and run.info.status == "FINISHED"]
-    assert len({run.data.tags["config_hash"] for run in finished}) == len(finished) == 4
-    assert {run.data.tags["mlflow.parentRunId"] for run in finished} == {parent.info.run_id}
-    assert {run.info.status for run in runs} <= {"FINISHED", "KILLED", "FAILED"}
-    assert {file.path for file in client.list_artifacts(parent.info.run_id)} >= {"summary.md", "sweep.yaml"}
-    assert sweep(parameters=parameters).size() == parent.data.params["size"]

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from mlflow.tracking import MlflowClient
 
 from harness.errors import UserError
 from harness.evals.data import find_benchmark
@@ -33,8 +34,20 @@ def once(records):
 @pytest.fixture(scope="module")
 def grid(host, tmp_path_factory):
     out = tmp_path_factory.mktemp("grid")
-    assert host.run(out) == 0
+    assert host.run(out, track=True) == 0
     return out
+
+
+def test_its_results_are_runs_of_one_parent(grid):
+    client = MlflowClient(f"sqlite:///{grid}/mlflow.db")
+    experiment = client.get_experiment_by_name("rlvr-dir-small")
+    runs = client.search_runs([experiment.experiment_id])
+    [parent] = [run for run in runs if run.data.tags["kind"] == "sweep"]
+    results = [run for run in runs if run.data.tags["kind"] == "eval"]
+    assert len({run.data.tags["config_hash"] for run in results}) == len(results) == 6
+    assert {run.data.tags["mlflow.parentRunId"] for run in results} == {parent.info.run_id}
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert parent.data.metrics["best/avg_at_2"] >= 0
 
 
 def test_a_grid_runs_to_the_end_and_says_what_it_found(grid, look):
