@@ -17,12 +17,10 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from harness.analysis.bandit import theorem, trials
 from harness.analysis.curves import curves
 from harness.analysis.weights import weight_statistics
-from harness.cli import app
 from harness.errors import UserError
 from harness.evals.benchmark import read_benchmark
 from harness.evals.compare import compare, markdown
@@ -56,6 +54,7 @@ from harness.train.folder import TrainingFolder
 from harness.train.forms import Input
 from harness.train.spec import load_train
 from harness.train.summary import write_summary
+from tests.commands import run
 from tests.exchange import fixture_official, foreign
 from tests.exchange.made import MODES as exchange_modes
 from tests.exchange.made import results as exchange_results
@@ -299,8 +298,7 @@ def begun(tmp_path_factory):
     path = tmp_path_factory.mktemp("begun")
     (path / "small.yaml").write_text(json.dumps(SMALL))
     places = ["--out", str(path), "--records", str(path / "records")]
-    done = CliRunner().invoke(app, ["sweep", "run", str(path / "small.yaml"), "--no-track", *places])
-    assert done.exit_code == 0, done.output
+    run("sweep", "run", path / "small.yaml", "--no-track", *places)
     return path
 
 

@@ -6,14 +6,13 @@ import warnings
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from harness.bench.random_pair import tokenizer
-from harness.cli import app
 from harness.decode.single import single_engine
 from harness.errors import UserError
 from harness.pairs import examine, zoo_table
 from harness.spec import EngineSpec, Pair, preset, zoo
+from tests.commands import invoke, refused
 from tests.decode.checkpoints import copied, edit, in_the_hubs_cache, swap_ids
 
 TRANSFORMERS = EngineSpec(backend="transformers")
@@ -155,18 +154,14 @@ def test_without_a_network_it_says_so_and_what_the_zoo_knows(nothing_here):
     assert examine(Pair(base="no/body", rl="no/one")).price is None
 
 
-def run(*words):
-    return CliRunner().invoke(app, ["pair", *words])
-
-
 def test_the_list(capsys):
-    shown = run("list")
+    shown = invoke("pair", "list")
     assert shown.exit_code == 0
     lines = shown.output.splitlines()
     assert len([line for line in lines if line.startswith("|")]) == len(zoo()) + 2
     [orz] = [line for line in lines if line.startswith("| orz-7b ")]
     assert "?" not in orz
-    listed = json.loads(run("list", "--json").output)
+    listed = json.loads(invoke("pair", "list", "--json").output)
     assert [each["name"] for each in listed] == list(zoo())
     assert listed[4]["unverified"] == ["method", "template"]
     assert "32.8" in zoo_table([("dapo-32b", zoo()["dapo-32b"])])
@@ -175,21 +170,19 @@ def test_the_list(capsys):
 def test_the_command(write, nothing_here):
     pair = write()
     folder = str(Path(pair.rl).parent)
-    shown = run("check", folder)
+    shown = invoke("pair", "check", folder)
     assert (shown.exit_code, shown.output.splitlines()[1]) == (0, "it runs")
     assert "|" in shown.output
-    two = run("check", pair.base, pair.rl, "--json", "--max-model-len", "256")
+    two = invoke("pair", "check", pair.base, pair.rl, "--json", "--max-model-len", "256")
     assert (two.exit_code, json.loads(two.output)["tokens"]) == (0, 256)
     edit(pair.rl, swap_ids, "tokenizer.json")
-    refused = run("check", pair.base, pair.rl)
-    assert (refused.exit_code, "it does not run: base=" in refused.output) == (1, True)
-    unknown = run("check", "orz-7b@1eae6d1")
+    failed = invoke("pair", "check", pair.base, pair.rl)
+    assert (failed.exit_code, "it does not run: base=" in failed.output) == (1, True)
+    unknown = invoke("pair", "check", "orz-7b@1eae6d1")
     assert (unknown.exit_code, "it cannot be told: rl='Open-Reasoner-Zero" in unknown.output) == (2, True)
     assert unknown.output.splitlines()[0].endswith("Open-Reasoner-Zero-7B at 1eae6d1")
     for words, said in [(["nobody"], "pair='nobody' is not known"), (["a", "b", "c"], "3 checkpoints are named")]:
-        failed = run("check", *words)
-        assert isinstance(failed.exception, UserError)
-        assert said in str(failed.exception)
+        assert said in refused("pair", "check", *words)
 
 
 def test_one_checkpoint_as_both_is_warned_of(write, tmp_path):

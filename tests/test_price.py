@@ -5,18 +5,16 @@ import warnings
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
 
 from harness import price
-from harness.cli import app
 from harness.cli.sweep import read
 from harness.decode.memory import GIB, shape_of, vllm_bytes
-from harness.errors import UserError
 from harness.evals.data import SOURCES
 from harness.price import CARDS, Machine, PairPrice
 from harness.spec import EngineSpec, preset
 from harness.sweep import sweeps_dir
 from harness.train.defaults import complete
+from tests.commands import refused, run
 
 # As the hub has them: config.json, the parameters that its page counts, bytes of cache a token in bfloat16.
 QWEN25_7B = json.loads("""{
@@ -133,8 +131,7 @@ def test_every_dry_run_tells_the_price(name, tmp_path, monkeypatch):
     monkeypatch.setattr(Machine, "here", classmethod(lambda cls: NOTHING))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        done = CliRunner().invoke(app, ["sweep", "run", name, "--dry-run", "--out", str(tmp_path), "--speed", "5000"])
-    assert done.exit_code == 0, done.exception
+        done = run("sweep", "run", name, "--dry-run", "--out", tmp_path, "--speed", "5000")
     told = ("tokens", "weights", "KV cache", "24 GB", "141 GB", " at 5,000 tokens/s (as --speed says)")
     assert [words for words in told if words not in done.output] == []
     large = not name.startswith("tiny")
@@ -144,9 +141,7 @@ def test_every_dry_run_tells_the_price(name, tmp_path, monkeypatch):
 
 def test_a_run_is_refused_before_anything_loads(tmp_path, monkeypatch):
     monkeypatch.setattr(Machine, "here", classmethod(lambda cls: NOTHING))
-    done = CliRunner().invoke(app, ["sweep", "run", "dapo32b_on_rl", "--out", str(tmp_path)])
-    assert isinstance(done.exception, UserError)
-    assert "dapo-32b cannot run here" in str(done.exception)
+    assert "dapo-32b cannot run here" in refused("sweep", "run", "dapo32b_on_rl", "--out", str(tmp_path))
     assert not list(tmp_path.iterdir())
 
 

@@ -4,13 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from harness.analysis.gated import AFTER, RUNS, TOKENS, Gated
-from harness.cli import app
 from harness.decode import Trace
-from harness.errors import UserError
 from harness.records import Row
+from tests.commands import refused, run
 
 
 @pytest.fixture(scope="module")
@@ -68,24 +66,18 @@ def test_every_count_is_that_of_a_loop_over_tokens(gated):
 
 
 def test_the_command_counts_decodes_nothing_twice_and_is_drawn(tmp_path):
-    def run(*command):
-        done = CliRunner().invoke(app, list(command), catch_exceptions=False)
-        return done.exit_code, done.output
-
     asked = ["analyse", "gated", "--tasks", "tiny_easy", "--limit", "3", "--samples", "2", "--max-tokens", "40"]
     asked += ["--backend", "transformers", "--records", str(tmp_path / "records"), "--out", str(tmp_path)]
-    with pytest.raises(UserError, match="none of them has a gate; accepted: replace or extrapolate"):
-        run(*asked, "-d", "rl")
+    assert "none of them has a gate; accepted: replace or extrapolate" in refused(*asked, "-d", "rl")
     decodings = ["-d", "rl", "-d", "replace,tau=-0.1", "-d", "extrapolate,criterion=always,gamma=-0.5,window=4:"]
-    assert run(*asked, *decodings)[0] == 0
+    run(*asked, *decodings)
     found = json.loads((tmp_path / "gated.json").read_text())["tables"]
     assert [one["label"] for one in found["decodings"]] == ["replace τ-0.1", "extrapolate γ-0.5 always @4:"]
     everywhere = [one for one in found["positions"] if one["label"].startswith("extra") and one["by"] == "by_token"]
     assert [one["share"] for one in everywhere[:5]] == [0.0, 0.0, 0.0, 1.0, 1.0]
     held = {path: path.read_bytes() for path in (tmp_path / "records").rglob("*") if path.is_file()}
-    assert run(*asked, *decodings)[0] == 0
+    run(*asked, *decodings)
     assert {path: path.read_bytes() for path in held if path.name != "lock"}.items() <= held.items()
-    code, said = run("report", "--analysis", str(tmp_path / "gated.json"), "--out", str(tmp_path / "report"))
-    assert code == 0, said
+    run("report", "--analysis", tmp_path / "gated.json", "--out", tmp_path / "report")
     page = (tmp_path / "report" / "report.md").read_text()
     assert "replace τ-0.1" in page

@@ -2,26 +2,19 @@
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from harness.analysis import trajectory
 from harness.analysis.result import Analysis
-from harness.cli import app
 from harness.decode import open_engine
 from harness.errors import UserError
 from harness.evals.places import read_results
 from harness.records import RecordStore
 from harness.spec import EngineSpec, find_pair
 from harness.tiny import checkpoints
+from tests.commands import invoke, run
 
 DRAWN = ["--limit", "3", "--samples", "3", "--max-tokens", "60", "--backend", "transformers"]
 NAMES = ("tiny@2", "tiny@8")
-
-
-def run(*command):
-    done = CliRunner().invoke(app, list(command), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 def follow(path, *more):
@@ -123,7 +116,7 @@ def test_an_interrupted_command_goes_on_with_the_checkpoint_it_was_at(followed, 
     monkeypatch.setattr(trajectory, "_sums", interrupted)
     options = ["--records", str(followed[0] / "records"), "--out", str(tmp_path / "out")]
     asked = ["analyse", "trajectory", *NAMES, "--tasks", "tiny_easy", *DRAWN, "--texts", "2", *options]
-    assert CliRunner().invoke(app, asked).exit_code != 0
+    assert invoke(*asked).exit_code != 0
     run(*asked)
     assert [place.rsplit("/", 1)[1] for place in scored] == ["step-2", "rl", "rl"]
     assert Analysis.read(tmp_path / "out" / "trajectory.json") == followed[1]

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
 from harness.analysis import weights
 from harness.analysis.weights import RANK, weight_statistics
-from harness.cli import app
 from harness.errors import UserError
 from harness.spec import Pair
+from tests.commands import run
 
 
 @pytest.fixture
@@ -106,12 +105,10 @@ def test_a_matrix_of_zeros_has_no_directions_and_small_changes_have(pair, tmp_pa
 
 
 def test_the_command_measures_the_tiny_pair_and_is_drawn(tmp_path):
-    done = CliRunner().invoke(app, ["analyse", "weights", "--out", str(tmp_path)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    run("analyse", "weights", "--out", tmp_path)
     tensors = json.loads((tmp_path / "weights.json").read_text())["tables"]["tensors"]
     assert sum(row["numbers"] for row in tensors) > 400_000
     assert all(0 <= row["rotation"] <= 1 for row in tensors if "rotation" in row)
-    report = ["report", "--analysis", str(tmp_path / "weights.json"), "--out", str(tmp_path / "report")]
-    assert CliRunner().invoke(app, report, catch_exceptions=False).exit_code == 0
+    run("report", "--analysis", tmp_path / "weights.json", "--out", tmp_path / "report")
     page = (tmp_path / "report" / "report.md").read_text()
     assert "are another number in RL" in page

@@ -6,10 +6,8 @@ import os
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from harness import stats
-from harness.cli import app
 from harness.errors import UserError
 from harness.evals import EvalResult
 from harness.evals.compare import compare, comparisons, left_out, markdown, problems_needed
@@ -17,6 +15,7 @@ from harness.evals.places import read_results
 from harness.evals.settings import settings_of
 from harness.evals.show import table, warnings
 from harness.spec import Decoding, Sampling
+from tests.commands import invoke, refused
 
 
 def result(decoding, accuracy, task="aime24", seed=0, problems=12, samples=8, noise=0, rl="rl", name="", **other):
@@ -115,8 +114,8 @@ def test_only_like_is_compared(what, other, label, against):
 
 def test_the_problems_that_a_gain_needs_are_said_where_that_is_asked_for(tmp_path):
     files = [str(one.write(tmp_path)) for one in (result(RL, 0.5), result(CONTROL, 0.5, seed=1))]
-    assert "would be needed" not in CliRunner().invoke(app, ["compare", *files]).output
-    told = CliRunner().invoke(app, ["compare", *files, "--gain", "2"]).output
+    assert "would be needed" not in invoke("compare", *files).output
+    told = invoke("compare", *files, "--gain", "2").output
     one, other = (read_results([file])[0].correct for file in reversed(files))
     spread = stats.paired_spread(one, other)
     assert "to find a gain of 2 points with 80 % chance" in told
@@ -126,10 +125,8 @@ def test_the_problems_that_a_gain_needs_are_said_where_that_is_asked_for(tmp_pat
     assert float(shown) == pytest.approx(100 * stats.detectable_gain(spread, 12, 8), abs=0.05)
     coins = [result(RL, 0.5, samples=1), result(CONTROL, 0.5, seed=1, samples=1)]
     assert problems_needed(made(coins), 0.02).splitlines()[-1].strip("| ").split("|")[-1].strip() == "1"  # the samples
-    for refused in ("0", "-1", "100", "nan"):
-        answer = CliRunner().invoke(app, ["compare", *files, "--gain", refused])
-        assert isinstance(answer.exception, UserError)
-        assert "percentage points" in str(answer.exception)
+    for gain in ("0", "-1", "100", "nan"):
+        assert "percentage points" in refused("compare", *files, "--gain", gain)
 
 
 def test_what_is_not_like_the_others_is_left_out_by_name():

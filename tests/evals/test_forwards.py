@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.errors import UserError
 from harness.evals import EvalResult
 from harness.evals.forwards import (
@@ -20,6 +18,7 @@ from harness.evals.forwards import (
 )
 from harness.evals.settings import settings_of
 from harness.spec import Decoding, Sampling
+from tests.commands import run
 
 BASE, RL, EXPO = Decoding(mode="base"), Decoding(mode="rl"), Decoding(mode="expo", gamma=0.5)
 CONTROL, EXTRA = Decoding(mode="replace", tau=-0.3), Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
@@ -141,8 +140,7 @@ def test_within_a_budget_only_what_is_done_counts():
 def test_the_command_adds_the_table(tmp_path):
     for one in (result(BASE, 1), result(RL, 2), result(EXTRA, 4)):
         one.write(tmp_path)
-    told = CliRunner().invoke(app, ["compare", str(tmp_path), "--equal-forwards"])
-    assert told.exit_code == 0, told.output
+    told = run("compare", tmp_path, "--equal-forwards")
     words = " ".join(told.output.split())
     assert "extrapolation beats the best one-model baseline by 50.0 points" in words
-    assert "best one-model" not in CliRunner().invoke(app, ["compare", str(tmp_path)]).output
+    assert "best one-model" not in run("compare", tmp_path).output

@@ -3,14 +3,13 @@
 import numpy as np
 import pandas
 import pytest
-from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.evals import frame, read_results
 from harness.evals.compare import compare
 from harness.evals.result import EvalResult
 from harness.evals.settings import settings_of
 from harness.spec import Decoding, Sampling
+from tests.commands import run
 from tests.evals.test_compare import result
 
 GATED = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1, primary="rl")
@@ -77,7 +76,7 @@ def test_the_command_writes_what_python_gives(tmp_path):
     for each in (result(Decoding(mode="rl"), 0.7), result(GATED, 0.4, seed=1)):
         each.write(tmp_path / "results")
     asked = ["table", str(tmp_path / "results"), "--csv", str(tmp_path / "all.csv")]
-    assert CliRunner().invoke(app, asked).exit_code == 0
+    run(*asked)
     rows = pandas.read_csv(tmp_path / "all.csv")
     expected = frame(read_results([tmp_path / "results"]))
     assert list(rows.columns) == list(expected.columns)

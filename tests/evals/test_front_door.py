@@ -12,9 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.errors import UserError
 from harness.evals import preflight
 from harness.evals.data import find_benchmark
@@ -27,6 +25,7 @@ from harness.exchange.material import Target
 from harness.spec import Decoding
 from harness.sweep.base import Places, open_sweep
 from harness.sweep.specs import load
+from tests.commands import run as ours
 
 BIN = Path(sys.executable).parent
 
@@ -199,7 +198,7 @@ def test_our_own_command_scores_it_alike_decodes_nothing_again_and_compares(wher
     folder, _ = where
     monkeypatch.chdir(folder)
     words = ["--tasks", "tasks/theirs.yaml", "--limit", "4", "--backend", "transformers"]
-    told = ours("eval", *words, "-d", "replace,tau=-0.3", "-d", "rl", "--no-track")
+    told = ours("eval", *words, "-d", "replace,tau=-0.3", "-d", "rl", "--no-track").stdout
     assert len([*(folder / "runs").glob("sums_of_theirs-replace-*.json")]) == 1  # of equal hashes: equal numbers
     assert len([*(folder / "runs/records").glob("*/sums_of_theirs")]) == 2
     scores, by = logged(folder)
@@ -207,7 +206,7 @@ def test_our_own_command_scores_it_alike_decodes_nothing_again_and_compares(wher
     assert f" {scores['distance,first']:.4f} ± {scores['distance_stderr,first']:.4f} " in row
     assert "lower" in row
     (folder / "tasks/judge.py").write_text("raise SystemExit('code of a record was run')")
-    compared = ours("compare", "runs/records", "--grader", "plain").splitlines()
+    compared = ours("compare", "runs/records", "--grader", "plain").stdout.splitlines()
     rows = [line for line in compared if "distance/vote (4 of 5 problems, lower is better)" in line]
     [rl] = read_results([*(folder / "runs").glob("sums_of_theirs-rl-*.json")])
     [rl] = [one for one in rl.by_metric() if one.metric == "distance/vote"]
@@ -237,7 +236,7 @@ def test_a_sweep_goes_by_the_metric_that_it_names(where, monkeypatch):
     with pytest.raises(UserError, match="goal=maximize"):
         check({**asked, "metric": "distance/first"})
     Path("sweep.yaml").write_text(json.dumps({**asked, "metric": distance}))
-    told = ours("sweep", "run", "sweep.yaml")
+    told = ours("sweep", "run", "sweep.yaml").stdout
     read = {}
     for file in Path("runs/sweeps/theirs/results").glob("*.json"):
         result = read_result(file).of_metric("distance/first")
@@ -285,12 +284,6 @@ def test_a_training_is_validated_on_it(where, monkeypatch):
     _, found = runs(where[0])
     [run] = [run for name, each in found.items() for run in each if run.data.tags.get("kind") == "train"]
     assert run.data.metrics["sums_of_theirs/distance/vote"] == pytest.approx(rl.avg, abs=1e-6)
-
-
-def ours(*words):
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,8 @@ from shutil import copytree
 
 import pytest
 from jinja2 import Environment
-from typer.testing import CliRunner
 from yaml import safe_load
 
-from harness.cli import app
 from harness.errors import UserError
 from harness.evals import compare, preflight
 from harness.evals import data as data_module
@@ -25,6 +23,7 @@ from harness.spec import Decoding, load_eval
 from harness.sweep.specs import load
 from harness.tiny import tiny_pair
 from harness.train.spec import load_train
+from tests.commands import refused, run
 from tests.records.made import say
 
 FAST = ["--samples", "2", "--max-tokens", "60", "--backend", "transformers"]
@@ -37,18 +36,6 @@ examples:
 
 def unlike(*results):
     return compare.unlike(*(Setting.of([one]) for one in results))
-
-
-def run(*words):
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def refused(*words):
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    assert isinstance(done.exception, UserError), done.output
-    return str(done.exception)
 
 
 def write(path, rows):
@@ -77,8 +64,8 @@ def where(tmp_path_factory):
     for name in ("sums", "changed/sums", "shown=shown/sums"):
         task, _, file = name.rpartition("=")
         asked = f"{task}={folder / file}.jsonl" if task else folder / f"{file}.jsonl"
-        told = run("eval", "--tasks", asked, "-d", "rl", "-d", "base", *FAST, "--no-track", "--out", folder / "runs")
-        assert re.search(rf"^\| {task or 'sums'} +\| rl ", told, re.MULTILINE), told
+        done = run("eval", "--tasks", asked, "-d", "rl", "-d", "base", *FAST, "--no-track", "--out", folder / "runs")
+        assert re.search(rf"^\| {task or 'sums'} +\| rl ", done.stdout, re.MULTILINE), done.stdout
     return folder
 
 
@@ -107,7 +94,7 @@ def test_two_files_of_one_name_share_no_record_and_no_comparison(where):
     assert len(set(names)) == 4
     rl = [r for r in read_results([where / "runs"]) if r.task == "sums" and r.decoding.mode == "rl"]
     assert unlike(rl[0], rl[1]) == ["data"]
-    rows = [line for line in run("compare", where / "runs").splitlines() if line.startswith("| sums")]
+    rows = [line for line in run("compare", where / "runs").stdout.splitlines() if line.startswith("| sums")]
     pairs = [re.findall(r"\(data (\w+)\)", line) for line in rows]
     assert [len(set(digests)) for digests in pairs] == [1, 1]
     assert pairs[0][0] != pairs[1][0]
@@ -192,13 +179,13 @@ def test_a_record_is_compared_reported_and_viewed_without_the_file_it_was_made_o
     run(
         "eval", "--tasks", file, *FAST, "-d", "base", "-d", "rl", "--limit", 3, "--no-track", "--out", tmp_path / "runs"
     )
-    wanted, [before, *_] = run("compare", store), read_results([store])
+    wanted, [before, *_] = run("compare", store).stdout, read_results([store])
     assert "mine (3 of 5 problems)" in wanted
     monkeypatch.chdir(where)
     for change in (lambda: file.write_text(rows.replace("how many", "how much")), file.unlink):
         change()
         data_module._own.cache_clear()
-        assert run("compare", store) == wanted
+        assert run("compare", store).stdout == wanted
         assert read_results([store])[0].config_hash == before.config_hash
         assert {each.provenance["grader"] for each in read_results([store], grader="plain")} == {"plain"}  # kept golds
         run("report", store, "--out", tmp_path / "report", "--tokens", "1")
@@ -280,7 +267,7 @@ def test_a_sweep_takes_it_and_is_made_again_when_it_has_changed(where):
     asked |= {"sampling": {"samples": 2, "max_tokens": 60}, "engine": {"backend": "transformers"}}
     asked |= {"parameters": {"decode.tau": {"values": [-0.1]}}}
     (where / "sweep.yaml").write_text(json.dumps(asked))
-    told = run("sweep", "run", where / "sweep.yaml", "--no-track", "--out", where / "runs")
+    told = run("sweep", "run", where / "sweep.yaml", "--no-track", "--out", where / "runs").stdout
     assert re.search(r"^\| sums +\| replace τ-0.1 ", told, re.MULTILINE), told
     yaml = file.with_suffix(".yaml")
     for changed, content, name in (
@@ -312,7 +299,7 @@ def test_a_training_is_validated_on_it_and_not_gone_on_with_when_it_has_changed(
     out = tmp_path / "runs/train/mine"
     command = ["train", "--base", base, "--data", data, "--validate", f"held_out={held}", "--no-track", "--out", out]
     command += [word for each in TRAIN for word in ("--set", each)]
-    told = run(*command)
+    told = run(*command).stdout
     assert re.search(r"^\| held_out \(5 problems\) +\| Avg@2 +\|", told, re.MULTILINE), told
     [benchmark] = preflight([f"held_out={held}"]).values()
     results = read_results([out / "seed-0/results"])
@@ -334,7 +321,7 @@ def test_a_training_is_validated_on_it_and_not_gone_on_with_when_it_has_changed(
         assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == left
         file.write_text(before)
     data_module._own.cache_clear()
-    assert run(*command) == told
+    assert run(*command).stdout == told
     assert "no.jsonl does not exist" in refused("train", "--validate", "no.jsonl", "--dry-run")
 
 

@@ -5,9 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.errors import UserError
 from harness.evals.compare import compare, markdown
 from harness.evals.data import find_benchmark
@@ -19,6 +17,7 @@ from harness.records import Record, RecordStore
 from harness.records.commands import list_records, verify_records
 from harness.records.record import JOURNAL
 from harness.spec import Decoding, Sampling
+from tests.commands import invoke, run
 from tests.evals.asked import criterion_values, evaluate
 from tests.records import made
 
@@ -44,7 +43,7 @@ class Counting:
 
 
 def test_an_interrupted_evaluation_goes_on_and_ends_in_the_same_bytes(engine, data_dir, tmp_path):
-    def run(where, most=10**9, limit=3):
+    def evaluated(where, most=10**9, limit=3):
         counting = Counting(engine, most)
         arguments = {"limit": limit, "data_dir": data_dir, "records": tmp_path / where, "progress": False}
         try:
@@ -52,21 +51,21 @@ def test_an_interrupted_evaluation_goes_on_and_ends_in_the_same_bytes(engine, da
         except KeyboardInterrupt:
             return counting.decoded, None, counting
 
-    _, whole, counting = run("whole")
+    _, whole, counting = evaluated("whole")
     assert counting.decoded == 24
-    decoded, result, _ = run("cut", most=7)
+    decoded, result, _ = evaluated("cut", most=7)
     assert (decoded, result) == (7, None)
-    _, resumed, counting = run("cut")
+    _, resumed, counting = evaluated("cut")
     assert counting.decoded == 17
     for one, other in zip(whole, resumed, strict=True):
         assert one.metrics() == other.metrics()
         assert one.provenance["record"] == other.provenance["record"]
         whole_one, cut = (Record(tmp_path / where / one.provenance["record"]).read() for where in ("whole", "cut"))
         assert whole_one.digest() == cut.digest()
-    _, again, counting = run("whole")
+    _, again, counting = evaluated("whole")
     assert counting.decoded == 0
     assert [r.metrics() for r in again] == [r.metrics() for r in whole]
-    run("whole", limit=4)
+    evaluated("whole", limit=4)
     assert {
         len(RecordStore(tmp_path / "whole").read(*name).held) for name in RecordStore(tmp_path / "whole").names()
     } == {16}
@@ -203,10 +202,9 @@ def test_what_a_large_limit_left_is_no_part_of_what_a_smaller_one_finished(engin
         assert_equal(result_of_record(snapshot, data_dir=data_dir), whole)
         assert show_record(store, snapshot.name)["scores"]["robust-3"]["problems"] == 2
     asked = [str(store), "--data-dir", data_dir]
-    done = CliRunner().invoke(app, ["compare", *asked])
+    done = invoke("compare", *asked)
     assert "| amc (2 of 83 problems) | replace τ-0.2 |" in done.output, done.output
-    done = CliRunner().invoke(app, ["report", *asked, "--tokens", "0", "--out", str(tmp_path / "report")])
-    assert done.exit_code == 0, done.output
+    run("report", *asked, "--tokens", "0", "--out", str(tmp_path / "report"))
     text = (tmp_path / "report" / "report.md").read_text()
     assert "AMC (2 of 83 problems)" in text
     assert "5 of 83" not in text
@@ -299,8 +297,7 @@ def test_a_result_file_of_another_grader_is_graded_again_or_refused(engine, data
 def test_result_files_are_made_again_by_a_command(engine, data_dir, tmp_path):
     results = evaluate(engine, [REPLACE], ["amc", "aime24"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
     out, store = str(tmp_path / "out"), str(tmp_path)
-    done = CliRunner().invoke(app, ["records", "results", "--store", store, "--out", out, "--data-dir", data_dir])
-    assert done.exit_code == 0, done.output
+    done = run("records", "results", "--store", store, "--out", out, "--data-dir", data_dir)
     read = {result.task: result for result in read_results([out])}
     for result in results:
         assert_equal(read[result.task], result)
@@ -309,7 +306,7 @@ def test_result_files_are_made_again_by_a_command(engine, data_dir, tmp_path):
         for folder in (tmp_path / name).iterdir():
             torn = next(iter(Record(folder).read())).payload()
             (folder / JOURNAL).write_bytes((folder / JOURNAL).read_bytes().replace(torn, b""))
-    done = CliRunner().invoke(app, ["records", "results", "--store", store, "--out", out, "--data-dir", data_dir])
+    done = invoke("records", "results", "--store", store, "--out", out, "--data-dir", data_dir)
     assert done.exit_code == 1
     assert done.stderr.count("of 8 rollouts, and an average of them would be of the short ones") == 2
 
@@ -329,12 +326,11 @@ def test_a_record_is_graded_again_and_each_changed_answer_is_printed(engine, dat
     with record.lock():
         record.judge("robust", [(row, golds[row.problem], Verdict(old[row.key])) for row in record])
     command = ["records", "grade", "--store", str(store), "--data-dir", str(data_dir)]
-    told = CliRunner().invoke(app, command)
-    assert told.exit_code == 0, told.output
+    told = run(*command)
     changed, total = told.output.splitlines()
     assert f"{first[0]} sample {first[1]}: {old[first]} -> {kinds[first]}  gold " in changed
     assert f"{len(kinds)} graded by robust-3, 1 changed, 0 for the first time" in total
     record.read()
     assert {key: one.kind for key, one in record.verdicts("robust-3").items()} == kinds
     assert {key: one.kind for key, one in record.verdicts("robust").items()} == old
-    assert ", 0 changed, 0 for" in CliRunner().invoke(app, command).output
+    assert ", 0 changed, 0 for" in invoke(*command).output

@@ -9,13 +9,12 @@ import jsonschema
 import pytest
 import yaml
 from huggingface_hub import parse_eval_result_entries
-from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.errors import UserError
 from harness.exchange.export import FORMATS, dataset_of, export
 from harness.exchange.material import Target, system_of
 from harness.spec import Decoding
+from tests.commands import run
 from tests.exchange.made import HUB, MODES, TASK, results
 from tests.report.made import result, theirs
 
@@ -148,8 +147,7 @@ def test_the_command_says_what_a_format_cannot(found, tmp_path):
     for each in found:
         each.write(folder)
     words = ["export", str(folder), "--format", "lm-eval", "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
+    done = run(*words)
     assert "only the digest is kept" in done.stderr
     names = {file.name.split("_")[0] for file in (tmp_path / "out").rglob("*.json*")}
     assert names == {"results", "samples"}

@@ -3,9 +3,7 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.errors import UserError
 from harness.evals.compare import compare
 from harness.evals.from_records import result_of_record
@@ -18,6 +16,7 @@ from harness.exchange.material import Target
 from harness.records import RecordStore
 from harness.report.build import build
 from harness.spec import Decoding
+from tests.commands import refused, run
 from tests.exchange.foreign import eee_rows, inspect_log, lm_eval_rows, packed_by_zstandard, write_eval, write_lm_eval
 from tests.exchange.made import HUB, results
 
@@ -68,8 +67,7 @@ def test_published_runs_of_base_and_rl_are_compared_by_their_verdicts_and_by_our
     rl = write_lm_eval(tmp_path / "samples_gsm8k_2026-05-02T00-00-00.jsonl", lm_eval_rows((1, 1, 1, 1, 1, 0)))
     words = ["--base", "org/its-base", "--rl", "org/its-rl", "--store", str(store)]
     for file, mode in ((base, "base"), (rl, "rl")):
-        done = CliRunner().invoke(app, ["records", "import", str(file), "-d", mode, *words])
-        assert done.exit_code == 0, done.output
+        done = run("records", "import", file, "-d", mode, *words)
         told = json.loads(done.stdout)
         assert told["judge"] == "exact_match/strict-match"
         assert told["lacks"] == ["max_tokens", "n_tokens", "truncated", "token_ids", "delta_logp"]
@@ -137,14 +135,13 @@ def test_claims_about_pass_at_k_are_checked_on_imported_runs(tmp_path):
         file = put(tmp_path / f"{mode}.json", inspect_log(correct))
         import_foreign(tmp_path / "store", [file], decoding=Decoding(mode=mode), **MODELS)
     words = ["compare", str(tmp_path / "store"), "--grader", "official", "--crossing"]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
+    done = run(*words)
     assert "- aime2025, base and rl: Pass@k of base is above RL's from k = 2 on" in done.stdout
     single = [write_lm_eval(tmp_path / f"samples_gsm8k_{i}.jsonl", lm_eval_rows((1, i, 0))) for i in (0, 1)]
     for file, mode in zip(single, ("base", "rl"), strict=True):
         import_foreign(tmp_path / "single", [file], decoding=Decoding(mode=mode), **MODELS)
-    done = CliRunner().invoke(app, ["compare", str(tmp_path / "single"), "--crossing"])
-    assert "a crossing needs RL compared with its base, with two samples" in str(done.exception)
+    said = refused("compare", tmp_path / "single", "--crossing")
+    assert "a crossing needs RL compared with its base, with two samples" in said
 
 
 def test_files_are_further_samples_of_one_run(tmp_path):

@@ -4,10 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from harness import stats
-from harness.cli import app
 from harness.errors import UserError
 from harness.evals.from_records import show_record
 from harness.records import RecordStore
@@ -18,6 +16,7 @@ from harness.records.commands import (
     verify_records,
 )
 from harness.records.record import JOURNAL
+from tests.commands import invoke, run
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, row
 
 NAME = f"{config().hash()}/{TASK}"
@@ -71,7 +70,7 @@ def test_list_and_show(tmp_path):
         False,
         "B / R",
     )
-    listed = CliRunner().invoke(app, ["records", "list", "--store", str(tmp_path)]).stdout
+    listed = invoke("records", "list", "--store", str(tmp_path)).stdout
     entries = [*RecordStore(tmp_path).read(*NAME.split("/"))]
     tokens, *counted = (sum(getattr(one, f"n_{name}") for one in entries) for name in ("tokens", "replaced", "changed"))
     replaced, changed = (100 * number / tokens for number in counted)
@@ -126,7 +125,7 @@ def test_export(tmp_path):
         "--out",
         str(tmp_path / "u"),
     ]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    run(*words)
     assert json.loads((tmp_path / "u").read_text())["held"] == 36
     with pytest.raises(UserError, match="form='csv'"):
         export_record(tmp_path / "s", NAME, tmp_path / "out", "csv")
@@ -178,10 +177,10 @@ def test_gc_drops_the_one_record_that_is_named_and_says_so_first(tmp_path):
     ):
         with pytest.raises(UserError, match=sentence):
             gc_records(tmp_path, drop=[drop], delete=True)
-    done = CliRunner().invoke(app, ["records", "gc", "--drop", NAME[:6], "--store", str(tmp_path)])
+    done = invoke("records", "gc", "--drop", NAME[:6], "--store", str(tmp_path))
     assert done.output.startswith(f"would delete: {folder} (named, ")
     assert {path: path.read_bytes() if path.is_file() else None for path in tmp_path.rglob("*")} == there
-    done = CliRunner().invoke(app, ["records", "gc", "--drop", NAME[:6], "--delete", "--store", str(tmp_path)])
+    done = invoke("records", "gc", "--drop", NAME[:6], "--delete", "--store", str(tmp_path))
     first, second = done.output.splitlines()
     assert (first.partition(": ")[0], second.partition(": ")[0]) == ("will delete", "deleted")
     assert [row["record"] for row in list_records(tmp_path)] == [f"{other.folder.parent.name}/{TASK}"]
@@ -211,10 +210,10 @@ def test_a_lock_that_is_a_link_is_not_written_through(tmp_path):
 def test_a_store_that_is_not_there_is_no_good_store(command, tmp_path, monkeypatch):
     """A mistyped folder was verified without a word, and grade spoke of a record that nobody had named."""
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, ["records", command, "--store", "nope"])
+    done = invoke("records", command, "--store", "nope")
     assert done.stdout == ""
     assert "no records in 'nope', which does not exist" in (done.stderr or str(done.exception))
     assert done.exit_code != 0
-    done = CliRunner().invoke(app, ["records", command, "--store", "."])
+    done = invoke("records", command, "--store", ".")
     assert "no records in '.'" in (done.stderr or str(done.exception))
     assert (done.exit_code == 0) == (command in ("list", "gc", "verify"))

@@ -3,9 +3,8 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from harness.cli import app
+from tests.commands import refused, run
 from tests.report.made import grid
 
 
@@ -15,10 +14,6 @@ def results(tmp_path_factory):
     for one in grid():
         one.write(folder)
     return folder
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, list(map(str, arguments)))
 
 
 @pytest.mark.parametrize(
@@ -33,16 +28,16 @@ def run(*arguments):
 )
 def test_a_mistake_is_one_sentence(arguments, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert sentence in str(run(*arguments).exception)
+    assert sentence in refused(*arguments)
 
 
 def test_theorem_and_curves_are_drawn(tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_text("\n".join(json.dumps({"step": i, "reward": i / 9}) for i in range(9)))
     where = tmp_path / "analysis"
-    assert run("analyse", "theorem", "--bandits", 20, "--out", where).exit_code == 0
-    assert run("analyse", "curves", f"DAPO={log}", f"DAPO={log}", "--out", where).exit_code == 0
-    assert run("report", "--analysis", where, "--out", tmp_path / "out").exit_code == 0
+    run("analyse", "theorem", "--bandits", 20, "--out", where)
+    run("analyse", "curves", f"DAPO={log}", f"DAPO={log}", "--out", where)
+    run("report", "--analysis", where, "--out", tmp_path / "out")
     names = {path.stem for path in (tmp_path / "out" / "figures").glob("*.svg")}
     assert {name.rpartition("-")[0] or name for name in names} == {"theorem", "training"}
 
@@ -50,7 +45,7 @@ def test_theorem_and_curves_are_drawn(tmp_path):
 def test_texts_are_scored_a_line_each(tmp_path):
     file = tmp_path / "given.jsonl"
     file.write_text('{"response": "so 45 a + 7 = 52 .", "id": 1}\n\n{"response": "then", "prompt": "Ann has"}\n')
-    assert run("analyse", "texts", file, "--out", tmp_path / "scored.jsonl").exit_code == 0
+    run("analyse", "texts", file, "--out", tmp_path / "scored.jsonl")
     first, second = map(json.loads, (tmp_path / "scored.jsonl").read_text().splitlines())
     assert first["id"] == 1
     assert len(first["tokens"]) == len(first["delta_logp"])

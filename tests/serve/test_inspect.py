@@ -7,14 +7,13 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
-from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.evals import evaluate
 from harness.evals.from_records import result_of_record
 from harness.records import RecordStore
 from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling
 from harness.tiny import checkpoints
+from tests import commands
 from tests.exchange.real_inspect import HOUSE, needs_inspect, read_log, run
 
 pytestmark = [pytest.mark.vllm, needs_inspect, pytest.mark.whole(reason="Inspect's environment")]
@@ -68,8 +67,7 @@ def test_it_scores_each_sample_as_our_own_evaluation_does(server, tmp_path):
     # the same log, opened by us
     pair = checkpoints("tiny")
     words = ["records", "import", str(path), "-d", "replace,tau=-0.1", "--store", str(tmp_path / "store")]
-    done = CliRunner().invoke(app, [*words, "--base", pair.base, "--rl", pair.rl])
-    assert done.exit_code == 0, done.output
+    done = commands.run(*words, "--base", pair.base, "--rl", pair.rl)
     told = json.loads(done.stdout)
     assert told["judge"] == "last_box"
     again = result_of_record(RecordStore(tmp_path / "store").one(told["record"]), grader="official")

@@ -2,15 +2,13 @@
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from harness.cli import app
-from harness.errors import UserError
 from harness.spec import EvalSpec, load_eval
 from harness.spec.keys import keys
 from harness.spec.sweep import SweepSpec
 from harness.sweep.training_spec import TrainingSweep
 from harness.train.spec import TrainSpec, load_train
+from tests.commands import refused, run
 
 GIVEN = {"name": "x", "tasks": ["tiny_easy"], "parameters": {"decode.tau": {"values": [-0.1]}}}
 
@@ -21,8 +19,7 @@ def read(text):
 
 @pytest.mark.parametrize(("kind", "load", "spec"), [("eval", load_eval, EvalSpec), ("train", load_train, TrainSpec)])
 def test_what_is_printed_is_the_default(kind, load, spec):
-    done = CliRunner().invoke(app, ["keys", kind])
-    assert done.exit_code == 0
+    done = run("keys", kind)
     assert load(read(done.stdout)) == spec()
 
 
@@ -44,6 +41,4 @@ def test_every_key_says_what_it_means(spec):
 
 
 def test_another_kind_is_refused_with_the_nearest():
-    refused = CliRunner().invoke(app, ["keys", "sweeps"]).exception
-    assert isinstance(refused, UserError)
-    assert "did you mean 'sweep'" in str(refused)
+    assert "did you mean 'sweep'" in refused("keys", "sweeps")

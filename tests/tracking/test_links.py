@@ -3,13 +3,12 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.exchange.imported import import_foreign
 from harness.spec import Decoding
 from harness.tracking import comparison_link, log_result, run_links, sync, views
 from harness.tracking.store import TrackingStore
+from tests import commands
 from tests.exchange.foreign import inspect_log
 from tests.tracking.made import GRID, result
 
@@ -31,8 +30,7 @@ def test_every_result_of_a_report_leads_to_its_run(three):
     links = run_links(store, 5999)
     assert set(links) == {result(decoding).config_hash for decoding in GRID[:3]}
     words = ["report", str(folder), "--runs", str(store), "--ui", "5999", "--out", str(store / "out"), "--tokens", "0"]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
+    commands.run(*words)
     page = (store / "out/report.html").read_text()
     assert all(page.count(address) == 1 for address in links.values())
     run = TrackingStore.at(store).client().get_run(links[result(GRID[0]).config_hash].rpartition("/")[2])
@@ -41,8 +39,7 @@ def test_every_result_of_a_report_leads_to_its_run(three):
 
 def test_a_report_to_be_sent_has_no_address_of_this_machine(three):
     store, folder = three
-    done = CliRunner().invoke(app, ["report", str(folder), "--runs", str(store), "--out", str(store / "out")])
-    assert done.exit_code == 0, done.output
+    commands.run("report", folder, "--runs", store, "--out", store / "out")
     assert "127.0.0.1" not in (store / "out/report.html").read_text()
 
 
@@ -65,8 +62,7 @@ def test_imported_records_become_runs_that_say_what_is_not_known(store, tmp_path
     (tmp_path / "log.json").write_text(json.dumps(log))
     import_foreign(tmp_path / "claims", [tmp_path / "log.json"], decoding=Decoding(mode="rl"))
     words = ["track", "sync", str(tmp_path / "claims"), "--tracking", TrackingStore.at(store).uri]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
+    done = commands.run(*words)
     assert "1 logged, 0 there already" in done.stdout
     [run] = _runs(store)
     assert run.data.metrics["avg_at_2"] == 75.0

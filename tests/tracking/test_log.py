@@ -6,9 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.errors import UserError
 from harness.spec import Decoding
 from harness.tracking import (
@@ -19,6 +17,7 @@ from harness.tracking import (
     tracking_place,
 )
 from harness.tracking.store import VARIABLE, TrackingStore
+from tests.commands import run
 from tests.tracking.made import GRID, result
 
 
@@ -181,7 +180,6 @@ def test_off_logs_nothing_and_is_no_folder(tmp_path, monkeypatch):
     assert resolve_store(tmp_path) == tmp_path
     monkeypatch.chdir(tmp_path)
     asked = ["--tasks", "tiny_medium", "-d", "rl", "--backend", "transformers", "--limit", "1", "--samples", "1"]
-    done = CliRunner().invoke(app, ["eval", *asked, "--max-tokens", "8", "--tracking", "off", "--out", "o"])
-    assert done.exit_code == 0, done.output
+    run("eval", *asked, "--max-tokens", "8", "--tracking", "off", "--out", "o")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["o"]
     assert not list(tmp_path.rglob("mlflow.db"))

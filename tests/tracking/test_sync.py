@@ -3,11 +3,10 @@
 import sqlite3
 
 import pytest
-from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.errors import UserError
 from harness.tracking import log_result, sync
+from tests.commands import invoke
 from tests.tracking.made import GRID, result
 
 
@@ -56,7 +55,7 @@ def test_what_cannot_be_synced_is_one_sentence(tmp_path, results, free_port):
 
 def test_the_command_says_what_it_did(results, store):
     arguments = ["track", "sync", str(results), "--tracking", f"sqlite:///{store / 'mlflow.db'}"]
-    first, second = (CliRunner().invoke(app, arguments) for _ in range(2))
+    first, second = (invoke(*arguments) for _ in range(2))
     assert "logged: 0.json\n" in first.stdout
     assert "no result, left alone: notes.json\n" in first.stdout
     assert first.stdout.endswith("5 logged, 0 there already, 2 files are no results\n")

@@ -8,9 +8,7 @@ import json
 import pyarrow
 import pyarrow.parquet
 import pytest
-from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.digest import digest
 from harness.errors import UserError
 from harness.spec.presentation import AFTER, BEFORE
@@ -18,6 +16,7 @@ from harness.train import TrainSpec, load_train
 from harness.train.dapo_math import dapo_math, read_rows
 from harness.train.data import read_problems
 from harness.train.spec import plain
+from tests.commands import refused, run
 
 COUNT = 17_398
 
@@ -111,22 +110,17 @@ def test_files_that_cannot_be_read(tmp_path):
             list(read_rows(tmp_path / name))
 
 
-def data(*arguments):
-    return CliRunner().invoke(app, ["data", *map(str, arguments)])
-
-
 def test_the_command_writes_counts_and_digest(parquet, made, tmp_path):
     file = tmp_path / "dapo-math-17k.jsonl"
-    done = data("dapo-math-17k", "--source", parquet, "--out", tmp_path, "--digest", "0" * 16)
-    assert f"has the digest {digest(made.text)}" in str(done.exception)
+    asked = ["data", "dapo-math-17k", "--source", parquet, "--out", tmp_path]
+    assert f"has the digest {digest(made.text)}" in refused(*asked, "--digest", "0" * 16)
     assert not file.exists()
     for _ in range(2):  # the second finds it
-        done = data("dapo-math-17k", "--source", parquet, "--out", tmp_path, "--digest", digest(made.text))
-        assert done.exit_code == 0, done.exception
+        done = run(*asked, "--digest", digest(made.text))
         assert "17,397 problems of 34,797 rows, 1 left out that have different answers, digest" in done.stderr
     assert file.read_text() == made.text
     file.write_text("other")
-    assert "is there with other content" in str(data("dapo-math-17k", "--source", parquet, "--out", tmp_path).exception)
+    assert "is there with other content" in refused(*asked)
     assert file.read_text() == "other"
 
 
@@ -135,8 +129,7 @@ def test_a_benchmark_is_written_as_a_validation_reads_it(tmp_path):
     copy.mkdir()
     lines = [{"id": f"{n}", "problem": f"{n}?", "answer": n, "more": 1} for n in range(30)]
     (copy / "aime24.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = data("aime24", "--source", copy, "--out", tmp_path)
-    assert done.exit_code == 0, done.exception
+    done = run("data", "aime24", "--source", copy, "--out", tmp_path)
     assert "aime24.jsonl: 30 problems, digest" in done.stderr
     assert read_problems(tmp_path / "aime24.jsonl", TrainSpec(instruction=""))[29] == {
         "prompt": [{"role": "user", "content": "29?"}], "answer": "29",

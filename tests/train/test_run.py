@@ -13,9 +13,7 @@ import pytest
 import torch
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.decode.adapter import is_adapter, read_adapter
 from harness.errors import UserError
 from harness.spec import Pair
@@ -23,6 +21,7 @@ from harness.tiny import tiny_pair
 from harness.tiny.recipe import rl_problems
 from harness.train import Source, load_train, run_training
 from harness.train.folder import MARK, SeedFolder
+from tests.commands import run
 from tests.phases import named_phases
 
 # 8 problems, 4 a step: an epoch has 2 steps, and a run of 5 goes through three orders of them.
@@ -229,8 +228,7 @@ def test_a_killed_command_goes_on_to_the_same_weights(uninterrupted, tmp_path):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert not (out / "seed-0" / "rl").exists()
-    done = CliRunner().invoke(app, arguments)  # here: another start would double the time
-    assert done.exit_code == 0, done.output
+    done = run(*arguments)
     assert "going on after step" in done.output
     assert "5/5" in done.output
     killed, whole = (folder / "seed-0" / "rl" / "model.safetensors" for folder in (out, uninterrupted[0]))
@@ -284,5 +282,4 @@ def test_adapters_are_trained_saved_as_such_or_merged_and_gone_on_with(tmp_path)
     assert all("_proj." in name for name in changed)
     asked = ["--tasks", "tiny_easy", "--limit", "1", "--samples", "1", "--max-tokens", "8", "--backend", "transformers"]
     out = ["--no-track", "--out", str(tmp_path / "eval")]
-    done = CliRunner().invoke(app, ["eval", "--pair", str(tmp_path / "killed" / "seed-0"), *asked, *out])
-    assert done.exit_code == 0, done.output
+    run("eval", "--pair", tmp_path / "killed" / "seed-0", *asked, *out)

@@ -3,16 +3,15 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from typer.testing import CliRunner
 
 from harness import training
-from harness.cli import app
 from harness.errors import UserError
 from harness.evals.places import read_results
 from harness.records import RecordStore
 from harness.report.groups import grouped
 from harness.tiny import tiny_pair
 from harness.train.spec import INSTRUCTION, load_train
+from tests.commands import run
 
 SPEC = {
     "validation": {
@@ -55,8 +54,7 @@ def test_a_validation_is_kept_and_not_decoded_twice(tmp_path, decoded):
         snapshot = RecordStore(tmp_path / store).read(*name)
         assert (snapshot.finished, len(snapshot.held), snapshot.config.decoding.mode) == (True, 4, mode)
     # Base's results are kept beside those of RL, and `rlvr-dir compare` pairs them by problem.
-    kept = CliRunner().invoke(app, ["compare", str(folder)])
-    assert kept.exit_code == 0, kept.output
+    kept = run("compare", str(folder))
     [row] = [line for line in kept.output.splitlines() if "2 of 240 problems" in line]
     assert [cell.strip() for cell in row.split("|")][2] == "rl"
     assert [group.pair for group in grouped(read_results([f"Smol={folder}"]))] == ["Smol"]
