@@ -1,5 +1,6 @@
 """Shared fixtures: one thread for tiny models, and a peaked random pair that decodes like a real one."""
 
+import json
 import os
 import signal
 import sys
@@ -100,6 +101,18 @@ def vllm_engine(peaked_pair):
 
     with open_engine(peaked_pair, vllm_spec()) as engine:
         yield engine
+
+
+@pytest.fixture(scope="session")
+def data_dir(tmp_path_factory):
+    """A folder with a short made-up benchmark under each name."""
+    from harness.evals.data import SOURCES
+
+    folder = tmp_path_factory.mktemp("data")
+    for name, source in SOURCES.items():
+        rows = [{"id": f"{name}-{i}", "problem": f"What is {i}+{i}?", "answer": str(2 * i)} for i in range(source.rows)]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(folder)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ import pytest
 from harness import price
 from harness.cli.sweep import read
 from harness.decode.memory import GIB, shape_of, vllm_bytes
-from harness.evals.data import SOURCES
 from harness.price import CARDS, Machine, PairPrice
 from harness.spec import EngineSpec, preset
 from harness.sweep import sweeps_dir
@@ -36,21 +35,11 @@ PUBLISHED = {
 NOTHING, H100 = Machine(0, None, 24 * GIB), Machine(4, 79 * GIB, 1000 * GIB)
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """The benchmarks with as many problems as they have, all made up."""
-    folder = tmp_path_factory.mktemp("data")
-    for name, source in SOURCES.items():
-        rows = [{"id": f"{name}-{i}", "problem": f"What is {i}+{i}?", "answer": str(2 * i)} for i in range(source.rows)]
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
-
-
 @pytest.fixture(autouse=True)
-def alone(monkeypatch, data):
+def alone(monkeypatch, data_dir):
     """No hub, no cluster."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("RLVR_DIR_DATA", str(data))
+    monkeypatch.setenv("RLVR_DIR_DATA", data_dir)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import cli, progress
+from harness import progress
 from harness.progress import Bar, phase, say, showing
 from tests.phases import named_phases
 
@@ -112,12 +112,11 @@ def test_lines_are_few_however_often_phases_change(lines):
     assert 60 < len(written) < 150
 
 
-def test_an_evaluation_names_what_it_does(monkeypatch, tmp_path):
+def test_an_evaluation_names_what_it_does(typed, tmp_path):
     words = "--tasks tiny_easy --limit 2 --samples 1 --max-tokens 8 --backend transformers --no-track"
-    monkeypatch.setattr(sys, "argv", ["rlvr-dir", "eval", *words.split(), "--out", str(tmp_path)])
-    with named_phases() as names, pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 0
+    with named_phases() as names:
+        done = typed("eval", *words.split(), "--out", tmp_path)
+    assert done.returncode == 0
     wanted = ["reading the checkpoints", "making prompts", "loading", "loading base", "loading rl", "prefilling"]
     assert [name for name in names if name != "starting"] == [*wanted, "generating", "grading"]
 

@@ -1,4 +1,9 @@
-"""Requests that the engine tests share: eight configurations, prompts of many lengths."""
+"""Requests that the engine tests share: eight configurations, prompts of many lengths; and engines apart."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 from harness.decode import Request
 from harness.spec import Decoding, Sampling
@@ -68,3 +73,14 @@ def read_once(rollouts):
             if at > 2 and token not in elsewhere | {*own.prompt_token_ids, *own.token_ids[:at]}:
                 return token, own, at
     raise AssertionError("no response reads a token of its own")
+
+
+def found_apart(folder, module, *arguments):
+    """What a module of this folder finds in a process of its own, in which vLLM has no other engine."""
+    out = folder / "found.pickle"
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.decode.{module}", *arguments, out],
+        capture_output=True, timeout=1200, cwd=Path(__file__).parents[2], text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return pickle.loads(out.read_bytes())

@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from harness import cli
 from harness.bench.random_pair import random_pair
 from harness.decode import open_engine
 from harness.decode.compat import check_pair
@@ -158,52 +157,40 @@ BROKEN = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def said(monkeypatch, capsys, tmp_path):
-    """What a command prints on stderr and its status, as `rlvr-dir` ends with them."""
-
-    def run(pair):
-        words = ["--tasks", "tiny_easy", "--limit", "2", "--samples", "1", "--max-tokens", "8"]
-        places = ["--base", pair.base, "--pretrained", pair.rl, "--out", str(tmp_path / "out")]
-        capsys.readouterr()  # of what was made
-        monkeypatch.setattr(sys, "argv", ["rlvr-dir", "eval", *words, *places, "--backend", "transformers"])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert not list((tmp_path / "out").glob("*.json"))  # no result
-        return capsys.readouterr().err, ended.value.code
-
-    return run
+SMALL = ["eval", "--samples", "1", "--max-tokens", "8", "--backend", "transformers", "--no-track"]
 
 
 @pytest.mark.parametrize("role", ["base", "rl"])
 @pytest.mark.parametrize("how", BROKEN)
-def test_one_sentence_and_status_2(said, tmp_path, how, role):
+def test_one_sentence_and_status_2(typed, capsys, tmp_path, how, role):
     broken, at_once, words = BROKEN[how]
     place = broken(getattr(tiny_pair(), role), tmp_path / "broken")
-    printed, status = said(tiny_pair().replace(**{role: str(place)}))
-    assert status == 2
-    lines = [line for line in printed.strip().splitlines() if not re.fullmatch(r"[a-z, ]+ \d\d:\d\d", line)]  # phases
+    pair, out = tiny_pair().replace(**{role: str(place)}), tmp_path / "out"
+    capsys.readouterr()  # of what was made
+    asked = ["--tasks", "tiny_easy", "--limit", "2", "--base", pair.base, "--pretrained", pair.rl, "--out", out]
+    done = typed(*SMALL, *asked)
+    assert done.returncode == 2
+    assert not list(out.glob("*.json"))  # no result
+    lines = [
+        line for line in done.stderr.strip().splitlines() if not re.fullmatch(r"[a-z, ]+ \d\d:\d\d", line)
+    ]  # phases
     assert lines[-1].startswith("error: ")
     assert f"--{role} {str(place)!r}" in lines[-1]
     assert words in lines[-1]
-    assert "Traceback" not in printed
-    assert "0%" not in printed  # no bar of which nothing was done
+    assert "Traceback" not in done.stderr
+    assert "0%" not in done.stderr  # no bar of which nothing was done
     if at_once:
         assert len(lines) == 1
 
 
-def test_a_home_is_one_in_every_engine_and_option(said, monkeypatch, tmp_path, capsys):
+def test_a_home_is_one_in_every_engine_and_option(typed, monkeypatch, tmp_path):
     """`~` within a word, where no shell makes a home of it: a broken checkpoint there is the one that is refused."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for role in ("base", "rl"):
         shutil.copytree(getattr(tiny_pair(), role), tmp_path / role)
     (tmp_path / "spec.yaml").write_text("pair: {base: ~/base, rl: ~/rl}\ntasks: [tiny_easy]\nlimit: 2\n")
-    words = ["eval", "--samples=1", "--max-tokens=8", "--backend=transformers", "--no-track", "--out=~/out"]
     for pair in (["--base=~/base", "--pretrained=~/rl", "--tasks=tiny_easy", "--limit=2"], ["~/spec.yaml"]):
-        monkeypatch.setattr(sys, "argv", ["rlvr-dir", *words, *pair])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert ended.value.code == 0
+        assert typed(*SMALL, "--out=~/out", *pair).returncode == 0
     assert len(list((tmp_path / "out").glob("*.json"))) == 1  # of the same checkpoints
     assert len(list((tmp_path / "out" / "records").iterdir())) >= 1
 

@@ -1,8 +1,6 @@
 """Every weight of both models comes from its checkpoint, whoever ties its head, or the pair is refused by name."""
 
 import pickle
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from harness.errors import UserError
 from harness.spec import EngineSpec, Pair, Sampling
 from tests.decode.apart_loading import REQUESTS
 from tests.decode.checkpoints import EMBEDDINGS, HEAD, drop, edit, head_of_embeddings, variant
-from tests.decode.requests import DECODINGS, assert_same, make_requests
+from tests.decode.requests import DECODINGS, assert_same, found_apart, make_requests
 
 QUERY, NORM = "model.layers.1.self_attn.q_proj.weight", "model.norm.weight"
 
@@ -140,9 +138,7 @@ def opened(pairs, incomplete, tmp_path_factory):
     sources = {name: (pair.model_dump(), {"self_test": name in (SIZES, THREE, ADDED)}) for name, pair in pairs.items()}
     sources |= {name: (pair.model_dump(), {"self_test": False}) for name, (pair, *_) in incomplete.items()}
     (place / "sources").write_bytes(pickle.dumps(sources))
-    command = [sys.executable, "-m", "tests.decode.apart_loading", str(place / "sources"), str(place / "out")]
-    subprocess.run(command, check=True, capture_output=True, timeout=1200, cwd=Path(__file__).parents[2])
-    return pickle.loads((place / "out").read_bytes())
+    return found_apart(place, "apart_loading", place / "sources")
 
 
 @pytest.mark.vllm

@@ -1,9 +1,6 @@
 """RL as a LoRA adapter of base: the merged model's logits and tokens from one copy of the weights, and its refusals."""
 
-import pickle
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,9 +15,8 @@ from harness.records.config import fingerprint
 from harness.spec import EngineSpec, Pair
 from tests.decode.apart_lora import TWO_RANKS
 from tests.decode.checkpoints import copied, edit, in_the_hubs_cache, swap_ids
-from tests.decode.requests import assert_same, make_requests
+from tests.decode.requests import assert_same, found_apart, make_requests
 
-HOUSE = Path(__file__).parents[2]
 TARGETS = ("q_proj", "v_proj", "o_proj", "up_proj", "down_proj")  # of both packed projections a part is missing
 
 
@@ -61,11 +57,8 @@ def apart(adapted, merged, tmp_path_factory):
     pytest.importorskip("vllm", reason="vLLM is not installed")
 
     def run(how):
-        out = tmp_path_factory.mktemp(how) / "found.pickle"
-        places = (adapted.base, adapted.rl, merged.rl, str(out.with_name("tiny")), str(out))
-        command = [sys.executable, "-m", "tests.decode.apart_lora", how, *places]
-        subprocess.run(command, check=True, capture_output=True, timeout=400, cwd=HOUSE)
-        return pickle.loads(out.read_bytes())
+        folder = tmp_path_factory.mktemp(how)
+        return found_apart(folder, "apart_lora", how, adapted.base, adapted.rl, merged.rl, folder / "tiny")
 
     return run
 

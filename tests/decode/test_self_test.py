@@ -1,11 +1,8 @@
 """The self-test refuses a broken engine, at any size, in float32 and bfloat16: each fault is made on purpose."""
 
-import pickle
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+
+from tests.decode.requests import found_apart
 
 pytestmark = [pytest.mark.vllm, pytest.mark.whole(reason="five starts of vLLM")]
 pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -14,10 +11,8 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 @pytest.fixture(scope="module", params=["float32", "bfloat16"])
 def said(request, peaked_pair, tmp_path_factory):
     """{how the engine was broken: what the self-test said}"""
-    out = tmp_path_factory.mktemp("said") / "said.pickle"
-    command = [sys.executable, "-m", "tests.decode.apart_self_test", peaked_pair.base, peaked_pair.rl, request.param]
-    subprocess.run([*command, str(out)], check=True, capture_output=True, timeout=1200, cwd=Path(__file__).parents[2])
-    return pickle.loads(out.read_bytes())
+    folder = tmp_path_factory.mktemp("said")
+    return found_apart(folder, "apart_self_test", peaked_pair.base, peaked_pair.rl, request.param)
 
 
 def test_a_healthy_engine_passes(said):

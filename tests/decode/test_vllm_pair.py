@@ -1,11 +1,7 @@
 """The product engine on the real vLLM: right logits, right law, and the same tokens whatever happens to the batch."""
 
-import pickle
 import random
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +17,7 @@ from harness.policy.rule import Rules
 from harness.spec import Decoding, Sampling
 from tests.conftest import vllm_spec
 from tests.decode.apart import requests_of
-from tests.decode.requests import DECODINGS, LONG, assert_same, by_key, facts, make_requests, read_once
+from tests.decode.requests import DECODINGS, LONG, assert_same, by_key, facts, found_apart, make_requests, read_once
 
 pytestmark = pytest.mark.vllm
 pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -246,11 +242,7 @@ ANOTHER_START = pytest.mark.whole(reason="vLLM in a process of its own")
     ],
 )
 def test_another_engine_gives_the_same_tokens(vllm_engine, peaked_pair, tmp_path, how):
-    out = tmp_path / "rollouts.pickle"
-    command = [sys.executable, "-m", "tests.decode.apart", how, peaked_pair.base, peaked_pair.rl, str(out)]
-    done = subprocess.run(command, capture_output=True, timeout=400, cwd=Path(__file__).parents[2], text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    preemptions, rollouts = pickle.loads(out.read_bytes())
+    preemptions, rollouts = found_apart(tmp_path, "apart", how, peaked_pair.base, peaked_pair.rl)
     assert how not in ("few_blocks", "runner_v2") or preemptions >= 5
     requests = requests_of(how)
     ours = by_key(vllm_engine.generate(requests))

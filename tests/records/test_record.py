@@ -110,20 +110,6 @@ def test_a_response_that_contradicts_itself_is_not_made():
 # A record
 
 
-def test_a_rollout_comes_back_to_the_bit(tmp_path):
-    fill(tmp_path)
-    with open_record(tmp_path) as record:
-        assert not record.missing()
-        for one in record:
-            theirs = made(*one.key)
-            for name in ("token_ids", "prompt_token_ids", "text", "finish_reason"):
-                assert getattr(one, name) == getattr(theirs, name)
-            for name in ("replaced", "changed"):
-                assert np.array_equal(getattr(one, name), getattr(theirs, name))
-            assert np.abs(one.delta_logp - theirs.delta_logp).max() <= DELTA_ERROR * np.abs(theirs.delta_logp).max()
-            assert one.n_replaced == theirs.replaced.sum()
-
-
 def test_forwards_that_were_counted_come_back(tmp_path):
     with open_record(tmp_path, problems=PROBLEMS[:2]) as record:
         record.add(*(row(*key, n_forwards=40 + key[1] if key[1] else None) for key in record.missing()))
@@ -165,7 +151,7 @@ def test_a_problem_order_counts_numbers_as_numbers():
     assert [key[0] for key in in_order((name, 0) for name in names)] == ["a/01", "a/1", "a/2", "a/10", "a/x"]
 
 
-def test_the_reader_in_the_docs_reads_a_record(tmp_path):
+def test_a_rollout_comes_back_to_the_bit_and_the_reader_in_the_docs_has_it_too(tmp_path):
     path = fill(tmp_path) / JOURNAL
     [code] = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     names = {}
@@ -173,11 +159,16 @@ def test_the_reader_in_the_docs_reads_a_record(tmp_path):
     theirs = {(each["problem"], each["sample"]): each for each in names["rollouts"](path)}
     assert len(theirs) == 36
     for ours in read(tmp_path):
-        each = theirs[ours.key]
-        assert each["text"] == ours.text
-        assert tuple(each["token_ids"]) == ours.token_ids
+        each, rollout = theirs[ours.key], made(*ours.key)
+        assert (each["text"], tuple(each["token_ids"])) == (ours.text, ours.token_ids)
         for name in ("replaced", "changed", "delta_logp"):
             assert np.array_equal(each[name], getattr(ours, name))
+        for name in ("token_ids", "prompt_token_ids", "text", "finish_reason"):
+            assert getattr(ours, name) == getattr(rollout, name)
+        for name in ("replaced", "changed"):
+            assert np.array_equal(getattr(ours, name), getattr(rollout, name))
+        assert np.abs(ours.delta_logp - rollout.delta_logp).max() <= DELTA_ERROR * np.abs(rollout.delta_logp).max()
+        assert ours.n_replaced == rollout.replaced.sum()
 
 
 def test_another_prompt_is_another_record(tmp_path):
