@@ -31,7 +31,7 @@ def test_text_without_a_prompt_begins_at_the_beginning(tiny_engine):
 
 @pytest.mark.parametrize("row", [{}, {"response": ""}, {"response": 3}, {"prompt": "x"}])
 def test_a_row_without_text_is_refused(tiny_engine, row):
-    with pytest.raises(UserError, match=r"line 2: response is missing or empty; accepted: one object a line"):
+    with pytest.raises(UserError, match="line 2: response"):
         list(score_texts(tiny_engine, iter([{"response": "so"}, row])))
 
 

@@ -99,10 +99,10 @@ def platform(monkeypatch, **facts):
 
 def test_deterministic_is_refused_where_there_are_no_such_kernels(peaked_pair, monkeypatch):
     for backend, why in (("vllm", "on a CPU: vLLM has no batch-inv"), ("transformers", "by backend='transformers'")):
-        with pytest.raises(UserError, match=f"deterministic=True is refused {why}.*; accepted: .*NVIDIA GPU"):
+        with pytest.raises(UserError, match=f"deterministic=True is refused {why}"):
             open_engine(peaked_pair, EngineSpec(backend=backend, deterministic=True))
     platform(monkeypatch, capability=75)
-    with pytest.raises(UserError, match=r"refused on compute capability 7\.5; accepted: an NVIDIA GPU"):
+    with pytest.raises(UserError, match=r"compute capability 7\.5"):
         open_engine(peaked_pair, EngineSpec(backend="vllm", deterministic=True))
 
 
@@ -224,7 +224,7 @@ def test_kernels_that_were_loaded_without_it_are_not_taken_for_others(monkeypatc
     monkeypatch.delenv(batch_invariance.VARIABLE, raising=False)
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     monkeypatch.setitem(sys.modules, batch_invariance._LATE, SimpleNamespace(is_batch_invariant=False))
-    with pytest.raises(UserError, match="other kernels are loaded in this process already; accepted: a new process"):
+    with pytest.raises(UserError, match="other kernels are loaded in this process"):
         batch_invariance.switch(True)
     assert batch_invariance.VARIABLE not in os.environ
 

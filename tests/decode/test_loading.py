@@ -181,13 +181,13 @@ def test_what_a_token_of_rls_own_rules_out_is_refused(pairs):
         [one] = engine.generate([replace(prompt, decoding=DECODINGS[3])])  # base reads the prompt with a stand-in
         assert np.isfinite(one.trace.table).all()
         assert max(one.prompt_token_ids) >= engine.checkpoints.shared > max(one.token_ids)
-    with pytest.raises(UserError, match=r"has 4 ids that base=.* does not know, which is refused with recipient="):
+    with pytest.raises(UserError, match=r"has 4 ids that base=.* recipient="):
         check_pair(pairs[ADDED].replace(recipient=pairs[ADDED].rl))
 
 
 def test_tokens_that_base_alone_has_are_named_and_never_written(pairs):
     turned = Pair(base=pairs[ADDED].rl, rl=pairs[ADDED].base)
-    with pytest.warns(UserWarning, match=r"only base has 4 tokens \('</think>', .*\); rules of both decode over the"):
+    with pytest.warns(UserWarning, match=r"only base has 4 tokens \('</think>', "):
         found = check_pair(turned)
     assert found.shared == found.vocab_size
 

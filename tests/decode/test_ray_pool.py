@@ -186,7 +186,7 @@ def test_what_a_workers_engine_refuses_is_one_sentence(cluster, peaked_pair, tmp
 
 def test_a_worker_that_differs_is_refused_by_name(peaked_pair, one):
     pool = open_engine(peaked_pair, TWO, lazily=True)
-    with pytest.raises(UserError, match=r"^worker 1 has torch='0.1', and .*, where it was asked for, '2[^\n]*$"):
+    with pytest.raises(UserError, match=r"^worker 1 has torch='0.1', and "):
         pool._compare(_Member(1), {**one.info(), "torch": "0.1"})
 
 
@@ -200,9 +200,7 @@ def test_settings_that_are_refused(cluster, peaked_pair, monkeypatch):
         afar.generate([replace(make_requests(1)[0], decoding=Decoding(mode="expo", gamma=0.5))])
     assert parse_model_args({"workers": "2"}).spec.engine.workers == 2
     monkeypatch.setattr("harness.decode.ray_cluster.find_spec", lambda name: None)
-    with pytest.raises(
-        UserError, match=r"workers=2: Ray is not installed; install the extra \[ray\], or use workers=1"
-    ):
+    with pytest.raises(UserError, match=r"workers=2: Ray is not installed"):
         open_engine(peaked_pair, TWO)
 
 

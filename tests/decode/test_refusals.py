@@ -111,7 +111,7 @@ def test_settings_that_a_pair_cannot_have(peaked_pair):
 
 
 def test_the_reference_engine_has_no_parallelism(peaked_pair):
-    with pytest.raises(UserError, match="tensor_parallel_size=2 is refused by backend='transformers'; accepted: 1"):
+    with pytest.raises(UserError, match=r"tensor_parallel_size=2 .*; accepted: 1"):
         open_engine(peaked_pair, EngineSpec(backend="transformers", tensor_parallel_size=2))
 
 
@@ -180,7 +180,7 @@ def test_what_no_configuration_knows_is_a_warning_where_it_differs(copy_of, key,
 
 @pytest.mark.parametrize(("key", "value"), [("logit_scale", 2.0), ("head_dim", 8), ("rms_norm_eps", 1.001e-6)])
 def test_what_code_reads_though_no_configuration_knows_it_is_told(copy_of, key, value):
-    with pytest.warns(UserWarning, match=rf"differ in {key} .*: each is built as its own configuration says"):
+    with pytest.warns(UserWarning, match=rf"differ in {key} "):
         checked(copy_of({key: value}))
 
 
@@ -214,5 +214,5 @@ def test_a_template_that_fails_in_any_way_is_one_sentence(peaked_pair, template)
 def test_a_device_that_is_not_here_is_one_sentence(peaked_pair):
     for name in ("cuda", "cuda:0", "tpu", "cpu:x"):
         if not torch.cuda.is_available() or "cuda" not in name:
-            with pytest.raises(UserError, match=f"device='{name}' is refused by backend='transformers'; accepted: cpu"):
+            with pytest.raises(UserError, match=f"device='{name}' .*; accepted: cpu"):
                 open_engine(peaked_pair, EngineSpec(backend="transformers", device=name))

