@@ -17,7 +17,7 @@ export TOKENIZERS_PARALLELISM ?= false
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint style typecheck format screenshots coverage hooks ui bench clean setup browser verl-env inspect-env paper-tiny paper-smol
+.PHONY: help demo test test-all lint style typecheck format screenshots coverage hooks ui bench clean setup browser verl-env inspect-env paper-tiny paper-stage paper-smol
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -133,6 +133,27 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens, t
 	grep -v '^!' $(PAPER)/sweeps/tiny_sharpening/summary.md > reports/tiny/sharpening.md
 	$(BIN)/rlvr-dir report --analysis $(PAPER)/trajectory --title "The tiny pair's training, step by step" \
 		--out reports/tiny/trajectory
+
+STAGE := runs/paper-stage
+SEEDS ?= 1 2 3 4 5
+TRUE := $(foreach seed,$(SEEDS),seed-$(seed) plain-$(seed))
+PLACEBO := $(foreach seed,$(SEEDS),random-$(seed) length-$(seed) own_samples-$(seed) noise-$(seed))
+# Two at a time: each has one thread. A pair's name says what it is: pairs/noise-2 is the placebo `noise` of seed-2.
+AT_ONCE := xargs -P 2 -I '{}' bash -c
+paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds of each: 5 hours on one core; reports/stage
+	printf '%s\n' $(TRUE) | $(AT_ONCE) 'pair=$(STAGE)/pairs/{}; name={}; test -f $$pair/build.json || $(BIN)/rlvr-dir tiny \
+		build --out $$pair --seed $${name#*-} $$([[ {} == plain-* ]] && echo --no-fillers)'
+	printf '%s\n' $(PLACEBO) | $(AT_ONCE) 'pair=$(STAGE)/pairs/{}; name={}; test -f $$pair/build.json || $(BIN)/rlvr-dir tiny \
+		build --out $$pair --seed $${name#*-} --start $(STAGE)/pairs/seed-$${name#*-} --training $${name%-*}'
+	printf '%s\n' $(TRUE) $(PLACEBO) | $(AT_ONCE) 'test -f $(STAGE)/sweeps/tiny_stage_{}/summary.json || $(BIN)/rlvr-dir sweep \
+		run tiny_stage --no-track --set name=tiny_stage_{} --set "pair=[$(STAGE)/pairs/{}]" --out $(STAGE)'
+	$(BIN)/rlvr-dir analyse pairs --out $(STAGE)/analysis $(foreach seed,$(SEEDS),"RL=$(STAGE)/sweeps/tiny_stage_seed-$(seed)" \
+		"RL, no fillers=$(STAGE)/sweeps/tiny_stage_plain-$(seed)" "random reward=$(STAGE)/sweeps/tiny_stage_random-$(seed)" \
+		"reward for length=$(STAGE)/sweeps/tiny_stage_length-$(seed)" "own samples=$(STAGE)/sweeps/tiny_stage_own_samples-$(seed)" \
+		"noise=$(STAGE)/sweeps/tiny_stage_noise-$(seed)")
+	rm -rf reports/stage
+	$(BIN)/rlvr-dir report --analysis $(STAGE)/analysis --findings examples/stage_findings.yaml \
+		--title "True pairs and placebos" --out reports/stage
 
 # Goes on where it was killed. Decoding has two threads, since these matrices are large; training what its recipe says.
 SMOL := runs/paper-smol

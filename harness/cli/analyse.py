@@ -289,9 +289,9 @@ def analyse_pairs(
     ] = "0.01,0.02",
     out: AnalysisOut = OUT,
 ) -> None:
-    """Compare kinds of pairs by what each criterion gains: OUT/pairs.json.
+    """Compare kinds of pairs, as true ones with placebos.
 
-    True pairs with placebos, say. Intervals are for other problems and other pairs.
+    By what each criterion gains: OUT/pairs.json. Intervals are for other problems and other pairs.
 
     \b
         rlvr-dir analyse pairs RL=runs/sweeps/stage-seed noise=runs/sweeps/stage-noise
