@@ -8,7 +8,7 @@ import typer
 from harness.cli.base import echo, group
 from harness.errors import UserError
 from harness.progress import phase, say
-from harness.spec import read_yaml
+from harness.spec import parse, read_yaml
 from harness.spec.evaluation import load_own
 
 if TYPE_CHECKING:
@@ -56,15 +56,47 @@ def sweep_run(
 ) -> None:
     """Run a sweep, or go on with it after an interruption.
 
+    A file may also name several sweeps, which then run one after the other.
+
     \b
         rlvr-dir sweep run tiny_tau_gamma
         rlvr-dir sweep run sweeps/dapo32b_tau_gamma.yaml --dry-run
+        rlvr-dir sweep run paper --dry-run
     """
+    if several := _several(file, change or [], extend):
+        if dry_run:
+            _price(several, out, records, speed)
+            return
+        for name in several:
+            say(f"sweep {name}")
+            sweep_run(name, out=out, records=records, track=track, speed=speed)
+        return
     spec = read(file, change or [])
     found = _open(spec, out, records).estimate(speed)
     echo(found.text(points=dry_run), err=not dry_run, lines=True)
     if not dry_run:
         _run(spec, out, records, track, extend=extend, refused=found.refusal)
+
+
+def _several(file: str, changes: list[str], extend: bool) -> dict[str, str]:
+    """Return the sweeps that a file names, with what each makes; none where it is a sweep itself."""
+    data = read_yaml(_file_of(file))
+    if not isinstance(data, dict) or "sweeps" not in data:
+        return {}
+    from harness.sweep.several import Several, check_options
+
+    check_options(changes, extend)
+    return parse(Several, data).sweeps
+
+
+def _price(several: dict[str, str], out: Path, records: Path | None, speed: float | None) -> None:
+    """Print what several sweeps cost, a line each, and all of them."""
+    from harness.sweep.several import cost_table
+
+    found = {
+        name: (makes, _open(read(name, []), out, records).estimate(speed).total) for name, makes in several.items()
+    }
+    echo(cost_table(found, speed), lines=True)
 
 
 @app.command("resume")
@@ -141,17 +173,27 @@ def read(file: str, changes: list[str]) -> "Search":
     Raises:
         UserError: no such file, not YAML, or what its kind refuses.
     """
-    from harness.sweep import sweeps_dir
     from harness.sweep.specs import load
 
-    path, shipped = Path(file), sweeps_dir() / f"{file.removesuffix('.yaml')}.yaml"
+    data = read_yaml(_file_of(file), changes)
+    load_own(data)
+    return load(data)
+
+
+def _file_of(name: str) -> Path:
+    """Return the file of that name, or of the sweep of that name that ships.
+
+    Raises:
+        UserError: there is none.
+    """
+    from harness.sweep import sweeps_dir
+
+    path, shipped = Path(name), sweeps_dir() / f"{name.removesuffix('.yaml')}.yaml"
     path = path if path.is_file() else shipped
     if not path.is_file():
         names = ", ".join(sorted(each.stem for each in sweeps_dir().glob("*.yaml")))
-        raise UserError(f"sweep={file!r} is no file, and none that ships: {names}")
-    data = read_yaml(path, changes)
-    load_own(data)
-    return load(data)
+        raise UserError(f"sweep={name!r} is no file, and none that ships: {names}")
+    return path
 
 
 def _place(name: str, out: Path) -> Path:

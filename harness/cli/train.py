@@ -134,6 +134,7 @@ def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "Tra
 
 def _show_verl(spec: "TrainSpec", out: Path, speed: float | None) -> None:
     """Print verl's arguments for the first seed, checked by verl where its environment is there, and the price."""
+    from harness.train.verl.departures import departures
     from harness.train.verl.run import arguments
     from harness.train.verl.spec import Verl
     from harness.train.verl.validate import validate
@@ -152,6 +153,8 @@ def _show_verl(spec: "TrainSpec", out: Path, speed: float | None) -> None:
     with phase("opening the data"):
         missing = lacks(spec)
     say(price(spec, speed))
+    for line in departures(spec):
+        say(line)
     for sentence in missing:
         say(f"not here: {sentence}")
     with suppress(UserError):  # said above

@@ -21,6 +21,7 @@ from harness.spec.search import Search
 from harness.spec.sweep import check_metric
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point, key, listed_points
+from harness.sweep.several import Cost
 from harness.sweep.specs import KINDS, class_of
 from harness.sweep.study import Study
 from harness.sweep.track import SweepRun
@@ -62,6 +63,11 @@ class Estimate(Protocol):
     @property
     def refusal(self) -> str | None:
         """Say why this machine cannot do what is missing, and what could; None where it can."""
+        ...
+
+    @property
+    def total(self) -> Cost:
+        """Return what is left to do, at most."""
         ...
 
     def text(self, *, points: bool) -> str:

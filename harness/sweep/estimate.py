@@ -21,6 +21,7 @@ from harness.sweep.decodings import decoding_of, references, sampling_of
 from harness.sweep.folder import SweepFolder
 from harness.sweep.matched import is_uniform
 from harness.sweep.points import Point, listed_points
+from harness.sweep.several import Cost
 from harness.sweep.taus import EVENTS, Taus, gate_of, stored_taus, wanted
 from harness.tiny import checkpoints
 
@@ -50,6 +51,7 @@ class DecodingEstimate:
     whose: str
     notes: tuple[str, ...]
     prices: tuple[PairPrice, ...] = ()
+    thresholds: int = 0  # further responses, at most, from which thresholds are refined
 
     @property
     def refusal(self) -> str | None:
@@ -63,6 +65,19 @@ class DecodingEstimate:
     def missing(self) -> int:
         """Responses to be decoded."""
         return sum(row.asked - (row.held or 0) for row in self.rows)
+
+    @property
+    def total(self) -> Cost:
+        """Return what is left to decode, at most, and on how many GPUs."""
+        each = self.max_tokens if self.mean_tokens is None else self.mean_tokens
+        fewest = [price.fewest(80) for price in self.prices]
+        return Cost(
+            ways=len(self.rows),
+            responses=self.missing,
+            thresholds=self.thresholds,
+            tokens=round((self.missing + self.thresholds) * each),
+            gpus=max((gpus for gpus in fewest if gpus), default=None),
+        )
 
     def text(self, *, points: bool) -> str:
         """Write it as a person reads it; `points` lists them one by one."""
@@ -100,6 +115,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
     notes: list[str] = []
     lengths: list[int] = []
     each = 0  # responses to one decoding
+    thresholds = 0
     store = RecordStore(records)
     for pair in spec.pairs:
         taus = stored_taus(spec, folder, pair)
@@ -124,6 +140,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
                 rows.append(TrialCost(pair, _label(spec, decoding, sampling), responses, len(held)))
         rows += [TrialCost(pair, label, each, 0) for label in unknown]
         if refined:
+            thresholds += refined * each
             notes.append(
                 f"{pair}: not counted: {refined} thresholds are refined, each on as many samples as promise {EVENTS} "
                 f"replaced tokens, at most {refined * each:,} responses"
@@ -146,6 +163,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
         whose,
         tuple(notes),
         tuple(price for price in priced if price is not None),
+        thresholds,
     )
 
 

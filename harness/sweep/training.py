@@ -23,12 +23,14 @@ from harness.report.sweep import CompleteTrial, TrainingSummary, against
 from harness.spec.search import LISTED
 from harness.sweep.base import Again, Sweep, check_metrics
 from harness.sweep.points import Point, listed_points
+from harness.sweep.several import Cost
 from harness.sweep.track import SweepRun
 from harness.sweep.training_spec import SHARED, TrainingSweep
 from harness.sweep.trials import Trial
 from harness.train.folder import SeedFolder, TrainingFolder
 from harness.train.run import TrainerError, ValidationScores
 from harness.train.spec import TrainSpec, check_machine, plain
+from harness.train.verl.departures import departures
 from harness.training import benchmarks, gpu_lines, inputs
 
 
@@ -125,6 +127,23 @@ class TrainingEstimate:
         lacking = [spec for spec, done in self.rows if done < len(spec.seeds)]
         return training_refusal(lacking[0]) if lacking else None
 
+    @property
+    def total(self) -> Cost:
+        """Return the rollouts that are left, at most; an engine of verl's has the GPUs that share its tensors."""
+        left = [(spec, len(spec.seeds) - done) for spec, done in self.rows]
+        return Cost(
+            ways=sum(seeds for _, seeds in left),
+            responses=sum(spec.dapo.steps * spec.dapo.responses * seeds for spec, seeds in left),
+            thresholds=0,
+            tokens=self.tokens,
+            gpus=max(spec.verl.tensor_parallel if spec.verl else 1 for spec, _ in left),
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Return the most tokens that the rollouts that are left can have."""
+        return sum(spec.dapo.steps * spec.dapo.step_tokens * (len(spec.seeds) - done) for spec, done in self.rows)
+
     def text(self, *, points: bool) -> str:
         """Write it as a person reads it; `points` lists them one by one."""
         seeds = len(self.rows[0][0].seeds)
@@ -140,11 +159,11 @@ class TrainingEstimate:
         if self.seconds is not None:
             cost = f"{duration(self.seconds * left)} of steps ({duration(self.seconds)} a seed, as measured)"
         else:
-            each = [spec.dapo.steps * spec.dapo.step_tokens * (seeds - done) for spec, done in self.rows]
-            cost = rollouts(sum(each), self.speed)
+            cost = rollouts(self.tokens, self.speed)
         lines.append(f"seeds done: {sum(done for _, done in self.rows)}; to be trained: {left}, {cost}")
         if points:
             lines += gpu_lines(self.rows[0][0])
+            lines += departures(self.rows[0][0])
         return "\n".join(lines)
 
 

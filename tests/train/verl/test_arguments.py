@@ -11,6 +11,7 @@ from harness.errors import UserError
 from harness.train import load_train
 from harness.train.verl import check
 from harness.train.verl.data import write
+from harness.train.verl.departures import departures
 from harness.train.verl.log import translate
 from harness.train.verl.overrides import Place, overrides, quoted
 from harness.train.verl.presets import PRESETS
@@ -274,3 +275,13 @@ def test_a_dry_run_without_an_environment_says_so(typed, tmp_path):
     assert "not here: " in typed(*asked, "--data", data).stderr
     done = typed(*asked, "--data", data, "--set", "dapo.prompts=2", "--set", "dapo.minibatches=1")
     assert "data: 3 problems, of which a step takes 2; in all steps of a seed " in done.stderr
+
+
+def test_departures_from_the_authors_trainings_go_where_their_switches_are_on():
+    ours = departures(verl_spec())
+    theirs = departures(
+        verl_spec(prompt="math_dapo", dapo={"grader": "math_dapo", "dynamic_sampling": False}, checkpoint=200)
+    )
+    assert len(ours) - len(theirs) == 3
+    assert {*theirs} < {*ours}
+    assert departures(load_train({})) == []

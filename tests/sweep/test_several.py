@@ -1,0 +1,61 @@
+"""Several sweeps as one list: what is left of each is priced and added up, and all of them run."""
+
+import pytest
+import yaml
+
+from harness.cli.sweep import read
+from harness.errors import UserError
+from harness.spec import parse
+from harness.sweep import sweeps_dir
+from harness.sweep.base import Places, open_sweep
+from harness.sweep.several import Cost, Several, cost_table
+from tests.sweep.made import SMALL, sweep
+
+
+def test_the_paper_names_shipped_sweeps_alone():
+    paper = Several.model_validate(yaml.safe_load((sweeps_dir() / "paper.yaml").read_text()))
+    assert [read(name, []).name for name in paper.sweeps] == list(paper.sweeps)
+    with pytest.raises(UserError, match="sweep"):
+        parse(Several, {"name": "x", "sweep": {"a": "b"}})
+
+
+def test_a_total_counts_what_is_missing_and_the_thresholds(tmp_path):
+    total = open_sweep(sweep(), Places.under(tmp_path)).estimate().total
+    assert total == Cost(ways=6, responses=6 * 3 * 2, thresholds=0, tokens=6 * 3 * 2 * 40, gpus=1)
+    matched = sweep(parameters={"decode.tau": {"ratio": [0.1, 0.2]}}, decode={})
+    total = open_sweep(matched, Places.under(tmp_path)).estimate().total
+    assert (total.thresholds, total.responses) == (2 * 6, 4 * 6)
+    assert total.tokens == 36 * 40
+
+
+def test_the_table_adds_gpu_hours_of_what_is_known():
+    costs = {
+        "a": ("tab:a", Cost(3, 10, 2, 7_200_000, 4)),
+        "b": ("tab:b", Cost(1, 5, 0, 3_600_000, None)),
+        "c": ("tab:c", Cost(1, 5, 0, 3_600_000, 2)),
+    }
+    table = cost_table(costs, 500.0)
+    cells = {
+        row.split("|")[1].strip(): [each.strip() for each in row.split("|")[2:-1]] for row in table.split("\n")[2:6]
+    }
+    assert cells["a"] == ["tab:a", "3", "10", "2", "7,200,000", "4", "16"]  # 4 hours on 4 GPUs
+    assert cells["b"][-2:] == ["?", "?"]
+    assert cells["all"] == ["", "5", "20", "2", "14,400,000", "", "20"]
+    assert "nobody's measurement" in cost_table(costs, None)
+
+
+def test_all_of_them_run_and_what_is_said_of_one_is_refused(typed, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({**SMALL, "name": name, "limit": 1}))
+    both = tmp_path / "both.yaml"
+    both.write_text(
+        yaml.safe_dump({"name": "both", "sweeps": {str(tmp_path / f"{n}.yaml"): n for n in ("one", "two")}})
+    )
+    done = typed("sweep", "run", str(both), "--no-track", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert all((tmp_path / "sweeps" / name / "summary.json").is_file() for name in ("one", "two"))
+    done = typed("sweep", "run", str(both), "--dry-run", "--out", str(tmp_path))
+    assert " 0 |" in done.stdout  # all is in the records
+    done = typed("sweep", "run", str(both), "--set", "limit=2", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert "--set and --extend change one sweep" in done.stderr
