@@ -120,7 +120,7 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
     Tables: `kinds` (base, RL and their difference); `rules` (the gain of each criterion over base at each of its
     points); `against` (the gain of delta log p less another criterion's, at equally many flagged tokens, and at equal
     shares of *changed* ones, interpolated); `placebos` (the gain in the first kind less that in a kind of pairs with
-    the same bases). Each table's p values are corrected by Holm's method.
+    the same bases). The p values of a table and kind are corrected by Holm's method.
 
     Args:
         results: by kind, all of one benchmark and of the same problems.
@@ -191,11 +191,12 @@ def _beside(first: Kind, kind: Kind) -> list[Asked]:
 
 
 def _compared(name: str, asked: Sequence[Asked]) -> tuple[dict[str, Any], ...]:
-    """Compare in one family, and return the rows with what was found; what is not known is left out."""
-    known = [(about, one, other) for about, one, other in asked if other is not None]
+    """Compare, each kind of pairs a family, and return the rows with what was found; what is not known is left out."""
     rows = []
-    for (about, *_), row in zip(known, family((one, other) for _, one, other in known), strict=True):
-        found = row.difference
-        estimate = columns(**{name: Estimate(found.mean, found.low, found.high)})
-        rows.append({**about, **estimate, "p": found.p, "holm_p": row.holm_p})
+    for kind in dict.fromkeys(about["kind"] for about, *_ in asked):
+        known = [(about, one, other) for about, one, other in asked if about["kind"] == kind and other is not None]
+        for (about, *_), row in zip(known, family((one, other) for _, one, other in known), strict=True):
+            found = row.difference
+            estimate = columns(**{name: Estimate(found.mean, found.low, found.high)})
+            rows.append({**about, **estimate, "p": found.p, "holm_p": row.holm_p})
     return tuple(rows)

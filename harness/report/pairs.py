@@ -11,7 +11,7 @@ from harness.report.shapes import benchmark_title
 from harness.stats import p_value
 from harness.text import visible
 
-OVER = "Intervals are 95 %, over problems and pairs; p by Holm's method over the table."
+OVER = "Intervals are 95 %, over problems and pairs; p by Holm's method over a kind's column."
 
 
 def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
@@ -22,15 +22,18 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
         f"{benchmark_title(facts['task'])}, {facts['problems']} problems, {facts['samples']} samples; pairs: {counts}. "
         "A placebo changed the base without teaching it what is right: a criterion that gains there, gains by its gate."
     )
+    over = f"{OVER} Tokens: the share that is flagged in the first of these kinds, or changed (met by straight lines)."
     sections = [
         _kinds(found.frame("kinds"), f"kinds{slug}"),
         _gains(found.frame("rules"), list(facts["pairs"]), f"kinds-gain{slug}"),
+        _rows(found.frame("rules"), f"kinds-rules{slug}", "gain", "What each criterion gains over base.", over),
         _rows(
             found.frame("against"),
             f"kinds-against{slug}",
+            "difference",
             "The gain of Δ log p less that of another criterion, at equally many flagged tokens and at equal shares of "
             "changed ones.",
-            f"{OVER} Changed shares are met by straight lines between the points that were run.",
+            over,
         ),
     ]
     if found.tables["placebos"]:
@@ -38,9 +41,10 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
             _rows(
                 found.frame("placebos"),
                 f"kinds-placebos{slug}",
+                "difference",
                 f"The gain in {visible(str(facts['first']), 40)} pairs less that in pairs of another kind with the "
                 "same bases.",
-                f"{OVER} Shares of tokens are those of the other kind.",
+                over,
             )
         )
     return Chapter("Kinds of pairs", (text,), tuple(sections))
@@ -100,16 +104,12 @@ def _gains(data: Frame, kinds: list[str], name: str) -> Section:
     return Section(name, title, data, (note,), made.svg, alt)
 
 
-def _rows(data: Frame, name: str, title: str, note: str) -> Section:
-    rows = [
-        {
-            "Pairs": visible(str(row["kind"]), 40),
-            "Criterion": _name(str(row["criterion"])),
-            **({"Equal": row["at"]} if "at" in row else {}),
-            "Flagged": _share(row["flagged"]),
-            "Changed": _share(row["changed"]),
-            "Difference": _difference(row, "difference"),
-        }
-        for row in data.to_dict("records")
-    ]
-    return Section(name, title, frame(rows), (note,))
+def _rows(data: Frame, name: str, value: str, title: str, note: str) -> Section:
+    """Set kinds of pairs side by side: a row a criterion and point, or share of changed tokens; a column a kind."""
+    rows: dict[Any, dict[str, Any]] = {}
+    for row in data.to_dict("records"):
+        at = row.get("at") or "flagged"
+        key = row["criterion"], at, row["changed"] if at == "changed" else row["point"]
+        about = {"Criterion": _name(str(row["criterion"])), "Equal": at, "Tokens": _share(row[at])}
+        rows.setdefault(key, about)[visible(str(row["kind"]), 40)] = _difference(row, value)
+    return Section(name, title, frame(list(rows.values())), (note,))

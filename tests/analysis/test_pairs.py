@@ -118,10 +118,21 @@ def test_placebos_are_compared_on_the_same_bases_alone(kinds):
     assert {each["kind"] for each in found.tables["placebos"]} == {"noise"}
     assert {each["kind"] for each in found.tables["rules"]} == {"RL", "noise", "plain"}
     chapter = pairs_chapter(found)
-    assert [section.name for section in chapter.sections] == ["kinds", "kinds-gain", "kinds-against", "kinds-placebos"]
+    assert [section.name for section in chapter.sections] == [
+        "kinds",
+        "kinds-gain",
+        "kinds-rules",
+        "kinds-against",
+        "kinds-placebos",
+    ]
     assert all(len(section.frame) for section in chapter.sections)
     alone = pair_statistics({"RL": kinds["RL"]})
-    assert [section.name for section in pairs_chapter(alone).sections] == ["kinds", "kinds-gain", "kinds-against"]
+    assert [section.name for section in pairs_chapter(alone).sections] == [
+        "kinds",
+        "kinds-gain",
+        "kinds-rules",
+        "kinds-against",
+    ]
 
 
 def test_what_does_not_fit_together_is_refused(kinds):
