@@ -58,9 +58,10 @@ class Context:
         asked = set()
         for plan in plans:
             most = plan.request.sampling.max_tokens
-            asked.add(plan.prompt_token_ids)
-            if plan.max_new_tokens < most:
-                cut[most, self.limit(plan.request.decoding)][plan.prompt_token_ids] = plan.max_new_tokens
+            prompt, room = plan.token_ids[: plan.start], plan.begun + plan.max_new_tokens
+            asked.add(prompt)
+            if room < most:
+                cut[most, self.limit(plan.request.decoding)][prompt] = room
         for (most, limit), rooms in cut.items():
             if (most, limit) in self.told:
                 continue

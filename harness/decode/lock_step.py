@@ -52,12 +52,12 @@ class LockStep:
 
     def __init__(self, engine: Models, plans: Sequence[Plan]) -> None:
         self.engine, self.plans, self.device = engine, plans, engine.device
-        n, longest = len(plans), max(plan.start for plan in plans)
+        n, longest = len(plans), max(len(plan.token_ids) for plan in plans)
         self.input = torch.zeros(n, longest, dtype=torch.long)  # what both models have to read next
         self.mask = torch.zeros(n, longest, dtype=torch.long)  # of what they have read and of `input`
         for i, plan in enumerate(plans):  # padded on the left, so that every row ends at the same column
-            self.input[i, longest - plan.start :] = torch.tensor(plan.prompt_token_ids)
-            self.mask[i, longest - plan.start :] = 1
+            self.input[i, longest - len(plan.token_ids) :] = torch.tensor(plan.token_ids)
+            self.mask[i, longest - len(plan.token_ids) :] = 1
         self.input, self.mask = self.input.to(self.device), self.mask.to(self.device)
         self.models, known = engine.models, engine.checkpoints
         self.caches = {role: engine.new_cache() for role in self.models}
@@ -75,7 +75,8 @@ class LockStep:
         plans = [self.plans[i] for i in self.running]
         self.rules = Rules.compile([plan.rule for plan in plans], self.device)
         self.keys = torch.tensor([plan.key for plan in plans], device=self.device)
-        self.lengths = torch.tensor([plan.start for plan in plans], device=self.device)
+        self.starts = torch.tensor([plan.start for plan in plans], device=self.device)
+        self.lengths = torch.tensor([len(plan.token_ids) for plan in plans], device=self.device)
         self.cells = torch.tensor(self.running, device=self.device)
 
     def decode(self, bar: Progress) -> Iterator[Rollout]:
@@ -88,7 +89,7 @@ class LockStep:
         bar.now("prefilling")
         while self.running:
             logits = {role: self.read(role, self.input, self.mask)[:, -1] for role in self.models}
-            requests = Requests(self.keys, self.lengths + step, self.lengths, self.memory, self.cells)
+            requests = Requests(self.keys, self.lengths + step, self.starts, self.memory, self.cells)
             try:
                 decision = decide(logits, self.rules, requests, self.combination)
             except GateError as error:
@@ -168,14 +169,14 @@ class LockStep:
             return
         i = self.broken[0]
         plan, written, vocab = self.plans[i], self.written[i], self.engine.checkpoints.vocab_size
-        ids = torch.tensor([[*plan.prompt_token_ids, *(facts[0] for facts in written)]], device=self.device)
+        ids = torch.tensor([[*plan.token_ids, *(facts[0] for facts in written)]], device=self.device)
         with torch.inference_mode():
             last = {
                 role: model(as_known(self.engine.checkpoints, role, ids)).logits[0, -1, :vocab].float()
                 for role, model in self.models.items()
             }
         roles = [role for role, logits in last.items() if bool(torch.log_softmax(logits, 0).isnan().any())]
-        raise broken_logits(plan, self.engine.pair, self.engine.dtype, len(written), roles)
+        raise broken_logits(plan, self.engine.pair, self.engine.dtype, plan.begun + len(written), roles)
 
     def _stopped(self, plan: Plan, i: int) -> bool:
         """Tell whether a stop string has just been completed; a character is at most a few tokens long."""

@@ -84,16 +84,20 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list
             raise UserError(f"problem={request.problem!r}: its prompt is empty; accepted: at least one token")
         limit = checkpoints.context.limit(request.decoding)
         room = limit - len(ids)
+        most = min(request.sampling.max_tokens, room)
         if room < 1:
             raise UserError(
                 f"problem={request.problem!r}: its prompt has {len(ids)} tokens, which leaves no room for a response; "
                 f"accepted: fewer than max_model_len={limit}"
             )
-        if min(ids) < 0 or max(ids) >= checkpoints.vocab_size:
-            raise UserError(
-                f"problem={request.problem!r}: prompt_token_ids has an id outside the vocabulary; "
-                f"accepted: 0 to {checkpoints.vocab_size - 1}"
-            )
+        for name, given in (("prompt_token_ids", ids), ("begun", request.begun)):
+            if given and (min(given) < 0 or max(given) >= checkpoints.vocab_size):
+                raise UserError(
+                    f"problem={request.problem!r}: {name} has an id outside the vocabulary; "
+                    f"accepted: 0 to {checkpoints.vocab_size - 1}"
+                )
+        if request.begun:
+            _check_begun(request, checkpoints, most)
         if request.trace is not None and not 0 <= request.trace <= MAX_TOP:
             raise UserError(f"trace={request.trace} is refused; accepted: 0 to {MAX_TOP} likeliest tokens, or None")
         if columns(request.trace or 0) >= checkpoints.vocab_size:
@@ -118,11 +122,32 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list
                 start=len(ids),
                 end=min(checkpoints.eos_token_ids),
                 request=request,
-                prompt_token_ids=tuple(ids),
-                max_new_tokens=min(sampling.max_tokens, room),
+                begun=len(request.begun),
+                token_ids=(*ids, *request.begun),
+                max_new_tokens=most - len(request.begun),
             )
         )
     return plans
+
+
+def _check_begun(request: Request, checkpoints: Checkpoints, most: int) -> None:
+    """Refuse a response that cannot be gone on with from the tokens it has.
+
+    Raises:
+        UserError: it has ended, or what decodes it looks back at what was written.
+    """
+    said = f"problem={request.problem!r}: begun has {len(request.begun)} tokens and"
+    if len(request.begun) >= most:
+        raise UserError(f"{said} leaves no room for another; accepted: fewer than {most}")
+    if checkpoints.eos_token_ids & set(request.begun):
+        raise UserError(f"{said} one that ends a response; accepted: tokens before it")
+    if request.stop:
+        raise UserError(f"{said} stop={request.stop!r} could lie across its end; accepted: no stop strings")
+    if request.decoding.mode == "power" or (request.decoding.gate is not None and request.decoding.gate.memory):
+        raise UserError(
+            f"{said} {request.decoding.label()} looks back at what was written; accepted: a rule that decides each "
+            "token by itself"
+        )
 
 
 def encode_prompt(tokenizer: Any, prompt: str) -> tuple[int, ...]:
@@ -187,11 +212,12 @@ def rollout(
     trace: np.ndarray | None = None,
 ) -> Rollout:
     """Make the rollout of a finished plan; text without special tokens, cut before a stop string."""
-    text = tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    whole = [*plan.request.begun, *token_ids]
+    text = tokenizer.decode(whole, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     cuts = [at for at in (text.find(stop) for stop in plan.request.stop) if at >= 0]
     return Rollout(
         request=plan.request,
-        prompt_token_ids=plan.prompt_token_ids,
+        prompt_token_ids=plan.token_ids[: plan.start],
         token_ids=tuple(token_ids),
         text=text[: min(cuts)] if cuts else text,
         finish_reason=finish_reason,

@@ -104,7 +104,7 @@ class Chain:
     def wanted(self, tag: int) -> Plan:
         """Return what this move draws, as a plan whose request has the `tag`."""
         decoding, request = self.decoding, self.plan.request
-        prefix, room = (*self.plan.prompt_token_ids, *self.tokens[: self.place]), self.limit - self.place
+        prefix, room = (*self.plan.token_ids, *self.tokens[: self.place]), self.limit - self.place
         sampling = Sampling(temperature=1 / decoding.power, top_p=1.0, max_tokens=room, samples=1)
         mode = Decoding(mode=decoding.primary)
         asked = Request("", request.problem, request.sample, mode, sampling, prompt_token_ids=prefix, tag=tag)

@@ -316,7 +316,7 @@ class RayEngines(Engine):
 
 def _bare(plan: Plan, index: int) -> Request:
     """Return a request as it travels: token ids in place of text, and its index in place of the caller's tag."""
-    return replace(plan.request, prompt="", prompt_token_ids=plan.prompt_token_ids, tag=index)
+    return replace(plan.request, prompt="", prompt_token_ids=plan.token_ids[: plan.start], tag=index)
 
 
 def _reason(error: Exception) -> str:

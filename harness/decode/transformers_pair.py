@@ -134,7 +134,7 @@ class TransformersPair(Engine):
         """Return the rows of a batch: `max_num_seqs`, or what the device has memory for."""
         if not plans:
             return 1
-        prompt = max(plan.start for plan in plans)
+        prompt = max(len(plan.token_ids) for plan in plans)
         new = max(plan.max_new_tokens for plan in plans)
         wanted = min(self.spec.max_num_seqs, len(plans))
         return check_rows(self.shapes, prompt, new, self.dtype, self.device, wanted)

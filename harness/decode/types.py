@@ -28,6 +28,8 @@ class Request:
     `problem` and `sample` key the noise (with `sampling.seed`): the same key, decoding and prompt always give the
     same tokens, in any batch, order or process. `problem` must therefore be unique across tasks (`aime24/12`).
     `prompt` is text as it goes to the tokenizer, chat template already applied; `prompt_token_ids` overrides it.
+    `begun` has the first tokens of the response, where these are written already: what follows is drawn as if they had
+    been decoded, by the noise and the window of its place in the response.
     """
 
     prompt: str
@@ -39,6 +41,7 @@ class Request:
     stop: tuple[str, ...] = ()
     trace: int | None = None  # ask for `Rollout.trace`, with so many of each model's likeliest tokens (0 to MAX_TOP)
     tag: Any = None  # handed back untouched on `Rollout.request`
+    begun: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,8 +56,9 @@ class Plan:
     start: int  # tokens of the prompt
     end: int | None  # a token that ends a response: the one written where there is no distribution to draw from
     request: Request = field(default_factory=lambda: Request("", ""))
-    prompt_token_ids: tuple[int, ...] = ()
+    token_ids: tuple[int, ...] = ()  # what is read at first: the prompt, and what is begun
     max_new_tokens: int = 0
+    begun: int = 0  # tokens of the response that are written already; a step looks at it, too
     memory: str | None = None  # of a row: by which what it looks back at is found after it was preempted
     output: Sequence[int] = ()  # of a row, where the model runner (V1) says by it how much was written
 
@@ -66,7 +70,8 @@ class Plan:
     def plain(self) -> dict[str, Any]:
         """Return what a step looks at, as plain values."""
         memory = uuid4().hex if self.looks_back else None
-        return {"rule": self.rule.plain(), "key": self.key, "start": self.start, "end": self.end, "memory": memory}
+        numbers = {"key": self.key, "start": self.start, "end": self.end, "begun": self.begun}
+        return {"rule": self.rule.plain(), "memory": memory, **numbers}
 
     @classmethod
     def of_plain(cls, fields: Mapping[str, Any], output: Sequence[int] = ()) -> "Plan":
@@ -77,6 +82,8 @@ class Plan:
 @dataclass(frozen=True, slots=True, eq=False)
 class Rollout:
     """One decoded response with its per-token facts; arrays have one entry a generated token, EOS included.
+
+    What the request had `begun` is in `text`, and among neither the generated tokens nor those of the prompt.
 
     - `replaced`: the criterion held and the token was redrawn from the target policy;
     - `changed`: the redrawn token differs from the proposed one (a subset of `replaced`);

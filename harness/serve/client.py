@@ -143,7 +143,7 @@ class PairClient:
     async def _one(
         self, index: int, plan: Plan, params: SamplingParams, request_id: str
     ) -> AsyncGenerator[RequestOutput, None]:
-        prompt = {"type": "token", "prompt_token_ids": list(plan.prompt_token_ids)}
+        prompt = {"type": "token", "prompt_token_ids": list(plan.token_ids)}
         name, written = f"{request_id}-{next(self._numbers)}", 0  # a client may have named two requests alike
         self._running.add(name)
         self._idle.clear()

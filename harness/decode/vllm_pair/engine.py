@@ -295,8 +295,8 @@ class VllmPair(TestedPair):
                 plan,
                 request=replace(plan.request, trace=0),
                 rule=replace(plan.rule, trace=0),
-                start=plan.start + len(broken.token_ids),
-                prompt_token_ids=(*plan.prompt_token_ids, *broken.token_ids),
+                begun=plan.begun + len(broken.token_ids),
+                token_ids=(*plan.token_ids, *broken.token_ids),
                 max_new_tokens=1,
             )
             try:
@@ -309,7 +309,7 @@ class VllmPair(TestedPair):
             self.ask_worker("rlvr_clear")
         if len(self.roles) > 2:
             roles = None  # what was traced are the two policies that are decided between, each made of several models
-        return broken_logits(plan, self.pair, self.dtype, len(broken.token_ids), roles or ())
+        return broken_logits(plan, self.pair, self.dtype, plan.begun + len(broken.token_ids), roles or ())
 
     def _stream(self, waiting: Iterator[Plan], total: int, progress: bool | Progress = False) -> Iterator[Rollout]:
         if self._generating:
@@ -410,7 +410,7 @@ class VllmPair(TestedPair):
     def _submit(self, plan: Plan) -> str:
         """Hand one plan to vLLM; return the request's name."""
         name = f"rlvr-{next(self._numbers)}"
-        prompt = {"type": "token", "prompt_token_ids": list(plan.prompt_token_ids)}
+        prompt = {"type": "token", "prompt_token_ids": list(plan.token_ids)}
         with self._lost_noticed():
             self._engine.add_request(name, prompt, self.sampling_params(plan))
         return name

@@ -95,7 +95,7 @@ class PairProcessor(*_INTERFACES):
         The output may hold placeholders: its length counts, not its content. From one step to the next all lengths
         grow by one, unless a prompt is still being read; then they are copied to the device once more.
         """
-        positions = [row.start + len(row.output) if row else None for row in batch.rows]
+        positions = [row.start + row.begun + len(row.output) if row else None for row in batch.rows]
         before = self._positions
         if before is not None and before[0] == positions:
             return before[1]
