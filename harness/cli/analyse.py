@@ -24,6 +24,10 @@ app = group("Token statistics, trainings and Theorem 1, for reports.")
 OF_BASE = ("pair", "base", "base_revision", "trust_remote_code")  # options of a pair whose RL has several checkpoints
 AnalysisOut = Annotated[Path, typer.Option(help="Receives the analysis as JSON.")]
 OUT = Path("runs/analysis")
+CREDITED = (
+    "replace,tau=-0.1", "replace,criterion=abs_delta_logp,tau=0.1", "replace,criterion=kl,tau=0.1",
+    "replace,criterion=entropy_base,tau=1",
+)  # fmt: skip
 
 
 @app.command("tokens")
@@ -82,6 +86,51 @@ def analyse_gated(
     asked = load_eval({"tasks": "tiny_medium"}, {**options, "decodings": decoding or ["replace,tau=-0.1"]})
     check_writable(out, records)
     _keep(gated_statistics(asked, records), out)
+
+
+@app.command("credit")
+@spec_options(EvalSpec, Pair, Sampling, EngineSpec)
+def analyse_credit(
+    options: dict[str, Any],
+    decoding: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-d", "--decoding", help=f"A rule whose gate flags tokens; again for more. Default {'; '.join(CREDITED)}."
+        ),
+    ] = None,
+    tokens: Annotated[int, typer.Option(help="Flagged tokens of each problem and rule, drawn by --draw.", min=1)] = 8,
+    noises: Annotated[
+        int, typer.Option(help="Replays of each changed token under fresh noise, beside its own.", min=0)
+    ] = 2,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="In the rules' own responses, set a changed token back to the proposed one.")
+    ] = False,
+    draw: Annotated[int, typer.Option(help="Seed by which tokens are drawn.")] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is missing and what it takes; run nothing.")] = (
+        False
+    ),
+    records: Annotated[Path, typer.Option(help="Store of rollouts and replays; what it holds is not done again.")] = (
+        Path("runs/records")
+    ),
+    out: AnalysisOut = OUT,
+) -> None:
+    """Change single tokens, replay the rest: OUT/credit.json.
+
+    Does the verdict change? By criterion, depth, size and sign of Δ log p, beside matched tokens that are not flagged.
+
+    \b
+        rlvr-dir analyse credit --samples 8 --limit 60 --tokens 8
+        rlvr-dir analyse credit -d extrapolate,primary=rl,gamma=-1,criterion=kl,tau=0.1 --dry-run
+    """
+    with phase("starting"):
+        from harness.analysis.credit import credit_statistics
+
+    asked = load_eval({"tasks": "tiny_medium"}, {**options, "decodings": decoding or list(CREDITED)})
+    check_writable(out, records)
+    how: dict[str, Any] = {"tokens": tokens, "noises": noises, "undo": undo, "seed": draw, "dry_run": dry_run}
+    found = credit_statistics(asked, records, **how)
+    if found is not None:
+        _keep(found, out)
 
 
 @app.command("weights")

@@ -201,6 +201,11 @@ def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterabl
     )
 
 
+def written(tokenizer: Any, token_ids: Sequence[int]) -> str:
+    """Return the text of a response, without special tokens."""
+    return tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
 def rollout(
     plan: Plan,
     tokenizer: Any,
@@ -212,8 +217,7 @@ def rollout(
     trace: np.ndarray | None = None,
 ) -> Rollout:
     """Make the rollout of a finished plan; text without special tokens, cut before a stop string."""
-    whole = [*plan.request.begun, *token_ids]
-    text = tokenizer.decode(whole, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    text = written(tokenizer, (*plan.request.begun, *token_ids))
     cuts = [at for at in (text.find(stop) for stop in plan.request.stop) if at >= 0]
     return Rollout(
         request=plan.request,

@@ -10,7 +10,8 @@ Interrupt it anywhere and run it again. One file a record; docs/records.md has i
 
 from harness.records.config import RecordConfig, fingerprint
 from harness.records.record import Record, RecordStore
+from harness.records.replay import Replay
 from harness.records.row import Key, Row
 from harness.records.verdicts import judge_name
 
-__all__ = ["Key", "Record", "RecordConfig", "RecordStore", "Row", "fingerprint", "judge_name"]
+__all__ = ["Key", "Record", "RecordConfig", "RecordStore", "Replay", "Row", "fingerprint", "judge_name"]

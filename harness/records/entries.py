@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from pydantic import Field
 
+from harness.records.replay import Replay
 from harness.records.row import Row
 from harness.records.verdicts import StoredVerdict
 from harness.spec.pair import places_of
@@ -69,7 +70,7 @@ class About(Stored, frozen=True):
         return places_of(dict(self))
 
 
-KINDS: dict[str, Any] = {"rollout": Row, "verdict": StoredVerdict, "about": About, "scores": dict}
+KINDS: dict[str, Any] = {"rollout": Row, "verdict": StoredVerdict, "replay": Replay, "about": About, "scores": dict}
 
 
 def encode(entry: Mapping[str, Any], payload: bytes = b"") -> bytes:

@@ -1,8 +1,8 @@
 """A record: one append-only file of responses, their verdicts, and what is known of them; and a folder of records.
 
 `<store>/<record hash>/<task>/journal.bin` is a sequence of entries (`entries.py`): `rollout` (a `Row`), `verdict` (a
-`StoredVerdict`), `scores` (lm-eval's, of its own tasks) and `about` (`About`: the first of these says which record it
-is). The last of a key counts.
+`StoredVerdict`), `replay` (a `Replay`), `scores` (lm-eval's, of its own tasks) and `about` (`About`: the first of these
+says which record it is). The last of a key counts.
 
 Whoever reads needs no lock. The one process that writes holds `lock`, and repairs what it finds on opening: a torn tail
 is cut off; a damaged file is kept under another name, and its good entries are carried over, so that only what was
@@ -27,6 +27,7 @@ from harness.grading import DEFAULT_GRADER, OLDER, Gold, Verdict, grade_many, gr
 from harness.records.config import RecordConfig
 from harness.records.entries import FORMAT, About, encode, scan
 from harness.records.lock import Lock
+from harness.records.replay import Replay
 from harness.records.row import Key, Row
 from harness.records.verdicts import StoredVerdict, versions
 from harness.spec import parse
@@ -78,6 +79,7 @@ class Record:
             DamagedError: it cannot be read, or a later version of this program wrote it.
         """
         self.rows: dict[Key, Row] = {}
+        self.replays: dict[tuple[Any, ...], Replay] = {}
         self.scores: list[dict[str, Any]] = []  # of lm-eval's own tasks, the latest last
         self.config: RecordConfig | None = None
         self.bad, self.tail, self._size, self._foreign = 0, 0, 0, False
@@ -101,7 +103,7 @@ class Record:
         except OSError as error:
             raise DamagedError(f"{self.path} cannot be read ({error.strerror})") from None
         if self._foreign:  # nothing in it can be trusted to be of this record
-            self.rows, self._verdicts, self.scores, self._about = {}, {}, [], {}
+            self.rows, self._verdicts, self.replays, self.scores, self._about = {}, {}, {}, [], {}
         return self
 
     def _take(self, end: int, kind: str, plain: Any, value: Any) -> None:
@@ -110,6 +112,8 @@ class Record:
             self.rows[value.key] = value
         elif kind == "verdict":
             self._verdicts.setdefault(value.judge, {})[value.key] = value
+        elif kind == "replay":
+            self.replays[value.key] = value
         elif kind == "scores":
             self.scores.append(value)
         else:
@@ -284,6 +288,7 @@ class Record:
             yield _rollout(row)
         for given in self._verdicts.values():
             yield from (encode({"verdict": one.model_dump()}) for one in given.values())
+        yield from (encode({"replay": one.model_dump()}) for one in self.replays.values())
         yield from (encode({"scores": each}) for each in self.scores)
 
     def _append(self, data: bytes, kept: str, *, sync: bool = True) -> int:
@@ -418,6 +423,16 @@ class Record:
             self._append(b"".join(encode({"verdict": one.model_dump()}) for one in new), "the rollouts are safe")
             old |= {one.key: one for one in new}
         self.note(graded_with={**self._about.get("graded_with", {}), judge: versions(judge)})
+
+    def keep_replay(self, replay: Replay) -> None:
+        """Store a replay of a response; it outlives this process at once.
+
+        Raises:
+            UserError: the disk is full.
+        """
+        due = time.monotonic() - self._synced >= SYNC
+        self._append(encode({"replay": replay.model_dump()}), "the rollouts and replays before it are safe", sync=due)
+        self.replays[replay.key] = replay
 
     def keep_scores(self, scores: Mapping[str, Any]) -> None:
         """Store lm-eval's scores of some responses, where they are new."""

@@ -23,7 +23,7 @@ from harness.stats.metrics import Responses, benchmark_metrics, problem_metrics,
 from harness.stats.paired import PairedDifference, mean_difference, paired_difference, sampling_interval, sign_flip_p
 from harness.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem, samples_of
 from harness.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
-from harness.stats.shares import share_ratio, token_mean, token_share
+from harness.stats.shares import share_ratio, token_difference, token_mean, token_share
 from harness.stats.tables import holm, mean_interval
 
 __all__ = [
@@ -75,6 +75,7 @@ __all__ = [
     "sign_flip_p",
     "standard_error",
     "t_interval",
+    "token_difference",
     "token_mean",
     "token_share",
 ]

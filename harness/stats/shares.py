@@ -51,6 +51,23 @@ def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Estimate:
     return Estimate(value, value - half, value + half)
 
 
+def token_difference(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) -> Estimate:
+    """Return the mean over tokens of `a` minus that of `b`, both (sums, tokens) by problem, in one order of problems.
+
+    A t interval, with the variance by leaving out each problem with both of its groups of tokens.
+    """
+    (sa, na), (sb, nb) = ((np.asarray(s, dtype=float), np.asarray(n, dtype=float)) for s, n in (a, b))
+    if not na.sum() or not nb.sum():
+        return Estimate(None)
+    value = float(sa.sum() / na.sum() - sb.sum() / nb.sum())
+    if min(np.count_nonzero(na), np.count_nonzero(nb)) < 2:
+        return Estimate(value)
+    without = [(s.sum() - s) / (n.sum() - n) for s, n in ((sa, na), (sb, nb))]
+    known = na + nb > 0
+    half = _t(int(known.sum())) * float(np.sqrt(_jackknife((without[0] - without[1])[known])))
+    return Estimate(value, value - half, value + half)
+
+
 def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) -> Estimate:
     """Return the share of `a` over the share of `b`, both (hits, tokens) by problem, in the same order of problems.
 

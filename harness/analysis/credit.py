@@ -1,0 +1,367 @@
+"""Ask of single tokens whether they matter: change one, keep all other randomness, and see what becomes of the verdict.
+
+found = credit_statistics(EvalSpec(tasks=("tiny_medium",), decodings=("replace,tau=-0.1",)), "runs/records")
+
+A rule's gate flags tokens in the responses of who proposes. A flagged token is drawn again from the rule's target, and
+the proposer goes on under the response's own noise: its *effect* is the verdict then minus the verdict of the response.
+Beside it: a token of the same problem, depth and strata that the gate does not flag; the flagged place with a second
+draw of the proposer's own; and the same token with fresh noise behind it. With `undo` the responses are the rule's own,
+and a token that it changed is set back to the proposed one. docs/credit.md says what is estimated.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.analysis.records import about
+from harness.analysis.result import Analysis, Frame, columns
+from harness.digest import digest_of
+from harness.errors import UserError
+from harness.evals.loop import Job, jobs_of, opened, run_jobs
+from harness.evals.replays import Change, judge_of, replay, undone
+from harness.evals.traces import trace_of
+from harness.progress import phase, say, showing
+from harness.records import Record, RecordStore
+from harness.spec import Decoding, EvalSpec
+from harness.stats import Estimate, token_difference, token_mean, token_share
+
+TENTHS = 10  # of a response: the depth of a token
+EDGES = (0.0, 0.01, 0.1, 0.5, 1.0, 2.0)  # nats, where strata of base's entropy and of |delta log p| begin
+STRATA = {"entropy_base": "entropy", "delta_logp": "size", "abs_delta_logp": "size"}  # what a gate itself looks at
+FLAGGED, MATCHED, OWN = "flagged", "matched", "own"
+
+
+def credit_statistics(
+    spec: EvalSpec,
+    records: str | Path,
+    *,
+    tokens: int = 8,
+    noises: int = 2,
+    undo: bool = False,
+    seed: int = 0,
+    dry_run: bool = False,
+    progress: bool = True,
+) -> Analysis | None:
+    """Change single tokens of responses and replay the rest; nothing that the records hold is decoded again.
+
+    Args:
+        tokens: flagged tokens that are drawn of each problem and rule.
+        noises: replays of each changed token under fresh noise, beside the one under the response's own.
+        dry_run: only say what is missing and what it takes; then there is no analysis.
+
+    Raises:
+        UserError: no decoding of the spec has a gate, a gate reads more than traces tell, a task has no gold answers,
+            or what `evaluate` refuses.
+    """
+    rules = tuple(each for each in spec.decodings if each.gated)
+    if not rules:
+        raise UserError("decodings: none of them has a gate; accepted: replace or extrapolate, as -d replace,tau=-0.1")
+    whose = {rule: rule if undo else Decoding(mode=rule.primary) for rule in rules}
+    store = RecordStore(records)
+    asked = spec.model_copy(update={"decodings": tuple(dict.fromkeys(whose.values()))})
+    with showing(progress), opened(spec) as engine:
+        jobs = jobs_of(asked, engine, trace=0)
+        for job in jobs:
+            judge_of(job)
+        if dry_run and (missing := sum(_missing(job, store) for job in jobs)):
+            problems = sum(len({request.problem for request in job.requests}) for job in jobs)
+            say(
+                f"{missing:,} responses are to be decoded first, of at most {jobs[0].sampling.max_tokens:,} tokens "
+                f"each; then at most {problems * tokens * len(rules) * (3 + noises):,} replays; a dry run after "
+                "`rlvr-dir eval` tells more"
+            )
+            return None
+        for _ in () if dry_run else run_jobs(engine, jobs, store, progress=progress):
+            pass
+        parts = []
+        with phase("choosing tokens"):
+            for job in jobs:
+                record = store.read(*job.record.split("/"))
+                mine = [rule for rule in rules if whose[rule] == job.decoding]
+                parts += [(job, chosen(job, record, rule, tokens, noises, undo, seed)) for rule in mine]
+        say(price(parts, store, noises))
+        if dry_run:
+            return None
+        for job in jobs:
+            changes = [each for of, part in parts if of is job for each in changes_of(part)]
+            replay(job, list(dict.fromkeys(changes)), engine, store, progress=progress)
+        info = engine.info()
+    with showing(progress), phase("estimating"):
+        measured = [_measured(job, part, store, noises) for job, part in parts]
+        facts = {**about(jobs, info["pair"]), "tokens": tokens, "noises": noises, "undo": undo, "seed": seed}
+        return Analysis(kind="credit", facts=facts, tables=tables(measured, noises))
+
+
+def _missing(job: Job, store: RecordStore) -> int:
+    """Count the responses of a job that the store does not hold with their traces."""
+    held = record.rows if (record := job.read(store)) is not None else {}
+    keys = [(request.problem, request.sample) for request in job.requests]
+    return sum(key not in held or not held[key].trace_columns for key in keys)
+
+
+# Which tokens
+
+
+def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, undo: bool, seed: int) -> Frame:
+    """Choose flagged tokens of each problem, and for each one that is not flagged, drawn by the seed.
+
+    A match is of the same problem, tenth and strata (but for what the gate itself looks at), if it can be of a response
+    with the same verdict; where there is none `match` is -1.
+
+    Returns:
+        A row a flagged token, and a row a match, whose number `match` is. `weight` is how many flagged tokens of its
+        problem a row stands for. `change` and `own` say what is to be replayed.
+    """
+    import pandas
+
+    found, keys = [], [(request.problem, request.sample) for request in job.requests]
+    for problem in dict.fromkeys(name for name, _ in keys):
+        table = pandas.concat([
+            _tokens(job, record, key, rule, undo) for key in keys if key[0] == problem
+        ], ignore_index=True)  # fmt: skip
+        random = np.random.default_rng(int(digest_of([seed, problem, rule.model_dump(mode="json"), undo]), 16))
+        flagged = np.flatnonzero(table["flagged"])
+        picked = random.permutation(flagged)[:most].tolist()
+        free = ~table["flagged"].to_numpy()
+        looked = STRATA.get(rule.gate.statistic if rule.gate else "")
+        strata = table.groupby([name for name in ("tenth", "entropy", "size") if name != looked]).ngroup().to_numpy()
+        right = table["right"].to_numpy()
+        matches = []
+        for at in () if undo else picked:
+            near = np.flatnonzero(free & (strata == strata[at]))
+            near = same if (same := near[right[near] == right[at]]).size else near
+            matches.append(int(random.choice(near)) if near.size else -1)
+            free[matches[-1]] &= not near.size
+        weight = len(flagged) / max(1, len(picked))
+        for kind, places in ((FLAGGED, picked), (MATCHED, [at for at in matches if at >= 0])):
+            rows = table.loc[places].assign(kind=kind, problem=problem, weight=weight)
+            found.append(rows.assign(match=(matches or -1) if kind == FLAGGED else places))
+    whole = pandas.concat(found, ignore_index=True).assign(label=rule.label())
+    whole["change"] = [_change(one, rule, undo, noises) for one in whole.to_dict("records")]
+    whole["own"] = [_own(one, rule, undo) for one in whole.to_dict("records")]
+    return whole
+
+
+def _tokens(job: Job, record: Record, key: tuple[str, int], rule: Decoding, undo: bool) -> Frame:
+    """Return a row for each token of a response: where it is, what is known of it, and whether it is flagged.
+
+    `same` is about the chance that it is drawn again by the rule's target, and `same_own` by its own model.
+    """
+    import pandas
+
+    assert rule.gate is not None
+    row = record.rows[key].load()
+    trace, at = trace_of(row), np.arange(row.n_tokens)
+    verdict = record.verdict(judge_of(job), row, job.golds[row.problem])
+    assert verdict is not None
+    delta = trace.fact("delta_logp")
+    p = {who: np.exp(trace.fact(f"logp_{who}").astype(float)) for who in ("base", "rl")}
+    if undo:
+        flagged = np.asarray(row.changed)
+    else:
+        value, (tau, below) = trace.value(rule.gate), rule.gate.threshold
+        since, until = rule.tokens(job.sampling.max_tokens)
+        flagged = (value < tau if below else value > tau) & (at >= since) & (at < (until or row.n_tokens))
+    return pandas.DataFrame(
+        {
+            "sample": row.sample,
+            "at": at,
+            "left": row.n_tokens - at,
+            "tenth": TENTHS * at // max(1, row.n_tokens),
+            "entropy": np.digitize(trace.fact("entropy_base"), EDGES) - 1,
+            "size": np.digitize(np.abs(delta), EDGES) - 1,
+            "below": delta < 0,
+            "right": verdict.correct,
+            "flagged": flagged,
+            "proposed": trace.proposed,
+            "same": p["base" if rule.gamma == -1 else "rl"],
+            "same_own": p[rule.primary],
+        }
+    )
+
+
+def _change(one: Mapping[str, Any], rule: Decoding, undo: bool, noises: int) -> Change:
+    """Return the change of a token: drawn from the rule's target, or set back to what was proposed."""
+    place: dict[str, Any] = {"problem": one["problem"], "sample": one["sample"], "at": one["at"]}
+    place["noises"] = noises if one["kind"] == FLAGGED else 0
+    if undo:
+        return Change(**place, token=one["proposed"])
+    everywhere = {"criterion": "always", "window": None}
+    kept = {name: getattr(rule, name) for name in ("mode", "primary", "gamma", "plausibility")}
+    return Change(**place, by=Decoding(**kept, **everywhere))
+
+
+def _own(one: Mapping[str, Any], rule: Decoding, undo: bool) -> Change | None:
+    """Return the same place with a second draw of the proposer's own; None of a match, and where tokens are undone."""
+    if undo or one["kind"] != FLAGGED:
+        return None
+    primary: dict[str, Any] = {"mode": "replace", "primary": "rl"}
+    by = Decoding(**(primary if rule.primary == "rl" else {"mode": "extrapolate", "gamma": -1.0}), criterion="always")
+    return Change(one["problem"], one["sample"], one["at"], by, own=True)
+
+
+def changes_of(part: Frame) -> Iterator[Change]:
+    """Yield all that is to be replayed of chosen tokens."""
+    yield from part["change"]
+    yield from part["own"].dropna()
+
+
+def price(parts: Sequence[tuple[Job, Frame]], store: RecordStore, noises: int) -> str:
+    """Say how much is to be drawn and replayed, and about how many tokens that is; what records hold costs nothing."""
+    draws, replays, tokens, seen = 0, 0.0, 0.0, set[Any]()
+    for job, part in parts:
+        record, judge = store.read(*job.record.split("/")), judge_of(job)
+        for one in part.to_dict("records"):
+            for change, same in ((one["change"], one["same"]), (one["own"], one["same_own"])):
+                if change is None or (job.record, change) in seen:
+                    continue
+                seen.add((job.record, change))
+                left = undone(record, change, judge)
+                draws += left is None
+                many = (1 - same) * (1 + change.noises) if left is None else len(left)
+                replays, tokens = replays + many, tokens + many * one["left"]
+    return (
+        f"{draws:,} tokens are to be drawn, and about {replays:,.0f} responses replayed from the one that came out as "
+        f"another: about {tokens:,.0f} tokens"
+    )
+
+
+# What came out
+
+
+def _measured(job: Job, part: Frame, store: RecordStore, noises: int) -> Frame:
+    """Add what the replays say: `changed`, `effect`, `fresh` and its first noise, `changed_own`, `effect_own`."""
+    record = store.read(*job.record.split("/"))
+    rows = []
+    for one in part.to_dict("records"):
+        sign, right = (-1 if one["change"].by is None else 1), int(one["right"])
+        told: dict[str, Any] = {}
+        for what, change in (("", one["change"]), ("_own", one["own"])):
+            if change is None:
+                continue
+            held = [change.held(record, noise) for noise in range(change.noises + 1)]
+            told[f"changed{what}"] = changed = held[0] is not None and held[0].right is not None
+            effects = [sign * (int(each.right or 0) - right) for each in held if each] if changed else [0]
+            told[f"effect{what}"] = effects[0]
+            if change.noises and changed:
+                told |= {"fresh": float(np.mean(effects[1:])), "first": effects[1]}
+        rows.append(one | told)
+    import pandas
+
+    return pandas.DataFrame(rows)
+
+
+def tables(measured: Sequence[Frame], noises: int) -> dict[str, tuple[dict[str, Any], ...]]:
+    """Put tokens together, with intervals over problems: a table a question, and in each of them rows a rule.
+
+    - `effects`: the mean effect of changing a token, and the share of tokens that `matter`, whose change changes the
+      verdict, of flagged ones, of their matches and of second draws; over all and over really changed ones; after
+      responses of either verdict;
+    - `differences`: of flagged tokens from their matches, and from second draws of the same model's, token by token;
+    - `check`: the mean effect on changed tokens by the response's own noise and by fresh noise, and both variances;
+    - `strata`: by depth, by entropy of base, and by size and sign of delta log p;
+    - `signs`: at equal size, tokens that RL made less likely against those that it made likelier.
+    """
+    import pandas
+
+    whole = pandas.concat(measured, ignore_index=True)
+    found: dict[str, list[dict[str, Any]]] = {n: [] for n in ("effects", "differences", "check", "strata", "signs")}
+    for label, mine in whole.groupby("label", sort=False):
+        by, flagged = {"label": label}, mine[mine["kind"] == FLAGGED]
+        groups = {FLAGGED: flagged, MATCHED: mine[mine["kind"] == MATCHED]}
+        if "effect_own" in flagged:
+            names = {"effect_own": "effect", "changed_own": "changed"}
+            groups[OWN] = flagged.drop(columns=[*names.values()]).rename(columns=names)
+        for kind, group in groups.items():
+            for over, some in (("all", group), ("changed", group[group["changed"].astype(bool)])):
+                for verdict, part in _by_verdict(some):
+                    about = {**by, "kind": kind, "over": over, "verdict": verdict}
+                    found["effects"].append({**about, **_estimates(part)})
+        found["differences"] += [{**by, **row} for row in _differences(groups)]
+        if noises:
+            found["check"].append({**by, **_check(flagged[flagged["changed"].astype(bool)])})
+        for kind, group in groups.items():
+            for stratum in ("tenth", "entropy") if kind != OWN else ():
+                for at, part in group.groupby(stratum):
+                    begin = int(at) if stratum == "tenth" else EDGES[int(at)]
+                    about = {**by, "kind": kind, "by": stratum, "from": begin, "sign": ""}
+                    found["strata"].append({**about, **_estimates(part)})
+        for at, part in flagged.groupby("size"):
+            sides = {sign: part[part["below"] == (sign == "below")] for sign in ("below", "above")}
+            for sign, side in sides.items():
+                if len(side):
+                    about = {**by, "kind": FLAGGED, "by": "size", "from": EDGES[int(at)], "sign": sign}
+                    found["strata"].append({**about, **_estimates(side)})
+            if all(map(len, sides.values())):
+                found["signs"].append({**by, "from": EDGES[int(at)], **_signs(sides["below"], sides["above"])})
+    return {name: tuple(rows) for name, rows in found.items()}
+
+
+def _by_verdict(part: Frame) -> Iterator[tuple[str, Frame]]:
+    yield "any", part
+    for name, right in (("wrong", False), ("right", True)):
+        yield name, part[part["right"] == right]
+
+
+def _sums(part: Frame, values: Any, order: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sums of values and of weights, both (problems,); weights are scaled to sum to the tokens there are."""
+    weight = part["weight"].astype(float)
+    weight = weight * (len(part) / max(weight.sum(), 1e-12))
+    both = (weight * np.asarray(values, dtype=float), weight)
+    first, second = (each.groupby(part["problem"]).sum().reindex(order, fill_value=0.0).to_numpy() for each in both)
+    return first, second
+
+
+def _mean(part: Frame, values: Any) -> Estimate:
+    return token_mean(*_sums(part, values, list(dict.fromkeys(part["problem"])))) if len(part) else Estimate(None)
+
+
+def _share(part: Frame, values: Any) -> Estimate:
+    return token_share(*_sums(part, values, list(dict.fromkeys(part["problem"])))) if len(part) else Estimate(None)
+
+
+def _estimates(part: Frame) -> dict[str, Any]:
+    """Return the mean effect and the share that matters, and of how many tokens they are."""
+    counts = {"problems": part["problem"].nunique(), "tokens": len(part), "changed": int(part["changed"].sum())}
+    matter = part["effect"].astype(float).abs()
+    return {**counts, **columns(effect=_mean(part, part["effect"]), matter=_share(part, matter))}
+
+
+def _differences(groups: Mapping[str, Frame]) -> Iterator[dict[str, Any]]:
+    """Yield the mean differences of effects, and of what matters, pair by pair."""
+    flagged = groups[FLAGGED]
+    others = {}
+    if len(matched := groups[MATCHED]):
+        keys = ["problem", "match"]
+        others[MATCHED] = flagged[flagged["match"] >= 0].merge(matched[[*keys, "effect"]], on=keys, suffixes=("", "_b"))
+    if OWN in groups:
+        others[OWN] = flagged.assign(effect_b=groups[OWN]["effect"])
+    for kind, pairs in others.items():
+        one, other = pairs["effect"].astype(float), pairs["effect_b"].astype(float)
+        means = {"effect": _mean(pairs, one - other), "matter": _mean(pairs, one.abs() - other.abs())}
+        yield {"minus": kind, "tokens": len(pairs), **columns(**means)}
+
+
+def _check(changed: Frame) -> dict[str, Any]:
+    """Hold the effect under the response's own noise against that under fresh noise, of changed tokens."""
+    if not len(changed):
+        return {"tokens": 0, **columns(paired=Estimate(None), unpaired=Estimate(None), difference=Estimate(None))}
+    paired, fresh, first = (changed[name].astype(float) for name in ("effect", "fresh", "first"))
+    means = {"paired": _mean(changed, paired), "unpaired": _mean(changed, fresh)}
+    variances = {"variance_paired": float(paired.var(ddof=0)), "variance_unpaired": float(first.var(ddof=0))}
+    return {"tokens": len(changed), **columns(**means, difference=_mean(changed, paired - fresh)), **variances}
+
+
+def _signs(below: Frame, above: Frame) -> dict[str, Any]:
+    """Compare tokens that RL made less likely with those that it made likelier."""
+    order = list(dict.fromkeys([*below["problem"], *above["problem"]]))
+    told: dict[str, Any] = {"tokens_below": len(below), "tokens_above": len(above)}
+    for name in ("effect", "matter"):
+        values = [each["effect"].astype(float) if name == "effect" else each["effect"].abs() for each in (below, above)]
+        difference = token_difference(_sums(below, values[0], order), _sums(above, values[1], order))
+        of = _mean if name == "effect" else _share
+        estimates = {f"{name}_below": of(below, values[0]), f"{name}_above": of(above, values[1])}
+        told |= columns(**estimates, **{name: difference})
+    return told
