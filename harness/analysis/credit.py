@@ -118,7 +118,7 @@ def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, und
 
     found, keys = [], [(request.problem, request.sample) for request in job.requests]
     for problem in dict.fromkeys(name for name, _ in keys):
-        table = pandas.concat([
+        table: Frame = pandas.concat([
             _tokens(job, record, key, rule, undo) for key in keys if key[0] == problem
         ], ignore_index=True)  # fmt: skip
         random = np.random.default_rng(int(digest_of([seed, problem, rule.model_dump(mode="json"), undo]), 16))
@@ -138,9 +138,18 @@ def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, und
         for kind, places in ((FLAGGED, picked), (MATCHED, [at for at in matches if at >= 0])):
             rows = table.loc[places].assign(kind=kind, problem=problem, weight=weight)
             found.append(rows.assign(match=(matches or -1) if kind == FLAGGED else places))
-    whole = pandas.concat(found, ignore_index=True).assign(label=rule.label())
-    whole["change"] = [_change(one, rule, undo, noises) for one in whole.to_dict("records")]
-    whole["own"] = [_own(one, rule, undo) for one in whole.to_dict("records")]
+    whole: Frame = pandas.concat(found, ignore_index=True).assign(label=rule.label())
+    kept = {name: getattr(rule, name) for name in ("mode", "primary", "gamma", "plausibility")}
+    own = {"mode": "replace", "primary": "rl"} if rule.primary == "rl" else {"mode": "extrapolate", "gamma": -1.0}
+    target, own = Decoding(**kept, criterion="always"), Decoding(**own, criterion="always")
+    whole["change"], whole["own"] = None, None
+    for i, one in enumerate(whole.to_dict("records")):
+        place = {name: one[name] for name in ("problem", "sample", "at")} | {"was": one["token"]}
+        place["noises"] = noises if one["kind"] == FLAGGED else 0
+        by = {"token": one["proposed"]} if undo else {"by": target}
+        whole.at[i, "change"] = Change(**place, **by)
+        if one["kind"] == FLAGGED and not undo:
+            whole.at[i, "own"] = Change(**{**place, "noises": 0}, by=own, own=True)
     return whole
 
 
@@ -175,31 +184,12 @@ def _tokens(job: Job, record: Record, key: tuple[str, int], rule: Decoding, undo
             "below": delta < 0,
             "right": verdict.correct,
             "flagged": flagged,
+            "token": row.token_ids,
             "proposed": trace.proposed,
             "same": p["base" if rule.gamma == -1 else "rl"],
             "same_own": p[rule.primary],
         }
     )
-
-
-def _change(one: Mapping[str, Any], rule: Decoding, undo: bool, noises: int) -> Change:
-    """Return the change of a token: drawn from the rule's target, or set back to what was proposed."""
-    place: dict[str, Any] = {"problem": one["problem"], "sample": one["sample"], "at": one["at"]}
-    place["noises"] = noises if one["kind"] == FLAGGED else 0
-    if undo:
-        return Change(**place, token=one["proposed"])
-    everywhere = {"criterion": "always", "window": None}
-    kept = {name: getattr(rule, name) for name in ("mode", "primary", "gamma", "plausibility")}
-    return Change(**place, by=Decoding(**kept, **everywhere))
-
-
-def _own(one: Mapping[str, Any], rule: Decoding, undo: bool) -> Change | None:
-    """Return the same place with a second draw of the proposer's own; None of a match, and where tokens are undone."""
-    if undo or one["kind"] != FLAGGED:
-        return None
-    primary: dict[str, Any] = {"mode": "replace", "primary": "rl"}
-    by = Decoding(**(primary if rule.primary == "rl" else {"mode": "extrapolate", "gamma": -1.0}), criterion="always")
-    return Change(one["problem"], one["sample"], one["at"], by, own=True)
 
 
 def changes_of(part: Frame) -> Iterator[Change]:
@@ -223,8 +213,8 @@ def price(parts: Sequence[tuple[Job, Frame]], store: RecordStore, noises: int) -
                 many = (1 - same) * (1 + change.noises) if left is None else len(left)
                 replays, tokens = replays + many, tokens + many * one["left"]
     return (
-        f"{draws:,} tokens are to be drawn, and about {replays:,.0f} responses replayed from the one that came out as "
-        f"another: about {tokens:,.0f} tokens"
+        f"{draws:,} tokens to draw, then about {replays:,.0f} replays of those that come out as another: about "
+        f"{tokens:,.0f} tokens"
     )
 
 
@@ -266,7 +256,7 @@ def tables(measured: Sequence[Frame], noises: int) -> dict[str, tuple[dict[str, 
     """
     import pandas
 
-    whole = pandas.concat(measured, ignore_index=True)
+    whole: Frame = pandas.concat(measured, ignore_index=True)
     found: dict[str, list[dict[str, Any]]] = {n: [] for n in ("effects", "differences", "check", "strata", "signs")}
     for label, mine in whole.groupby("label", sort=False):
         by, flagged = {"label": label}, mine[mine["kind"] == FLAGGED]
@@ -315,18 +305,33 @@ def _sums(part: Frame, values: Any, order: Sequence[str]) -> tuple[np.ndarray, n
 
 
 def _mean(part: Frame, values: Any) -> Estimate:
-    return token_mean(*_sums(part, values, list(dict.fromkeys(part["problem"])))) if len(part) else Estimate(None)
+    """Return a mean; without an interval where all values are equal, and their spread tells nothing."""
+    one = token_mean(*_sums(part, values, list(dict.fromkeys(part["problem"])))) if len(part) else Estimate(None)
+    return Estimate(one.value) if one.low == one.high else one
 
 
 def _share(part: Frame, values: Any) -> Estimate:
     return token_share(*_sums(part, values, list(dict.fromkeys(part["problem"])))) if len(part) else Estimate(None)
 
 
+def _effect(part: Frame) -> tuple[Estimate, Estimate]:
+    """Return the mean effect and the share that matters.
+
+    An effect is between -1 and 1. Where all are equal, the width of the share's interval stands for theirs.
+    """
+    matter, one = _share(part, part["effect"].astype(float).abs()), _mean(part, part["effect"])
+    if one.value is None or matter.low is None or matter.high is None:
+        return one, matter
+    width = matter.high - matter.low
+    low, high = (end if end is not None else one.value + by for end, by in ((one.low, -width), (one.high, width)))
+    return Estimate(one.value, max(-1.0, low), min(1.0, high)), matter
+
+
 def _estimates(part: Frame) -> dict[str, Any]:
     """Return the mean effect and the share that matters, and of how many tokens they are."""
     counts = {"problems": part["problem"].nunique(), "tokens": len(part), "changed": int(part["changed"].sum())}
-    matter = part["effect"].astype(float).abs()
-    return {**counts, **columns(effect=_mean(part, part["effect"]), matter=_share(part, matter))}
+    effect, matter = _effect(part)
+    return {**counts, **columns(effect=effect, matter=matter)}
 
 
 def _differences(groups: Mapping[str, Frame]) -> Iterator[dict[str, Any]]:
@@ -357,11 +362,13 @@ def _check(changed: Frame) -> dict[str, Any]:
 def _signs(below: Frame, above: Frame) -> dict[str, Any]:
     """Compare tokens that RL made less likely with those that it made likelier."""
     order = list(dict.fromkeys([*below["problem"], *above["problem"]]))
-    told: dict[str, Any] = {"tokens_below": len(below), "tokens_above": len(above)}
-    for name in ("effect", "matter"):
-        values = [each["effect"].astype(float) if name == "effect" else each["effect"].abs() for each in (below, above)]
-        difference = token_difference(_sums(below, values[0], order), _sums(above, values[1], order))
-        of = _mean if name == "effect" else _share
-        estimates = {f"{name}_below": of(below, values[0]), f"{name}_above": of(above, values[1])}
-        told |= columns(**estimates, **{name: difference})
+    told: dict[str, Any] = {}
+    for name, side in (("below", below), ("above", above)):
+        effect, matter = _effect(side)
+        told |= {f"tokens_{name}": len(side), f"changed_{name}": int(side["changed"].sum())}
+        told |= columns(**{f"effect_{name}": effect, f"matter_{name}": matter})
+    for name, of in (("effect", float), ("matter", abs)):
+        sums = [_sums(side, side["effect"].astype(float).map(of), order) for side in (below, above)]
+        one = token_difference(*sums)
+        told |= columns(**{name: Estimate(one.value) if one.low == one.high else one})
     return told

@@ -1,6 +1,7 @@
 """Replay stored responses with one token changed, under their own noise: what becomes of the verdict?
 
-    replay(job, [Change("tiny_medium/3", 0, at=17, by=Decoding(mode="replace", criterion="always"))], engine, store)
+    every = Decoding(mode="replace", criterion="always")
+    replay(job, [Change("tiny_medium/3", sample=0, at=17, was=5, by=every)], engine, store)
 
 The noise of a token is a function of its place, so a change is a decoding with a window of one token. What comes before
 it is held and not decoded again; where the token comes out as it was, nothing is. All is kept in the response's record.
@@ -8,6 +9,7 @@ it is held and not decoded again; where the token comes out as it was, nothing i
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from typing import Any
 
 from harness.decode import Engine, Request
@@ -25,6 +27,8 @@ from harness.spec import Decoding, Sampling
 class Change:
     """One token of a stored response that is to be another one: the token that `by` draws there, or `token` itself.
 
+    `was` is the token that is there.
+
     `by` redraws every token. `own` says that it draws from the response's own model. `noises` is how often the rest is
     replayed under fresh noise, beside once under the response's own.
     """
@@ -32,6 +36,7 @@ class Change:
     problem: str
     sample: int
     at: int
+    was: int
     by: Decoding | None = None
     token: int | None = None
     own: bool = False
@@ -42,7 +47,7 @@ class Change:
         """Return whose token it is, as a `Replay` has it."""
         if self.by is None:
             return PROPOSED
-        return OWN if self.own else digest_of(self.by.model_dump(mode="json"))
+        return OWN if self.own else _name(self.by)
 
     def draft(self, record: Record, noise: int = 0) -> Replay:
         """Return the replay as it is before anything is known."""
@@ -53,6 +58,11 @@ class Change:
     def held(self, record: Record, noise: int = 0) -> Replay | None:
         """Return the replay that a record holds."""
         return record.replays.get(self.draft(record, noise).key)
+
+
+@cache
+def _name(by: Decoding) -> str:
+    return digest_of(by.model_dump(mode="json"))
 
 
 def judge_of(job: Job) -> str:
@@ -72,7 +82,7 @@ def undone(record: Record, change: Change, judge: str) -> list[int] | None:
     token = first.token if first is not None else change.token
     if token is None:
         return None
-    if token == (record.rows[change.problem, change.sample].token_ids or ())[change.at]:
+    if token == change.was:
         return []
     held = [change.held(record, noise) for noise in range(change.noises + 1)]
     return [i for i, one in enumerate(held) if one is None or one.right is None or one.judge != judge]
@@ -90,15 +100,20 @@ def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordSto
     requests = {(each.problem, each.sample): each for each in job.requests}
     with job.open(store) as record:
 
+        @lru_cache(maxsize=256)
+        def read(problem: str, sample: int) -> tuple[tuple[int, ...], int]:
+            row = record.rows[problem, sample].load()
+            return row.token_ids or (), len(row.prompt_token_ids or ())
+
         def begun(change: Change, sampling: Sampling, token: int | None = None, **how: Any) -> Request:
-            tokens = (record.rows[change.problem, change.sample].token_ids or ())[: change.at]
+            tokens = read(change.problem, change.sample)[0][: change.at]
             tokens = tokens if token is None else (*tokens, token)
             request = requests[change.problem, change.sample]
             return replace(request, begun=tokens, sampling=sampling, trace=None, **how)
 
         def keep(change: Change, noise: int, tokens: Sequence[int], **known: Any) -> None:
-            draft = change.draft(record, noise).model_dump()
-            record.keep_replay(Replay(**draft | {"token": tokens[change.at], "n_tokens": len(tokens)} | known))
+            known |= {"token": tokens[change.at], "n_tokens": len(tokens)}
+            record.keep_replay(change.draft(record, noise).model_copy(update=known))
 
         def judged(change: Change, noise: int, tokens: Sequence[int], text: str, finish: str) -> None:
             [verdict] = grade_many([(job.golds[change.problem], text, finish)], grader=job.grader)
@@ -107,7 +122,7 @@ def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordSto
         draws = []
         for change in changes:
             if change.by is not None and undone(record, change, judge) is None:
-                window = change.by.replace(window=f"{change.at}:{change.at + 1}")
+                window = change.by.model_copy(update={"window": f"{change.at}:{change.at + 1}"})
                 short = job.sampling.model_copy(update={"max_tokens": change.at + 1})
                 draws.append(begun(change, short, decoding=window, tag=change))
         for rollout in engine.generate(draws, progress=progress) if draws else ():
@@ -115,15 +130,16 @@ def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordSto
 
         rest = []
         for change, noise in ((each, i) for each in changes for i in undone(record, each, judge) or ()):
-            held, row = change.held(record), record.rows[change.problem, change.sample]
+            held, (_, prompt) = change.held(record), read(change.problem, change.sample)
             sampling = job.sampling.model_copy(update={"seed": job.sampling.seed + noise})
             request = begun(change, sampling, held.token if held else change.token, tag=(change, noise))
-            room = engine.context.limit(job.decoding) - len(row.prompt_token_ids or ())
+            room = engine.context.limit(job.decoding) - prompt
             if request.begun[-1] in engine.eos_token_ids or len(request.begun) >= min(sampling.max_tokens, room):
                 finish = "stop" if request.begun[-1] in engine.eos_token_ids else "length"
                 judged(change, noise, request.begun, written(engine.tokenizer, request.begun), finish)
             else:
                 rest.append(request)
         for rollout in engine.generate(rest, progress=progress) if rest else ():
+            change, noise = rollout.request.tag
             tokens = (*rollout.request.begun, *rollout.token_ids)
-            judged(*rollout.request.tag, tokens, rollout.text, rollout.finish_reason)
+            judged(change, noise, tokens, rollout.text, rollout.finish_reason)

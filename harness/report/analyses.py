@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.analysis.result import Analysis, Frame
 from harness.errors import DamagedError, UserError
+from harness.report.credit import credit_chapter
 from harness.report.draw import drawing, look, percent_axis
 from harness.report.groups import pair_title
 from harness.report.model import Chapter, Section, cell, frame
@@ -164,6 +165,7 @@ def _by_layer(matrices: Frame, name: str) -> Section:
 CHAPTERS: dict[str, Callable[[Analysis, str], Chapter]] = {
     "tokens": token_chapter,
     "gated": gated_chapter,
+    "credit": credit_chapter,
     "weights": weight_chapter,
     "trajectory": trajectory_chapter,
     "theorem": theorem_chapter,

@@ -1,0 +1,124 @@
+"""The chapter of tokens that were changed one at a time: does the verdict change, and for which of them?"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.analysis.result import Analysis, Frame
+from harness.report.draw import drawing, line, look, percent_axis
+from harness.report.groups import pair_title
+from harness.report.model import Cell, Chapter, Section, cell, frame
+from harness.report.rows import drawn, estimate, estimates, limited, tasks_of
+from harness.stats import Estimate
+
+OVER = "Brackets: 95 % intervals over problems."
+
+
+def credit_chapter(found: Analysis, slug: str = "") -> Chapter:
+    """Show the effect of single tokens, by rule, by depth and by the sign of delta log p."""
+    facts = found.facts
+    what = "a token that the rule had changed was set back to the proposed one" if facts["undo"] else (
+        "a token that the rule's gate flags was drawn again from the rule's target"
+    )  # fmt: skip
+    text = (
+        f"In responses to {tasks_of(found)} ({drawn(found)}) {what}, that one alone, and the rest was replayed under "
+        f"the same noise: up to {facts['tokens']} tokens of each problem and rule. The effect is the verdict with the "
+        "rule's token minus the verdict with the proposed one; a token matters if the verdict changes at all. "
+        "docs/credit.md says what that can tell and what not."
+    )
+    sections = [_effects(found, f"credit{slug}"), _depth(found.frame("strata"), f"credit-depth{slug}")]
+    if found.tables["signs"]:
+        sections.append(_signs(found.frame("signs"), f"credit-signs{slug}"))
+    if found.tables["check"]:
+        sections.append(_check(found.frame("check"), f"credit-check{slug}"))
+    title = f"Does this token matter? {pair_title(str(facts['pair'].get('rl')))}"
+    return Chapter(title, (text,), limited(found, sections))
+
+
+def _cell(row: Mapping[str, Any] | None, name: str, *, plus: bool = True) -> Cell:
+    """Return an estimate of a row, where there is one."""
+    return cell(estimate(row, name) if row else Estimate(None), 1, plus=plus)
+
+
+def _effects(found: Analysis, name: str) -> Section:
+    """List what changing a token does, beside tokens that are not flagged and beside second draws."""
+    by = {(one["label"], one["kind"], one["over"], one["verdict"]): one for one in found.tables["effects"]}
+    minus = {(one["label"], one["minus"]): one for one in found.tables["differences"]}
+    rows = []
+    for label in dict.fromkeys(one["label"] for one in found.tables["effects"]):
+        flagged, changed = by[label, "flagged", "all", "any"], by[label, "flagged", "changed", "any"]
+        rows.append(
+            {
+                "Rule": label,
+                "Flagged tokens": flagged["tokens"],
+                "really changed": flagged["changed"],
+                "Effect": _cell(flagged, "effect"),
+                "of changed ones": _cell(changed, "effect"),
+                "after wrong": _cell(by[label, "flagged", "all", "wrong"], "effect"),
+                "after right": _cell(by[label, "flagged", "all", "right"], "effect"),
+                "Matter": _cell(flagged, "matter", plus=False),
+                "not flagged": _cell(by.get((label, "matched", "all", "any")), "matter", plus=False),
+                "Effect minus a match's": _cell(minus.get((label, "matched")), "effect"),
+                "minus a second draw's": _cell(minus.get((label, "own")), "effect"),
+            }
+        )
+    note = (
+        "Points of the verdict. A match is a token of the same problem, depth and strata that the gate does not flag; "
+        "a second draw is the same place drawn again by the proposer's own model. After wrong and after right responses"
+        f" effects can only go one way: hold them against each other, not against zero. {OVER}"
+    )
+    return Section(name, "The verdict, when one token is another", frame(rows), (note,))
+
+
+def _depth(strata: Frame, name: str) -> Section:
+    """Draw the share of flagged tokens that matter, and their mean effect, by depth."""
+    data = strata[(strata["by"] == "tenth") & (strata["kind"] == "flagged")].reset_index(drop=True)
+    with drawing(name, 5.6, 2.9, 1, 2) as made:
+        for axes, what, title in zip(made.axes[0], ("effect", "matter"), ("mean effect", "tokens that matter"), strict=True):  # noqa: E501  # fmt: skip
+            for i, (label, mine) in enumerate(data.groupby("label", sort=False)):
+                at = [10 * (tenth + 0.5) for tenth in mine["from"]]
+                line(axes, at, estimates(mine, what), str(label), **look(i))
+            axes.set_xlabel("% of the response")
+            axes.set_ylabel(title)
+            percent_axis(axes.yaxis)
+        made.figure.legend(*made.axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    title = "The effect of a flagged token, and the share of them that matter, by the part of the response before it"
+    alt = "Two line charts by depth in the response, one line a rule: mean effect, and share of tokens that matter."
+    return Section(name, title, data, ("Bars: 95 % intervals over problems.",), made.svg, alt)
+
+
+def _signs(data: Frame, name: str) -> Section:
+    """Compare tokens that RL made less likely with likelier ones of the same size."""
+    rows = [
+        {
+            "Rule": one["label"],
+            "|Δ log p| from": f"{one['from']:g}",
+            "Tokens, Δ < 0": one["tokens_below"],
+            "changed": one["changed_below"],
+            "Effect, Δ < 0": _cell(one, "effect_below"),
+            "Tokens, Δ > 0": one["tokens_above"],
+            "changed ": one["changed_above"],
+            "Effect, Δ > 0": _cell(one, "effect_above"),
+            "Difference": _cell(one, "effect"),
+        }
+        for one in data.to_dict("records")
+    ]
+    note = f"Flagged tokens in one stratum of |Δ log p|, over all of them, changed or not. {OVER}"
+    return Section(name, "What the sign of Δ log p adds to its size", frame(rows), (note,))
+
+
+def _check(data: Frame, name: str) -> Section:
+    """Hold common noise against fresh noise."""
+    rows = [
+        {
+            "Rule": one["label"],
+            "Changed tokens": one["tokens"],
+            "Same noise": _cell(one, "paired"),
+            "Fresh noise": _cell(one, "unpaired"),
+            "Difference": _cell(one, "difference"),
+            "Variance, same noise": cell(one.get("variance_paired"), 3, unit=1),
+            "fresh noise": cell(one.get("variance_unpaired"), 3, unit=1),
+        }
+        for one in data.to_dict("records")
+    ]
+    note = f"Both estimate one mean: a difference beyond chance would be a mistake. {OVER}"
+    return Section(name, "Mean effect of changed tokens by the same and by fresh noise", frame(rows), (note,))

@@ -1,0 +1,203 @@
+"""Credit of tokens: on a pair whose truth is known, after interruptions, by both engines, and as a command."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from harness.analysis.credit import EDGES, chosen, credit_statistics
+from harness.cli import app
+from harness.decode import open_engine
+from harness.errors import UserError
+from harness.evals.loop import jobs_of, run_jobs
+from harness.records import Record, RecordStore
+from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling
+from harness.stats import token_difference
+from tests.analysis.made_pair import RL_LEFT, SIDES, WORDS, V, made_pair
+
+DELTA, ENTROPY = Decoding(mode="replace", tau=-0.1), Decoding(mode="replace", criterion="entropy_base", tau=0.3)
+WORTH = 2 * V - 1  # what left is worth more than right
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Asks for an evaluation of the made-up pair on so many problems."""
+    folder = tmp_path_factory.mktemp("made")
+    pair = made_pair(folder)
+    rows = [json.dumps({"id": str(i), "problem": f"p{i}", "answer": "1"}) for i in range(60)]
+    (folder / "toy.jsonl").write_text("\n".join(rows))
+
+    def asked(limit, *decodings, samples=8, backend="transformers"):
+        return EvalSpec(
+            tasks=(f"toy={folder / 'toy.jsonl'}",), pair=pair, decodings=decodings, limit=limit,
+            sampling=Sampling(samples=samples, top_p=1.0, max_tokens=12), engine=EngineSpec(backend=backend, self_test=False),  # which sees that both are one but for the head
+        )  # fmt: skip
+
+    return asked
+
+
+def holds(row, name, truth):
+    return row[f"{name}_low"] <= truth <= row[f"{name}_high"]
+
+
+def rows_of(found, table, **named):
+    return [row for row in found.tables[table] if named.items() <= row.items()]
+
+
+def test_credit_is_found_where_it_is_and_nowhere_else(made, tmp_path):
+    found = credit_statistics(made(60, DELTA, ENTROPY), tmp_path, tokens=40, progress=False)
+    label = DELTA.label()
+    [all_], [changed] = (rows_of(found, "effects", label=label, kind="flagged", over=over, verdict="any") for over in ("all", "changed"))  # noqa: E501  # fmt: skip
+    assert all_["tokens"] > 200
+    assert holds(all_, "effect", RL_LEFT * WORTH)
+    assert holds(changed, "effect", WORTH)
+    [match] = rows_of(found, "effects", label=label, kind="matched", over="all", verdict="any")
+    assert holds(match, "effect", -(1 - RL_LEFT) * WORTH)  # they are all left
+    [own] = rows_of(found, "differences", label=label, minus="own")
+    assert holds(own, "effect", (RL_LEFT - 0.5) * WORTH)
+    assert rows_of(found, "strata", label=label, by="tenth", kind="flagged")[0]["from"] == 2
+    by = {row["from"]: row for row in rows_of(found, "strata", label=ENTROPY.label(), by="tenth", kind="flagged")}
+    assert by.keys() == {0, 2, 4, 6}
+    for nothing in (by[0], by[4]):  # fillers, which RL does change, and nothing follows from
+        assert nothing["changed"] > 100
+        assert (nothing["effect"], nothing["matter"]) == (0, 0)
+    assert holds(by[2], "effect", (RL_LEFT - 0.5) * WORTH)
+    assert by[2]["effect_low"] > 0
+    assert holds(by[6], "effect", 0)  # the answer itself is a draw of one law
+    for row in found.tables["check"]:
+        assert holds(row, "difference", 0)
+        assert row["tokens"] > 200
+
+
+def test_an_undone_token_has_the_credit_of_the_done_one(made, tmp_path):
+    found = credit_statistics(made(60, DELTA), tmp_path, tokens=40, undo=True, progress=False)
+    [row] = rows_of(found, "effects", kind="flagged", over="all", verdict="any")
+    assert row["tokens"] == row["changed"] > 200
+    assert holds(row, "effect", WORTH)
+    assert row["effect_low"] > 0
+    mirror = Decoding(mode="extrapolate", primary="rl", gamma=-1.0, criterion="delta_logp", side="above", tau=0.1)
+    [row] = rows_of(
+        credit_statistics(made(60, mirror), tmp_path, tokens=10, noises=0, progress=False),
+        "effects", kind="flagged", over="changed", verdict="any",
+    )  # fmt: skip
+    assert row["changed"] > 100
+    assert holds(row, "effect", -WORTH)  # base's right in place of RL's left
+
+
+def test_matches_are_of_the_same_problem_depth_and_strata(made, tmp_path):
+    rule = Decoding(mode="replace", criterion="kl", tau=0.1)
+    spec = made(6, Decoding(mode="base"), samples=4)
+    with open_engine(spec.pair, spec.engine) as engine:
+        [job] = jobs_of(spec, engine, trace=0)
+        for _ in run_jobs(engine, [job], RecordStore(tmp_path)):
+            pass
+        record = job.read(RecordStore(tmp_path))
+        for gate, kept in ((rule, ["tenth", "entropy", "size"]), (DELTA, ["tenth", "entropy"])):
+            part = chosen(job, record, gate, most=3, noises=0, undo=False, seed=0)
+            flagged, matched = (part[part["kind"] == kind] for kind in ("flagged", "matched"))
+            assert flagged.groupby("problem").size().max() == 3
+            assert flagged["flagged"].all()
+            assert not matched["flagged"].any()
+            assert not matched.duplicated(["problem", "sample", "at"]).any()
+            both = flagged.merge(matched, on=["problem", "match"], suffixes=("", "_of"))
+            assert len(both) == len(matched)
+            assert all((both[name] == both[f"{name}_of"]).all() for name in kept)
+            more = chosen(job, record, gate, most=5, noises=0, undo=False, seed=0)
+            held = {(row.problem, row.sample, row.at) for row in more.itertuples()}
+            assert {(row.problem, row.sample, row.at) for row in flagged.itertuples()} < held
+        first = next(iter(record))
+        trace = np.abs(first.trace[:, 0] - first.trace[:, 1])
+        assert EDGES[np.digitize(trace, EDGES)[1] - 1] in (0.5, 1.0)  # log .9 - log .5, or log .1 - log .5
+
+
+def test_an_interrupted_study_goes_on_and_is_that_of_the_whole_decoding(made, tmp_path, monkeypatch):
+    spec, kept, keep = made(8, DELTA, ENTROPY, samples=3), [], Record.keep_replay
+
+    def counted(self, replay):
+        if len(kept) == 100:
+            raise KeyboardInterrupt
+        keep(self, replay)
+        kept.append(replay)
+
+    monkeypatch.setattr(Record, "keep_replay", counted)
+    with pytest.raises(KeyboardInterrupt):
+        credit_statistics(spec, tmp_path / "one", tokens=6, progress=False)
+    before = kept.copy()
+    kept.clear()
+    monkeypatch.setattr(Record, "keep_replay", lambda self, replay: (keep(self, replay), kept.append(replay)))
+    found = credit_statistics(spec, tmp_path / "one", tokens=6, progress=False)
+    first = [each for each in kept if each not in before]
+    assert len(kept) == len(first) > 50
+    kept.clear()
+    assert found == credit_statistics(spec, tmp_path / "other", tokens=6, progress=False)
+    assert len(kept) == len(before) + len(first)
+    record = RecordStore(tmp_path / "one").one("")
+    with open_engine(spec.pair, spec.engine) as engine:
+        [job] = jobs_of(spec.model_copy(update={"decodings": (Decoding(mode="base"),)}), engine)
+        asked = {(each.problem, each.sample): each for each in job.requests}
+        done = [each for each in record.replays.values() if each.noise == 0 and each.right is not None]
+        for each in done[::7]:
+            by = {"mode": "extrapolate", "gamma": -1.0} if each.by == "own" else {"mode": "replace"}
+            window = Decoding(**by, criterion="always", window=f"{each.at}:{each.at + 1}")
+            [whole] = engine.generate([replace(asked[each.problem, each.sample], decoding=window)])
+            assert whole.token_ids[each.at] == each.token
+            assert whole.n_tokens == each.n_tokens
+            assert (WORDS.index("\\boxed{1}") in whole.token_ids) == each.right
+            side = WORDS.index("left" if set(map(WORDS.index, SIDES["left"])) & {*whole.token_ids} else "right")
+            assert side in whole.token_ids
+        assert len(done) > 50
+
+
+@pytest.mark.vllm
+def test_vllm_replays_the_same(made, tmp_path):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    one, other = (
+        credit_statistics(made(6, DELTA, samples=4, backend=name), tmp_path / name, tokens=4, progress=False)
+        for name in ("transformers", "vllm")
+    )
+    assert one.tables == other.tables
+    assert one.tables["check"][0]["tokens"] > 10
+
+
+def test_the_command_tells_the_price_decodes_nothing_twice_and_is_drawn(tmp_path):
+    def run(*command):
+        done = CliRunner().invoke(app, list(command), catch_exceptions=False)
+        return done.exit_code, done.output
+
+    asked = ["analyse", "credit", "--tasks", "tiny_easy", "--limit", "6", "--samples", "2", "--max-tokens", "60"]
+    asked += ["--tokens", "3", "--backend", "transformers", "--records", str(tmp_path / "records")]
+    asked += ["--out", str(tmp_path)]
+    with pytest.raises(UserError, match="none of them has a gate; accepted: replace or extrapolate"):
+        run(*asked, "-d", "rl")
+    code, said = run(*asked, "--dry-run")
+    assert code == 0
+    assert "12 responses are to be decoded first, of at most 60 tokens each; then at most" in said
+    with pytest.raises(UserError, match="which traces do not have"):
+        run(*asked, "-d", "replace,criterion=coupling")
+    code, said = run(*asked)
+    assert code == 0, said
+    assert " tokens to draw, then about " in said
+    held = {path: path.read_bytes() for path in (tmp_path / "records").rglob("*") if path.is_file()}
+    code, said = run(*asked, "--dry-run")
+    assert "0 tokens to draw, then about 0 replays" in said
+    assert run(*asked)[0] == 0
+    assert {path: path.read_bytes() for path in held if path.name != "lock"}.items() <= held.items()
+    code, said = run("report", "--analysis", str(tmp_path / "credit.json"), "--out", str(tmp_path / "report"))
+    assert code == 0, said
+    page = (tmp_path / "report" / "report.md").read_text()
+    assert "Does this token matter? tiny pair" in page
+    assert "replace τ-0.1" in page
+
+
+def test_the_difference_of_two_means_is_that_of_a_paired_t_test():
+    random = np.random.default_rng(0)
+    a, b, ones = random.normal(size=12), random.normal(size=12), np.ones(12)
+    test = stats.ttest_rel(a, b).confidence_interval()
+    found = token_difference((a, ones), (b, ones))
+    assert (found.low, found.value, found.high) == pytest.approx((test.low, (a - b).mean(), test.high))
+    twice = token_difference((2 * a, 2 * ones), (b, ones))
+    assert twice.value == pytest.approx(found.value)
+    assert token_difference((a, ones), (b, 0 * ones)).value is None
