@@ -144,9 +144,9 @@ def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, und
     target, own = Decoding(**kept, criterion="always"), Decoding(**own, criterion="always")
     whole["change"], whole["own"] = None, None
     for i, one in enumerate(whole.to_dict("records")):
-        place = {name: one[name] for name in ("problem", "sample", "at")} | {"was": one["token"]}
+        place: dict[str, Any] = {name: one[name] for name in ("problem", "sample", "at")} | {"was": one["token"]}
         place["noises"] = noises if one["kind"] == FLAGGED else 0
-        by = {"token": one["proposed"]} if undo else {"by": target}
+        by: dict[str, Any] = {"token": one["proposed"]} if undo else {"by": target}
         whole.at[i, "change"] = Change(**place, **by)
         if one["kind"] == FLAGGED and not undo:
             whole.at[i, "own"] = Change(**{**place, "noises": 0}, by=own, own=True)

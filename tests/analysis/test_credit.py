@@ -30,10 +30,11 @@ def made(tmp_path_factory):
     rows = [json.dumps({"id": str(i), "problem": f"p{i}", "answer": "1"}) for i in range(60)]
     (folder / "toy.jsonl").write_text("\n".join(rows))
 
+    # The self-test sees that both models are one but for the head.
     def asked(limit, *decodings, samples=8, backend="transformers"):
         return EvalSpec(
             tasks=(f"toy={folder / 'toy.jsonl'}",), pair=pair, decodings=decodings, limit=limit,
-            sampling=Sampling(samples=samples, top_p=1.0, max_tokens=12), engine=EngineSpec(backend=backend, self_test=False),  # which sees that both are one but for the head
+            sampling=Sampling(samples=samples, top_p=1.0, max_tokens=12), engine=EngineSpec(backend=backend, self_test=False),
         )  # fmt: skip
 
     return asked

@@ -39,7 +39,7 @@ def decode(plans):
     """Decodes plans on the little model as an engine does: by `decide`, under each plan's row and key."""
     written, told, running = [[] for _ in plans], [[] for _ in plans], list(range(len(plans)))
     while running:
-        prefixes = [[*plans[i].prompt_token_ids[1:], *written[i]] for i in running]
+        prefixes = [[*plans[i].token_ids[1:], *written[i]] for i in running]
         logits = torch.stack([logits_after(prefix) for prefix in prefixes])
         at = torch.tensor([1 + len(p) for p in prefixes])
         where = Requests(torch.tensor([plans[i].key for i in running]), at, at)
