@@ -34,7 +34,8 @@ def made(tmp_path_factory):
     def asked(limit, *decodings, samples=8, backend="transformers"):
         return EvalSpec(
             tasks=(f"toy={folder / 'toy.jsonl'}",), pair=pair, decodings=decodings, limit=limit,
-            sampling=Sampling(samples=samples, top_p=1.0, max_tokens=12), engine=EngineSpec(backend=backend, self_test=False),
+            sampling=Sampling(samples=samples, top_p=1.0, max_tokens=12),
+            engine=EngineSpec(backend=backend, self_test=False),
         )  # fmt: skip
 
     return asked
