@@ -3,8 +3,8 @@
     python -m tests.decode.apart_lora {one_rank|two_ranks} BASE ADAPTER MERGED TINY OUT
 
 Writes a pickle: `rollouts` of the shared requests. With one rank also `again` (the same, now with a warm prefix cache),
-`cached` (tokens of prompts found in it), `merged` (by an engine on the whole checkpoints), `logits` (a list of token
-ids, prompt length, steps of the engine, base's and RL's logits), `bytes` (of both models, of base, of RL), and
+`cached` (tokens of prompts found in it), `merged` (by an engine on the whole checkpoints), `logits` (of
+`inside.computed_logits`), `bytes` (of both models, of base, of RL), and
 what the `self_tests` said: of this pair, and of one with biases whose head is its embeddings.
 """
 
@@ -13,7 +13,8 @@ import pickle
 import sys
 from pathlib import Path
 
-from tests.decode.requests import DECODINGS, LONG, make_requests
+from tests.decode.inside import computed_logits
+from tests.decode.requests import make_requests
 
 TWO_RANKS = {"n": 4, "samples": 1, "max_tokens": 8}  # few: two ranks on two busy cores wait for each other
 
@@ -40,7 +41,7 @@ def main(how, base, adapter, merged, tiny, out):
 
         requests = make_requests(18, samples=2)
         with loaded_models(look), open_engine(pair, vllm_spec()) as engine:
-            found |= {"logits": logits(engine), "rollouts": list(engine.generate(requests))}
+            found |= {"logits": computed_logits(engine, 4), "rollouts": list(engine.generate(requests))}
             found |= {"self_tests": [engine.self_test], **counted_again(engine, requests)}
         with open_engine(pair.replace(rl=merged), vllm_spec()) as engine:
             found["merged"] = list(engine.generate(requests))
@@ -56,34 +57,6 @@ def counted_again(engine, requests):
     manager = engine._engine.engine_core.engine_core.scheduler.kv_cache_manager
     manager.log_stats, manager.prefix_cache_stats = True, PrefixCacheStats()
     return {"again": list(engine.generate(requests)), "cached": manager.prefix_cache_stats.hits}
-
-
-def logits(engine):
-    """Both submodels' logits over prompts of several prefill chunks and the tokens after them."""
-    import torch
-
-    from harness.decode import Request
-    from harness.spec import Sampling
-    from tests.decode.test_vllm_pair import worker_model
-
-    model, rows, found = worker_model(engine), [], []
-    compute = type(model).compute_logits
-
-    def recording(hidden_states):
-        rl = compute(model, hidden_states)
-        rows.append((model.logits["base"].clone(), rl.clone()))
-        return rl
-
-    model.compute_logits = recording
-    for i in range(4):
-        rows.clear()
-        prompt, sampling = LONG.format(i) * 4, Sampling(max_tokens=48)
-        [done] = engine.generate([Request(prompt, f"logits/{i}", sampling=sampling, decoding=DECODINGS[i])])
-        ids = [*done.prompt_token_ids, *done.token_ids[:-1]]
-        last = [torch.cat(side) for side in zip(*rows[-done.n_tokens :], strict=True)]
-        found.append((ids, len(done.prompt_token_ids), len(rows), *last))
-    del model.compute_logits
-    return found
 
 
 if __name__ == "__main__":

@@ -131,7 +131,7 @@ BREAKS = {
 def kind_of_logits(engine, role):
     """The type of a submodel's logits, and how many of them bfloat16 could hold."""
     from harness.decode.vllm_pair.self_test import _draw
-    from tests.decode.test_vllm_pair import worker_model
+    from tests.decode.inside import worker_model
 
     seen = []
     with logits(worker_model(engine), role, lambda x: seen.append(x.clone()) or x):
@@ -148,7 +148,7 @@ def main(base, rl, dtype, out):
     from harness.errors import UserError
     from harness.spec import Pair
     from tests.conftest import vllm_spec
-    from tests.decode.test_vllm_pair import worker_model
+    from tests.decode.inside import worker_model
 
     said = {}
 

@@ -15,6 +15,7 @@ from harness.records.config import fingerprint
 from harness.spec import EngineSpec, Pair
 from tests.decode.apart_lora import TWO_RANKS
 from tests.decode.checkpoints import copied, edit, in_the_hubs_cache, swap_ids
+from tests.decode.inside import furthest
 from tests.decode.requests import assert_same, found_apart, make_requests
 
 TARGETS = ("q_proj", "v_proj", "o_proj", "up_proj", "down_proj")  # of both packed projections a part is missing
@@ -72,17 +73,10 @@ def served(apart):
 @pytest.mark.vllm
 @pytest.mark.whole(reason="vLLM in a process of its own")
 def test_rl_has_the_merged_models_logits_and_base_its_own(served, reference):
-    worst, positions, apart_at_all = [0.0, 0.0], 0, 0.0
-    for ids, length, steps, *got in served["logits"]:
-        assert length > 2 * 64
-        assert steps > len(got[0])  # chunks of prefill came before
-        for side, (ours, theirs) in enumerate(zip(got, reference.logits(ids), strict=True)):
-            worst[side] = max(worst[side], (ours[:, : theirs.shape[1]] - theirs[length - 1 :]).abs().max().item())
-        apart_at_all = max(apart_at_all, (got[0] - got[1]).abs().max().item())
-        positions += len(got[0])
-    assert positions >= 100
-    assert max(worst) <= 1e-4, worst
-    assert apart_at_all > 0.5
+    found = served["logits"]
+    assert sum(len(base) for *_, base, _ in found) >= 100
+    assert furthest(found, reference) <= 1e-4
+    assert max((base - rl).abs().max() for *_, base, rl in found) > 0.5
 
 
 @pytest.mark.vllm

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
 from harness.bench.closed_form import distribution
@@ -17,16 +16,11 @@ from harness.policy.rule import Rules
 from harness.spec import Decoding, Sampling
 from tests.conftest import vllm_spec
 from tests.decode.apart import requests_of
+from tests.decode.inside import computed_logits, furthest, worker_model
 from tests.decode.requests import DECODINGS, LONG, assert_same, by_key, facts, found_apart, make_requests, read_once
 
 pytestmark = pytest.mark.vllm
 pytest.importorskip("vllm", reason="vLLM is not installed")
-
-
-def worker_model(engine):
-    """The pair model inside an engine that runs in this process."""
-    core = engine._engine.engine_core.engine_core
-    return core.model_executor.driver_worker.worker.model_runner.model
 
 
 def test_sequences_are_identical_to_the_reference_engine(vllm_engine, transformers_engine):
@@ -123,37 +117,9 @@ def test_nan_in_mid_run_names_model_request_and_position_at_once(vllm_engine, ro
 
 
 def test_both_submodels_give_the_logits_of_transformers_under_chunked_prefill(vllm_engine, transformers_engine):
-    model, rows = worker_model(vllm_engine), []
-    compute = type(model).compute_logits
-
-    def recording(hidden_states):
-        rl = compute(model, hidden_states)
-        rows.append((model.logits["base"].clone(), rl.clone()))
-        return rl
-
-    model.compute_logits = recording
-    worst, positions = 0.0, 0
-    try:
-        for i in range(5):
-            rows.clear()
-            prompt = LONG.format(i) * 4  # several 64-token chunks
-            [done] = vllm_engine.generate(
-                [Request(prompt, f"logits/{i}", sampling=Sampling(max_tokens=48), decoding=DECODINGS[i])]
-            )
-            assert len(done.prompt_token_ids) > 2 * 64
-            assert len(rows) > done.n_tokens  # chunks of prefill came before
-            for got, expected in zip(
-                map(torch.cat, zip(*rows[-done.n_tokens :], strict=True)),
-                transformers_engine.logits([*done.prompt_token_ids, *done.token_ids[:-1]]),
-                strict=True,
-            ):
-                expected = expected[len(done.prompt_token_ids) - 1 :]
-                worst = max(worst, (got[:, : expected.shape[1]] - expected).abs().max().item())
-            positions += done.n_tokens
-    finally:
-        del model.compute_logits
-    assert positions >= 150
-    assert worst <= 1e-4
+    found = computed_logits(vllm_engine, 5)
+    assert sum(len(base) for *_, base, _ in found) >= 150
+    assert furthest(found, transformers_engine) <= 1e-4
 
 
 @pytest.mark.parametrize(
