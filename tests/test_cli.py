@@ -29,23 +29,6 @@ def run(*arguments):
     )
 
 
-def test_help_names_every_command(typed):
-    done = typed("--help")
-    assert done.returncode == 0
-    for command in ("eval", "compare", "demo", "ui", "tiny", "bench", "records", "track"):
-        assert f" {command} " in done.stdout
-    assert "Δ" not in done.stderr
-
-
-def test_summaries_fit_a_line():
-    root = get_command(cli.app)
-    named = {name: root.get_command(root.context_class(root), name) for name in cli.COMMANDS}
-    for group in (root, *(each for each in named.values() if hasattr(each, "commands"))):
-        commands = named if group is root else group.commands
-        room = 78 - 6 - max(map(len, commands))
-        assert not [name for name, each in commands.items() if each.get_short_help_str(room).endswith("...")]
-
-
 @pytest.mark.parametrize(
     ("typed", "sentence", "said"),
     [

@@ -14,13 +14,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from harness.analysis.bandit import theorem, trials
 from harness.analysis.curves import curves
-from harness.analysis.weights import weight_statistics
 from harness.errors import UserError
 from harness.evals.benchmark import read_benchmark
 from harness.evals.compare import compare, markdown
@@ -35,7 +32,6 @@ from harness.exchange.official import read_official
 from harness.records import RecordStore
 from harness.records.commands import gc_records, list_records, verify_records
 from harness.records.entries import decode, encode
-from harness.report.analyses import analysis_chapters
 from harness.report.build import build
 from harness.report.viewer import common_problems, stored_answers, viewer_data
 from harness.spec import Decoding, load_eval, read_yaml
@@ -46,7 +42,6 @@ from harness.sweep.folder import SweepFolder
 from harness.sweep.run import best, status
 from harness.sweep.specs import load
 from harness.sweep.taus import stored_taus
-from harness.tiny import tiny_pair
 from harness.tracking.training import metrics_of, scores_of
 from harness.train import TrainSpec
 from harness.train.data import read_problems
@@ -59,7 +54,7 @@ from tests.exchange import fixture_official, foreign
 from tests.exchange.made import MODES as exchange_modes
 from tests.exchange.made import results as exchange_results
 from tests.records import made
-from tests.report.made import gated, result, tokens, trajectory
+from tests.report.made import result
 from tests.report.made import theirs as lm_eval_result
 from tests.sweep.made import SMALL
 from tests.train.test_summary import training
@@ -417,37 +412,6 @@ def test_trainings(trainings, change):
     read_or_refused(summed, told)
 
 
-@pytest.fixture(scope="module")
-def specs(tmp_path_factory):
-    """Shipped sweeps, an evaluation and a training, each as it is written and as JSON, which is YAML too."""
-    path = tmp_path_factory.mktemp("specs")
-    texts = {f"sweep-{file.stem}": file.read_text() for file in sorted((ROOT / "sweeps").glob("*.yaml"))}
-    texts |= {"eval": EVAL, "train": TRAIN}
-    for name, text in texts.items():
-        (path / f"{name}.yaml").write_text(text)
-        (path / f"{name}.json").write_text(json.dumps(yaml.safe_load(text)))
-    return Folder(path)
-
-
-EVAL = """
-tasks: [tiny_easy, amc]
-pair: {base: org/b, rl: org/r}
-limit: 3
-part: {split: 0.5}
-decodings: [rl, {mode: replace, tau: -0.3}]
-sampling: {samples: 4, temperature: 1.0}
-engine: {backend: transformers}
-controls: true
-"""
-TRAIN = """
-base: tiny
-dapo: {method: low_prob, alpha: 0.2, steps: 3}
-seeds: [0, 1]
-validation: {tasks: [tiny_easy], limit: 6, sampling: {samples: 2}}
-lora: {rank: 8}
-"""
-
-
 SWEEP, TRAININGS = (read_yaml(ROOT / f"sweeps/{name}.yaml") for name in ("tiny_tau_gamma", "tiny_alpha"))
 
 
@@ -468,15 +432,6 @@ def test_a_value_of_another_type_in_a_spec_is_one_sentence(reader, spec, sentenc
     """Each of these was a TypeError."""
     with pytest.raises(UserError, match=sentence):
         reader(spec)
-
-
-@damaged_at_random
-@cases(40)
-@given(change=changes())
-def test_specs(specs, change):
-    file = specs.damage(change)
-    reader = {"eval": load_eval, "train": load_train}.get(file.stem, load)
-    read_or_refused(lambda: reader(read_yaml(file)))
 
 
 @pytest.mark.parametrize(
@@ -544,32 +499,6 @@ def test_data(data, change):
         lambda: "".join(map(str, read_problems(data.path / "train.jsonl", TrainSpec(instruction=" Box it.")))).encode(),
         lambda: curves({each.name: [each] for each in logs}).model_dump_json(),
     )
-
-
-@pytest.fixture(scope="module")
-def analyses(tmp_path_factory):
-    path = tmp_path_factory.mktemp("analyses")
-    (path / "log.jsonl").write_text(
-        "".join(json.dumps({"step": i, "accuracy": 0.1 * i, **MASS}) + "\n" for i in range(4))
-    )
-    log = path / "log.jsonl"
-    found = [tokens(["so", "␣the"]), theorem(trials(bandits=4)), curves({"a": [log], "b": 2 * [log]}), gated()]
-    log.unlink()
-    for one in (*found, trajectory(), weight_statistics(tiny_pair(), progress=False)):
-        one.write(path)
-    assert len(analysis_chapters([path])) == 6
-    return Folder(path)
-
-
-MASS = {"token_share": [0.5, 0.5], "gradient_share": [0.9, 0.1]}
-
-
-@damaged_at_random
-@cases(6)
-@given(change=changes())
-def test_analyses(analyses, change):
-    file = analyses.damage(change)
-    read_or_refused(lambda: analysis_chapters([file]))
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """`rlvr-dir pair`: on configurations and tokenizers made here, without weights; and what loading says of the same."""
 
 import json
-import shutil
 import warnings
 from pathlib import Path
 
@@ -10,10 +9,10 @@ import pytest
 from harness.bench.random_pair import tokenizer
 from harness.decode.single import single_engine
 from harness.errors import UserError
-from harness.pairs import examine, zoo_table
-from harness.spec import EngineSpec, Pair, preset, zoo
+from harness.pairs import examine
+from harness.spec import EngineSpec, Pair, preset
 from tests.commands import invoke, refused
-from tests.decode.checkpoints import copied, edit, in_the_hubs_cache, swap_ids
+from tests.decode.checkpoints import copied, edit, swap_ids
 
 TRANSFORMERS = EngineSpec(backend="transformers")
 SMALL = {
@@ -78,17 +77,6 @@ def test_two_sizes_are_a_warning_that_names_them(write, changed):
     assert large > small or "rope_scaling" in changed
 
 
-def test_a_third_model(write, tmp_path):
-    pair = write()
-    target = shutil.copytree(pair.base, tmp_path / "big")
-    edit(target, {"num_hidden_layers": 4})
-    found = examine(pair.replace(recipient=str(target)))
-    assert list(found.plain()["parameters"]) == ["base", "rl", "recipient"]
-    assert found.lines()[0].endswith(f"recipient {target}")
-    edit(target, swap_ids, "tokenizer.json")
-    assert "order their vocabulary differently" in examine(pair.replace(recipient=str(target))).why
-
-
 def test_a_context_that_no_model_can_be_read_at_is_refused(write):
     stretched = SMALL | {"rope_scaling": YARN, "max_position_embeddings": 1024}
     found = examine(write(stretched, stretched), TRANSFORMERS.replace(max_model_len=4096))
@@ -130,15 +118,6 @@ def test_the_gpus_are_those_of_the_narrower_type(write):
     assert examine(pair, EngineSpec(dtype="float32", max_model_len=22_048)).plain()["weights_gib"] == 244.11
 
 
-def test_a_pair_in_the_hubs_cache(write, tmp_path, monkeypatch):
-    pair = write()
-    in_the_hubs_cache(tmp_path, base=pair.base, rl=pair.rl)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    found = examine(Pair(base="someone/base", rl="someone/rl"))
-    assert (found.verdict, found.warned) == ("runs", ()), "weights of the hub are fetched when they are loaded"
-
-
 @pytest.fixture
 def nothing_here(tmp_path, monkeypatch):
     """Leaves no hub, and an empty cache."""
@@ -152,19 +131,6 @@ def test_without_a_network_it_says_so_and_what_the_zoo_knows(nothing_here):
     assert "does not exist here, and the hub's cache does not hold it" in found.why
     assert found.plain()["gpus"] == {"24": 8, "40": 4, "80": 2, "141": 1}
     assert examine(Pair(base="no/body", rl="no/one")).price is None
-
-
-def test_the_list(capsys):
-    shown = invoke("pair", "list")
-    assert shown.exit_code == 0
-    lines = shown.output.splitlines()
-    assert len([line for line in lines if line.startswith("|")]) == len(zoo()) + 2
-    [orz] = [line for line in lines if line.startswith("| orz-7b ")]
-    assert "?" not in orz
-    listed = json.loads(invoke("pair", "list", "--json").output)
-    assert [each["name"] for each in listed] == list(zoo())
-    assert listed[4]["unverified"] == ["method", "template"]
-    assert "32.8" in zoo_table([("dapo-32b", zoo()["dapo-32b"])])
 
 
 def test_the_command(write, nothing_here):

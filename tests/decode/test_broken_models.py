@@ -1,11 +1,9 @@
 """A broken model is never a number: whatever is wrong with a checkpoint, `rlvr-dir eval` ends with one sentence."""
 
-import http.server
 import json
 import re
 import shutil
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -211,55 +209,18 @@ def test_a_checkpoint_that_is_whole_in_another_format_is_read(tmp_path):
 # Names that are no paths ------------------------------------------------------------------------------------------
 
 
-class Hub(http.server.BaseHTTPRequestHandler):
-    """A hub that has no model."""
-
-    asked: list[str]
-
-    def do_GET(self):
-        if "/models/" in self.path:  # the library has questions of its own
-            self.asked.append(self.path)
-        self.send_response(404)
-        self.send_header("X-Error-Code", "RepoNotFound")
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def hub(monkeypatch):
-    """The requests to a hub of our own, which is asked although the tests are offline; its place is `hub.url`."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    Hub.asked = []
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
-        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield Hub.asked
-        server.shutdown()
-
-
 def refusal(name):
     with pytest.raises(UserError) as error:
         check_pair(tiny_pair().replace(rl=name))
     return str(error.value)
 
 
-def test_a_model_that_the_hub_does_not_have_is_asked_for_once(hub):
-    assert refusal("someone/nothing") == (
-        "rl='someone/nothing' does not exist here, and the hub has no such model, or not for you; accepted: a "
-        "checkpoint's directory, or a hub id"
-    )
-    assert hub == ["/api/models/someone/nothing"]
-
-
-def test_a_path_is_not_looked_for_on_the_hub(hub, tmp_path, monkeypatch):
+def test_a_path_is_not_looked_for_on_the_hub(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     for name in ("./rl", "../rl", "~/no/such", "/no/such", "runs/2026/rl", "runs/rl"):
         place = str(Path(name).expanduser()) if name.startswith("~") else name
         assert refusal(name).startswith(f"rl={place!r} does not exist; accepted: ")
-    assert hub == []
 
 
 def test_a_hub_that_cannot_be_reached_is_tried_once(monkeypatch):

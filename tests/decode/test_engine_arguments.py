@@ -2,12 +2,11 @@
 
 import os
 import sys
-import warnings
 from types import SimpleNamespace
 
 import pytest
 
-from harness.decode import Request, open_engine
+from harness.decode import open_engine
 from harness.decode.compat import check_pair, heads_of_two_sizes
 from harness.decode.vllm_pair import batch_invariance, engine, start
 from harness.errors import UserError
@@ -76,14 +75,6 @@ def test_on_a_cpu_what_is_asked_says_whether_models_are_compiled(peaked_pair, ca
     monkeypatch.setattr(engine, "on_cpu", lambda: False)
     made.work = 10_000
     assert made._starts_eager() is False
-
-
-def test_the_first_requests_are_the_work_that_weights_are_loaded_for(peaked_pair):
-    with open_engine(peaked_pair, EngineSpec(backend="transformers"), lazily=True) as made:
-        assert made.work is None
-        for _ in range(2):
-            list(made.generate([Request("a", "p", i, sampling=Sampling(max_tokens=3)) for i in range(2)]))
-        assert made.work == 6
 
 
 def platform(monkeypatch, **facts):
@@ -190,23 +181,6 @@ def test_ranks_do_not_fuse_their_sums_where_the_models_widths_differ(peaked_pair
         assert asked._arguments()["compilation_config"] == {"mode": 3, "pass_config": passes}
     asked.spec = asked.spec.replace(vllm_args={"compilation_config": 3})  # vLLM's short way to say the mode
     assert asked._arguments()["compilation_config"] == {"mode": 3, "pass_config": {"fuse_allreduce_rms": False}}
-
-
-def started(pair, blocks, **settings):
-    """An engine whose vLLM found room for so many blocks of 16 tokens."""
-    made = open_engine(pair, EngineSpec(backend="vllm", max_model_len=1000, **settings), lazily=True)
-    cache = SimpleNamespace(num_gpu_blocks=blocks, block_size=16)
-    made._engine = SimpleNamespace(vllm_config=SimpleNamespace(cache_config=cache))
-    return made
-
-
-def test_the_room_for_responses_is_told_and_warned_of_where_it_is_little(peaked_pair, capsys):
-    with showing(), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        started(peaked_pair, 1000, max_num_seqs=64)._tell_room()
-    assert "room for 16,000 tokens, 16 responses of full length (1,000)" in capsys.readouterr().err
-    with pytest.warns(UserWarning, match=r"16 responses of full length .*, and max_num_seqs=65: .*smaller max_model_"):
-        started(peaked_pair, 1000, max_num_seqs=65)._tell_room()
 
 
 def test_a_prefix_cache_that_stays_is_no_self_test(peaked_pair):

@@ -241,22 +241,3 @@ def test_what_comes_in_joins_vllms_running_batch(vllm_engine):
         if late:
             waiting.append(late.pop())
     assert_same(served, vllm_engine.generate(requests))
-
-
-@pytest.mark.vllm
-@pytest.mark.parametrize(("prompts", "eager"), [(2, True), (6000, False)])
-def test_workers_compile_where_much_is_asked_of_each(cluster, peaked_pair, monkeypatch, prompts, eager):
-    """6,000 responses of 128 tokens are 384,000 for each of two workers, which are not started here."""
-    pytest.importorskip("vllm", reason="vLLM is not installed")
-    pool = open_engine(peaked_pair, EngineSpec(backend="vllm", workers=2), lazily=True)
-
-    def hire(member):
-        member.pid = 1
-        pool._crew[member.number] = member
-
-    monkeypatch.setattr(pool, "_hire", hire)
-    _, request = make_requests(2, samples=1, max_tokens=128)
-    with closing(pool):  # else Ray stays joined, and the next module of this process is in its cluster
-        pool.generate([replace(request, sample=i) for i in range(prompts)])
-        assert pool._each.enforce_eager is eager
-        pool._crew.clear()

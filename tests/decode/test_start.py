@@ -152,15 +152,6 @@ def test_what_an_engines_processes_print_goes_to_its_log(tmp_path):
     assert not log.path.exists()
 
 
-def test_a_file_that_is_kept_stays():
-    log = Log()
-    path = log.keep("why")
-    log.discard()
-    del log
-    assert path.read_text() == "why"
-    path.unlink()
-
-
 def test_processes_are_spawned_off_the_cpu(monkeypatch):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     from harness.decode.vllm_pair import start

@@ -14,7 +14,6 @@ from harness.errors import UserError
 from harness.exchange.export import FORMATS, dataset_of, export
 from harness.exchange.material import Target, system_of
 from harness.spec import Decoding
-from tests.commands import run
 from tests.exchange.made import HUB, MODES, TASK, results
 from tests.report.made import result, theirs
 
@@ -139,18 +138,6 @@ def test_scores_are_exported_where_the_record_is_gone(tmp_path):
         written = export([result(MODES[1], pair=HUB)], form, tmp_path / form, TARGET)
         assert len(written.files) == 1
         assert "its record is not at hand" in written.remarks[0]
-
-
-def test_the_command_says_what_a_format_cannot(found, tmp_path):
-    folder = tmp_path / "results"
-    folder.mkdir()
-    for each in found:
-        each.write(folder)
-    words = ["export", str(folder), "--format", "lm-eval", "--out", str(tmp_path / "out")]
-    done = run(*words)
-    assert "only the digest is kept" in done.stderr
-    names = {file.name.split("_")[0] for file in (tmp_path / "out").rglob("*.json*")}
-    assert names == {"results", "samples"}
 
 
 @pytest.mark.parametrize(

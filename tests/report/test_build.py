@@ -11,7 +11,6 @@ from harness.report.build import build
 from harness.report.claims import CLAIMS, claims
 from harness.report.groups import grouped
 from harness.report.paper import pair_called
-from harness.report.tables import source
 from harness.spec import Decoding
 from harness.stats import pooled
 from tests.report.made import DAPO, GRID, grid, report, result
@@ -212,34 +211,6 @@ def test_other_weights_at_the_same_place_have_a_section_of_their_own():
     assert [group.pair for group in found] == [f"DAPO (DAPO-Qwen-32B) (rl weights {name})" for name in ("0e27", "d08e")]
     assert [len(group.results) for group in found] == [3, 2]
     assert [group.pair for group in grouped(results[1:3])] == ["DAPO (DAPO-Qwen-32B)"]
-
-
-def test_the_number_of_examples_tells_sections_apart():
-    """Two sections had one name, and compare said that the data differ: it is the same, put with other examples."""
-    plain, shown = result(GRID[1], examples=0), result(GRID[1], data="e" * 16, examples=2)
-    name = "DAPO (DAPO-Qwen-32B)"
-    sizes = [group.pair for group in grouped([plain, shown])]
-    assert sizes == [f"{name} (aime24: 6 of 30 problems, {words})" for words in ("no examples", "2 examples")]
-    assert [setting.label for setting in settings_of([plain, shown])] == ["rl (no examples)", "rl (2 examples)"]
-    assert ("shown before each problem", "2 examples") in source(shown, grouped([shown])[0], {}).facts
-    other = result(GRID[1], data="f" * 16, examples=2, grader="robust-3")
-    third = result(GRID[1], data="d" * 16, examples=2)
-    assert [group.pair for group in grouped([other, shown, third])][1:] == [
-        f"{name} (plain; aime24: 6 of 30 problems, 2 examples, data {digit * 6})" for digit in "ed"
-    ]
-    told = [result(GRID[0]), plain]  # an older result does not say how many: equal data, equal examples
-    assert [setting.label for setting in settings_of(told)] == ["base", "rl"]
-
-
-def test_every_number_leads_to_its_source_and_what_all_share_is_said_once():
-    made = report()
-    anchors = {f"#{one.anchor}" for one in made.sources}
-    links = {cell.link for section in made.sections for row in section.cells for cell in row if cell.link}
-    assert links <= anchors
-    assert len(made.sources) == 2 * len(GRID)
-    assert ("command", "rlvr-dir eval --tasks aime24") in made.sources[0].facts
-    assert "graded" in dict(made.shared)
-    assert "decoding" not in dict(made.shared)
 
 
 def test_fewer_samples_of_the_same_decoding_are_not_counted_twice_and_no_table_mixes_them_up():

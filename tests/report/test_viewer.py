@@ -263,26 +263,3 @@ def test_the_threshold_marks_what_numpy_marks(show):
     )
     assert visible
     assert all(rows[0].rollout.trace[i, 3] > 0.5 for i in visible)
-
-
-def test_a_long_response_is_whole_but_not_all_in_the_page_at_once(show):
-    rows = answers(20_000)
-    page = show({"p": rows})
-    assert page.evaluate("document.querySelectorAll('*').length") < 3000
-    page.evaluate("document.querySelector('.tv-answer:nth-child(2) .t').focus()")
-    page.keyboard.press("End")
-    assert says(page).startswith("Token 20,000 of 20,000, rl")
-    assert page.evaluate("document.querySelectorAll('*').length") < 4000
-    lines = page.evaluate("[...document.querySelectorAll('.tv-answer:nth-child(2) .t')].map(t => Number(t.dataset.i))")
-    assert lines == sorted(lines)
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate("document.querySelectorAll('.tv-flow .t').length") == 80_000
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-
-
-def test_an_empty_response_is_no_obstacle(show):
-    page = show({"p": [answers(0)[2], answers(30)[2]]})
-    page.click(".tv-strip")
-    page.click("[data-do='next']")
-    assert says(page).startswith("Token ")
-    assert page.evaluate("document.querySelector('.tv-answer p:nth-of-type(3)').textContent") == "τ marks 0 (0 %)"

@@ -136,11 +136,3 @@ def test_what_cannot_be_served_is_refused_before_anything_loads(monkeypatch):
         with pytest.raises(UserError, match=words):
             refuse(*asked)
     refuse({}, Address(host="0.0.0.0", api_key="key"))
-
-
-@pytest.mark.parametrize("wrong", [("--backend", "transformers"), ("-d", "replacing"), ("--port", "99999")])
-def test_a_mistake_is_one_line(typed, wrong):
-    done = typed("serve", "--port", "0", *wrong)
-    assert done.returncode == 2
-    [said] = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert wrong[1] in said

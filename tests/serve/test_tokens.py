@@ -152,39 +152,6 @@ def test_logprobs_are_those_of_rl_with_base_and_the_decision_beside_them(server,
     assert changed  # some tokens were redrawn to others, and have RL's log p where it lists them
 
 
-@pytest.mark.parametrize("kind", ["chat", "completion"])
-def test_a_chunk_of_several_tokens_has_each_ones_facts(server, offline, kind):
-    client, (name, text) = OpenAI(base_url=server.url, api_key="none"), problems(1)[0]
-    rollout = offline[RULES[2], name, 0]
-    own = {"model": "tiny", "max_tokens": SAMPLING.max_tokens, "seed": SAMPLING.seed, "stream": True}
-    fields: Any = {**asked(RULES[2], name, 0), "stream_interval": 4}
-    sizes, ids, logprobs, replaced, delta = [], [], [], [], []
-    if kind == "chat":
-        messages: Any = [{"role": "user", "content": text}]
-        stream: Any = client.chat.completions.create(**own, messages=messages, logprobs=True, extra_body=fields)
-    else:
-        stream = client.completions.create(**own, prompt=rollout.request.prompt, logprobs=1, extra_body=fields)
-    for choice in (choice for chunk in stream for choice in chunk.choices if choice.logprobs):
-        if kind == "chat":
-            entries = choice.logprobs.content
-            logprobs += [each.logprob for each in entries]
-            replaced += [each.rlvr["replaced"] for each in entries]
-            delta += [each.rlvr["delta_logp"] for each in entries]
-        else:
-            logprobs += choice.logprobs.token_logprobs
-            replaced += choice.logprobs.rlvr["replaced"]
-            delta += choice.logprobs.rlvr["delta_logp"]
-        ids += choice.token_ids
-        sizes.append(len(choice.token_ids))
-        assert len(ids) == len(logprobs) == len(replaced) == len(delta)
-    assert tuple(ids) == rollout.token_ids
-    assert max(sizes) >= 4  # more where the server was not quick enough
-    assert replaced == rollout.replaced.tolist()
-    np.testing.assert_allclose(delta, rollout.delta_logp, atol=1e-3)
-    kept = ~rollout.changed
-    np.testing.assert_allclose(np.array(logprobs)[kept], rollout.trace.fact("logp_rl")[kept], atol=1e-3)
-
-
 def test_what_an_answer_says_of_itself_gives_the_same_answer_again(server):
     client = OpenAI(base_url=server.url, api_key="none")
     messages = [{"role": "user", "content": problems(1)[0][1]}]

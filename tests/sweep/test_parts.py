@@ -4,7 +4,6 @@ import optuna
 import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from optuna.trial import TrialState
 
 from harness.cli.sweep import read
 from harness.errors import UserError
@@ -82,20 +81,6 @@ def test_what_a_killed_search_was_at_is_proposed_again(tmp_path):
     assert len(begun.study.propose(9)) == 1
 
 
-def test_whoever_looks_at_the_storage_sees_the_points_of_a_grid_too(tmp_path):
-    spec = sweep(parameters={"decode.tau": {"values": [-0.3, -0.1]}, "decode.window": {"values": ["0:4"]}})
-    begun = open_sweep(spec, Places.under(tmp_path, track=False))
-    begun.folder.make()
-    begun.study = Study(spec, begun.folder)
-    begun.fail(listed_points(spec)[0], "no")
-    for point in (*listed_points(spec), listed_points(spec)[0]):
-        begun.complete(point, [], [], {"avg_at_2": 0.5})
-    failed, *seen = study_of(begun).trials
-    assert failed.state == TrialState.FAIL
-    assert [(trial.params, trial.value) for trial in seen] == [({"decode.tau": tau}, 0.5) for tau in (-0.3, -0.1)]
-    assert [trial.user_attrs["point"] for trial in seen] == listed_points(spec)
-
-
 def test_a_point_is_behind_only_where_the_same_problems_say_so():
     best = {f"p/{i}": 1.0 for i in range(12)}
     worse = dict.fromkeys(list(best)[:8], 0.0)
@@ -123,38 +108,3 @@ def test_a_file_or_a_shipped_name_with_changes():
     ):
         with pytest.raises(UserError, match=words):
             read(name, changes)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["run", "nope"], "is no file, and none that ships"),
-        (["run", "tiny_criteria", "--set", "method=grdi"], "did you mean 'grid'?"),
-        (["resume", "nope"], "has not been begun"),
-        (["confirm", "nope"], "has not been begun"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
-)
-def test_a_mistake_is_one_line_and_exit_status_2(typed, arguments, words, tmp_path):
-    done = typed("sweep", *arguments, "--out", str(tmp_path))
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_the_command_line_runs_a_sweep_and_looks_at_it(typed, tmp_path):
-    out = ["--out", str(tmp_path)]
-    small = [
-        "sampling.samples=2",
-        "metric=avg_at_2",
-        "limit=2",
-        "engine.backend=transformers",
-        "sampling.max_tokens=24",
-    ]
-    changes = [word for change in small for word in ("--set", change)]
-    done = typed("sweep", "run", "tiny_on_rl", "--no-track", *changes, *out)
-    assert done.returncode == 0, done.stderr
-    assert "best of 3 on these problems" in done.stdout
-    assert "9/9" in done.stderr
-    done = typed("sweep", "status", "tiny_on_rl", *out)
-    assert "3 complete" in done.stdout

@@ -12,8 +12,7 @@ import urllib.request
 
 import pytest
 
-from harness.tracking import comparison_link, log_result, result_of_run
-from harness.tracking.store import TrackingStore
+from harness.tracking import comparison_link, log_result
 from tests.tracking.made import GRID, result
 
 pytestmark = pytest.mark.whole(reason="MLflow's server and a browser")
@@ -67,31 +66,6 @@ def test_the_links_are_printed_and_the_pages_start(pages):
         assert link.startswith(address)
         assert link in printed
     assert sorted(path.name for path in folder.iterdir()) == ["mlartifacts", "mlflow.db", "mlflow.lock", "ui.log"]
-
-
-def test_a_taken_port_is_one_sentence(pages):
-    folder, address, _ = pages
-    done = subprocess.run(
-        [*UI, "--store", str(folder), "--port", address.rpartition(":")[2]], capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert re.search(
-        r"^error: --port \d+ of 127.0.0.1 is taken; accepted: a free one, such as --port \d+$", done.stderr
-    )
-
-
-def test_over_http_as_well(pages):
-    _, address, _ = pages
-    one = result(task="amc")
-    run_id = log_result(one, address)
-    assert run_id
-    assert log_result(one, address) == run_id
-    assert result_of_run(run_id, address).metrics() == one.metrics()
-    assert (
-        TrackingStore.at(address).client().get_run(run_id).inputs.dataset_inputs[0].dataset.digest
-        == one.provenance["data"]
-    )
-    assert comparison_link(address, "rlvr-dir-amc").charts.startswith(address)
 
 
 def test_the_links_open_on_a_readable_comparison(pages, visitor):
