@@ -32,7 +32,7 @@ def sweep_list() -> None:
     """List the sweeps that ship with rlvr-dir."""
     from harness.sweep import sweeps_dir
 
-    for path in sorted(sweeps_dir().glob("*.yaml")):
+    for path in [*sorted(sweeps_dir().glob("*.yaml")), *sorted(sweeps_dir().glob("lists/*.yaml"))]:
         about = path.read_text(encoding="utf-8").split("\nname:")[0].replace("\n# ", " ").removeprefix("# ")
         echo(f"{path.stem}: {about}")
 
@@ -181,19 +181,19 @@ def read(file: str, changes: list[str]) -> "Search":
 
 
 def _file_of(name: str) -> Path:
-    """Return the file of that name, or of the sweep of that name that ships.
+    """Return the file of that name, or of the sweep, or list of sweeps, of that name that ships.
 
     Raises:
         UserError: there is none.
     """
     from harness.sweep import sweeps_dir
 
-    path, shipped = Path(name), sweeps_dir() / f"{name.removesuffix('.yaml')}.yaml"
-    path = path if path.is_file() else shipped
-    if not path.is_file():
-        names = ", ".join(sorted(each.stem for each in sweeps_dir().glob("*.yaml")))
-        raise UserError(f"sweep={name!r} is no file, and none that ships: {names}")
-    return path
+    file = f"{name.removesuffix('.yaml')}.yaml"
+    for path in (Path(name), sweeps_dir() / file, sweeps_dir() / "lists" / file):
+        if path.is_file():
+            return path
+    names = ", ".join(sorted(each.stem for each in sweeps_dir().rglob("*.yaml")))
+    raise UserError(f"sweep={name!r} is no file, and none that ships: {names}")
 
 
 def _place(name: str, out: Path) -> Path:

@@ -122,8 +122,9 @@ def test_an_interrupted_command_goes_on_with_the_checkpoint_it_was_at(followed, 
     assert Analysis.read(tmp_path / "out" / "trajectory.json") == followed[1]
     monkeypatch.setattr(trajectory, "_sums", None)
     run(*asked)
-    with pytest.raises(UserError, match=r"--tau 0 is refused; accepted: below 0"):
-        run(*asked, "--tau", "0")
+    refused = invoke(*asked, "--tau", "0").exception
+    assert isinstance(refused, UserError)
+    assert "--tau 0" in str(refused)
 
 
 def test_the_report_draws_it(followed, tmp_path):

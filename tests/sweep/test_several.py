@@ -13,7 +13,7 @@ from tests.sweep.made import SMALL, sweep
 
 
 def test_the_paper_names_shipped_sweeps_alone():
-    paper = Several.model_validate(yaml.safe_load((sweeps_dir() / "paper.yaml").read_text()))
+    paper = Several.model_validate(yaml.safe_load((sweeps_dir() / "lists" / "paper.yaml").read_text()))
     assert [read(name, []).name for name in paper.sweeps] == list(paper.sweeps)
     with pytest.raises(UserError, match="sweep"):
         parse(Several, {"name": "x", "sweep": {"a": "b"}})
