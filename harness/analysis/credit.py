@@ -17,6 +17,8 @@ import numpy as np
 
 from harness.analysis.records import about
 from harness.analysis.result import Analysis, Frame, columns
+from harness.decode.trace import Trace
+from harness.decode.trace import columns as columns_of
 from harness.digest import digest_of
 from harness.errors import UserError
 from harness.evals.loop import Job, jobs_of, opened, run_jobs
@@ -58,6 +60,9 @@ def credit_statistics(
     rules = tuple(each for each in spec.decodings if each.gated)
     if not rules:
         raise UserError("decodings: none of them has a gate; accepted: replace or extrapolate, as -d replace,tau=-0.1")
+    for rule in () if undo else rules:
+        assert rule.gate is not None
+        Trace(np.zeros((1, columns_of(0)), dtype=np.float32)).value(rule.gate)  # refused before anything is decoded
     whose = {rule: rule if undo else Decoding(mode=rule.primary) for rule in rules}
     store = RecordStore(records)
     asked = spec.model_copy(update={"decodings": tuple(dict.fromkeys(whose.values()))})
@@ -81,6 +86,16 @@ def credit_statistics(
                 record = store.read(*job.record.split("/"))
                 mine = [rule for rule in rules if whose[rule] == job.decoding]
                 parts += [(job, chosen(job, record, rule, tokens, noises, undo, seed)) for rule in mine]
+        labels = {label for _, part in parts for label in part["label"]}
+        for rule in rules:
+            if rule.label() not in labels:
+                say(f"{rule.label()} flags no token of these responses, and is left out")
+        parts = [(job, part) for job, part in parts if len(part)]
+        if not parts:
+            raise UserError(
+                f"decodings: {rules[0].label()} flags no token of {', '.join(asked.tasks)}; accepted: a threshold that "
+                "some tokens are beyond"
+            )
         say(price(parts, store, noises))
         if dry_run:
             return None

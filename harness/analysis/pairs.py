@@ -17,6 +17,7 @@ import numpy as np
 from harness.analysis.result import Analysis, columns
 from harness.errors import UserError
 from harness.evals.result import EvalResult
+from harness.spec import Decoding
 from harness.stats import Estimate, RunScores, family
 
 FIRST = "delta_logp"  # which the others are compared with
@@ -25,14 +26,22 @@ Point = tuple[float, float, np.ndarray]  # shares of flagged and of changed toke
 
 @dataclass(slots=True)
 class OnePair:
-    """The results of one pair: of base, of RL, and of each criterion from the fewest flagged tokens to the most."""
+    """Hold the results of one pair: of base, of RL, and of each criterion from the fewest flagged tokens up."""
 
     levels: dict[str, np.ndarray] = field(default_factory=dict)
     criteria: dict[str, list[Point]] = field(default_factory=lambda: defaultdict(list))
+    seen: set[Decoding] = field(default_factory=set)
 
     def add(self, result: EvalResult) -> None:
-        """Add a result; extrapolations and ways on RL are left out."""
+        """Add a result; extrapolations and ways on RL are left out.
+
+        Raises:
+            UserError: there is one of this decoding.
+        """
         how = result.decoding
+        if how in self.seen:
+            raise UserError(f"{result.pair[1]}: {result.label} is given twice; accepted: one result of each decoding")
+        self.seen.add(how)
         if how.mode in ("base", "rl"):
             self.levels[how.mode] = result.correct
         elif how.mode == "replace" and how.primary == "base":
@@ -60,7 +69,7 @@ class OnePair:
 
 
 class Kind:
-    """The pairs of a kind, by what identifies each one's base."""
+    """Hold the pairs of a kind, by what identifies each one's base."""
 
     def __init__(self, name: str, results: Iterable[EvalResult]) -> None:
         """Put the results of each pair together; see `pair_statistics` for what is refused."""
@@ -127,14 +136,13 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
         changed: shares of changed tokens at which criteria are compared.
 
     Raises:
-        UserError: a kind has fewer than two pairs, or its pairs differ in their decodings; there are several
-            benchmarks or sets of problems.
+        UserError: a kind has fewer than two pairs, or its pairs differ in their decodings; results differ in what must
+            be alike (benchmark, problems, samples, seed, sampling, grader), or one is given twice.
     """
-    asked = {(each.task, each.problem_ids, each.samples) for mine in results.values() for each in mine}
-    if len(asked) != 1:
-        told = ", ".join(sorted({f"{task} ({len(ids)} problems, {n} samples)" for task, ids, n in asked}))
-        raise UserError(f"results: they are of {told or 'nothing'}; accepted: one benchmark and the same problems")
-    ((task, problems, samples),) = asked
+    every = [each for mine in results.values() for each in mine]
+    if unlike := _unlike(every):
+        raise UserError(f"results: they differ in {unlike}; accepted: results that are alike but for pair and decoding")
+    task, problems, samples = every[0].task, every[0].problem_ids, every[0].samples
     kinds = [Kind(name, mine) for name, mine in results.items()]
     pairs = {kind.name: len(kind.pairs) for kind in kinds}
     levels: list[Asked] = [
@@ -154,6 +162,15 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
             "placebos": _compared("difference", [each for kind in kinds[1:] for each in _beside(kinds[0], kind)]),
         },
     )
+
+
+def _unlike(results: Sequence[EvalResult]) -> str:
+    """Name the first thing in which results differ that must be alike; nothing where they do not."""
+    told = [
+        {"benchmark": each.task, "samples": each.samples, "seed": each.sampling.seed, **each.alike()}
+        for each in results
+    ]
+    return next((name for name in told[0] if len({each[name] for each in told}) > 1), "")
 
 
 def _levels(kind: Kind) -> dict[str, float | None]:

@@ -28,7 +28,7 @@ def tiny_build(
 ) -> None:
     """Train a tiny pair from nothing: six minutes on one core.
 
-    A placebo teaches nothing about being right: a criterion that finds tokens there finds an artefact.
+    A placebo rewards nothing that is right: where its RL gains nothing and a criterion does, the gate gains.
 
     \b
         rlvr-dir tiny build --out pairs/seed-1 --seed 1

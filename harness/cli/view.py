@@ -104,7 +104,7 @@ def _decoded(asked: EvalSpec, store: Path, top: int) -> "list[list[Record]]":
 def _read(names: list[str], store: Path) -> "list[Record]":
     """Return the records of one benchmark, by folder or by the beginning of a hash."""
     from harness.records import Record, RecordStore
-    from harness.records.record import is_record
+    from harness.records.store import is_record
 
     found = []
     for name in dict.fromkeys(names):

@@ -51,8 +51,8 @@ class Trace:
             return gate.value(_Replay(self)).numpy()  # pyright: ignore[reportArgumentType]
         except KeyError as error:
             raise UserError(
-                f"criterion={gate.words!r} reads {error.args[0]}, which traces do not have; accepted: thresholds as "
-                "they are, in place of ratios"
+                f"criterion={gate.words!r} reads {error.args[0]}, which traces do not have; accepted: a criterion of "
+                "what traces hold; in a sweep, thresholds as they are in place of ratios"
             ) from None
 
     @property

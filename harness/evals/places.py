@@ -15,7 +15,7 @@ from harness.evals.from_records import NoResultError, regraded, results_of_recor
 from harness.evals.result import EvalResult, read_result
 from harness.evals.trainings import TrainingPlace, read_json, trainings_at
 from harness.records import Record, RecordStore
-from harness.records.record import is_record
+from harness.records.store import is_record
 from harness.spec.stored import is_number
 from harness.text import visible
 

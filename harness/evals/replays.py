@@ -25,7 +25,7 @@ from harness.spec import Decoding, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One token of a stored response that is to be another one: the token that `by` draws there, or `token` itself.
+    """Name a token of a stored response that is to be another one: the token that `by` draws there, or `token` itself.
 
     `was` is the token that is there.
 

@@ -9,9 +9,10 @@ Interrupt it anywhere and run it again. One file a record; docs/records.md has i
 """
 
 from harness.records.config import RecordConfig, fingerprint
-from harness.records.record import Record, RecordStore
+from harness.records.record import Record
 from harness.records.replay import Replay
 from harness.records.row import Key, Row
+from harness.records.store import RecordStore
 from harness.records.verdicts import judge_name
 
 __all__ = ["Key", "Record", "RecordConfig", "RecordStore", "Replay", "Row", "fingerprint", "judge_name"]

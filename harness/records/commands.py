@@ -10,7 +10,8 @@ from harness import stats
 from harness.errors import DamagedError, UserError, unknown
 from harness.files import write_file
 from harness.records.lock import Lock, check_free
-from harness.records.record import LOCK, Record, RecordStore
+from harness.records.record import LOCK, Record
+from harness.records.store import RecordStore
 
 FORMATS = ("jsonl", "texts")
 

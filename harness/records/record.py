@@ -1,4 +1,4 @@
-"""A record: one append-only file of responses, their verdicts, and what is known of them; and a folder of records.
+"""A record: one append-only file of responses, their verdicts, and what is known of them.
 
 `<store>/<record hash>/<task>/journal.bin` is a sequence of entries (`entries.py`): `rollout` (a `Row`), `verdict` (a
 `StoredVerdict`), `replay` (a `Replay`), `scores` (lm-eval's, of its own tasks) and `about` (`About`: the first of these
@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from harness.digest import digest_of
 from harness.errors import DamagedError, UserError
-from harness.files import disk_error, folder_name, make_folder, set_aside, write_file
+from harness.files import disk_error, make_folder, set_aside, write_file
 from harness.grading import DEFAULT_GRADER, OLDER, Gold, Verdict, grade_many, grader_name
 from harness.records.config import RecordConfig
 from harness.records.entries import FORMAT, About, encode, scan
@@ -491,92 +491,3 @@ def _rollout(row: Row) -> bytes:
     """Return the entry of a response."""
     facts = row.model_dump(exclude_defaults=True)
     return encode({"rollout": facts}, row.payload())
-
-
-class RecordStore:
-    """All records under one folder.
-
-    >>> store = RecordStore("runs/records")                                              # doctest: +SKIP
-    >>> with store.open(config, "aime24", problems, samples=32) as record:               # doctest: +SKIP
-    ...     for problem, sample in record.missing(): record.add(decode(problem, sample))
-    ...     record.finish()
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder).expanduser()
-
-    def open(
-        self,
-        config: RecordConfig,
-        task: str,
-        problems: Sequence[str] | Mapping[str, str],
-        samples: int,
-        **how: Any,
-    ) -> Record:
-        """Return the record of `config` and `task`, made if need be, locked and repaired; `how` is that of `ask`.
-
-        Raises:
-            UserError: another process writes it, or the disk is full.
-        """
-        record = Record(self.folder / config.hash() / folder_name("task", task)).lock(config)
-        try:
-            return record.ask(problems, samples, **how)
-        except BaseException:
-            record.close()
-            raise
-
-    def names(self) -> list[tuple[str, str]]:
-        """Return (record hash, task) of every record, sorted."""
-        found = {path.parent for path in self.folder.glob(f"*/*/{JOURNAL}")}
-        return sorted((folder.parent.name, folder.name) for folder in found)
-
-    def emptiness(self) -> str:
-        """Say of a store without records that it has none, and whether its folder is there."""
-        return f"no records in {str(self.folder)!r}{'' if self.folder.is_dir() else ', which does not exist'}"
-
-    def find(self, name: str) -> list[tuple[str, str]]:
-        """Return the records that `name` means: the beginning of a record hash, with or without `/<task>`.
-
-        An empty name means all.
-
-        Raises:
-            UserError: none.
-        """
-        start, _, task = name.partition("/")
-        found = [(hash_, of) for hash_, of in self.names() if hash_.startswith(start) and task in ("", of)]
-        if not found and not name:
-            raise UserError(f"store: {self.emptiness()}; accepted: a folder of records")
-        if not found:
-            raise UserError(
-                f"record={name!r} is not in {str(self.folder)!r}; accepted: the beginning of a hash that "
-                "`rlvr-dir records list` shows, with or without /TASK"
-            )
-        return found
-
-    def one(self, name: str) -> Record:
-        """Return the one record that `name` means.
-
-        Raises:
-            UserError: none, or several.
-        """
-        found = self.find(name)
-        if len(found) > 1:
-            names = ", ".join("/".join(each) for each in found[:5])
-            raise UserError(f"record={name!r} means {len(found)} records ({names}); give more of the hash, or /TASK")
-        return self.read(*found[0])
-
-    def read(self, record_hash: str, task: str, *, whole: bool = False) -> Record:
-        """Return a record without locking or changing it; every byte of it is checked if `whole`.
-
-        Raises:
-            UserError: there is none.
-        """
-        record = Record(self.folder / record_hash / task)
-        if not os.path.lexists(record.path):
-            raise UserError(f"there is no record {record.name} in {str(self.folder)!r}")
-        return record.read(whole=whole)
-
-
-def is_record(folder: Path) -> bool:
-    """Tell whether a folder is that of a record."""
-    return (folder / JOURNAL).is_file()

@@ -6,7 +6,7 @@ OWN, PROPOSED = "own", "proposed"  # whose token it is: the response's own model
 
 
 class Replay(Stored, frozen=True):
-    """What became of a response with another token at one place.
+    """Hold what became of a response with another token at one place.
 
     The token is that of `by`: a rule, by the digest of its settings, `OWN` or `PROPOSED`. `right` is None where the
     rest was not decoded: it is the response itself where the token is its own, else it is still to be done.

@@ -16,9 +16,9 @@ OVER = "Brackets: 95 % intervals over problems."
 def credit_chapter(found: Analysis, slug: str = "") -> Chapter:
     """Show the effect of single tokens, by rule, by depth and by the sign of delta log p."""
     facts = found.facts
-    what = "a token that the rule had changed was set back to the proposed one" if facts["undo"] else (
-        "a token that the rule's gate flags was drawn again from the rule's target"
-    )  # fmt: skip
+    what = "a token that the rule's gate flags was drawn again from the rule's target"
+    if facts["undo"]:
+        what = "a token that the rule had changed was set back to the proposed one"
     text = (
         f"In responses to {tasks_of(found)} ({drawn(found)}) {what}, that one alone, and the rest was replayed under "
         f"the same noise: up to {facts['tokens']} tokens of each problem and rule. The effect is the verdict with the "
@@ -73,7 +73,8 @@ def _depth(strata: Frame, name: str) -> Section:
     """Draw the share of flagged tokens that matter, and their mean effect, by depth."""
     data = strata[(strata["by"] == "tenth") & (strata["kind"] == "flagged")].reset_index(drop=True)
     with drawing(name, 5.6, 2.9, 1, 2) as made:
-        for axes, what, title in zip(made.axes[0], ("effect", "matter"), ("mean effect", "tokens that matter"), strict=True):  # noqa: E501  # fmt: skip
+        panels = (("effect", "mean effect"), ("matter", "tokens that matter"))
+        for axes, (what, title) in zip(made.axes[0], panels, strict=True):
             for i, (label, mine) in enumerate(data.groupby("label", sort=False)):
                 at = [10 * (tenth + 0.5) for tenth in mine["from"]]
                 line(axes, at, estimates(mine, what), str(label), **look(i))

@@ -20,7 +20,8 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
     counts = ", ".join(f"{count} {visible(kind, 40)}" for kind, count in facts["pairs"].items())
     text = (
         f"{benchmark_title(facts['task'])}, {facts['problems']} problems, {facts['samples']} samples; pairs: {counts}. "
-        "A placebo changed the base without teaching it what is right: a criterion that gains there, gains by its gate."
+        "A placebo changed the base without a reward for being right: where its RL gains nothing and a criterion does, "
+        "the gate gains."
     )
     over = f"{OVER} Tokens: the share that is flagged in the first of these kinds, or changed (met by straight lines)."
     sections = [

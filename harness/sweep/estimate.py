@@ -1,7 +1,7 @@
 """Before anything runs: the points, how much of each is in the records already, and what the rest will cost."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -51,7 +51,7 @@ class DecodingEstimate:
     whose: str
     notes: tuple[str, ...]
     prices: tuple[PairPrice, ...] = ()
-    thresholds: int = 0  # further responses, at most, from which thresholds are refined
+    thresholds: Mapping[str, int] = field(default_factory=dict)  # by pair: responses, at most, that refine thresholds
 
     @property
     def refusal(self) -> str | None:
@@ -69,14 +69,16 @@ class DecodingEstimate:
     @property
     def total(self) -> Cost:
         """Return what is left to decode, at most, and on how many GPUs."""
-        each = self.max_tokens if self.mean_tokens is None else self.mean_tokens
-        fewest = [price.fewest(80) for price in self.prices]
+        length = self.max_tokens if self.mean_tokens is None else self.mean_tokens
+        gpus = {price.name: price.fewest(80) for price in self.prices}
+        left = dict(self.thresholds)
+        for row in self.rows:
+            left[row.pair] = left.get(row.pair, 0) + row.asked - (row.held or 0)
         return Cost(
             ways=len(self.rows),
             responses=self.missing,
-            thresholds=self.thresholds,
-            tokens=round((self.missing + self.thresholds) * each),
-            gpus=max((gpus for gpus in fewest if gpus), default=None),
+            thresholds=sum(self.thresholds.values()),
+            engines=tuple((round(count * length), gpus.get(pair)) for pair, count in left.items()),
         )
 
     def text(self, *, points: bool) -> str:
@@ -115,7 +117,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
     notes: list[str] = []
     lengths: list[int] = []
     each = 0  # responses to one decoding
-    thresholds = 0
+    thresholds: dict[str, int] = {}
     store = RecordStore(records)
     for pair in spec.pairs:
         taus = stored_taus(spec, folder, pair)
@@ -140,7 +142,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
                 rows.append(TrialCost(pair, _label(spec, decoding, sampling), responses, len(held)))
         rows += [TrialCost(pair, label, each, 0) for label in unknown]
         if refined:
-            thresholds += refined * each
+            thresholds[pair] = refined * each
             notes.append(
                 f"{pair}: not counted: {refined} thresholds are refined, each on as many samples as promise {EVENTS} "
                 f"replaced tokens, at most {refined * each:,} responses"

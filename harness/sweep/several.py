@@ -23,17 +23,31 @@ class Several(Spec, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What is left to do of a sweep, at most. A token costs `gpus` at once: as many as hold one engine."""
+    """Hold what is left to do of a sweep, at most.
+
+    `engines` has a pair or training each: its tokens, and how many GPUs one engine takes (None: not known).
+    """
 
     ways: int
     responses: int
     thresholds: int  # responses from which thresholds are refined, beside these
-    tokens: int
-    gpus: int | None  # of 80 GB; None where that is not known
+    engines: tuple[tuple[int, int | None], ...]
+
+    @property
+    def tokens(self) -> int:
+        """Return the tokens of all."""
+        return sum(tokens for tokens, _ in self.engines)
+
+    @property
+    def gpus(self) -> str:
+        """Return the GPUs an engine, the fewest and the most."""
+        known = sorted({gpus for _, gpus in self.engines if gpus})
+        return "–".join(dict.fromkeys(map(str, [*known[:1], *known[-1:]]))) or "?"
 
     def gpu_hours(self, speed: float) -> float | None:
-        """Return the GPU hours of decoding, where one engine makes so many tokens a second."""
-        return None if self.gpus is None else self.tokens / speed / 3600 * self.gpus
+        """Return the GPU hours of decoding, where an engine makes so many tokens a second."""
+        seconds = [tokens / speed * gpus for tokens, gpus in self.engines if gpus is not None]
+        return sum(seconds) / 3600 if len(seconds) == len(self.engines) else None
 
 
 def cost_table(costs: Mapping[str, tuple[str, Cost]], speed: float | None) -> str:
@@ -47,9 +61,10 @@ def cost_table(costs: Mapping[str, tuple[str, Cost]], speed: float | None) -> st
     head = ["sweep", "makes", "ways", "responses", "for thresholds", "tokens, at most", "GPUs an engine", "GPU hours"]
     whose = "as --speed says" if speed else "a round number and nobody's measurement (--speed sets it)"
     note = (
-        f"GPU hours at {own:,.0f} tokens/s an engine, {whose}, of the fewest GPUs of 80 GB that should hold one; every "
-        "response as long as it may be; for thresholds at most; of trainings the rollouts alone, without updates "
-        "and validations. What the records hold is not counted."
+        f"GPU hours at {own:,.0f} tokens/s an engine, {whose}, of the fewest GPUs of 80 GB that should hold its pair, "
+        "of a training's as many as share its tensors; every response as long as it may be; for thresholds at most; of "
+        "trainings the rollouts alone, without updates and validations. What the records hold is not counted, what two "
+        "sweeps share is counted in both."
     )
     return "\n".join([markdown_table(head, rows, left=2), "", note])
 
@@ -57,7 +72,7 @@ def cost_table(costs: Mapping[str, tuple[str, Cost]], speed: float | None) -> st
 def _row(name: str, makes: str, cost: Cost, speed: float) -> Sequence[Any]:
     counts = [f"{each:,}" for each in (cost.ways, cost.responses, cost.thresholds, cost.tokens)]
     hours = cost.gpu_hours(speed)
-    return [name, makes, *counts, str(cost.gpus or "?"), "?" if hours is None else f"{hours:,.0f}"]
+    return [name, makes, *counts, cost.gpus, "?" if hours is None else f"{hours:,.0f}"]
 
 
 def check_options(changes: Sequence[str], extend: bool) -> None:

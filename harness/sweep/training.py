@@ -135,14 +135,11 @@ class TrainingEstimate:
             ways=sum(seeds for _, seeds in left),
             responses=sum(spec.dapo.steps * spec.dapo.responses * seeds for spec, seeds in left),
             thresholds=0,
-            tokens=self.tokens,
-            gpus=max(spec.verl.tensor_parallel if spec.verl else 1 for spec, _ in left),
+            engines=tuple(
+                (spec.dapo.steps * spec.dapo.step_tokens * seeds, spec.verl.tensor_parallel if spec.verl else 1)
+                for spec, seeds in left
+            ),
         )
-
-    @property
-    def tokens(self) -> int:
-        """Return the most tokens that the rollouts that are left can have."""
-        return sum(spec.dapo.steps * spec.dapo.step_tokens * (len(spec.seeds) - done) for spec, done in self.rows)
 
     def text(self, *, points: bool) -> str:
         """Write it as a person reads it; `points` lists them one by one."""
@@ -159,7 +156,7 @@ class TrainingEstimate:
         if self.seconds is not None:
             cost = f"{duration(self.seconds * left)} of steps ({duration(self.seconds)} a seed, as measured)"
         else:
-            cost = rollouts(self.tokens, self.speed)
+            cost = rollouts(self.total.tokens, self.speed)
         lines.append(f"seeds done: {sum(done for _, done in self.rows)}; to be trained: {left}, {cost}")
         if points:
             lines += gpu_lines(self.rows[0][0])

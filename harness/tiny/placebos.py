@@ -1,4 +1,4 @@
-"""Placebos: ways to change a tiny base that teach it nothing about being right, so that what must be found is known.
+"""Placebos: ways to change a tiny base without a reward for being right, so that it is known what should be found.
 
 | training | what changes the base |
 |---|---|
@@ -7,6 +7,8 @@
 | `length` | DAPO, 1 for a response of `LONG` tokens or more |
 | `own_samples` | likelihood of what it writes itself, at temperature 1: no gradient in expectation |
 | `noise` | normal noise on every weight, of the norm by which the true training changed it |
+
+`length` is no placebo on these sums: longer responses are right more often (reports/stage).
 """
 
 from collections.abc import Sequence

@@ -110,14 +110,14 @@ def _started(start: Path | str | None, training: str) -> Path | None:
     if start is None:
         return None
     folder = Path(start).resolve()
-    _facts(folder)
+    _facts(folder, "start")
     for name in ("base", "rl") if training == "noise" else ("base",):
         if not (folder / name / "model.safetensors").is_file():
             raise UserError(f"start={str(start)!r} has no {name}/; accepted: a folder that `rlvr-dir tiny build` made")
     return folder
 
 
-def _facts(folder: Path) -> dict[str, Any]:
+def _facts(folder: Path, argument: str = "pair") -> dict[str, Any]:
     """Read what a build wrote of itself.
 
     Raises:
@@ -128,7 +128,7 @@ def _facts(folder: Path) -> dict[str, Any]:
         return facts if facts["dapo"]["settings"] and facts["pretraining"]["settings"] else {}
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(
-            f"pair={str(folder)!r} has no build.json of a build; accepted: what `rlvr-dir tiny build` made"
+            f"{argument}={str(folder)!r} has no build.json of a build; accepted: what `rlvr-dir tiny build` made"
         ) from None
 
 

@@ -19,7 +19,7 @@ WORDS = ["<unk>", "<eos>", *FILLERS, *SIDES, *SIDES["left"], *SIDES["right"], *B
 
 
 def chain(left):
-    """What follows each word, with its probability."""
+    """Return what follows each word, with its probability."""
     after = {word: dict.fromkeys(FILLERS, 1 / F) for word in ("<unk>", "<eos>")}
     after |= {filler: {"left": left, "right": 1 - left} for filler in FILLERS}
     for (side, words), p in zip(SIDES.items(), (V, 1 - V), strict=True):

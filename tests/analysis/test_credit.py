@@ -179,9 +179,15 @@ def test_the_command_tells_the_price_decodes_nothing_twice_and_is_drawn(tmp_path
     assert "12 responses are to be decoded first, of at most 60 tokens each; then at most" in said
     with pytest.raises(UserError, match="which traces do not have"):
         run(*asked, "-d", "replace,criterion=coupling")
+    assert not (tmp_path / "records").is_dir() or not list((tmp_path / "records").rglob("journal.bin"))
     code, said = run(*asked)
     assert code == 0, said
     assert " tokens to draw, then about " in said
+    with pytest.raises(UserError, match="flags no token"):
+        run(*asked, "-d", "replace,tau=-99")
+    code, said = run(*asked, "-d", "replace,tau=-99", "-d", "replace,tau=-0.1")
+    assert code == 0
+    assert "replace τ-99 flags no token" in said
     held = {path: path.read_bytes() for path in (tmp_path / "records").rglob("*") if path.is_file()}
     code, said = run(*asked, "--dry-run")
     assert "0 tokens to draw, then about 0 replays" in said

@@ -39,7 +39,7 @@ def one(pair, decoding, right, flagged=0, changed=0, **how):
 
 
 def pair(name, gain=1.0, rules=RULES, **how):
-    """All results of a pair; `gain` scales what replacing adds to base's 0.3."""
+    """Make all results of a pair; `gain` scales what replacing adds to base's 0.3."""
     found = [one(name, Decoding(mode=mode), right, **how) for mode, right in (("base", 0.3), ("rl", 0.3 + 0.5 * gain))]
     for criterion, tau, flagged, changed, right in rules:
         decoding = Decoding(mode="replace", criterion=criterion, tau=tau)
@@ -140,7 +140,10 @@ def test_what_does_not_fit_together_is_refused(kinds):
         ({"RL": pair("only")}, "RL: 1 pair"),
         ({"RL": [*pair("a"), *pair("b", rules=RULES[:3])]}, "was not decoded as the other pairs"),
         ({"RL": [*pair("a"), *pair("b")[1:]]}, "was not decoded as the other pairs"),
-        ({"RL": [*kinds["RL"], *pair("c", task="amc")]}, "accepted: one benchmark"),
+        ({"RL": [*kinds["RL"], *pair("c", task="amc")]}, "differ in benchmark"),
+        ({"RL": [*kinds["RL"], *pair("c", grader="robust")]}, "differ in grader"),
+        ({"RL": [*kinds["RL"], *pair("c", seed=1)]}, "differ in seed"),
+        ({"RL": [*kinds["RL"], *pair("c"), pair("c")[-1]]}, "is given twice"),
     ):
         with pytest.raises(UserError, match=words):
             pair_statistics(given)

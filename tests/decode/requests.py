@@ -76,7 +76,7 @@ def read_once(rollouts):
 
 
 def found_apart(folder, module, *arguments):
-    """What a module of this folder finds in a process of its own, in which vLLM has no other engine."""
+    """Return what a module of this folder finds in a process of its own, in which vLLM has no other engine."""
     out = folder / "found.pickle"
     done = subprocess.run(
         [sys.executable, "-m", f"tests.decode.{module}", *arguments, out],

@@ -190,7 +190,7 @@ def test_two_problems_of_one_id_are_refused_before_decoding(engine):
     ],
 )
 def test_nothing_is_opened_before_tasks_and_data_are_good(data_dir, tasks, changes, words):
-    """No engine is there to be used."""
+    """Stand where no engine is to be used."""
     with pytest.raises(UserError, match=words):
         evaluate(None, tasks=tasks, sampling=SAMPLING, **{"decodings": ["rl"], "data_dir": data_dir, **changes})
     assert list(preflight(["rlvr_math"], data_dir)) == ["aime24", "aime25", "amc", "minerva"]
