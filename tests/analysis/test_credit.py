@@ -24,7 +24,7 @@ WORTH = 2 * V - 1  # what left is worth more than right
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Asks for an evaluation of the made-up pair on so many problems."""
+    """Ask for an evaluation of the made-up pair on so many problems."""
     folder = tmp_path_factory.mktemp("made")
     pair = made_pair(folder)
     rows = [json.dumps({"id": str(i), "problem": f"p{i}", "answer": "1"}) for i in range(60)]
@@ -52,7 +52,10 @@ def rows_of(found, table, **named):
 def test_credit_is_found_where_it_is_and_nowhere_else(made, tmp_path):
     found = credit_statistics(made(60, DELTA, ENTROPY), tmp_path, tokens=40, progress=False)
     label = DELTA.label()
-    [all_], [changed] = (rows_of(found, "effects", label=label, kind="flagged", over=over, verdict="any") for over in ("all", "changed"))  # noqa: E501  # fmt: skip
+    flagged = [
+        rows_of(found, "effects", label=label, kind="flagged", over=over, verdict="any") for over in ("all", "changed")
+    ]
+    [all_], [changed] = flagged
     assert all_["tokens"] > 200
     assert holds(all_, "effect", RL_LEFT * WORTH)
     assert holds(changed, "effect", WORTH)
