@@ -36,10 +36,10 @@ NOTHING, H100 = Machine(0, None, 24 * GIB), Machine(4, 79 * GIB, 1000 * GIB)
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch, data_dir):
-    """No hub, no cluster."""
+def alone(monkeypatch):
+    """No hub, no benchmarks, no cluster."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("RLVR_DIR_DATA", data_dir)
+    monkeypatch.delenv("RLVR_DIR_DATA", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
 

@@ -3,8 +3,10 @@
 import os
 import socket
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -59,27 +61,41 @@ def ui(
         )
     if place.database is not None and not _free(port):
         raise UserError(f"port={port} of 127.0.0.1 is taken; accepted: a free one, such as --port {_any_port()}")
-    _print_links(chosen, port)
+    lines = _links(chosen, port)
     if place.database is None:
+        echo("\n".join(lines), lines=True)
         return
-    echo(f"Starting http://127.0.0.1:{port} (in some 20 s); Ctrl-C ends it.")
+    echo(f"Starting http://127.0.0.1:{port}, in some 20 s …")
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", place.uri, "--workers", "1"]
     command += ["--artifacts-destination", str(place.database.parent / "mlartifacts")]
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", **os.environ}
     sys.stdout.flush()
+    if not os.fork():
+        _say_when_ready(os.getppid(), port, lines)
     os.execve(sys.executable, [*command, "--host", "127.0.0.1", "--port", str(port)], quiet)  # signals reach MLflow
 
 
-def _print_links(store: Path | str, port: int) -> None:
-    """Print a link for each task of each experiment; without them the pages still open."""
+def _say_when_ready(server: int, port: int, lines: list[str]) -> NoReturn:
+    """Print the links once the server, this process's parent, answers, and end."""
+    while os.getppid() == server:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            echo("\n".join([*lines, f"Ready: http://127.0.0.1:{port}; Ctrl-C ends it."]), lines=True)
+            break
+        time.sleep(0.2)
+    os._exit(0)
+
+
+def _links(store: Path | str, port: int) -> list[str]:
+    """Write a link for each task of each experiment; without them the pages still open."""
     from harness.tracking.views import all_links
 
+    lines: list[str] = []
     try:
-        for title, links in all_links(store, port):
-            for line in (title, f"  charts  {links.charts}", f"  table   {links.table}", f"  filter  {links.plain}"):
-                echo(line)
+        for title, found in all_links(store, port):
+            lines += [title, f"  charts  {found.charts}", f"  table   {found.table}", f"  filter  {found.plain}"]
     except Exception as error:
         echo(f"warning: no links to comparisons ({type(error).__name__}: {error})", err=True)
+    return lines
 
 
 def _free(port: int) -> bool:

@@ -8,6 +8,7 @@ in `REFUSED`, where the first sentence is raised, or in `WARNED`, where all are 
 """
 
 import json
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -27,7 +28,7 @@ from harness.decode.weights import has_weights, header_shapes
 from harness.digest import digest
 from harness.errors import UserError
 from harness.hub import SECONDS
-from harness.spec import EngineSpec, Pair
+from harness.spec import EngineSpec, Pair, zoo
 
 # Configuration entries of which no word is said where they differ between the two models of a pair: names, provenance,
 # ids read elsewhere, what only training reads, and whether the output layer is the input embeddings.
@@ -362,6 +363,14 @@ def one_checkpoint(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
         yield f"{_beside_rl(found, 'base')} are one checkpoint: Δ log p is 0 everywhere, no gate on it replaces a token"
 
 
+def swapped_names(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+    """No file says which model was trained from which; names do at times: the zoo's, or one that ends in `base`."""
+    names = (found.pair.rl, found.pair.base)
+    rl, base = (re.split(r"[^a-z0-9]", Path(name).name.lower())[-1] == "base" for name in names)
+    if names in {(pair.base, pair.rl) for pair in zoo().values()} or (rl and not base):
+        yield f"{_beside_rl(found, 'base')} look swapped, by their names: the signs of all Δ log p would be, too"
+
+
 def another_base(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """An adapter names the base it was trained on; places move, so their last part decides."""
     base = found.pair.base
@@ -419,7 +428,8 @@ def extrapolated_positions(found: Checkpoints, spec: EngineSpec) -> Iterator[str
 
 
 WARNED: tuple[Check, ...] = (
-    one_checkpoint, another_base, added_tokens, other_templates, other_configurations, extrapolated_positions,
+    one_checkpoint, swapped_names, another_base, added_tokens, other_templates, other_configurations,
+    extrapolated_positions,
 )  # fmt: skip
 
 

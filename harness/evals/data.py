@@ -46,6 +46,10 @@ if TYPE_CHECKING:
 DATA_VARIABLE = "RLVR_DIR_DATA"
 
 
+class NoDataError(UserError):
+    """The problems of a shipped benchmark are not at hand; how many there are is known all the same."""
+
+
 def tasks_dir() -> Path:
     """Return the folder of our task files: `tasks/` of a checkout, or the copy inside the installed package."""
     package = Path(__file__).parents[1]
@@ -182,7 +186,7 @@ def _shipped(name: str, place: str | None) -> Benchmark:
     try:
         rows = problems_of([(where, row) for row in _download(name)], where) if place is None else read_problems(path)
     except OSError as error:
-        raise UserError(
+        raise NoDataError(
             f"{name} needs {path}, which cannot be read ({error.strerror}); set {DATA_VARIABLE} or data_dir to the "
             "folder that holds it, or leave both unset to use the hub"
         ) from None
@@ -231,7 +235,7 @@ def _download(benchmark: str) -> list[dict[str, Any]]:
         ]
     except Exception as error:
         reason = " ".join(str(error).split())[:160] or type(error).__name__
-        raise UserError(
+        raise NoDataError(
             f"{benchmark} is not on this machine and {source.hub!r} cannot be loaded from the hub ({reason}); "
             f"set {DATA_VARIABLE} to a folder that holds {benchmark}.jsonl (one object a line: id, problem, answer)"
         ) from None

@@ -4,7 +4,6 @@ The trainings of a method differ in their seed: they are one row, the mean over 
 and other problems.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -111,13 +110,15 @@ def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[s
     seeds = max(len(one.runs) for one in trained)
     methods: list[Method] = []
     compared: list[tuple[Trained, str, PairedDifference]] = []
+    against: dict[str, str] = {}  # by base: of the first method that is compared; the table has the others
     said: list[str] = []
     findings: list[Finding] = []
     for base in dict.fromkeys(one.base for one in trained):
         model = model_called(base) or model_name(base)
         bases = {e.benchmark: e for e in settings if e.decoding.mode == "base" and e.first.pair[0] == base}
         methods += [Method(model, "Base", {b: Score.of(e, k) for b, e in bases.items()})] if bases else []
-        by = {name: {e.first.benchmark: e for e in trained if (e.base, e.name) == (base, name)} for name in names}
+        in_order = sorted((one for one in trained if one.base == base), key=lambda one: one.first.benchmark)
+        by = {name: {one.first.benchmark: one for one in in_order if one.name == name} for name in names}
         for name, found in ((name, found) for name, found in by.items() if found):
             others = by[reference] if name != reference else {}
             paired = {b: (one, others[b]) for b, one in found.items() if b in others}
@@ -131,9 +132,10 @@ def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[s
             methods.append(Method(model, label, scores, average))
             if others and whole:
                 d = _minus(list(found.values()), list(others.values()))
-                said.append(_sentence(name, reference, d, found))
+                sentence = _sentence(name, reference, d, found)
+                against.setdefault(base, sentence)
                 if {LABELS.get(name, name), name} & {"Ours", *OURS.values()} or name.startswith("low_prob"):
-                    findings.append(Finding(claim=CLAIMS[5], found=said[-1], verdict=judged(d)))
+                    findings.append(Finding(claim=CLAIMS[5], found=sentence, verdict=judged(d)))
             elif found.keys() <= bases.keys() and name == reference:
                 d = _minus_base(list(found.values()), [bases[b] for b in found])
                 said.append(_sentence(name, f"the base {model}", d, found))
@@ -156,12 +158,9 @@ def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[s
     about, paper = f" ({told})" if told else "", "tab:main, tab:compare, tab:rl_minerva"
     tables = [methods_table(f"trained{slug}", f"Trained models{about}.", methods, notes=notes, paper=paper)]
     tables += [_differences(compared, f"trained-differences{slug}", about)] if compared else []
-    said.sort(key=lambda sentence: "the base " in sentence)  # what is asked of methods first
     alone = [one for one in settings if one.decoding.mode == "base"]
     pairs = [(seed, one) for one in alone for each in trained for seed in each.runs.values() if _meet(seed, one)]
-    over = re.search(r" \(.*, 95 %\)", said[0]) if said else None  # over what is said once
-    said = [one.replace(over[0], "") if i and over else one for i, one in enumerate(said)]
-    return [*said, *cut_unlike(pairs)], tables, findings
+    return [*against.values(), *said, *cut_unlike(pairs)], tables, findings
 
 
 def _meet(one: Setting, base: Setting) -> bool:
@@ -176,7 +175,7 @@ def _checkpoint(one: Trained) -> str:
 
 def _sentence(name: str, other: str, d: PairedDifference, found: dict[str, Trained]) -> str:
     seeds = max(len(one.runs) for one in found.values())
-    titles = ", ".join(map(benchmark_title, sorted(found)))
+    titles = ", ".join(map(benchmark_title, found))
     words = [
         f"mean over {titles}" if len(found) > 1 else titles,
         f"{seeds} seeds" if seeds > 1 else "one training each",

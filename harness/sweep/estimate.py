@@ -9,7 +9,8 @@ from pydantic import Field
 
 from harness.decode import open_engine
 from harness.errors import DamagedError, UserError
-from harness.evals.data import preflight_of
+from harness.evals.benchmark import GROUPS, benchmark_size
+from harness.evals.data import NoDataError, preflight_of
 from harness.evals.loop import Job, jobs_of
 from harness.evals.show import markdown_table
 from harness.price import PROMPT, Machine, PairPrice, hours, pair_table
@@ -108,15 +109,16 @@ class DecodingEstimate:
 def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = None) -> DecodingEstimate:
     """Estimate from the records; load no weights, write nothing.
 
+    Without the problems of a shipped benchmark, or the checkpoints, their numbers still tell what all of it costs.
+
     Raises:
-        UserError: a benchmark without data, or points that contradict themselves.
+        UserError: an unknown benchmark, or points that contradict themselves.
     """
-    preflight_of(spec)
+    each = _responses(spec)  # to one decoding
     folder = SweepFolder.of(spec, out)
     rows: list[TrialCost] = []
     notes: list[str] = []
     lengths: list[int] = []
-    each = 0  # responses to one decoding
     thresholds: dict[str, int] = {}
     store = RecordStore(records)
     for pair in spec.pairs:
@@ -125,10 +127,9 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
         refined = sum(each not in taus and not is_uniform(gate_of(how)) for each, how in wanted(spec).items())
         try:
             jobs = _jobs(spec, pair, asked)
-        except Exception as error:  # checkpoints that are on another machine: its sizes are known all the same
+        except Exception as error:  # checkpoints or problems that are on another machine
             reason = str(error) if isinstance(error, UserError) else type(error).__name__
-            notes.append(f"{pair}: the checkpoints cannot be read here, so neither can their records ({reason[:120]})")
-            each = _responses(spec)
+            notes.append(f"{pair}: what the records hold cannot be told here ({reason[:160]})")
             for decoding, sampling in asked:
                 responses = each * sampling.samples // spec.sampling.samples
                 rows.append(TrialCost(pair, _label(spec, decoding, sampling), responses, None))
@@ -137,9 +138,9 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
                 mine = [job for job in jobs[sampling] if job.decoding == decoding]
                 held = [tokens for job in mine for tokens in _held(store, job)]
                 lengths += held
-                responses = sum(len(job.requests) for job in mine)
-                each = responses if sampling == spec.sampling else each
-                rows.append(TrialCost(pair, _label(spec, decoding, sampling), responses, len(held)))
+                rows.append(
+                    TrialCost(pair, _label(spec, decoding, sampling), sum(len(job.requests) for job in mine), len(held))
+                )
         rows += [TrialCost(pair, label, each, 0) for label in unknown]
         if refined:
             thresholds[pair] = refined * each
@@ -206,9 +207,13 @@ def _jobs(spec: SweepSpec, pair: str, asked: Sequence[tuple[Decoding, Sampling]]
 
 
 def _responses(spec: SweepSpec) -> int:
-    found = preflight_of(spec).values()
-    ids = ([problem["id"] for problem in each.problems] for each in found)
-    return spec.sampling.samples * sum(len(spec.part.of(each)[: spec.limit]) for each in ids)
+    try:
+        sizes = [len(each.problems) for each in preflight_of(spec).values()]
+    except NoDataError:
+        sizes = [benchmark_size(each) or 0 for name in spec.tasks for each in GROUPS.get(name, (name,))]
+        if not all(sizes):
+            raise
+    return spec.sampling.samples * sum(len(spec.part.of([str(i) for i in range(each)])[: spec.limit]) for each in sizes)
 
 
 def _held(store: RecordStore, job: Job) -> list[int]:

@@ -38,6 +38,8 @@ def pages(template, tmp_path_factory, free_port):
         )
         try:
             _wait_for(f"{address}/health", process)
+            while "Ready: " not in (folder / "ui.log").read_text():
+                time.sleep(0.1)
             yield folder, address, (folder / "ui.log").read_text()
         finally:
             os.killpg(process.pid, signal.SIGTERM)
