@@ -14,6 +14,7 @@ from harness.decode import open_engine
 from harness.errors import UserError
 from harness.evals.loop import jobs_of, run_jobs
 from harness.records import Record, RecordStore
+from harness.report.viewer import common_problems, stored_answers
 from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling
 from harness.stats import token_difference
 from tests.analysis.made_pair import RL_LEFT, SIDES, WORDS, V, made_pair
@@ -186,6 +187,10 @@ def test_the_command_tells_the_price_decodes_nothing_twice_and_is_drawn(tmp_path
     code, said = run(*asked)
     assert code == 0, said
     assert " tokens to draw, then about " in said
+    record = RecordStore(tmp_path / "records").one("")
+    shown = [one for row in stored_answers([record], common_problems([record])).values() for one in row]
+    assert {one.by for answer in shown for one in answer.replays} >= {"own"}
+    assert all(one.response == answer.rollout.digest for answer in shown for one in answer.replays)
     with pytest.raises(UserError, match="flags no token"):
         run(*asked, "-d", "replace,tau=-99")
     code, said = run(*asked, "-d", "replace,tau=-99", "-d", "replace,tau=-0.1")

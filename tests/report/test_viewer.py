@@ -10,14 +10,16 @@ import pytest
 from typer.testing import CliRunner
 
 from harness.cli import app
+from harness.digest import digest_of
 from harness.errors import UserError
-from harness.records import RecordStore
+from harness.records import RecordStore, Replay
 from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_html
 from harness.report.viewer.page import embedded
 from harness.report.viewer.pieces import Pieces, segments
+from harness.spec import Decoding
 from tests.chromium import settle
 from tests.records.made import PROBLEMS, TASK, fill
-from tests.report.viewer_pages import HOSTILE, PLAIN, Table, answers, rollout, words_only
+from tests.report.viewer_pages import HOSTILE, PLAIN, WORDS, Table, answers, rollout, words_only
 
 HOSTILE_IDS = list(range(len(HOSTILE))) * 3
 LINE = "x<b>" * 262_144  # one line of 1 MiB
@@ -75,6 +77,35 @@ def test_criteria_keep_every_bit_and_lists_keep_their_order():
     assert np.array_equal(column(data, "entropy_base"), stored.trace[:, 2])
     assert column(data, "top_rl_logp").reshape(-1, 5)[0].tolist() == [-200, -1700, -3200, -4700, -6200]
     assert (data["gate"], problem["gold"]) == ({"criterion": "delta_logp", "tau": -0.3, "gamma": 0.0}, "42")
+
+
+def replayed(answer):
+    """The answer, wrong, with replays of three tokens; a fourth is drawn and not replayed."""
+    own, row = {"by": "own", "judge": "robust-3"}, answer.rollout
+    rl = {"by": digest_of(Decoding(mode="replace", criterion="always").model_dump(mode="json")), "judge": "robust-3"}
+    made = [(4, 3, rl | {"right": True}), (4, 3, rl | {"right": True}), (4, 3, rl | {"right": False})]
+    made += [(4, 5, own | {"right": False}), (6, 2, rl | {"right": False}), (7, row.token_ids[7], {"by": rl["by"]})]
+    made += [(8, (row.token_ids[8] + 1) % len(WORDS), {"by": rl["by"]})]
+    about = {"problem": row.problem, "sample": row.sample, "response": row.digest}
+    replays = [Replay(**about, at=at, token=token, noise=i, **known) for i, (at, token, known) in enumerate(made)]
+    return replace(answer, verdict="wrong", replays=replays)
+
+
+def test_replays_are_put_together_by_place_and_by_who_drew_the_token():
+    base = replayed(answers(12)[0])
+    data = viewer_data({"p": [base, answers(12)[1]]}, PLAIN)
+    first, second = data["problems"][0]["answers"]
+    told = [
+        (one["at"], one["who"], data["pieces"][one["token"]], one["draws"], one["right"]) for one in first["credit"]
+    ]
+    here = PLAIN.texts[base.rollout.token_ids[7]]
+    assert told == [
+        (4, "RL", WORDS[3], 3, 2),
+        (4, "base", WORDS[5], 1, 0),
+        (6, "RL", WORDS[2], 1, 0),
+        (7, "RL", here, 0, 0),
+    ]
+    assert "credit" not in second
 
 
 def test_less_is_known_of_other_records():
@@ -263,3 +294,23 @@ def test_the_threshold_marks_what_numpy_marks(show):
     )
     assert visible
     assert all(rows[0].rollout.trace[i, 3] > 0.5 for i in visible)
+
+
+def test_credit_is_one_more_colouring(show):
+    page = show({"p": [replayed(answers(12)[0]), answers(12)[1]], "q": answers(12)[1:]})
+    assert not page.locator(".t.q").count()
+    page.locator("[data-set=metric]").select_option("credit")
+    assert "right → wrong" in page.locator(".tv-legend").inner_text()
+    assert "no colour: not replayed" in page.locator(".tv-legend").inner_text()
+    looks = [one.get_attribute("class").split() for one in page.locator(tokens(0)).all()]
+    assert [i for i, look in enumerate(looks) if "q" in look] == [6, 7]
+    assert [i for i, look in enumerate(looks) if "u5" in look] == [4]  # 2 of 3, in sevenths
+    page.locator("[data-set=kind]").select_option("replayed")
+    for at, rows in ((4, ["RL", "right in 2 of 3", "base", "right in 0 of 1"]), (6, ["RL"]), (7, ["the same token"])):
+        page.locator("[data-do=next]").click()
+        assert says(page).startswith(f"Token {at + 1} of 12")
+        facts = page.locator(".tv-facts").inner_text()
+        assert "the rest replayed (now wrong)" in facts
+        assert all(row in facts for row in rows)
+    page.locator("[data-set=problem]").select_option("1")
+    assert page.locator("[data-set=metric]").input_value() == "delta_logp"  # nothing was replayed here

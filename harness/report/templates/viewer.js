@@ -15,6 +15,7 @@ const METRICS = {
   logp_rl: {label: "p of RL", level: x => -x / 7, ticks: ["1", "0.001"]},
   rank_base: {label: "rank by base", level: x => Math.log2(1 + x) / 7, ticks: ["first", "128th"]},
   rank_rl: {label: "rank by RL", level: x => Math.log2(1 + x) / 7, ticks: ["first", "128th"]},
+  credit: {label: "verdict with another token", level: x => x, diverging: true, ticks: ["right → wrong", "wrong → right"]},
 };
 const CRITERIA = ["delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl"];
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
@@ -88,9 +89,20 @@ class Answer {
     this.build();
   }
   get(name) {
-    if (!this.columns.has(name)) this.columns.set(name, this.data[name] === undefined ? null : column(this.data[name]));
+    if (!this.columns.has(name)) this.columns.set(name, this.data[name] === undefined ? null : name === "credit" ? this.credit() : column(this.data[name]));
     return this.columns.get(name);
   }
+  // How many of a token's replays changed the verdict to right, less those to wrong, as a share; NaN where none was made.
+  credit() {
+    const found = new Float32Array(this.n).fill(NaN), draws = new Uint32Array(this.n), before = this.right();
+    for (const one of this.data.credit) {
+      if (one.own) continue;
+      draws[one.at] += one.draws;
+      found[one.at] = (found[one.at] || 0) + one.right - one.draws * before;
+    }
+    return found.map((sum, i) => sum / Math.max(1, draws[i]));
+  }
+  right() { return Number(this.data.verdict === "correct"); }
 
   build() {
     const {data} = this;
@@ -209,13 +221,17 @@ class Answer {
     const level = this.level(i), piece = this.tokens[i];
     let name = "t";
     if (level) name += METRICS[this.viewer.metric].diverging ? (level > 0 ? ` u${level}` : ` d${-level}`) : level > 0 ? ` s${level}` : "";
+    if (!level && this.viewer.metric === "credit" && this.is("replayed", i)) name += " q";
     if (this.is("replaced", i)) name += this.is("changed", i) ? " r c" : " r";
     if (this.fires(i)) name += " m";
     if (this.viewer.pieces.width[piece] > this.wide - 8) name += " long";
     if (i === this.here && this.touched && this.viewer.current === this) name += " here";
     return name;
   }
-  is(kind, i) { return kind === "marked" ? this.fires(i) : Boolean(this.get(kind)?.[i]); }
+  is(kind, i) {
+    if (kind === "marked") return this.fires(i);
+    return kind === "replayed" ? Number.isFinite(this.get("credit")?.[i]) : Boolean(this.get(kind)?.[i]);
+  }
   fires(i) {
     const {criterion, tau} = this.viewer, values = this.get(criterion);
     return values !== null && (criterion === "delta_logp" ? values[i] < tau : values[i] > tau);
@@ -369,6 +385,7 @@ class Viewer {
       this.threshold(gate?.tau ?? this.usual());
       this.kind = this.answers.some(answer => answer.data.n_replaced) ? "replaced" : "marked";
     } else if (!has(this.criterion)) this.criterion = criterion.options[0].value;
+    kind.querySelector("[value='replayed']").hidden = !has("credit");
     metric.value = this.metric; criterion.value = this.criterion; kind.value = this.kind;
   }
   // A threshold to begin with: τ −0.1, or where one token in twenty is marked.
@@ -398,7 +415,8 @@ class Viewer {
     const key = (look, text) => element("span", {}, [element("span", {className: `t ${look}`, textContent: "token"}), ` ${text}`]);
     const some = this.controls.metric.options.length > 0, parts = [];
     if (some) parts.push(element("span", {className: "tv-scale", title: label}, [ticks[0], element("span", {ariaHidden: "true"}, names.map(name => element("i", {className: name}))), ticks[1]]), key("r c", "replaced"), key("r", "redrawn, the same again"), key("m", "marked: where τ would redraw this text (decoding with it would go on differently)"));
-    else parts.push("Only the text of these responses is recorded: no tokens, no numbers.");
+    if (this.metric === "credit") parts.push(key("q", "replayed, the verdict stays"), "darker: in more of its replays; no colour: not replayed");
+    if (!some) parts.push("Only the text of these responses is recorded: no tokens, no numbers.");
     this.legend.replaceChildren(...parts);
   }
   colour(name) { // canvas needs the value that light-dark() comes to
@@ -433,7 +451,7 @@ class Viewer {
   }
   // On through this response, then through those after (before) it.
   move(by, focus) {
-    const what = {replaced: "replaced token", changed: "changed token", marked: "token marked by τ"}[this.kind];
+    const what = {replaced: "replaced token", changed: "changed token", marked: "token marked by τ", replayed: "replayed token"}[this.kind];
     for (let place = this.current.place; place >= 0 && place < this.answers.length; place += by) {
       const answer = this.answers[place], i = answer === this.current ? answer.step(this.kind, by) : answer.seek(this.kind, by > 0 ? 0 : answer.n - 1, by);
       if (i >= 0) { answer.go(i, focus); return; }
@@ -482,8 +500,16 @@ class Viewer {
     const more = [["Δ log p", "delta_logp"], ["KL(RL ‖ base)", "kl_rl_base"], ["KL(base ‖ RL)", "kl_base_rl"], ["KL, mean", "kl"]].filter(([, name]) => has(name)).map(([name, of]) => row(name, nats(value(of))));
     if (more.length) tables.push(element("table", {}, [element("tbody", {}, more)]));
     for (const [model, name] of data.top ? [["base", "base"], ["rl", "RL"]] : []) tables.push(this.list(answer, i, model, name, proposed, piece));
+    if (answer.is("replayed", i)) tables[this.metric === "credit" ? "unshift" : "push"](this.replays(answer, i));
     if (!tables.length) tables.push(element("p", {textContent: data.words ? "This response came without tokens: only its text is known." : "No numbers are recorded for this token."}));
     this.facts.replaceChildren(...tables);
+  }
+  replays(answer, i) {
+    const rows = answer.data.credit.filter(one => one.at === i).map(one => element("tr", {}, [
+      element("td", {className: "words", textContent: one.who}), element("td", {className: "words"}, [element("q", {textContent: this.pieces.named(one.token)})]),
+      element("td", {className: "words", textContent: one.draws ? `right in ${one.right} of ${one.draws}` : "the same token"}),
+    ]));
+    return element("table", {}, [element("caption", {textContent: `Another token here, the rest replayed (now ${answer.right() ? "right" : "wrong"})`}), element("tbody", {}, rows)]);
   }
   list(answer, i, model, name, proposed, piece) {
     const {top} = answer.data, tokens = answer.get(`top_${model}`), logp = answer.get(`top_${model}_logp`), {ids} = this.pieces, rows = [];

@@ -12,13 +12,23 @@ from typing import Any
 
 import numpy as np
 
+from harness.digest import digest_of
 from harness.errors import UserError
-from harness.records import Record, Row
+from harness.records import Record, Replay, Row
+from harness.records.replay import OWN, PROPOSED
 from harness.report.viewer.pieces import Pieces
 from harness.spec import Decoding
 
 MEASURED = ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl", "logp_base", "logp_rl")
 RANKS = ("rank_base", "rank_rl")
+# Who drew a replay's token, as `analyse credit` names it: RL in base's responses, base in RL's.
+_REPLACE, _SET_TO_BASE = (
+    digest_of(rule.model_dump(mode="json"))
+    for rule in (
+        Decoding(mode="replace", criterion="always"),
+        Decoding(mode="extrapolate", primary="rl", gamma=-1.0, criterion="always"),
+    )
+)
 JUDGES = ("robust", "plain")  # whose stored verdict is shown: the first that gave one
 
 
@@ -31,6 +41,7 @@ class Answer:
     decoding: Decoding | None = None
     verdict: str | None = None  # "correct", "wrong", …
     gold: str | None = None
+    replays: Sequence[Replay] = ()  # with one of its tokens changed, by the judge of `verdict`
 
 
 def answer_of(record: Record, problem: str, sample: int = 0, label: str | None = None) -> Answer:
@@ -47,13 +58,15 @@ def answer_of(record: Record, problem: str, sample: int = 0, label: str | None =
         )
     given = (record.latest_verdicts(judge).get(key) for judge in JUDGES)
     verdict = next((one for one in given if one is not None), None)
-    gold = verdict.gold if verdict else None
+    gold, row = verdict.gold if verdict else None, record.rows[key].load()
+    mine = [one for one in record.replays.values() if (one.problem, one.sample, one.response) == (*key, row.digest)]
     return Answer(
         label or (record.config.label() if record.config else record.record_hash[:8]),
-        record.rows[key].load(),
+        row,
         record.config.decoding if record.config else None,
         verdict.kind if verdict else None,
         gold if isinstance(gold, str) or gold is None else " or ".join(gold),
+        [one for one in mine if verdict is not None and one.judge in (None, verdict.judge)],
     )
 
 
@@ -142,7 +155,29 @@ def _answer(answer: Answer, pieces: Pieces) -> dict[str, Any]:
     }
     if rollout.delta_logp is not None:
         data["delta_logp"] = _column(rollout.delta_logp, "f4")
+    if answer.replays:
+        data["credit"] = _credit(answer, pieces)
     return data | _traced(rollout.trace, pieces)
+
+
+def _credit(answer: Answer, pieces: Pieces) -> list[dict[str, Any]]:
+    """Put replays together by the place of the changed token, by who drew another one, and by which one, in order.
+
+    `draws` counts the replays and `right` the right ones; both are 0 where the token came out as it was.
+    """
+    tokens = answer.rollout.token_ids or ()
+    own, other = ("RL", "base") if answer.decoding is not None and answer.decoding.primary == "rl" else ("base", "RL")
+    who = {OWN: own, PROPOSED: "the proposed one", _REPLACE: other, _SET_TO_BASE: other}
+    found: dict[tuple[int, str, int], dict[str, Any]] = {}
+    for one in answer.replays:
+        if one.right is None and one.token != tokens[one.at]:  # drawn, and still to be replayed
+            continue
+        key, [token] = (one.at, who.get(one.by, "the rule's target"), one.token), pieces.alone(np.array([one.token]))
+        row = {"at": one.at, "who": key[1], "own": one.by == OWN, "token": int(token), "draws": 0, "right": 0}
+        row = found.setdefault(key, row)
+        row["draws"] += one.right is not None
+        row["right"] += bool(one.right)
+    return [found[key] for key in sorted(found)]
 
 
 def _traced(table: np.ndarray | None, pieces: Pieces) -> dict[str, Any]:
