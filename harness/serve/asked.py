@@ -23,12 +23,13 @@ SAMPLING = tuple(Drawing.options())
 
 
 class Key(Spec, frozen=True):
-    """Which response is asked for: its noise is a hash of the seed, the problem and the sample."""
+    """Which response is asked for: its noise is a hash of the seed, the problem and the sample; how far it has come."""
 
     called: ClassVar[str] = "request"
 
     problem: str | None = Field(default=None, min_length=1, max_length=500, description="As `tiny_medium/007`.")
     sample: int = Field(default=0, ge=0, lt=2**31, description="The first sample; n counts on from it.")
+    begun: int = Field(default=0, ge=0, description="How many of the prompt's last tokens are the response's first.")
 
 
 FIELDS = ("decoding", *Decoding.options(), *SAMPLING, *Key.model_fields)  # what a request may say
@@ -47,6 +48,7 @@ class Asked:
     sampling: Sampling
     problem: str | None
     sample: int
+    begun: int
     n: int
     stop: tuple[str, ...]
     top: int | None
@@ -62,8 +64,9 @@ class Asked:
     def about(self) -> dict[str, Any]:
         """Return what would give the same tokens again, as plain values; the problem may be the prompt's digest."""
         sampling = self.sampling.drawing.model_dump(mode="json")
-        key = {"sample": self.sample} if self.problem is None else {"problem": self.problem, "sample": self.sample}
-        return {"decoding": self.decoding.model_dump(mode="json"), **sampling, **key, "n": self.n}
+        key = {"problem": self.problem, "sample": self.sample, "begun": self.begun or None}
+        given = {name: value for name, value in key.items() if value is not None}
+        return {"decoding": self.decoding.model_dump(mode="json"), **sampling, **given, "n": self.n}
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,7 @@ class Desk:
             sampling=sampling,
             problem=key.problem,
             sample=key.sample,
+            begun=key.begun,
             n=n,
             stop=stop,
             top=top,

@@ -6,7 +6,7 @@ noise key; what comes back carries RL's log-probabilities where the engine's hav
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from threading import Event
 from typing import Any
@@ -101,19 +101,26 @@ class PairClient:
         return self._merged(plans, params, request_id)
 
     def plans(self, asked: Asked, prompt_token_ids: tuple[int, ...]) -> list[Plan]:
-        """Plan the samples of a request's prompt; a problem that is not named is the digest of its prompt."""
-        problem = asked.problem or f"prompt/{digest(' '.join(map(str, prompt_token_ids)))}"
+        """Plan the samples of a request's prompt; a problem that is not named is the digest of its prompt.
+
+        What the response has `begun` with stands at the prompt's end, and is none of it.
+        """
+        if asked.begun >= len(prompt_token_ids):
+            raise UserError(
+                f"begun={asked.begun} is refused: the prompt has {len(prompt_token_ids)} tokens, those of the response "
+                "included; accepted: fewer"
+            )
+        at = len(prompt_token_ids) - asked.begun
+        prompt, begun = prompt_token_ids[:at], prompt_token_ids[at:]
+        problem = asked.problem or f"prompt/{digest(' '.join(map(str, prompt)))}"
         if asked.top is not None and not 0 <= asked.top <= self.most_top:
             raise UserError(f"top_logprobs={asked.top} is refused; accepted: 0 to {self.most_top}")
         trace = None if asked.top is None else max(self.most_top, 0)
-        requests = [
-            Request("", problem, sample, asked.decoding, asked.sampling, prompt_token_ids, asked.stop, trace, asked.top)
-            for sample in asked.samples(problem)
-        ]
-        plans = self.pair.plans(requests)
-        if asked.most_tokens is not None and (room := plans[0].max_new_tokens) < asked.most_tokens:
+        one = Request("", problem, 0, asked.decoding, asked.sampling, prompt, asked.stop, trace, asked.top, begun)
+        plans = self.pair.plans(replace(one, sample=sample) for sample in asked.samples(problem))
+        if asked.most_tokens is not None and (room := plans[0].begun + plans[0].max_new_tokens) < asked.most_tokens:
             raise UserError(
-                f"max_tokens={asked.most_tokens} is refused: the prompt has {len(prompt_token_ids)} tokens, which "
+                f"max_tokens={asked.most_tokens} is refused: the prompt has {len(prompt)} tokens, which "
                 f"leave {room} of the context; accepted: 1 to {room}, or leave it out"
             )
         return plans

@@ -58,8 +58,10 @@ async def misread(_: Any, error: Any) -> Any:
 
 def read_chat(desk: Desk, request: ChatCompletionRequest) -> Asked:
     """Return what a chat asks for; raises UserError."""
-    top = (request.top_logprobs or 0) if request.logprobs else None
-    return _read(desk, request, top)
+    asked = _read(desk, request, (request.top_logprobs or 0) if request.logprobs else None)
+    if asked.begun:
+        raise UserError(f"begun={asked.begun} is refused in a chat; accepted: /v1/completions, the prompt as token ids")
+    return asked
 
 
 def read_completion(desk: Desk, request: CompletionRequest) -> Asked:

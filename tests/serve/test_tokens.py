@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
-from openai import AsyncOpenAI, OpenAI
+from openai import AsyncOpenAI, BadRequestError, OpenAI
 
 from harness.decode import Request, open_engine
 from harness.spec import EngineSpec, Sampling
@@ -118,6 +118,24 @@ def test_n_counts_samples_on_from_the_one_asked_for(server, offline, stream):
         assert answer.usage.completion_tokens == sum(offline[rule, name, each].n_tokens for each in range(1, 5))
         texts = [choice.message.content for choice in sorted(answer.choices, key=lambda each: each.index)]
     assert texts == [offline[rule, name, sample].text for sample in range(1, 5)]
+
+
+def test_a_response_that_has_begun_goes_on_as_it_did(server, offline):
+    client = OpenAI(base_url=server.url, api_key="none")
+    for (rule, name, sample), rollout in list(offline.items())[::7]:
+        at = rollout.n_tokens // 2
+        prompt = [*rollout.prompt_token_ids, *rollout.token_ids[:at]]
+        own = {**asked(rule, name, sample), "begun": at}
+        drawn = {"max_tokens": SAMPLING.max_tokens, "seed": SAMPLING.seed, "extra_body": own}
+        answer = client.completions.create(model="tiny", prompt=prompt, **drawn)
+        assert tuple(answer.choices[0].token_ids) == rollout.token_ids[at:]
+        assert answer.rlvr.get("begun", 0) == at
+    with pytest.raises(BadRequestError, match="begun=2 is refused: the prompt has 2 tokens"):
+        client.completions.create(model="tiny", prompt=[5, 6], extra_body={"begun": 2})
+    with pytest.raises(BadRequestError, match="begun=1 is refused in a chat"):
+        client.chat.completions.create(
+            model="tiny", messages=[{"role": "user", "content": "1"}], extra_body={"begun": 1}
+        )
 
 
 @pytest.mark.parametrize("kind", ["chat", "completion"])
