@@ -310,7 +310,7 @@ def test_credit_is_one_more_colouring(show):
         page.locator("[data-do=next]").click()
         assert says(page).startswith(f"Token {at + 1} of 12")
         facts = page.locator(".tv-facts").inner_text()
-        assert "the rest replayed (now wrong)" in facts
+        assert "Another token here (now wrong)" in facts
         assert all(row in facts for row in rows)
     page.locator("[data-set=problem]").select_option("1")
     assert page.locator("[data-set=metric]").input_value() == "delta_logp"  # nothing was replayed here

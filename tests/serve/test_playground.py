@@ -76,9 +76,41 @@ def test_a_bad_rule_is_said_in_its_own_column(site, visitor):
     page.get_by_text("3 of 4 answered").wait_for()
 
 
+def test_a_token_of_the_other_model_is_put_in_and_the_verdict_stands_beside_the_old_one(site, visitor, tmp_path):
+    """RL's token at the place where replace has put it turns base's answer; at others it does not."""
+    page = visitor.open(site)
+    page.locator("#ask button[type='submit']").click()
+    page.wait_for_selector("#answers .tv[data-ready]")
+    base = page.locator("#answers .tv-answer").nth(0)
+    assert page.locator("#one").is_disabled()  # until a token is chosen
+    base.locator(".t[data-i='16']").click()
+    assert page.locator("#one").inner_text() == "Put RL’s token at 17 of base: about 26 tokens"
+    page.locator("#one").click()
+    page.get_by_text("1 replayed, 1 with another token; the verdict turns at 1").wait_for()
+    assert page.locator(".tv-answer .u7").get_attribute("data-i") == "16"
+    assert "right in 1 of 1" in page.locator(".tv-facts").inner_text()
+    assert "each of 42 places of base: about 903 tokens" in page.locator("#all").inner_text()
+    page.locator("#all").click()
+    page.get_by_text(re.compile("42 replayed, .* with another token; the verdict turns at 1$")).wait_for()
+    assert base.locator(".t.q").count() == 41
+    with page.expect_download() as download:
+        page.locator("#save").click()
+    download.value.save_as(tmp_path / "view.html")
+    assert visitor.open((tmp_path / "view.html").as_uri()).locator(".tv-answer :is(.u7, .q)").count() == 42
+    page.locator("#answers .tv-answer").nth(1).locator(".t").first.click()
+    assert page.locator("#one").inner_text().startswith("Put base’s token at 1 of rl")
+    page.locator("#one").click()
+    page.get_by_text("1 replayed, ").wait_for()
+    page.locator("#gold").fill("")
+    page.locator("#problem").press("Control+Enter")
+    page.wait_for_selector("#one[disabled]")
+    assert "right answer is not known" in page.locator("#one").get_attribute("title")
+    assert not visitor.complaints
+
+
 def test_the_picture_in_the_readme_shows_what_the_page_shows(site, visitor):
     """One redrawn token puts a wrong answer right. `make screenshots` takes the picture again."""
-    page = visitor.open(site, width=1020, height=1000, scale=2)
+    page = visitor.open(site, width=1020, height=1060, scale=2)
     page.locator("#ask button[type='submit']").click()  # the problem is the one that the page begins with
     page.wait_for_selector("#answers .tv[data-ready]")
     redrawn = page.locator("#answers .tv-answer").nth(2).locator(".t.r")

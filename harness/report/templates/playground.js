@@ -3,7 +3,7 @@
 const at = id => document.getElementById(id), config = JSON.parse(at("config").textContent);
 const FIELDS = ["tau", "temperature", "top_p", "max_tokens", "seed"];
 const START = {problem: config.problem, gold: config.gold, rules: config.rules, tau: -0.1, temperature: 1, top_p: 0.7, max_tokens: config.max_tokens, seed: 0};
-let running = null, shown = null;
+let running = null, shown = null, asked = null;
 
 // What is asked is what the address says: a link asks the same again.
 function read() {
@@ -33,10 +33,21 @@ function linked() {
 function address(state) { return "#" + encodeURIComponent(JSON.stringify(state)); }
 
 // The last box, compared as text: a look, not the grader of `rlvr-dir eval`.
-function verdict(gold, tokens) {
-  const boxes = [...tokens.map(one => one.text).join("").matchAll(/\\boxed\s*\{([^{}]*)\}/g)];
+function verdict(gold, text) {
+  const boxes = [...text.matchAll(/\\boxed\s*\{([^{}]*)\}/g)];
   return !gold ? null : boxes.length && boxes.at(-1)[1].replace(/\s/g, "") === gold.replace(/\s/g, "") ? "correct" : "wrong";
 }
+
+function said(tokens) { return tokens.map(one => one.text).join(""); }
+
+async function post(path, body, signal) {
+  const headers = {"Content-Type": "application/json", ...(at("key").value ? {Authorization: `Bearer ${at("key").value}`} : {})};
+  const answer = await fetch(path, {method: "POST", headers, body: JSON.stringify(body), signal});
+  if (answer.ok) return answer;
+  const why = await answer.json().catch(() => ({}));
+  throw new Error(why.error?.message ?? why.error ?? `the server answers ${answer.status}`);
+}
+function drawing({temperature, top_p, max_tokens, seed}) { return {temperature, top_p, max_tokens, seed, return_token_ids: true}; }
 
 // One answer as it streams: tokens in the viewer's colours.
 class Live {
@@ -61,6 +72,7 @@ class Live {
   chunk(data) {
     if (data.error) throw new Error(data.error.message);
     if (data.rlvr) this.decoding = data.rlvr.decoding;
+    if (data.prompt_token_ids) this.prompt = data.prompt_token_ids;
     for (const choice of data.choices) {
       (choice.logprobs?.content ?? []).forEach((entry, i) => this.add(entry, choice.token_ids?.[i] ?? -1));
       if (choice.finish_reason) this.finish = choice.finish_reason;
@@ -68,16 +80,8 @@ class Live {
     this.said.textContent = `${this.tokens.length} tokens, ${this.tokens.filter(one => one.replaced).length} replaced`;
   }
   async ask(state, signal) {
-    const body = {
-      model: `${config.name}:${this.rule}`, messages: [{role: "user", content: state.problem}], stream: true, logprobs: true, return_token_ids: true,
-      temperature: state.temperature, top_p: state.top_p, max_tokens: state.max_tokens, seed: state.seed,
-    };
-    const headers = {"Content-Type": "application/json", ...(at("key").value ? {Authorization: `Bearer ${at("key").value}`} : {})};
-    const answer = await fetch("v1/chat/completions", {method: "POST", headers, body: JSON.stringify(body), signal});
-    if (!answer.ok) {
-      const said = await answer.json().catch(() => ({}));
-      throw new Error(said.error?.message ?? said.error ?? `the server answers ${answer.status}`);
-    }
+    const body = {model: `${config.name}:${this.rule}`, messages: [{role: "user", content: state.problem}], stream: true, logprobs: true, ...drawing(state)};
+    const answer = await post("v1/chat/completions", body, signal);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
@@ -104,21 +108,20 @@ function column(kind, values) {
   for (const byte of bytes) raw += String.fromCharCode(byte);
   return `${kind}:${btoa(raw)}`;
 }
+function piece(data, {id, text}) {
+  const held = data.ids.findIndex((one, i) => one === id && data.pieces[i] === text);
+  return held < 0 ? data.ids.push(id) && data.pieces.push(text) - 1 : held;
+}
 function viewed(state, lives) {
-  const places = new Map(), pieces = [], ids = [];
-  const place = one => {
-    const key = `${one.id} ${one.text}`;
-    if (!places.has(key)) { places.set(key, pieces.length); pieces.push(one.text); ids.push(one.id); }
-    return places.get(key);
-  };
+  const data = {pieces: [], ids: [], tokenizer: true}, place = one => piece(data, one);
   const answers = lives.map(({rule, tokens, finish, decoding}) => ({
-    label: rule, sample: 0, finish, verdict: verdict(state.gold, tokens), primary: decoding?.primary ?? null,
+    label: rule, sample: 0, finish, verdict: verdict(state.gold, said(tokens)), primary: decoding?.primary ?? null,
     gate: decoding && /replace|extrapolate/.test(decoding.mode) ? {criterion: decoding.criterion, tau: decoding.tau, gamma: decoding.gamma} : null,
     generated: tokens.length, n_replaced: tokens.filter(one => one.replaced).length, n_changed: tokens.filter(one => one.changed).length, words: false,
     token: column("u4", tokens.map(place)), replaced: column("u1", tokens.map(one => one.replaced)), changed: column("u1", tokens.map(one => one.changed)),
     delta_logp: column("f4", tokens.map(one => one.delta_logp)),
   }));
-  return {problems: [{id: "playground", gold: state.gold || null, prompt: state.problem, answers}], pieces, ids, tokenizer: true};
+  return {...data, problems: [{id: "playground", gold: state.gold || null, prompt: state.problem, answers}]};
 }
 function inert(data) { return JSON.stringify(data).replace(/[<>&\u2028\u2029]/g, c => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0")); }
 function show(data) {
@@ -126,6 +129,56 @@ function show(data) {
   made.querySelector("script").textContent = inert(data);
   at("answers").replaceChildren(made);
   dispatchEvent(new Event("viewers"));
+  const root = at("answers").querySelector(".tv");
+  root.addEventListener("selected", () => price(root.viewer.current));
+  root.querySelector(".tv-facts").before(at("replay"));
+  for (const [name, places] of Object.entries({one: answer => [answer.here], all: answer => [...answer.tokens.keys()]})) {
+    at(name).addEventListener("click", () => credit(root.viewer.current, places(root.viewer.current)));
+  }
+  price(root.viewer.current);
+  return root.viewer;
+}
+
+// Credit: the other model's token in one place, then the answer's own rule under the same noise. What becomes of the verdict?
+function other(live) { return live.decoding?.primary === "rl" ? {who: "base", rule: "extrapolate,primary=rl,gamma=-1,criterion=always"} : {who: "RL", rule: "replace,criterion=always"}; }
+function price(answer) {
+  const {n, here, touched, data} = answer, {who} = other(asked.lives[answer.place]), known = Boolean(asked.state.gold);
+  at("one").textContent = touched ? `Put ${who}’s token at ${here + 1} of ${data.label}: about ${n - here} tokens` : "Choose a token, to put the other model’s there";
+  at("all").textContent = `Put ${who}’s token at each of ${n} places of ${data.label}: about ${(n * (n + 1) / 2).toLocaleString("en")} tokens at most`;
+  at("one").disabled = !known || !touched; at("all").disabled = !known;
+  for (const name of ["one", "all"]) at(name).title = known ? "" : "The right answer is not known: type it above, and ask again.";
+}
+async function complete(live, rule, begun, limits, signal) {
+  const body = {model: `${config.name}:${rule}`, prompt: [...live.prompt, ...begun], begun: begun.length, logprobs: 0, ...drawing({...asked.state, ...limits})};
+  return (await (await post("v1/completions", body, signal)).json()).choices[0];
+}
+async function replayed(live, i, signal) {
+  const before = live.tokens.slice(0, i), ids = before.map(one => one.id), {who, rule} = other(live), {max_tokens, gold} = asked.state;
+  const drawn = await complete(live, rule, ids, {max_tokens: i + 1}, signal), id = drawn.token_ids[0];
+  const row = {at: i, who, own: false, token: piece(shown, {id, text: drawn.logprobs.tokens[0]}), draws: 0, right: 0};
+  if (id === live.tokens[i].id) return row;
+  const ended = drawn.finish_reason === "stop" || i + 1 >= max_tokens;
+  const rest = ended ? "" : (await complete(live, live.rule, [...ids, id], {}, signal)).text;
+  return {...row, draws: 1, right: Number(verdict(gold, said(before) + drawn.text + rest) === "correct")};
+}
+async function credit(answer, places) {
+  running?.abort();
+  const own = running = new AbortController(), live = asked.lives[answer.place], rows = [];
+  const data = shown.problems[0].answers[answer.place], tell = text => { at("status").textContent = text; };
+  let failed = "";
+  at("stop").disabled = false;
+  await Promise.all(places.map(async i => {
+    try { rows.push(await replayed(live, i, own.signal)); } catch (error) { failed ||= own.signal.aborted ? "stopped" : error.message; own.abort(); }
+    tell(`${rows.length} of ${places.length} replayed`);
+  }));
+  if (running !== own) return;
+  running = null; at("stop").disabled = true;
+  const before = Number(data.verdict === "correct"), turned = rows.filter(one => one.draws && one.right !== before).length;
+  tell(failed || `${rows.length} replayed, ${rows.filter(one => one.draws).length} with another token; the verdict turns at ${turned}`);
+  data.credit = [...(data.credit ?? []).filter(one => !rows.some(row => row.at === one.at)), ...rows];
+  shown.metric = "credit";
+  const {place, here} = answer;
+  show(shown).answers[place].go(here, false);
 }
 
 async function ask() {
@@ -144,7 +197,7 @@ async function ask() {
   const whole = lives.filter(one => one.tokens.length);
   at("status").textContent = own.signal.aborted ? "stopped" : `${whole.length} of ${lives.length} answered`;
   if (!whole.length || lives.some(one => one.failed)) return; // what went wrong stays in sight
-  shown = viewed(state, whole);
+  shown = viewed(state, whole); asked = {state, lives: whole};
   show(shown);
   at("save").disabled = false;
 }

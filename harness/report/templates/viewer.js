@@ -334,14 +334,14 @@ class Answer {
 
 class Viewer {
   constructor(root) {
-    this.root = root;
+    this.root = root; root.viewer = this;
     this.data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
     if (!this.data) return; // a page that is to be filled
     this.pieces = new Pieces(this.data.pieces, this.data.ids);
     this.controls = Object.fromEntries([...root.querySelectorAll("[data-set]")].map(one => [one.dataset.set, one]));
     this.legend = root.querySelector(".tv-legend"); this.details = root.querySelector(".tv-details");
     this.say = root.querySelector(".tv-say"); this.facts = root.querySelector(".tv-facts");
-    this.metric = "delta_logp"; this.criterion = "delta_logp"; this.tau = Math.fround(-.1); this.kind = "replaced";
+    this.metric = this.data.metric ?? "delta_logp"; this.criterion = "delta_logp"; this.tau = Math.fround(-.1); this.kind = "replaced";
     const {problem} = this.controls;
     problem.append(...this.data.problems.map((one, i) => element("option", {value: i, textContent: visible(one.id)})));
     problem.closest("label").hidden = this.data.problems.length < 2;
@@ -415,7 +415,7 @@ class Viewer {
     const key = (look, text) => element("span", {}, [element("span", {className: `t ${look}`, textContent: "token"}), ` ${text}`]);
     const some = this.controls.metric.options.length > 0, parts = [];
     if (some) parts.push(element("span", {className: "tv-scale", title: label}, [ticks[0], element("span", {ariaHidden: "true"}, names.map(name => element("i", {className: name}))), ticks[1]]), key("r c", "replaced"), key("r", "redrawn, the same again"), key("m", "marked: where τ would redraw this text (decoding with it would go on differently)"));
-    if (this.metric === "credit") parts.push(key("q", "replayed, the verdict stays"), "darker: in more of its replays; no colour: not replayed");
+    if (this.metric === "credit") parts.push(key("q", "replayed, the verdict stays"), "stronger: in more of its replays; no colour: not replayed");
     if (!some) parts.push("Only the text of these responses is recorded: no tokens, no numbers.");
     this.legend.replaceChildren(...parts);
   }
@@ -467,6 +467,7 @@ class Viewer {
     else this.mark(answer, old);
     this.mark(answer, i);
     this.show(answer, i);
+    this.root.dispatchEvent(new Event("selected"));
   }
   mark(answer, i) {
     const token = answer.span(i);
@@ -509,7 +510,7 @@ class Viewer {
       element("td", {className: "words", textContent: one.who}), element("td", {className: "words"}, [element("q", {textContent: this.pieces.named(one.token)})]),
       element("td", {className: "words", textContent: one.draws ? `right in ${one.right} of ${one.draws}` : "the same token"}),
     ]));
-    return element("table", {}, [element("caption", {textContent: `Another token here, the rest replayed (now ${answer.right() ? "right" : "wrong"})`}), element("tbody", {}, rows)]);
+    return element("table", {}, [element("caption", {textContent: `Another token here (now ${answer.right() ? "right" : "wrong"})`}), element("tbody", {}, rows)]);
   }
   list(answer, i, model, name, proposed, piece) {
     const {top} = answer.data, tokens = answer.get(`top_${model}`), logp = answer.get(`top_${model}_logp`), {ids} = this.pieces, rows = [];
