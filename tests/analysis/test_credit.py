@@ -1,6 +1,8 @@
-"""Credit of tokens: on a pair whose truth is known, after interruptions, by both engines, and as a command."""
+"""Credit of tokens: on a pair whose truth is known, after a kill, by both engines, and as a command."""
 
 import json
+import os
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +20,7 @@ from harness.report.viewer import common_problems, stored_answers
 from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling
 from harness.stats import token_difference
 from tests.analysis.made_pair import RL_LEFT, SIDES, WORDS, V, made_pair
+from tests.broken import die_at, in_child
 
 DELTA, ENTROPY = Decoding(mode="replace", tau=-0.1), Decoding(mode="replace", criterion="entropy_base", tau=0.3)
 WORTH = 2 * V - 1  # what left is worth more than right
@@ -119,27 +122,25 @@ def test_matches_are_of_the_same_problem_depth_and_strata(made, tmp_path):
         assert EDGES[np.digitize(trace, EDGES)[1] - 1] in (0.5, 1.0)  # log .9 - log .5, or log .1 - log .5
 
 
-def test_an_interrupted_study_goes_on_and_is_that_of_the_whole_decoding(made, tmp_path, monkeypatch):
+def test_a_killed_study_goes_on_and_is_that_of_the_whole_decoding(made, tmp_path, monkeypatch):
+    """It dies of -9 half-way through writing its 101st replay."""
     spec, kept, keep = made(8, DELTA, ENTROPY, samples=3), [], Record.keep_replay
-
-    def counted(self, replay):
-        if len(kept) == 100:
-            raise KeyboardInterrupt
-        keep(self, replay)
-        kept.append(replay)
-
-    monkeypatch.setattr(Record, "keep_replay", counted)
-    with pytest.raises(KeyboardInterrupt):
-        credit_statistics(spec, tmp_path / "one", tokens=6, progress=False)
-    before = kept.copy()
-    kept.clear()
-    monkeypatch.setattr(Record, "keep_replay", lambda self, replay: (keep(self, replay), kept.append(replay)))
-    found = credit_statistics(spec, tmp_path / "one", tokens=6, progress=False)
+    monkeypatch.setattr(
+        Record, "keep_replay", lambda self, one: (len(kept) == 100 and die_at(0), keep(self, one), kept.append(one))
+    )
+    child = in_child(lambda: credit_statistics(spec, tmp_path / "one", tokens=6, progress=False))
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    torn = RecordStore(tmp_path / "one").one("")
+    before = [*torn.replays.values()]  # of some the draw and the verdict were written
+    assert torn.tail
+    monkeypatch.setattr(Record, "keep_replay", lambda self, one: (keep(self, one), kept.append(one)))
+    with pytest.warns(UserWarning, match="a torn last entry"):
+        found = credit_statistics(spec, tmp_path / "one", tokens=6, progress=False)
     first = [each for each in kept if each not in before]
     assert len(kept) == len(first) > 50
     kept.clear()
     assert found == credit_statistics(spec, tmp_path / "other", tokens=6, progress=False)
-    assert len(kept) == len(before) + len(first)
+    assert len(kept) == 100 + len(first)
     record = RecordStore(tmp_path / "one").one("")
     with open_engine(spec.pair, spec.engine) as engine:
         [job] = jobs_of(spec.model_copy(update={"decodings": (Decoding(mode="base"),)}), engine)

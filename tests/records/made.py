@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from harness.records import RecordConfig, RecordStore, Row
+from harness.records import RecordConfig, RecordStore, Replay, Row
 from harness.records.entries import encode, scan
 from harness.records.record import JOURNAL
 from harness.spec import Decoding, Pair, Sampling
@@ -45,6 +45,12 @@ def row(problem, sample, length=None, **changes):
     rollout = made(problem, sample, length)
     vars(rollout).update(changes)
     return Row.from_rollout(rollout)
+
+
+def made_replay(row):
+    """A replay of a response with its first token changed."""
+    about = {"problem": row.problem, "sample": row.sample, "response": row.digest}
+    return Replay(**about, at=0, by="own", noise=0, token=1, judge="robust-3", right=True)
 
 
 def open_record(folder, samples=3, problems=PROBLEMS, **options):
