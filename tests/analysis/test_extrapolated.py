@@ -28,20 +28,6 @@ def logits():
     return line, line + random.normal(0, 0.2, line.shape) + random.normal(0, 5, (4, N, 1))
 
 
-def test_logits_that_are_linear_in_the_step_are_extrapolated_exactly(logits):
-    line = logits[0] + np.random.default_rng(1).normal(0, 5, (4, N, 1))  # which no distribution sees
-    for i, j, k in triples((0, 2, 4, 8)):
-        gamma = strength(*((0, 2, 4, 8)[each] for each in (i, j, k)))
-        told = estimates(compare(line[i], line[j], line[k], gamma), PROBLEMS)
-        assert told["kl"]["value"] == pytest.approx(0, abs=1e-12)
-        assert told["kl_late"]["value"] > 1e-3
-        for name in SETS:
-            one = told["sets"][name]
-            for what, value in (("r2", 1), ("explained", 1), ("worse", 0), ("best_gamma", gamma)):
-                assert one[what]["value"] == pytest.approx(value), (name, what)
-            assert one["r2_late"]["value"] < 1
-
-
 def test_every_number_is_that_of_a_loop(logits):
     early, late, _, real = logits[1]
     gamma = strength(0, 2, 8)

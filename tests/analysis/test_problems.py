@@ -36,13 +36,6 @@ def test_kinds(accuracy, expected):
     assert problem_kind(np.array(accuracy, float), samples=32) == expected
 
 
-def test_chance_alone_rarely_makes_a_kind():
-    random = np.random.default_rng(0)
-    flat = random.binomial(32, 0.5, size=(500, 6)) / 32
-    found = [problem_kind(row, 32) for row in flat]
-    assert found.count("unclear") > 420
-
-
 def test_steps_go_by_ratio_and_all_problems_are_there():
     steps = [result(Decoding(mode="replace", tau=tau), seed=i) for i, tau in enumerate((-0.1, -0.5), 1)]
     found = problems(result(Decoding(mode="base")), steps, result(Decoding()))

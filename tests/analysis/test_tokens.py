@@ -7,8 +7,6 @@ import torch
 from harness.analysis.histogram import Histogram
 from harness.analysis.selected import nucleus, selections, threshold
 from harness.analysis.tokens import DELTA_EDGES, TAILS, Generation
-from harness.analysis.traced import word_floor
-from harness.policy.advantages import gradient_coefficient
 from harness.policy.statistics import entropy, kl_divergence
 from harness.stats import share_ratio, token_share
 
@@ -74,19 +72,6 @@ def test_gradient_mass_by_probability(generation, whole):
     assert table[:, 1].sum() == pytest.approx(float((2 * (1 - whole["p_base"])).sum()), rel=1e-5)
 
 
-def test_lemma_1():
-    """The l1 norm of the gradient of r A in the logits, by autograd, is 2 |w| (1 - pi)."""
-    random = torch.Generator().manual_seed(1)
-    for advantage in (-1.3, 0.0, 2.0):
-        z = torch.randn(50, generator=random, dtype=torch.float64, requires_grad=True)
-        old = torch.log_softmax(z.detach() + 0.1 * torch.randn(50, generator=random, dtype=torch.float64), -1)
-        ratio_ = (torch.log_softmax(z, -1)[7] - old[7]).exp()
-        (ratio_ * advantage).backward()
-        logp = torch.log_softmax(z.detach(), -1)[7]
-        expected = gradient_coefficient(logp, torch.tensor(advantage, dtype=torch.float64), ratio_.detach())
-        assert z.grad.abs().sum().item() == pytest.approx(expected.item(), abs=1e-12)
-
-
 def test_words_are_ranked_by_mean_difference(generation, whole):
     found = generation.likelier(least=2, most=5)
     means = {int(t): float(whole["delta_logp"][whole["token"] == t].mean()) for t in whole["token"].unique()}
@@ -139,10 +124,6 @@ def test_intervals_are_over_problems():
     assert ten.value == pytest.approx(5, rel=0.02)
     assert ten.high / ten.low < 1.2  # problems are drawn with both their generations
     assert np.isfinite(share_ratio((hits, tokens), (0 * hits, tokens)).high)
-
-
-def test_a_listed_word_is_a_share_of_all_tokens():
-    assert [word_floor(tokens) for tokens in (10, 50_000, 50_001, 5_000_000)] == [5, 5, 6, 500]
 
 
 def test_from_the_tiny_pair_to_a_chapter(tmp_path):

@@ -39,12 +39,3 @@ def test_an_engine_that_cannot_start_is_named(tmp_path):
     nowhere = str(tmp_path / "nothing")
     with pytest.raises(UserError, match="bench: the single engine ended early"):
         bench_decode(pair=Pair(base=nowhere, rl=nowhere), sequences=(1,), tokens=1, rounds=1)
-
-
-def test_engines_that_are_not_known_or_lack_the_pair_are_refused():
-    from harness.errors import UserError
-
-    with pytest.raises(UserError, match="engine='pear'"):
-        bench_decode(kinds=("single", "pear"))
-    with pytest.raises(UserError, match="engines=single"):
-        bench_decode(kinds=("single",))

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -52,18 +51,6 @@ def test_a_step_runs_in_a_process_of_its_own_with_little_installed(tmp_path, bar
     assert "Usage" not in (tmp_path / "log").read_text()
 
 
-@pytest.mark.whole(reason="a start of vLLM a step")
-@pytest.mark.vllm
-def test_the_command_works_with_little_installed_and_finds_the_pair_by_itself(tmp_path, bare):
-    pytest.importorskip("vllm", reason="vLLM is not installed")
-    command = [sys.executable, "-m", "harness.bench.checklist", "--steps", "logits-eager", "--out", "found.json"]
-    done = subprocess.run(command, env={**os.environ, **bare}, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    assert re.search(r"ok  logits-eager: .*\"by_route\": {\"alone\"", done.stdout)
-    found = json.loads((tmp_path / "found.json").read_text())["steps"]["logits-eager"]
-    assert found["mean_delta"] > 100 * found["mean_error"]
-
-
 @pytest.mark.vllm
 def test_a_step_that_fails_is_a_finding_with_the_end_of_its_output(tmp_path):
     pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -106,16 +93,6 @@ def test_the_file_says_after_each_step_how_far_the_run_is(tmp_path, monkeypatch)
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_what_is_measured_twice_is_compared():
-    sizes = {"8": {"tokens_per_second": 50.0}}
-    faster = {"8": {"tokens_per_second": 100.0}}
-    steps = {"speed-7b-single": {"sizes": faster, "sizes_top_p": sizes}, "speed-7b-pair": {"sizes": sizes}}
-    assert checklist._ratios(steps) == {
-        "pair / single, 7b, 8 sequences": 0.5,
-        "pair / single, top-p 0.7, 7b, 8 sequences": 1.0,
-    }
-
-
 def test_vllm_knows_what_steps_set(monkeypatch):
     """A step that this machine skips, `waits`, would else be the first to find out on a GPU."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -147,28 +124,3 @@ def test_every_gate_and_every_part_of_a_rule_is_met_by_the_gates_step():
     assert {name.split("=")[0] for way in checks.SAMPLINGS for name in way} >= {"min_p", "typical_p", "temperature"}
     assert {each.trace for each in requests} == {None, 5}
     assert sum(step.check == "gates" for step in STEPS.values()) >= 3
-
-
-@pytest.mark.whole(reason="a start of vLLM a step")
-@pytest.mark.vllm
-@pytest.mark.parametrize(("name", "preemptions"), [("preempt", 1), ("added", 0)])
-def test_every_rule_gives_the_tokens_of_transformers(tmp_path, name, preemptions):
-    """The step itself, compiling nothing: in few blocks, and of a pair whose RL has tokens of its own."""
-    pytest.importorskip("vllm", reason="vLLM is not installed")
-    step = STEPS[name]
-    settings = {**checklist._settings(step, [8], 8), "enforce_eager": True}
-    pair = checklist._pair(step.pair, tmp_path)
-    found = checklist.apart(step.check, pair, settings, checklist._environment(tmp_path), 400, tmp_path / "log")
-    assert found["ok"], found
-    assert (found["same"], found["of"]) == (108, 108)
-    assert (found["preemptions"] or 0) >= preemptions
-
-
-@pytest.mark.whole(reason="a start of vLLM a step")
-@pytest.mark.vllm
-def test_a_target_of_another_size_has_the_logits_of_transformers(tmp_path):
-    pytest.importorskip("vllm", reason="vLLM is not installed")
-    pair = checklist._pair("three", tmp_path)
-    settings = {"dtype": "bfloat16", "enforce_eager": True, "gpu_memory_utilization": 0.5}
-    found = checklist.apart("logits", pair, settings, checklist._environment(tmp_path), 400, tmp_path / "log")
-    assert found["ok"], found

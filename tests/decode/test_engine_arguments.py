@@ -40,24 +40,6 @@ def test_full_batches_are_decoded_by_graphs(peaked_pair, on_a_gpu):
     assert largest_graph(peaked_pair, max_num_seqs=960, enforce_eager=True) is None
 
 
-@pytest.mark.parametrize(
-    "own",
-    [
-        {"cudagraph_capture_sizes": [8, 16]},
-        {"compilation_config": {"max_cudagraph_capture_size": 64}},
-        {"compilation_config": {"cudagraph_capture_sizes": [64]}},
-    ],
-)
-def test_sizes_that_the_user_gives_are_kept(peaked_pair, on_a_gpu, own):
-    assert largest_graph(peaked_pair, max_num_seqs=960, vllm_args=own) is None
-    assert largest_graph(peaked_pair, max_num_seqs=960, vllm_args={"max_cudagraph_capture_size": 64}) == 64
-    assert largest_graph(peaked_pair, max_num_seqs=960, vllm_args={"compilation_config": {"mode": 3}}) == 960
-
-
-def test_a_cpu_has_no_graphs(peaked_pair):
-    assert largest_graph(peaked_pair, max_num_seqs=960) is None
-
-
 def test_on_a_cpu_what_is_asked_says_whether_models_are_compiled(peaked_pair, capsys, monkeypatch):
     made = open_engine(peaked_pair, EngineSpec(backend="vllm"), lazily=True)
     for work, eager in ((None, False), (10_000, True), (10_000_000, False)):
@@ -161,10 +143,6 @@ def test_heads_of_two_sizes_are_refused_where_tritons_attention_runs(peaked_pair
         assert not said or f"base: {base}, rl: {rl}): " in said[0]
 
 
-def test_a_cpu_takes_heads_of_two_sizes(peaked_pair):
-    assert not said_of_heads(peaked_pair, 32, 128, dtype="float32")
-
-
 def test_ranks_do_not_fuse_their_sums_where_the_models_widths_differ(peaked_pair):
     """The fused kernel has one workspace a process, which vLLM sizes by the first submodel."""
     own = {"compilation_config": {"mode": 3, "pass_config": {"fuse_norm_quant": True, "fuse_allreduce_rms": True}}}
@@ -181,26 +159,6 @@ def test_ranks_do_not_fuse_their_sums_where_the_models_widths_differ(peaked_pair
         assert asked._arguments()["compilation_config"] == {"mode": 3, "pass_config": passes}
     asked.spec = asked.spec.replace(vllm_args={"compilation_config": 3})  # vLLM's short way to say the mode
     assert asked._arguments()["compilation_config"] == {"mode": 3, "pass_config": {"fuse_allreduce_rms": False}}
-
-
-def test_a_prefix_cache_that_stays_is_no_self_test(peaked_pair):
-    made = open_engine(peaked_pair, EngineSpec(backend="vllm"), lazily=True)
-    for emptied in (True, False):
-        made._llm = SimpleNamespace(reset_prefix_cache=lambda emptied=emptied: emptied)
-        if emptied:
-            made.forget_prompts()
-    with pytest.raises(UserError, match="not emptied its prefix cache"):
-        made.forget_prompts()
-    made._llm = None
-
-
-def test_kernels_that_were_loaded_without_it_are_not_taken_for_others(monkeypatch):
-    monkeypatch.delenv(batch_invariance.VARIABLE, raising=False)
-    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    monkeypatch.setitem(sys.modules, batch_invariance._LATE, SimpleNamespace(is_batch_invariant=False))
-    with pytest.raises(UserError, match="other kernels are loaded in this process"):
-        batch_invariance.switch(True)
-    assert batch_invariance.VARIABLE not in os.environ
 
 
 def test_arguments_of_vllm_that_can_change_a_token_make_another_record(peaked_pair):

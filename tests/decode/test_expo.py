@@ -17,8 +17,7 @@ from harness.decode import open_engine
 from harness.decode.expo import INDEX, expo_pair, write_expo
 from harness.errors import UserError
 from harness.evals import evaluate
-from harness.records import RecordConfig
-from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
+from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling
 from harness.tiny import tiny_pair
 from tests.conftest import vllm_spec
 from tests.decode.checkpoints import HEAD, drop, variant
@@ -141,25 +140,6 @@ def test_an_evaluation_has_it_as_one_decoding_among_others(tmp_path):
     again = evaluate(spec, records=tmp_path, progress=False)  # from the records
     assert [(r.correct == a.correct).all() for r, a in zip(first, again, strict=True)] == [True, True]
     assert {r.provenance["engine"]["pair"]["rl"] for r in first} == {tiny_pair().rl}  # not a temporary folder
-
-
-def test_records_know_it_by_pair_and_gamma(peaked_pair):
-    info = {"backend": "transformers"}
-    hashes = {RecordConfig.of(peaked_pair, Decoding(mode="expo", gamma=g), Sampling(), info).hash() for g in (0.1, 0.2)}
-    assert len(hashes) == 2
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"mode": "expo"}, "gamma is missing: mode='expo' needs its strength"),
-        ({"mode": "expo", "gamma": 0.1, "tau": -0.1}, "tau=-0.1"),
-        ({"mode": "expo", "gamma": 0.1, "primary": "base"}, "primary='base'"),
-    ],
-)
-def test_settings_that_contradict_it_are_refused(given, words):
-    with pytest.raises(UserError, match=words):
-        parse(Decoding, given)
 
 
 def test_checkpoints_that_cannot_be_combined_are_refused(peaked_pair, tmp_path):

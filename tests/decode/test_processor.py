@@ -217,18 +217,6 @@ def test_several_logits_rows_a_request_are_refused():
         processor.apply(rl.clone(), v2_context([0], torch.zeros(6)))
 
 
-def test_the_watch_sees_what_it_is_there_for():
-    x = torch.arange(4.0)
-
-    def wait():
-        x[x > 1]
-        x.max().item()
-        (x > 1).nonzero()
-        torch.tensor([1, 2])
-
-    assert {"index", "_local_scalar_dense", "nonzero", "lift_fresh"} <= {*watched(wait)["waits"]}
-
-
 @pytest.mark.parametrize(
     ("ours", "trace"),
     [(range(6), None), (range(6), 2), ((0, 1, 3, 5), None), ((0, 1, 3, 5), 2)],
@@ -371,23 +359,3 @@ def test_a_request_whose_past_was_given_away_is_refused():
         processor.apply_staged_writes()
         [(_, number)] = forced(processor.apply(rl[:1].clone(), v2_context([0], [position - 1])))
         assert (number != channel.NO_NUMBER) == known
-
-
-@pytest.mark.parametrize("asked", ["auto", "torch", "triton", "cuda"])
-def test_the_environment_chooses_the_path_of_the_decision(asked, monkeypatch, caplog):
-    from harness.decode.vllm_pair import step
-    from harness.errors import UserError
-
-    monkeypatch.setenv(step.VARIABLE, asked)
-    step.decision_path.cache_clear()
-    try:
-        if asked == "cuda":
-            with pytest.raises(UserError, match="RLVR_DIR_DECISION='cuda'"):
-                step.decision_path("cpu")
-        else:
-            path = "triton" if asked == "triton" else "torch"
-            with caplog.at_level("INFO", logger="rlvr_dir"):
-                assert step.decision_path("cpu") == step.decision_path("cpu") == path
-            assert [record.message for record in caplog.records] == [f"the decision of a step runs in {path} on cpu"]
-    finally:
-        step.decision_path.cache_clear()

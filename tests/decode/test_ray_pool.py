@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from contextlib import closing, suppress
 from dataclasses import replace
 from threading import Event, Thread
@@ -127,12 +125,6 @@ def test_two_workers_give_the_tokens_of_one_engine(pool, one):
     assert pool.info() == {**one.info(), "workers": 2}
 
 
-def test_extrapolated_weights_are_decoded_by_workers_too(pool, one):
-    decodings = (DECODING, Decoding(mode="expo", gamma=0.5))
-    requests = [replace(request, decoding=decodings[i % 2]) for i, request in enumerate(make_requests(4, samples=2))]
-    assert_same(pool.generate(requests), one.generate(requests))
-
-
 def test_a_killed_workers_work_is_done_again_and_nothing_twice(pool, whole, tmp_path):
     def kill():
         os.kill(next(iter(pool._calls.values())).pid, signal.SIGKILL)
@@ -211,11 +203,6 @@ def test_every_server_of_a_private_ray_is_on_loopback(cluster):
             addresses |= {c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
     assert addresses
     assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
-
-
-def test_one_worker_needs_no_ray():
-    code = "import sys, harness.decode.ray_pool; print('ray' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
 
 
 @pytest.mark.vllm

@@ -6,13 +6,11 @@ from pydantic import ValidationError
 from harness.bench.random_pair import random_adapter
 from harness.decode import Request, open_engine
 from harness.decode.compat import check_pair
-from harness.decode.plan import broken_logits, plan_requests
 from harness.errors import UserError
 from harness.evals.from_records import result_of_record
 from harness.evals.loop import evaluate
 from harness.evals.result import STROKE
-from harness.price import PairPrice
-from harness.records import RecordConfig, RecordStore
+from harness.records import RecordStore
 from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling
 from harness.tiny import tiny_pair
 from tests.decode.checkpoints import copied
@@ -64,17 +62,6 @@ def test_what_cannot_be_is_refused_in_one_sentence(peaked_pair, tmp_path):
             Pair(base="a/b", **fields)
 
 
-def test_records_and_prices_know_the_recipient(peaked_pair):
-    three = on(peaked_pair, peaked_pair.rl)
-    configs = [RecordConfig.of(pair, Decoding(mode="rl"), Sampling(), {}) for pair in (peaked_pair, three)]
-    assert configs[0].hash() != configs[1].hash()
-    prices = [PairPrice.of(pair, EngineSpec(), "it", 100) for pair in (peaked_pair, three)]
-    assert prices[0]
-    assert prices[1]
-    assert prices[1].weights == 1.5 * prices[0].weights
-    assert prices[1].cache == 1.5 * prices[0].cache
-
-
 def test_a_folder_names_a_recipient_and_all_contexts_count(peaked_pair, tmp_path):
     short = copied(peaked_pair, tmp_path / "short", {"max_position_embeddings": 256}).rl
     (tmp_path / "pair.json").write_text(
@@ -99,15 +86,3 @@ def test_a_result_and_its_record_are_of_the_three(tmp_path):
     record = store.read(*name)
     assert record.about.recipient == pair.recipient
     assert result_of_record(record).pair == result.pair
-
-
-def test_where_nobody_knows_whose_logits_broke_all_three_are_named(peaked_pair):
-    three = on(peaked_pair, peaked_pair.rl)
-    [plan] = plan_requests(make_requests(1, samples=1), check_pair(three))
-    said = str(broken_logits(plan, three, "float32", 3, ()))
-    assert said.startswith(
-        f"one of base={three.base!r} and rl={three.rl!r} and recipient={three.recipient!r}: NaN or infin"
-    )
-    assert str(broken_logits(plan, three, "float32", 3, ["recipient"])).startswith(
-        f"recipient={three.recipient!r}: NaN or inf"
-    )

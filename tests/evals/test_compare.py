@@ -13,7 +13,7 @@ from harness.evals import EvalResult
 from harness.evals.compare import compare, comparisons, left_out, markdown, problems_needed
 from harness.evals.places import read_results
 from harness.evals.settings import settings_of
-from harness.evals.show import table, warnings
+from harness.evals.show import warnings
 from harness.spec import Decoding, Sampling
 from tests.commands import invoke, refused
 
@@ -242,11 +242,6 @@ def test_pairs_of_models_keep_to_themselves_but_where_there_is_nothing_else():
     ]  # fmt: skip
     [row] = made([one[0], other[0]])
     assert (row.result.label, row.reference.label) == ("rl (two)", "rl (one)")
-
-
-def test_one_problem_has_no_interval():
-    text = markdown(made([result(RL, 0.5, problems=1), result(CONTROL, 0.5, problems=1)]))
-    assert "nan" not in text + table([result(RL, 0.5, problems=1, samples=1)])
 
 
 def test_one_result_under_two_names_is_told_of(tmp_path, capsys):

@@ -110,17 +110,6 @@ def test_through_lm_evals_own_evaluator(engine, data_dir, caplog):
     json.dumps(output, default=str)
 
 
-def test_the_groups_average_counts_each_benchmark_once():
-    """Sizes 30 and 83 must not weigh: the mean of means, by lm-eval's own group on our declaration of it."""
-    from lm_eval.config.group import AggMetricConfig
-
-    from harness.evals.task import GROUP_METRICS
-
-    configs = [AggMetricConfig(**metric) for metric in GROUP_METRICS]
-    assert all(not config.weight_by_size and config.aggregation == "mean" for config in configs)
-    assert {"avg@8", "avg@32", "pass@16"} <= {config.metric for config in configs}
-
-
 def prompts_of(engine, data_dir, *, chat, template):
     seen = []
 

@@ -18,7 +18,6 @@ from harness.evals.forwards import (
 )
 from harness.evals.settings import settings_of
 from harness.spec import Decoding, Sampling
-from tests.commands import run
 
 BASE, RL, EXPO = Decoding(mode="base"), Decoding(mode="rl"), Decoding(mode="expo", gamma=0.5)
 CONTROL, EXTRA = Decoding(mode="replace", tau=-0.3), Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
@@ -135,12 +134,3 @@ def test_within_a_budget_only_what_is_done_counts():
     [row] = [line for line in lengths(settings).splitlines() if line.startswith("| extrapolate")]
     cells = [cell.strip() for cell in row.split("|")]
     assert (cells[3], cells[6]) == ("+50.0", "+0.0")  # tokens; nothing was cut
-
-
-def test_the_command_adds_the_table(tmp_path):
-    for one in (result(BASE, 1), result(RL, 2), result(EXTRA, 4)):
-        one.write(tmp_path)
-    told = run("compare", tmp_path, "--equal-forwards")
-    words = " ".join(told.output.split())
-    assert "extrapolation beats the best one-model baseline by 50.0 points" in words
-    assert "best one-model" not in run("compare", tmp_path).output

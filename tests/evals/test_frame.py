@@ -15,26 +15,6 @@ from tests.evals.test_compare import result
 GATED = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1, primary="rl")
 
 
-def test_a_group_of_rows_has_a_results_numbers():
-    found = [result(Decoding(mode="rl"), 0.7), result(GATED, 0.4, seed=1), result(GATED, 0.4, seed=2, name="mine")]
-    rows = frame(found)
-    assert len(rows) == sum(each.correct.size for each in found)
-    for each, (_, group) in zip(found, rows.groupby(["config_hash", "name"], sort=False, dropna=False), strict=True):
-        by_problem = group.groupby("problem", sort=False)["correct"].mean()
-        assert group["correct"].mean() == pytest.approx(each.avg, abs=1e-12)
-        assert list(by_problem.index) == list(each.problem_ids)
-        assert np.array_equal(by_problem, each.correct.mean(axis=1))
-        assert group["tokens"].sum() == each.n_tokens.sum()
-    gated = rows[rows["name"] == "mine"].iloc[0]
-    assert (gated["mode"], gated["tau"], gated["gamma"], gated["primary"], gated["seed"]) == (
-        "extrapolate", -0.3, 0.1, "rl", 0,
-    )  # fmt: skip
-    unnamed = rows[rows["name"].isna()]
-    one, other = (unnamed[unnamed["config_hash"] == each.config_hash] for each in found[:2])
-    means = [side.groupby("problem")["correct"].mean() for side in (other, one)]
-    assert (means[0] - means[1]).mean() == pytest.approx(found[1].avg - found[0].avg)
-
-
 def test_grouped_by_setting_it_gives_the_numbers_of_comparisons():
     tau = Decoding(mode="replace", tau=-0.1)
     found = [result(Decoding(mode="rl"), 0.7, noise=seed, seed=seed) for seed in (0, 1)]

@@ -21,7 +21,6 @@ from harness.records.commands import list_records
 from harness.records.entries import scan
 from harness.spec import Decoding, load_eval
 from harness.sweep.specs import load
-from harness.tiny import tiny_pair
 from harness.train.spec import load_train
 from tests.commands import refused, run
 from tests.records.made import say
@@ -67,26 +66,6 @@ def where(tmp_path_factory):
         done = run("eval", "--tasks", asked, "-d", "rl", "-d", "base", *FAST, "--no-track", "--out", folder / "runs")
         assert re.search(rf"^\| {task or 'sums'} +\| rl ", done.stdout, re.MULTILINE), done.stdout
     return folder
-
-
-def test_its_rollouts_are_kept_and_scored_under_its_name(where):
-    results = read_results([where / "runs"])
-    scores = {(r.task, r.decoding.mode, r.provenance["data"]): r for r in results}
-    assert len(scores) == 6
-    assert {r.task for r in results} == {"sums", "shown"}
-    right, wrong = preflight([str(where / "sums.jsonl")]), preflight([str(where / "changed/sums.jsonl")])
-    [right], [wrong] = ([each.data for each in one.values()] for one in (right, wrong))
-    assert scores["sums", "rl", right].avg > 0.5
-    assert scores["sums", "rl", wrong].avg == 0
-    assert scores["sums", "rl", right].problem_ids == ("0", "1", "2", "3", "4")
-    for result in results:  # and so is which template was applied
-        [again] = read_results([where / "runs/records" / result.provenance["record"]])
-        assert again.provenance["chat"] == result.provenance["chat"]
-        assert again.provenance["chat"].startswith("the template of ")
-    assert (
-        scores["shown", "rl", preflight([f"shown={where}/shown/sums.jsonl"]).popitem()[1].data].problem_ids[0]
-        == "sum-0"
-    )
 
 
 def test_two_files_of_one_name_share_no_record_and_no_comparison(where):
@@ -284,45 +263,6 @@ def test_a_sweep_takes_it_and_is_made_again_when_it_has_changed(where):
         assert len(old) == len(list(results.iterdir())) == 3
         assert not old & {path.name for path in results.iterdir()}, name
         changed.write_text(before)
-
-
-TRAIN = ["dapo.steps=1", "dapo.prompts=2", "dapo.samples=4", "dapo.minibatches=1", "dapo.max_response_tokens=40",
-         "dapo.dynamic_sampling=false", "validation.sampling={samples: 2, max_tokens: 60}"]  # fmt: skip
-
-
-def test_a_training_is_validated_on_it_and_not_gone_on_with_when_it_has_changed(where, tmp_path):
-    """One step, then the held-out file, the training's own problems and the base change, one at a time."""
-    held = write(tmp_path / "held.jsonl", [json.loads(line) for line in (where / "sums.jsonl").open()])
-    rows = [{"problem": row["problem"], "answer": row["answer"]} for row in find_benchmark("tiny_easy").problems[5:9]]
-    data, base = write(tmp_path / "train.jsonl", rows), tmp_path / "base"
-    copytree(tiny_pair().base, base)
-    out = tmp_path / "runs/train/mine"
-    command = ["train", "--base", base, "--data", data, "--validate", f"held_out={held}", "--no-track", "--out", out]
-    command += [word for each in TRAIN for word in ("--set", each)]
-    told = run(*command).stdout
-    assert re.search(r"^\| held_out \(5 problems\) +\| Avg@2 +\|", told, re.MULTILINE), told
-    [benchmark] = preflight([f"held_out={held}"]).values()
-    results = read_results([out / "seed-0/results"])
-    assert {(r.decoding.mode, r.benchmark, r.provenance["data"]) for r in results} == {
-        (mode, "held_out", benchmark.data) for mode in ("base", "rl")
-    }
-    left = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    for file, name in ((held, "validation.tasks held_out"), (data, "data"), (base / "config.json", "base")):
-        before = file.read_text()
-        file.write_text(before.replace("how many", "how much").replace('"model_type"', ' "model_type"'))
-        data_module._own.cache_clear()
-        sentence = refused(*command)
-        place = base if name == "base" else file
-        assert re.fullmatch(
-            rf"{name}: the content of {place} is (.+), and {out} was begun with (?!\1).+; undo the change, or choose "
-            "another --out",
-            sentence,
-        ), sentence
-        assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == left
-        file.write_text(before)
-    data_module._own.cache_clear()
-    assert run(*command).stdout == told
-    assert "no.jsonl does not exist" in refused("train", "--validate", "no.jsonl", "--dry-run")
 
 
 GOOD = '{"problem": "What is 2+3?", "answer": 5}\n'

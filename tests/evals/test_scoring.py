@@ -5,9 +5,7 @@ import pickle
 
 import pytest
 
-from harness.evals.task import GROUP_METRICS, BoxedAnswers, Response, facts, metric_list, process_results, responses_of
-from harness.stats import problem_metrics
-from harness.stats.metrics import pass_ks
+from harness.evals.task import BoxedAnswers, Response, facts, process_results
 
 
 def response(text, tokens=10, replaced=1, changed=1, finish="stop"):
@@ -44,18 +42,6 @@ def test_a_problem_from_text_to_numbers():
         "n_tokens": 30, "n_replaced": 9, "n_changed": 3, "finish_reason": "stop",
     }  # fmt: skip
     json.dumps(docs)
-
-
-def test_names_follow_the_number_of_samples():
-    assert pass_ks(32) == [2, 4, 8, 16, 32]
-    assert pass_ks(6) == [2, 4]
-    assert pass_ks(1) == []
-    for n in (1, 6, 8, 32):
-        declared = {metric["metric"] for metric in metric_list(n)}
-        sample = {"verdict": "wrong", "answer": "1", "n_tokens": 5, "n_replaced": 0, "n_changed": 0}
-        assert set(problem_metrics(responses_of([sample | {"finish_reason": "stop"}] * n))) == declared
-        grouped = {metric["metric"] for metric in GROUP_METRICS}
-        assert {name for name in declared if "@" in name} <= grouped
 
 
 def test_another_models_plain_text_is_scored_without_counters():

@@ -160,26 +160,6 @@ def test_files_are_further_samples_of_one_run(tmp_path):
         import_foreign(tmp_path / "store", [files[0], other], decoding=RL)
 
 
-def test_without_verdicts_of_theirs_only_ours_count(tmp_path):
-    rows = lm_eval_rows((1, 0, 1), filters=("none",), metrics=["bleu"], bleu=0.3)
-    told = import_foreign(tmp_path / "store", [write_lm_eval(tmp_path / "samples_x_1.jsonl", rows)], decoding=RL)
-    assert told["judge"] is None
-    assert told["lacks"][-1] == "verdicts"
-    assert list(told["scores"]) == ["robust-3"]
-    [result] = read_results([tmp_path / "store"])
-    assert result.avg == pytest.approx(2 / 3)
-
-
-def test_a_bare_file_of_every_eval_ever_lacks_most(tmp_path):
-    told = import_foreign(tmp_path / "store", [write_lm_eval(tmp_path / "x_samples.jsonl", eee_rows())], decoding=RL)
-    lacks = ["temperature", "top_p", "seed", "max_tokens", "n_tokens", "truncated", "token_ids", "delta_logp"]
-    assert told["lacks"] == lacks
-    [result] = read_results([tmp_path / "store"], grader="official")
-    assert result.alike()["temperature"] is None
-    assert {"no_box", "votes"} < set(result.lacks)
-    assert result.maj is None
-
-
 def test_what_is_not_told_keeps_no_one_from_being_compared(tmp_path):
     """A source that does not say how it was drawn meets one that does; two that say otherwise do not."""
     import_foreign(

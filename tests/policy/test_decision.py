@@ -293,21 +293,6 @@ def test_a_decision_looks_at_no_value():
     assert "nonzero" in waits("as on a CPU")
 
 
-def test_rows_that_ask_for_nothing_pay_for_nothing():
-    """One row with a truncation of its own costs its row's operators, whoever is beside it."""
-    plain, other = rule("delta_logp", tau=-0.1), rule("delta_logp", tau=-0.1, truncation=MinP(min_p=0.1))
-
-    def operators(rules):
-        base, rl = logits(len(rules), 50)
-        compiled, where = Rules.compile(rules), requests(len(rules))
-        with PATHS["as on a GPU"]():
-            decide({"base": base, "rl": rl}, compiled, where)
-            return watched(lambda: decide({"base": base, "rl": rl}, compiled, where))["operators"]
-
-    many = [plain] * 256
-    assert operators([*many, other]) - operators(many) <= 25
-
-
 def test_a_rule_crosses_process_boundaries():
     for each in every_rule():
         assert Rule.of_plain(each.plain()) == each

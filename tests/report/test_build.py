@@ -9,8 +9,6 @@ from harness.evals.settings import settings_of
 from harness.report import figures
 from harness.report.build import build
 from harness.report.claims import CLAIMS, claims
-from harness.report.groups import grouped
-from harness.report.paper import pair_called
 from harness.spec import Decoding
 from harness.stats import pooled
 from tests.report.made import DAPO, GRID, grid, report, result
@@ -202,33 +200,6 @@ def test_every_extrapolation_is_set_against_its_own_gate_and_drawn_beside_rl():
     assert set(by["against rl"]["minus"]) == {"rl"}
 
 
-def test_other_weights_at_the_same_place_have_a_section_of_their_own():
-    """One grid had cells of a model and of what was trained anew at its place."""
-    old, new = ({"base": "weights:b", "rl": f"weights:{name}"} for name in ("0e27", "d08e"))
-    results = [result(GRID[1], weights=old, shared="s"), result(GRID[1], seed=1, weights=new, shared="s")]
-    results += [result(GRID[2], weights=new, shared="s"), result(GRID[0], seed=2, weights={"base": "weights:b"})]
-    found = grouped([*results, result(GRID[3], seed=3)])
-    assert [group.pair for group in found] == [f"DAPO (DAPO-Qwen-32B) (rl weights {name})" for name in ("0e27", "d08e")]
-    assert [len(group.results) for group in found] == [3, 2]
-    assert [group.pair for group in grouped(results[1:3])] == ["DAPO (DAPO-Qwen-32B)"]
-
-
-def test_fewer_samples_of_the_same_decoding_are_not_counted_twice_and_no_table_mixes_them_up():
-    few, more = [result(decoding, 0.3, samples=2) for decoding in GRID[:3]], grid()
-    found = build([*few, *more])
-    assert found.verdict == build(more).verdict
-    main = sections(found)["main-scores"]
-    assert [one.title for one in main.columns][2:] == ["Avg@4", "Pass@2"]
-    assert {row[1].text: row[2].text for row in main.cells}["Base"] == f"{100 * more[0].avg:.1f}"
-    assert "Avg@4" in sections(found)["grid-aime24"].title
-    mixed = sections(build([few[0], *more[1:]]))["main-scores"]
-    assert mixed.columns[2].title == "Avg"
-    assert {row[1].text: row[2].small[0] for row in mixed.cells if row[1].text in ("Base", "RL")} == {
-        "Base": "@2",
-        "RL": "@4",
-    }
-
-
 # Beside the paper
 
 
@@ -249,23 +220,6 @@ def test_the_paper_is_beside_us_where_it_has_the_row():
     assert rows["AIME24, Qwen2.5-Math-7B, DAPO, Pass@16"] == [
         "54.09", f"{100 * one.pass_at(16):.2f}", f"{100 * one.pass_at(16) - 54.09:+.2f}", "–", "–"
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("rl", "name", "pair"),
-    [
-        ("BytedTsinghua-SIA/DAPO-Qwen-32B", "", "dapo"),
-        ("/cache/models--BytedTsinghua-SIA--DAPO-Qwen-32B/snapshots/0a1b", "", "dapo"),
-        ("/models/rl", "unireason-14b", "unireason"),
-        ("/models/rl", "DAPO-Qwen-32B", "dapo"),
-        ("/models/Open-Reasoner-Zero-32B", "", None),  # by name alone
-        ("/models/rl", "DAPO", None),  # what a training is called
-        ("somebody/DAPO-Qwen-32B", "", None),  # another's weights
-        ("DAPO-Qwen-32B (on Qwen2.5-72B)", "", None),  # a third model's target
-    ],
-)
-def test_the_papers_pairs_are_known_by_name(rl, name, pair):
-    assert pair_called(rl, name) == pair
 
 
 def test_what_is_drawn_otherwise_is_not_beside_the_paper():

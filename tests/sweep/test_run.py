@@ -174,18 +174,6 @@ def test_one_sweep_draws_in_several_ways_and_prices_them_at_equal_forwards(host,
     assert once(tmp_path / "records") == 42
 
 
-def test_two_parents_are_refused(grid):
-    from harness.records.lock import Lock
-    from harness.sweep.run import run_sweep
-
-    lock = Lock(SweepFolder.of(sweep(), grid).lock, "sweep")
-    try:
-        with pytest.raises(UserError, match="is being written by"):
-            run_sweep(sweep(), Places.under(grid, track=False))
-    finally:
-        lock.release()
-
-
 def test_ratios_are_matched_and_refined_once(host, look, tmp_path):
     changes = {
         "limit": 12,

@@ -1,7 +1,6 @@
 """Sweeps of trainings: what a file may say, and that a killed sweep ends with the very values of an undisturbed one."""
 
 import json
-import time
 
 import pytest
 import yaml
@@ -20,7 +19,6 @@ from harness.sweep.training import folder_of
 from harness.sweep.training_spec import Median, Pruner
 from harness.sweep.trials import Trials
 from tests.sweep.made import TRAINING, sweep
-from tests.sweep.test_kills import PATIENCE, alive, children, kill
 
 TRAIN = {"kind": "train"}
 
@@ -191,41 +189,6 @@ def test_a_sweep_whose_complete_points_read_other_files_is_not_gone_on_with(whol
         run_sweep(sweep(**TRAIN), Places.under(whole, track=False), say=print)
     file.write_text(json.dumps(before))
     assert run_sweep(sweep(**TRAIN), Places.under(whole, track=False), say=print).entries
-
-
-def logs(out):
-    return {p: p.read_text().splitlines() for p in sorted(out.glob("trainings/*/seed-*/log.jsonl"))}
-
-
-def moment(pid, out, lines):
-    """Waits until the logs have so many lines, with a training in the middle of its steps."""
-    until = time.monotonic() + PATIENCE
-    while alive(pid) and time.monotonic() < until:
-        found = list(logs(out).values())
-        if sum(map(len, found)) >= lines and any(1 <= len(each) < 3 for each in found):
-            return
-        time.sleep(0.002)
-
-
-@pytest.mark.whole(reason="a minute of trainings that are killed")
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_sweep_goes_on_from_its_checkpoints_to_the_same_values(host, whole, tmp_path, workers):
-    changes = {"workers": {"count": workers}}
-    kept = {}
-    for lines in (2, 8) if workers == 1 else (3,):
-        pid = host.start(tmp_path, **TRAIN, **changes)
-        moment(pid, tmp_path, lines)
-        if workers > 1 and (mine := children(pid)):
-            kill(mine[0])
-        kill(pid)
-        assert host.answer() == "-9"
-        kept |= {path: found[0] for path, found in logs(tmp_path).items() if len(found) >= 2}
-    assert host.run(tmp_path, **TRAIN, **changes) == 0
-    assert kept, "nothing was killed in the middle"
-    now = logs(tmp_path)
-    for path, first in kept.items():  # with its seconds: a training that was begun anew would have others
-        assert now[path][0] == first
-    assert values(tmp_path, **changes) == values(whole)
 
 
 @pytest.mark.whole(reason="trainings of its own")

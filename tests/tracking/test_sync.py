@@ -6,7 +6,6 @@ import pytest
 
 from harness.errors import UserError
 from harness.tracking import log_result, sync
-from tests.commands import invoke
 from tests.tracking.made import GRID, result
 
 
@@ -51,12 +50,3 @@ def test_what_cannot_be_synced_is_one_sentence(tmp_path, results, free_port):
         sync(tmp_path / "none", tmp_path)
     with pytest.raises(UserError, match=r"; 0 results were logged before"):
         sync(results, f"http://127.0.0.1:{free_port}")
-
-
-def test_the_command_says_what_it_did(results, store):
-    arguments = ["track", "sync", str(results), "--tracking", f"sqlite:///{store / 'mlflow.db'}"]
-    first, second = (invoke(*arguments) for _ in range(2))
-    assert "logged: 0.json\n" in first.stdout
-    assert "no result, left alone: notes.json\n" in first.stdout
-    assert first.stdout.endswith("5 logged, 0 there already, 2 files are no results\n")
-    assert second.stdout.endswith("0 logged, 5 there already, 2 files are no results\n")

@@ -233,17 +233,6 @@ def test_a_killed_command_goes_on_to_the_same_weights(uninterrupted, tmp_path):
     assert "5/5" in done.output
     killed, whole = (folder / "seed-0" / "rl" / "model.safetensors" for folder in (out, uninterrupted[0]))
     assert killed.read_bytes() == whole.read_bytes()
-    assert steps_in_mlflow(tmp_path) == [1, 2, 3, 4, 5]
-
-
-def steps_in_mlflow(folder):
-    """The steps of the only run, which two processes have written."""
-    from mlflow.tracking import MlflowClient
-
-    client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
-    [run] = client.search_runs([client.get_experiment_by_name("rlvr-dir-train").experiment_id])
-    assert run.info.status == "FINISHED"
-    return [metric.step for metric in client.get_metric_history(run.info.run_id, "accuracy")]
 
 
 @pytest.mark.whole(reason="trainings of its own")
