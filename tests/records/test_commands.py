@@ -186,15 +186,6 @@ def test_gc_drops_the_one_record_that_is_named_and_says_so_first(tmp_path):
     assert [row["record"] for row in list_records(tmp_path)] == [f"{other.folder.parent.name}/{TASK}"]
 
 
-def test_two_records_of_one_beginning_are_not_dropped(tmp_path):
-    folder = fill(tmp_path)
-    folder.with_name("other").mkdir()
-    (folder.with_name("other") / JOURNAL).write_bytes((folder / JOURNAL).read_bytes())
-    with pytest.raises(UserError, match="means 2 records"):
-        gc_records(tmp_path, drop=[folder.parent.name], delete=True)
-    assert len(list_records(tmp_path)) == 2
-
-
 def test_a_lock_that_is_a_link_is_not_written_through(tmp_path):
     folder = fill(tmp_path / "store")
     (tmp_path / "mine").write_text("mine")

@@ -11,7 +11,6 @@ from harness.errors import UserError
 from harness.spec import Decoding
 from harness.tracking import (
     log_result,
-    metrics_of,
     resolve_store,
     result_of_run,
     tracking_place,
@@ -27,16 +26,6 @@ def run_of(store, run_id):
 
 def artifacts(store, run_id):
     return store / "mlartifacts" / run_id / "artifacts"
-
-
-def test_names_and_rounding():
-    metrics = metrics_of(result())
-    assert metrics["avg_at_4"] == 33.33
-    assert metrics["replacement_ratio"] == 11.11
-    assert metrics["mean_tokens"] == 9.0
-    assert metrics["tokens_per_second"] == 54.0
-    assert "avg_at_1_se_sampling" not in metrics_of(result(samples=1))
-    assert not [name for name in metrics if "@" in name]
 
 
 def test_a_run_for_a_result(store):

@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 
 import pytest
 
@@ -37,8 +35,8 @@ def pages(template, tmp_path_factory, free_port):
             cwd=folder,
         )
         try:
-            _wait_for(f"{address}/health", process)
             while "Ready: " not in (folder / "ui.log").read_text():
+                assert process.poll() is None, "the pages did not start"
                 time.sleep(0.1)
             yield folder, address, (folder / "ui.log").read_text()
         finally:
@@ -47,17 +45,6 @@ def pages(template, tmp_path_factory, free_port):
                 process.wait(timeout=20)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
-
-
-def _wait_for(url, process):
-    for _ in range(240):
-        try:
-            urllib.request.urlopen(url, timeout=5)
-            return
-        except (urllib.error.URLError, OSError):
-            assert process.poll() is None, "the pages did not start"
-            time.sleep(0.5)
-    pytest.fail(f"{url} did not answer within two minutes")
 
 
 def test_the_links_are_printed_and_the_pages_start(pages):

@@ -33,6 +33,13 @@ def rows(trainer, groups):
     return [trainer.train_dataset[index] for index in range(groups) for _ in range(samples)]
 
 
+def generated(dapo):
+    """The batch of a first step, of four problems; seeded."""
+    dapo.model.train()
+    torch.manual_seed(0)
+    return dapo._generate_and_score_completions(rows(dapo, 4))
+
+
 def test_training_changes_the_weights_and_repeats_itself(tokenizer):
     before, reports = base().state_dict(), []
     runs = []
@@ -63,9 +70,7 @@ def test_only_mixed_groups_are_kept_against_a_count(tokenizer, tmp_path):
         return rewards
 
     dapo.reward_funcs = [count]
-    dapo.model.train()
-    torch.manual_seed(0)
-    batch = dapo._generate_and_score_completions(rows(dapo, 4))
+    batch = generated(dapo)
     mixed = [group for generation in seen for group in generation if 0 < sum(group) < samples][:4]
     assert len(seen) > 1, "the seed should need a refill, or nothing is tested"
     assert len(mixed) == 4
@@ -80,9 +85,7 @@ def test_only_mixed_groups_are_kept_against_a_count(tokenizer, tmp_path):
 
 def test_old_logprobs_belong_to_their_rows_after_joining(tokenizer, tmp_path):
     dapo = trainer(tokenizer, tmp_path)
-    dapo.model.train()
-    torch.manual_seed(0)
-    batch = dapo._generate_and_score_completions(rows(dapo, 4))
+    batch = generated(dapo)
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
     with torch.no_grad():
@@ -97,8 +100,7 @@ def test_places_that_stay_empty_teach_nothing(tokenizer, tmp_path):
     settings = SMALL.replace(max_generation_rounds=2)
     dapo = trainer(tokenizer, tmp_path, settings)
     dapo.reward_funcs = [lambda completions, **_: [1.0] * len(completions)]
-    dapo.model.train()
-    batch = dapo._generate_and_score_completions(rows(dapo, 4))
+    batch = generated(dapo)
     assert len(batch["advantages"]) == 16
     assert not batch["advantages"].any()
     assert batch["num_items_in_batch"] == 0
@@ -108,8 +110,7 @@ def test_places_that_stay_empty_teach_nothing(tokenizer, tmp_path):
 
 def test_without_dynamic_sampling_groups_stay_as_they_are(tokenizer, tmp_path):
     dapo = trainer(tokenizer, tmp_path, SMALL.replace(dynamic_sampling=False))
-    dapo.model.train()
-    batch = dapo._generate_and_score_completions(rows(dapo, 4))
+    batch = generated(dapo)
     assert len(batch["advantages"]) == 16
     assert "dynamic_sampling/kept" not in dapo._metrics["train"]
 
@@ -131,9 +132,7 @@ def test_overlong_responses_lose_and_groups_are_still_judged_by_accuracy(tokeniz
         return rewards
 
     dapo.reward_funcs[0] = count
-    dapo.model.train()
-    torch.manual_seed(0)
-    batch = dapo._generate_and_score_completions(rows(dapo, 4))
+    batch = generated(dapo)
     groups = [seen[i : i + 8] for i in range(0, len(seen), 8)]
     mixed = [group for group in groups if 0 < sum(reward for reward, _ in group) < 8][:4]
     assert len(groups) > 4, "the seed should need a refill, or nothing is tested"
@@ -147,8 +146,7 @@ def test_overlong_responses_lose_and_groups_are_still_judged_by_accuracy(tokeniz
 def test_an_ungraded_response_teaches_nothing_however_long(tokenizer, tmp_path):
     dapo = trainer(tokenizer, tmp_path, SMALL.replace(overlong_buffer=40, dynamic_sampling=False))
     dapo.reward_funcs[0] = lambda completions, **_: [None, 1.0, 0.0, 0.0] * (len(completions) // 4)
-    dapo.model.train()
-    batch = dapo._generate_and_score_completions(rows(dapo, 4))
+    batch = generated(dapo)
     assert not batch["advantages"][::4].any()
     assert batch["advantages"][1::4].all()
     assert dapo.tally.take()["ungraded"] == 4
@@ -235,9 +233,7 @@ def test_the_loss_is_the_papers(tokenizer, tmp_path, method, source):
 def test_ppl_standardises_over_all_kept_responses(tokenizer, tmp_path, minibatches, scope):
     settings = MIXED.replace(method="ppl", alpha=0.3, ppl_scope=scope, minibatches=minibatches)
     dapo = trainer(tokenizer, tmp_path, settings)
-    dapo.model.train()
-    torch.manual_seed(0)
-    batch = dapo._generate_and_score_completions(rows(dapo, 4))
+    batch = generated(dapo)
     assert ("old_per_token_logps" in batch) == (minibatches > 1)  # TRL leaves out what equals the present policy
     logp = dapo._old_logp(batch)
     learned = int(dapo.tally.kept) * settings.samples
@@ -263,9 +259,7 @@ def test_accumulation_makes_the_same_update_from_smaller_pieces(tokenizer, plain
 
 def test_the_tally_counts_a_step(tokenizer, tmp_path):
     dapo = trainer(tokenizer, tmp_path, MIXED.replace(max_generation_rounds=3))
-    dapo.model.train()
-    torch.manual_seed(0)
-    batch = dapo._generate_and_score_completions(rows(dapo, 4))
+    batch = generated(dapo)
     record = dapo.tally.take()
     groups = record["groups"]
     assert groups["kept"] + groups["empty"] == 4

@@ -1,17 +1,11 @@
 """A whole training: what it leaves behind, and that an interrupted one ends with the very same weights."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from harness.decode.adapter import is_adapter, read_adapter
@@ -208,31 +202,6 @@ def test_too_few_problems_are_refused_before_anything_loads(tmp_path):
     with pytest.raises(UserError, match=r"dapo.prompts=16 .* has 8 problems"):
         run_training(load_train({}), tmp_path / "none", source(), say=quiet)
     assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.whole(reason="trainings of its own")
-def test_a_killed_command_goes_on_to_the_same_weights(uninterrupted, tmp_path):
-    """The command itself, with a real SIGKILL somewhere in its third step."""
-    data, file, out = tmp_path / "problems.jsonl", tmp_path / "x.yaml", tmp_path / "killed"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rl_problems(0, 8)))
-    file.write_text(yaml.safe_dump({"dapo": SPEC["dapo"], "data": str(data)}))
-    arguments, log = ["train", str(file), "--validate", "none", "--out", str(out)], out / "seed-0" / "log.jsonl"
-    with (tmp_path / "errors").open("w+") as errors:
-        command = [sys.executable, "-m", "harness.cli", *arguments]
-        process = subprocess.Popen(command, stdout=errors, stderr=errors, process_group=0)
-        deadline = time.monotonic() + 300
-        while not (log.is_file() and log.read_text().count("\n") >= 2):
-            assert process.poll() is None, (tmp_path / "errors").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert not (out / "seed-0" / "rl").exists()
-    done = run(*arguments)
-    assert "going on after step" in done.output
-    assert "5/5" in done.output
-    killed, whole = (folder / "seed-0" / "rl" / "model.safetensors" for folder in (out, uninterrupted[0]))
-    assert killed.read_bytes() == whole.read_bytes()
 
 
 @pytest.mark.whole(reason="trainings of its own")
