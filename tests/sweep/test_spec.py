@@ -171,9 +171,3 @@ def test_the_papers_grids_ship_as_printed():
         assert list(spec.parameters["decode.tau"].values) == taus
         assert list(spec.parameters["decode.gamma"].values) == [0.0, 0.05, 0.1]
         assert spec.sampling.samples == 32
-
-
-def test_an_evaluation_that_cannot_be_is_refused_in_one_sentence():
-    spec = parse(SweepSpec, read_yaml(sweeps_dir() / "tiny_tau_gamma.yaml"))
-    with pytest.raises(UserError, match=r"^decodings is empty$"):
-        spec.evaluation("tiny", [])
