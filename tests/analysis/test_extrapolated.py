@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.analysis.extrapolated import NUCLEUS, SETS, TOP, compare, strength, triples
+from harness.analysis.extrapolated import NUCLEUS, SETS, TOP, compare, strength
 from harness.analysis.extrapolated import estimates as rows_of
 
 N, VOCAB = 70, 23
@@ -74,25 +74,3 @@ def test_every_number_is_that_of_a_loop(logits):
         assert one["best_gamma"]["value"] == pytest.approx(along / before)
     added = found["kl_extrapolated"] - found["kl_late"]
     assert told["kl_added"]["value"] == pytest.approx(added.mean())
-
-
-def test_intervals_are_over_problems_not_over_positions(logits):
-    early, late, _, real = (each[:10] for each in logits[1])
-    copied = (np.repeat(each, 50, axis=0) for each in (early, late, real))
-    names = [f"p{i}" for i in range(10)]
-    one = estimates(compare(early, late, real, 3.0), names)["sets"]["all"]
-    many = estimates(compare(*copied, 3.0), np.repeat(names, 50).tolist())["sets"]["all"]
-    for what in ("r2", "explained", "best_gamma"):
-        ends = ("value", "low", "high")
-        assert [many[what][e] for e in ends] == pytest.approx([one[what][e] for e in ends]), (
-            "the same text 50 times says nothing more"
-        )
-    alone = estimates(compare(early, late, real, 3.0), ["p"] * 10)["sets"]["all"]
-    assert alone["explained"]["low"] is None
-
-
-def test_of_many_checkpoints_neighbours_are_compared():
-    assert len(triples(range(6))) == 20
-    assert (0, 8, 9) in triples(range(10))
-    assert (4, 5, 6) in triples(range(10))
-    assert (1, 4, 6) not in triples(range(10))

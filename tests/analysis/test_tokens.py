@@ -8,7 +8,6 @@ from harness.analysis.histogram import Histogram
 from harness.analysis.selected import nucleus, selections, threshold
 from harness.analysis.tokens import DELTA_EDGES, TAILS, Generation
 from harness.policy.statistics import entropy, kl_divergence
-from harness.stats import share_ratio, token_share
 
 
 @pytest.fixture(scope="module")
@@ -111,19 +110,6 @@ def test_thresholds_are_strict_and_ties_fall_short():
     values = np.array([0.0, 0.0, 0.0, 1.0, 2.0])
     assert (values > threshold(values, 0.4, below=False)).mean() == 0.4
     assert (values < threshold(values, 0.4, below=True)).mean() == 0.0
-
-
-def test_intervals_are_over_problems():
-    hits, tokens = np.array([10, 0, 10, 0] * 10), np.full(40, 100)
-    one = token_share(hits, tokens)
-    assert one.value == 0.05
-    assert one.low < 0.04 < 0.06 < one.high
-    whole = token_share([200], [4000])
-    assert (whole.value, whole.low) == (0.05, None)
-    ten = share_ratio((hits * 5, tokens), (hits, tokens))
-    assert ten.value == pytest.approx(5, rel=0.02)
-    assert ten.high / ten.low < 1.2  # problems are drawn with both their generations
-    assert np.isfinite(share_ratio((hits, tokens), (0 * hits, tokens)).high)
 
 
 def test_from_the_tiny_pair_to_a_chapter(tmp_path):

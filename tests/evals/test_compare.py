@@ -200,13 +200,6 @@ def test_another_chat_template_or_engine_argument_is_no_seed_of_a_setting():
     assert [one.seeds for one in settings_of([results[0], older])] == [(0, 2)]
 
 
-def test_a_setting_of_which_one_seed_is_partial_says_so():
-    seeds = [result(CONTROL, 0.5), result(CONTROL, 0.5, seed=1, noise=1, partial="first 5 of 8 samples")]
-    rows = made([result(RL, 0.4, seed=9), *seeds])
-    assert [row.result.label for row in rows] == ["replace τ-0.3 (first 5 of 8 samples)"]
-    assert "Partial results are in it" in markdown(rows)
-
-
 def first_samples(one, n):
     names = ("n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
     tables = {name: getattr(one, name)[:, :n] for name in names}

@@ -98,11 +98,3 @@ def test_the_real_benchmarks(real_data):
     assert all(0 <= int(row["answer"]) <= 999 for name in ("aime24", "aime25") for row in found[name])
     verdicts = grade_many([(gold, f"\\boxed{{{gold}}}") for gold in golds])
     assert [gold for gold, verdict in zip(golds, verdicts, strict=True) if not verdict.correct] == []
-
-
-def test_the_tiny_benchmarks():
-    for name in data.TINY_TASKS:
-        problems = data.find_benchmark(name).problems
-        assert problems == data.find_benchmark(name, "/no/such/folder").problems
-        assert len(problems) > 0
-        assert all(row["answer"].isdecimal() for row in problems)

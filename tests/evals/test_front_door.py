@@ -155,15 +155,6 @@ def test_our_task_is_logged_as_our_own_command_logs_it(where):
     assert one.data.metrics["avg_at_2"] == pytest.approx(100 * sum(map(sum, correct)) / 8, abs=0.01)
 
 
-def test_a_users_file_is_a_benchmark_there_too(where, monkeypatch):
-    """Its rows are `tiny_easy`'s under other ids; what is printed is what the record gives, of 4 of its 5 problems."""
-    monkeypatch.chdir(where[0])
-    [result] = read_results([*(where[0] / "runs/records").glob("*/mine")], grader="plain")
-    assert (result.benchmark, result.samples) == ("mine (4 of 5 problems)", 2)
-    [row] = [line for line in where[1].stdout.splitlines() if line.startswith("|mine ")]
-    assert float(row.split("|")[7]) == pytest.approx(result.avg, abs=1e-4)
-
-
 def logged(folder):
     """What lm-eval itself wrote of the task: its scores, and its values by metric and filter, document by document."""
     [results] = folder.glob("logged/*/results_*.json")

@@ -33,23 +33,6 @@ def test_clustered_errors_are_the_known_ones_where_there_are_known_ones():
     assert stats.clustered_errors(x, per_seed=12)["over_both"] == pytest.approx(errors["over_problems"], rel=0.05)
 
 
-def test_two_way_errors_cover_a_tilt_shared_by_a_seed():
-    """Simulated runs with a problem effect and a seed effect: the two-way error is their spread, the one-way is not."""
-    rng = np.random.default_rng(1)
-    means, both, problems_only = [], [], []
-    for _ in range(400):
-        x = (
-            rng.normal(size=(30, 1, 1)) * 0.8 + rng.normal(size=(1, 8, 1)) * 0.3 + rng.normal(size=(30, 8, 4)) * 0.3
-        ).reshape(30, 32)
-        errors = stats.clustered_errors(x, per_seed=4)
-        means.append(x.mean())
-        both.append(errors["over_both"])
-        problems_only.append(errors["over_problems"])
-    spread = np.std(means)
-    assert np.sqrt(np.mean(np.square(both))) == pytest.approx(spread, rel=0.12)
-    assert np.mean(problems_only) < 0.88 * spread
-
-
 def test_list_and_show(tmp_path):
     fill(tmp_path)
     with open_record(tmp_path) as record:
@@ -85,14 +68,6 @@ def test_list_and_show(tmp_path):
         show_record(tmp_path, "zz")
     with pytest.raises(UserError, match="means 2 records"):
         show_record(tmp_path, "")
-
-
-def test_scores_of_an_incomplete_record_are_a_sentence(tmp_path):
-    with open_record(tmp_path) as record:
-        for sample in (0, 2):
-            record.add(row(PROBLEMS[0], sample))
-        record.grade(dict.fromkeys(PROBLEMS, "1"))
-    assert "has 2 of 36 rollouts" in show_record(tmp_path, NAME)["scores"]["robust-3"]
 
 
 def test_export(tmp_path):

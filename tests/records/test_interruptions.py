@@ -17,7 +17,7 @@ from harness.records import Record
 from harness.records import record as module
 from harness.records.record import JOURNAL
 from tests.broken import die_at, files_at_most, in_child
-from tests.records.made import PROBLEMS, fill, made_replay, open_record, read, resume, row
+from tests.records.made import PROBLEMS, fill, made_replay, open_record, read, row
 
 ROOT = Path(__file__).parents[2]
 HOLDER = """
@@ -129,20 +129,6 @@ def test_writes_that_the_system_cuts_short_are_completed(tmp_path, monkeypatch):
     monkeypatch.setattr(module.os, "pwrite", lambda fd, data, at: write(fd, bytes(data)[:100], at))
     record = Record(fill(tmp_path / "short")).read(whole=True)
     assert (record.digest(), record.damage) == (whole, [])
-
-
-def test_a_full_disk_is_one_sentence_and_nothing_is_torn(tmp_path):
-    with open_record(tmp_path / "full") as record:
-        with files_at_most(4000), pytest.raises(UserError, match=r"no space is left for it\); the \d+ rollouts before"):
-            resume(record)
-        assert record.path.stat().st_size <= 4000
-        on_disk = read(tmp_path / "full", whole=True)
-        assert (on_disk.bad, on_disk.tail) == (0, 0)
-        assert len(record.held) == len(on_disk.held) > 2
-    with open_record(tmp_path / "full") as record:
-        assert record.repairs == []
-        assert len(record.missing()) == 36 - len(on_disk.held)
-        resume(record)
 
 
 def test_a_disk_that_fills_while_finishing_or_grading_loses_no_rollout(tmp_path):

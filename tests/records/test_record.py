@@ -61,14 +61,6 @@ def test_delta_logp_is_kept_within_its_bound_at_every_size():
     assert np.array_equal(odd, np.float32([np.inf, -np.inf, np.nan, 65504, -65504, 0]), equal_nan=True)
 
 
-def test_beside_a_trace_delta_logp_is_kept_to_the_bit():
-    values = np.random.default_rng(0).normal(size=500).astype(np.float32)
-    trace = np.random.default_rng(1).normal(size=(500, 9)).astype(np.float32)
-    kept = delta(values, trace=trace)
-    assert kept.delta_logp.tobytes() == values.tobytes()
-    assert kept.trace.tobytes() == trace.tobytes()
-
-
 @pytest.mark.parametrize(
     ("name", "most"), [("text", 1 << 22), ("delta_logp", 2 * 5), ("prompt_token_ids", 1 << 24), ("replaced", 1)]
 )
@@ -138,12 +130,6 @@ def test_the_last_bits_of_delta_logp_are_kept_but_not_compared(tmp_path, whole):
             record.add(row(*key, delta_logp=measured))
         assert record.digest() == whole
         assert np.array_equal(record.get(key).delta_logp, measured.astype(np.float16).astype(np.float32))
-
-
-def test_fewer_samples_are_served_from_more(tmp_path):
-    fill(tmp_path, samples=3)
-    with open_record(tmp_path, samples=2) as record:
-        assert not record.missing()
 
 
 def test_a_problem_order_counts_numbers_as_numbers():
@@ -261,24 +247,6 @@ def test_a_verdict_that_the_machinery_failed_to_give_is_given_again(tmp_path):
 # Damage
 
 
-def test_a_torn_last_entry_is_repaired_at_every_byte(tmp_path):
-    problems = PROBLEMS[:2]
-    with open_record(tmp_path, 1, problems) as record:
-        record.add(row(PROBLEMS[0], 0), row(PROBLEMS[1], 0))
-        path = record.path
-    data, last = path.read_bytes(), len(entries(path)[-1][1])
-    assert last > 300
-    for cut in range(len(data) - last, len(data) + 1):
-        path.write_bytes(data[:cut])
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            with open_record(tmp_path, 1, problems) as record:
-                assert len(record.missing()) == (cut < len(data))
-                assert len(record.repairs) == len(said) == (len(data) - last < cut < len(data))
-                record.add(*(row(*key) for key in record.missing()))
-        assert path.read_bytes() == data
-
-
 def damaged(data, how, at, size):
     """The bytes of a file after a power cut, a bad disk or a stranger."""
     at %= len(data)
@@ -332,18 +300,6 @@ def test_a_file_of_another_record_is_never_mixed_in(tmp_path, whole):
     with pytest.warns(UserWarning, match="belongs to another record"):
         fill(tmp_path / "ours")
     assert read(tmp_path / "ours").digest() == whole
-
-
-def test_a_file_that_lost_its_first_entry_keeps_its_rollouts_and_verdicts(tmp_path, whole):
-    path = fill(tmp_path / "x") / JOURNAL
-    with open_record(tmp_path / "x") as record:
-        record.grade(dict.fromkeys(PROBLEMS, "1"))
-    data = path.read_bytes()
-    path.write_bytes(data[data.find(b"\n") + 1 :])
-    with pytest.warns(UserWarning, match="set aside"), open_record(tmp_path / "x") as record:
-        assert not record.missing()
-    record = read(tmp_path / "x", whole=True)
-    assert (record.digest(), record.finished, record.damage, len(record.verdicts("robust-3"))) == (whole, True, [], 36)
 
 
 def test_what_is_skipped_is_checked_when_it_is_read(tmp_path):
