@@ -63,7 +63,8 @@ def power(gain: float, spread: Spread, problems: int, samples: int, level: float
     edge = stats.t.ppf(1 - level / 2, df)
     if shift > 30:  # beyond the reach of scipy's non-central t; there only its denominator still matters
         return float(stats.chi2.cdf(df * (shift / edge) ** 2, df))
-    return float(stats.nct.sf(edge, df, shift) + stats.nct.cdf(-edge, df, shift))
+    wrong_sign = np.nan_to_num(stats.nct.cdf(-edge, df, shift))  # scipy gives NaN where it is below 1e-14
+    return float(stats.nct.sf(edge, df, shift) + wrong_sign)
 
 
 def problems_needed(gain: float, spread: Spread, samples: int, *, chance: float = 0.8, level: float = 0.05) -> int:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from benchmarks.grade import Item, bench_grade, boxed
+from benchmarks.power import bench_power
 from benchmarks.records import bench_records
 from benchmarks.report import bench_report
 from benchmarks.serve import bench_serve
@@ -19,6 +20,7 @@ ITEMS = [Item("right", "5", boxed("5.0")), Item("right", "x+1", boxed("1+x")), I
     ("bench", "sizes"),
     [
         (bench_grade, {"corpora": {"mine": ITEMS}}),
+        (bench_power, {"differs": 0.02}),
         (bench_records, {"responses": 32, "tokens": 2000, "decodings": 3}),
         (bench_report, {"samples": 2, "rounds": 1}),
         (bench_train, {"rounds": 1, "sizes": TRAINING}),

@@ -208,6 +208,7 @@ def test_shared_noise_is_not_counted_as_spread():
     assert apart.within == pytest.approx(2 * (p * (1 - p)).mean(), rel=0.03)
     needed = [stats.problems_needed(0.02, each, 8) for each in (spread, apart)]
     assert needed[1] == pytest.approx(5 * needed[0], rel=0.1)
+    assert stats.power(0.02, stats.Spread(4e-4, 0.022), 272, 32) == pytest.approx(1)  # scipy gives NaN for a tail
 
 
 def test_the_bases_error_is_in_a_training_minus_its_base():
