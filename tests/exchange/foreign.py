@@ -2,9 +2,10 @@
 
 import json
 import zipfile
-import zlib
+from pathlib import Path
 
-import pyarrow
+# `inspect_log` as the zip that Inspect writes by default, by method 93, which Python's `zipfile` cannot write.
+ZSTANDARD = Path(__file__).with_name("zstandard.eval")
 
 
 def lm_eval_rows(correct=(1, 0, 1), filters=("strict-match", "flexible-extract"), **changes):
@@ -68,28 +69,6 @@ def write_eval(path, log):
         archive.writestr("_journal/start.json", "{}")
         for sample in log["samples"]:
             archive.writestr(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json.dumps(sample))
-    return path
-
-
-def packed_by_zstandard(path, log):
-    """The zip that Inspect writes by default: stored first, then the headers say what Python's `zipfile` cannot."""
-    members = {f"samples/{row['id']}_epoch_{row['epoch']}.json": json.dumps(row).encode() for row in log["samples"]}
-    members["header.json"] = json.dumps({key: log[key] for key in log if key != "samples"}).encode()
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for name, text in members.items():
-            archive.writestr(name, pyarrow.compress(text, codec="zstd", asbytes=True))
-        infos = archive.infolist()
-    data = bytearray(path.read_bytes())
-    start = data.rindex(b"PK\x05\x06")
-    at = int.from_bytes(data[start + 16 : start + 20], "little")  # the directory
-    for info in infos:
-        text = members[info.filename]
-        for head, method, crc, size in ((info.header_offset, 8, 14, 22), (at, 10, 16, 24)):
-            data[head + method : head + method + 2] = (93).to_bytes(2, "little")
-            data[head + crc : head + crc + 4] = zlib.crc32(text).to_bytes(4, "little")
-            data[head + size : head + size + 4] = len(text).to_bytes(4, "little")
-        at += 46 + len(info.filename)
-    path.write_bytes(data)
     return path
 
 

@@ -17,7 +17,7 @@ from harness.records import RecordStore
 from harness.report.build import build
 from harness.spec import Decoding
 from tests.commands import refused, run
-from tests.exchange.foreign import eee_rows, inspect_log, lm_eval_rows, packed_by_zstandard, write_eval, write_lm_eval
+from tests.exchange.foreign import ZSTANDARD, eee_rows, inspect_log, lm_eval_rows, write_eval, write_lm_eval
 from tests.exchange.made import HUB, results
 
 BASE, RL = Decoding(mode="base"), Decoding(mode="rl")
@@ -107,9 +107,8 @@ def test_a_log_of_inspect_is_read_as_json_and_as_the_zip_it_writes(tmp_path):
     log = inspect_log()
     run = read_foreign(put(tmp_path / "log.json", log))
     assert read_foreign(write_eval(tmp_path / "old.eval", log)) == run
-    file = packed_by_zstandard(tmp_path / "log.eval", log)
-    assert read_foreign(file) == run
-    data = bytearray(file.read_bytes())
+    assert read_foreign(ZSTANDARD) == run
+    data = bytearray(ZSTANDARD.read_bytes())
     data[data.index(b"samples/") + 40] ^= 1
     (tmp_path / "bad.eval").write_bytes(data)
     with pytest.raises(UserError, match=r"bad\.eval cannot be unpacked"):
@@ -119,7 +118,7 @@ def test_a_log_of_inspect_is_read_as_json_and_as_the_zip_it_writes(tmp_path):
     assert [each.text for each in run.responses[:2]] == ["hm\nso \\boxed{1}", "hm\nso \\boxed{77}"]
     assert {each.finish_reason for each in run.responses} == {"length"}
     assert run.responses[0].question == "0 + 1?"
-    told = import_foreign(tmp_path / "store", [tmp_path / "log.eval"], decoding=RL)
+    told = import_foreign(tmp_path / "store", [ZSTANDARD], decoding=RL)
     assert told["lacks"] == ["seed", "token_ids", "delta_logp"]
     [result] = read_results([tmp_path / "store"], grader="official")
     assert result.pair == ("?", "org/its-rl")
@@ -243,7 +242,7 @@ def test_a_zip_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="unpacks to more than 1,000 bytes"):
         read_foreign(write_eval(tmp_path / "log.eval", inspect_log()))
     with pytest.raises(UserError, match="unpacks to more than 1,000 bytes"):
-        read_foreign(packed_by_zstandard(tmp_path / "log.eval", inspect_log()))
+        read_foreign(ZSTANDARD)
     (tmp_path / "bad.eval").write_bytes(b"PK\x03\x04" + bytes(50))
     with pytest.raises(UserError, match="cannot be unpacked"):
         read_foreign(tmp_path / "bad.eval")
