@@ -1,11 +1,8 @@
-"""One process with everything imported, for all tests that run whole sweeps."""
+"""What tests of whole sweeps share, and a real PostgreSQL."""
 
-import json
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,56 +11,14 @@ import pytest
 
 from harness.sweep.folder import SweepFolder
 from harness.sweep.trials import Trials
-from tests.said import started
+from tests.sweep.host import Host
 from tests.sweep.made import sweep
-
-ROOT = Path(__file__).parents[2]
-
-
-class Host:
-    """The process of `tests.sweep.host`, and what it says."""
-
-    def __init__(self):
-        command = [sys.executable, "-m", "tests.sweep.host"]
-        clean = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self.process, self.lines = started(command, clean, stdin=subprocess.PIPE, cwd=ROOT)
-        self.running = None
-        assert self._answer() == "ready"
-
-    def _answer(self):
-        for line in self.lines:
-            return line.strip()
-        raise AssertionError(f"the host is gone, status {self.process.wait()}")
-
-    def answer(self):
-        """Wait for the process that was started; gives its exit status, as text."""
-        status, self.running = self._answer(), None
-        return status
-
-    def start(self, out, **changes):
-        """The pid of a process that runs the small sweep, so changed, in `out`."""
-        if self.running:  # left by a test that failed: its status is not the next one's
-            os.kill(self.running, signal.SIGKILL)
-            self.answer()
-        print(out, json.dumps(changes), file=self.process.stdin, flush=True)
-        self.running = int(self._answer())
-        return self.running
-
-    def run(self, out, **changes):
-        """The exit status of such a process."""
-        self.start(out, **changes)
-        return int(self.answer())
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait(120)  # a busy machine takes its time to end a process
 
 
 @pytest.fixture(scope="session")
 def host():
-    host = Host()
-    yield host
-    host.close()
+    Host.context.set_forkserver_preload(["tests.sweep.warm"])
+    return Host()
 
 
 @pytest.fixture

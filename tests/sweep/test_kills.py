@@ -86,9 +86,9 @@ def test_workers_and_parents_killed_leave_every_point_complete_once(host, look, 
                     assert not alive(worker), "a worker outlived its parent"
                 break
         status = host.answer()
-        if status == "0":
+        if status == 0:
             break
-        assert status == "-9"
+        assert status == -9
     trials, _ = look(out, **changes)
     check(trials, out, trials.spec, RESPONSES)
     print(f"killed: {killed}")
