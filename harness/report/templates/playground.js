@@ -108,11 +108,14 @@ function column(kind, values) {
   for (const byte of bytes) raw += String.fromCharCode(byte);
   return `${kind}:${btoa(raw)}`;
 }
+const places = new Map(); // of the texts of tokens among what is shown
 function piece(data, {id, text}) {
-  const held = data.ids.findIndex((one, i) => one === id && data.pieces[i] === text);
-  return held < 0 ? data.ids.push(id) && data.pieces.push(text) - 1 : held;
+  const key = `${id} ${text}`;
+  if (!places.has(key)) { places.set(key, data.pieces.length); data.pieces.push(text); data.ids.push(id); }
+  return places.get(key);
 }
 function viewed(state, lives) {
+  places.clear();
   const data = {pieces: [], ids: [], tokenizer: true}, place = one => piece(data, one);
   const answers = lives.map(({rule, tokens, finish, decoding}) => ({
     label: rule, sample: 0, finish, verdict: verdict(state.gold, said(tokens)), primary: decoding?.primary ?? null,
@@ -132,8 +135,8 @@ function show(data) {
   const root = at("answers").querySelector(".tv");
   root.addEventListener("selected", () => price(root.viewer.current));
   root.querySelector(".tv-facts").before(at("replay"));
-  for (const [name, places] of Object.entries({one: answer => [answer.here], all: answer => [...answer.tokens.keys()]})) {
-    at(name).addEventListener("click", () => credit(root.viewer.current, places(root.viewer.current)));
+  for (const [name, chosen] of Object.entries({one: answer => [answer.here], all: answer => [...answer.tokens.keys()]})) {
+    at(name).addEventListener("click", () => credit(root.viewer.current, chosen(root.viewer.current)));
   }
   price(root.viewer.current);
   return root.viewer;
