@@ -1,14 +1,13 @@
 """Run as a process of its own: a LoRA pair in vLLM, and what the tests ask of it.
 
-    python -m tests.decode.apart_lora {one_rank|two_ranks} BASE ADAPTER MERGED TINY OUT
+    python -m tests.decode.apart_lora BASE ADAPTER MERGED TINY OUT
 
-Writes a pickle: `rollouts` of the shared requests. With one rank also `again` (the same, now with a warm prefix cache),
-`cached` (tokens of prompts found in it), `merged` (by an engine on the whole checkpoints), `logits` (of
-`inside.computed_logits`), `bytes` (of both models, of base, of RL), and
-what the `self_tests` said: of this pair, and of one with biases whose head is its embeddings.
+Writes a pickle: `rollouts` of the shared requests, `again` (the same, now with a warm prefix cache), `cached` (tokens
+of prompts found in it), `merged` (by an engine on the whole checkpoints), `logits` (of `inside.computed_logits`),
+`bytes` (of both models, of base, of RL), and what the `self_tests` said: of this pair, and of one with biases whose
+head is its embeddings.
 """
 
-import os
 import pickle
 import sys
 from pathlib import Path
@@ -16,37 +15,27 @@ from pathlib import Path
 from tests.decode.inside import computed_logits
 from tests.decode.requests import make_requests
 
-TWO_RANKS = {"n": 4, "samples": 1, "max_tokens": 8}  # few: two ranks on two busy cores wait for each other
 
-
-def main(how, base, adapter, merged, tiny, out):
-    if how == "two_ranks":
-        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"
+def main(base, adapter, merged, tiny, out):
+    from benchmarks.lora import loaded_models, weight_bytes
+    from harness.bench.random_pair import random_adapter
     from harness.decode import open_engine
     from harness.spec import Pair
+    from harness.tiny import tiny_pair
     from tests.conftest import vllm_spec
 
-    pair, found = Pair(base=base, rl=adapter), {}
-    if how == "two_ranks":
-        spec = vllm_spec(tensor_parallel_size=2, kv_cache_gib=0.125, self_test=False)
-        with open_engine(pair, spec) as engine:
-            found["rollouts"] = list(engine.generate(make_requests(**TWO_RANKS)))
-    else:
-        from benchmarks.lora import loaded_models, weight_bytes
-        from harness.bench.random_pair import random_adapter
-        from harness.tiny import tiny_pair
+    pair, found, requests = Pair(base=base, rl=adapter), {}, make_requests(18, samples=2)
 
-        def look(model):
-            found["bytes"] = [weight_bytes(each) for each in (model, model.base, model.rl)]
+    def look(model):
+        found["bytes"] = [weight_bytes(each) for each in (model, model.base, model.rl)]
 
-        requests = make_requests(18, samples=2)
-        with loaded_models(look), open_engine(pair, vllm_spec()) as engine:
-            found |= {"logits": computed_logits(engine, 4), "rollouts": list(engine.generate(requests))}
-            found |= {"self_tests": [engine.self_test], **counted_again(engine, requests)}
-        with open_engine(pair.replace(rl=merged), vllm_spec()) as engine:
-            found["merged"] = list(engine.generate(requests))
-        with open_engine(random_adapter(Path(tiny), tiny_pair().base, rank=2, step=0.2), vllm_spec()) as engine:
-            found["self_tests"].append(engine.self_test)
+    with loaded_models(look), open_engine(pair, vllm_spec()) as engine:
+        found |= {"logits": computed_logits(engine, 4), "rollouts": list(engine.generate(requests))}
+        found |= {"self_tests": [engine.self_test], **counted_again(engine, requests)}
+    with open_engine(pair.replace(rl=merged), vllm_spec()) as engine:
+        found["merged"] = list(engine.generate(requests))
+    with open_engine(random_adapter(Path(tiny), tiny_pair().base, rank=2, step=0.2), vllm_spec()) as engine:
+        found["self_tests"].append(engine.self_test)
     Path(out).write_bytes(pickle.dumps(found))
 
 

@@ -84,3 +84,9 @@ def found_apart(folder, module, *arguments):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return pickle.loads(out.read_bytes())
+
+
+def opened_apart(folder, sources):
+    """{name: rollouts, or a refusal} of {name: (pair, settings, requests)}, by engines in a process of their own."""
+    (folder / "sources").write_bytes(pickle.dumps(sources))
+    return found_apart(folder, "apart_loading", folder / "sources")

@@ -1,10 +1,7 @@
 """Extrapolated weights: the right weights, decoded by one model in either engine, beside everything else."""
 
 import json
-import pickle
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +16,8 @@ from harness.errors import UserError
 from harness.evals import evaluate
 from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling
 from harness.tiny import tiny_pair
-from tests.conftest import vllm_spec
 from tests.decode.checkpoints import HEAD, drop, variant
-from tests.decode.requests import assert_same, by_key, make_requests
+from tests.decode.requests import assert_same, make_requests, opened_apart
 
 TRANSFORMERS = EngineSpec(backend="transformers", dtype="float32", max_num_seqs=16)
 EXPO = Decoding(mode="expo", gamma=0.5)
@@ -113,21 +109,8 @@ def test_both_engines_agree(peaked_pair, requests, tmp_path):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     requests = [request for request in requests if request.decoding.gamma != 2]  # an engine start less
     with open_engine(peaked_pair, TRANSFORMERS) as engine:
-        theirs = {f"{key[0]}": r.token_ids for key, r in by_key(engine.generate(requests)).items()}
-    # in a process of its own: vLLM holds one engine a process, and other tests keep one
-    code = (
-        "import json, sys; from harness.decode import open_engine; from harness.spec import Pair\n"
-        "import pickle; pair, spec, requests = pickle.load(open(sys.argv[1], 'rb'))\n"
-        "with open_engine(pair, spec) as engine:\n"
-        "    done = {r.request.problem: r.token_ids for r in engine.generate(requests)}\n"
-        "json.dump(done, open(sys.argv[2], 'w'))\n"
-    )
-    given, taken = tmp_path / "given", tmp_path / "taken"
-    given.write_bytes(pickle.dumps((peaked_pair, vllm_spec(), requests)))
-    done = subprocess.run([sys.executable, "-c", code, given, taken], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-2000:]
-    ours = {name: tuple(ids) for name, ids in json.loads(taken.read_text()).items()}
-    assert ours == theirs
+        theirs = list(engine.generate(requests))
+    assert_same(opened_apart(tmp_path, {"expo": (peaked_pair, {}, requests)})["expo"], theirs)
 
 
 def test_an_evaluation_has_it_as_one_decoding_among_others(tmp_path):

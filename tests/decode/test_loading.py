@@ -1,6 +1,5 @@
 """Every weight of both models comes from its checkpoint, whoever ties its head, or the pair is refused by name."""
 
-import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +14,10 @@ from harness.decode.compat import check_pair
 from harness.decode.plan import DELTA_LIMIT
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair, Sampling
-from tests.decode.apart_loading import REQUESTS
 from tests.decode.checkpoints import EMBEDDINGS, HEAD, drop, edit, head_of_embeddings, variant
-from tests.decode.requests import DECODINGS, assert_same, found_apart, make_requests
+from tests.decode.requests import DECODINGS, assert_same, make_requests, opened_apart
 
+REQUESTS = {"n": 6, "samples": 1, "max_tokens": 12}
 QUERY, NORM = "model.layers.1.self_attn.q_proj.weight", "model.norm.weight"
 
 
@@ -135,10 +134,10 @@ def opened(pairs, incomplete, tmp_path_factory):
     """What vLLM says or decodes, for every pair."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
     place = tmp_path_factory.mktemp("opened")
-    sources = {name: (pair.model_dump(), {"self_test": name in (SIZES, THREE, ADDED)}) for name, pair in pairs.items()}
-    sources |= {name: (pair.model_dump(), {"self_test": False}) for name, (pair, *_) in incomplete.items()}
-    (place / "sources").write_bytes(pickle.dumps(sources))
-    return found_apart(place, "apart_loading", place / "sources")
+    every = pairs | {name: pair for name, (pair, *_) in incomplete.items()}
+    tested, requests = (SIZES, THREE, ADDED), make_requests(**REQUESTS)
+    sources = {name: (pair, {"self_test": name in tested}, requests) for name, pair in every.items()}
+    return opened_apart(place, sources)
 
 
 @pytest.mark.vllm

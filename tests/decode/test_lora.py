@@ -13,10 +13,9 @@ from harness.decode.compat import check_pair
 from harness.errors import UserError
 from harness.records.config import fingerprint
 from harness.spec import EngineSpec, Pair
-from tests.decode.apart_lora import TWO_RANKS
 from tests.decode.checkpoints import copied, edit, in_the_hubs_cache, swap_ids
 from tests.decode.inside import furthest
-from tests.decode.requests import assert_same, found_apart, make_requests
+from tests.decode.requests import assert_same, found_apart, make_requests, opened_apart
 
 TARGETS = ("q_proj", "v_proj", "o_proj", "up_proj", "down_proj")  # of both packed projections a part is missing
 
@@ -53,21 +52,11 @@ def reference(merged):
 
 
 @pytest.fixture(scope="module")
-def apart(adapted, merged, tmp_path_factory):
+def served(adapted, merged, tmp_path_factory):
     """What a vLLM engine on the adapter gives, in a process of its own."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
-
-    def run(how):
-        folder = tmp_path_factory.mktemp(how)
-        return found_apart(folder, "apart_lora", how, adapted.base, adapted.rl, merged.rl, folder / "tiny")
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def served(apart):
-    """The findings of one rank."""
-    return apart("one_rank")
+    folder = tmp_path_factory.mktemp("served")
+    return found_apart(folder, "apart_lora", adapted.base, adapted.rl, merged.rl, folder / "tiny")
 
 
 @pytest.mark.vllm
@@ -111,8 +100,11 @@ def test_base_and_adapter_hold_one_model_and_the_terms(served, adapted):
 
 @pytest.mark.vllm
 @pytest.mark.whole(reason="vLLM in a process of its own")
-def test_two_ranks_give_the_same_tokens(apart, reference):
-    assert_same(apart("two_ranks")["rollouts"], reference.generate(make_requests(**TWO_RANKS)))
+def test_two_ranks_give_the_same_tokens(adapted, reference, tmp_path):
+    requests = make_requests(4, samples=1, max_tokens=8)  # few: two ranks on two busy cores wait for each other
+    settings = {"tensor_parallel_size": 2, "kv_cache_gib": 0.125, "self_test": False}
+    found = opened_apart(tmp_path, {"two": (adapted, settings, requests)})
+    assert_same(found["two"], reference.generate(requests))
 
 
 def test_the_reference_merges(adapted, reference):
