@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -159,17 +158,3 @@ def test_sums_by_probability_by_hand():
     sums, counts = sums_by_probability(LOGP, value, MASK, bins=5)  # 0.5, 0.1, 1.0; 0.9, 0.25, (padding)
     assert sums.tolist() == [2, 16, 1, 0, 12]
     assert counts.tolist() == [1, 1, 1, 0, 2]
-
-
-def test_perplexities_within_a_prompt_are_standardised_as_the_authors_of_ppl_do():
-    """The oracle, in float64: log PPL, then (x - mean) / (std + 1e-6) in each group, the population's std."""
-    draw = torch.Generator().manual_seed(5)
-    logp, lengths = -3 * torch.rand(12, 9, generator=draw), torch.randint(1, 10, (12,), generator=draw)
-    mask = torch.arange(9) < lengths[:, None]
-    rows = [row[:length].double().numpy() for row, length in zip(logp, lengths.tolist(), strict=True)]
-    perplexity = np.array([-row.mean() for row in rows]).reshape(3, 4)
-    z = (perplexity - perplexity.mean(1, keepdims=True)) / (perplexity.std(1, keepdims=True) + 1e-6)
-    weights = token_weights("ppl", 0.3, logp, mask, standardise(log_perplexity(logp, mask), 4))
-    for row, inside, expected in zip(weights, mask, (1 - 0.3 * z).ravel(), strict=True):
-        assert row[inside].tolist() == pytest.approx([expected] * int(inside.sum()), rel=1e-5)
-        assert (row[~inside] == 1).all()
