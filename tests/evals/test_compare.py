@@ -9,26 +9,23 @@ import pytest
 
 from harness import stats
 from harness.errors import UserError
-from harness.evals import EvalResult
 from harness.evals.compare import compare, comparisons, left_out, markdown, problems_needed
 from harness.evals.places import read_results
 from harness.evals.settings import settings_of
 from harness.evals.show import warnings
 from harness.spec import Decoding, Sampling
 from tests.commands import invoke, refused
+from tests.results import made as made_result
 
 
 def result(decoding, accuracy, task="aime24", seed=0, problems=12, samples=8, noise=0, rl="rl", name="", **other):
-    shape = (problems, samples)
-    correct = np.random.default_rng(seed).random(shape) < accuracy
-    none = np.zeros(shape, bool)
+    correct = np.random.default_rng(seed).random((problems, samples)) < accuracy
     sampling = {key: other.pop(key) for key in ("temperature", "top_p", "max_tokens") if key in other}
     engine = {"backend": "vllm", "pair": {"base": "base", "rl": rl}}
-    return EvalResult(
-        task=task, decoding=decoding, sampling=Sampling(samples=samples, seed=noise, **sampling),
-        problem_ids=tuple(f"{task}-{i}" for i in range(problems)), values={"correct": correct},
-        n_tokens=np.full(shape, 10), n_replaced=none + 0, n_changed=none + 0, truncated=none, no_box=none,
-        ungraded=none, provenance={"engine": engine, "grader": "robust", "data": "d" * 16, **other}, name=name,
+    return made_result(
+        decoding, correct, task=task, sampling=Sampling(samples=samples, seed=noise, **sampling), name=name,
+        problem_ids=tuple(f"{task}-{i}" for i in range(problems)), n_replaced=0 * correct,
+        provenance={"engine": engine, "grader": "robust", "data": "d" * 16, **other},
     )  # fmt: skip
 
 

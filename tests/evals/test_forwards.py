@@ -18,6 +18,7 @@ from harness.evals.forwards import (
 )
 from harness.evals.settings import settings_of
 from harness.spec import Decoding, Sampling
+from tests.results import made
 
 BASE, RL, EXPO = Decoding(mode="base"), Decoding(mode="rl"), Decoding(mode="expo", gamma=0.5)
 CONTROL, EXTRA = Decoding(mode="replace", tau=-0.3), Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
@@ -29,12 +30,10 @@ def result(decoding, solved, samples=4, tokens=10, pair=(), seed=0, **sampling):
     solved = np.broadcast_to(np.asarray(solved), PROBLEMS)
     correct = np.arange(samples) < solved[:, None]
     votes = np.where(correct, 0, 1 + np.arange(samples))  # wrong answers all differ
-    none = np.zeros(correct.shape, bool)
-    return EvalResult(
-        task="made", decoding=decoding, sampling=Sampling(samples=samples, seed=seed, **sampling),
-        problem_ids=tuple(map(str, range(PROBLEMS))), values={"correct": correct},
-        n_tokens=np.full(correct.shape, tokens), n_replaced=none + 0, n_changed=none + 0, truncated=none, votes=votes,
-        provenance={"engine": {"pair": {"base": "base", "rl": "rl", **dict(pair)}}},
+    return made(
+        decoding, correct, task="made", sampling=Sampling(samples=samples, seed=seed, **sampling), votes=votes,
+        problem_ids=tuple(map(str, range(PROBLEMS))), n_tokens=np.full(correct.shape, tokens), n_replaced=0 * correct,
+        no_box=None, ungraded=None, provenance={"engine": {"pair": {"base": "base", "rl": "rl", **dict(pair)}}},
     )  # fmt: skip
 
 

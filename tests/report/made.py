@@ -7,6 +7,7 @@ from harness.evals import EvalResult
 from harness.report.build import build
 from harness.spec import Decoding, Sampling
 from harness.stats import Estimate
+from tests.results import made
 
 DAPO = {"base": "Qwen/Qwen2.5-32B", "rl": "BytedTsinghua-SIA/DAPO-Qwen-32B"}
 TAUS, GAMMAS = (-0.5, -0.3), (0.05, 0.1)
@@ -26,31 +27,14 @@ def result(
     """Each problem has its own difficulty around `share`; of nine tokens one is replaced where there is a gate."""
     random = np.random.default_rng([seed, problems, samples])
     correct = random.random((problems, samples)) < np.linspace(share / 2, min(1.0, share * 1.5), problems)[:, None]
-    zero = np.zeros((problems, samples), int)
-    return EvalResult(
-        task=task,
-        decoding=decoding,
-        sampling=Sampling(samples=samples, seed=seed),
-        problem_ids=ids or tuple(f"p{i}" for i in range(problems)),
-        values={"correct": correct},
-        n_tokens=zero + 9,
-        n_replaced=zero + int(decoding.gated),
-        n_changed=zero,
-        truncated=zero,
-        no_box=zero,
-        ungraded=zero,
-        votes=zero,
-        provenance={
-            "settings": "aa" * 8,
-            "record": f"{'aa' * 8}/{task}",
-            "engine": {"backend": "vllm", "vllm": "0.32.0", "pair": pair or DAPO},
-            "data": "0123456789abcdef",
-            "grader": "plain",
-            "argv": ["/somewhere/bin/rlvr-dir", "eval", "--tasks", task],
-            **provenance,
-        },
-        name=name,
-    )
+    about = {
+        "settings": "aa" * 8, "record": f"{'aa' * 8}/{task}", "data": "0123456789abcdef", "grader": "plain",
+        "engine": {"backend": "vllm", "vllm": "0.32.0", "pair": pair or DAPO},
+        "argv": ["/somewhere/bin/rlvr-dir", "eval", "--tasks", task],
+    }  # fmt: skip
+    how = {"problem_ids": ids} if ids else {}
+    how |= {"task": task, "sampling": Sampling(samples=samples, seed=seed), "votes": 0 * correct, "name": name}
+    return made(decoding, correct, provenance={**about, **provenance}, **how)
 
 
 def theirs(task, decoding, metric="f1", **provenance):

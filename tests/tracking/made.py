@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from harness.evals import EvalResult
 from harness.spec import Decoding, Sampling
+from tests.results import made
 
 EXTRA = Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
 GRID = (
@@ -16,30 +16,12 @@ GRID = (
 
 
 def result(decoding=EXTRA, samples=4, problems=3, seed=0, task="aime24", **provenance):
-    """One problem of three solved, nine tokens a response, one of them replaced where a criterion was asked."""
-    zero = np.zeros((problems, samples), int)
-    correct = zero.copy()
+    """The first problem is solved, the others never."""
+    correct = np.zeros((problems, samples), int)
     correct[0] = 1
-    pair = {"base": "Qwen/B", "rl": "org/R", "base_revision": None}
-    return EvalResult(
-        task=task,
-        decoding=decoding,
-        sampling=Sampling(samples=samples, seed=seed),
-        problem_ids=tuple(f"p{i}" for i in range(problems)),
-        values={"correct": correct},
-        n_tokens=zero + 9,
-        n_replaced=zero + int(decoding.gated),
-        n_changed=zero,
-        truncated=zero,
-        no_box=zero,
-        ungraded=zero,
-        seconds=2.0,
-        provenance={
-            "engine": {"pair": pair},
-            "data": "0123456789abcdef",
-            "grader": "plain",
-            "versions": {"rlvr-dir": "0.1.0"},
-            "argv": ["bin/rlvr-dir", "eval", "--tasks", task],
-            **provenance,
-        },
-    )
+    about = {
+        "engine": {"pair": {"base": "Qwen/B", "rl": "org/R", "base_revision": None}}, "data": "0123456789abcdef",
+        "grader": "plain", "versions": {"rlvr-dir": "0.1.0"}, "argv": ["bin/rlvr-dir", "eval", "--tasks", task],
+    }  # fmt: skip
+    how = {"task": task, "sampling": Sampling(samples=samples, seed=seed), "seconds": 2.0}
+    return made(decoding, correct, provenance={**about, **provenance}, **how)
