@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.decision import watched
 from harness.policy import fused
 from harness.policy.algorithm import Decision
 from harness.policy.fused import Work, decide_fused
@@ -63,16 +62,6 @@ class Shapes(TorchDispatchMode):
             if isinstance(each, torch.Tensor) and each.dim() == 2 and each.shape[1] == VOCAB:
                 self.rows.add(each.shape[0])
         return out
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_row_of_many_costs_what_it_costs_alone(step, kind):
-    alone, beside = step(kind, 1, (0,)), step(kind, 256, (100,))
-    for each in (alone, beside):
-        each()  # the first step makes the tables; the next ones find them
-    counts = [watched(each) for each in (alone, beside)]
-    assert counts[0] == counts[1]
-    assert not counts[1]["waits"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
