@@ -21,12 +21,6 @@ def run(*words, env=None, program=LM_EVAL, cwd=None):
     return subprocess.run([program, *words], capture_output=True, text=True, timeout=300, env=environment, cwd=cwd)
 
 
-def refused(done):
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    return done.stderr.strip().splitlines()[-1]
-
-
 @pytest.fixture(scope="module")
 def finished(peaked_pair, data_dir, tmp_path_factory):
     """One run of the command of the README, small."""
@@ -80,12 +74,6 @@ def test_the_command_equals_the_python_api(finished, engine, data_dir):
         index = result.problem_ids.index(row["doc"]["id"])
         assert [s["n_replaced"] for s in row["doc"]["samples"]] == result.n_replaced[index].tolist()
         assert [s["n_tokens"] for s in row["doc"]["samples"]] == result.n_tokens[index].tolist()
-
-
-def test_the_response_cache_is_refused_in_one_line(tmp_path):
-    done = run("--model", "rlvr_dir", "--tasks", "tiny_easy", "--use_cache", str(tmp_path / "cache"))
-    assert refused(done).startswith("rlvr_dir: use_cache is refused: lm-eval's response cache")
-    assert not list(tmp_path.iterdir())
 
 
 def test_other_models_and_configs_are_left_alone(tmp_path):
