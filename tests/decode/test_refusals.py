@@ -14,8 +14,6 @@ from harness.errors import UserError
 from harness.spec import EngineSpec, Pair, Sampling
 from tests.decode.checkpoints import copied, swap_ids
 
-TRANSFORMERS = EngineSpec(backend="transformers")
-
 
 def checked(pair):
     """What is found of a pair whose weights come from elsewhere."""

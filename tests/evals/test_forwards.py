@@ -91,10 +91,6 @@ def test_the_best_of_each_side_meet_at_equal_forwards():
     assert "Pass@k of base is not above RL's at any k up to 4" in text
 
 
-def mixed(rng, low):
-    return rng.integers(low, 5, PROBLEMS)
-
-
 @pytest.mark.parametrize(
     ("ours", "theirs", "words"),
     [

@@ -21,8 +21,6 @@ from harness.policy.truncations import MinP, Typical
 from tests.policy import oracle
 from tests.policy.rules import ALONE, PATHS, decided, every_rule, gate, logits, numbers, requests, rule, taken
 
-NAMES = ("token", "proposed", "replaced", "delta_logp")
-
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("name", ALONE)
