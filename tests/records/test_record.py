@@ -81,19 +81,6 @@ def test_a_few_bytes_never_unpack_to_more_than_their_tokens_could_have(name, mos
             assert len(getattr(changed, name))
 
 
-def test_tokens_text_and_flags_are_exact():
-    rng = np.random.default_rng(2)
-    ids = tuple(rng.integers(0, 151_936, 999).tolist())
-    flags = rng.random(999) < 0.5
-    text = "naïve 数 \u2028 \r\n\0 \ud800" * 50
-    one = Row.make("p/0", 0, text, "length", flags, ~flags, ids, (1, 2**32 - 1))
-    assert (one.text, one.token_ids, one.prompt_token_ids) == (text, ids, (1, 2**32 - 1))
-    assert (one.replaced == flags).all()
-    assert (one.changed == ~flags).all()
-    assert one.delta_logp is one.trace is None
-    assert (delta([]).text, delta([]).n_tokens, len(delta([]).replaced)) == ("", 0, 0)
-
-
 def test_a_response_that_contradicts_itself_is_not_made():
     with pytest.raises(ValueError, match="3 entries, not 2"):
         Row.make("p", 0, "", "stop", np.zeros(2, bool), np.zeros(2, bool), token_ids=(1, 2, 3))
