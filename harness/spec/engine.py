@@ -1,6 +1,6 @@
 """Which engine decodes, and the settings that are passed through to it."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -39,6 +39,9 @@ class EngineSpec(Spec, frozen=True):
     )
     deterministic: bool = Field(
         default=False, description="The same bits in any batch, for some speed: vLLM on NVIDIA GPUs."
+    )
+    draft: Annotated[int, Field(ge=1, le=16)] | Literal["auto"] | None = Field(
+        default=None, description="Tokens a step to look up in sibling responses; auto: where it pays."
     )
     vllm_args: dict[str, Any] = Field(
         default_factory=dict, description="Further arguments of vllm.LLM, for what has no field here."

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from harness.decode.progress import Progress, reporting
 from harness.decode.trace import MAX_TOP, columns
 from harness.decode.types import BrokenLogits, Request, Rollout
 from harness.decode.vllm_pair import batch_invariance, channel
-from harness.decode.vllm_pair.plugin import ARCHITECTURE
+from harness.decode.vllm_pair.plugin import ARCHITECTURE, EXTRA_ARG
 from harness.decode.vllm_pair.self_test import TestedPair, self_test
 from harness.decode.vllm_pair.start import (
     LEVEL,
@@ -184,6 +186,8 @@ class VllmPair(TestedPair):
         if spec.max_num_seqs > DEFAULT_GRAPHS and not (self._eager or on_cpu() or _sizes_graphs(spec.vllm_args)):
             # beyond its default vLLM would decode full batches without a graph; sizes go up in steps of 16
             arguments["max_cudagraph_capture_size"] = -(-spec.max_num_seqs // 16) * 16
+        if spec.draft is not None:
+            arguments["speculative_config"] = self._speculation()
         for name in spec.vllm_args:
             if name in arguments and name not in ("disable_log_stats", "use_tqdm_on_load"):
                 raise UserError(
@@ -198,6 +202,19 @@ class VllmPair(TestedPair):
             passes = {**(given.get("pass_config") or {}), "fuse_allreduce_rms": False}
             arguments["compilation_config"] = {**given, "pass_config": passes}
         return arguments
+
+    def _speculation(self) -> dict[str, Any]:
+        """Return vLLM's settings of the drafter that looks up."""
+        from harness.decode.vllm_pair.drafter import write_drafter
+
+        self._drafter = TemporaryDirectory(prefix="rlvr-dir-draft-")
+        vocab = self.checkpoints.configs["rl" if self.checkpoints.adapter is None else "base"].get_text_config().vocab_size
+        return {
+            "method": "draft_model",
+            "model": write_drafter(Path(self._drafter.name), vocab, self.spec.tensor_parallel_size),
+            "num_speculative_tokens": self.spec.draft,
+            "use_local_argmax_reduction": True,
+        }
 
     def _starts_eager(self) -> bool:
         """Tell whether vLLM shall compile nothing: as is asked, or on a CPU where little is to be decoded."""
@@ -390,8 +407,6 @@ class VllmPair(TestedPair):
         """
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
-
-        from harness.decode.vllm_pair.processor import EXTRA_ARG
 
         return SamplingParams(
             temperature=0.0,  # greedy over the forced row picks the decided token

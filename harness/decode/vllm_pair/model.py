@@ -60,6 +60,13 @@ class RLVRPairForCausalLM(nn.Module):
             tokens = vllm_config.scheduler_config.max_num_batched_tokens
             self.base_ids = torch.zeros(tokens, dtype=torch.long)  # on vLLM's default device, as its models are built
         self.logits: dict[str, torch.Tensor | None] = {}  # beside RL's, of the step in hand: same rows, same stream
+        if vllm_config.speculative_config is not None:
+            from harness.decode.vllm_pair.drafter import DraftedState  # runner V2 only
+
+            self.get_model_state_cls = lambda: DraftedState
+        self.texts: Any = None  # where drafts are looked up; with it the step in hand, and its drafts
+        self.step: Any = None
+        self.drafts: torch.Tensor | None = None
         self.watched: list[tuple[int, int]] | None = None  # of each step: rows, and rows whose two halves are the same
         self._rehearsed = False
         vllm_config.compilation_config.static_forward_context[CONTEXT_KEY] = self

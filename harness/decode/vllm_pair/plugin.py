@@ -3,6 +3,8 @@
 from harness.watch import end_with_parent
 
 ARCHITECTURE = "RLVRPairForCausalLM"
+DRAFTER = "RLVRLookupForCausalLM"
+EXTRA_ARG = "rlvr"  # of a request's sampling parameters: what a step needs to know of it
 CONTEXT_KEY = "rlvr_pair"  # where the logits processor finds the model, in the engine's own forward context
 
 
@@ -15,3 +17,4 @@ def register() -> None:
     from vllm import ModelRegistry
 
     ModelRegistry.register_model(ARCHITECTURE, "harness.decode.vllm_pair.model:RLVRPairForCausalLM")
+    ModelRegistry.register_model(DRAFTER, "harness.decode.vllm_pair.drafter:LookupDrafter")

@@ -16,7 +16,7 @@ from vllm.v1.sample.logits_processor import MoveDirectionality
 
 from harness.decode.types import Plan
 from harness.decode.vllm_pair import channel
-from harness.decode.vllm_pair.plugin import CONTEXT_KEY
+from harness.decode.vllm_pair.plugin import CONTEXT_KEY, EXTRA_ARG
 from harness.decode.vllm_pair.slots import SlotTable, StepBatch
 from harness.decode.vllm_pair.step import decide_step, force
 from harness.policy.rule import to_device
@@ -28,8 +28,6 @@ try:
     _INTERFACES: tuple[type, ...] = (RunnerV1Processor, RunnerV2Processor)
 except ModuleNotFoundError:  # vLLM 0.25: its runner V2 takes no processors, and gives way to V1 where one is asked for
     _INTERFACES = (RunnerV1Processor,)
-
-EXTRA_ARG = "rlvr"
 
 
 def plan_of(sampling_params: Any, output: Sequence[int] = ()) -> Plan | None:
@@ -117,21 +115,36 @@ class PairProcessor(*_INTERFACES):
     def apply_staged_writes(self) -> None:
         """Do nothing: what `add_request` was told goes to the device with the next batch."""
 
+    def _drafted(self, model: Any, slots: np.ndarray, n: int) -> tuple[np.ndarray, dict[str, torch.Tensor]]:
+        """Return the slot of each row of logits, (n,), and the other models' logits of these rows.
+
+        With drafts a request has a row for each of them, and one more; and vLLM verifies many rows in several calls, of
+        whole requests, one after the other.
+        """
+        if model.texts is None:
+            return slots, model.logits
+        batch = model.step[0]
+        first = int(np.flatnonzero(batch.idx_mapping_np == slots[0])[0])
+        ends = batch.cu_num_logits_np[first : first + len(slots) + 1]
+        if ends[-1] - ends[0] != n:
+            raise RuntimeError("vLLM verifies other rows than those of the step in hand")
+        return np.repeat(slots, np.diff(ends)), {role: each[ends[0] : ends[-1]] for role, each in model.logits.items()}
+
     # Both ------------------------------------------------------------------------------------------------------
 
     def apply(self, logits: torch.Tensor, ctx: Any = None) -> torch.Tensor:
         """Force the decided token of every pair row: (rows, vocab) -> the same tensor, changed in place."""
         if not self._table.rows:
             return logits
-        slots = np.arange(logits.shape[0]) if ctx is None else ctx.idx_mapping_np
-        if len(slots) != logits.shape[0]:
-            raise RuntimeError("speculative decoding is refused with a pair: a request has several logits rows")
+        model = self._context[CONTEXT_KEY]
+        slots, others = np.arange(logits.shape[0]), model.logits
+        if ctx is not None:
+            slots, others = self._drafted(model, ctx.idx_mapping_np, logits.shape[0])
         batch = self._table.batch(slots)
         if not any(batch.rows):
             return logits
-        model = self._context[CONTEXT_KEY]
         requests = batch.at(self._written(batch) if ctx is None else ctx.pos.long() + 1)
-        decision = decide_step({**model.logits, "rl": logits}, batch.rules, requests, model.combination)
+        decision = decide_step({**others, "rl": logits}, batch.rules, requests, model.combination)
         if batch.end is not None:  # so that the host hears at once of a response that cannot go on
             decision = replace(decision, token=decision.token.masked_fill(decision.delta_logp.isnan(), batch.end))
         force(logits, decision, batch.decided)
