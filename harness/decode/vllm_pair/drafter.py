@@ -5,38 +5,36 @@ vLLM's runner V2 speculates by a fixed list of methods. Its `draft_model` runs a
 state of the target model, which is told of requests and steps, keeps the texts.
 """
 
-import json
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
 from vllm.config import VllmConfig
 from vllm.v1.worker.gpu.model_states.default import DefaultModelState
 
 from harness.decode.vllm_pair.lookup import Texts
-from harness.decode.vllm_pair.plugin import CONTEXT_KEY, DRAFTER, EXTRA_ARG
+from harness.decode.vllm_pair.plugin import CONTEXT_KEY, EXPECTED, EXTRA_ARG
 
 
 class DraftedState(DefaultModelState):
     """What runner V2 tells of its requests and steps, kept where the processor and the drafter find it: on the pair."""
 
     def __init__(self, vllm_config: VllmConfig, model: Any, encoder_cache: Any, device: torch.device) -> None:
-        """Make room for what the pair's requests write."""
+        """Make room for what the requests of the pair, `model`, write."""
         super().__init__(vllm_config, model, encoder_cache, device)
+        self._pair = model
         model.texts = Texts(self.max_num_reqs, self.max_model_len, device)
 
     def add_request(self, req_index: int, new_req_data: Any) -> None:
         """Put a request's text beside those of its problem: of the same prompt, without what is begun of a response."""
         super().add_request(req_index, new_req_data)
-        extra = (new_req_data.sampling_params.extra_args or {}).get(EXTRA_ARG, {})
-        prompt = tuple(new_req_data.prompt_token_ids or ())
-        self.model.texts.add(req_index, prompt[: extra.get("start")], extra.get("expected", ()))
+        extra = new_req_data.sampling_params.extra_args or {}
+        prompt = tuple(new_req_data.prompt_token_ids or ())[: extra.get(EXTRA_ARG, {}).get("start")]
+        self._pair.texts.add(req_index, prompt, extra.get(EXPECTED, ()))
 
     def prepare_inputs(self, input_batch: Any, req_states: Any) -> dict[str, Any]:
         """Note the step in hand: which request each row of logits is of, and where the tokens are."""
-        self.model.step, self.model.drafts = (input_batch, req_states), None
+        self._pair.step, self._pair.drafts = (input_batch, req_states), None
         return super().prepare_inputs(input_batch, req_states)
 
 
@@ -47,6 +45,7 @@ class LookupDrafter(nn.Module):
         """Find the pair; `prefix` is part of vLLM's interface."""
         super().__init__()
         self._pair = [vllm_config.compilation_config.static_forward_context[CONTEXT_KEY]]  # a list: no submodule
+        assert vllm_config.speculative_config is not None
         self._k = vllm_config.speculative_config.num_speculative_tokens
         self._column = 0
 
@@ -83,20 +82,3 @@ class LookupDrafter(nn.Module):
         rows = pair.texts.rows(batch.idx_mapping_np)
         pair.texts.follow(rows, states.all_token_ids.gpu, states.total_len.gpu[slots].long(), slots, self._k + 1)
         return pair.texts.drafts(rows, self._k)
-
-
-def write_drafter(folder: Path, vocab: int, heads: int) -> str:
-    """Write what vLLM opens the drafter on: a small model's configuration, and files without weights.
-
-    Args:
-        vocab: tokens of the pair, as its configuration says.
-        heads: a number that the GPUs which share a layer divide.
-    """
-    config = {
-        "architectures": [DRAFTER], "model_type": "llama", "vocab_size": vocab, "hidden_size": 8 * heads,
-        "intermediate_size": 8 * heads, "num_hidden_layers": 1, "num_attention_heads": heads,
-        "num_key_value_heads": heads, "max_position_embeddings": 2**20,
-    }  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(config))
-    save_file({}, str(folder / "model.safetensors"))
-    return str(folder)

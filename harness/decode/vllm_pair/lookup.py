@@ -13,17 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from harness.decode.vllm_pair.step import decision_path
 from harness.policy.rule import to_device
-
-try:
-    import triton
-    import triton.language as tl
-except ModuleNotFoundError:
-    triton = None
 
 LEAST, MOST = 2, 8  # tokens of a shared run
 SIBLINGS = 64  # texts that a row looks into, its own among them: the latest
-A_SLOT = 3  # texts that are kept for each row of a batch: its own, one that is expected, one that is finished
+A_SLOT = 8  # texts that are kept for each row of a batch: its own, what is expected of it, and finished ones
 _BLOCK = 512  # positions that a kernel looks at together
 
 
@@ -37,7 +32,7 @@ class Rows:
 
 
 class Texts:
-    """What was written, on the device: `tokens` (texts, length) int32, of which each text has its `lengths` (texts,)."""
+    """What was written, on the device: `tokens` (texts, length) int32, of each text the first `lengths` (texts,)."""
 
     def __init__(self, slots: int, length: int, device: torch.device | str) -> None:
         self.device = torch.device(device)
@@ -110,7 +105,7 @@ class Texts:
 
     def drafts(self, rows: Rows, k: int) -> Tensor:
         """Return k drafts a row, (n, k) int64: where nothing is found the row's last token."""
-        find = longest if self.device.type == "cpu" and not interpreted() else longest_fused
+        find = longest_fused if decision_path(self.device.type) == "triton" else longest
         found = find(self.tokens, self.lengths, rows).amax(1)
         length, siblings = self.tokens.shape[1], rows.among.shape[1]
         place = (found // siblings).remainder(length)
@@ -119,11 +114,6 @@ class Texts:
         known = (found > 0)[:, None] & (at < self.lengths[text])
         last = self.tokens[rows.own, self.lengths[rows.own] - 1]
         return torch.where(known, self.tokens[text, at.clamp_(max=length - 1)], last[:, None]).long()
-
-
-def interpreted() -> bool:
-    """Tell whether Triton's interpreter runs kernels, on a CPU."""
-    return triton is not None and triton.knobs.runtime.interpret
 
 
 def longest(tokens: Tensor, lengths: Tensor, rows: Rows) -> Tensor:
@@ -149,38 +139,10 @@ def longest(tokens: Tensor, lengths: Tensor, rows: Rows) -> Tensor:
 
 def longest_fused(tokens: Tensor, lengths: Tensor, rows: Rows) -> Tensor:
     """Find the same as `longest` with a kernel that reads each text once."""
+    from harness.decode.vllm_pair.lookup_kernel import find
+
     n, siblings = rows.among.shape
     found = torch.empty(n, siblings, dtype=torch.int64, device=tokens.device)
-    _longest[(n, siblings)](
-        tokens, lengths, rows.own, rows.among, found, tokens.shape[1], siblings, LEAST=LEAST, MOST=MOST, BLOCK=_BLOCK
-    )
+    length = tokens.shape[1]
+    find[n, siblings](tokens, lengths, rows.own, rows.among, found, length, siblings, LEAST, MOST, _BLOCK)
     return found
-
-
-if triton is not None:
-
-    @triton.jit
-    def _longest(
-        tokens, lengths, own_texts, among, found, length, siblings,
-        LEAST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
-    ):  # fmt: skip
-        row, which = tl.program_id(0).to(tl.int64), tl.program_id(1)
-        text = tl.load(among + row * siblings + which)
-        own = tl.load(own_texts + row)
-        written = tl.load(lengths + own)
-        end = tl.where(text >= 0, tl.load(lengths + tl.maximum(text, 0)), 0)
-        theirs, ours = tokens + tl.maximum(text, 0) * length, tokens + own * length
-        best = tl.zeros([BLOCK], tl.int64)
-        for start in range(0, end, BLOCK):
-            place = start + tl.arange(0, BLOCK)
-            alive = (place >= 1) & (place < end)
-            run = tl.zeros([BLOCK], tl.int64)
-            for back in tl.static_range(1, MOST + 1):
-                want = tl.where(written >= back, tl.load(ours + tl.maximum(written - back, 0)), -1)
-                before = tl.load(theirs + tl.maximum(place - back, 0), mask=place < end, other=-2)
-                alive = alive & (place >= back) & (before == want)
-                run += alive.to(tl.int64)
-            score = (2 * run + tl.where(which == 0, 1, 0)) * length + place
-            best = tl.maximum(best, tl.where(run >= LEAST, score, 0))
-        score = tl.max(best, axis=0)
-        tl.store(found + row * siblings + which, tl.where(score > 0, score * siblings + siblings - 1 - which, 0))

@@ -5,6 +5,7 @@ from harness.watch import end_with_parent
 ARCHITECTURE = "RLVRPairForCausalLM"
 DRAFTER = "RLVRLookupForCausalLM"
 EXTRA_ARG = "rlvr"  # of a request's sampling parameters: what a step needs to know of it
+EXPECTED = "rlvr_expected"  # the tokens that its text is expected to be like, prompt first, where drafts are looked up
 CONTEXT_KEY = "rlvr_pair"  # where the logits processor finds the model, in the engine's own forward context
 
 

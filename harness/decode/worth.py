@@ -1,0 +1,91 @@
+"""What drafts are worth, by arithmetic: how long a step of a pair takes on a GPU, with and without them.
+
+A forward of one model reads its weights once, or is bound by arithmetic where many positions are read; each row's keys
+and values are read once for all of its positions. So drafts pay where rows are few and contexts long, and lose where a
+full batch of short rows is bound by arithmetic already. None of it has been measured on a GPU.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.decode.memory import GIB, VLLM_OWN, ModelShape
+
+# Tokens a row and step by drafts a step that a row finds in its own text alone: responses of a 135M model to a word
+# problem, top-p 0.7. It is what `auto` counts on; `rlvr-dir bench draft --records` tells what one's own responses have.
+ASSUMED = {2: 1.33, 4: 1.41, 8: 1.45}
+_BANDWIDTH, _ARITHMETIC = 0.83, 0.61  # shares of what is printed on the card that programs reach
+_LAUNCHES = 3e-4  # seconds a forward, whatever its size
+_STEP = 1.2e-3  # of the scheduler, the sampler and the decision
+_READ = 20  # bytes a logit that a decision reads and writes
+_WIDTH = 2  # bytes of a weight, and of a number of the cache
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU by what its maker prints."""
+
+    gib: float
+    terabytes: float  # read a second
+    teraflops: float  # in bfloat16, without sparsity
+
+
+CARDS = {
+    "A100": Card(80, 2.04, 312),
+    "H100": Card(80, 3.35, 989),
+    "H200": Card(141, 4.8, 989),
+    "B200": Card(180, 8.0, 2250),
+}
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """A pair on some GPUs that share each layer."""
+
+    models: Sequence[ModelShape]
+    card: Card
+    gpus: int = 1
+
+    def rows(self, context: int, most: int) -> int:
+        """Return how many rows of so many tokens the cache holds, `most` at most."""
+        return min(most, int(self.room // (context * _WIDTH * sum(model.kv for model in self.models))))
+
+    @property
+    def room(self) -> float:
+        """Return the bytes that weights leave to the cache."""
+        weights = _WIDTH * sum(model.parameters for model in self.models)
+        return max(0.0, self.gpus * (0.9 * self.card.gib * GIB - VLLM_OWN) - weights)
+
+    def seconds(self, rows: int, context: int, drafts: int = 0) -> float:
+        """Return how long a step of all rows takes, each reading one position and its drafts."""
+        bandwidth = self.gpus * _BANDWIDTH * 1e12 * self.card.terabytes
+        arithmetic = self.gpus * _ARITHMETIC * 1e12 * self.card.teraflops
+        positions = rows * (1 + drafts)
+        total = _STEP
+        for model in self.models:
+            weights = max(_WIDTH / bandwidth, 2 * positions / arithmetic) * model.parameters
+            attention = 4 * positions * context * model.layers * model.heads * model.head_dim / arithmetic
+            cache = rows * context * _WIDTH * model.kv / bandwidth
+            total += weights + max(attention, cache) + _LAUNCHES
+        return total + positions * self.models[0].vocab * _READ / bandwidth
+
+    def gain(self, rows: int, context: int, drafts: int, accepted: float) -> float:
+        """Return how many times as fast rows are with drafts, of which a step keeps `accepted` - 1 a row."""
+        return accepted * self.seconds(rows, context) / self.seconds(rows, context, drafts)
+
+    def schedule(self, most: int, longest: int) -> list[tuple[int, int, int]]:
+        """Return the best number of drafts by the number of rows that run: (from, to, drafts), from 1 to `most`.
+
+        Rows are taken to be half as long as the cache, or the models, allow so many to be: half-way to their ends.
+        """
+        found: list[tuple[int, int, int]] = []
+        a_token = _WIDTH * sum(model.kv for model in self.models)
+        for rows in range(1, most + 1):
+            context = max(1, int(min(longest, self.room / (rows * a_token)) / 2))
+            worth = {drafts: self.gain(rows, context, drafts, tokens) for drafts, tokens in ASSUMED.items()}
+            best = max(worth, key=worth.__getitem__)
+            drafts = best if worth[best] > 1 else 0
+            if found and found[-1][2] == drafts:
+                found[-1] = (found[-1][0], rows, drafts)
+            else:
+                found.append((rows, rows, drafts))
+        return found
