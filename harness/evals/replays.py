@@ -106,10 +106,10 @@ def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordSto
             return row.token_ids or (), len(row.prompt_token_ids or ())
 
         def begun(change: Change, sampling: Sampling, token: int | None = None, **how: Any) -> Request:
-            tokens = read(change.problem, change.sample)[0][: change.at]
-            tokens = tokens if token is None else (*tokens, token)
+            whole = read(change.problem, change.sample)[0]
+            tokens = whole[: change.at] if token is None else (*whole[: change.at], token)
             request = requests[change.problem, change.sample]
-            return replace(request, begun=tokens, sampling=sampling, trace=None, **how)
+            return replace(request, begun=tokens, expected=whole, sampling=sampling, trace=None, **how)
 
         def keep(change: Change, noise: int, tokens: Sequence[int], **known: Any) -> None:
             known |= {"token": tokens[change.at], "n_tokens": len(tokens)}

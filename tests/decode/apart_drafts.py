@@ -3,7 +3,7 @@
     python -m tests.decode.apart_drafts PAIR {all|few} OUT
 
 `PAIR` is a JSON pair. Writes a pickle of {source: what was counted, and the rollouts}, of one engine: drafts that are
-looked up, then all right; of `all` also beyond a response's end, random, and all wrong, the latter with logits that are
+looked up, then all right, as many as the number of rows says; of `all` four a row, also beyond a response's end, random, and all wrong, the latter with logits that are
 verified in several calls.
 """
 
@@ -48,12 +48,13 @@ def main(pair, how, out):
     run_runner_v2()
     from vllm.v1.worker.gpu.spec_decode import rejection_sampler
 
-    from harness.decode import open_engine
+    from harness.decode import open_engine, worth
     from harness.decode.vllm_pair.lookup import Texts
     from harness.decode.vllm_pair.processor import PairProcessor
     from harness.spec import Pair
     from tests.conftest import vllm_spec
 
+    draft = K if how == "all" else "auto"
     found, known, counted = {}, {}, {"requests": 0, "calls": 0, "preempted": 0}
     apply, drafts = PairProcessor.apply, Texts.drafts
 
@@ -63,7 +64,10 @@ def main(pair, how, out):
         return apply(self, logits, ctx)
 
     PairProcessor.apply = counting
-    with open_engine(Pair(**json.loads(pair)), vllm_spec(**SETTINGS, draft=K, self_test=False)) as engine:
+    if how == "few":
+        torch.cuda.get_device_name = lambda: "NVIDIA H200"
+        worth.Decoding.schedule = lambda self, most, longest: [(1, 4, 4), (5, 10, 2), (11, most, 0)]
+    with open_engine(Pair(**json.loads(pair)), vllm_spec(**SETTINGS, draft=draft, self_test=False)) as engine:
         vocab = engine.checkpoints.vocab_size
         scheduler = engine._engine.engine_core.engine_core.scheduler
         preempt = scheduler._preempt_request

@@ -105,20 +105,21 @@ def test_siblings_take_turns_where_there_are_other_problems():
 
 
 REFUSED = {
-    "a CPU's runner": ({"draft": 4}, {}, True, "draft"),
-    "runner V1": ({"draft": "auto"}, {drafting.RUNNER: "0"}, False, drafting.RUNNER),
-    "deterministic": ({"draft": 2, "deterministic": True}, {}, False, "deterministic"),
+    "a CPU's runner": ({}, {}, True, "V1"),
+    "runner V1": ({}, {drafting.RUNNER: "0"}, False, drafting.RUNNER),
+    "deterministic": ({"deterministic": True}, {}, False, "deterministic"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_drafts_are_refused_where_they_cannot_be(monkeypatch, case):
-    settings, environment, on_cpu, named = REFUSED[case]
+def test_where_there_can_be_no_drafts_a_number_is_refused_and_auto_has_none(monkeypatch, case):
+    asked, environment, on_cpu, named = REFUSED[case]
     monkeypatch.delenv(drafting.RUNNER, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(UserError, match=named):
-        drafting.refuse(EngineSpec(**settings), on_cpu)
+    with pytest.raises(UserError, match=f"^draft=4 is refused .*{named}"):
+        drafting.settings(EngineSpec(draft=4, **asked), [], 2048, on_cpu=on_cpu)
+    assert drafting.settings(EngineSpec(draft="auto", **asked), [], 2048, on_cpu=on_cpu) is None
 
 
 def test_drafts_pay_with_few_long_rows_and_not_with_full_short_batches():

@@ -1,4 +1,4 @@
-"""Settings of look-up drafts: where they are refused, how many a step, and in which order requests help each other."""
+"""Settings of look-up drafts: where there can be none, how many a step, and which order of requests helps them."""
 
 import json
 import os
@@ -10,60 +10,66 @@ from safetensors.torch import save_file
 
 from harness.decode.memory import ModelShape
 from harness.decode.types import Plan
+from harness.decode.vllm_pair.lookup import A_SLOT
 from harness.decode.vllm_pair.plugin import DRAFTER
 from harness.decode.worth import CARDS, Decoding
 from harness.errors import UserError
 from harness.progress import told
 from harness.spec import EngineSpec
 
+TOGETHER = A_SLOT // 2  # problems, for each row, that take turns: of each some texts are kept until the next one's turn
 RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 
 
-def refuse(spec: EngineSpec, on_cpu: bool) -> None:
-    """Turn drafts down where vLLM's runner V2 does not run, or where kernels must not depend on the batch.
+def settings(spec: EngineSpec, models: Sequence[ModelShape], longest: int, *, on_cpu: bool) -> dict[str, Any] | None:
+    """Return vLLM's settings: how many tokens a step are drafted, `auto` by the number of rows that run.
+
+    None where `auto` drafts nothing.
 
     Raises:
-        UserError: naming the setting and why.
+        UserError: drafts are asked for and cannot be: naming the setting and why.
     """
-    asked = f"draft={spec.draft!r} is refused"
-    if spec.deterministic:
-        raise UserError(f"{asked} with deterministic=True: a row that reads drafts takes other kernels; accepted: none")
-    if os.environ.get(RUNNER, "0" if on_cpu else "1") != "1":
-        why = "on a CPU, where vLLM has model runner V1" if on_cpu else f"with {RUNNER}={os.environ[RUNNER]}"
-        raise UserError(f"{asked} {why}: a custom processor sees no drafts there; accepted: draft=none")
-
-
-def schedule(spec: EngineSpec, models: Sequence[ModelShape], longest: int) -> dict[str, Any] | None:
-    """Return how many tokens a step are drafted, as vLLM's settings; None where `auto` expects to lose throughout."""
-    settings = {"method": "draft_model", "use_local_argmax_reduction": True}
+    if (why := impossible(spec, on_cpu)) is not None:
+        if spec.draft != "auto":
+            raise UserError(f"draft={spec.draft} is refused {why}; accepted: none, auto")
+        told(f"draft=auto: no drafts {why}")
+        return None
+    found = {"method": "draft_model", "use_local_argmax_reduction": True}
     if spec.draft != "auto":
-        return settings | {"num_speculative_tokens": spec.draft}
+        return found | {"num_speculative_tokens": spec.draft}
     import torch
 
-    name = torch.cuda.get_device_name() if torch.cuda.is_available() else "a CPU"
+    name = torch.cuda.get_device_name()
     card = next((card for key, card in CARDS.items() if key in name), None)
     widths = card and Decoding(models, card, spec.tensor_parallel_size).schedule(spec.max_num_seqs, longest)
-    most = max((drafts for *_, drafts in widths or ()), default=0)
-    if not widths or not most:
+    if not widths or not (most := max(drafts for *_, drafts in widths)):
         told(f"draft=auto: no drafts on {name}, where they are not known to pay")
         return None
-    told("draft=auto: " + ", ".join(f"{drafts} for {first} to {last} rows" for first, last, drafts in widths))
-    return settings | {
-        "num_speculative_tokens": most,
-        "num_speculative_tokens_per_batch_size": [list(each) for each in widths],
-    }
+    told("draft=auto: " + ", ".join(f"{drafts} with {first} to {last} rows" for first, last, drafts in widths))
+    by_rows = [list(each) for each in widths]
+    return found | {"num_speculative_tokens": most, "num_speculative_tokens_per_batch_size": by_rows}
 
 
-def in_turn(plans: Sequence[Plan], rows: int) -> list[Plan]:
+def impossible(spec: EngineSpec, on_cpu: bool) -> str | None:
+    """Say where, or with what, there can be no drafts: without vLLM's runner V2, or where no batch may change a bit."""
+    if spec.deterministic:
+        return "with deterministic=True, since a row that reads drafts takes other kernels"
+    if os.environ.get(RUNNER, "0" if on_cpu else "1") != "1":
+        where = "on a CPU, where vLLM has model runner V1" if on_cpu else f"with {RUNNER}={os.environ[RUNNER]}"
+        return f"{where}: a processor of one's own sees no drafts there"
+    return None
+
+
+def in_turn(plans: Sequence[Plan], problems: int) -> list[Plan]:
     """Order requests so that those to one problem run one after the other, not side by side, where there are others.
 
-    A row can look up only what is written already: siblings that run in step have nothing for each other. As many
-    problems take turns as there are rows. No order changes a token.
+    A row can look up only what is written already: siblings that run in step have nothing for each other. So many
+    `problems` take turns. No order changes a token.
     """
     first: dict[str, int] = {}
     for plan in plans:
         first.setdefault(plan.request.problem, len(first))
-    return sorted(plans, key=lambda plan: (first[plan.request.problem] // rows, plan.request.sample))
+    return sorted(plans, key=lambda plan: (first[plan.request.problem] // problems, plan.request.sample))
 
 
 def write_drafter(folder: str | Path, vocab: int, heads: int) -> str:

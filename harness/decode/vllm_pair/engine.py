@@ -187,8 +187,8 @@ class VllmPair(TestedPair):
         if spec.max_num_seqs > DEFAULT_GRAPHS and not (self._eager or on_cpu() or _sizes_graphs(spec.vllm_args)):
             # beyond its default vLLM would decode full batches without a graph; sizes go up in steps of 16
             arguments["max_cudagraph_capture_size"] = -(-spec.max_num_seqs // 16) * 16
-        if spec.draft is not None and (drafting := self._drafting()):
-            arguments["speculative_config"] = drafting
+        if spec.draft != "none" and (speculation := self._speculation()):
+            arguments["speculative_config"] = speculation
         for name in spec.vllm_args:
             if name in arguments and name not in ("disable_log_stats", "use_tqdm_on_load"):
                 raise UserError(
@@ -204,17 +204,16 @@ class VllmPair(TestedPair):
             arguments["compilation_config"] = {**given, "pass_config": passes}
         return arguments
 
-    def _drafting(self) -> dict[str, Any] | None:
-        """Return vLLM's settings of the drafter that looks up; None where `auto` would lose by it."""
-        drafting.refuse(self.spec, on_cpu())
+    def _speculation(self) -> dict[str, Any] | None:
+        """Return vLLM's settings of the drafter that looks up; None where `auto` expects to lose by it."""
         shapes = [ModelShape.of(config, self.pair.trust_remote_code) for config in self.checkpoints.configs.values()]
-        widths = drafting.schedule(self.spec, shapes, max(self.context.length, self.context.rl_alone))
-        if widths is None:
+        longest = max(self.context.length, self.context.rl_alone)
+        if (settings := drafting.settings(self.spec, shapes, longest, on_cpu=on_cpu())) is None:
             return None
         self._drafter = TemporaryDirectory(prefix="rlvr-dir-draft-")
         opened = self.checkpoints.configs["rl" if self.checkpoints.adapter is None else "base"]
         vocab = opened.get_text_config().vocab_size
-        return widths | {"model": drafting.write_drafter(self._drafter.name, vocab, self.spec.tensor_parallel_size)}
+        return settings | {"model": drafting.write_drafter(self._drafter.name, vocab, self.spec.tensor_parallel_size)}
 
     def _starts_eager(self) -> bool:
         """Tell whether vLLM shall compile nothing: as is asked, or on a CPU where little is to be decoded."""
@@ -286,7 +285,7 @@ class VllmPair(TestedPair):
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
         """Yield rollouts as they finish; see `Engine.decode`."""
         if self._drafter is not None:
-            plans = drafting.in_turn(plans, self.spec.max_num_seqs)
+            plans = drafting.in_turn(plans, drafting.TOGETHER * self.spec.max_num_seqs)
         return self._generate(iter(plans), len(plans), progress)
 
     def serve(self, waiting: Iterator[Request], progress: Progress) -> Iterator[Rollout]:
