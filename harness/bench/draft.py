@@ -6,7 +6,7 @@ worth on a GPU.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,14 @@ Runs = dict[
 
 
 class Text:
-    """A response as it is written once more: prompt first, `written` tokens of it so far."""
+    """A response as it is written once more: prompt first, `written` tokens of it so far.
+
+    It is the `begun`-th that began; 0 before its first step.
+    """
 
     def __init__(self, prompt: Tokens, response: Tokens, siblings: Runs) -> None:
         """Take a finished response, (tokens,), and what is known of its problem's others."""
-        self.tokens, self.written, self.begun = [*prompt, *response], len(prompt), False
+        self.tokens, self.written, self.begun = [*prompt, *response], len(prompt), 0
         self._own: Runs = {}
         self._siblings = siblings
         self._learn(self._own, 0)
@@ -39,18 +42,20 @@ class Text:
         for place in range(begin, self.written):
             for n in range(LEAST, min(MOST, place) + 1):
                 run = tuple(self.tokens[place - n : place])
-                if runs.get(run, (-1,))[0] < place:
+                before, text = runs.get(run, (-1, self))
+                if (before, text.begun) <= (place, self.begun):
                     runs[run] = place, self
 
     def drafts(self, k: int) -> Tokens:
-        """Look up k drafts at most: what followed the longest run that ends the text, by the order of `lookup`."""
+        """Look up k drafts as `lookup` does: what followed the longest run that ends the text, else its last token."""
+        last = [self.tokens[self.written - 1]] * k
         for n in range(min(MOST, self.written), LEAST - 1, -1):
             run = tuple(self.tokens[self.written - n : self.written])
             for runs in (self._own, self._siblings):
                 if run in runs:
                     place, text = runs[run]
-                    return text.tokens[place : min(place + k, text.written)]
-        return ()
+                    return [*text.tokens[place : min(place + k, text.written)], *last][:k]
+        return last
 
     def write(self, drafts: Tokens) -> None:
         """Write as many tokens as a step that reads these drafts: those it keeps, and one more."""
@@ -64,15 +69,15 @@ class Text:
 
 def steps_taken(texts: Iterable[Text], k: int, rows: int) -> int:
     """Write all texts, `rows` at once, a new one where one has ended; return how many steps the rows took in all."""
-    waiting, running, taken = iter(texts), list[Text](), 0
+    waiting, running, taken, numbers = iter(texts), list[Text](), 0, count(1)
     while True:
         running += islice(waiting, rows - len(running))
         if not running:
             return taken
         found = [text.drafts(k) if text.begun else () for text in running]
         for text, drafts in zip(running, found, strict=True):
+            text.begun = text.begun or next(numbers)
             text.write(drafts)
-            text.begun = True
         taken += len(running)
         running = [text for text in running if text.written < len(text.tokens)]
 
@@ -122,14 +127,14 @@ def bench_draft(
             continue
         keys.sort(key=lambda key: key[1])  # as an engine with drafts decodes them
         samples = 1 + keys[-1][1]
-        for count in dict.fromkeys(min(count, samples) for count in (*siblings, samples)):
-            say(f"replaying {record.name}, {count} sibling(s)")
-            asked = [record.rows[key] for key in keys if key[1] < count]
+        for beside in dict.fromkeys(min(number, samples) for number in (*siblings, samples)):
+            say(f"replaying {record.name}, {beside} sample(s) a problem")
+            asked = [record.rows[key] for key in keys if key[1] < beside]
             responses = [(row.problem, row.prompt_token_ids or (), row.token_ids or ()) for row in asked]
             counted = {k: tokens_a_step(responses, k, rows) for k in drafts}
             found.append({
                 "record": record.name, "rule": config.decoding.label(), "top_p": config.sampling.truncation.mass,
-                "responses": len(responses), "siblings": count,
+                "responses": len(responses), "siblings": beside,
                 "tokens_a_step": {k: round(tokens, 3) for k, tokens in counted.items()},
                 "gain": {k: round(decoding.gain(rows, context, k, tokens), 3) for k, tokens in counted.items()},
             })  # fmt: skip

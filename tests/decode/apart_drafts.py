@@ -2,9 +2,9 @@
 
     python -m tests.decode.apart_drafts PAIR {all|few} OUT
 
-`PAIR` is a JSON pair. Writes a pickle of {source: what was counted, and the rollouts}, of one engine: drafts that are
-looked up, then all right, as many as the number of rows says; of `all` four a row, also beyond a response's end, random, and all wrong, the latter with logits that are
-verified in several calls.
+`PAIR` is a JSON pair. Writes a pickle of {source: what was counted, and the rollouts}, of one engine. `few`: drafts
+that are looked up, then all right, as many as the number of rows says. `all`: four a row, and more of their sources:
+beyond a response's end, random, and all wrong, the latter with logits that are verified in several calls.
 """
 
 import json

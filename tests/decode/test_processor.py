@@ -73,7 +73,7 @@ def processor_and_logits(vocab=40, padded=48):
     generator = torch.Generator().manual_seed(1)
     base = torch.randn(6, padded, generator=generator) * 2
     rl = base + torch.randn(6, padded, generator=generator) * 0.3
-    context = {CONTEXT_KEY: SimpleNamespace(logits={"base": base}, combination=Pair(vocab))}
+    context = {CONTEXT_KEY: SimpleNamespace(logits={"base": base}, combination=Pair(vocab), texts=None)}
     config = SimpleNamespace(
         compilation_config=SimpleNamespace(static_forward_context=context),
         scheduler_config=SimpleNamespace(max_num_seqs=16),
@@ -209,12 +209,29 @@ def test_what_would_move_one_model_only_is_refused(change):
         make.validate_params(good)
 
 
-def test_several_logits_rows_a_request_are_refused():
-    make, config, _, rl, _ = processor_and_logits()
-    processor = make(config, V2_STATES)
-    processor.add_request(0, params(ROWS[0], 1))
-    with pytest.raises(RuntimeError, match="speculative decoding is refused"):
-        processor.apply(rl.clone(), v2_context([0], torch.zeros(6)))
+def test_each_draft_has_a_row_that_is_decided_at_its_own_position():
+    """Three requests with three, one and two rows, verified in two calls; from one step to the next nothing waits."""
+    make, config, base, rl, vocab = processor_and_logits()
+    processor, keys = make(config, V2_STATES), [request_key(0, "p", s) for s in range(3)]
+    for slot in (5, 2, 9):
+        processor.add_request(slot, params(ROWS[slot % 3], keys[slot % 3], 4))
+    model = config.compilation_config.static_forward_context["rlvr_pair"]
+    batch = SimpleNamespace(idx_mapping_np=np.array([5, 2, 9]), cu_num_logits_np=np.array([0, 3, 4, 6]))
+    model.texts, model.step = object(), (batch, None)
+    at, rows = [7, 8, 9, 20, 11, 12], [2, 2, 2, 2, 0, 0]
+    numbers = [keys[2]] * 4 + [keys[0]] * 2
+    for step in range(3):
+        logits, model.logits = rl.clone(), {"base": base}
+        calls = ([5, 2], slice(0, 4)), ([9], slice(4, 6))
+        for slots, part in calls:
+            context = v2_context(slots, torch.tensor(at[part]) + step)
+            with PATHS["as on a GPU"]():
+                found = watched(partial(processor.apply, logits[part], context))
+            assert found["waits"] == [] or step == 0
+        want = expected(base, rl, [ROWS[i] for i in rows], numbers, [i + 1 + step for i in at], vocab)
+        assert [token for token, _ in forced(logits)] == want.token.tolist()
+    with pytest.raises(RuntimeError, match="other rows"):
+        processor.apply(rl.clone(), v2_context([5, 2], torch.zeros(6)))
 
 
 @pytest.mark.parametrize(

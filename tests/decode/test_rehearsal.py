@@ -74,7 +74,9 @@ def processor_of(model, rows):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_step_finds_every_kernel_compiled_that_the_rehearsal_has_run(keys, shared, dtype):
     base, rl = (torch.zeros(3, WIDTH, dtype=dtype) for _ in range(2))
-    model = SimpleNamespace(combination=AddedTokens(VOCAB, shared) if shared else Pair(VOCAB), logits={"base": base})
+    model = SimpleNamespace(
+        combination=AddedTokens(VOCAB, shared) if shared else Pair(VOCAB), logits={"base": base}, texts=None
+    )
     step.rehearse({"base": base, "rl": rl}, model.combination)
     rehearsed = set(keys)
     assert {name for name, *_ in rehearsed} == {"summarise", "normalise", "gather", "decide", "force"}

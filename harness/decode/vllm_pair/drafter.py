@@ -78,7 +78,7 @@ class LookupDrafter(nn.Module):
         batch, states = pair.step
         if len(last) != batch.num_reqs or not pair.texts.knows(batch.idx_mapping_np):
             return last.expand(-1, self._k)  # a rehearsal of vLLM's
-        slots = batch.idx_mapping
+        slots = batch.idx_mapping.long()
         rows = pair.texts.rows(batch.idx_mapping_np)
         pair.texts.follow(rows, states.all_token_ids.gpu, states.total_len.gpu[slots].long(), slots, self._k + 1)
         return pair.texts.drafts(rows, self._k)

@@ -16,6 +16,7 @@ from harness.policy.memory import Memory
 from harness.policy.rule import Rule, Rules, to_device
 from harness.policy.step import Requests
 
+LAYOUTS = 16  # of rows that are kept, where many are verified in several calls
 _NOTHING = Rule()  # the rule of a slot whose request is not ours: decided like any other, and then not written
 
 
@@ -95,7 +96,7 @@ class SlotTable:
         self.device, self._capacity = torch.device(device), capacity
         self.rows: dict[int, Plan] = {}  # slot -> request; V2 never says that one has ended
         self._cells: Cells | None = None  # made when a rule first looks back
-        self._batch: tuple[np.ndarray, StepBatch] | None = None
+        self._batches: dict[bytes, StepBatch] = {}  # by their slots, while the same requests run
 
     def put(self, slot: int, row: Plan | None) -> None:
         """Give a slot to a request, or to one that is not ours (None)."""
@@ -104,15 +105,15 @@ class SlotTable:
             self._cells.leave(before.memory)
         if row is not None:
             self.rows[slot] = row
-        self._batch = None
+        self._batches.clear()
 
     def batch(self, slots: np.ndarray) -> StepBatch:
         """Return the batch whose n rows are these slots: (n,) integers.
 
         The same object as before, while the same requests run in the same order: then nothing is copied to the device.
         """
-        if self._batch is not None and np.array_equal(self._batch[0], slots):
-            return self._batch[1]
+        if (known := self._batches.get(slots.tobytes())) is not None:
+            return known
         rows = [self.rows.get(slot) for slot in slots.tolist()]
         ours = [row is not None for row in rows]
         numbers = [(row.key, row.start) if row else (0, 0) for row in rows]
@@ -132,5 +133,7 @@ class SlotTable:
             memory=memory,
             cells=cells,
         )
-        self._batch = slots.copy(), batch
+        if len(self._batches) == LAYOUTS:
+            self._batches.clear()
+        self._batches[slots.tobytes()] = batch
         return batch
