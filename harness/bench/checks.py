@@ -17,6 +17,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from itertools import count as counted_from
 from itertools import product
 from typing import Any
 
@@ -190,20 +192,27 @@ def shuffle(pair: Pair, settings: Findings) -> Findings:
 
 
 def speed(pair: Pair, settings: Findings) -> Findings:
-    """Measure the pair's tokens a second and replacement ratio, and the KV cache that it found room for."""
+    """Measure the pair's tokens a second and replacement ratio, and the KV cache that it found room for.
+
+    With drafts also where the very same responses were written just before, so that nearly all drafts are right; the
+    others are nearly all wrong, since the models are random.
+    """
     began = time.monotonic()
     with _open(pair, settings) as engine:
         started, prompts = time.monotonic() - began, _long_prompts(engine.tokenizer, settings)
+        seeds = counted_from(1)
 
-        def decode(count: int) -> tuple[int, int]:
+        def decode(count: int, seed: int | None = None) -> tuple[int, int]:
             decoding = Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
-            texts = enumerate(_texts(count, decoding, Sampling(max_tokens=settings["tokens"])))
+            sampling = Sampling(max_tokens=settings["tokens"], seed=next(seeds) if seed is None else seed)
+            texts = enumerate(_texts(count, decoding, sampling))
             done = list(engine.generate(replace(each, prompt_token_ids=tuple(prompts[i % 30])) for i, each in texts))
             return sum(r.n_tokens for r in done), sum(r.n_replaced for r in done)
 
-        sizes = _timed(decode, settings["sequences"])
-        return {"ok": None, "sizes": sizes, "start_s": round(started, 1), **_cache(engine._llm, 2),
-                "engine": _facts(engine)}  # fmt: skip
+        found: Findings = {"ok": None, "sizes": _timed(decode, settings["sequences"])}
+        if "draft" in settings:
+            found["sizes_drafts_right"] = _timed(partial(decode, seed=0), settings["sequences"])
+        return {**found, "start_s": round(started, 1), **_cache(engine._llm, 2), "engine": _facts(engine)}
 
 
 def memory(pair: Pair, settings: Findings) -> Findings:
