@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.decode.vllm_pair.lookup import LEAST, MOST
-from harness.decode.worth import Decoding
+from harness.decode.worth import Worth
 from harness.errors import UserError
 from harness.records.record import in_order
 from harness.records.store import RecordStore
@@ -91,7 +91,7 @@ def tokens_a_step(responses: Sequence[tuple[str, Tokens, Tokens]], k: int, rows:
 
 def bench_draft(
     records: str | Path,
-    decoding: Decoding,
+    worth: Worth,
     *,
     context: int,
     name: str = "",
@@ -104,7 +104,7 @@ def bench_draft(
 
     Args:
         records: the store's folder; `name` is of one of its records, all by default.
-        decoding: the pair and its GPUs; `context` is how long its rows are on the average, in tokens.
+        worth: the pair and its GPUs; `context` is how long its rows are on the average, in tokens.
         drafts: a step, each number in turn.
         siblings: samples of each problem, each number in turn; all that there are come last.
         most_rows: at once, whatever the cache holds.
@@ -117,7 +117,7 @@ def bench_draft(
     Raises:
         UserError: the store has no such record, or none with tokens of ours; the pair does not fit.
     """
-    store, found, rows = RecordStore(records), [], decoding.rows(context, most_rows)
+    store, found, rows = RecordStore(records), [], worth.rows(context, most_rows)
     if not rows:
         raise UserError(f"context={context} does not fit: beside the weights there is no room for one row's cache")
     for each in store.find(name):
@@ -136,7 +136,7 @@ def bench_draft(
                 "record": record.name, "rule": config.decoding.label(), "top_p": config.sampling.truncation.mass,
                 "responses": len(responses), "siblings": beside,
                 "tokens_a_step": {k: round(tokens, 3) for k, tokens in counted.items()},
-                "gain": {k: round(decoding.gain(rows, context, k, tokens), 3) for k, tokens in counted.items()},
+                "gain": {k: round(worth.gain(rows, context, k, tokens), 3) for k, tokens in counted.items()},
             })  # fmt: skip
     if not found:
         raise UserError(

@@ -83,14 +83,14 @@ def bench_draft_command(
     Nothing is decoded: a draft is kept where it equals what was written. Gains are arithmetic, not measured."""
     from harness.bench.draft import bench_draft
     from harness.decode.memory import shape_of
-    from harness.decode.worth import CARDS, Decoding
+    from harness.decode.worth import CARDS, Worth
 
     if card not in CARDS:
         raise unknown("card", card, CARDS)
     if (shape := shape_of(model)) is None:
         raise UserError(f"model={model!r} has no configuration here; accepted: a folder with one, or a known hub id")
     found = bench_draft(
-        records, Decoding((shape, shape), CARDS[card], gpus), context=context, name=record,
+        records, Worth((shape, shape), CARDS[card], gpus), context=context, name=record,
         drafts=_whole("drafts", drafts), siblings=_whole("siblings", siblings),
         say=lambda text: typer.echo(text, err=True),
     )  # fmt: skip

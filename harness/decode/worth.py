@@ -38,7 +38,7 @@ CARDS = {
 
 
 @dataclass(frozen=True)
-class Decoding:
+class Worth:
     """A pair on some GPUs that share each layer."""
 
     models: Sequence[ModelShape]

@@ -49,6 +49,7 @@ def main(pair, how, out):
     from vllm.v1.worker.gpu.spec_decode import rejection_sampler
 
     from harness.decode import open_engine, worth
+    from harness.decode.vllm_pair import drafting
     from harness.decode.vllm_pair.lookup import Texts
     from harness.decode.vllm_pair.processor import PairProcessor
     from harness.spec import Pair
@@ -65,8 +66,8 @@ def main(pair, how, out):
 
     PairProcessor.apply = counting
     if how == "few":
-        torch.cuda.get_device_name = lambda: "NVIDIA H200"
-        worth.Decoding.schedule = lambda self, most, longest: [(1, 4, 4), (5, 10, 2), (11, most, 0)]
+        drafting.device_name = lambda: "NVIDIA H200"
+        worth.Worth.schedule = lambda self, most, longest: [(1, 4, 4), (5, 10, 2), (11, most, 0)]
     with open_engine(Pair(**json.loads(pair)), vllm_spec(**SETTINGS, draft=draft, self_test=False)) as engine:
         vocab = engine.checkpoints.vocab_size
         scheduler = engine._engine.engine_core.engine_core.scheduler

@@ -13,7 +13,7 @@ from harness.decode import open_engine
 from harness.decode.memory import shape_of
 from harness.decode.vllm_pair import drafting
 from harness.decode.vllm_pair.lookup import LEAST, MOST, SIBLINGS, Texts, longest, longest_fused
-from harness.decode.worth import ASSUMED, CARDS, Decoding
+from harness.decode.worth import ASSUMED, CARDS, Worth
 from harness.errors import UserError
 from harness.spec import EngineSpec
 from tests.decode.apart_drafts import requests_with
@@ -124,7 +124,7 @@ def test_where_there_can_be_no_drafts_a_number_is_refused_and_auto_has_none(monk
 
 def test_drafts_pay_with_few_long_rows_and_not_with_full_short_batches():
     shape = shape_of("Qwen/Qwen2.5-7B")
-    pair = Decoding((shape, shape), CARDS["H200"])
+    pair = Worth((shape, shape), CARDS["H200"])
     widths = pair.schedule(256, 20_000)
     assert [first for first, *_ in widths] == [1, *(last + 1 for _, last, _ in widths[:-1])]
     assert widths[0][2] == max(ASSUMED)

@@ -12,7 +12,7 @@ from harness.decode.memory import ModelShape
 from harness.decode.types import Plan
 from harness.decode.vllm_pair.lookup import A_SLOT
 from harness.decode.vllm_pair.plugin import DRAFTER
-from harness.decode.worth import CARDS, Decoding
+from harness.decode.worth import CARDS, Worth
 from harness.errors import UserError
 from harness.progress import told
 from harness.spec import EngineSpec
@@ -37,17 +37,22 @@ def settings(spec: EngineSpec, models: Sequence[ModelShape], longest: int, *, on
     found = {"method": "draft_model", "use_local_argmax_reduction": True}
     if spec.draft != "auto":
         return found | {"num_speculative_tokens": spec.draft}
-    import torch
-
-    name = torch.cuda.get_device_name()
+    name = device_name()
     card = next((card for key, card in CARDS.items() if key in name), None)
-    widths = card and Decoding(models, card, spec.tensor_parallel_size).schedule(spec.max_num_seqs, longest)
+    widths = card and Worth(models, card, spec.tensor_parallel_size).schedule(spec.max_num_seqs, longest)
     if not widths or not (most := max(drafts for *_, drafts in widths)):
         told(f"draft=auto: no drafts on {name}, where they are not known to pay")
         return None
     told("draft=auto: " + ", ".join(f"{drafts} with {first} to {last} rows" for first, last, drafts in widths))
     by_rows = [list(each) for each in widths]
     return found | {"num_speculative_tokens": most, "num_speculative_tokens_per_batch_size": by_rows}
+
+
+def device_name() -> str:
+    """Return the GPU's name, without taking it into use: the engine's processes do."""
+    from vllm.platforms import current_platform
+
+    return current_platform.get_device_name()
 
 
 def impossible(spec: EngineSpec, on_cpu: bool) -> str | None:

@@ -115,7 +115,7 @@ class PairProcessor(*_INTERFACES):
     def apply_staged_writes(self) -> None:
         """Do nothing: what `add_request` was told goes to the device with the next batch."""
 
-    def _drafted(self, model: Any, slots: np.ndarray, n: int) -> tuple[np.ndarray, dict[str, torch.Tensor]]:
+    def _rows_of(self, model: Any, slots: np.ndarray, n: int) -> tuple[np.ndarray, dict[str, torch.Tensor]]:
         """Return the slot of each row of logits, (n,), and the other models' logits of these rows.
 
         With drafts a request has a row for each of them, and one more; and vLLM verifies many rows in several calls, of
@@ -139,7 +139,7 @@ class PairProcessor(*_INTERFACES):
         model = self._context[CONTEXT_KEY]
         slots, others = np.arange(logits.shape[0]), model.logits
         if ctx is not None:
-            slots, others = self._drafted(model, ctx.idx_mapping_np, logits.shape[0])
+            slots, others = self._rows_of(model, ctx.idx_mapping_np, logits.shape[0])
         batch = self._table.batch(slots)
         if not any(batch.rows):
             return logits
