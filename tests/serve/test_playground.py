@@ -89,7 +89,7 @@ def test_a_token_of_the_other_model_is_put_in_and_the_verdict_stands_beside_the_
     page.get_by_text("1 replayed, 1 with another token; the verdict turns at 1").wait_for()
     assert page.locator(".tv-answer .u7").get_attribute("data-i") == "16"
     assert "right in 1 of 1" in page.locator(".tv-facts").inner_text()
-    assert "each of 42 places of base: about 903 tokens" in page.locator("#all").inner_text()
+    assert "each of 42 places of base: up to 42 continuations, about 903 tokens" in page.locator("#all").inner_text()
     page.locator("#all").click()
     page.get_by_text(re.compile("42 replayed, .* with another token; the verdict turns at 1$")).wait_for()
     assert base.locator(".t.q").count() == 41
