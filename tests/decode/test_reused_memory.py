@@ -41,6 +41,7 @@ def made(monkeypatch, *roles):
     config = SimpleNamespace(
         model_config=SimpleNamespace(hf_config=SimpleNamespace(rlvr=facts)),
         compilation_config=SimpleNamespace(static_forward_context={}),
+        speculative_config=None,
     )
     return RLVRPairForCausalLM(vllm_config=config), pool
 

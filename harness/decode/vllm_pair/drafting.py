@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from harness.decode.memory import ModelShape
 from harness.decode.types import Plan
@@ -14,6 +14,7 @@ from harness.decode.vllm_pair.lookup import A_SLOT
 from harness.decode.vllm_pair.plugin import DRAFTER
 from harness.decode.worth import CARDS, Worth
 from harness.errors import UserError
+from harness.files import write_file
 from harness.progress import told
 from harness.spec import EngineSpec
 
@@ -89,6 +90,6 @@ def write_drafter(folder: str | Path, vocab: int, heads: int) -> str:
         "intermediate_size": 8 * heads, "num_hidden_layers": 1, "num_attention_heads": heads,
         "num_key_value_heads": heads, "max_position_embeddings": 2**20,
     }  # fmt: skip
-    (Path(folder) / "config.json").write_text(json.dumps(config))
-    save_file({}, Path(folder) / "model.safetensors")
+    write_file(Path(folder) / "config.json", json.dumps(config))
+    write_file(Path(folder) / "model.safetensors", save({}))
     return str(folder)
