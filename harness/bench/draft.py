@@ -1,4 +1,4 @@
-"""What look-up drafts would be worth: responses of a store replayed, with no model.
+"""Say what look-up drafts would be worth: replay the responses of a store, with no model.
 
 A decision is a pure function of what was written before, so a draft is kept exactly where it equals the token that the
 response has there. This counts how many tokens a row then writes in a step; `harness.decode.worth` says what that is
@@ -17,9 +17,7 @@ from harness.records.record import in_order
 from harness.records.store import RecordStore
 
 Tokens = Sequence[int]
-Runs = dict[
-    tuple[int, ...], tuple[int, "Text"]
-]  # run of tokens -> the greatest place of what follows, and in which text
+Runs = dict[tuple[int, ...], tuple[int, "Text"]]  # a run of tokens -> the last place of what follows it, and whose
 
 
 class Text:
@@ -34,9 +32,6 @@ class Text:
         self._own: Runs = {}
         self._siblings = siblings
         self._learn(self._own, 0)
-
-    def __len__(self) -> int:
-        return len(self.tokens)
 
     def _learn(self, runs: Runs, begin: int) -> None:
         for place in range(begin, self.written):
@@ -119,7 +114,10 @@ def bench_draft(
     """
     store, found, rows = RecordStore(records), [], worth.rows(context, most_rows)
     if not rows:
-        raise UserError(f"context={context} does not fit: beside the weights there is no room for one row's cache")
+        raise UserError(
+            f"context={context} does not fit: beside the weights there is no room for one row's cache; accepted: less "
+            "of it, a smaller model, another card or more gpus"
+        )
     for each in store.find(name):
         record = store.read(*each)
         config, keys = record.config, [key for key in in_order(record.held) if "token_ids" in record.rows[key].columns]

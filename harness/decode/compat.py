@@ -364,7 +364,7 @@ def one_checkpoint(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 
 def swapped_names(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """No file says which model was trained from which; names do at times: the zoo's, or one that ends in `base`."""
+    """Warn where names say so, the zoo's or one that ends in `base`: no file says which was trained from which."""
     names = (found.pair.rl, found.pair.base)
     rl, base = (re.split(r"[^a-z0-9]", Path(name).name.lower())[-1] == "base" for name in names)
     if names in {(pair.base, pair.rl) for pair in zoo().values()} or (rl and not base):

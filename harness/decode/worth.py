@@ -1,4 +1,4 @@
-"""What drafts are worth, by arithmetic: how long a step of a pair takes on a GPU, with and without them.
+"""Work out what drafts are worth: how long a step of a pair takes on a GPU with and without them, by arithmetic.
 
 A forward of one model reads its weights once, or is bound by arithmetic where many positions are read; each row's keys
 and values are read once for all of its positions. So drafts pay where rows are few and contexts long, and lose where a
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from harness.decode.memory import GIB, VLLM_OWN, ModelShape
 
-# Tokens a row and step by drafts a step that a row finds in its own text alone: responses of a 135M model to a word
-# problem, top-p 0.7. It is what `auto` counts on; `rlvr-dir bench draft --records` tells what one's own responses have.
+# Tokens a row and step by drafts a step that `auto` counts on. They are put lower than what a model of 135M has from its
+# own text alone, 1.52, 1.67 and 1.77 (reports/performance.md): larger ones may repeat themselves less.
 ASSUMED = {2: 1.33, 4: 1.41, 8: 1.45}
 _BANDWIDTH, _ARITHMETIC = 0.83, 0.61  # shares of what is printed on the card that programs reach
 _LAUNCHES = 3e-4  # seconds a forward, whatever its size
@@ -22,7 +22,7 @@ _WIDTH = 2  # bytes of a weight, and of a number of the cache
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU by what its maker prints."""
+    """Describe a GPU by what its maker prints."""
 
     gib: float
     terabytes: float  # read a second
@@ -39,7 +39,7 @@ CARDS = {
 
 @dataclass(frozen=True)
 class Worth:
-    """A pair on some GPUs that share each layer."""
+    """Work it out for a pair on some GPUs that share each layer."""
 
     models: Sequence[ModelShape]
     card: Card

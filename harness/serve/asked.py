@@ -23,7 +23,7 @@ SAMPLING = tuple(Drawing.options())
 
 
 class Key(Spec, frozen=True):
-    """Which response is asked for: its noise is a hash of the seed, the problem and the sample; how far it has come."""
+    """Say which response is asked for: its noise is a hash of seed, problem and sample; and how far it has come."""
 
     called: ClassVar[str] = "request"
 

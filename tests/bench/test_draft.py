@@ -1,4 +1,4 @@
-"""What look-up drafts would be worth: the replay against the engine's own search, and the command."""
+"""Hold the replay of look-up drafts against the engine's own search."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from harness.decode.vllm_pair.lookup import Texts
 
 
 def searched(responses, k, rows):
-    """The same replay by the texts and the search of the engine: tokens a row and step."""
+    """Replay the same by the texts and the search of the engine: tokens a row and step."""
     length = max(len(prompt) + len(tokens) for _, prompt, tokens in responses)
     texts, written = Texts(rows, length, "cpu"), torch.zeros(rows, length, dtype=torch.int32)
     waiting, running, free, steps = list(responses), {}, list(range(rows))[::-1], 0

@@ -1,4 +1,4 @@
-"""A draft model without weights or attention: vLLM's hook by which a pair of ours looks its drafts up.
+"""Give vLLM a draft model without weights or attention, by which a pair of ours looks its drafts up.
 
 vLLM's runner V2 speculates by a fixed list of methods. Its `draft_model` runs any class that is registered, and with
 `use_local_argmax_reduction` takes the tokens that the class names. This one names what `lookup` finds. The runner's
@@ -17,13 +17,14 @@ from harness.decode.vllm_pair.plugin import CONTEXT_KEY, EXPECTED, EXTRA_ARG
 
 
 class DraftedState(DefaultModelState):
-    """What runner V2 tells of its requests and steps, kept where the processor and the drafter find it: on the pair."""
+    """Keep what runner V2 tells of requests and steps where the processor and the drafter find it: on the pair."""
 
     def __init__(self, vllm_config: VllmConfig, model: Any, encoder_cache: Any, device: torch.device) -> None:
         """Make room for what the requests of the pair, `model`, write."""
         super().__init__(vllm_config, model, encoder_cache, device)
         self._pair = model
         model.texts = Texts(self.max_num_reqs, self.max_model_len, device)
+        model.texts.rehearse()
 
     def add_request(self, req_index: int, new_req_data: Any) -> None:
         """Put a request's text beside those of its problem: of the same prompt, without what is begun of a response."""
@@ -39,7 +40,7 @@ class DraftedState(DefaultModelState):
 
 
 class LookupDrafter(nn.Module):
-    """Names `num_speculative_tokens` drafts of each request, a column a call."""
+    """Name `num_speculative_tokens` drafts of each request, a column a call."""
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         """Find the pair; `prefix` is part of vLLM's interface."""
@@ -58,8 +59,8 @@ class LookupDrafter(nn.Module):
         return input_ids[:, None].float()
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Refuse: tokens are named, not drawn."""
-        raise NotImplementedError
+        """Refuse: vLLM takes the tokens that are named. That it is there makes this a model that writes text."""
+        raise NotImplementedError("drafts are named by get_top_tokens")
 
     def forward(self, input_ids: torch.Tensor, positions: torch.Tensor, **_: Any) -> torch.Tensor:
         """Return each token itself in place of a hidden state: (tokens,) -> (tokens, 1) int64."""

@@ -1,4 +1,4 @@
-"""Settings of look-up drafts: where there can be none, how many a step, and which order of requests helps them."""
+"""Settle how drafts are looked up: where there can be none, how many a step, which order of requests helps them."""
 
 import json
 import os

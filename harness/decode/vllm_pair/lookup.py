@@ -24,7 +24,7 @@ _BLOCK = 512  # positions that a kernel looks at together
 
 @dataclass(frozen=True)
 class Rows:
-    """The n rows of a step, as long as they stay the same."""
+    """Describe the n rows of a step, as long as they stay the same."""
 
     own: Tensor  # (n,) int64, each row's text
     among: Tensor  # (n, siblings) int64, the texts it looks into; -1 where there are fewer
@@ -32,7 +32,7 @@ class Rows:
 
 
 class Texts:
-    """What was written, on the device: `tokens` (texts, length) int32, of each text the first `lengths` (texts,)."""
+    """Hold texts on the device: `tokens` (texts, length) int32, of each text the first `lengths` (texts,)."""
 
     def __init__(self, slots: int, length: int, device: torch.device | str) -> None:
         self.device = torch.device(device)
@@ -62,6 +62,10 @@ class Texts:
         self._groups[text] = group
         self._groups.move_to_end(text)
         return text
+
+    def rehearse(self) -> None:
+        """Look up once, so that no step has to wait until the kernel is compiled."""
+        self.drafts(Rows(*(to_device(each, torch.long, self.device) for each in ([0], [[0]], []))), 1)
 
     def knows(self, slots: np.ndarray) -> bool:
         """Tell whether requests are in all of these slots."""
@@ -105,7 +109,8 @@ class Texts:
 
     def drafts(self, rows: Rows, k: int) -> Tensor:
         """Return k drafts a row, (n, k) int64: where nothing is found the row's last token."""
-        find = longest_fused if decision_path(self.device.type) == "triton" else longest
+        fused = self.device.type != "cpu" or decision_path("cpu") == "triton"  # the reference takes gigabytes
+        find = longest_fused if fused else longest
         found = find(self.tokens, self.lengths, rows).amax(1)
         length, siblings = self.tokens.shape[1], rows.among.shape[1]
         place = (found // siblings).remainder(length)

@@ -1,11 +1,11 @@
 # ruff: noqa: ANN001, ANN201
-"""The kernel of `lookup.longest_fused`: a program a row and text, which reads the text once."""
+"""Find the longest shared runs, as `lookup.longest` does: one program a row and text, which reads the text once."""
 
 import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["siblings"])  # else another number of them is compiled anew
 def find(
     tokens, lengths, own_texts, among, found, length, siblings,
     LEAST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
