@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from harness.decode.memory import GIB, VLLM_OWN, ModelShape
 
-# Tokens a row and step by drafts a step that `auto` counts on. They are put lower than what a model of 135M has from its
-# own text alone, 1.52, 1.67 and 1.77 (reports/performance.md): larger ones may repeat themselves less.
+# Tokens a row and step, by drafts a step, that `auto` counts on: put lower than what a model of 135M has from its own
+# text alone, 1.52, 1.67 and 1.77 (reports/performance.md), since larger ones may repeat themselves less.
 ASSUMED = {2: 1.33, 4: 1.41, 8: 1.45}
 _BANDWIDTH, _ARITHMETIC = 0.83, 0.61  # shares of what is printed on the card that programs reach
 _LAUNCHES = 3e-4  # seconds a forward, whatever its size
