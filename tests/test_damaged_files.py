@@ -63,40 +63,11 @@ ROOT = Path(__file__).parents[1]
 TIMES = int(os.environ.get("RLVR_DIR_FUZZ", "1"))
 
 
-damaged_at_random = pytest.mark.whole(reason="hundreds of damaged files")
-
-
-def cases(usual):
-    """Say how many cases of a kind are run."""
-    return settings(
-        max_examples=usual * TIMES,
-        deadline=None,
-        derandomize=TIMES == 1,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-
-
 HOSTILE = (
     float("nan"), float("inf"), -float("inf"), -1, 0, 1, 2, 7, 0.5, 1e308, 2**31, 2**63, 2**70, 10**400, True, False,
     None, "", "false", "0", "x", "NaN", "a" * 400, "../../../etc/passwd", "/dev/zero", "\x1b[2J", "\ud800", "\u202e",
     "\0", [], {}, [[]], [None], [1, "x"], {"": None}, {"a": {"b": [1]}}, 20 * [[20 * [1]]],
 )  # fmt: skip
-
-
-def deep():
-    """A list in a list, a thousand times: as text, since Python cannot write it."""
-    return "[" * 1100 + "]" * 1100
-
-
-@st.composite
-def changes(draw):
-    """How a file is changed: a seed for where, and what is put there."""
-    how = draw(
-        st.sampled_from(["value"] * 8 + ["delete", "double", "swap", "bytes", "cut", "rubbish", "empty", "deep"])
-    )
-    return how, draw(st.integers(0, 2**32)), draw(st.sampled_from(HOSTILE))
 
 
 def places(value, at=()):
@@ -107,38 +78,37 @@ def places(value, at=()):
         yield from places(each, (*at, key))
 
 
-def changed(value, how, rng, put):
-    """A copy of plain values with one of them changed; deep places are as likely as shallow ones."""
-    value = json.loads(json.dumps(value))
-    every = list(places(value))
-    depth = rng.choice(sorted({len(at) for at in every}))
-    *way, last = rng.choice([at for at in every if len(at) == depth]) or [None]
-    if last is None:
-        return put
-    inside = value
-    for key in way:
-        inside = inside[key]
-    if how == "delete":
-        del inside[last]
-    elif how == "double" and isinstance(inside, list):
-        inside.insert(last, inside[last])
-    elif how == "swap":
-        inside[last] = json.loads(json.dumps(rng.choice([_at(value, at) for at in every])))
-    else:
-        inside[last] = put
-    return value
-
-
-def _at(value, at):
+def inner(value, at):
     for key in at:
         value = value[key]
     return value
 
 
-def damage(data, change):
+def changed(value, how, rng):
+    """Plain values as JSON with one of them changed; deep places are as likely as shallow ones."""
+    if how == "deep":
+        return "[" * 1100 + "]" * 1100  # as text, since Python cannot write it
+    value, put = json.loads(json.dumps(value)), rng.choice(HOSTILE)
+    every = list(places(value))
+    depth = rng.choice(sorted({len(at) for at in every}))
+    *way, last = rng.choice([at for at in every if len(at) == depth]) or [None]
+    if last is None:
+        return json.dumps(put)
+    inside = inner(value, way)
+    if how == "delete":
+        del inside[last]
+    elif how == "double" and isinstance(inside, list):
+        inside.insert(last, inside[last])
+    elif how == "swap":
+        inside[last] = json.loads(json.dumps(inner(value, rng.choice(every))))
+    else:
+        inside[last] = put
+    return json.dumps(value)
+
+
+def damage(data, rng):
     """The bytes of a file, damaged: its JSON (or that of one of its lines, with a checksum that fits) or the bytes."""
-    how, seed, put = change
-    rng = random.Random(seed)
+    how = rng.choice(["value"] * 8 + ["delete", "double", "swap", "bytes", "cut", "rubbish", "empty", "deep"])
     if how == "empty" or not data:
         return b""
     if how == "rubbish":
@@ -150,30 +120,17 @@ def damage(data, change):
         for _ in range(rng.choice([1, 3, 30])):
             data[rng.randrange(len(data))] = rng.randrange(256)
         return bytes(data)
-    text = None
     with suppress(ValueError):
-        text = json.loads(data)
-    if text is not None:
-        return deep().encode() if how == "deep" else json.dumps(changed(text, how, rng, put)).encode()
+        return changed(json.loads(data), how, rng).encode()
     rows = data.split(b"\n")
     number = rng.randrange(len(rows))
-    if (entry := decode(rows[number] + b"\n")) is not None:
-        with suppress(ValueError):
-            rows[number] = encode(changed({entry[0]: entry[1]}, how, rng, put))[:-1]
-    else:
-        with suppress(ValueError):
-            row = json.loads(rows[number])
-            rows[number] = deep().encode() if how == "deep" else json.dumps(changed(row, how, rng, put)).encode()
+    with suppress(ValueError):
+        if (entry := decode(rows[number] + b"\n")) is None:
+            rows[number] = changed(json.loads(rows[number]), how, rng).encode()
+        else:
+            how = "value" if how == "deep" else how
+            rows[number] = encode(json.loads(changed({entry[0]: entry[1]}, how, rng)))[:-1]
     return b"\n".join(rows)
-
-
-def read_or_refused(*steps):
-    """Run the steps: each ends, or refuses what it reads; another exception fails the test."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for step in steps:
-            with suppress(UserError):
-                step()
 
 
 class Folder:
@@ -185,81 +142,51 @@ class Folder:
         self.files = sorted(each for each in path.glob(pattern) if each.is_file() and not each.name.endswith(skip))
         self.healthy = {each: each.read_bytes() for each in path.rglob("*") if each.is_file()}
 
-    def damage(self, change):
+    def damage(self, rng):
         """Damage a file, and return it."""
         for file in [each for each in self.path.rglob("*") if each.is_file() and each not in self.healthy]:
             file.unlink()
         for file, data in self.healthy.items():
             if not file.is_file() or file.read_bytes() != data:
                 file.write_bytes(data)
-        file = self.files[change[1] % len(self.files)]
-        file.write_bytes(damage(self.healthy[file], change))
+        file = rng.choice(self.files)
+        file.write_bytes(damage(self.healthy[file], rng))
         return file
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    path = tmp_path_factory.mktemp("results")
-    for seed in (0, 1):
-        for mode in ({"mode": "base"}, {"mode": "rl"}, {"mode": "replace", "tau": -0.3}):
-            result(Decoding(**mode), 0.5, seed=seed).write(path)
-    for mode in ("base", "rl"):
-        lm_eval_result("other", Decoding(mode=mode), grader="lm-eval", graded_with={"task": "0"}).write(path)
-    return Folder(path)
-
-
-@damaged_at_random
-@cases(40)
-@given(change=changes())
-def test_results(results, change):
-    results.damage(change)
-    found = []
-
-    def read():
-        found[:] = read_results([results.path])
-
-    def compared():
-        for each in found:
-            assert not each.shares or 0.0 <= each.avg <= 1.0  # a metric of lm-eval may be any number
-            assert (each.n_replaced <= each.n_tokens).all()
-        markdown(compare(settings_of(found)))
-
-    read_or_refused(read, compared, lambda: build(found) if change[1] % 8 == 5 else None)
-
-
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("key", "value", "sentence"),
     [
-        ("correct", "false"), ("correct", 7), ("correct", float("nan")), ("n_tokens", float("nan")), ("n_tokens", -1),
-        ("n_tokens", 2**70), ("n_tokens", 1.5), ("truncated", "0"), ("votes", -2),
-    ],
-)  # fmt: skip
-def test_a_value_out_of_range_is_refused_by_name(tmp_path, key, value):
-    """Each of these was read as a score, 100.00 % some of them."""
-    file = result(Decoding(mode="rl")).write(tmp_path)
-    data = json.loads(file.read_text())
-    (data["values"] if key == "correct" else data)[key][0][1] = value
-    file.write_text(json.dumps(data))
-    with pytest.raises(UserError, match=f"^{file}: {'values' if key == 'correct' else key} "):
-        read_results([file])
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"values": {"correct": [[1] * 4] * 5}}, r"correct of aime24 has shape \(5, 4\), not \(6, 4\)"),
-        ({"values": {"correct": [[1] * 4] * 5 + [[1]]}}, "values .*rows of different lengths"),
-        ({"problem_ids": ["p0"] * 6}, "problem_ids names 'p0' twice"),
-        ({"task": "../../escape"}, r"task='\.\./\.\./escape' is refused"),
-        ({"seconds": float("inf")}, "seconds=inf is refused: input should be a finite number"),
-        ({"provenance": {"grader": 7}}, r"provenance\.grader=7 is refused: input should be a valid string"),
-        ({"provenance": {"engine": "vllm"}}, r"provenance\.engine='vllm' is refused"),
-        ({"sampling": {"samples": -4}}, r"sampling\.samples=-4 is refused"),
+        # Each of these was read as a score, 100.00 % some of them.
+        ("correct", "false", "values "),
+        ("correct", 7, "values "),
+        ("correct", float("nan"), "values "),
+        ("n_tokens", float("nan"), "n_tokens "),
+        ("n_tokens", -1, "n_tokens "),
+        ("n_tokens", 2**70, "n_tokens "),
+        ("n_tokens", 1.5, "n_tokens "),
+        ("truncated", "0", "truncated "),
+        ("votes", -2, "votes "),
+        # Other forms.
+        ("values", {"correct": [[1] * 4] * 5}, r"correct of aime24 has shape \(5, 4\), not \(6, 4\)"),
+        ("values", {"correct": [[1] * 4] * 5 + [[1]]}, "values .*rows of different lengths"),
+        ("problem_ids", ["p0"] * 6, "problem_ids names 'p0' twice"),
+        ("task", "../../escape", r"task='\.\./\.\./escape' is refused"),
+        ("seconds", float("inf"), "seconds=inf is refused: input should be a finite number"),
+        ("provenance", {"grader": 7}, r"provenance\.grader=7 is refused: input should be a valid string"),
+        ("provenance", {"engine": "vllm"}, r"provenance\.engine='vllm' is refused"),
+        ("sampling", {"samples": -4}, r"sampling\.samples=-4 is refused"),
     ],
 )
-def test_a_part_of_another_form_is_refused_by_name(tmp_path, changes, sentence):
+def test_a_result_of_a_value_out_of_range_or_another_form_is_refused_by_name(tmp_path, key, value, sentence):
     file = result(Decoding(mode="rl")).write(tmp_path)
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    data = json.loads(file.read_text())
+    table = data["values"] if key == "correct" else data
+    if sentence == f"{key} " or key == "correct":
+        table[key][0][1] = value
+    else:
+        table[key] = value
+    file.write_text(json.dumps(data))
     with pytest.raises(UserError, match=f"^{file}: {sentence}"):
         read_results([file])
 
@@ -285,131 +212,6 @@ def test_no_file_is_read_because_a_record_names_it(tmp_path, monkeypatch):
             record.grade({"mine/0": "1"})
         monkeypatch.chdir(tmp_path / "here")
         assert len(read_results([store.folder])) == 1
-
-
-@pytest.fixture(scope="module")
-def begun(tmp_path_factory):
-    """A sweep that has run, with its records."""
-    path = tmp_path_factory.mktemp("begun")
-    (path / "small.yaml").write_text(json.dumps(SMALL))
-    places = ["--out", str(path), "--records", str(path / "records")]
-    run("sweep", "run", path / "small.yaml", "--no-track", *places)
-    return path
-
-
-@pytest.fixture(scope="module")
-def store(begun, tmp_path_factory):
-    path = tmp_path_factory.mktemp("store")
-    for each in sorted((begun / "records").iterdir())[:2]:
-        shutil.copytree(each, path / each.name)
-    problems = [f"tiny_easy/{row['id']}" for row in find_benchmark("tiny_easy").problems[:4]]
-    settings = {"about": {"base": "org/base", "rl": "org/rl"}}
-    with RecordStore(path).open(made.config(), "tiny_easy", problems, 2, **settings) as record:
-        made.resume(record)
-    import_foreign(path, [fixture_official.write(path / "theirs")], graders=("plain",))
-    shutil.rmtree(path / "theirs")
-    for name in RecordStore(path).names():
-        with suppress(UserError):
-            grade_again(RecordStore(path).read(*name), grader="plain")
-    return Folder(path)
-
-
-@damaged_at_random
-@cases(30)
-@given(change=changes())
-def test_records(store, change):
-    """A damaged record is named; the others are listed, checked and compared."""
-    file = store.damage(change)
-    name = RecordStore(store.path).names()
-    mine, task = file.relative_to(store.path).parts[:2]
-
-    def listed():
-        assert len(list_records(store.path)) == len(name)
-        damage = verify_records(store.path)
-        assert not any(said for record, said in damage.items() if not record.startswith(mine))
-
-    def seen():
-        snapshot = RecordStore(store.path).read(mine, task)
-        answers = stored_answers([snapshot], common_problems([snapshot])[:2])
-        viewer_data(answers)
-
-    read_or_refused(
-        listed,
-        lambda: show_record(store.path, f"{mine}/{task}"),
-        lambda: gc_records(store.path),
-        lambda: read_results([store.path], partial=True),
-        lambda: grade_again(RecordStore(store.path).read(mine, task), grader="plain"),
-        seen,
-    )
-
-
-@pytest.fixture(scope="module")
-def sweeps(begun, tmp_path_factory):
-    path = tmp_path_factory.mktemp("sweeps")
-    shutil.copytree(begun / "sweeps", path / "sweeps")
-    rows = [
-        {"criterion": gate, "tau": 0.1, "wanted": 0.05, "expected": 0.05} for gate in ("kl", "delta_logp above @0:16")
-    ]
-    (path / "sweeps/small/matched.json").write_text(json.dumps({"tiny": rows}))
-    (path / "sweeps/small/summary.json").write_text(
-        json.dumps({"states": {"pruned": 1}, "tokens_per_second": 9.5, "mean_tokens": {"tiny": {"tiny_easy": 20}}})
-    )
-    return Folder(path, "sweeps/small/**/*")
-
-
-@damaged_at_random
-@cases(20)
-@given(change=changes())
-def test_sweeps(sweeps, change):
-    file = sweeps.damage(change)
-    folder = SweepFolder(sweeps.path / "sweeps/small")
-
-    def looked():
-        spec = folder.stored()
-        status(folder, spec)
-        best(folder, spec)
-        summary = open_sweep(spec, Places.under(sweeps.path, track=False)).summary()
-        summary.text()
-        summary.plain()
-
-    def estimated():
-        spec = folder.stored()
-        _speed(sweeps.path, spec)
-        stored_taus(spec, folder, "tiny")
-
-    read_or_refused(looked, estimated, lambda: read_results([folder.path]))
-    assert file
-
-
-@pytest.fixture(scope="module")
-def trainings(tmp_path_factory):
-    path = tmp_path_factory.mktemp("trainings")
-    ours = {0: (4, 2, 6, 4, 5, 5), 1: (4, 4, 4, 6, 5, 5)}
-    for name, right in {"dapo": dict.fromkeys(ours, (2, 2, 6, 4, 3, 5)), "ours": ours}.items():
-        folder, spec = training(path / name, right, method="low_prob" if name == "ours" else "none")
-        folder.settle(spec, {"data": Input(file="somewhere", digest="0" * 16, judges=True)})
-        write_summary(folder, spec)
-    return Folder(path)
-
-
-@damaged_at_random
-@cases(40)
-@given(change=changes())
-def test_trainings(trainings, change):
-    trainings.damage(change)
-
-    def summed():
-        spec = TrainingFolder(trainings.path / "ours").stored()
-        write_summary(TrainingFolder(trainings.path / "ours"), spec, trainings.path / "dapo")
-
-    def told():
-        for seed in (0, 1):
-            one = TrainingFolder(trainings.path / "ours").seed(seed)
-            for record in one.records():
-                metrics_of(record)
-            scores_of(one.facts()["scores"])
-
-    read_or_refused(summed, told)
 
 
 SWEEP, TRAININGS = (read_yaml(ROOT / f"sweeps/{name}.yaml") for name in ("tiny_tau_gamma", "tiny_alpha"))
@@ -468,9 +270,123 @@ def test_a_hostile_yaml_is_one_sentence(tmp_path, text):
         load_eval(read_yaml(tmp_path / "spec.yaml"))
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data")
+# Each scene makes a healthy folder, and lists what is done with it when a file of it is damaged.
+
+
+def some_results(path):
+    for seed in (0, 1):
+        for mode in ({"mode": "base"}, {"mode": "rl"}, {"mode": "replace", "tau": -0.3}):
+            result(Decoding(**mode), 0.5, seed=seed).write(path)
+    for mode in ("base", "rl"):
+        lm_eval_result("other", Decoding(mode=mode), grader="lm-eval", graded_with={"task": "0"}).write(path)
+    return Folder(path)
+
+
+def look_at_results(path, file, rng):
+    found = []
+
+    def compared():
+        for each in found:
+            assert not each.shares or 0.0 <= each.avg <= 1.0  # a metric of lm-eval may be any number
+            assert (each.n_replaced <= each.n_tokens).all()
+        markdown(compare(settings_of(found)))
+
+    yield lambda: found.extend(read_results([path]))
+    yield compared
+    if rng.random() < 1 / 8:
+        yield lambda: build(found)
+
+
+def begun(path):
+    """A sweep that has run, with its records."""
+    (path / "small.yaml").write_text(json.dumps(SMALL))
+    run("sweep", "run", path / "small.yaml", "--no-track", "--out", path, "--records", path / "records")
+    return path
+
+
+def some_records(path):
+    for each in sorted((begun(path / "..") / "records").iterdir())[:2]:
+        shutil.copytree(each, path / each.name)
+    problems = [f"tiny_easy/{row['id']}" for row in find_benchmark("tiny_easy").problems[:4]]
+    settings = {"about": {"base": "org/base", "rl": "org/rl"}}
+    with RecordStore(path).open(made.config(), "tiny_easy", problems, 2, **settings) as record:
+        made.resume(record)
+    import_foreign(path, [fixture_official.write(path / "theirs")], graders=("plain",))
+    shutil.rmtree(path / "theirs")
+    for name in RecordStore(path).names():
+        with suppress(UserError):
+            grade_again(RecordStore(path).read(*name), grader="plain")
+    return Folder(path)
+
+
+def look_at_records(path, file, rng):
+    """A damaged record is named; the others are listed, checked and compared."""
+    names = RecordStore(path).names()
+    mine, task = file.relative_to(path).parts[:2]
+
+    def listed():
+        assert len(list_records(path)) == len(names)
+        damage = verify_records(path)
+        assert not any(said for record, said in damage.items() if not record.startswith(mine))
+
+    def seen():
+        snapshot = RecordStore(path).read(mine, task)
+        viewer_data(stored_answers([snapshot], common_problems([snapshot])[:2]))
+
+    yield listed
+    yield lambda: show_record(path, f"{mine}/{task}")
+    yield lambda: gc_records(path)
+    yield lambda: read_results([path], partial=True)
+    yield lambda: grade_again(RecordStore(path).read(mine, task), grader="plain")
+    yield seen
+
+
+def some_sweeps(path):
+    folder = begun(path) / "sweeps/small"
+    rows = [
+        {"criterion": gate, "tau": 0.1, "wanted": 0.05, "expected": 0.05} for gate in ("kl", "delta_logp above @0:16")
+    ]
+    (folder / "matched.json").write_text(json.dumps({"tiny": rows}))
+    summary = {"states": {"pruned": 1}, "tokens_per_second": 9.5, "mean_tokens": {"tiny": {"tiny_easy": 20}}}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    return Folder(path, "sweeps/small/**/*")
+
+
+def look_at_sweeps(path, file, rng):
+    folder = SweepFolder(path / "sweeps/small")
+
+    def looked():
+        spec = folder.stored()
+        status(folder, spec)
+        best(folder, spec)
+        summary = open_sweep(spec, Places.under(path, track=False)).summary()
+        summary.text()
+        summary.plain()
+
+    yield looked
+    yield lambda: _speed(path, folder.stored())
+    yield lambda: stored_taus(folder.stored(), folder, "tiny")
+    yield lambda: read_results([folder.path])
+
+
+def some_trainings(path):
+    ours = {0: (4, 2, 6, 4, 5, 5), 1: (4, 4, 4, 6, 5, 5)}
+    for name, right in {"dapo": dict.fromkeys(ours, (2, 2, 6, 4, 3, 5)), "ours": ours}.items():
+        folder, spec = training(path / name, right, method="low_prob" if name == "ours" else "none")
+        folder.settle(spec, {"data": Input(file="somewhere", digest="0" * 16, judges=True)})
+        write_summary(folder, spec)
+    return Folder(path)
+
+
+def look_at_trainings(path, file, rng):
+    ours = TrainingFolder(path / "ours")
+    seeds = [ours.seed(0), ours.seed(1)]
+    yield lambda: write_summary(ours, ours.stored(), path / "dapo")
+    yield lambda: [metrics_of(record) for one in seeds for record in one.records()]
+    yield lambda: [scores_of(one.facts()["scores"]) for one in seeds]
+
+
+def some_data(path):
     rows = [{"id": i, "problem": f"What is {i} + 1?", "answer": i + 1, "answers": [str(i + 1)]} for i in range(4)]
     texts = [{"prompt": [{"role": "user", "content": "x"}], "answer": "1"}, {"problem": "x", "answer": 2.5}]
     log = [
@@ -479,85 +395,95 @@ def data(tmp_path_factory):
     ]
     for name, each in {"own.jsonl": rows, "train.jsonl": texts, "log.jsonl": log}.items():
         (path / name).write_text("".join(json.dumps(row) + "\n" for row in each))
-    (path / "own.yaml").write_text(
-        json.dumps({"prompt": "Q: {{problem}}", "examples": [{"problem": "x", "answer": "1"}]})
-    )
-    (path / "build.json").write_text(json.dumps({"dapo": {"rollout_accuracy": [0.1, 0.2], "rollout_tokens": [5, 6]}}))
-    (path / "trl.json").write_text(json.dumps({"log_history": log}))
+    for name, each in {
+        "own.yaml": {"prompt": "Q: {{problem}}", "examples": [{"problem": "x", "answer": "1"}]},
+        "build.json": {"dapo": {"rollout_accuracy": [0.1, 0.2], "rollout_tokens": [5, 6]}},
+        "trl.json": {"log_history": log},
+    }.items():
+        (path / name).write_text(json.dumps(each))
     return Folder(path)
 
 
-@damaged_at_random
-@cases(40)
-@given(change=changes())
-def test_data(data, change):
-    data.damage(change)
-    logs = [data.path / name for name in ("log.jsonl", "build.json", "trl.json")]
-    read_or_refused(
-        lambda: json.dumps(read_benchmark("own", str(data.path / "own.jsonl")).data),
-        lambda: read_jsonl(data.path / "own.jsonl", ("id", "answers")),
-        lambda: "".join(map(str, read_problems(data.path / "train.jsonl", TrainSpec(instruction=" Box it.")))).encode(),
-        lambda: curves({each.name: [each] for each in logs}).model_dump_json(),
-    )
+def look_at_data(path, file, rng):
+    logs = [path / name for name in ("log.jsonl", "build.json", "trl.json")]
+    yield lambda: json.dumps(read_benchmark("own", str(path / "own.jsonl")).data)
+    yield lambda: read_jsonl(path / "own.jsonl", ("id", "answers"))
+    yield lambda: "".join(map(str, read_problems(path / "train.jsonl", TrainSpec(instruction=" Box it.")))).encode()
+    yield lambda: curves({each.name: [each] for each in logs}).model_dump_json()
 
 
-@pytest.fixture(scope="module")
-def foreign_files(tmp_path_factory):
+def some_foreign_files(path):
     """Files of other programs, and what we export in their formats."""
-    path = tmp_path_factory.mktemp("foreign")
     foreign.write_lm_eval(path / "samples_gsm8k_2026-05-01.jsonl", foreign.lm_eval_rows())
     foreign.write_lm_eval(path / "x_samples.jsonl", foreign.eee_rows())
     foreign.write_eval(path / "old.eval", foreign.inspect_log())
     shutil.copy(foreign.ZSTANDARD, path / "log.eval")
     (path / "log.json").write_text(json.dumps(foreign.inspect_log()))
-    one = exchange_results(tmp_path_factory.mktemp("exported"), exchange_modes[2:3], problems=2, samples=2)
+    one = exchange_results(path / "../exported", exchange_modes[2:3], problems=2, samples=2)
     for form in ("eee", "inspect", "lm-eval"):
         export(one, form, path / form, Target())
     return Folder(path)
 
 
-@damaged_at_random
-@cases(60)
-@given(change=changes())
-def test_files_of_other_programs(foreign_files, change):
+def look_at_foreign_files(path, file, rng):
     """The damaged file, or the one whose settings it says, is read and becomes a record that is compared."""
-    file = foreign_files.damage(change)
     beside = [each for each in file.parent.iterdir() if each.is_file() and ("samples" in each.name or each == file)]
     chosen = beside[-1] if file.suffix == ".json" and "log" not in file.name else file
-    store = foreign_files.path / "store"
 
     def read():
-        run = read_foreign(chosen)
-        for each in run.responses:
+        for each in read_foreign(chosen).responses:
             assert isinstance(each.text, str)
             assert max((*each.replaced, *each.changed, -1)) < (each.n_tokens or 0) or not each.replaced
 
     def imported():
-        shutil.rmtree(store, ignore_errors=True)
         decoding = None if "rlvr-dir" in str(chosen) else Decoding(mode="rl")
-        told = import_foreign(store, [chosen], task="theirs", decoding=decoding, graders=())
+        told = import_foreign(path / "store", [chosen], task="theirs", decoding=decoding, graders=())
         json.dumps(told, allow_nan=False)
-        if told["judge"]:
-            markdown_of(read_results([store], grader="official"))
+        found = read_results([path / "store"], grader="official") if told["judge"] else []
+        assert all(0.0 <= each.avg <= 1.0 for each in found)
+        build(found)
 
-    read_or_refused(read, imported)
-    shutil.rmtree(store, ignore_errors=True)
-
-
-def markdown_of(found):
-    for each in found:
-        assert 0.0 <= each.avg <= 1.0
-    build(found)
+    yield read
+    yield imported
 
 
-@pytest.fixture(scope="module")
-def theirs(tmp_path_factory):
-    return Folder(fixture_official.write(tmp_path_factory.mktemp("theirs")))
+SCENES = {
+    "results": (some_results, look_at_results),
+    "records": (some_records, look_at_records),
+    "sweeps": (some_sweeps, look_at_sweeps),
+    "trainings": (some_trainings, look_at_trainings),
+    "data": (some_data, look_at_data),
+    "files of other programs": (some_foreign_files, look_at_foreign_files),
+    "files of the authors' script": (
+        lambda path: Folder(fixture_official.write(path)),
+        lambda path, file, rng: [lambda: read_official(path).responses],
+    ),
+}
 
 
-@damaged_at_random
-@cases(40)
-@given(change=changes())
-def test_files_of_the_authors_script(theirs, change):
-    theirs.damage(change)
-    read_or_refused(lambda: read_official(theirs.path).responses)
+@pytest.fixture(scope="module", params=SCENES)
+def scene(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("scene") / "healthy"
+    path.mkdir()
+    make, look = SCENES[request.param]
+    return make(path), look
+
+
+@pytest.mark.whole(reason="hundreds of damaged files")
+@settings(
+    max_examples=40 * TIMES,
+    deadline=None,
+    derandomize=TIMES == 1,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(seed=st.integers(0, 2**32))
+def test_a_damaged_file_is_read_or_refused(scene, seed):
+    """Each step ends, or refuses what it reads; another exception fails the test."""
+    (folder, look), rng = scene, random.Random(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for step in look(folder.path, folder.damage(rng), rng):
+            with suppress(UserError):
+                step()
