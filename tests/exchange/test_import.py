@@ -2,21 +2,23 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from harness import stats
 from harness.errors import UserError
 from harness.evals.compare import compare
 from harness.evals.from_records import result_of_record
 from harness.evals.places import read_results
 from harness.evals.settings import settings_of
-from harness.evals.show import table
 from harness.exchange.export import export
 from harness.exchange.imported import import_foreign, read_foreign
 from harness.exchange.material import Target
+from harness.exchange.official import read_official
 from harness.records import RecordStore
-from harness.report.build import build
 from harness.spec import Decoding
 from tests.commands import refused, run
+from tests.exchange.fixture_official import FOLDER, notebook, write
 from tests.exchange.foreign import ZSTANDARD, eee_rows, inspect_log, lm_eval_rows, write_eval, write_lm_eval
 from tests.exchange.made import HUB, results
 
@@ -71,8 +73,6 @@ def test_published_runs_of_base_and_rl_are_compared_by_their_verdicts_and_by_our
         told = json.loads(done.stdout)
         assert told["judge"] == "exact_match/strict-match"
         assert told["lacks"] == ["max_tokens", "n_tokens", "truncated", "token_ids", "delta_logp"]
-        assert told["remarks"] == ["of the filters strict-match, flexible-extract this is strict-match"]
-        assert set(told["counts"]) == {"rollouts", "problems"}
     for grader in ("official", "robust"):
         found = read_results([store], grader=grader)
         [row] = compare(settings_of(found))
@@ -80,13 +80,6 @@ def test_published_runs_of_base_and_rl_are_compared_by_their_verdicts_and_by_our
         assert row.difference.mean == pytest.approx(3 / 6)
         assert found[0].sampling.greedy
         assert "mean_tokens" not in found[0].metrics()
-        assert "truncated_share" not in found[0].metrics()
-    text = table(found)
-    assert "nan" not in text
-    assert build(read_results([store], grader="official"))
-    assert "of the filters" not in str(
-        import_foreign(store, [base], decoding=BASE, metric="/flexible-extract")["remarks"][1:]
-    )
     assert (
         import_foreign(store, [base], decoding=BASE, metric="/flexible-extract")["scores"]["official"]["avg@1"] == 1.0
     )
@@ -116,12 +109,9 @@ def test_a_log_of_inspect_is_read_as_json_and_as_the_zip_it_writes(tmp_path):
     assert (run.task, run.model, run.judge) == ("aime2025", "org/its-rl", "match")
     assert run.sampling == {"temperature": 0.6, "top_p": 0.95, "max_tokens": 4096}
     assert [each.text for each in run.responses[:2]] == ["hm\nso \\boxed{1}", "hm\nso \\boxed{77}"]
-    assert {each.finish_reason for each in run.responses} == {"length"}
-    assert run.responses[0].question == "0 + 1?"
     told = import_foreign(tmp_path / "store", [ZSTANDARD], decoding=RL)
     assert told["lacks"] == ["seed", "token_ids", "delta_logp"]
     [result] = read_results([tmp_path / "store"], grader="official")
-    assert result.pair == ("?", "org/its-rl")
     assert (result.correct == [[1, 0], [1, 1]]).all()
     assert result.metrics()["mean_tokens"] == 12
     assert result.metrics()["truncated_share"] == 1.0
@@ -260,7 +250,6 @@ def test_greedy_responses_to_a_problem_count_once(tmp_path, apart):
     [result] = read_results([tmp_path / "store"], grader="official")
     assert (result.samples, result.sampling.greedy, result.avg) == (1, True, 0.5)
     assert "responses to each problem are equal, as temperature 0 has it: they count once" in told["remarks"][-1]
-    assert "pass@2" not in result.metrics()
     log["eval"]["model_generate_config"]["temperature"] = 0.6
     told = import_foreign(tmp_path / "warm", [put(tmp_path / "log.json", log)], decoding=RL)
     assert any("then import one" in remark for remark in told["remarks"]) is not apart
@@ -280,3 +269,69 @@ def test_files_of_one_name_in_other_folders_are_other_records(tmp_path):
     assert [each["scores"]["robust-3"]["avg@4"] for each in (first, second)] == [0.625, 0.125]
     with pytest.raises(UserError, match=r"a/log\.json is given twice"):
         import_foreign(tmp_path / "store", [a, b, a], decoding=RL)
+
+
+def test_import_gives_the_notebooks_plain_means_and_our_verdicts_beside_theirs(tmp_path):
+    found = import_foreign(tmp_path / "store", [write(tmp_path)])
+    theirs, plain = found["scores"]["official"], notebook()
+    assert theirs["avg@4"] == plain["accs"] == 0.5
+    assert found["counts"]["mean_tokens"] == plain["lengths"]
+    assert found["counts"]["replacement_ratio_per_response"] == plain["resample_rates"]
+    assert found["counts"]["replacement_ratio"] == 8 / 55
+    assert found["counts"]["changed_ratio"] == 4 / 55  # only the odd positions became another token
+    assert found["agreement"]["plain"] == {"both": 4, "neither": 3, "only official": 0, "only plain": 1}
+    assert found["scores"]["plain"]["avg@4"] == 5 / 8
+    assert theirs["avg@4_se_seeds"] == 0.0  # two of four right under either seed
+    assert theirs["pass@2"] == stats.pass_at_k([[1, 0, 1, 1], [0, 1, 0, 0]], 2)
+
+
+def test_an_import_keeps_settings_keys_and_seeds_and_is_the_same_twice(tmp_path):
+    run, store = write(tmp_path), RecordStore(tmp_path / "store")
+    name = import_foreign(store.folder, [run], graders=())["record"]
+    record = store.one(name)
+    source = record.config.source
+    assert record.config.kind == "imported"
+    expected = {"folder": FOLDER, "dataset": "aime24", "w0": -0.05, "criterion": "neg_logp", "tau": -0.3, "n": 2}
+    assert expected.items() <= source.items()
+    rollouts = {one.key: one for one in record}
+    assert rollouts["aime24/1", 3].text == "no box"  # seed 1, second response
+    assert np.flatnonzero(rollouts["aime24/1", 1].replaced).tolist() == [0, 1, 2]
+    assert np.flatnonzero(rollouts["aime24/1", 1].changed).tolist() == [1]
+    assert rollouts["aime24/0", 0].token_ids is None
+    assert import_foreign(store.folder, [run], graders=())["record"] == name
+    assert store.one(name).digest() == record.digest()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda p: p[0].pop("accs"), "accs is missing"),
+        (lambda p: p[0]["accs"].pop(), "different lengths"),
+        (lambda p: p.pop(), "other problems"),
+        (lambda p: p[0].update(gt="69"), "other problems"),
+        (lambda p: [p[0][name].pop() for name in p[0] if isinstance(p[0][name], list)], "does not have 2 responses"),
+        (lambda p: p[0]["resample_rates"].__setitem__(0, 0.9), "tells a ratio of 0.9"),
+        (
+            lambda p: p[0]["resample_infos"][0].__setitem__("70", {"original": 7, "resampled": 8}),
+            "flags position 70 of 5",
+        ),
+    ],
+)
+def test_official_files_that_contradict_themselves_are_refused(tmp_path, change, sentence):
+    path = write(tmp_path) / "seed1.json"
+    problems = json.loads(path.read_text())
+    change(problems)
+    path.write_text(json.dumps(problems))
+    with pytest.raises(UserError, match=sentence):
+        read_official(path.parent)
+
+
+def test_official_folders_that_are_none_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"no seed<number>\.json"):
+        read_official(tmp_path)
+    renamed = write(tmp_path).rename(tmp_path / "renamed")
+    for how, sentence in (({}, "which benchmark"), ({"task": "aime24"}, "how it was decoded")):
+        with pytest.raises(UserError, match=sentence):
+            import_foreign(tmp_path / "store", [renamed], **how)
+    run = read_official(renamed, task="aime24")
+    assert {(each.problem, each.gold) for each in run.responses} == {("0", ("68",)), ("1", ("204",))}

@@ -4,11 +4,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from harness.errors import UserError
-from harness.grading import VERDICT_KINDS, Verdict, grade, grade_many, pool
+from harness.evals.prompts import prompt_sets
+from harness.grading import VERDICT_KINDS, Verdict, find_box, grade, grade_many, pool
+from harness.spec.evaluation import load_eval
+from harness.spec.presentation import PROMPTS
+from harness.training import _Messages
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -157,3 +162,109 @@ def test_a_gold_that_cannot_be_read_is_the_graders_fault():
 def test_unknown_grader():
     with pytest.raises(UserError, match="plain"):
         grade("1", boxed("1"), grader="plian")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"\boxed{204}", "204"),
+        (r"\boxed{33} then \boxed{204}", "204"),
+        (r"\boxed{204} wait \boxed{33} final answer is $9$", "33"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{\{1,2\}}", r"\{1,2\}"),
+        (r"\boxed{a \} b}", r"a \} b"),
+        (r"\boxed{\boxed{204}}", "204"),
+        (r"\fbox{7}", "7"),
+        (r"\boxed {7}", "7"),
+        ("\\boxed\n{ 7 }", "7"),
+        (r"\\boxed{5}", "5"),
+        (r"\\\boxed{5}", "5"),
+        (r"in \boxed{} I write \boxed{3} and not \boxed{ }", "3"),
+        (r"{ unbalanced \boxed{5}", "5"),
+        (r"} stray \boxed{5} }", "5"),
+        (r"\boxed{204} and then \boxed{20", "204"),
+        (r"\boxed{open \boxed{6}", "6"),
+        (r"\text{the answer is } \boxed{\text{east}}", r"\text{east}"),
+    ],
+)
+def test_the_last_closed_box_that_holds_something(text, answer):
+    box = find_box(text)
+    assert (box.status, box.content) == ("closed", answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("the answer is 73", "no_box"),
+        ("", "no_box"),
+        (r"boxed{73}", "no_box"),
+        (r"\boxed 73", "no_box"),
+        (r"\boxed{}", "no_box"),
+        (r"\boxed{\frac{1}{2}", "unclosed_box"),
+        (r"\boxed{73", "unclosed_box"),
+    ],
+)
+def test_no_answer(text, status):
+    box = find_box(text)
+    assert (box.status, box.content) == (status, None)
+
+
+@pytest.mark.parametrize(
+    "piece", ["\\boxed{", "\\boxed{x}", "\\", "{", "}", "\\boxed ", "\\boxed{{", "\\boxed{1}}", "boxed{", "\\{"]
+)
+def test_linear_in_hostile_text(piece):
+    start = time.process_time()
+    find_box("\\boxed{1}" + piece * 100_000 + "\\boxed{2")
+    assert time.process_time() - start < 2  # of the processor, whoever else is busy: if it were quadratic, hours
+
+
+CASES = [  # gold, response, right
+    ("204", "so it is 204.\nAnswer: 204", True),
+    ("204", "Answer: 33\nNo.\nanswer :\n 204", True),  # the last one, in any case, on the next line too
+    ("204", "Answer: 204\nAnswer: 33", False),
+    ("204", "Answer: $204$.", True),
+    ("204", "Answer: $x = 204$", True),
+    ("204", "Answer: 204.0", False),  # text alone
+    ("204", "Answer: 102 + 102", False),
+    ("1234", "Answer: 1,234", True),
+    ("1/2", r"Answer: \frac12", False),
+    (r"\frac{1}{2}", r"Answer: $\frac12$", True),
+    (r"\sqrt{2}", r"Answer: \sqrt2", True),
+    ("5", r"Answer: \boxed{5}", True),
+    ("60", r"Answer: 60^\circ", True),
+    ("60", r"Answer: 60 degrees", True),
+    ("7", r"Answer: an integer, \text{7} meters", False),
+    ("12", r"Answer: 12\text{ cm}", True),
+    ("A", r"Answer: \text{A}", True),
+    ("(1,2)", "Answer: (1, 2)", True),
+    ("10", "Answer: \\$10 dollars", True),
+    ("3", "Answer: the value is $3$, or $4$", True),  # the first formula
+    ("204", "Answer: 204" + "." * 300, False),  # too far from the end
+    ("204", "Answer:   ", False),
+]
+NONE = [("204", r"so \boxed{204}", "no_box"), ("204", "The answer is 204", "no_box")]
+
+
+@pytest.mark.parametrize(("gold", "response", "right"), CASES)
+def test_the_last_answer_line_counts_as_text(gold, response, right):
+    verdict = grade(gold, response, grader="math_dapo")
+    assert verdict.correct is right
+    assert verdict.grader == "math_dapo"
+
+
+@pytest.mark.parametrize(("gold", "response", "kind"), NONE)
+def test_without_such_a_line_there_is_no_answer(gold, response, kind):
+    assert grade(gold, response, grader="math_dapo") == Verdict(kind, None, "math_dapo")
+    assert grade(gold, response, "length", grader="math_dapo").kind == "truncated"
+    assert grade(("1", "2"), "Answer: 2", grader="math_dapo").correct  # any of several
+
+
+def test_the_prompt_has_a_name_that_evaluations_take():
+    asked = load_eval({"tasks": ["tiny_easy"], "limit": 1}, {"prompt": "math_dapo", "grader": "math_dapo"})
+    assert asked.prompt == PROMPTS["math_dapo"]
+    [found] = prompt_sets(asked, _Messages())
+    [text] = found.prompts.values()
+    assert "of the form Answer: $Answer" in text
+    assert found.benchmark.grader == "math_dapo"
+    with pytest.raises(UserError, match=r"accepted: .*math_dapo"):
+        load_eval({"tasks": ["tiny_easy"]}, {"prompt": "math_dap"})

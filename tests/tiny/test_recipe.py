@@ -1,4 +1,4 @@
-"""The whole command on a toy budget: base, RL, tokenizer, facts and card come out, twice the same."""
+"""A build on a toy budget: base, RL, tokenizer, facts and card, twice the same; and pretraining really learns."""
 
 import json
 
@@ -8,7 +8,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from harness.errors import UserError
 from harness.tiny import build
-from harness.tiny.pretrain import PretrainSettings
+from harness.tiny import vocabulary as v
+from harness.tiny.pretrain import PretrainSettings, new_model, pad, pretrain, response_loss
 from harness.tiny.problems import benchmark_texts
 from harness.tiny.recipe import add_steps, rl_problems
 from harness.tiny.vocabulary import INSTRUCTION
@@ -65,3 +66,31 @@ def test_rl_learns_from_no_benchmark_problem():
     assert len(rows) == 2000
     assert not texts & benchmark_texts()
     assert rows == rl_problems(0) != rl_problems(1)
+
+
+FEW = PretrainSettings(tokens=100_000, batch=8, max_steps=3, warmup_steps=1)
+
+
+def alike(one, other):
+    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_a_seed_decides_the_weights():
+    first, facts = pretrain(FEW, seed=5)
+    again, _ = pretrain(FEW, seed=5)
+    other, _ = pretrain(FEW, seed=6)
+    assert alike(first, again)
+    assert not alike(first, other)
+    assert facts["steps"] == 3
+    assert not alike(first, new_model(FEW, 5))
+
+
+def test_the_loss_is_over_response_tokens_only():
+    model = new_model(FEW, 0)
+    tokens, learned = pad([([1, 40, 41], [50, 2]), ([1], [51, 52, 53, 54, 2])])
+    assert learned.sum(1).tolist() == [2, 5]
+    assert tokens[0].tolist() == [1, 40, 41, 50, 2, v.ID[v.PAD]]
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        logp = model(tokens[:, :-1]).logits.float().log_softmax(-1).gather(-1, tokens[:, 1:, None])[..., 0]
+    assert torch.allclose(response_loss(model, tokens, learned), -logp[learned[:, 1:]].mean(), atol=1e-3)
