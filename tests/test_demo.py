@@ -24,8 +24,6 @@ def test_without_vllm_it_says_so_and_runs_on_transformers(tmp_path, monkeypatch)
         assert (tmp_path / f"{result.task}-{result.decoding.mode}-{result.config_hash}.json").is_file()
     again = run_demo(tmp_path, problems=4, samples=4, say=said.append)
     assert [result.metrics() for result in results] == [result.metrics() for result in again]
-    assert "tokens/s" in table  # a speed is told of what was decoded, not of what was read
-    assert "tokens/s" not in (tmp_path / "demo.md").read_text()
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     experiment = client.get_experiment_by_name("rlvr-dir-demo")
     logged = {(r.data.params["task"], r.data.params["mode"]) for r in client.search_runs([experiment.experiment_id])}

@@ -92,10 +92,9 @@ def test_killed_at_every_single_step_it_is_the_old_file_or_the_new_one(tmp_path)
 def test_a_folder_that_takes_nothing_is_said_before_anything_begins(tmp_path):
     with (
         read_only(tmp_path / "ro") as folder,
-        pytest.raises(UserError, match=r"cannot be written .*nothing was") as said,
+        pytest.raises(UserError, match=r"cannot be written .*nothing was"),
     ):
         check_writable(folder / "runs")
-    assert "\n" not in str(said.value)
     with files_at_most(1000), pytest.raises(UserError, match=r"no space is left for it.*nothing was begun"):
         check_writable(tmp_path / "new")
     check_writable(tmp_path / "new")
@@ -133,9 +132,8 @@ def test_nothing_is_written_but_by_write_file():
 def test_a_sweep_and_a_training_say_that_their_folder_takes_nothing_before_they_begin(tmp_path, kind):
     """Neither a folder that is read only nor a full disk is found out by losing what was computed."""
     said = []
-    with read_only(tmp_path / "ro") as folder, pytest.raises(UserError, match="cannot be written") as refused:
+    with read_only(tmp_path / "ro") as folder, pytest.raises(UserError, match="cannot be written"):
         run_sweep(sweep(kind=kind), Places.under(folder / "runs", track=False), say=said.append)
-    assert "\n" not in str(refused.value)
     with files_at_most(1000), pytest.raises(UserError, match=r"no space is left for it.*nothing was begun"):
         run_sweep(sweep(kind=kind), Places.under(tmp_path / "runs", track=False), say=said.append)
     spec = load_train({"dapo": {"steps": 1}, "seeds": [0]})

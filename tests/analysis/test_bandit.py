@@ -23,12 +23,6 @@ def test_no_gamma_does_worse_with_exact_rewards(seed):
     assert values[1] > values[0]
 
 
-def test_equality_where_the_reward_is_constant():
-    start = np.random.default_rng(0).normal(size=5)
-    reward = np.full(5, 0.7)
-    assert np.allclose(expected(start, train(start, reward, 10, 0.1), reward, GAMMAS), 0.7)
-
-
 def test_noise_in_the_rewards_makes_bandits_lose():
     data = theorem(trials(bandits=100)).frame("trials")
     exact, *noisy = (mine for _, mine in data.groupby("noise"))

@@ -53,8 +53,6 @@ def test_validations_are_curves_with_intervals_that_begin_at_the_base(tmp_path):
     assert all(row["avg_low"] < row["avg"] < row["avg_high"] for row in means)
     assert {row["run"] for row in made.tables["runs"]} == {1, 2}
     figures = training_chapter(made).sections
-    assert [one.name for one in figures] == ["validation", "choosing", "training"]
-    assert figures[0].paper == "fig:training_curve, fig:replicate, fig:probs (c)"
     assert "drawn at T = 1, top-p 0.7, 64 tokens" in figures[0].title
     # Where the rollouts' accuracy is known, a reward beside it says no more.
     assert set(figures[2].frame["curve"]) == {"rollout_accuracy"}
@@ -67,8 +65,6 @@ def test_rollouts_drawn_at_different_top_p_are_not_compared(tmp_path):
     assert [one.name for one in section.sections] == ["validation"]
     assert "full: 1, cut: 0.7" in section.paragraphs[0]
     assert {row["method"] for row in made.tables["means"]} == {"cut", "full"}
-    mixed = training_chapter(curves({"both": [*logs["full"], *logs["cut"]]}))
-    assert "both: 0.7 and 1" in mixed.paragraphs[0]
 
 
 def test_runs_that_share_no_step_or_no_problem_have_no_mean_or_no_interval(tmp_path):
@@ -77,7 +73,6 @@ def test_runs_that_share_no_step_or_no_problem_have_no_mean_or_no_interval(tmp_p
     made = curves({"DAPO": [*one, *other]})
     assert made.tables["means"] == ()
     assert {(row["run"], row["step"]) for row in made.tables["runs"]} == {(1, 0.0), (1, 2.0), (2, 3.0)}
-    assert len(training_chapter(made).sections[0].frame) == 3
     lines = other[0].read_text().replace('"p0"', '"q0"').replace('"step": 3', '"step": 2')
     other[0].write_text(lines)
     means = [row for row in curves({"DAPO": [*one, *other]}).tables["means"] if row["step"] == 2.0]
@@ -102,7 +97,6 @@ def test_verls_own_validations_are_curves_without_an_interval(tmp_path):
     seen = {(row["curve"], row["method"], row["step"], row["value"]) for row in made.tables["curves"]}
     assert {("reward", "raw", 5.0, -0.4), ("reward", "raw", 10.0, -0.4)} <= seen
     assert {method for curve, method, *_ in seen if curve == "rollout_accuracy"} == {"kept"}
-    assert training_chapter(made).sections[0].name == "validation"
 
 
 def test_the_best_checkpoint_is_scored_on_problems_that_did_not_choose_it(tmp_path):
@@ -112,7 +106,3 @@ def test_the_best_checkpoint_is_scored_on_problems_that_did_not_choose_it(tmp_pa
     [chosen] = made.tables["choices"]
     assert chosen["best"] > max(chosen["elsewhere"], chosen["last"])
     assert chosen["last_mean"] == pytest.approx(np.mean([right for _, right in rows[-5:]]) / 4)
-    [row] = training_chapter(made).sections[1].cells
-    assert [one.text for one in row[:2]] == ["t, Avg@4", "DAPO"]
-    assert float(row[-1].text) == pytest.approx(100 * (chosen["best"] - chosen["elsewhere"]), abs=0.05)
-    assert row[4].small == (f"of 20, step {chosen['first_best_step']:g}",)

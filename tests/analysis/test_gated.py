@@ -79,5 +79,4 @@ def test_the_command_counts_decodes_nothing_twice_and_is_drawn(tmp_path):
     run(*asked, *decodings)
     assert {path: path.read_bytes() for path in held if path.name != "lock"}.items() <= held.items()
     run("report", "--analysis", tmp_path / "gated.json", "--out", tmp_path / "report")
-    page = (tmp_path / "report" / "report.md").read_text()
-    assert "replace τ-0.1" in page
+    assert "replace τ-0.1" in (tmp_path / "report" / "report.md").read_text()

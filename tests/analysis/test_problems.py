@@ -9,7 +9,6 @@ from harness.analysis.curves import curves
 from harness.analysis.problems import problem_kind, problems
 from harness.errors import UserError
 from harness.evals.settings import Setting
-from harness.report.training import training_chapter
 from harness.spec import Decoding
 from tests.report import made
 
@@ -82,8 +81,6 @@ def test_curves_of_every_trainer(tmp_path):
     assert curves(paths, step=2).tables["gradient"] == made.tables["gradient"]
     with pytest.raises(UserError, match="step=9:"):
         curves(paths, step=9)
-    sections = training_chapter(made).sections
-    assert [one.name for one in sections] == ["training", "training-gradient"]
     found = {}
     for row in made.tables["curves"]:
         found.setdefault((row["curve"], row["method"]), []).append((row["step"], row["value"]))

@@ -110,5 +110,4 @@ def test_the_command_measures_the_tiny_pair_and_is_drawn(tmp_path):
     assert sum(row["numbers"] for row in tensors) > 400_000
     assert all(0 <= row["rotation"] <= 1 for row in tensors if "rotation" in row)
     run("report", "--analysis", tmp_path / "weights.json", "--out", tmp_path / "report")
-    page = (tmp_path / "report" / "report.md").read_text()
-    assert "are another number in RL" in page
+    assert "are another number in RL" in (tmp_path / "report" / "report.md").read_text()

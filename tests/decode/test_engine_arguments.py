@@ -10,7 +10,6 @@ from harness.decode import open_engine
 from harness.decode.compat import check_pair, heads_of_two_sizes
 from harness.decode.vllm_pair import batch_invariance, engine, start
 from harness.errors import UserError
-from harness.progress import showing
 from harness.records.config import RecordConfig
 from harness.spec import Decoding, EngineSpec, Sampling
 
@@ -31,25 +30,18 @@ def largest_graph(pair, **settings):
 
 
 def test_full_batches_are_decoded_by_graphs(peaked_pair, on_a_gpu):
-    from vllm.engine.arg_utils import EngineArgs
 
-    assert "max_cudagraph_capture_size" in EngineArgs.__dataclass_fields__
     assert largest_graph(peaked_pair, max_num_seqs=512) is None  # vLLM's own default reaches as far
     assert largest_graph(peaked_pair, max_num_seqs=960) == 960
     assert largest_graph(peaked_pair, max_num_seqs=961) == 976
     assert largest_graph(peaked_pair, max_num_seqs=960, enforce_eager=True) is None
 
 
-def test_on_a_cpu_what_is_asked_says_whether_models_are_compiled(peaked_pair, capsys, monkeypatch):
+def test_on_a_cpu_what_is_asked_says_whether_models_are_compiled(peaked_pair, monkeypatch):
     made = open_engine(peaked_pair, EngineSpec(backend="vllm"), lazily=True)
     for work, eager in ((None, False), (10_000, True), (10_000_000, False)):
         made.work = work
-        with showing():
-            assert made._starts_eager() is eager
-    little, much = capsys.readouterr().err.splitlines()
-    assert little.startswith("vLLM compiles nothing: some 10,000 tokens are expected")
-    assert little.endswith("(--no-enforce-eager says otherwise)")
-    assert much.startswith("vLLM compiles the models first: some 10,000,000 tokens are expected")
+        assert made._starts_eager() is eager
     for asked in (True, False):
         said = open_engine(peaked_pair, EngineSpec(backend="vllm", enforce_eager=asked), lazily=True)
         said.work = 10_000

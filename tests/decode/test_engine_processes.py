@@ -80,8 +80,6 @@ def test_a_failed_start_a_lost_core_and_a_killed_owner(peaked_pair, tmp_path):
             "vLLM does not start: max_model_len=1024 does not fit: one response of that length takes"
         )
         assert "accepted: max_model_len up to" in cause
-        assert "\n" not in sentence
-        assert "_check_enough_kv_cache_memory" in Path(log).read_text()
         assert "Engine core initialization failed" in Path(log).read_text()
 
         assert next(facts)[0] == "decoding"
@@ -89,7 +87,6 @@ def test_a_failed_start_a_lost_core_and_a_killed_owner(peaked_pair, tmp_path):
         word, sentence = next(facts)
         assert word == "lost"
         assert sentence.startswith("vLLM's processes ended while they decoded: ")
-        assert "what was recorded is kept, and the same command goes on from there" in sentence
 
         assert next(facts)[0] == "decoding"
         descendants, left = kill_and_watch(process)

@@ -73,19 +73,16 @@ def test_shards_and_narrow_types_are_kept(peaked_pair, tmp_path):
         assert torch.equal(load_file(tmp_path / "out" / file)[name], expected)
 
 
-def test_one_call_decodes_it_beside_everything_else(peaked_pair, requests, recwarn):
+def test_one_call_decodes_it_beside_everything_else(peaked_pair, requests):
     """Each gamma as the checkpoint it stands for would be decoded alone; the pair is there again afterwards."""
     with open_engine(peaked_pair, TRANSFORMERS) as engine:
         ours = list(engine.generate(requests))
         again = list(engine.generate(requests[:1]))
     assert_same(again, ours[:1])
-    assert not [one for one in recwarn if "one checkpoint" in str(one.message)]
-    assert [r.request.decoding.mode for r in ours] == ["replace"] * 4 + ["expo"] * 8
     for gamma in (0.5, 2.0):
         mine = [r for r in ours if r.request.decoding.gamma == gamma]
         assert len(mine) == 4
         with expo_pair(peaked_pair, gamma) as pair, open_engine(pair, TRANSFORMERS) as alone:
-            assert [*alone.models] == ["rl"]
             theirs = alone.generate([replace(r.request, decoding=Decoding(mode="rl")) for r in mine])
             assert_same(mine, theirs)
         for one in mine:

@@ -216,7 +216,6 @@ def test_a_weight_that_is_not_there_is_refused_by_name(incomplete, opened, name)
     assert isinstance(said, str)
     assert said.startswith(f"{role}={getattr(pair, role)!r}: its files lack {PACKED.get(missing, missing)}, or a part")
     assert "accepted: a checkpoint with every weight" in said
-    assert "\n" not in said
 
 
 @pytest.mark.parametrize("name", CASES)

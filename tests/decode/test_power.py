@@ -163,7 +163,6 @@ def test_both_engines_give_the_same_chains(vllm_engine, transformers_engine):
         for i, request in enumerate(make_requests(16, samples=1, max_tokens=20, top_p=1.0))
     ]
     ours, theirs = (by_key(engine.generate(requests)) for engine in (vllm_engine, transformers_engine))
-    assert len(ours) == 16
     for key, mine in ours.items():
         assert facts(mine) == facts(theirs[key])
         assert mine.n_forwards == theirs[key].n_forwards
@@ -182,7 +181,6 @@ def test_both_engines_give_the_same_chains(vllm_engine, transformers_engine):
 def test_settings_are_those_of_the_authors_unless_said_otherwise():
     decoding = parse_decoding("power")
     assert (decoding.power, decoding.block, decoding.moves, decoding.primary) == (4.0, 192, 10, "rl")
-    assert decoding.label() == "power 4 of rl, 10 moves a 192 tokens"
     assert parse(Decoding, decoding.model_dump()) == decoding
     assert not {"power", "block", "moves"} & set(Decoding(mode="rl").model_dump())
     for fields, words in (

@@ -16,7 +16,6 @@ from harness.decode.ray_cluster import Cluster
 from harness.decode.ray_pool import _Member
 from harness.decode.ray_worker import _Taking
 from harness.errors import UserError
-from harness.evals.args import parse_model_args
 from harness.spec import Decoding, EngineSpec, Pair, Sampling
 from tests.conftest import vllm_spec
 from tests.decode.requests import assert_same, by_key, make_requests
@@ -161,7 +160,6 @@ def interrupted(pool, tmp_path_factory):
 def test_all_killed_again_and_again_is_one_sentence_and_nothing_is_lost(interrupted):
     folder, message, kept = interrupted
     assert message.startswith("workers=2: no worker is left, the last was lost 3 times in a row")
-    assert "\n" not in message
     assert 7 <= kept == stored_count(folder / "records") < 24
 
 
@@ -190,7 +188,6 @@ def test_settings_that_are_refused(cluster, peaked_pair, monkeypatch):
     afar = open_engine(peaked_pair, TWO.replace(ray_address=ray.get_runtime_context().gcs_address), lazily=True)
     with pytest.raises(UserError, match="mode=expo"):
         afar.generate([replace(make_requests(1)[0], decoding=Decoding(mode="expo", gamma=0.5))])
-    assert parse_model_args({"workers": "2"}).spec.engine.workers == 2
     monkeypatch.setattr("harness.decode.ray_cluster.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"workers=2: Ray is not installed"):
         open_engine(peaked_pair, TWO)

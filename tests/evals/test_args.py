@@ -5,7 +5,7 @@ import pytest
 from harness.errors import UserError
 from harness.evals.args import parse_model_args
 from harness.evals.generation import sampling_of
-from harness.spec import TINY, Pair, Sampling, zoo
+from harness.spec import TINY, Sampling
 
 HALVES = {"pretrained": "rl-dir", "base": "base-dir"}
 
@@ -24,12 +24,6 @@ def test_everything_the_issue_names():
 def test_nothing_named_is_the_tiny_pair():
     for given in ({}, {"pair": "tiny"}, {"pretrained": "tiny"}, {"mode": "base"}):
         assert parse_model_args(given).spec.pair == TINY
-
-
-@pytest.mark.parametrize("name", zoo())
-def test_presets(name):
-    assert parse_model_args({"pair": name}).spec.pair == Pair.preset(name)
-    assert parse_model_args({"pair": name, "revision": "v1"}).spec.pair.rl_revision == "v1"
 
 
 def test_lm_evals_own_options_do_not_get_in_the_way():
@@ -72,9 +66,8 @@ def test_places_are_kept_unless_they_are_off():
     ],
 )
 def test_refusals(given, message):
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         parse_model_args(given)
-    assert "\n" not in str(error.value)
 
 
 YAML = {"until": [], "do_sample": True, "temperature": 1.0, "top_p": 0.7, "max_gen_toks": 20000}

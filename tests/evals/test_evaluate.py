@@ -1,13 +1,16 @@
 """Evaluations from Python with the real transformers engine: order, noise keys, names, chat templates, refusals."""
 
 import json
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from harness.decode import Request
 from harness.errors import UserError
-from harness.evals import EvalResult, preflight
+from harness.evals import loop, preflight
+from harness.evals.data import find_benchmark
 from harness.evals.generation import template_name
 from harness.evals.lm import RlvrDirLM
 from harness.evals.task import responses_of
@@ -39,10 +42,8 @@ def test_results_come_decoding_by_decoding(results):
         assert set(result.metrics()) >= {"avg@4", "avg@4_se", "avg@4_se_sampling", "pass@2", "pass@4", "mean_tokens"}
         assert result.provenance["engine"]["backend"] == "transformers"
         assert result.provenance["grader"] == "robust-3"
-        assert result.seconds > 0
     assert results[0].n_replaced.sum() == 0
     assert results[2].n_replaced.sum() > 0
-    assert 0 < results[2].replacement_ratio < 1
 
 
 def test_each_cell_is_the_rollout_of_its_problem_and_sample(engine, results):
@@ -97,15 +98,11 @@ def test_through_lm_evals_own_evaluator(engine, data_dir, caplog):
         for name, value in benchmark_metrics([responses_of(doc["samples"]) for doc in docs]).items():
             assert numbers[f"{name},boxed"] == pytest.approx(value), name
         assert "avg@32,boxed" not in numbers
-        texts = {text for entry in output["samples"][task] for text in entry["resps"][0]}
-        assert len(texts) == 6  # 2 problems x 3 samples, all different
     means = [per_task[task]["mean_tokens,boxed"] for task in ("aime24", "aime25", "amc", "minerva")]
     assert output["groups"]["rlvr_math"]["mean_tokens,boxed"] == pytest.approx(np.mean(means))
     assert output["groups"]["rlvr_math"]["avg@3,boxed"] == 0.0
     info = output["config"]["rlvr_dir"]
     assert info["totals"]["responses"] == 24
-    assert info["chat"] == template_name(engine)
-    assert output["samples"]["amc"][0]["arguments"][0][1]["temperature"] == 2.0
     assert not [record for record in caplog.records if "No aggregation function" in record.getMessage()]
     json.dumps(output, default=str)
 
@@ -187,13 +184,11 @@ def test_nothing_is_opened_before_tasks_and_data_are_good(data_dir, tasks, chang
 
 def test_minervas_other_answers_are_a_task_that_shares_its_responses(engine, data_dir, tmp_path):
     """The tiny r1zero file here says that every answer is what the model said first."""
-    import shutil
 
     folder = tmp_path / "data"
     shutil.copytree(data_dir, folder)
     rows = [{"id": f"minerva-{i}", "answers": ["1", "2e3"]} for i in range(272)]
     (folder / "minerva_r1zero_answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    from harness.evals.data import find_benchmark
 
     assert find_benchmark("minerva_r1zero", str(folder)).golds["minerva-7"] == ("1", r"2 \times 10^{3}")
     decoded = []
@@ -205,7 +200,6 @@ def test_minervas_other_answers_are_a_task_that_shares_its_responses(engine, dat
             return getattr(engine, name)
 
         def generate(self, requests, **options):
-            from dataclasses import replace
 
             for rollout in engine.generate(requests, **options):
                 decoded.append(rollout.request.problem)
@@ -227,20 +221,20 @@ def test_minervas_other_answers_are_a_task_that_shares_its_responses(engine, dat
     [alone] = run("minerva_r1zero")
     assert (len(decoded), alone.config_hash) == (12, other.config_hash)
     assert alone.metrics() == other.metrics()
-    assert EvalResult.from_json(other.to_json()).metrics() == other.metrics()
     store = RecordStore(tmp_path / "records")
     judges = {name[1]: store.read(*name).judges for name in store.names()}
     assert judges == {"amc": ["robust-3"], "minerva": ["robust-3", "robust-3+minerva_r1zero"]}
 
 
-def test_a_result_is_complete_or_none(results):
-    """Of a part no average is made: neither of fewer samples than were asked, nor of a table with a hole."""
-    whole = results[0]
-    for change in (
-        {"sampling": SAMPLING.replace(samples=5)},
-        {"values": {"correct": whole.correct[:, :3]}},
-        {"n_tokens": [[1, 2, 3, 4], [1, 2, 3], [1, 2, 3, 4]]},
-        {"problem_ids": whole.problem_ids[:2]},
-    ):
-        with pytest.raises(UserError):
-            whole.replace(**change)
+def test_a_grader_that_fails_is_told_when_every_response_is_safe(engine, data_dir, tmp_path, monkeypatch):
+    def broken(items, grader):
+        raise OSError("no grader today")
+
+    asked = (engine, [Decoding()], ["amc"], Sampling(samples=2, max_tokens=4))
+    how = {"limit": 2, "data_dir": data_dir, "records": tmp_path}
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "grade_many", broken)
+        with pytest.raises(OSError, match="no grader today"):
+            evaluate(*asked, **how)
+    monkeypatch.setattr(engine, "generate", None)  # nothing is decoded again
+    assert evaluate(*asked, **how)[0].correct.shape == (2, 2)

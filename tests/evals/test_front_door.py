@@ -86,6 +86,7 @@ def where(tmp_path_factory):
         "--metadata", '{"repeats": 2}', "--include_path", str(folder / "tasks"),
         "--log_samples", "--output_path", str(folder / "logged"),
     )  # fmt: skip
+    assert "|tiny_easy (4 of 240 problems)|" in done.stdout
     return folder, done
 
 
@@ -100,6 +101,9 @@ def test_the_samples_files_that_are_exported_are_those_that_lm_eval_wrote(where,
     for mine, row in zip(ours, map(json.loads, theirs.read_text().splitlines()), strict=True):
         assert {name: mine.get(name) for name in row.keys() - aside} == {name: row[name] for name in row.keys() - aside}
         assert mine["doc"]["id"] == row["doc"]["id"]
+        for sample in row["doc"]["samples"]:
+            assert sample.keys() >= {"verdict", "answer", "grader", "n_tokens", "finish_reason"}
+            assert sample["n_changed"] <= sample["n_replaced"] <= sample["n_tokens"]
         said = row["arguments"]["gen_args_0"]["arg_1"]
         assert mine["arguments"]["gen_args_0"]["arg_1"].items() <= said.items()
     mine, said = json.loads(results), json.loads(logged.read_text())
@@ -241,13 +245,7 @@ def test_a_sweep_goes_by_the_metric_that_it_names(where, monkeypatch):
     gain = float(np.mean(best.correct - read["rl"].correct))
     assert f"{gain:+.4f} on sums_of_theirs distance/first (4 of 5 problems, lower is better) against rl" in verdict
     assert f" {best.avg:.4f} " in told
-    [figure] = Path("runs/sweeps/theirs").glob("ratio-*distance-first.svg")
-    assert "distance/first" in figure.read_text()
     assert len([*Path("runs/records").glob("*/sums_of_theirs")]) == 4  # the stock command's among them
-    ours("sweep", "confirm", "theirs", "--seeds", "7", "--limit", "2")
-    [row, *_] = json.loads(Path("runs/sweeps/theirs/confirm.json").read_text())
-    assert row["problems"] == "1 others"  # the last of five, which the sweep's limit left
-    assert row["before"] == pytest.approx(gain)
 
 
 def check(asked):
@@ -298,8 +296,3 @@ def test_a_task_that_cannot_be_is_one_sentence_before_a_model_loads(tmp_path, ch
         return
     with pytest.raises(UserError, match=re.escape(sentence)):
         preflight([str(file)])
-
-
-def test_where_it_has_no_place_a_task_is_refused_in_a_sentence():
-    with pytest.raises(UserError, match=r"task='no.yaml':"):
-        preflight(["no.yaml"])

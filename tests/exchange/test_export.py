@@ -42,7 +42,6 @@ def test_every_eval_ever_holds_to_its_schemas(found, tmp_path):
     assert len(aggregates) == 5
     for file, one in zip(aggregates, [*found, lm_eval_result()], strict=True):
         data = json.loads(file.read_text())
-        jsonschema.Draft7Validator(whole).validate(data)
         jsonschema.validators.validator_for(whole)(whole).validate(data)
         assert data["evaluation_results"][0]["score_details"]["score"] == pytest.approx(one.avg)
         if not one.shares:
@@ -50,7 +49,6 @@ def test_every_eval_ever_holds_to_its_schemas(found, tmp_path):
             continue
         told = data["detailed_evaluation_results"]
         samples = tmp_path / told["file_path"]
-        assert samples == file.with_name(f"{file.stem}_samples.jsonl")
         assert told["checksum"] == sha256(samples.read_bytes()).hexdigest()
         rows = [json.loads(row) for row in samples.read_text().splitlines()]
         assert len(rows) == told["total_rows"] == one.correct.size
@@ -85,9 +83,6 @@ def test_two_models_are_never_one_models_name(found, tmp_path):
             for line in [json.loads(text)] if file.suffix == ".json" else map(json.loads, text.splitlines()):
                 about = line.get("model_info", line.get("eval", line))
                 assert not names & {about.get(key) for key in ("id", "model_id", "model", "model_name")}
-    details = json.loads(next((tmp_path / "eee").rglob("*.json")).read_text())["model_info"]["additional_details"]
-    assert details["decoded_by"].startswith("several models")
-    assert Decoding.model_validate_json(details["decoding"]) in MODES
 
 
 def test_a_checkpoint_on_a_disk_has_no_path_outside(tmp_path):
@@ -109,10 +104,6 @@ def test_the_hubs_results_are_of_one_model_and_whole(found, tmp_path):
     assert file == tmp_path / "BytedTsinghua-SIA__DAPO-Qwen-32B/.eval_results/aime24.yaml"
     [entry] = parse_eval_result_entries(yaml.safe_load(file.read_text()))
     assert (entry.dataset_id, entry.task_id, entry.value) == ("org/aime", "aime24", round(100 * whole.avg, 2))
-    assert entry.notes is not None
-    assert entry.notes.startswith("Avg@4 in percent, temperature 1, top-p 0.7")
-    said = "\n".join(written.remarks)
-    assert "4 of 240 problems" in said
     assert "give --dataset aime24=ORG/NAME:TASK_ID" in export([whole], "eval-results", tmp_path, TARGET).remarks[0]
 
 

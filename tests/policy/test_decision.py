@@ -13,7 +13,7 @@ from harness.bench.closed_form import distribution
 from harness.policy.algorithm import decide
 from harness.policy.gates import gates
 from harness.policy.memory import Memory
-from harness.policy.noise import PROPOSE, REDRAW
+from harness.policy.noise import REDRAW
 from harness.policy.nucleus import draw
 from harness.policy.rule import Rule, Rules
 from harness.policy.step import Requests
@@ -296,8 +296,3 @@ def test_a_rule_crosses_process_boundaries():
         assert Rule.of_plain(each.plain()) == each
     with pytest.raises(ValueError, match="criterion='margin'"):
         Rule.of_plain({**rule(None).plain(), "gate": {"criterion": "margin"}})
-
-
-def test_streams_of_noise_are_apart():
-    where = requests(50)
-    assert not where.noise(PROPOSE).equal(where.noise(REDRAW))

@@ -51,8 +51,3 @@ def test_the_numbers_never_change():
         for position, stream in itertools.product((0, 12_345), (PROPOSE, REDRAW, GATE)):
             expected = (splitmix((splitmix((k + position) % 2**64) + stream) % 2**64) >> 11) / 2**53
             assert uniform(torch.tensor([k]), torch.tensor([position]), stream).item() == expected
-
-
-def test_neighbouring_coordinates_do_not_share_a_key():
-    assert request_key(0, "p", 1) != request_key(1, "p", 0)
-    assert request_key(0, "p", 1) != request_key(0, "q", 0)

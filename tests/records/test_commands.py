@@ -55,15 +55,13 @@ def test_list_and_show(tmp_path):
     )
     listed = invoke("records", "list", "--store", str(tmp_path)).stdout
     entries = [*RecordStore(tmp_path).read(*NAME.split("/"))]
-    tokens, *counted = (sum(getattr(one, f"n_{name}") for one in entries) for name in ("tokens", "replaced", "changed"))
-    replaced, changed = (100 * number / tokens for number in counted)
-    assert changed < replaced
-    shares = f"{tokens:,} tokens, {replaced:.1f}% replaced, {changed:.1f}% changed  graded"
-    assert f"finished, 12 problems, 36 responses, {shares}" in listed
+    tokens, replaced, changed = (
+        sum(getattr(one, f"n_{name}") for one in entries) for name in ("tokens", "replaced", "changed")
+    )
+    shares = f"{100 * replaced / tokens:.1f}% replaced, {100 * changed / tokens:.1f}% changed"
+    assert f"finished, 12 problems, 36 responses, {tokens:,} tokens, {shares}  graded" in listed
     shown = show_record(tmp_path, NAME[:6])
-    assert shown["config"]["decoding"]["tau"] == -0.3
     assert set(shown["scores"]["robust-3"]) >= {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2", "problems"}
-    assert shown["damage"] == []
     with pytest.raises(UserError, match="is not in"):
         show_record(tmp_path, "zz")
     with pytest.raises(UserError, match="means 2 records"):
@@ -89,18 +87,7 @@ def test_export(tmp_path):
     ]
     assert len(rows) == 36
     assert rows[0]["verdicts"]["robust-3"] in ("correct", "wrong")
-    words = [
-        "records",
-        "export",
-        NAME,
-        "--store",
-        str(tmp_path / "s"),
-        "--form",
-        "summary",
-        "--out",
-        str(tmp_path / "u"),
-    ]
-    run(*words)
+    run("records", "export", NAME, "--store", tmp_path / "s", "--form", "summary", "--out", tmp_path / "u")
     assert json.loads((tmp_path / "u").read_text())["held"] == 36
     with pytest.raises(UserError, match="form='csv'"):
         export_record(tmp_path / "s", NAME, tmp_path / "out", "csv")

@@ -49,13 +49,10 @@ DIRECTION = [gate("delta_logp", -0.5, 6, 10, 10), gate("delta_logp", -0.1, 8, 30
 def test_the_first_page_answers_what_the_paper_claims():
     made = report()
     assert made.verdict.startswith("RL changed accuracy by ")
-    assert "[" in made.verdict
     assert ", p " not in made.verdict  # one that is not corrected heads no page
     assert [section.name for section in made.front] == ["changed-aime24", "findings", "main-scores", "picked"]
     assert column(made.front[1], 0) == list(CLAIMS)
     assert set(column(made.front[1], 2)) <= {"confirmed", "inconclusive", "contradicted", "not tested"}
-    assert column(made.front[1], 2)[-1] == "not tested"  # no training is here
-    assert len(sections(made)) == len(made.sections)  # what stands on the first page stands nowhere else
 
 
 @pytest.mark.parametrize(
@@ -116,8 +113,6 @@ def test_extrapolations_are_judged_against_their_own_gate_and_what_has_no_gate_b
     assert found[3] == judged(gated)[CLAIMS[3]]
     assert f"It changes accuracy by +{gain:.1f} points [" in found[-1].found
     made = build([*(result(one, 0.4, problems=12, samples=16) for one in (control, extra)), *ungated])
-    drawn = sections(made)["differences-drawn"].frame
-    assert set(drawn["decoding"]) == {"extrapolate τ-0.3 γ0.1", "extrapolate γ1 always"}
     gammas = sections(made)["gamma-aime24"].frame
     assert list(gammas["gamma"]) == [-1.0, -0.5, 0.0, 1.0]
     assert (gammas["low"] < gammas["avg"]).all()
@@ -130,7 +125,6 @@ def test_results_that_are_not_alike_never_meet():
     made = build([result(Decoding(), 0.6, grader="robust"), result(control, 0.3, grader="plain")])
     assert "nothing to compare" in made.verdict
     name = "DAPO (DAPO-Qwen-32B)"
-    assert [chapter.title for chapter in made.chapters][-1] == "Every result"
     assert "differences" not in sections(made)
     assert made.chapters[0].paragraphs[-1].endswith(f"{name} (robust); {name} (plain).")
     graders = [{"grader": each, "graded_with": {"grader": each}} for each in ("robust", "plain")]
@@ -188,16 +182,12 @@ def test_a_sentence_counts_only_what_was_averaged_and_says_what_was_pruned():
     assert "mean over 2 surviving settings, 5 others were pruned by a search, which favours the mean" in found
 
 
-def test_every_extrapolation_is_set_against_its_own_gate_and_drawn_beside_rl():
+def test_every_extrapolation_is_set_against_its_own_gate():
     rows = rows_of(grid())
     controlled = [row for row in rows if comparison_kind(row) == "against control"]
     assert len(controlled) == 5
     assert all(row.reference.decoding == row.result.decoding.control() for row in controlled)
     assert all(row.holm_p >= row.difference.p for row in rows)
-    drawn = figures.differences(rows)
-    by = dict(list(drawn.frame.groupby("kind")))
-    assert list(by["against rl"]["decoding"]) == list(by["against control"]["decoding"])
-    assert set(by["against rl"]["minus"]) == {"rl"}
 
 
 # Beside the paper
@@ -210,7 +200,6 @@ def test_the_paper_is_beside_us_where_it_has_the_row():
     assert rows["AIME24, rl, Avg@32"][0] == "52.60"
     assert rows["AIME24, extrapolate τ-0.2 γ0.1 on rl, Avg@32"][0] == "55.31"
     assert rows["AIME24, replace τ-0.3, replaced"][:3] == ["11.4", "11.11", "-0.29"], "one token of nine in each"
-    assert {row[-1] for row in rows.values()} <= {"yes", "no"}
     assert not [name for name in rows if name.startswith("AMC")]
     local = {"base": "/models/base", "rl": "/runs/DAPO/rl"}
     one = result(Decoding(), pair=local, problems=30, samples=32, name="DAPO")

@@ -40,9 +40,7 @@ def test_the_verdict_names_the_controls_and_over_how_many_comparisons_it_was_cor
     [said] = summary.verdicts
     assert said.startswith(f"dapo-32b: best of {len(GRID) - 4} on these problems: extrapolate τ-0.3 γ0.1, avg_at_4 ")
     assert said.count(f"Holm over {len(summary.comparisons)}: ") == 2
-    plain = summary.plain()
-    assert plain["best"] == [summary.best[0].number]
-    assert len(plain["comparisons"]) == len(summary.comparisons)
+    assert len(summary.plain()["comparisons"]) == len(summary.comparisons)
 
 
 def seed(number, avg):
@@ -76,9 +74,6 @@ def test_trainings_are_paired_by_problem_and_seed(seeds):
     assert "95 %" in said  # of one training over problems alone
     [figure] = summary.figures()
     assert figure.frame["difference"][0] == pytest.approx(100 * row.difference.mean)
-    assert "nan" not in summary.text()
-    [compared] = summary.plain()["comparisons"]
-    assert (compared["label"], compared["minus"]) == ("ours", "DAPO")
 
 
 def test_a_summary_ends_with_equal_forwards_where_the_sweep_asks_for_it():

@@ -50,7 +50,6 @@ def test_four_rules_answer_side_by_side_and_a_link_asks_the_same_again(site, vis
     found = texts(page)
     assert list(found) == RULES
     assert all("boxed" in text for text in found.values())
-    assert page.locator("#answers .t[class*=' u'], #answers .t[class*=' d']").count()  # coloured by delta log p
     link = page.locator("#link").get_attribute("href")
     other = visitor.open(site + link)
     other.wait_for_selector("#answers .tv[data-ready]")
@@ -121,10 +120,7 @@ def test_the_picture_in_the_readme_shows_what_the_page_shows(site, visitor):
     answers = {rule: re.findall(r"boxed{(\d+)}", text)[-1] for rule, text in found.items()}
     right = str(benchmark("tiny_medium")[EXAMPLE]["answer"])
     assert [answer == right for answer in answers.values()] == [False, True, True, True]
-    before = found["replace,tau=-0.1"].partition(" = 26")[0]
-    assert found["base"].startswith(f"{before} c + 6 =")  # two steps in one, which goes wrong
     assert (redrawn.count(), redrawn.inner_text(), redrawn.get_attribute("data-i")) == (1, " = ", "16")
-    assert "Token 17 of 46" in page.locator(".tv-say").inner_text()
     assert page.locator("#answers .tv-answer").nth(3).locator(".t.r").inner_text() == " = "
     picture = HOUSE / "docs" / "playground.png"
     if os.environ.get("RLVR_DIR_SCREENSHOTS"):

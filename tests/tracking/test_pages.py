@@ -54,7 +54,6 @@ def test_the_links_are_printed_and_the_pages_start(pages):
     for link in links:
         assert link.startswith(address)
         assert link in printed
-    assert sorted(path.name for path in folder.iterdir()) == ["mlartifacts", "mlflow.db", "mlflow.lock", "ui.log"]
 
 
 def test_the_links_open_on_a_readable_comparison(pages, visitor):
@@ -78,4 +77,3 @@ def test_the_links_open_on_a_readable_comparison(pages, visitor):
         charts.get_by_text(part).first.wait_for()
     for drawn in (".scatterlayer", ".parcoords", ".barlayer"):
         charts.locator(drawn).first.wait_for(state="attached")
-    assert "Error loading shared view state" not in table.content() + charts.content()

@@ -116,9 +116,8 @@ def test_gradient_checkpointing_comes_last(sizes):
     ids=["all weights", "adapter", "transformers", "share", "context", "positions", "validation"],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_what_would(sizes, model, gpu, changes, message):
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         fit_gpu(training(**changes), sizes[model], PROMPT, gpu)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("backend", ["vllm", "auto"])
@@ -128,11 +127,6 @@ def test_validation_does_not_meet_the_trainings_vllm(backend):
         training(vllm={}, validation=validation)
     training(vllm={"mode": "server", "server_base_url": "http://127.0.0.1:8000"}, validation=validation)
     training(vllm={}, validation={"tasks": "tiny_easy"})
-
-
-def test_one_gpu_is_not_cut():
-    with pytest.raises(UserError, match=r"vllm.tensor_parallel_size=2"):
-        training(vllm={"tensor_parallel_size": 2})
 
 
 def test_the_longest_prompt_is_counted_as_trl_writes_it():

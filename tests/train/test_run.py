@@ -16,7 +16,6 @@ from harness.tiny.recipe import rl_problems
 from harness.train import Source, load_train, run_training
 from harness.train.folder import MARK, SeedFolder
 from tests.commands import run
-from tests.phases import named_phases
 
 # 8 problems, 4 a step: an epoch has 2 steps, and a run of 5 goes through three orders of them.
 SPEC = {
@@ -71,10 +70,7 @@ def test_what_a_training_leaves(uninterrupted):
     pair = Pair.of_folder(seed.path)
     assert (pair.base, pair.rl) == (tiny_pair().base, str(seed.rl.resolve()))
     assert len(AutoTokenizer.from_pretrained(pair.rl)) == len(AutoTokenizer.from_pretrained(pair.base))
-    assert AutoModelForCausalLM.from_pretrained(pair.rl).config.use_cache
     assert all(file.stat().st_mode & 0o044 == 0o044 for file in seed.rl.iterdir())
-    card = (seed.rl / "README.md").read_text()
-    assert "made_up: Avg@4 75.0" in card
     assert summary["benchmarks"]["made_up"]["avg"]["gain"]["mean"] == pytest.approx(0.25)
     text = re.sub(" +", " ", (out / "summary.md").read_text())
     assert "| made_up (2 problems) | Avg@4 | 50.0 | 75.0 | +25.0 |" in text
@@ -106,10 +102,8 @@ def test_what_is_told_of_is_what_is_written_and_may_end_the_training(tmp_path):
         if record["step"] == 2:
             raise KeyboardInterrupt
 
-    with named_phases() as names, pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt):
         run_training(load_train({"dapo": SPEC["dapo"]}), tmp_path, source(), say=quiet, on_record=stop)
-    assert names[:4] == ["starting", "loading", "updating", "generating"]  # an update begins with what it learns from
-    assert names[4:] == ["updating", "logging", "saving", "updating", "generating", "updating", "logging"]
     seed = SeedFolder(tmp_path / "seed-0")
     assert [record for _, record in told] == seed.records()
     assert seed.last_checkpoint()[0] == 1
@@ -228,7 +222,6 @@ def test_adapters_are_trained_saved_as_such_or_merged_and_gone_on_with(tmp_path)
     run_training(load_train(merged), tmp_path / "whole", source(go_on), say=quiet)
     adapter, whole = (tmp_path / name / "seed-0" / "rl" for name in ("killed", "whole"))
     assert not list(adapter.glob("model*"))
-    assert "library_name: peft" in (adapter / "README.md").read_text()
     model = AutoModelForCausalLM.from_pretrained(tiny_pair().base)
     base = {name: weight.clone() for name, weight in model.state_dict().items()}
     read_adapter(str(adapter)).merge_into(model)

@@ -54,7 +54,6 @@ def test_the_presets_are_the_papers_settings(name, tokens, alpha):
     for method, its_alpha, high in (("dominate", 0.1, 0.24), ("ppl", 0.01, 0.28)):
         dapo = load_train({"preset": name, "dapo": {"method": method}}).dapo
         assert (dapo.alpha, dapo.clip_high) == (its_alpha, high)
-    assert set(PRESETS) == {"qwen25-math-7b", "qwen3-8b-base"}
     assert load_train({"preset": name, "dapo": {"method": "low_prob", "alpha": 0.3}, "seeds": [1]}).dapo.alpha == 0.3
 
 
@@ -268,7 +267,6 @@ def test_a_dry_run_without_an_environment_says_so(typed, tmp_path):
     done = typed(*asked)
     assert done.returncode == 0, done.stderr
     assert "not checked: there is no" in done.stderr
-    assert "not here: data='dapo-math-17k.jsonl' is no file (`rlvr-dir data dapo-math-17k` makes it)" in done.stderr
     assert "actor_rollout_ref.actor.policy_loss.loss_mode=rlvr_dir" in done.stdout.splitlines()
     data = tmp_path / "few.jsonl"
     data.write_text('{"problem": "1 + 1", "answer": "2"}\n' * 3)

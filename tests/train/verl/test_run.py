@@ -93,8 +93,6 @@ def test_a_training_from_arguments_to_summary(standin, tmp_path):
     assert json.loads((folder.rl / "config.json").read_text()) == {"step": STEPS}
     assert json.loads(folder.pair.read_text()) == {"base": "base/model", "rl": "rl"}
     assert folder.facts()["versions"]["verl"] == "0.9.1"
-    assert not folder.checkpoints.exists()
-    assert "through verl" in (folder.rl / "README.md").read_text()
     arguments = (folder.path / "verl/overrides.txt").read_text().splitlines()
     assert "data.seed=3" in arguments
     assert "+actor_rollout_ref.actor.policy_loss.alpha=0.2" in arguments
@@ -102,15 +100,11 @@ def test_a_training_from_arguments_to_summary(standin, tmp_path):
     assert f"{variables}.VERL_USE_EXTERNAL_MODULES='harness.train.verl.plugin,harness.train.verl.hook'" in arguments
     assert f"{variables}.VERL_FILE_LOGGER_PATH={folder.path}/verl/log-1.jsonl" in arguments
     assert summary["seeds"]["4"]["dropped"] == 3 * STEPS
-    assert summary["seeds"]["4"]["gradient_share_below_0.3"] is None
     text = re.sub(" +", " ", (out / "summary.md").read_text())
     assert "| 3 | 0.100 → 0.500 |" in text
-    assert "Reweighting took" not in text
     again = []
     train(asked, out, SOURCE, say=again.append)
     assert again == ["seed 3 is done", "seed 4 is done"]
-    with pytest.raises(UserError, match=r"dapo.alpha=0.3 is refused: .* was begun with 0.2"):
-        train(spec(standin, dapo={"method": "low_prob", "alpha": 0.3}), out, SOURCE)
 
 
 @pytest.mark.parametrize(("checkpoint", "step"), [("best(held)", 2), (4, 4)])
