@@ -19,6 +19,14 @@ from harness.policy.step import Requests
 from tests.policy.rules import PATHS, rule
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
+
+from vllm import SamplingParams
+from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality
+
+from harness.decode.types import Plan
+from harness.decode.vllm_pair.plugin import CONTEXT_KEY
+from harness.decode.vllm_pair.processor import EXTRA_ARG, PairProcessor
+
 pytestmark = pytest.mark.vllm
 
 
@@ -66,42 +74,48 @@ ROWS = [
 ]
 
 
-def processor_and_logits(vocab=40, padded=48):
-    from harness.decode.vllm_pair.plugin import CONTEXT_KEY
-    from harness.decode.vllm_pair.processor import PairProcessor
+class Runner:
+    """The processor as runner V1 or V2 drives it, beside a model of random logits: V1's rows are V2's slots."""
 
-    generator = torch.Generator().manual_seed(1)
-    base = torch.randn(6, padded, generator=generator) * 2
-    rl = base + torch.randn(6, padded, generator=generator) * 0.3
-    context = {CONTEXT_KEY: SimpleNamespace(logits={"base": base}, combination=Pair(vocab), texts=None)}
-    config = SimpleNamespace(
-        compilation_config=SimpleNamespace(static_forward_context=context),
-        scheduler_config=SimpleNamespace(max_num_seqs=16),
-    )
-    return PairProcessor, config, base, rl, vocab
+    def __init__(self, interface="V2", vocab=40, padded=48, slots=16):
+        self.v1, self.vocab = interface == "V1", vocab
+        generator = torch.Generator().manual_seed(1)
+        self.base = torch.randn(6, padded, generator=generator) * 2
+        self.rl = self.base + torch.randn(6, padded, generator=generator) * 0.3
+        self.model = SimpleNamespace(logits={"base": self.base}, combination=Pair(vocab), texts=None)
+        config = SimpleNamespace(
+            compilation_config=SimpleNamespace(static_forward_context={CONTEXT_KEY: self.model}),
+            scheduler_config=SimpleNamespace(max_num_seqs=slots),
+        )
+        states = SimpleNamespace(max_num_reqs=slots, device=torch.device("cpu"))
+        self.processor = PairProcessor(config, *((states.device, False) if self.v1 else (states,)))
 
+    def update(self, added, removed=(), moved=(), size=6):
+        """Add {slot: (its parameters, tokens of its prompt, its output)}."""
+        if self.v1:
+            rows = [(slot, given, [1] * prompt, output) for slot, (given, prompt, output) in added.items()]
+            self.processor.update_state(BatchUpdate(size, removed=list(removed), added=rows, moved=list(moved)))
+        else:
+            for slot, (given, *_) in added.items():
+                self.processor.add_request(slot, given)
+            self.processor.apply_staged_writes()
 
-V2_STATES = SimpleNamespace(max_num_reqs=16, device=torch.device("cpu"))
+    def step(self, logits, slots=range(6), positions=()):
+        """Return what decides the next token of the requests in these slots, in order; positions are of the last."""
+        context = SimpleNamespace(
+            idx_mapping_np=np.array(slots),
+            idx_mapping=torch.tensor(slots, dtype=torch.int32),
+            pos=torch.as_tensor(positions),
+        )
+        return partial(self.processor.apply, logits, *([] if self.v1 else [context]))
 
-
-def v2_context(slots, position):
-    """A step of runner V2 as its processors see it: rows in any order, named by slots."""
-    return SimpleNamespace(
-        idx_mapping_np=np.array(slots),
-        idx_mapping=torch.tensor(slots, dtype=torch.int32),
-        pos=torch.as_tensor(position),
-    )
+    def apply(self, *how):
+        return self.step(*how)()
 
 
 def params(row, key, start=0, **others):
-    from vllm import SamplingParams
-
-    from harness.decode.types import Plan
-    from harness.decode.vllm_pair.processor import EXTRA_ARG
-
-    return SamplingParams(
-        temperature=0.0, extra_args={EXTRA_ARG: Plan(row, key, start, **{"end": None, **others}).plain()}
-    )
+    plan = Plan(row, key, start, **{"end": None, **others})
+    return SamplingParams(temperature=0.0, extra_args={EXTRA_ARG: plan.plain()})
 
 
 def expected(base, rl, rows, keys, positions, vocab, memory=None, starts=None):
@@ -118,120 +132,84 @@ def forced(logits):
 
 
 def test_a_response_that_no_model_can_go_on_with_is_ended():
-    make, config, base, rl, _ = processor_and_logits()
-    processor = make(config, V2_STATES)
-    for slot in range(6):
-        processor.add_request(slot, params(rule(None, "rl"), 17 + slot, end=31))
-    context = v2_context(range(6), torch.full((6,), 3))
-    wanted = forced(processor.apply(rl.clone(), context))
-    base[2], rl[4] = float("nan"), float("nan")
+    runner = Runner()
+    runner.update({slot: (params(rule(None, "rl"), 17 + slot, end=31), 0, []) for slot in range(6)})
+    wanted = forced(runner.apply(runner.rl.clone(), range(6), [3] * 6))
+    runner.base[2], runner.rl[4] = float("nan"), float("nan")
     wanted[2] = wanted[4] = (31, channel.NO_NUMBER)
-    assert forced(processor.apply(rl.clone(), context)) == wanted
+    assert forced(runner.apply(runner.rl.clone(), range(6), [3] * 6)) == wanted
 
 
 @pytest.mark.parametrize("interface", ["V1", "V2"])
 def test_both_interfaces_force_the_decided_token(interface):
-    make, config, base, rl, vocab = processor_and_logits()
+    """Of the pair's requests alone, in slots of any order, one of which an earlier request had."""
+    runner = Runner(interface)
     keys = [request_key(0, "p", s) for s in range(4)]
     place = [0, 2, 3, 5]  # batch rows of the pair requests; rows 1 and 4 are plain requests
     prompt, written = [5, 9, 2, 30], [0, 3, 11, 7]
-    logits = rl.clone()
-    if interface == "V1":
-        from vllm import SamplingParams
-        from vllm.v1.sample.logits_processor import BatchUpdate
-
-        processor = make(config, torch.device("cpu"), False)
-        added = [
-            (place[k], params(ROWS[k], keys[k], prompt[k]), list(range(prompt[k])), [7] * written[k]) for k in range(4)
-        ]
-        added += [(row, SamplingParams(), [1, 2], []) for row in (1, 4)]
-        processor.update_state(BatchUpdate(batch_size=6, removed=[], added=added, moved=[]))
-        got = processor.apply(logits)
-    else:
-        from vllm import SamplingParams
-
-        processor = make(config, V2_STATES)
-        processor.add_request(11, params(ROWS[3], 17))  # a request that has ended; nobody says so
-        slot_of_row = [11, 3, 8, 0, 7, 4]  # V2 names requests by slots, in any order
-        for k, row in enumerate(place):
-            assert processor.add_request(slot_of_row[row], params(ROWS[k], keys[k], prompt[k]))
-        assert not processor.add_request(3, SamplingParams())
-        assert not processor.add_request(7, SamplingParams())
-        position = torch.zeros(6, dtype=torch.long)
-        position[place] = torch.tensor([p + w - 1 for p, w in zip(prompt, written, strict=True)])
-        got = processor.apply(logits, v2_context(slot_of_row, position))
-    want = expected(base[place], rl[place], ROWS, keys, [p + w for p, w in zip(prompt, written, strict=True)], vocab)
+    slots = range(6) if runner.v1 else [11, 3, 8, 0, 7, 4]
+    if not runner.v1:
+        runner.update({11: (params(ROWS[3], 17), 0, [])})  # a request that has ended; nobody says so
+    ours = {slots[place[k]]: (params(ROWS[k], keys[k], prompt[k]), prompt[k], [7] * written[k]) for k in range(4)}
+    runner.update(ours | {slots[row]: (SamplingParams(), 2, []) for row in (1, 4)})
+    after = [p + w for p, w in zip(prompt, written, strict=True)]
+    positions = torch.zeros(6, dtype=torch.long)
+    positions[place] = torch.tensor(after) - 1
+    got = runner.apply(runner.rl.clone(), slots, positions)
+    want = expected(runner.base[place], runner.rl[place], ROWS, keys, after, runner.vocab)
     facts = channel.encode(want.replaced, want.changed, want.delta_logp)
-    result = forced(got)
-    assert [result[row] for row in place] == list(zip(want.token.tolist(), facts.tolist(), strict=True))
-    assert result[1] is None
-    assert torch.equal(got[[1, 4]], rl[[1, 4]])  # plain requests untouched
+    assert forced(got[place]) == list(zip(want.token.tolist(), facts.tolist(), strict=True))
+    assert torch.equal(got[[1, 4]], runner.rl[[1, 4]])  # plain requests untouched
 
 
 def test_v1_follows_requests_through_removals_moves_and_swaps():
-    from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality
-
-    make, config, base, rl, vocab = processor_and_logits()
-    processor = make(config, torch.device("cpu"), False)
-    keys = [request_key(1, "q", s) for s in range(4)]
-    added = [(k, params(ROWS[k], keys[k], 4), [1] * 4, []) for k in range(4)]
-    processor.update_state(BatchUpdate(batch_size=4, removed=[], added=added, moved=[]))
-    processor.update_state(
-        BatchUpdate(
-            batch_size=3,
-            removed=[1],
-            added=[],
-            moved=[(3, 1, MoveDirectionality.UNIDIRECTIONAL), (0, 2, MoveDirectionality.SWAP)],
-        )
-    )
+    runner, keys = Runner("V1"), [request_key(1, "q", s) for s in range(4)]
+    runner.update({k: (params(ROWS[k], keys[k], 4), 4, []) for k in range(4)}, size=4)
+    moves = [(3, 1, MoveDirectionality.UNIDIRECTIONAL), (0, 2, MoveDirectionality.SWAP)]
+    runner.update({}, removed=[1], moved=moves, size=3)
     order = [2, 3, 0]  # which request now sits in batch rows 0, 1, 2
-    config.compilation_config.static_forward_context["rlvr_pair"].logits["base"] = base[:3]
-    got = forced(processor.apply(rl[:3].clone()))
-    want = expected(base[:3], rl[:3], [ROWS[k] for k in order], [keys[k] for k in order], [4] * 3, vocab)
-    assert [token for token, _ in got] == want.token.tolist()
+    base, rl = runner.base[:3], runner.rl[:3]
+    runner.model.logits["base"] = base
+    want = expected(base, rl, [ROWS[k] for k in order], [keys[k] for k in order], [4] * 3, runner.vocab)
+    assert [token for token, _ in forced(runner.apply(rl.clone()))] == want.token.tolist()
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("name", "value"),
     [
-        {"n": 2}, {"presence_penalty": 0.5}, {"repetition_penalty": 1.1}, {"logit_bias": {3: 1.0}}, {"min_tokens": 4},
-        {"structured_outputs": {"regex": "[0-9]+"}},
+        ("n", 2), ("presence_penalty", 0.5), ("repetition_penalty", 1.1), ("logit_bias", {3: 1.0}), ("min_tokens", 4),
+        ("structured_outputs", {"regex": "[0-9]+"}),
     ],
-    ids=lambda c: next(iter(c)),
+    ids=str,
 )  # fmt: skip
-def test_what_would_move_one_model_only_is_refused(change):
-    make, *_ = processor_and_logits()
+def test_what_would_move_one_model_only_is_refused(name, value):
     good = params(ROWS[0], 1)
-    make.validate_params(good)
-    [(name, value)] = change.items()
+    PairProcessor.validate_params(good)
     setattr(good, name, value)
     with pytest.raises(ValueError, match=f"{name}="):
-        make.validate_params(good)
+        PairProcessor.validate_params(good)
 
 
 def test_each_draft_has_a_row_that_is_decided_at_its_own_position():
     """Three requests with three, one and two rows, verified in two calls; from one step to the next nothing waits."""
-    make, config, base, rl, vocab = processor_and_logits()
-    processor, keys = make(config, V2_STATES), [request_key(0, "p", s) for s in range(3)]
-    for slot in (5, 2, 9):
-        processor.add_request(slot, params(ROWS[slot % 3], keys[slot % 3], 4))
-    model = config.compilation_config.static_forward_context["rlvr_pair"]
+    runner, keys = Runner(), [request_key(0, "p", s) for s in range(3)]
+    runner.update({slot: (params(ROWS[slot % 3], keys[slot % 3], 4), 4, []) for slot in (5, 2, 9)})
     batch = SimpleNamespace(idx_mapping_np=np.array([5, 2, 9]), cu_num_logits_np=np.array([0, 3, 4, 6]))
-    model.texts, model.step = object(), (batch, None)
+    runner.model.texts, runner.model.step = object(), (batch, None)
     at, rows = [7, 8, 9, 20, 11, 12], [2, 2, 2, 2, 0, 0]
     numbers = [keys[2]] * 4 + [keys[0]] * 2
     for step in range(3):
-        logits, model.logits = rl.clone(), {"base": base}
-        calls = ([5, 2], slice(0, 4)), ([9], slice(4, 6))
-        for slots, part in calls:
-            context = v2_context(slots, torch.tensor(at[part]) + step)
+        logits, runner.model.logits = runner.rl.clone(), {"base": runner.base}
+        for slots, part in ([5, 2], slice(0, 4)), ([9], slice(4, 6)):
+            decide_them = runner.step(logits[part], slots, torch.tensor(at[part]) + step)
             with PATHS["as on a GPU"]():
-                found = watched(partial(processor.apply, logits[part], context))
+                found = watched(decide_them)
             assert found["waits"] == [] or step == 0
-        want = expected(base, rl, [ROWS[i] for i in rows], numbers, [i + 1 + step for i in at], vocab)
+        after = [i + 1 + step for i in at]
+        want = expected(runner.base, runner.rl, [ROWS[i] for i in rows], numbers, after, runner.vocab)
         assert [token for token, _ in forced(logits)] == want.token.tolist()
     with pytest.raises(RuntimeError, match="other rows"):
-        processor.apply(rl.clone(), v2_context([5, 2], torch.zeros(6)))
+        runner.apply(runner.rl.clone(), [5, 2], torch.zeros(6))
 
 
 @pytest.mark.parametrize(
@@ -242,40 +220,23 @@ def test_each_draft_has_a_row_that_is_decided_at_its_own_position():
 @pytest.mark.parametrize("interface", ["V1", "V2"])
 def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interface, ours, trace):
     """As on a GPU, on a CPU: what would be a wait or a copy there is an operator here as well."""
-    from vllm import SamplingParams
-    from vllm.v1.sample.logits_processor import BatchUpdate
-
-    make, config, base, rl, vocab = processor_and_logits(vocab=600, padded=608)
-    keys = [request_key(0, "p", s) for s in range(6)]
+    runner, keys = Runner(interface, vocab=600, padded=608), [request_key(0, "p", s) for s in range(6)]
     rules = [*ROWS, rule("random", "base", 0.3, 0.0, 1.0, 0.8), rule("spike", "rl", 0.9, 0.1, span=2)]
-    memory = Memory(6)
-    outputs = [[7] * s for s in range(6)]
-    wanted = []
-    for k, key in enumerate(keys):
-        wanted.append(params(replace(rules[k], trace=trace), key, 4) if k in ours else SamplingParams())
-    if interface == "V1":
-        processor = make(config, torch.device("cpu"), False)
-        added = [(k, wanted[k], [1] * 4, outputs[k]) for k in range(6)]
-        processor.update_state(BatchUpdate(batch_size=6, removed=[], added=added, moved=[]))
-    else:
-        processor = make(config, V2_STATES)
-        for k in range(6):
-            processor.add_request(k + 3, wanted[k])
-        processor.apply_staged_writes()
-    context = v2_context(range(3, 9), [3 + len(output) for output in outputs])
+    memory, outputs = Memory(6), [[7] * s for s in range(6)]
+    asked = [params(replace(rules[k], trace=trace), keys[k], 4) if k in ours else SamplingParams() for k in range(6)]
+    slots = range(6) if runner.v1 else range(3, 9)
+    runner.update({slot: (asked[k], 4, outputs[k]) for k, slot in enumerate(slots)})
     for step in range(4):
-        logits = rl.clone() + 0.1 * step
+        rl = runner.rl + 0.1 * step
+        logits, positions = rl.clone(), [4 + len(output) for output in outputs]
+        decide_them = runner.step(logits, slots, torch.tensor(positions) - 1)
         with PATHS["as on a GPU"]():
-            found = watched(partial(processor.apply, logits, *([] if interface == "V1" else [context])))
-        if step:
-            assert found["waits"] == []
-        positions = [4 + len(output) for output in outputs]
-        want = expected(base, rl + 0.1 * step, rules, keys, positions, vocab, memory, [4] * 6)
+            found = watched(decide_them)
+        assert found["waits"] == [] or step == 0
+        want = expected(runner.base, rl, rules, keys, positions, runner.vocab, memory, [4] * 6)
         for k in range(6):
-            assert logits[k].argmax() == want.token[k] if k in ours else logits[k].equal(rl[k] + 0.1 * step)
-        for output, token in zip(outputs, want.token.tolist(), strict=True):
-            output.append(token)
-        context.pos += 1
+            assert logits[k].argmax() == want.token[k] if k in ours else logits[k].equal(rl[k])
+            outputs[k].append(want.token[k].item())
 
 
 SPIKE, START = rule("spike", "base", 1.1, 0.4, span=5), 10
@@ -304,12 +265,7 @@ def alone(request, row):
 @pytest.mark.parametrize("seed", range(4))
 def test_a_preempted_request_looks_back_at_what_it_wrote_before(interface, seed):
     """Requests come, are preempted, come back first of all in whatever slot is free, decide a token once more, end."""
-    from vllm.v1.sample.logits_processor import BatchUpdate
-
-    make, config, *_ = processor_and_logits()
-    config.scheduler_config.max_num_seqs = SLOTS
-    states = SimpleNamespace(max_num_reqs=SLOTS, device=torch.device("cpu"))
-    processor = make(config, torch.device("cpu"), False) if interface == "V1" else make(config, states)
+    runner = Runner(interface, slots=SLOTS)
     random = np.random.default_rng(seed)
     rows = [rule("ce", "base", 2.0) if i % 7 == 3 else SPIKE for i in range(40)]
     asked = [params(row, i, START) for i, row in enumerate(rows)]
@@ -327,30 +283,21 @@ def test_a_preempted_request_looks_back_at_what_it_wrote_before(interface, seed)
                 outputs[i].pop()  # it was under way when the request was preempted
             waiting.insert(0, i)
             preempted += 1
-        added = []
+        added = {}
         while waiting and len(slots) < SLOTS and random.random() < 0.8:
             slot = random.choice([slot for slot in range(SLOTS) if slot not in slots])
             slots[slot] = i = waiting.pop(0)
-            added.append((slot, asked[i], list(range(10)), outputs[i]))
-        if interface == "V1":
-            processor.update_state(BatchUpdate(batch_size=SLOTS, removed=removed, added=added, moved=[]))
-        else:
-            for slot, given, *_ in added:
-                processor.add_request(slot, given)
-            processor.apply_staged_writes()
-        order = list(range(SLOTS)) if interface == "V1" else list(slots)
+            added[slot] = asked[i], 10, outputs[i]
+        runner.update(added, removed)
+        order = list(range(SLOTS)) if runner.v1 else list(slots)
         if not slots:
             continue
         logits = [
             texts_of(slots[slot], 10 + len(outputs[slots[slot]])) if slot in slots else texts_of(99, 0)
             for slot in order
         ]
-        base, rl = (torch.stack(each) for each in zip(*logits, strict=True))
-        config.compilation_config.static_forward_context["rlvr_pair"].logits["base"] = base
-        if interface == "V1":
-            got = forced(processor.apply(rl))
-        else:
-            got = forced(processor.apply(rl, v2_context(order, [9 + len(outputs[slots[slot]]) for slot in order])))
+        runner.model.logits["base"], rl = (torch.stack(each) for each in zip(*logits, strict=True))
+        got = forced(runner.apply(rl, order, [9 + len(outputs[slots[slot]]) for slot in order if slot in slots]))
         for slot, found in zip(order, got, strict=True):
             if slot in slots:
                 i = slots[slot]
@@ -363,16 +310,13 @@ def test_a_preempted_request_looks_back_at_what_it_wrote_before(interface, seed)
 
 
 def test_a_request_whose_past_was_given_away_is_refused():
-    make, config, base, rl, _ = processor_and_logits()
-    states = SimpleNamespace(max_num_reqs=1, device=torch.device("cpu"))
-    processor = make(config, states)
+    runner = Runner(slots=1)
     requests = [params(SPIKE, i, START) for i in range(3)]
-    config.compilation_config.static_forward_context["rlvr_pair"].logits["base"] = base[:1]
+    runner.model.logits["base"] = runner.base[:1]
     for given, position, known in (
         (requests[0], 10, True), (requests[0], 11, True), (requests[1], 10, True), (requests[0], 12, True),
         (requests[2], 10, True), (requests[2], 11, True), (requests[0], 13, True), (requests[1], 11, False),
     ):  # fmt: skip
-        processor.add_request(0, given)
-        processor.apply_staged_writes()
-        [(_, number)] = forced(processor.apply(rl[:1].clone(), v2_context([0], [position - 1])))
+        runner.update({0: (given, 10, [])})
+        [(_, number)] = forced(runner.apply(runner.rl[:1].clone(), [0], [position - 1]))
         assert (number != channel.NO_NUMBER) == known
