@@ -30,7 +30,7 @@ from harness.train.verl.presets import PRESETS
 from harness.train.verl.run import arguments
 from harness.train.verl.spec import PYTHON
 from tests.decode.checkpoints import edit
-from tests.grading.test_answer_line import CASES
+from tests.grading.test_grade import CASES
 from tests.train.verl.machine import CPU, vllm_of_the_tests
 
 HOUSE = Path(__file__).parents[3]
@@ -217,7 +217,7 @@ def answers(tmp_path_factory):
         "checks": {
             "odd names": request(texts(spec_of(), base="/a b/it's ${x}, [1]=2\\")),
             **{f"{preset} {name}": request(texts(spec_of(preset, **dapo)))
-               for preset in ("qwen25-math-7b", "qwen3-8b-base")
+               for preset in PRESETS
                for name, dapo in {**METHODS, "ppl": {"method": "ppl"}, "kl": {"beta": 0.001}}.items()},
             **{added: request(texts(spec_of("qwen3-8b-base", [added]))) for added in ADDED},
             "other release": request(texts(spec_of()), versions={"rlvr-dir": "0.0.1"}),
@@ -266,7 +266,6 @@ def test_loss_and_gradient_are_ours(answers, name):
     loss = -(torch.minimum(ratio.clamp(max=spec.delta) * weighed, clipped * weighed) * mask).sum() / mask.sum()
     loss.backward()
     theirs = answers["losses"][name]
-    assert theirs["kind"] == "FSDPActorConfig"
     assert theirs["loss"] == pytest.approx(loss.item(), rel=1e-12)
     torch.testing.assert_close(torch.tensor(theirs["gradient"], dtype=torch.float64), new.grad, rtol=1e-6, atol=1e-12)
     assert torch.count_nonzero(new.grad) > 10
@@ -359,7 +358,6 @@ def test_the_trainer_weighs_by_perplexity(answers, scope):
             for value, before, inside in zip(found[key], row["advantages"], row["response_mask"], strict=True):
                 assert value == pytest.approx(before * (1 - 0.3 * its_z) if inside else before, rel=1e-5)
     assert found["pad"] == [0.0]
-    assert answers["hooks"][scope]["mode"] == "sync"
 
 
 def test_the_trainer_counts_verdicts_and_leaves_other_advantages_alone(answers):
@@ -414,32 +412,18 @@ def test_the_authors_grader_is_verls(answers):
     assert mine == answers["math_dapo"]
 
 
-@pytest.mark.parametrize("preset", ["qwen25-math-7b", "qwen3-8b-base"])
-@pytest.mark.parametrize("name", [*METHODS, "ppl", "kl"])
-def test_verl_takes_the_arguments(answers, preset, name):
-    assert answers["checks"][f"{preset} {name}"] == []
+SAID = {f"{preset} {name}": None for preset in PRESETS for name in (*METHODS, "ppl", "kl")} | ADDED | {
+    "odd names": None,
+    "other release": "rlvr-dir is 0.1.0 there and 0.0.1 here",
+    "other grader": "its copy of rlvr-dir grades by other code",
+    "no plugin": "verl refuses the training: Unknown trainer 'rlvr_dirt'",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("added", ADDED)
-def test_a_users_argument_is_taken_or_named(answers, added):
-    problems = answers["checks"][added]
-    assert (problems == []) if ADDED[added] is None else (ADDED[added] in problems[0])
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("other release", "rlvr-dir is 0.1.0 there and 0.0.1 here"),
-        ("other grader", "its copy of rlvr-dir grades by other code"),
-        ("no plugin", "verl refuses the training: Unknown trainer 'rlvr_dirt'"),
-    ],
-)
-def test_an_environment_that_does_not_fit_is_named(answers, name, message):
-    assert message in answers["checks"][name][0]
-
-
-def test_any_text_reaches_verl(answers):
-    assert answers["checks"]["odd names"] == []
+@pytest.mark.parametrize("name", SAID)
+def test_what_verl_takes_and_what_is_said_of_the_rest(answers, name):
+    problems, said = answers["checks"][name], SAID[name]
+    assert (problems == []) if said is None else (said in problems[0])
 
 
 def test_verls_merger_makes_a_model_that_loads(answers, tmp_path):
@@ -460,5 +444,4 @@ def test_the_command_says_that_verl_took_everything(tmp_path):
     done = subprocess.run([*command, "--out", tmp_path / "x"], capture_output=True, text=True, cwd=HOUSE)
     assert done.returncode == 0, done.stderr
     assert "checked by verl 0.9.1" in done.stderr
-    assert "+rlvr_dir.method=ppl" in done.stdout.splitlines()
     assert not (tmp_path / "x").exists()
