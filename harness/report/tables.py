@@ -197,16 +197,18 @@ def difference_rows(rows: Sequence[stats.Comparison[Any]], pairs: Sequence[str] 
     found = []
     for i, row in enumerate(rows):
         d, (unit, digits, _) = row.difference, unit_of(row.result)
-        links = [anchor(side.first) if isinstance(side, Setting) else "" for side in (row.result, row.reference)]
+        trained = isinstance(row.result, stats.RunScores)
+        links = [anchor(side.first) if hasattr(side, "first") else "" for side in (row.result, row.reference)]
         made: dict[str, Any] = ({"Pair": pairs[i]} if pairs else {}) | {
             "Benchmark": benchmark_title(row.result.benchmark),
-            "Decoding": Cell(row.result.label, link=links[0]),
+            "Training" if trained else "Decoding": Cell(row.result.label, link=links[0]),
             "minus": Cell(row.reference.label, link=links[1]),
             "Difference": cell(Estimate(d.mean, d.low, d.high), digits, unit=unit, plus=True),
         }
         if isinstance(row.result, Setting) and unit == 100:
             alone = Estimate(0, *d.sampling).interval(digits, sign=True)
             made["Sampling only"] = "–" if row.result.first.sampling.greedy else alone or "–"
+        made |= {"Seeds": len(row.result.units)} if trained else {}
         made |= {"p": Cell(p_value(d.p) or "–", None if d.p != d.p else d.p)}
         found.append({**made, "p (Holm)": Cell(p_value(row.holm_p) or "–", None if d.p != d.p else row.holm_p)})
     return found

@@ -14,7 +14,7 @@ from harness.errors import DamagedError, UserError
 from harness.files import write_file
 from harness.markdown import markdown_table
 from harness.spec import parse
-from harness.stats import Comparison, RunScores, family, pass_at_k_per_problem, samples_of
+from harness.stats import RunScores, family, pass_at_k_per_problem, samples_of
 from harness.stats.estimate import Estimate, p_value
 from harness.train.folder import TrainingFolder, read_form, write_json
 from harness.train.forms import SummaryFile
@@ -61,6 +61,7 @@ def _of_seed(folder: TrainingFolder, seed: int, facts: dict[str, Any]) -> dict[s
     if not steps:
         raise DamagedError(f"{folder.seed(seed).log} has no step, and seed {seed} is said to be finished")
     learned = [record for record in steps if record["weight"] is not None]
+    weighing = facts.get("reweighting_seconds")  # None where the backend does not measure it
 
     def mean(values: list[float]) -> float | None:
         return float(np.mean(values)) if values else None
@@ -81,13 +82,8 @@ def _of_seed(folder: TrainingFolder, seed: int, facts: dict[str, Any]) -> dict[s
         "kept": sum(record["groups"]["kept"] for record in steps),
         "dropped": sum(record["groups"]["dropped"] for record in steps),
         "seconds": facts["seconds"],
-        "reweighting_share": _share(facts.get("reweighting_seconds"), facts["seconds"]),
+        "reweighting_share": None if weighing is None else weighing / (facts["seconds"] or float("inf")),
     }
-
-
-def _share(part: float | None, whole: float) -> float | None:
-    """Divide `part` by `whole`; return None where the backend does not measure it."""
-    return None if part is None else part / whole if whole else 0.0
 
 
 def _other(path: Path, found: dict[str, Any], folder: TrainingFolder) -> dict[str, Any]:
@@ -115,23 +111,25 @@ def _other(path: Path, found: dict[str, Any], folder: TrainingFolder) -> dict[st
 
 def _benchmarks(found: dict[str, Any], other: dict[str, Any] | None) -> dict[str, Any]:
     """Average Avg@k and Pass@k, or metrics of lm-eval's, over seeds; gains and differences are one family each."""
-    benchmarks: dict[str, Any] = {task: {} for task in found["base"]}
-    mine, theirs = _scores(found), _scores(other or {"seeds": {}})
-    base_scores: dict[Hashable, Any] = dict.fromkeys(mine, found["base"])
-    rows: dict[str, list[tuple[dict[str, Any], RunScores, RunScores]]] = {"gain": [], "against": []}
-    for task, base in found["base"].items():
-        for metric in (name for name in ("avg", "pass") if mine and name in base):
-            scores = run_scores(found["label"], task, mine, metric)
-            row = {"base": base[metric], "mean": scores.avg, "interval": _interval(scores.interval)}
-            rows["gain"].append((row, scores, run_scores("base", task, base_scores, metric)))
-            if shared := [seed for seed in mine if seed in theirs]:
-                one, its = ({seed: side[seed] for seed in shared} for side in (mine, theirs))
-                sides = run_scores(found["label"], task, one, metric), run_scores("other", task, its, metric)
-                rows["against"].append((row, *sides))
-            benchmarks[task][metric] = row
-    for name, each in rows.items():
-        for (row, *_), compared in zip(each, family((one, its) for _, one, its in each), strict=True):
-            row[name] = _difference(compared)
+    label, base, mine = found["label"], found["base"], _scores(found)
+    measured = [(task, name) for task, score in base.items() for name in ("avg", "pass") if mine and name in score]
+    benchmarks: dict[str, Any] = {task: {} for task in base}
+    for task, metric in measured:
+        scores = run_scores(label, task, mine, metric)
+        mean = Estimate(scores.avg, *scores.interval)
+        benchmarks[task][metric] = {"base": base[task][metric], "mean": mean.value, "low": mean.low, "high": mean.high}
+    compared: dict[str, tuple[str, dict[Hashable, Any]]] = {"gain": ("base", dict.fromkeys(mine, base))}
+    if other:
+        theirs = _scores(other)
+        compared["against"] = other["label"], {seed: theirs[seed] for seed in mine if seed in theirs}
+    for name, (reference, others) in compared.items():
+        shared = {seed: mine[seed] for seed in others}
+        pairs = [
+            (run_scores(label, task, shared, metric), run_scores(reference, task, others, metric))
+            for task, metric in measured
+        ]
+        for (task, metric), row in zip(measured, family(pairs), strict=True):
+            benchmarks[task][metric][name] = {**row.facts(), "seeds": list(others)}
     return benchmarks
 
 
@@ -165,16 +163,6 @@ def _by_problem(row: Mapping[str, Any], metric: str) -> np.ndarray:
     samples = int(row["samples"])
     right = samples_of([row["right"][problem] for problem in sorted(row["right"])], samples)
     return right if metric == "avg" else pass_at_k_per_problem(right, max(1, samples // 2))[:, None]
-
-
-def _difference(row: Comparison[RunScores]) -> dict[str, Any]:
-    found = row.facts()
-    names = {name: found[name] for name in ("mean", "p", "holm_p")}
-    return {**names, "interval": _interval((row.difference.low, row.difference.high)), "seeds": list(row.result.units)}
-
-
-def _interval(ends: tuple[float, float]) -> list[float] | None:
-    return None if np.isnan(ends[0]) else list(ends)
 
 
 def text(found: dict[str, Any]) -> str:
@@ -228,7 +216,7 @@ _FIRST_LAST = (("accuracy", ".3f"), ("length", ".1f"), ("entropy", ".3f"))
 
 
 def _estimate(row: Mapping[str, Any]) -> Estimate:
-    return Estimate(row["mean"], *(row["interval"] or ()))
+    return Estimate(row["mean"], row["low"], row["high"])
 
 
 def _number(value: float | None, form: str) -> str:
