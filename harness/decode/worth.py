@@ -8,7 +8,7 @@ full batch of short rows is bound by arithmetic already. None of it has been mea
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.decode.memory import GIB, VLLM_OWN, ModelShape
+from harness.decode.memory import GIB, VLLM_OWN, ModelShape, vllm_bytes
 
 # Tokens a row and step, by drafts a step, that `auto` counts on: put lower than what a model of 135M has from its own
 # text alone, 1.52, 1.67 and 1.77 (reports/performance.md), since larger ones may repeat themselves less.
@@ -47,13 +47,14 @@ class Worth:
 
     def rows(self, context: int, most: int) -> int:
         """Return how many rows of so many tokens the cache holds, `most` at most."""
-        return min(most, int(self.room // (context * _WIDTH * sum(model.kv for model in self.models))))
+        return min(most, int(self.tokens // context))
 
     @property
-    def room(self) -> float:
-        """Return the bytes that weights leave to the cache."""
-        weights = _WIDTH * sum(model.parameters for model in self.models)
-        return max(0.0, self.gpus * (0.9 * self.card.gib * GIB - VLLM_OWN) - weights)
+    def tokens(self) -> float:
+        """Return how many tokens the cache holds, in what weights leave to it."""
+        weights, a_token = (vllm_bytes(self.models, self.models, _WIDTH, tokens, self.gpus) for tokens in (0, 1))
+        room = 0.9 * self.card.gib * GIB - VLLM_OWN - weights
+        return max(0.0, room) / (a_token - weights)
 
     def seconds(self, rows: int, context: int, drafts: int = 0) -> float:
         """Return how long a step of all rows takes, each reading one position and its drafts."""
@@ -78,9 +79,9 @@ class Worth:
         Rows are taken to be half as long as the cache, or the models, allow so many to be: half-way to their ends.
         """
         found: list[tuple[int, int, int]] = []
-        a_token = _WIDTH * sum(model.kv for model in self.models)
+        cached = self.tokens
         for rows in range(1, most + 1):
-            context = max(1, int(min(longest, self.room / (rows * a_token)) / 2))
+            context = max(1, int(min(longest, cached / rows) / 2))
             worth = {drafts: self.gain(rows, context, drafts, tokens) for drafts, tokens in ASSUMED.items()}
             best = max(worth, key=worth.__getitem__)
             drafts = best if worth[best] > 1 else 0
