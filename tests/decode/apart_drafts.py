@@ -1,10 +1,11 @@
 """Run as a process of its own: decodes with drafts on vLLM's runner V2, in Triton's interpreter.
 
-    python -m tests.decode.apart_drafts PAIR {all|few} OUT
+    python -m tests.decode.apart_drafts PAIR {all|few|FILE} OUT
 
 `PAIR` is a JSON pair. Writes a pickle of {source: what was counted, and the rollouts}, of one engine. `few`: drafts
 that are looked up, then all right, as many as the number of rows says. `all`: four a row, and more of their sources:
-beyond a response's end, random, and all wrong, the latter with logits that are verified in several calls.
+beyond a response's end, random, and all wrong, the latter with logits that are verified in several calls. `FILE`: a
+pickle of {source: requests}, which are decoded one source after the other, four drafts a row.
 """
 
 import json
@@ -55,8 +56,9 @@ def main(pair, how, out):
     from harness.spec import Pair
     from tests.conftest import vllm_spec
 
-    draft = K if how == "all" else "auto"
-    found, known, counted = {}, {}, {"requests": 0, "calls": 0, "preempted": 0}
+    given = pickle.loads(Path(how).read_bytes()) if Path(how).is_file() else {}
+    draft = "auto" if how == "few" else K
+    found, known, counted = {}, {}, {"requests": 0, "calls": 0, "preempted": 0, "kept": 0}
     apply, drafts = PairProcessor.apply, Texts.drafts
 
     def counting(self, logits, ctx=None):
@@ -77,15 +79,19 @@ def main(pair, how, out):
             counted["preempted"] += 1
             return preempt(request, *a, **k)
 
-        scheduler._preempt_request = preempted
-        for source, made in list(sources(vocab).items())[: 2 if how == "few" else None]:
+        def observed(*a, num_accepted_tokens, **k):
+            counted["kept"] += num_accepted_tokens
+
+        scheduler._preempt_request, scheduler.make_spec_decoding_stats = preempted, observed
+        every = dict.fromkeys(given) or sources(vocab)
+        for source, made in list(every.items())[: 2 if how == "few" else None]:
             counted.update(dict.fromkeys(counted, 0))
             Texts.drafts = drafts if made is None else lambda self, rows, k, made=made: made(rows)
             if source == "wrong":  # and rows of several requests verified in several calls
                 rejection_sampler.MAX_CHUNK_BYTES = 4 * vocab * (3 * (K + 1) + 2)
             if source == "looked up" and how == "all":
                 add_plain_requests(engine)
-            rollouts = list(engine.generate(requests_with(source, how, known)))
+            rollouts = list(engine.generate(given.get(source) or requests_with(source, how, known)))
             known |= {(each.request.problem, each.request.sample): each.token_ids for each in rollouts}
             tokens = sum(each.n_tokens for each in rollouts)
             found[source] = {**counted, "tokens": tokens, "rollouts": rollouts}

@@ -5,7 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+from scipy import stats
+
+from harness.bench.closed_form import distribution
 from harness.decode import Request
+from harness.decode.plan import rule_of
+from harness.policy.combine import Pair
+from harness.policy.rule import Rules
 from harness.spec import Decoding, Sampling
 
 DECODINGS = (
@@ -61,6 +68,29 @@ def assert_same(ours, theirs, tolerance=1e-3):
     for key, mine in ours.items():
         assert facts(mine) == facts(theirs[key]), key
         assert abs(mine.delta_logp - theirs[key].delta_logp).max() <= tolerance
+
+
+def law_after(engine, ids, request):
+    """The closed form of the token that a request draws after these token ids, and the probability of a replacement."""
+    both = zip(("base", "rl"), engine.logits(list(ids)), strict=True)
+    rules = Rules.compile([rule_of(request.decoding, request.sampling)])
+    law, replaced = distribution(
+        {role: x[-1:] for role, x in both}, rules, combination=Pair(engine.checkpoints.vocab_size)
+    )
+    return law[0].numpy(), replaced.item()
+
+
+def assert_drawn_by(law, tokens):
+    """Tokens are drawn by a law: none that it excludes, and the others as often as it says (chi squared)."""
+    counts, expected = np.bincount(tokens, minlength=len(law)), law * len(tokens)
+    assert counts[expected == 0].sum() == 0
+    likely = expected >= 5
+    assert likely.sum() >= 5
+    observed = [*counts[likely], counts[~likely].sum()]
+    wanted = [*expected[likely], expected[~likely].sum()]
+    if wanted[-1] < 5:
+        observed, wanted = ([*x[:-2], x[-2] + x[-1]] for x in (observed, wanted))
+    assert stats.chisquare(observed, wanted).pvalue > 1e-3
 
 
 def read_once(rollouts):

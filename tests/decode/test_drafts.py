@@ -1,7 +1,9 @@
 """Drafts looked up in siblings change no token: the look-up against a brute search, its kernel, and whole engines."""
 
+import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,15 +11,15 @@ import pytest
 import torch
 
 from harness.bench.random_pair import random_adapter
-from harness.decode import open_engine
+from harness.decode import Request, open_engine
 from harness.decode.memory import shape_of
 from harness.decode.vllm_pair import drafting
 from harness.decode.vllm_pair.lookup import LEAST, MOST, SIBLINGS, Texts, longest, longest_fused
 from harness.decode.worth import ASSUMED, CARDS, Worth
 from harness.errors import UserError
-from harness.spec import EngineSpec
+from harness.spec import Decoding, EngineSpec, Sampling
 from tests.decode.apart_drafts import requests_with
-from tests.decode.requests import assert_same, by_key, found_apart
+from tests.decode.requests import DECODINGS, assert_drawn_by, assert_same, by_key, found_apart, law_after, make_requests
 
 K = 4
 
@@ -157,6 +159,39 @@ def test_so_it_is_with_other_kinds_of_pairs(peaked_pair, tmp_path, kind):
     with open_engine(pair, EngineSpec(backend="transformers")) as engine:
         assert_all_same(engine, "few", found)
     assert found["expected"]["tokens"] > 2 * found["expected"]["requests"]
+
+
+@WHOLE
+def test_so_it_is_with_each_rule_alone_and_a_draft_row_draws_by_the_closed_form(
+    vllm_engine, transformers_engine, peaked_pair, tmp_path
+):
+    sources, requests = {}, make_requests(len(DECODINGS), samples=2, max_tokens=24)  # a rule each
+    known = by_key(vllm_engine.generate(requests))
+    for one in requests:
+        written = replace(one, expected=known[one.problem, one.sample].token_ids)
+        sources.setdefault(f"{one.problem} looked up", []).append(one)
+        sources.setdefault(f"{one.problem} expected", []).append(written)
+    law, sources["law"] = two_sure_tokens_then_many(vllm_engine, transformers_engine)
+    (tmp_path / "sources").write_bytes(pickle.dumps(sources))
+    found = found_apart(tmp_path, "apart_drafts", peaked_pair.model_dump_json(), tmp_path / "sources")
+    drawn = found.pop("law")
+    for name, seen in found.items():
+        assert_same([known[one.problem, one.sample] for one in sources[name]], seen["rollouts"])
+        assert "looked" in name or seen["kept"] > seen["tokens"] / 2, name
+    assert drawn["kept"] >= len(drawn["rollouts"])  # so the third token is that of a draft's row
+    assert_drawn_by(law, [done.token_ids[-1] for done in drawn["rollouts"]])
+
+
+def two_sure_tokens_then_many(engine, reference):
+    """The law of a third token, and requests that draw it after two that are all but certain, which they expect."""
+    sampling = Sampling(max_tokens=5, temperature=2.0)
+    one = Request("What is 6 + 2?", "law", 0, Decoding(mode="replace", tau=-0.005), sampling)
+    [done] = engine.generate([replace(one, sampling=Sampling(max_tokens=4))])
+    prompt, *written = done.prompt_token_ids, *done.token_ids
+    for i in (2, 3):
+        assert law_after(reference, (*prompt, *written[:i]), one)[0][written[i]] > 0.99
+    one = replace(one, begun=tuple(written[:2]), expected=tuple(written))
+    return law_after(reference, (*prompt, *written), one)[0], [replace(one, sample=i) for i in range(400)]
 
 
 def assert_all_same(engine, how, found):

@@ -4,19 +4,25 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from harness.bench.closed_form import distribution
 from harness.decode import Request, open_engine
 from harness.decode.types import BrokenLogits
 from harness.errors import UserError
-from harness.policy.combine import Pair
-from harness.policy.rule import Rules
 from harness.spec import Decoding, Sampling
 from tests.conftest import vllm_spec
 from tests.decode.apart import requests_of
 from tests.decode.inside import computed_logits, furthest, worker_model
-from tests.decode.requests import DECODINGS, assert_same, by_key, facts, found_apart, make_requests, read_once
+from tests.decode.requests import (
+    DECODINGS,
+    assert_drawn_by,
+    assert_same,
+    by_key,
+    facts,
+    found_apart,
+    law_after,
+    make_requests,
+    read_once,
+)
 
 pytestmark = pytest.mark.vllm
 pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -122,28 +128,12 @@ def test_both_submodels_give_the_logits_of_transformers_under_chunked_prefill(vl
     ids=lambda d: d.label(),
 )
 def test_draws_of_the_engine_follow_the_closed_form(vllm_engine, transformers_engine, decoding):
-    from harness.decode.plan import rule_of
-
     n, sampling = 3000, Sampling(max_tokens=1, top_p=0.9, temperature=6.0)
     requests = [Request("What is 2 + 2?", "law", sample, decoding, sampling) for sample in range(n)]
     rollouts = list(vllm_engine.generate(requests))
-    logits = transformers_engine.logits(list(rollouts[0].prompt_token_ids))
-    law, replaced = distribution(
-        {role: x[-1:] for role, x in zip(("base", "rl"), logits, strict=True)},
-        Rules.compile([rule_of(decoding, sampling)]),
-        combination=Pair(vllm_engine.checkpoints.vocab_size),
-    )
-    counts = np.bincount([r.token_ids[0] for r in rollouts], minlength=law.shape[1])
-    expected = law[0].numpy() * n
-    assert counts[expected == 0].sum() == 0
-    likely = expected >= 5
-    assert likely.sum() >= 5
-    observed = [*counts[likely], counts[~likely].sum()]
-    wanted = [*expected[likely], expected[~likely].sum()]
-    if wanted[-1] < 5:
-        observed, wanted = ([*x[:-2], x[-2] + x[-1]] for x in (observed, wanted))
-    assert stats.chisquare(observed, wanted).pvalue > 1e-3
-    share, p = np.mean([r.n_replaced for r in rollouts]), replaced.item()
+    law, p = law_after(transformers_engine, rollouts[0].prompt_token_ids, requests[0])
+    assert_drawn_by(law, [r.token_ids[0] for r in rollouts])
+    share = np.mean([r.n_replaced for r in rollouts])
     assert 0.05 < p < 0.95
     assert abs(share - p) <= 4 * (p * (1 - p) / n) ** 0.5 + 1e-9
 
