@@ -155,25 +155,33 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds
 	$(BIN)/rlvr-dir report --analysis $(STAGE)/analysis --findings examples/stage_findings.yaml \
 		--title "True pairs and placebos" --out reports/stage
 
-# Goes on where it was killed. Decoding has two threads, since these matrices are large; training what its recipe says.
+# Goes on where it was killed. A seed at a time on each of two cores: trainings and sweeps have one thread.
 SMOL := runs/paper-smol
-SMOL_PAIR := $(SMOL)/train/seed-0
-SMOL_SWEEPS := smol_tau_gamma smol_tau_gamma/confirm smol_on_rl smol_criteria
-paper-smol: export OMP_NUM_THREADS := 2
-paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in words: hours; one report in reports/smol
+SMOL_SEEDS := 0 1 2
+SMOL_PAIR = SmolLM2-135M-{}=$(SMOL)/train-{}/seed-{}
+HELD_OUT := $(SMOL)/data/held_out_easy.jsonl,$(SMOL)/data/held_out_medium.jsonl,$(SMOL)/data/held_out_hard.jsonl
+paper-smol: export OMP_NUM_THREADS := 1
+paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in words, three RL seeds: hours; reports/smol
 	$(BIN)/python examples/smol/prepare.py $(SMOL)
-	$(BIN)/rlvr-dir train examples/smol/train.yaml --out $(SMOL)/train
-	for sweep in tau_gamma on_rl criteria; do \
-		$(BIN)/rlvr-dir sweep run examples/smol/$$sweep.yaml --out $(SMOL) || exit; done
-	$(BIN)/rlvr-dir sweep confirm smol_tau_gamma --seeds 1 --out $(SMOL) \
-		--tasks $(SMOL)/data/held_out_easy.jsonl,$(SMOL)/data/held_out_medium.jsonl,$(SMOL)/data/held_out_hard.jsonl
-	$(BIN)/rlvr-dir analyse tokens --pair $(SMOL_PAIR) --tasks $(SMOL)/data/choose_medium.jsonl --samples 8 \
+	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(BIN)/rlvr-dir train examples/smol/train.yaml --seeds {} --out $(SMOL)/train-{}'
+	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) 'for sweep in criteria tau_gamma on_rl; do $(BIN)/rlvr-dir sweep run \
+		examples/smol/$$sweep.yaml --no-track --set name=smol_$${sweep}_{} --set "pair=[$(SMOL_PAIR)]" --out $(SMOL) || exit 255; \
+		done; $(BIN)/rlvr-dir sweep confirm smol_tau_gamma_{} --no-track --seeds 1 --tasks $(HELD_OUT) --out $(SMOL)'
+	$(BIN)/rlvr-dir analyse pairs --changed 0.01,0.02,0.05 --out $(SMOL)/analysis \
+		$(foreach seed,$(SMOL_SEEDS),"SmolLM2-135M=$(SMOL)/sweeps/smol_criteria_$(seed)")
+	$(BIN)/rlvr-dir analyse tokens --pair $(SMOL)/train-0/seed-0 --tasks $(SMOL)/data/choose_medium.jsonl --samples 4 \
 		--max-tokens 96 --max-model-len 1024 --enforce-eager --records $(SMOL)/records --out $(SMOL)/analysis
-	$(BIN)/rlvr-dir analyse curves DAPO=$(SMOL_PAIR)/log.jsonl --out $(SMOL)/analysis
-	$(BIN)/rlvr-dir report $(addprefix SmolLM2-135M=$(SMOL)/sweeps/,$(SMOL_SWEEPS)) --analysis $(SMOL)/analysis --tokenizer $(SMOL)/base \
-		--title "The paper on SmolLM2-135M-Instruct and sums in words" --out reports/smol
-	install -m 644 -D -t reports/smol/training $(SMOL)/train/train.yaml $(SMOL_PAIR)/log.jsonl
-	cd $(SMOL_PAIR) && sha256sum rl/model.safetensors > $(CURDIR)/reports/smol/training/SHA256SUMS
+	$(BIN)/rlvr-dir analyse credit --pair $(SMOL)/train-0/seed-0 --tasks $(SMOL)/data/held_out_medium.jsonl --samples 4 \
+		--max-tokens 96 --max-model-len 1024 --enforce-eager --records $(SMOL)/records --out $(SMOL)/analysis
+	$(BIN)/rlvr-dir analyse curves $(foreach seed,$(SMOL_SEEDS),"seed $(seed)=$(SMOL)/train-$(seed)/seed-$(seed)/log.jsonl") \
+		--out $(SMOL)/analysis
+	rm -rf reports/smol
+	$(BIN)/rlvr-dir report $(foreach seed,$(SMOL_SEEDS),$(foreach sweep,tau_gamma_$(seed) tau_gamma_$(seed)/confirm on_rl_$(seed),\
+		"SmolLM2-135M, seed $(seed)=$(SMOL)/sweeps/smol_$(sweep)")) --analysis $(SMOL)/analysis --tokenizer $(SMOL)/base \
+		--findings examples/smol/findings.yaml --title "SmolLM2-135M-Instruct and sums in words" --out reports/smol
+	for seed in $(SMOL_SEEDS); do cd $(CURDIR)/$(SMOL)/train-$$seed && install -m 644 -D seed-$$seed/log.jsonl \
+		$(CURDIR)/reports/smol/training/seed-$$seed.jsonl && sha256sum seed-$$seed/rl/model.safetensors; done \
+		> $(SMOL)/SHA256SUMS && install -m 644 $(SMOL)/SHA256SUMS $(SMOL)/train-0/train.yaml reports/smol/training
 
 $(VENV)/.smol: requirements/smol.lock $(STAMP)
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r requirements/smol.lock

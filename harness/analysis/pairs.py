@@ -8,6 +8,7 @@ A kind has several pairs, and every pair the same decodings. Intervals are for o
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -67,6 +68,18 @@ class OnePair:
                 return (1 - weight) * low + weight * high
         return None
 
+    def passed(self) -> "OnePair":
+        """Return the same pair with one answer a problem: whether any sample is right, as Pass@n of n samples asks."""
+        levels = {mode: _any(right) for mode, right in self.levels.items()}
+        criteria = {
+            each: [(*shares, _any(right)) for *shares, right in points] for each, points in self.criteria.items()
+        }
+        return OnePair(levels, criteria)
+
+
+def _any(right: np.ndarray) -> np.ndarray:
+    return right.max(axis=1, keepdims=True)
+
 
 class Kind:
     """Hold the pairs of a kind, by what identifies each one's base."""
@@ -92,6 +105,12 @@ class Kind:
                 raise UserError(
                     f"{name}: {rl} (on {base}) was not decoded as the other pairs of its kind; finish its sweep"
                 )
+
+    def passed(self) -> "Kind":
+        """Return this kind with one answer a problem: whether any sample is right."""
+        kind = copy(self)
+        kind.pairs = {base: pair.passed() for base, pair in self.pairs.items()}
+        return kind
 
     def level(self, mode: str) -> RunScores:
         """Return the scores of base or RL."""
@@ -127,9 +146,10 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
     """Compare what each criterion gains, in each kind of pairs and between kinds.
 
     Tables: `kinds` (base, RL and their difference); `rules` (the gain of each criterion over base at each of its
-    points); `against` (the gain of delta log p less another criterion's, at equally many flagged tokens, and at equal
-    shares of *changed* ones, interpolated); `placebos` (the gain in the first kind less that in a kind of pairs with
-    the same bases). The p values of a table and kind are corrected by Holm's method.
+    points); both again in Pass@n of all n samples, `kinds_pass` and `rules_pass`; `against` (the gain of delta log p
+    less another criterion's, at equally many flagged tokens, and at equal shares of *changed* ones, interpolated);
+    `placebos` (the gain in the first kind less that in a kind of pairs with the same bases). The p values of a table
+    and kind are corrected by Holm's method.
 
     Args:
         results: by kind, all of one benchmark and of the same problems.
@@ -145,19 +165,15 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
     task, problems, samples = every[0].task, every[0].problem_ids, every[0].samples
     kinds = [Kind(name, mine) for name, mine in results.items()]
     pairs = {kind.name: len(kind.pairs) for kind in kinds}
-    levels: list[Asked] = [
-        ({"kind": kind.name, "pairs": len(kind.pairs), **_levels(kind)}, kind.level("rl"), kind.level("base"))
-        for kind in kinds
-    ]
-    rules: list[Asked] = [
-        (_about(kind, *each), kind.point(*each), kind.level("base")) for kind in kinds for each in kind.points
-    ]
+    passed = [kind.passed() for kind in kinds]
     return Analysis(
         kind="pairs",
         facts={"task": task, "problems": len(problems), "samples": samples, "pairs": pairs, "first": kinds[0].name},
         tables={
-            "kinds": _compared("gain", levels),
-            "rules": _compared("gain", rules),
+            "kinds": _compared("gain", _learned(kinds)),
+            "rules": _compared("gain", _gained(kinds)),
+            "kinds_pass": _compared("gain", _learned(passed)),
+            "rules_pass": _compared("gain", _gained(passed)),
             "against": _compared("difference", [each for kind in kinds for each in _rivals(kind, changed)]),
             "placebos": _compared("difference", [each for kind in kinds[1:] for each in _beside(kinds[0], kind)]),
         },
@@ -171,6 +187,19 @@ def _unlike(results: Sequence[EvalResult]) -> str:
         for each in results
     ]
     return next((name for name in told[0] if len({each[name] for each in told}) > 1), "")
+
+
+def _learned(kinds: Sequence[Kind]) -> list[Asked]:
+    """Set RL against base in each kind."""
+    return [
+        ({"kind": kind.name, "pairs": len(kind.pairs), **_levels(kind)}, kind.level("rl"), kind.level("base"))
+        for kind in kinds
+    ]
+
+
+def _gained(kinds: Sequence[Kind]) -> list[Asked]:
+    """Set each point of each criterion against base in each kind."""
+    return [(_about(kind, *each), kind.point(*each), kind.level("base")) for kind in kinds for each in kind.points]
 
 
 def _levels(kind: Kind) -> dict[str, float | None]:

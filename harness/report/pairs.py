@@ -19,15 +19,27 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
     facts = found.facts
     counts = ", ".join(f"{count} {visible(kind, 40)}" for kind, count in facts["pairs"].items())
     text = (
-        f"{benchmark_title(facts['task'])}, {facts['problems']} problems, {facts['samples']} samples; pairs: {counts}. "
-        "A placebo changed the base without a reward for being right: where its RL gains nothing and a criterion does, "
-        "the gate gains."
+        f"{benchmark_title(facts['task'])}, {facts['problems']} problems, {facts['samples']} samples; pairs: {counts}."
     )
+    if len(facts["pairs"]) > 1:
+        text += (
+            " A placebo changed the base without a reward for being right: where its RL gains nothing and a criterion "
+            "does, the gate gains."
+        )
     over = f"{OVER} Tokens: the share that is flagged in the first of these kinds, or changed (met by straight lines)."
+    passing = f"Pass@{facts['samples']}"
     sections = [
-        _kinds(found.frame("kinds"), f"kinds{slug}"),
+        _kinds(found.frame("kinds"), f"kinds{slug}", "Base and RL, by kind of pairs."),
+        _kinds(found.frame("kinds_pass"), f"kinds-pass{slug}", f"{passing} of base and RL."),
         _gains(found.frame("rules"), list(facts["pairs"]), f"kinds-gain{slug}"),
         _rows(found.frame("rules"), f"kinds-rules{slug}", "gain", "What each criterion gains over base.", over),
+        _rows(
+            found.frame("rules_pass"),
+            f"kinds-rules-pass{slug}",
+            "gain",
+            f"What each criterion gains in {passing}.",
+            over,
+        ),
         _rows(
             found.frame("against"),
             f"kinds-against{slug}",
@@ -64,7 +76,7 @@ def _difference(row: dict[str, Any], name: str) -> Any:
     return cell(estimate(row, name), 1, plus=True, beside=[f"p {p_value(row['holm_p'])}"])
 
 
-def _kinds(data: Frame, name: str) -> Section:
+def _kinds(data: Frame, name: str, title: str) -> Section:
     rows = [
         {
             "Pairs": visible(str(row["kind"]), 40),
@@ -75,7 +87,7 @@ def _kinds(data: Frame, name: str) -> Section:
         }
         for row in data.to_dict("records")
     ]
-    return Section(name, "Base and RL, by kind of pairs.", frame(rows), (OVER,))
+    return Section(name, title, frame(rows), (OVER,))
 
 
 def _gains(data: Frame, kinds: list[str], name: str) -> Section:

@@ -74,8 +74,10 @@ def row(found, table, **where):
 def test_gains_and_placebos_are_differences_over_problems_and_pairs(kinds, tmp_path):
     found = Analysis.read(pair_statistics(kinds, [0.015]).write(tmp_path))
     assert found.facts["pairs"] == {"RL": 3, "noise": 3}
+    gain = {"kind": "RL", "criterion": "kl", "point": 1}, [("RL", "kl", 0.1), ("RL", None, None)]
     for table, name, where, sides in (
-        ("rules", "gain", {"kind": "RL", "criterion": "kl", "point": 1}, [("RL", "kl", 0.1), ("RL", None, None)]),
+        ("rules", "gain", *gain),
+        ("rules_pass", "gain", *gain),
         (
             "placebos",
             "difference",
@@ -88,6 +90,7 @@ def test_gains_and_placebos_are_differences_over_problems_and_pairs(kinds, tmp_p
         runs = []
         for of, criterion, tau in sides:
             each = right(kinds[of], of, criterion, tau, "replace" if criterion else "base")
+            each = {pair: x.max(axis=1, keepdims=True) for pair, x in each.items()} if "pass" in table else each
             runs.append(dict(enumerate(each.values())))
         by_hand = difference_over_runs([(runs[0], runs[1])])
         mine = row(found, table, **where)
@@ -118,7 +121,15 @@ def test_placebos_are_compared_on_the_same_bases_alone(kinds):
     assert {each["kind"] for each in found.tables["placebos"]} == {"noise"}
     assert {each["kind"] for each in found.tables["rules"]} == {"RL", "noise", "plain"}
     names = [section.name for section in pairs_chapter(found).sections]
-    assert names == ["kinds", "kinds-gain", "kinds-rules", "kinds-against", "kinds-placebos"]
+    assert names == [
+        "kinds",
+        "kinds-pass",
+        "kinds-gain",
+        "kinds-rules",
+        "kinds-rules-pass",
+        "kinds-against",
+        "kinds-placebos",
+    ]
     alone = pairs_chapter(pair_statistics({"RL": kinds["RL"]}))
     assert [section.name for section in alone.sections] == names[:-1]
 
