@@ -72,7 +72,8 @@ class OnePair:
         """Return the same pair with one answer a problem: whether any sample is right, as Pass@n of n samples asks."""
         levels = {mode: _any(right) for mode, right in self.levels.items()}
         criteria = {
-            each: [(*shares, _any(right)) for *shares, right in points] for each, points in self.criteria.items()
+            each: [(flagged, changed, _any(right)) for flagged, changed, right in points]
+            for each, points in self.criteria.items()
         }
         return OnePair(levels, criteria)
 
