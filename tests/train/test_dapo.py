@@ -9,7 +9,6 @@ from harness.tiny import tiny_pair
 from harness.tiny.recipe import rl_problems
 from harness.train import DapoSettings, train_dapo
 from harness.train.dapo import make_trainer
-from harness.train.reward import accuracy
 
 SMALL = DapoSettings(steps=2, prompts=4, samples=4, minibatches=2, max_response_tokens=48)
 MIXED = SMALL.replace(samples=8, max_generation_rounds=10)  # enough to fill every place
@@ -55,30 +54,32 @@ def test_training_changes_the_weights_and_repeats_itself(tokenizer):
     assert [record["update"] for record in history] == [2, 4]
     assert history[0]["dynamic_sampling/rounds"] >= 1
     assert reports[-1][0] == 1.0
-    assert not model.training
     assert model.config.use_cache
 
 
-def test_only_mixed_groups_are_kept_against_a_count(tokenizer, tmp_path):
-    samples = 8
-    dapo = trainer(tokenizer, tmp_path, MIXED)
-    seen = []
+@pytest.mark.parametrize("penalty", [0.0, 0.8])
+def test_only_mixed_groups_are_kept_against_a_count_and_judged_by_accuracy(tokenizer, tmp_path, penalty):
+    """Also where overlong responses lose: by half of the penalty, whose length is in the reward alone."""
+    overlong = {"max_response_tokens": 40, "overlong_buffer": 30, "overlong_penalty": penalty} if penalty else {}
+    dapo = trainer(tokenizer, tmp_path, MIXED.replace(**overlong))
+    right, seen = dapo.reward_funcs[0], []
 
-    def count(completions, answer, **columns):
-        rewards = accuracy(completions, answer, **columns)
-        seen.append([rewards[i : i + samples] for i in range(0, len(rewards), samples)])
+    def count(completions, answer, completion_ids, **columns):
+        rewards = right(completions, answer, **columns)
+        told = [*zip(rewards, map(len, completion_ids), strict=True)]
+        seen.append([told[i : i + 8] for i in range(0, len(told), 8)])
         return rewards
 
-    dapo.reward_funcs = [count]
+    dapo.reward_funcs[0] = count
     batch = generated(dapo)
-    mixed = [group for generation in seen for group in generation if 0 < sum(group) < samples][:4]
+    mixed = [group for drawn in seen for group in drawn if 0 < sum(reward for reward, _ in group) < 8][:4]
     assert len(seen) > 1, "the seed should need a refill, or nothing is tested"
-    assert len(mixed) == 4
-    assert dapo._metrics["train"]["dynamic_sampling/kept"] == [4.0]
-    assert dapo._metrics["train"]["dynamic_sampling/rounds"] == [float(len(seen))]
-    rewards = torch.tensor(mixed)
+    assert dapo._metrics["train"]["dynamic_sampling/kept"] == [len(mixed)] == [4]
+    assert dapo._metrics["train"]["dynamic_sampling/rounds"] == [len(seen)]
+    lost = [[min(1.0, max(0.0, (length - 10) / 30)) for _, length in group] for group in mixed]
+    rewards = torch.tensor([[reward for reward, _ in group] for group in mixed]) - penalty / 2 * torch.tensor(lost)
     expected = (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + 1e-4)
-    assert torch.allclose(batch["advantages"], expected.flatten(), atol=1e-5)
+    assert torch.allclose(batch["advantages"], expected.flatten(), atol=1e-4)
     assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
     assert batch["completion_ids"].shape == batch["old_per_token_logps"].shape == batch["completion_mask"].shape
 
@@ -113,34 +114,6 @@ def test_without_dynamic_sampling_groups_stay_as_they_are(tokenizer, tmp_path):
     batch = generated(dapo)
     assert len(batch["advantages"]) == 16
     assert "dynamic_sampling/kept" not in dapo._metrics["train"]
-
-
-def test_the_loss_is_daps_with_the_papers_clips(tokenizer, tmp_path):
-    dapo = trainer(tokenizer, tmp_path)
-    assert (dapo.args.loss_type, dapo.epsilon_low, dapo.epsilon_high, dapo.args.delta) == ("dapo", 0.2, 0.28, 10.0)
-    assert (dapo.beta, dapo.temperature, dapo.top_p, dapo.args.max_steps) == (0.0, 1.0, 1.0, 4)
-
-
-def test_overlong_responses_lose_and_groups_are_still_judged_by_accuracy(tokenizer, tmp_path):
-    settings = MIXED.replace(max_response_tokens=40, overlong_buffer=30, overlong_penalty=0.8)
-    dapo = trainer(tokenizer, tmp_path, settings)
-    right, seen = dapo.reward_funcs[0], []
-
-    def count(completions, answer, completion_ids, **columns):
-        rewards = right(completions, answer, **columns)
-        seen.extend(zip(rewards, map(len, completion_ids), strict=True))
-        return rewards
-
-    dapo.reward_funcs[0] = count
-    batch = generated(dapo)
-    groups = [seen[i : i + 8] for i in range(0, len(seen), 8)]
-    mixed = [group for group in groups if 0 < sum(reward for reward, _ in group) < 8][:4]
-    assert len(groups) > 4, "the seed should need a refill, or nothing is tested"
-    penalty = [[min(1.0, max(0.0, (length - 10) / 30)) for _, length in group] for group in mixed]
-    rewards = [[r - 0.4 * p for (r, _), p in zip(g, q, strict=True)] for g, q in zip(mixed, penalty, strict=True)]
-    given = torch.tensor(rewards)
-    expected = (given - given.mean(1, keepdim=True)) / (given.std(1, keepdim=True) + 1e-4)
-    assert torch.allclose(batch["advantages"], expected.flatten(), atol=1e-4)
 
 
 def test_an_ungraded_response_teaches_nothing_however_long(tokenizer, tmp_path):
