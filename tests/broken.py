@@ -22,6 +22,14 @@ def in_child(work):
         os._exit(code)
 
 
+def alive(pid):
+    """Tell whether a process runs: one that has ended and was not asked for its status does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def die_at(step):
     """From here on this process dies of -9 at its `step`-th call that touches a file, half-way through if it writes."""
     steps = itertools.count()

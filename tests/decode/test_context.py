@@ -7,14 +7,10 @@ import pytest
 from harness.decode import Request, open_engine
 from harness.decode.plan import plan_requests
 from harness.errors import UserError
-from harness.evals.compare import compare, markdown
-from harness.evals.places import read_results
-from harness.evals.settings import settings_of
 from harness.records.config import RecordConfig
 from harness.spec import Decoding, EngineSpec, Sampling
 from tests.conftest import vllm_spec
 from tests.decode.checkpoints import copied, edit
-from tests.evals.asked import evaluate
 
 PROMPT = tuple(range(4, 34))  # 30 tokens
 LONG = Sampling(max_tokens=60, top_p=0.95)
@@ -74,18 +70,18 @@ def test_bases_positions_count_only_where_base_is_read(narrow, backend):
     assert "has 1024); accepted: max_tokens up to 10, or max_model_len=90" in cuts[0]
 
 
-def test_the_limit_of_rl_counts_for_all(narrow):
-    with pytest.warns(UserWarning, match=r"cut after 10 tokens, where the 40 positions of rl=.* end; accepted"):
-        found = lengths(unending(narrow("rl")), EngineSpec(backend="transformers"), asked("base"), asked("rl"))
-    assert found == {"base": 10, "rl": 10}
-
-
-@pytest.mark.parametrize("role", ["base", "rl"])
-def test_a_length_beyond_the_positions_is_taken_where_it_is_stated(narrow, role):
-    spec = EngineSpec(backend="transformers", max_model_len=96)
-    with pytest.warns(UserWarning, match=rf"max_model_len=96: {role}=.* 40 positions"):
-        found = lengths(unending(narrow(role)), spec, asked("base"), asked("rl"))
-    assert found == {"base": 60, "rl": 60}
+@pytest.mark.parametrize(
+    ("role", "stated", "found", "words"),
+    [
+        ("rl", None, 10, r"cut after 10 tokens, where the 40 positions of rl=.* end; accepted"),  # also for base
+        ("rl", 96, 60, "max_model_len=96: rl=.* 40 positions"),
+        ("base", 96, 60, "max_model_len=96: base=.* 40 positions"),
+    ],
+)
+def test_the_limit_of_rl_counts_for_all_and_a_length_beyond_it_where_it_is_stated(narrow, role, stated, found, words):
+    spec = EngineSpec(backend="transformers", max_model_len=stated)
+    with pytest.warns(UserWarning, match=words):
+        assert lengths(unending(narrow(role)), spec, asked("base"), asked("rl")) == {"base": found, "rl": found}
 
 
 @pytest.mark.vllm
@@ -134,16 +130,3 @@ def test_a_record_is_known_by_the_length_that_held_for_it(peaked_pair, narrow):
     assert config(uneven, "base").engine["max_model_len"] == 40
     assert config(uneven, "rl").engine == config(even, "rl").engine
     assert config(uneven, "rl", max_model_len=32).engine["max_model_len"] == 32
-
-
-@pytest.mark.filterwarnings("ignore:max_tokens=60 has no room")
-def test_results_know_the_length_that_held_for_them_when_they_are_read_again(narrow, tmp_path):
-    (tmp_path / "q.jsonl").write_text('{"problem": "1+1", "answer": "2"}\n{"problem": "2+2", "answer": "4"}\n')
-    spec = EngineSpec(backend="transformers")
-    with open_engine(unending(narrow(positions=84)), spec) as engine:
-        how = (engine, ["base", "rl"], str(tmp_path / "q.jsonl"), Sampling(samples=2, max_tokens=60))
-        first = evaluate(*how, records=tmp_path / "records")
-        again = evaluate(*how, records=tmp_path / "records")
-    stored = read_results([tmp_path / "records"], data_dir=str(tmp_path))
-    for results in (first, again, sorted(stored, key=lambda one: one.decoding.mode)):
-        assert "rl 0 of 4, context 1,024; base 4 of 4, context 84." in markdown(compare(settings_of(results)))

@@ -166,7 +166,7 @@ def test_what_is_not_told_keeps_no_one_from_being_compared(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "sentence"),
+    ("content", "sentence"),
     [
         (lm_eval_rows(resps=[[[-1.5, False]]]), "has no texts in resps"),
         (lm_eval_rows(resps=[]), "has no texts in resps"),
@@ -183,17 +183,6 @@ def test_what_is_not_told_keeps_no_one_from_being_compared(tmp_path):
         (eee_rows(metadata={"replaced_at": "0"}), "position 0 of 0 tokens"),
         ([1], "line 1 is no object"),
         ([], "is empty"),
-    ],
-)
-def test_a_file_that_is_refused_is_one_sentence(tmp_path, rows, sentence):
-    with pytest.raises(UserError, match=sentence):
-        import_foreign(tmp_path / "store", [write_lm_eval(tmp_path / "x.jsonl", rows)], decoding=RL, task="x")
-    assert not (tmp_path / "store").exists()
-
-
-@pytest.mark.parametrize(
-    ("log", "sentence"),
-    [
         ({**inspect_log(), "samples": []}, "has no samples"),
         ({**inspect_log(), "samples": inspect_log()["samples"][:3]}, "2 responses to problem '1' and 1 to '2'"),
         (inspect_log(output={"choices": []}, error={"message": "x"}), "has no response: it ended in an error"),
@@ -203,9 +192,12 @@ def test_a_file_that_is_refused_is_one_sentence(tmp_path, rows, sentence):
         ({"some": "thing"}, "is no log of Inspect; accepted: a samples file of lm-eval"),
     ],
 )
-def test_a_log_that_is_refused_is_one_sentence(tmp_path, log, sentence):
+def test_a_file_or_a_log_that_is_refused_is_one_sentence(tmp_path, content, sentence):
+    lines = isinstance(content, list)
+    file = (write_lm_eval if lines else put)(tmp_path / f"x.json{'l' * lines}", content)
     with pytest.raises(UserError, match=sentence):
-        import_foreign(tmp_path / "store", [put(tmp_path / "x.json", log)], decoding=RL, task="x")
+        import_foreign(tmp_path / "store", [file], decoding=RL, task="x")
+    assert not (tmp_path / "store").exists()
 
 
 def test_what_is_asked_must_fit_the_file(found, tmp_path):

@@ -104,36 +104,41 @@ def test_no_gate_needs_no_threshold():
     assert parse_decoding("extrapolate,criterion=always,gamma=-0.5") == everywhere
 
 
-def test_a_window_is_a_slice_of_tokens():
-    plain = Decoding(mode="replace", tau=-0.3)
-    assert Decoding(mode="replace", tau=-0.3, window="0:") == Decoding(mode="replace", tau=-0.3, window=":") == plain
-    later = parse_decoding("replace,tau=-0.3,window=016:")
-    assert (later.window, later.tokens(64), plain.tokens(64)) == ("16:", (16, None), (0, None))
-    assert parse_decoding("replace,tau=-0.3,window=:16").tokens(64) == (0, 16)
-    assert later.hash() != plain.hash()
-    for refused in ("16", "5:5", "-1:4", "a:b", "::"):
-        with pytest.raises(UserError, match=f"window='{refused}'"):
-            parse_decoding(f"replace,tau=-0.3,window={refused}")
-    for refused in ("25%:16", "16:25%", "100%:", "0:0%", "50%:25%", "0:101%", "0:2.5%", "%:"):
-        with pytest.raises(UserError, match=f"window='{refused}'"):
-            parse_decoding(f"replace,tau=-0.3,window={refused}")
-    with pytest.raises(UserError, match="window='0:16'"):
-        parse_decoding("rl,window=0:16")
-    with pytest.raises(UserError, match="plausibility="):
-        parse_decoding("expo,gamma=0.1,plausibility=0.2")
+@pytest.mark.parametrize(
+    ("written", "window", "tokens"),
+    [
+        ("0:", None, (0, None)), (":", None, (0, None)), ("016:", "16:", (16, None)), (":16", "0:16", (0, 16)),
+        ("0%:", None, (0, None)), (":100%", None, (0, None)), ("0:100%", None, (0, None)),
+        (":025%", "0:25%", (0, 64)), ("25%:100%", "25%:", (64, None)), ("25%:50%", "25%:50%", (64, 128)),
+    ],
+)  # fmt: skip
+def test_a_window_is_a_slice_of_tokens_or_of_max_tokens(written, window, tokens):
+    plain, found = Decoding(mode="replace", tau=-0.3), parse_decoding(f"replace,tau=-0.3,window={written}")
+    assert (found.window, found.tokens(256)) == (window, tokens)
+    assert (found == plain) == (found.hash() == plain.hash()) == (window is None)
+    assert window is None or found.label() == f"replace τ-0.3 delta_logp @{window}"
 
 
-def test_a_window_in_shares_is_one_of_max_tokens():
-    plain = Decoding(mode="replace", tau=-0.3)
-    for everywhere in ("0%:", ":100%", "0:100%", "0%:100%"):
-        assert Decoding(mode="replace", tau=-0.3, window=everywhere) == plain
-    first = parse_decoding("replace,tau=-0.3,window=:025%")
-    assert (first.window, first.label()) == ("0:25%", "replace τ-0.3 delta_logp @0:25%")
-    later = parse_decoding("replace,tau=-0.3,window=25%:100%")
-    assert (later.window, later.tokens(10)) == ("25%:", (3, None))
-    for length in (1, 7, 100, 256):  # every token is in one of the two
+def test_every_token_is_in_one_of_two_windows():
+    first, later = (parse_decoding(f"replace,tau=-0.3,window={each}") for each in (":25%", "25%:"))
+    for length in (1, 7, 10, 100, 256):
         assert first.tokens(length) == (0, later.tokens(length)[0])
-    assert parse_decoding("replace,tau=-0.3,window=25%:50%").tokens(256) == (64, 128)
+    assert later.tokens(10) == (3, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        *((f"replace,tau=-0.3,window={window}", f"window='{window}'") for window in (
+            "16", "5:5", "-1:4", "a:b", "::", "25%:16", "16:25%", "100%:", "0:0%", "50%:25%", "0:101%", "0:2.5%", "%:",
+        )),
+        ("rl,window=0:16", "window='0:16'"),
+        ("expo,gamma=0.1,plausibility=0.2", "plausibility="),
+    ],
+)  # fmt: skip
+def test_a_window_that_is_none_is_refused(text, words):
+    with pytest.raises(UserError, match=words):
+        parse_decoding(text)
 
 
 def test_a_pair_in_a_folder(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.sweep.points import key, listed_points
+from tests.broken import alive
 from tests.records.made import stored, stored_count
 
 pytestmark = pytest.mark.whole(reason="minutes of sweeps that are killed, and PostgreSQL")
@@ -17,13 +18,6 @@ pytestmark = pytest.mark.whole(reason="minutes of sweeps that are killed, and Po
 PATIENCE = 120  # seconds for anything a sweep does
 LARGER = {"limit": 6, "sampling": {"samples": 4, "max_tokens": 40}}
 RESPONSES = 6 * 6 * 4
-
-
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def children(pid):
@@ -80,7 +74,7 @@ def test_workers_and_parents_killed_leave_every_point_complete_once(host, look, 
                 killed["parent"] += 1
                 print(f"parent killed at {stored_count(out / 'records')} responses")
                 for worker in workers:
-                    deadline = time.monotonic() + 10
+                    deadline = time.monotonic() + PATIENCE
                     while alive(worker) and time.monotonic() < deadline:
                         time.sleep(0.01)
                     assert not alive(worker), "a worker outlived its parent"

@@ -14,7 +14,6 @@ from harness.train.verl.data import write
 from harness.train.verl.departures import departures
 from harness.train.verl.log import translate
 from harness.train.verl.overrides import Place, overrides, quoted
-from harness.train.verl.presets import PRESETS
 from harness.train.verl.validate import check_context
 
 HOUSE = Path(__file__).parents[3] / "harness"
@@ -57,22 +56,42 @@ def test_the_presets_are_the_papers_settings(name, tokens, alpha):
     assert load_train({"preset": name, "dapo": {"method": "low_prob", "alpha": 0.3}, "seeds": [1]}).dapo.alpha == 0.3
 
 
-def test_perplexity_is_standardised_within_the_prompt_as_its_authors_do():
-    for preset in PRESETS:
-        spec = load_train({"preset": preset, "dapo": {"method": "ppl"}})
-        assert values(spec)["rlvr_dir.scope"] == "group"
-        assert load_train({"preset": preset, "dapo": {"method": "ppl", "ppl_scope": "batch"}}).dapo.ppl_scope == "batch"
-        assert load_train({"preset": preset, "dapo": {"method": "low_prob"}}).dapo.ppl_scope == "batch"  # it has none
+MATH, QWEN3 = {"preset": "qwen25-math-7b"}, {"preset": "qwen3-8b-base"}
+ROLLOUT, POSITIONS = "actor_rollout_ref.rollout", "max_position_embeddings"
 
 
-def test_the_longer_context_reaches_the_workers_and_vllm():
-    found = values(verl_spec())
-    for config in ("model.override_config", "rollout.engine_kwargs.vllm.hf_overrides"):
-        assert found[f"actor_rollout_ref.{config}.max_position_embeddings"] == 32768
-    assert found["actor_rollout_ref.rollout.max_model_len"] == 2048 + 8192
-    without = values(load_train({"preset": "qwen3-8b-base"}))
-    assert not [key for key in without if "max_position_embeddings" in key]
-    assert without["actor_rollout_ref.rollout.max_model_len"] == 2048 + 20480
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        # perplexity is standardised within the prompt, as its authors do
+        ({**MATH, "dapo": {"method": "ppl"}}, {"rlvr_dir.scope": "group"}),
+        ({**QWEN3, "dapo": {"method": "ppl"}}, {"rlvr_dir.scope": "group"}),
+        ({**MATH, "dapo": {"method": "ppl", "ppl_scope": "batch"}}, {"rlvr_dir.scope": "batch"}),
+        # the longer context reaches the workers and vLLM, where there is one
+        (MATH, {
+            f"actor_rollout_ref.model.override_config.{POSITIONS}": 32768,
+            f"{ROLLOUT}.engine_kwargs.vllm.hf_overrides.{POSITIONS}": 32768, f"{ROLLOUT}.max_model_len": 2048 + 8192,
+        }),
+        (QWEN3, {
+            f"actor_rollout_ref.model.override_config.{POSITIONS}": None,
+            f"{ROLLOUT}.engine_kwargs.vllm.hf_overrides.{POSITIONS}": None, f"{ROLLOUT}.max_model_len": 2048 + 20480,
+        }),
+        # no length penalty and no filter
+        ({**MATH, "dapo": {"overlong_buffer": 0, "dynamic_sampling": False}}, {
+            "reward.reward_kwargs.overlong_buffer_cfg.len": None, "algorithm.filter_groups.enable": False,
+        }),
+        # validation, by verl itself or not at all
+        ({**MATH, "validation": {"every": 10, "sampling": {"samples": 32}}, "verl": {"val_data": "aime24.jsonl"}}, {
+            "trainer.test_freq": 10, "trainer.val_before_train": True, "data.val_files": "/v",
+            f"{ROLLOUT}.val_kwargs.n": 32,
+        }),
+        (MATH, {"trainer.test_freq": -1, "data.val_files": "/t", "data.val_max_samples": 1}),
+    ],
+)  # fmt: skip
+def test_arguments_are_what_is_asked(asked, expected):
+    spec = load_train(asked)
+    found = values(spec, val=Path("/v") if spec.verl.val_data else None)
+    assert {key: found.get(key) for key in expected} == expected
 
 
 def test_a_training_beyond_its_base_is_refused_before_anything_starts(tmp_path):
@@ -94,21 +113,6 @@ def test_a_training_beyond_its_base_is_refused_before_anything_starts(tmp_path):
         values(
             verl_spec(verl={"overrides": ["+actor_rollout_ref.model.override_config.max_position_embeddings=16384"]})
         )
-
-
-def test_no_length_penalty_and_no_filter():
-    found = values(verl_spec(dapo={"overlong_buffer": 0, "dynamic_sampling": False}))
-    assert not [key for key in found if "overlong" in key]
-    assert found["algorithm.filter_groups.enable"] is False
-
-
-def test_validation_by_verl():
-    spec = verl_spec(validation={"every": 10, "sampling": {"samples": 32}}, verl={"val_data": "aime24.jsonl"})
-    found = values(spec, val=Path("/v"))
-    assert (found["trainer.test_freq"], found["trainer.val_before_train"], found["data.val_files"]) == (10, True, "/v")
-    assert found["actor_rollout_ref.rollout.val_kwargs.n"] == 32
-    without = values(verl_spec())
-    assert (without["trainer.test_freq"], without["data.val_files"], without["data.val_max_samples"]) == (-1, "/t", 1)
 
 
 def test_a_preset_validates_with_as_many_tokens_as_it_trains():

@@ -17,6 +17,7 @@ from harness.train.folder import SeedFolder
 from harness.train.run import TrainerError
 from harness.train.run import run_training as train
 from harness.train.verl.run import last_words, settle
+from tests.broken import alive
 
 ROWS = [{"prompt": [{"role": "user", "content": f"{n} + 1?"}], "answer": str(n + 1)} for n in range(4)]
 SOURCE = Source("base/model", lambda seed: ROWS)
@@ -51,13 +52,7 @@ def steps(folder: SeedFolder) -> list[int]:
 
 
 def gone(pids) -> bool:
-    def runs(pid):
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-        except OSError:
-            return False
-
-    return not any(runs(pid) for pid in pids)
+    return not any(map(alive, pids))
 
 
 def wait_for(condition, seconds=300):
@@ -148,41 +143,38 @@ def test_a_validation_is_drawn_once_where_a_training_goes_on(standin, tmp_path):
     assert [record["step"] for record in records if "validation" in record] == [0, 1, 2, 3]
 
 
-def test_a_crash_is_one_sentence_and_the_same_call_goes_on(standin, tmp_path):
-    plan(standin, crash_at=4)
-    with pytest.raises(TrainerError) as caught:
-        train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
-    folder = SeedFolder(tmp_path / "x/seed-0")
-    assert str(caught.value) == (
-        "seed 0: verl ended with status 1 (RuntimeError: CUDA out of memory at step 4); "
-        f"the same command goes on from the last checkpoint; see {folder.path}/verl/output-1.txt"
-    )
-    assert steps(folder) == [1, 2, 3]
-    assert (folder.checkpoints / "latest_checkpointed_iteration.txt").read_text() == ""  # verl would fail on it
+GOES_ON = ["seed 0: going on after step 2", "seed 0: merging the checkpoint of step 5"]
+
+
+@pytest.mark.parametrize(
+    ("what", "settings", "words", "then"),
+    [
+        (
+            {"crash_at": 4}, {},
+            r"^seed 0: verl ended with status 1 \(RuntimeError: CUDA out of memory at step 4\); the same command goes "
+            r"on from the last checkpoint; see .*/seed-0/verl/output-1\.txt$", GOES_ON,
+        ),
+        ({"stop_at": 4}, {}, "verl ended without an error, and its last checkpoint is of step 2 of 5", GOES_ON),
+        (
+            {"hang_at": 3, "deaf": True}, {"hang_minutes": 0.05}, r"verl.hang_minutes=0.05 and was ended \(last: ",
+            GOES_ON,
+        ),
+        ({"no_model": True}, {}, "seed 0: verl's merger wrote no model .*merge.txt", GOES_ON[1:]),  # all is trained
+    ],
+    ids=["crash", "early end", "hang", "no model"],
+)  # fmt: skip
+def test_a_failure_is_one_sentence_and_the_same_call_goes_on(standin, tmp_path, what, settings, words, then):
+    plan(standin, **what)
+    with pytest.raises(TrainerError, match=words):
+        train(spec(standin, verl=settings), tmp_path / "x", SOURCE, say=lambda text: None)
+    if "hang_at" in what:
+        pids = [int(pid) for pid in (standin.parent / "pids").read_text().split()]
+        assert (len(pids), gone(pids)) == (2, True)
     said = []
     train(spec(standin, verl={"grace_seconds": 3}), tmp_path / "x", SOURCE, say=said.append)
-    assert said == ["seed 0: going on after step 2", "seed 0: merging the checkpoint of step 5"]
-    assert steps(folder) == [1, 2, 3, 4, 5]
-    assert folder.records()[0]["step"] == 0
-    assert (folder.path / "verl/output-2.txt").read_text() == "(TaskRunner pid=7) step 2: training\n"
-
-
-def test_a_trainer_that_stops_early_is_not_taken_for_done(standin, tmp_path):
-    plan(standin, stop_at=4)
-    with pytest.raises(TrainerError, match="verl ended without an error, and its last checkpoint is of step 2 of 5"):
-        train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
-
-
-def test_a_hanging_trainer_is_ended_with_all_that_it_started(standin, tmp_path):
-    plan(standin, hang_at=3, deaf=True)
-    out = tmp_path / "x"
-    with pytest.raises(TrainerError, match=r"verl.hang_minutes=0.05 and was ended \(last: "):
-        train(spec(standin, verl={"hang_minutes": 0.05}), out, SOURCE, say=lambda text: None)
-    pids = [int(pid) for pid in (standin.parent / "pids").read_text().split()]
-    assert len(pids) == 2
-    assert gone(pids)
-    train(spec(standin), out, SOURCE, say=lambda text: None)
-    assert steps(SeedFolder(out / "seed-0")) == [1, 2, 3, 4, 5]
+    assert said == then
+    folder = SeedFolder(tmp_path / "x/seed-0")
+    assert [record["step"] for record in folder.records()] == [0, 1, 2, 3, 4, 5]
 
 
 def test_what_a_listener_raises_ends_the_trainer(standin, tmp_path):
@@ -200,15 +192,6 @@ def test_what_a_listener_raises_ends_the_trainer(standin, tmp_path):
     assert gone(int(pid) for pid in (standin.parent / "pids").read_text().split())
     train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
     assert (tmp_path / "x/summary.md").is_file()
-
-
-def test_a_merger_without_a_model_is_named(standin, tmp_path):
-    plan(standin, no_model=True)
-    with pytest.raises(TrainerError, match=r"seed 0: verl's merger wrote no model .*merge.txt"):
-        train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
-    said = []
-    train(spec(standin), tmp_path / "x", SOURCE, say=said.append)
-    assert said == ["seed 0: merging the checkpoint of step 5"]  # nothing was trained again
 
 
 COMMAND = [
