@@ -2,7 +2,7 @@
 
     python -m tests.decode.apart_cuda FOLDER
 
-Nothing is computed. Says as a line of JSON, for engines in turn, what vLLM chose.
+Nothing is computed. Says as a line of JSON (`tests.said`), for engines in turn, what vLLM chose.
 """
 
 import json
@@ -14,6 +14,7 @@ from types import ModuleType, SimpleNamespace
 import torch
 
 from harness.bench import random_weights
+from tests.said import say
 
 CAPABILITY = (9, 0)
 
@@ -103,7 +104,7 @@ def main(folder):
     for name, deterministic in (("ordinary", False), ("deterministic", True), ("ordinary again", False)):
         said[name] = chosen(tuned, dtype="bfloat16", deterministic=deterministic)[0]
     said["scratch"] = scratch(chosen(narrow, dtype="float32")[1])
-    print(json.dumps(said))
+    say(json.dumps(said))
 
 
 if __name__ == "__main__":

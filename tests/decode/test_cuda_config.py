@@ -1,11 +1,12 @@
 """What vLLM chooses for a pair on a GPU, where its platform is told to be one; nothing is computed."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.said import started
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm
@@ -14,9 +15,9 @@ pytestmark = pytest.mark.vllm
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
     command = [sys.executable, "-m", "tests.decode.apart_cuda", str(tmp_path_factory.mktemp("shapes"))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, cwd=Path(__file__).parents[2])
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    process, lines = started(command, cwd=Path(__file__).parents[2])
+    with process, lines:
+        return json.loads(lines.readline())
 
 
 def test_full_batches_have_graphs_on_runner_v2_and_logits_are_float32(said):

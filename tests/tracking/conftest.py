@@ -24,8 +24,9 @@ def store(template, tmp_path):
     return folder
 
 
-@pytest.fixture(scope="session")
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+@pytest.fixture
+def dead_port():
+    """A port that is taken and does not listen: whoever connects is refused."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]

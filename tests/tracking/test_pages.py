@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,16 +20,19 @@ UI = [sys.executable, "-m", "harness.cli", "ui"]
 
 
 @pytest.fixture(scope="module")
-def pages(template, tmp_path_factory, free_port):
+def pages(template, tmp_path_factory):
     """A store of five runs, its address, and what `rlvr-dir ui` printed."""
     folder = tmp_path_factory.mktemp("pages")
     shutil.copy(template, folder)
     for decoding in GRID:
         assert log_result(result(decoding), folder)
-    address = f"http://127.0.0.1:{free_port}"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
     with open(folder / "ui.log", "w") as log:
         process = subprocess.Popen(
-            [*UI, "--store", str(folder), "--port", str(free_port)],
+            [*UI, "--store", str(folder), "--port", str(port)],
             stdout=log,
             stderr=log,
             start_new_session=True,

@@ -26,9 +26,9 @@ def statuses(store):
         return [status for (status,) in db.execute("select status from runs")]
 
 
-def test_after_mlflow_was_away_everything_is_logged_once(results, store, free_port):
+def test_after_mlflow_was_away_everything_is_logged_once(results, store, dead_port):
     with pytest.warns(UserWarning, match="was not logged"):
-        assert log_result(result(GRID[0]), f"http://127.0.0.1:{free_port}") is None
+        assert log_result(result(GRID[0]), f"http://127.0.0.1:{dead_port}") is None
     run_id = log_result(result(GRID[1]), store, "by-hand")
     report = sync(results, store)
     assert report.logged == ["0.json", "2.json", "3.json", "4.json"]
@@ -45,8 +45,8 @@ def test_after_mlflow_was_away_everything_is_logged_once(results, store, free_po
     assert modified in [end for run, end in ends.items() if run != run_id]
 
 
-def test_what_cannot_be_synced_is_one_sentence(tmp_path, results, free_port):
+def test_what_cannot_be_synced_is_one_sentence(tmp_path, results, dead_port):
     with pytest.raises(UserError, match=r"folder='.*none'"):
         sync(tmp_path / "none", tmp_path)
     with pytest.raises(UserError, match=r"; 0 results were logged before"):
-        sync(results, f"http://127.0.0.1:{free_port}")
+        sync(results, f"http://127.0.0.1:{dead_port}")
