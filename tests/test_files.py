@@ -10,13 +10,11 @@ import pytest
 
 from harness.errors import UserError
 from harness.files import LONGEST_NAME, check_writable, folder_name, write_file
-from harness.spec import Decoding
 from harness.sweep.base import Places
 from harness.sweep.run import run_sweep
 from harness.train.spec import load_train
 from harness.training import run as train
 from tests.broken import die_at, files_at_most, in_child, read_only, tiny_disk
-from tests.report.made import result
 from tests.sweep.made import sweep
 
 HOUSE = Path(__file__).parents[1] / "harness"
@@ -99,18 +97,6 @@ def test_a_folder_that_takes_nothing_is_said_before_anything_begins(tmp_path):
         check_writable(tmp_path / "new")
     check_writable(tmp_path / "new")
     assert list((tmp_path / "new").iterdir()) == []
-
-
-def test_a_result_is_whole_or_absent_and_its_name_leads_nowhere_else(tmp_path):
-    one = result(Decoding(mode="rl"), argv=["rlvr-dir", "--out", "\udcff"])
-    with files_at_most(500), pytest.raises(UserError, match="no space is left"):
-        one.write(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    again = type(one).from_json(one.write(tmp_path).read_text(encoding="utf-8"))
-    assert again.provenance["argv"] == ["rlvr-dir", "--out", "\udcff"]
-    assert again.config_hash == one.config_hash
-    with pytest.raises(UserError, match=r"task='\.\./\.\./x' is refused"):
-        one.replace(task="../../x").write(tmp_path)
 
 
 # Where something else than `write_file` may write: into folders of its own that are gone afterwards, and logs.

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from harness import progress
 from harness.progress import phase, say, showing
-from tests.phases import named_phases
 
 HOUSE = str(Path(__file__).parents[1])
 # A command that compiles for as long as its standard input is open, then counts to three.
@@ -54,15 +53,6 @@ def test_off_a_terminal_a_phase_is_a_line():
     assert re.fullmatch(r"seed 0: 100% 3/3 \[\d\d:\d\d, all right\]", lines[-1])  # and no bar of which nothing was done
     assert lines[-2] == "said"
     assert "\r" not in seen
-
-
-def test_an_evaluation_names_what_it_does(typed, tmp_path):
-    words = "--tasks tiny_easy --limit 2 --samples 1 --max-tokens 8 --backend transformers --no-track"
-    with named_phases() as names:
-        done = typed("eval", *words.split(), "--out", tmp_path)
-    assert done.returncode == 0
-    wanted = ["reading the checkpoints", "making prompts", "loading", "loading base", "loading rl", "prefilling"]
-    assert [name for name in names if name != "starting"] == [*wanted, "generating", "grading"]
 
 
 def test_a_forked_process_shows_nothing_of_its_parents(capfd):

@@ -62,6 +62,12 @@ def platform(monkeypatch, **facts):
     monkeypatch.setattr(vllm.platforms, "current_platform", stand_in)
 
 
+def config(pair, **settings):
+    """The configuration of a record of such an engine."""
+    made = open_engine(pair, EngineSpec(backend="vllm", **settings), lazily=True)
+    return RecordConfig.of(pair, Decoding(mode="rl"), Sampling(), made.info())
+
+
 def test_deterministic_is_refused_where_there_are_no_such_kernels(peaked_pair, monkeypatch):
     for backend, why in (("vllm", "on a CPU: vLLM has no batch-inv"), ("transformers", "by backend='transformers'")):
         with pytest.raises(UserError, match=f"deterministic=True is refused {why}"):
@@ -72,13 +78,9 @@ def test_deterministic_is_refused_where_there_are_no_such_kernels(peaked_pair, m
 
 
 def test_deterministic_is_part_of_the_hash_only_where_it_is_on(peaked_pair, monkeypatch):
-    def config(**settings):
-        made = open_engine(peaked_pair, EngineSpec(backend="vllm", **settings), lazily=True)
-        return RecordConfig.of(peaked_pair, Decoding(mode="rl"), Sampling(), made.info())
-
-    assert "deterministic" not in config().engine
+    assert "deterministic" not in config(peaked_pair).engine
     platform(monkeypatch, capability=90)
-    plain, exact = config(), config(deterministic=True)
+    plain, exact = config(peaked_pair), config(peaked_pair, deterministic=True)
     assert exact.engine == {**plain.engine, "deterministic": True}
     assert exact.hash() != plain.hash()
 
@@ -155,8 +157,7 @@ def test_ranks_do_not_fuse_their_sums_where_the_models_widths_differ(peaked_pair
 
 def test_arguments_of_vllm_that_can_change_a_token_make_another_record(peaked_pair):
     def record(**given):
-        made = open_engine(peaked_pair, EngineSpec(backend="vllm", vllm_args=given), lazily=True)
-        return RecordConfig.of(peaked_pair, Decoding(mode="rl"), Sampling(), made.info())
+        return config(peaked_pair, vllm_args=given)
 
     plain = record()
     assert "vllm_args" not in plain.engine  # older records keep their hash

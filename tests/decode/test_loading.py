@@ -216,11 +216,3 @@ def test_a_weight_that_is_not_there_is_refused_by_name(incomplete, opened, name)
     assert isinstance(said, str)
     assert said.startswith(f"{role}={getattr(pair, role)!r}: its files lack {PACKED.get(missing, missing)}, or a part")
     assert "accepted: a checkpoint with every weight" in said
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_reference_refuses_it_too(incomplete, name):
-    pair, role, missing = incomplete[name]
-    words = f"hold NaN or infinity in {missing}, as " if name == "not a number" else f"lack {missing}; accepted: "
-    with pytest.raises(UserError, match=f"^{role}={getattr(pair, role)!r}: its files {words}"):
-        open_engine(pair, EngineSpec(backend="transformers"))

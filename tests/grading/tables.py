@@ -207,3 +207,7 @@ NOT_HOSTILE = [
 ]
 
 TABLE = [*TEXT, *NUMBERS, *UNITS, *EQUATIONS, *STRUCTURES, *SYMBOLS]
+
+
+def boxed(answer):
+    return f"so it is \\boxed{{{answer}}}."

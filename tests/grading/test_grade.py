@@ -14,17 +14,7 @@ from harness.grading import VERDICT_KINDS, Verdict, find_box, grade, grade_many,
 from harness.spec.evaluation import load_eval
 from harness.spec.presentation import PROMPTS
 from harness.training import _Messages
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _workers_end():
-    yield
-    pool.close_workers()
-
-
-def boxed(answer):
-    return f"so it is \\boxed{{{answer}}}."
-
+from tests.grading.tables import boxed
 
 PLAIN = [  # gold, box, verdict: measured on math-verify 0.9.0, leniencies and misses included
     ("204", "204", "correct"),

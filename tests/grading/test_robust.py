@@ -13,19 +13,9 @@ from harness.grading.bounds import too_large
 from harness.grading.normalise import normalise
 from harness.grading.values import same_values
 from tests.grading.review import REVIEW
-from tests.grading.tables import HOSTILE, NOT_HOSTILE, TABLE
+from tests.grading.tables import HOSTILE, NOT_HOSTILE, TABLE, boxed
 
 DATA = Path(os.environ.get("RLVR_DIR_DATA") or Path(__file__).parents[2].parent / "shared" / "data")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _workers_end():
-    yield
-    pool.close_workers()
-
-
-def boxed(answer):
-    return f"so it is \\boxed{{{answer}}}."
 
 
 def rows(name):

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from xml.etree import ElementTree
 
 import pytest
 
@@ -85,12 +84,3 @@ def test_the_same_results_give_the_same_bytes(page, tmp_path):
     for path in sorted(page.parent.rglob("*")):
         if path.is_file():
             assert path.read_bytes() == (again.parent / path.relative_to(page.parent)).read_bytes(), path
-
-
-def test_the_drawings_are_well_formed(page):
-    drawings = sorted(page.parent.glob("figures/*.svg"))
-    assert drawings
-    for path in drawings:
-        root = ElementTree.parse(path).getroot()
-        assert root.tag.endswith("svg")
-        assert path.with_suffix(".csv").is_file()

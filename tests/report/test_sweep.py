@@ -74,13 +74,3 @@ def test_trainings_are_paired_by_problem_and_seed(seeds):
     assert "95 %" in said  # of one training over problems alone
     [figure] = summary.figures()
     assert figure.frame["difference"][0] == pytest.approx(100 * row.difference.mean)
-
-
-def test_a_summary_ends_with_equal_forwards_where_the_sweep_asks_for_it():
-    asked, plain = made(grid(), equal_forwards=True), made(grid())
-    text = asked.text()
-    assert text.index("## Equal forwards") > text.index("## Every result")
-    [facts] = asked.plain()["equal_forwards"]
-    assert {answer["models"] for answer in facts["answers"]} == {1, 2}
-    assert "Equal forwards" not in plain.text()
-    assert "equal_forwards" not in plain.plain()

@@ -54,15 +54,6 @@ def test_tokens_join_to_the_text_whatever_the_bytes():
     assert "\ufffd" in "".join(shown)
 
 
-def test_without_a_tokenizer_responses_are_text():
-    shown = answers(5)
-    data = viewer_data({"p": shown})
-    [first, *_] = data["problems"][0]["answers"]
-    assert first["words"]
-    assert "".join(data["pieces"][i] for i in column(first, "token")) == shown[0].rollout.text
-    assert data["problems"][0]["prompt"] is None
-
-
 def test_criteria_keep_every_bit_and_lists_keep_their_order():
     one = answers(500)[2]
     [problem] = viewer_data({"p": [one]}, PLAIN)["problems"]

@@ -44,6 +44,11 @@ def offline():
         return {rollout.request.tag: rollout for rollout in engine.generate(requests)}
 
 
+@pytest.fixture
+def client(server):
+    return OpenAI(base_url=server.url, api_key="none")
+
+
 def asked(rule, problem, sample):
     """The fields of a request beside OpenAI's own."""
     return {**rule_fields(rule), "problem": problem, "sample": sample, "return_token_ids": True}
@@ -95,9 +100,8 @@ def test_shuffled_concurrent_clients_get_the_tokens_of_offline_decoding(server, 
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_n_counts_samples_on_from_the_one_asked_for(server, offline, stream):
+def test_n_counts_samples_on_from_the_one_asked_for(client, offline, stream):
     rule, (name, text) = RULES[2], problems(1)[0]
-    client = OpenAI(base_url=server.url, api_key="none")
     answer = client.chat.completions.create(
         model="tiny:replace,tau=-0.1",
         messages=[{"role": "user", "content": text}],
@@ -120,8 +124,7 @@ def test_n_counts_samples_on_from_the_one_asked_for(server, offline, stream):
     assert texts == [offline[rule, name, sample].text for sample in range(1, 5)]
 
 
-def test_a_response_that_has_begun_goes_on_as_it_did(server, offline):
-    client = OpenAI(base_url=server.url, api_key="none")
+def test_a_response_that_has_begun_goes_on_as_it_did(client, offline):
     for (rule, name, sample), rollout in list(offline.items())[::7]:
         at = rollout.n_tokens // 2
         prompt = [*rollout.prompt_token_ids, *rollout.token_ids[:at]]
@@ -139,8 +142,7 @@ def test_a_response_that_has_begun_goes_on_as_it_did(server, offline):
 
 
 @pytest.mark.parametrize("kind", ["chat", "completion"])
-def test_logprobs_are_those_of_rl_with_base_and_the_decision_beside_them(server, offline, kind):
-    client = OpenAI(base_url=server.url, api_key="none")
+def test_logprobs_are_those_of_rl_with_base_and_the_decision_beside_them(client, offline, kind):
     texts, changed = dict(problems(PROBLEMS)), 0
     for rule, name, sample in [key for key in offline if key[0].gated and key[2] == 0]:
         prompt = offline[rule, name, sample].request.prompt
@@ -170,8 +172,7 @@ def test_logprobs_are_those_of_rl_with_base_and_the_decision_beside_them(server,
     assert changed  # some tokens were redrawn to others, and have RL's log p where it lists them
 
 
-def test_what_an_answer_says_of_itself_gives_the_same_answer_again(server):
-    client = OpenAI(base_url=server.url, api_key="none")
+def test_what_an_answer_says_of_itself_gives_the_same_answer_again(client):
     messages = [{"role": "user", "content": problems(1)[0][1]}]
     hot = {"model": "tiny:base", "messages": messages, "temperature": 3.0, "top_p": 1.0, "max_tokens": 24}
     first, other = (client.chat.completions.create(**hot) for _ in range(2))
@@ -181,8 +182,7 @@ def test_what_an_answer_says_of_itself_gives_the_same_answer_again(server):
     assert other.choices[0].message.content != first.choices[0].message.content
 
 
-def test_stop_strings_and_limits_end_a_response(server):
-    client = OpenAI(base_url=server.url, api_key="none")
+def test_stop_strings_and_limits_end_a_response(client):
 
     def choice(**own: Any):
         messages: Any = [{"role": "user", "content": problems(1)[0][1]}]
@@ -194,9 +194,8 @@ def test_stop_strings_and_limits_end_a_response(server):
     assert (whole.finish_reason, cut.finish_reason, choice(max_tokens=2).finish_reason) == ("stop", "stop", "length")
 
 
-def test_a_prompt_that_stands_twice_in_a_request_has_other_samples_the_second_time(server):
+def test_a_prompt_that_stands_twice_in_a_request_has_other_samples_the_second_time(client):
     """A client that asked for two samples so was given one text twice, and counted it as two."""
-    client = OpenAI(base_url=server.url, api_key="none")
     text = problems(1)[0][1]
     asked: dict[str, Any] = {"model": "tiny:base", "temperature": 3, "top_p": 1, "max_tokens": 24, "n": 2, "seed": 3}
     together = client.completions.create(prompt=[text, text], **asked)

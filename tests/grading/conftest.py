@@ -1,0 +1,11 @@
+"""What the tests of graders share."""
+
+import pytest
+
+from harness.grading import pool
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _workers_end():
+    yield
+    pool.close_workers()
