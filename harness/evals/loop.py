@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from harness.evals.theirs import GRADER, LmEvalBenchmark, computed_scores, keep_
 from harness.grading import DEFAULT_GRADER, Gold, Verdict, grade_many, grader_name
 from harness.progress import phase, showing
 from harness.records import Key, Record, RecordConfig, RecordStore, Row, judge_name
+from harness.records.verdicts import installed
 from harness.records.verdicts import versions as grading_versions
 from harness.spec import Decoding, EvalSpec, Pair, Sampling
 
@@ -372,10 +372,5 @@ def opened(spec: EvalSpec, engine: Engine | None = None) -> Iterator[Engine]:
 
 def versions() -> dict[str, str]:
     """Return the versions of what can change a score."""
-    found = {"python": platform.python_version()}
-    for name in ("rlvr-dir", "lm-eval", "math-verify", "latex2sympy2-extended", "sympy", "datasets"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    names = ("rlvr-dir", "lm-eval", "math-verify", "latex2sympy2-extended", "sympy", "datasets")
+    return {"python": platform.python_version(), **installed(*names)}

@@ -116,6 +116,7 @@ def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[s
     seeds = max(len(one.runs) for one in trained)
     methods: list[Method] = []
     compared: list[tuple[RunScores, RunScores]] = []
+    beside: list[tuple[Setting, Setting]] = []  # a trained model's and its base's
     against: dict[str, str] = {}  # by base: of the first method that is compared; the table has the others
     said: list[str] = []
     findings: list[Finding] = []
@@ -127,6 +128,7 @@ def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[s
         by = {name: {one.benchmark: one for one in in_order if one.label == name} for name in names}
         for name, found in ((name, found) for name, found in by.items() if found):
             others = by[reference] if name != reference else {}
+            beside += [(seed, bases[b]) for b, one in found.items() if b in bases for seed in one.settings]
             over_base = [(one, _untrained(bases[b], one)) for b, one in found.items() if b in bases]
             over_other = [(one, others[b]) for b, one in found.items() if b in others]
             scores = {b: _score([one], [(one, others[b])] if b in others else [], k) for b, one in found.items()}
@@ -161,14 +163,7 @@ def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[s
     about, paper = f" ({told})" if told else "", "tab:main, tab:compare, tab:rl_minerva"
     tables = [methods_table(f"trained{slug}", f"Trained models{about}.", methods, notes=notes, paper=paper)]
     tables += [_differences(compared, f"trained-differences{slug}", about)] if compared else []
-    alone = [one for one in settings if one.decoding.mode == "base"]
-    pairs = [(seed, one) for one in alone for each in trained for seed in each.settings if _meet(seed, one)]
-    return [*against.values(), *said, *cut_unlike(pairs)], tables, findings
-
-
-def _meet(one: Setting, base: Setting) -> bool:
-    """Tell whether a trained model's setting has this base beside it."""
-    return (one.first.pair[0], one.benchmark) == (base.first.pair[0], base.benchmark)
+    return [*against.values(), *said, *cut_unlike(beside)], tables, findings
 
 
 def _checkpoint(one: Trained) -> str:

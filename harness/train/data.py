@@ -1,10 +1,11 @@
 """Training problems from a JSONL file: rows of `answer` and `prompt` (text or messages) or `problem`."""
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.spec.base import read_jsonl
 from harness.spec.presentation import AFTER, rendered
 from harness.spec.stored import is_number, is_text
 from harness.train.spec import TrainSpec
@@ -21,37 +22,31 @@ def read_problems(path: str | Path, spec: TrainSpec) -> list[dict[str, Any]]:
     if not path.is_file():
         made = f" (`rlvr-dir data {path.stem}` makes it)" if path.name == "dapo-math-17k.jsonl" else ""
         raise UserError(f"data={str(path)!r} is no file{made}; accepted: tiny, or a JSONL file of problems and answers")
-    rows = []
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"data={str(path)!r} cannot be read ({type(error).__name__}); accepted: UTF-8") from None
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            rows.append(_row(line, f"{path}, line {number}", spec))
-    return rows
+        rows = read_jsonl(path, ("answer",))
+    except OSError as error:
+        raise UserError(f"data={str(path)!r} cannot be read ({type(error).__name__})") from None
+    return [_row(data, f"{path}, line {number}", spec) for number, data in rows]
 
 
-def enough(rows: list[dict[str, Any]], spec: TrainSpec) -> list[dict[str, Any]]:
-    """Return the problems of a training, which are as many as a step asks for.
+def enough(
+    rows: Sequence[dict[str, Any]], spec: TrainSpec, name: str = "", least: int | None = None
+) -> list[dict[str, Any]]:
+    """Return the problems of a file (default the training's own), which are as many as a step asks for, or `least`.
 
     Raises:
         UserError: they are fewer.
     """
-    if len(rows) < spec.dapo.prompts:
+    if len(rows) < (spec.dapo.prompts if least is None else least):
         raise UserError(
-            f"dapo.prompts={spec.dapo.prompts} is refused: data={spec.data!r} has {len(rows)} problems; "
+            f"dapo.prompts={spec.dapo.prompts} is refused: data={name or spec.data!r} has {len(rows)} problems; "
             "a step needs that many different ones"
         )
-    return rows
+    return list(rows)
 
 
-def _row(line: str, where: str, spec: TrainSpec) -> dict[str, Any]:
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
-        raise UserError(f"{where} is not JSON") from None
-    answer = data.get("answer") if isinstance(data, dict) else None
+def _row(data: dict[str, Any], where: str, spec: TrainSpec) -> dict[str, Any]:
+    answer = data["answer"]
     if not (is_text(answer) or is_number(answer)):
         raise UserError(f"{where} has no answer; accepted: {{'problem': text, 'answer': text}}")
     prompt = data.get("prompt")

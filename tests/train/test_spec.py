@@ -104,10 +104,11 @@ def test_problems_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"problem": "a"}', "line 2 has no answer"),
+        ('{"problem": "a"}', "line 2 lacks 'answer' and has 'problem'"),
+        ('{"problem": "a", "answer": null}', "line 2 has no answer"),
         ('{"answer": "a"}', "line 2 has neither problem"),
         ("{", "line 2 is not JSON"),
-        ("[]", "line 2 has no answer"),
+        ("[]", "line 2 lacks 'answer'"),
     ],
 )
 def test_bad_lines_are_named(tmp_path, line, message):

@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.files import write_file
+from harness.train.data import enough
 from harness.train.spec import TrainSpec
 
 
@@ -19,13 +20,7 @@ def rows(
         UserError: fewer than `least` (default a step's groups), or a prompt that is plain text: verl puts every prompt
             through the model's chat template.
     """
-    least = spec.dapo.prompts if least is None else least
-    if len(problems) < least:
-        raise UserError(
-            f"dapo.prompts={spec.dapo.prompts} is refused: data={name!r} has {len(problems)} problems; "
-            "a step needs that many different ones"
-        )
-    for number, row in enumerate(problems):
+    for number, row in enumerate(enough(problems, spec, name, least)):
         if isinstance(row["prompt"], str):
             raise UserError(
                 f"problem {number} of {name} has a text for a prompt, which verl cannot take; accepted: 'problem', or "
